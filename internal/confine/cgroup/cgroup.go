@@ -1,6 +1,6 @@
-// Package cgroup limits the memory, CPU time and number of processes of a sandbox, kills all of its
-// processes at once, and reads what they used. It works on cgroup v2, on v1, and on hosts that
-// mount both (hybrid), decided for each controller by itself.
+// Package cgroup limits the memory, CPU time and number of processes of a sandbox, kills
+// all of its processes at once, and reads what they used. It works on cgroup v2, on v1, and
+// on hosts that mount both (hybrid). It chooses the version for each controller separately.
 //
 // The package does not decide which limits a sandbox has, and it starts no process. A Group may be
 // used by several goroutines.
@@ -32,12 +32,12 @@ const (
 // GroupLimits are what a group may use; a zero means no limit.
 type GroupLimits struct {
 	MemoryBytes int64   // memory and swap together
-	CPUs        float64 // CPU time per time, 0.01 at least
-	CPUShares   int64   // weight against groups beside it, in v1's unit: 2 to 262144
+	CPUs        float64 // processors, at least 0.01
+	CPUShares   int64   // weight against sibling groups, in the unit of v1: 2 to 262144
 	PIDs        int64   // processes and threads
 }
 
-// IsZero reports whether nothing is limited.
+// IsZero reports whether l has no limit.
 func (l GroupLimits) IsZero() bool { return l == GroupLimits{} }
 
 // controllers returns the controllers that l needs.
@@ -55,15 +55,15 @@ func (l GroupLimits) controllers() []string {
 	return need
 }
 
-// The kernel's smallest quota is 1 ms in our period of 100 ms
-// (min_cfs_quota_period, kernel/sched/core.c); the largest CPUs is ours, far
-// from where a quota in microseconds would overflow.
+// The kernel's smallest quota is 1 ms in our period of 100 ms (min_cfs_quota_period,
+// kernel/sched/core.c). The largest value of CPUs is our choice; a quota in microseconds is
+// then far from an overflow.
 const (
 	minCPUs = 0.01
 	maxCPUs = 1 << 20
 )
 
-// The kernel's least and most cpu.shares (MIN_SHARES and MAX_SHARES,
+// The kernel's smallest and largest cpu.shares (MIN_SHARES and MAX_SHARES,
 // kernel/sched/sched.h).
 const (
 	minShares = 2
@@ -84,23 +84,23 @@ func (l GroupLimits) check() error {
 	return nil
 }
 
-// Usage is what the processes of a group have used so far, those that ended
-// included. A zero also stands for what the host does not count.
+// Usage is what the processes of a group have used so far, including those that ended. A
+// value is also zero if the host does not count it.
 type Usage struct {
 	CPU, User, System time.Duration
 	MemoryPeakBytes   int64 // v2: since kernel 5.19, and where the memory controller is on
-	OOMKills          int64 // processes killed for want of memory
-	PIDsMaxHits       int64 // forks refused; of a Sub: also what the group's limit refused to others in its time
+	OOMKills          int64 // processes killed for lack of memory
+	PIDsMaxHits       int64 // refused forks; for a Sub this includes refusals by the group's limit of other forks during its life
 }
 
-// nameForm holds no dot, so no name can be that of a controller's file. It does
-// not count: a program that does takes a millisecond and 120 kB to compile, in
-// every process of a sandbox.
+// nameForm allows no dot, so that no name equals that of a controller's file. It has no
+// bounded repetition, which would take a millisecond and 120 kB to compile in every process
+// of a sandbox.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]*$`)
 
 const maxNameBytes = 128
 
-// reservedNames are the kernel's files without a dot (v1).
+// reservedNames are the kernel's files without a dot (v1), and our leaf.
 var reservedNames = []string{"tasks", "notify_on_release", "release_agent", initName}
 
 func checkName(name string) error {

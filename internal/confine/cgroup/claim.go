@@ -11,12 +11,12 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// claimPatience bounds how long Create waits for a name whose lock a sweeper,
-// or a dying owner, may hold for a moment.
-const claimPatience = time.Second
+// claimTimeout is how long Create waits for the lock of a name, which a sweeper or a dying
+// owner may hold for a moment.
+const claimTimeout = time.Second
 
-// claim makes the group name in t and locks it. The lock is the sign of life
-// for other processes: it goes when this one dies, however it dies.
+// claim makes the group name in t and locks it. The lock tells other processes that the
+// owner lives: the kernel releases it when this process ends.
 func (h Host) claim(t hierarchy, name string, l GroupLimits) (place, int, error) {
 	p := place{version: t.version, controllers: t.controllers}
 	if t.version == 2 {
@@ -24,7 +24,7 @@ func (h Host) claim(t hierarchy, name string, l GroupLimits) (place, int, error)
 	}
 	parent := filepath.Join(t.base, parentName)
 	p.dir = filepath.Join(parent, name)
-	for deadline := time.Now().Add(claimPatience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(claimTimeout); ; time.Sleep(time.Millisecond) {
 		lock, err := h.tryClaim(t, parent, p)
 		busy := errors.Is(err, unix.EWOULDBLOCK)
 		raced := errors.Is(err, unix.ENOENT) // the last group's owner removed the parent
@@ -40,9 +40,9 @@ func (h Host) claim(t hierarchy, name string, l GroupLimits) (place, int, error)
 	}
 }
 
-// wanted is what groups in a v2 hierarchy are given: with a limit asked, all
-// there is; without, what the base hands down already, so that an unlimited
-// sandbox changes nothing around it.
+// wanted returns the controllers for groups in a v2 hierarchy. With a limit these are all
+// available ones. Without, these are the ones that the base already delegates, so that an
+// unlimited sandbox does not change its parents.
 func (t hierarchy) wanted(l GroupLimits) []string {
 	if t.serves(l) {
 		return t.controllers
@@ -53,7 +53,7 @@ func (t hierarchy) wanted(l GroupLimits) []string {
 
 func (h Host) tryClaim(t hierarchy, parent string, p place) (int, error) {
 	if t.version == 2 {
-		if err := h.kernel.handDown(t.base, selfName, p.controllers); err != nil {
+		if err := h.kernel.delegate(t.base, selfName, p.controllers); err != nil {
 			return -1, err
 		}
 	}
@@ -82,10 +82,10 @@ func (h Host) tryClaim(t hierarchy, parent string, p place) (int, error) {
 	return -1, unix.ENOENT
 }
 
-// prepare makes groups below parent count into it, and have the controllers.
+// prepare makes groups below parent count into it and have the controllers.
 func (h Host) prepare(parent string, p place) error {
 	if p.version == 2 {
-		return h.kernel.handDown(parent, selfName, p.controllers)
+		return h.kernel.delegate(parent, selfName, p.controllers)
 	}
 	// Always 1 since kernel 5.11.
 	if mode, _ := read(parent, "memory.use_hierarchy"); mode == "0" {
@@ -94,8 +94,8 @@ func (h Host) prepare(parent string, p place) error {
 	return nil
 }
 
-// lockDir locks a group's directory. Errors: EWOULDBLOCK if it is locked,
-// ENOENT if it went away meanwhile.
+// lockDir locks a group's directory. Errors: EWOULDBLOCK if it is locked, ENOENT if it was
+// removed.
 func lockDir(dir string) (int, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// placeV2 finds the base in the v2 hierarchy. A group that has processes hands
-// no controller down (cgroup-v2.rst, "No Internal Process Constraint"), so the
-// own group serves only if its processes may be moved into a leaf of it; if
-// not, root takes the hierarchy's root, which is exempt. A hierarchy without
-// our controllers (hybrid) needs no handing down.
+// placeV2 finds the base in the v2 hierarchy. A group with processes delegates no
+// controller (cgroup-v2.rst, "No Internal Process Constraint"). So this process's group can
+// be the base only if its processes may be moved into a leaf. Otherwise root uses the
+// hierarchy's root, which is exempt. A hierarchy without our controllers (hybrid) needs no
+// delegation.
 func (h *Host) placeV2(t *hierarchy, own string) {
 	if filepath.Base(own) == selfName {
 		own = filepath.Dir(own)
@@ -35,13 +35,13 @@ func (h *Host) placeV2(t *hierarchy, own string) {
 		err = h.kernel.access(filepath.Join(own, "cgroup.subtree_control"))
 	}
 	switch {
-	case err == nil && h.mayHandDown(t.mount, own):
+	case err == nil && h.mayDelegate(t.mount, own):
 		t.base = own
-	case h.kernel.uid == 0 && h.writable(t.mount) == nil && h.mayHandDown(t.mount, t.mount):
+	case h.kernel.uid == 0 && h.writable(t.mount) == nil && h.mayDelegate(t.mount, t.mount):
 		t.base = t.mount
 	case err == nil:
 		t.base = own
-		t.reason, t.fix = "the own group holds other processes and is not delegated", h.fixDelegation()
+		t.reason, t.fix = "this process's cgroup has other processes and is not delegated", h.fixDelegation()
 	default:
 		t.reason, t.fix = h.explain(err, h.fixDelegation())
 	}
@@ -54,11 +54,11 @@ func ours(names []string) []string {
 	return slices.DeleteFunc(names, func(n string) bool { return n != Memory && n != CPU && n != PIDs })
 }
 
-// mayHandDown reports whether dir can be made to hand controllers down without
-// moving processes that are nobody's business of ours: it has none, it was
-// delegated, it is the root of our cgroup namespace, or there are only
-// agentfense's own (before systemd 251 an ordinary user's delegation leaves no mark).
-func (h *Host) mayHandDown(mount, dir string) bool {
+// mayDelegate reports whether dir can delegate controllers without moving foreign
+// processes: it has no processes, it was delegated, it is the root of our cgroup namespace,
+// or it has only agentfense's processes (before systemd 251 an ordinary user's delegation
+// leaves no mark).
+func (h *Host) mayDelegate(mount, dir string) bool {
 	if dir == mount || h.kernel.delegated(dir) {
 		return true
 	}
@@ -77,13 +77,13 @@ func (h *Host) reasonV2(t hierarchy, name string) (reason, fix string) {
 	if t.reason != "" || slices.Contains(t.controllers, name) {
 		return t.reason, t.fix
 	}
-	return "the " + name + " controller is not delegated to the own group",
+	return "the " + name + " controller is not delegated to this process's cgroup",
 		"as root: systemctl edit user@.service, add [Service] Delegate=cpu memory pids, log in again"
 }
 
-// handDown makes dir's subgroups have the controllers. Processes in dir are
-// moved into a leaf where that is what hinders; place has seen that they may be.
-func (k kernel) handDown(dir, leaf string, controllers []string) error {
+// delegate enables the controllers for dir's subgroups. If processes in dir prevent that,
+// it moves them into leaf; place has checked that it may.
+func (k kernel) delegate(dir, leaf string, controllers []string) error {
 	var want []string
 	have := words(dir, "cgroup.subtree_control")
 	for _, name := range controllers {
@@ -94,7 +94,7 @@ func (k kernel) handDown(dir, leaf string, controllers []string) error {
 	if len(want) == 0 {
 		return nil
 	}
-	// A process forked while we move its parent stays behind: again.
+	// A process that was forked while its parent was moved stays: try again.
 	for range 100 {
 		err := write(dir, "cgroup.subtree_control", strings.Join(want, " "))
 		if !errors.Is(err, unix.EBUSY) {
@@ -105,14 +105,13 @@ func (k kernel) handDown(dir, leaf string, controllers []string) error {
 			return err
 		}
 		if moved == 0 {
-			time.Sleep(time.Millisecond) // a process is on its way out
+			time.Sleep(time.Millisecond) // a process is exiting
 		}
 	}
 	return errdefs.New(errdefs.Unavailable, "cgroup %s: its processes fork faster than they can be moved", groupName(dir))
 }
 
-// emptyInto moves the processes of dir into its subgroup leaf and says how many
-// there were.
+// emptyInto moves the processes of dir into its subgroup leaf and returns their number.
 func (k kernel) emptyInto(dir, leaf string) (int, error) {
 	to := filepath.Join(dir, leaf)
 	if err := k.mkdir(to); err != nil && !errors.Is(err, unix.EEXIST) {
@@ -130,8 +129,7 @@ func (k kernel) emptyInto(dir, leaf string) (int, error) {
 	return len(pids), nil
 }
 
-// groupName is dir without the part that only this host has: what a message
-// needs.
+// groupName returns dir without the host's mount point, for messages.
 func groupName(dir string) string {
 	if i := strings.LastIndex(dir, "/"+parentName+"/"); i >= 0 {
 		return dir[i+1:]

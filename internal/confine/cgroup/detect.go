@@ -13,16 +13,16 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Controller says whether a limit of one kind can be enforced here.
+// Controller says whether this host can enforce the limits of one controller.
 type Controller struct {
 	Name    string // memory, cpu or pids
-	Version int    // of the hierarchy that has it: 1 or 2, 0 if none has
+	Version int    // of the hierarchy that has it: 1 or 2; 0 if no hierarchy has it
 	Reason  string // why it cannot be used; empty if it can
-	Fix     string // what to do about Reason
+	Fix     string // how to fix Reason
 }
 
-// Host is what Detect found. It stays true as long as nobody mounts or
-// delegates anew.
+// Host is the result of Detect. It is valid until hierarchies are mounted or delegated
+// anew.
 type Host struct {
 	Controllers []Controller // memory, cpu, pids, in this order
 
@@ -30,20 +30,20 @@ type Host struct {
 	kernel      kernel
 }
 
-// hierarchy is one mounted tree of groups and where we may make ours in it.
+// hierarchy is a mounted tree of groups, with the place for ours in it.
 type hierarchy struct {
 	version     int
 	mount       string
-	base        string   // our groups go below it; empty: nowhere, see reason
-	controllers []string // that groups below base can have
-	reason, fix string   // why there is no base, or why it hands nothing down
+	base        string   // our groups are made below it; empty: none can be made, see reason
+	controllers []string // those that groups below base can have
+	reason, fix string   // why there is no base, or why it delegates nothing
 }
 
-// v1Names are the v1 controllers that we use: two for what v2 has built in.
+// v1Names are the v1 controllers that we use. The last two do what v2 has built in.
 var v1Names = []string{Memory, CPU, PIDs, "cpuacct", "freezer"}
 
-// Detect looks at the mounted hierarchies and at what this process may do in
-// them. It changes nothing. Errors: Unsupported without /proc.
+// Detect examines the mounted hierarchies and the rights of this process to them. It
+// changes nothing. Errors: Unsupported without /proc.
 func Detect() (Host, error) { return detect("", realKernel()) }
 
 // detect is Detect with all paths below root.
@@ -94,8 +94,7 @@ type cgroupMount struct {
 	group string // the group that is the mount's root
 }
 
-// findMounts reads the hierarchies that are mounted, each once (proc(5),
-// /proc/pid/mountinfo).
+// findMounts returns the mounted hierarchies, each once (proc(5), /proc/pid/mountinfo).
 func findMounts(root string) ([]cgroupMount, error) {
 	f, err := os.Open(root + "/proc/self/mountinfo")
 	if err != nil {
@@ -141,7 +140,7 @@ func parseMount(root, line string) (cgroupMount, bool) {
 
 var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace
 
-// place decides where in a hierarchy our groups go.
+// place decides where in a hierarchy our groups are made.
 func (h *Host) place(m cgroupMount, own map[string]string) hierarchy {
 	key := ""
 	if m.version == 1 {
@@ -149,7 +148,7 @@ func (h *Host) place(m cgroupMount, own map[string]string) hierarchy {
 	}
 	dir, ok := groupDir(m, own[key])
 	if !ok {
-		m.reason = "the own group is outside of what is mounted"
+		m.reason = "this process's cgroup is outside of the mounted cgroup tree"
 		m.fix = "mount the cgroup file system of this cgroup namespace"
 		return m.hierarchy
 	}
@@ -165,7 +164,7 @@ func (h *Host) place(m cgroupMount, own map[string]string) hierarchy {
 	return m.hierarchy
 }
 
-// groupDir returns where group is mounted.
+// groupDir returns the directory of group.
 func groupDir(m cgroupMount, group string) (string, bool) {
 	rest, ok := strings.CutPrefix(group, strings.TrimSuffix(m.group, "/"))
 	if group == "" || !ok || rest != "" && rest[0] != '/' || strings.HasPrefix(group, "/..") {
@@ -175,7 +174,7 @@ func groupDir(m cgroupMount, group string) (string, bool) {
 	return dir, exists(dir, "cgroup.procs")
 }
 
-// writable reports why no group can be made in dir and entered.
+// writable returns the reason why no group can be made in dir and entered, or nil.
 func (h *Host) writable(dir string) error {
 	if err := h.kernel.access(dir); err != nil {
 		return err
@@ -188,7 +187,7 @@ func (h *Host) explain(err error, fix string) (string, string) {
 	case errors.Is(err, unix.EROFS):
 		return "the cgroup file system is mounted read-only", "mount it writable"
 	case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM):
-		return "the own group may not be written", fix
+		return "this process may not write to its own cgroup", fix
 	}
 	return err.Error(), fix
 }
@@ -214,19 +213,19 @@ func (h *Host) controller(name string) Controller {
 	if len(h.hierarchies) > 0 && name == Memory {
 		c.Fix = "boot with cgroup_enable=memory"
 	} else if len(h.hierarchies) > 0 {
-		c.Fix = "boot a kernel that has it"
+		c.Fix = "boot a kernel with this controller"
 	}
 	return c
 }
 
-// Usable reports whether groups can be made here at all: for killing and
-// counting, if not for limits.
+// Usable reports whether groups can be made on this host at all: for killing and counting,
+// if not for limits.
 func (h Host) Usable() bool {
 	return slices.ContainsFunc(h.hierarchies, func(t hierarchy) bool { return t.base != "" })
 }
 
-// DelegationHelps reports whether l cannot be enforced here and a delegated group
-// of v2 could change that: a controller is wanting that v1 does not have.
+// DelegationHelps reports whether a controller for l is missing that a delegated v2 group
+// could provide, because v1 does not have it.
 func (h Host) DelegationHelps(l GroupLimits) bool {
 	if !slices.ContainsFunc(h.hierarchies, func(t hierarchy) bool { return t.version == 2 }) {
 		return false
@@ -236,8 +235,8 @@ func (h Host) DelegationHelps(l GroupLimits) bool {
 	})
 }
 
-// Check reports whether all of l can be enforced. Errors: Invalid;
-// Unsupported, with the reason and the fix for each controller that is wanting.
+// Check reports whether all of l can be enforced. Errors: Invalid; Unsupported, with the
+// reason and the fix for each missing controller.
 func (h Host) Check(l GroupLimits) error {
 	if err := l.check(); err != nil {
 		return err

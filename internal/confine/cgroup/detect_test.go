@@ -47,12 +47,12 @@ func TestDetectSaysWhatCanBeLimited(t *testing.T) {
 		{
 			"v2, a user among others", onlyV2, 1000,
 			func(f *fakeHost) { f.put("/cg/own/cgroup.procs", "1000\n77") },
-			broken(2, "the own group holds other processes and is not delegated", "systemd-run --user --scope -p Delegate=yes agentfense …"),
+			broken(2, "this process's cgroup has other processes and is not delegated", "systemd-run --user --scope -p Delegate=yes agentfense …"),
 		},
 		{
 			"v2, a user in a group of root's", onlyV2, 1000,
 			func(f *fakeHost) { f.chmod("/cg/own", 0o555) },
-			broken(2, "the own group may not be written", "systemd-run --user --scope -p Delegate=yes agentfense …"),
+			broken(2, "this process may not write to its own cgroup", "systemd-run --user --scope -p Delegate=yes agentfense …"),
 		},
 		{
 			"v2, read-only in a container", onlyV2, 0,
@@ -63,7 +63,7 @@ func TestDetectSaysWhatCanBeLimited(t *testing.T) {
 			for _, mount := range onlyV1 {
 				f.chmod(mount+"/own", 0o555)
 			}
-		}, broken(1, "the own group may not be written", "run it as root, or on a host with cgroup v2 in a delegated group")},
+		}, broken(1, "this process may not write to its own cgroup", "run it as root, or on a host with cgroup v2 in a delegated group")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestCheckNamesEachControllerThatIsWanting(t *testing.T) {
 func TestAHostWithoutControllers(t *testing.T) {
 	f := newFake(t, map[string]string{"v2 hugetlb": "/cg"}, "/own")
 	h := f.detect()
-	want := []string{"boot with cgroup_enable=memory", "boot a kernel that has it", "boot a kernel that has it"}
+	want := []string{"boot with cgroup_enable=memory", "boot a kernel with this controller", "boot a kernel with this controller"}
 	for i, c := range h.Controllers {
 		if c.Version != 0 || c.Reason == "" || c.Fix != want[i] {
 			t.Errorf("controller = %+v, want none, to be fixed by %q", c, want[i])
@@ -149,7 +149,7 @@ func TestMountsAreReadAsTheKernelWritesThem(t *testing.T) {
 	}
 	f.put("/proc/self/cgroup", "8:pids:/docker/other\n")
 	h = f.detect()
-	if got := h.controller(PIDs); got.Reason != "the own group is outside of what is mounted" {
+	if got := h.controller(PIDs); got.Reason != "this process's cgroup is outside of the mounted cgroup tree" {
 		t.Errorf("pids = %+v, want a reason", got)
 	}
 }

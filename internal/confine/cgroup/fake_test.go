@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fakeHost is a directory tree that answers like a cgroup file system: making
-// a directory puts the control files in, and only those can be written.
+// fakeHost is a directory tree that behaves like a cgroup file system: a new directory has
+// the control files, and only those can be written.
 type fakeHost struct {
 	t     *testing.T
 	root  string
@@ -23,7 +23,7 @@ type fakeHost struct {
 	rofs  string // below it nothing may be written
 }
 
-// v1Files are what each v1 hierarchy puts in a new group.
+// v1Files are the control files of a new group in each v1 hierarchy.
 var v1Files = map[string]map[string]string{
 	"memory": {
 		"memory.limit_in_bytes": "9223372036854771712", "memory.memsw.limit_in_bytes": "9223372036854771712",
@@ -45,8 +45,8 @@ var v2Files = map[string]string{
 	"pids.max": "max", "pids.events": "max 0",
 }
 
-// newFake makes a host whose mountinfo and own groups are given. A hierarchy
-// is v2 if its controllers start with "v2".
+// newFake makes a host with the given mountinfo and own groups. A hierarchy is v2 if its
+// controllers start with "v2".
 func newFake(t *testing.T, hierarchies map[string]string, own string) *fakeHost {
 	t.Helper()
 	f := &fakeHost{t: t, root: t.TempDir(), own: map[string]bool{}, files: map[string]map[string]string{}}
@@ -101,7 +101,7 @@ func (f *fakeHost) put(path, text string) {
 
 func (f *fakeHost) remove(path string) { f.must(os.Remove(f.root + path)) }
 
-// get reads a control file; "-" if it is not there.
+// get reads a control file. It returns "-" if the file is absent.
 func (f *fakeHost) get(path string) string {
 	b, err := os.ReadFile(f.root + path)
 	if err != nil {
@@ -125,8 +125,7 @@ func (f *fakeHost) mkdir(dir string) error {
 	return nil
 }
 
-// rmdir removes a group the way the kernel does: control files do not count as
-// content, processes do.
+// rmdir removes a group like the kernel: processes prevent it, control files do not.
 func (f *fakeHost) rmdir(dir string) error {
 	below, err := subgroups(dir)
 	if errors.Is(err, os.ErrNotExist) {

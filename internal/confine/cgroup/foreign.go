@@ -6,11 +6,11 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Foreign is a group that somebody else has made, limits and removes.
+// Foreign is a group that another program makes, limits and removes.
 type Foreign struct{ group Group }
 
-// Of returns the group that process pid is in. Errors: Unsupported, where it is
-// in none that is mounted here.
+// Of returns the group of process pid. Errors: Unsupported, if its group is not in a
+// mounted hierarchy.
 func Of(pid int) (*Foreign, error) { return of("", pid) }
 
 // of is Of with all paths below root.
@@ -32,19 +32,19 @@ func of(root string, pid int) (*Foreign, error) {
 		}
 		dir, ok := groupDir(m, groups[key])
 		if !ok || m.version == 2 && !exists(dir, "memory.events") && len(f.group.places) > 0 {
-			continue // with v1 beside it, v2 has nothing to tell
+			continue // on a hybrid host v2 counts nothing
 		}
 		p.dir = dir
 		f.group.places = append(f.group.places, p)
 	}
 	if len(f.group.places) == 0 {
-		return nil, errdefs.New(errdefs.Unsupported, "cgroup of process %d: not in what is mounted", pid)
+		return nil, errdefs.New(errdefs.Unsupported, "cgroup of process %d: not in a mounted hierarchy", pid)
 	}
 	return f, nil
 }
 
-// Load reads what the group uses now.
+// Load reads the present use of the group.
 func (f *Foreign) Load() Load { return f.group.Load() }
 
-// Usage reads what the group has used. Errors: NotFound once it is removed.
+// Usage reads what the group has used. Errors: NotFound after its removal.
 func (f *Foreign) Usage() (Usage, error) { return f.group.Usage() }

@@ -15,15 +15,15 @@ import (
 
 // Group is a sandbox's group, or a Sub of one. Lock order: settling, then mu, then a Sub's mu.
 //
-// It is the directory agentfense/NAME below a base, in every hierarchy that is usable. The base is
-// the group of this process, so that a limit around it still holds. The root of the hierarchy is
-// the base only where v2 forbids that (a group with processes hands no controllers down) and the
-// process is root's. NAME has one leaf, "init", for what Add places, and one for each Sub. NAME
-// itself has processes only at first, while a sandbox makes its namespaces.
+// It is the directory agentfense/NAME below a base, in every usable hierarchy. The base is
+// the group of this process, so that limits of its parents apply. For root, the base is the
+// root of a v2 hierarchy if the group of the process cannot delegate controllers. NAME has
+// a leaf "init" for the processes of Add, and a leaf for each Sub. NAME itself has
+// processes only at first, while a sandbox makes its namespaces.
 //
-// The owner holds a lock on NAME for as long as it lives. A group without that lock has no owner:
-// Create takes its name over and Sweep removes it, each with all processes in it. Removing the last
-// group below "agentfense" removes that parent too.
+// The owner holds a lock on NAME as long as it lives. A group without that lock has no
+// owner: Create replaces it and Sweep removes it, and both kill its processes. Removing the
+// last group below "agentfense" removes that parent too.
 type Group struct {
 	name   string
 	kernel kernel
@@ -34,10 +34,10 @@ type Group struct {
 
 	mu      sync.Mutex
 	places  []place // none once it is deleted
-	locks   []int   // open directories; only of a sandbox's group
+	locks   []int   // open directories; nil for a Sub
 	subs    map[string]*Group
-	retired counters // of subs that were deleted
-	before  int64    // parent's refused forks when this Sub was made
+	retired counters // sums of deleted subs
+	before  int64    // the parent's refused forks when this Sub was made
 }
 
 // place is a group's directory in one hierarchy.
@@ -56,10 +56,10 @@ func (g *Group) dirs() []place {
 
 func (p place) has(controller string) bool { return slices.Contains(p.controllers, controller) }
 
-// Create makes a group of name with limits l, and owns it until Delete. A
-// group of that name whose owner died is killed and replaced. name is letters,
-// digits, "-" and "_". Errors: Invalid; Unsupported as from Check, or when no
-// group can be made at all; Exists if a live process owns the name; Denied.
+// Create makes the group name with limits l, and owns it until Delete. If a dead owner left
+// a group of that name, Create kills its processes and replaces it. name is letters,
+// digits, "-" and "_". Errors: Invalid; Unsupported as from Check, or when no group can be
+// made at all; Exists if a live process owns the name; Denied.
 func (h Host) Create(name string, l GroupLimits) (*Group, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -106,22 +106,21 @@ func (t hierarchy) serves(l GroupLimits) bool {
 	return slices.ContainsFunc(l.controllers(), func(c string) bool { return slices.Contains(t.controllers, c) })
 }
 
-// Enter moves process pid into the sandbox's group itself and not into a leaf,
-// so that a cgroup namespace which it makes there has its root there: inside,
-// no path of ours shows in /proc/PID/cgroup. Errors: as from Add; Precondition
-// once the group is settled.
+// Enter moves process pid into the sandbox's group itself, not into a leaf. A cgroup
+// namespace that the process then makes has the group as root, so that /proc/PID/cgroup
+// inside shows no host path. Errors: as Add; Precondition after Settle.
 func (g *Group) Enter(pid int) error {
 	g.settling.Lock()
 	defer g.settling.Unlock()
 	if g.init != nil || g.parent != nil {
-		return errdefs.New(errdefs.Precondition, "cgroup %s: has its leaves already", g.name)
+		return errdefs.New(errdefs.Precondition, "cgroup %s: is settled already", g.name)
 	}
 	return g.add(pid)
 }
 
-// Settle moves what has entered the sandbox's group into its leaf for PID 1,
-// because a v2 group with processes has no controllers for its leaves. Add and
-// Sub do so too. Errors: Denied, Exhausted, Unavailable.
+// Settle moves the processes of Enter into the leaf "init", because a v2 group with
+// processes has no controllers for its leaves. Add and Sub call it. Errors: Denied,
+// Exhausted, Unavailable.
 func (g *Group) Settle() error {
 	g.settling.Lock()
 	defer g.settling.Unlock()
@@ -139,9 +138,9 @@ func (g *Group) Settle() error {
 		if p.version != 2 {
 			continue
 		}
-		// Not cpu: a sub needs no share of its own, and is counted without.
+		// Not cpu: a sub needs no share, and its time is counted without the controller.
 		count := slices.DeleteFunc(slices.Clone(p.controllers), func(c string) bool { return c == CPU })
-		if err := g.kernel.handDown(p.dir, initName, count); err != nil {
+		if err := g.kernel.delegate(p.dir, initName, count); err != nil {
 			return err
 		}
 	}
@@ -149,9 +148,9 @@ func (g *Group) Settle() error {
 	return nil
 }
 
-// Add moves process pid, with all its threads, into the group, a sandbox's into
-// its leaf; what it starts from then on is born there. Errors: Invalid,
-// NotFound if there is no such process, Denied.
+// Add moves process pid, with all its threads, into the group; for a sandbox's group into
+// its leaf. Its later children start there. Errors: Invalid, NotFound if there is no such
+// process, Denied.
 func (g *Group) Add(pid int) error {
 	if err := g.Settle(); err != nil {
 		return err
@@ -174,15 +173,15 @@ func (g *Group) add(pid int) error {
 	return nil
 }
 
-// Sub makes a group inside a sandbox's group, with no limits of its own but
-// its own usage, and to be killed by itself. Errors: Invalid, Exists,
-// Precondition inside of a Sub, Exhausted if the host allows no more groups.
+// Sub makes a group inside a sandbox's group. It has its own usage and can be killed
+// separately, but has no limits. Errors: Invalid, Exists, Precondition inside a Sub,
+// Exhausted if the host allows no more groups.
 func (g *Group) Sub(name string) (*Group, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
 	if g.parent != nil {
-		return nil, errdefs.New(errdefs.Precondition, "cgroup %s: a sub group has none itself", g.name)
+		return nil, errdefs.New(errdefs.Precondition, "cgroup %s: a subgroup cannot have subgroups", g.name)
 	}
 	if err := g.Settle(); err != nil {
 		return nil, err
@@ -212,8 +211,7 @@ func (g *Group) sub(name string) (*Group, error) {
 	return s, nil
 }
 
-// Empty reports whether no process is left in the group and its subs. A
-// process that ended but was not waited for does not count.
+// Empty reports whether no process is left in the group and its subs. Zombies do not count.
 func (g *Group) Empty() (bool, error) {
 	for _, p := range g.dirs() {
 		pids, err := allProcesses(p.dir)
@@ -242,15 +240,15 @@ func (g *Group) Delete() error {
 		unix.Close(fd)
 	}
 	for _, p := range g.places {
-		// Fails while other sandboxes have groups there.
+		// It fails while other sandboxes have groups there.
 		_ = g.kernel.rmdir(filepath.Dir(p.dir))
 	}
 	g.locks, g.places = nil, nil
 	return nil
 }
 
-// deleteSub removes s and keeps what it counted. Both under the lock, so that
-// the sum of all subs never goes back.
+// deleteSub removes s and adds its counts to retired. It does both with the lock, so that
+// the sum over all subs never decreases.
 func (g *Group) deleteSub(s *Group) error {
 	hierarchical := g.sumsMemory()
 	g.mu.Lock()
@@ -269,13 +267,13 @@ func (g *Group) deleteSub(s *Group) error {
 	return nil
 }
 
-// removePatience is how long a group may stay busy: a killed process leaves it
-// a little after cgroup.procs stops showing it.
-const removePatience = time.Second
+// removeTimeout is how long a group may stay busy: a killed process leaves it shortly after
+// cgroup.procs stops showing it.
+const removeTimeout = time.Second
 
-// remove deletes a group with all below it.
+// remove deletes a group with its subgroups.
 func (k kernel) remove(dir string) error {
-	for deadline := time.Now().Add(removePatience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(removeTimeout); ; time.Sleep(time.Millisecond) {
 		err := k.tryRemove(dir)
 		switch {
 		case err == nil:
@@ -288,8 +286,8 @@ func (k kernel) remove(dir string) error {
 	}
 }
 
-// tryRemove takes a group that is gone, whoever removed it, for removed: a
-// command's end removes its Sub while the sandbox's end removes everything.
+// tryRemove succeeds if the group is gone already: the end of a command removes its Sub
+// while the end of the sandbox removes everything.
 func (k kernel) tryRemove(dir string) error {
 	below, err := subgroups(dir)
 	if gone(err) {

@@ -366,7 +366,7 @@ func TestADeadOwnersNameIsTakenOver(t *testing.T) {
 	f.must(again.Delete())
 }
 
-// orphan lets go of g as the kernel does for an owner that died.
+// orphan releases the locks of g, like the kernel for an owner that died.
 func (f *fakeHost) orphan(g *Group) {
 	for _, fd := range g.locks {
 		f.must(os.NewFile(uintptr(fd), "lock").Close())

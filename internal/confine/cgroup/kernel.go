@@ -13,14 +13,14 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/executable"
 )
 
-// kernel is what a plain directory tree cannot imitate; tests put a fake here.
+// kernel has the operations that a plain directory tree cannot imitate. Tests replace it.
 type kernel struct {
 	mkdir     func(dir string) error
 	rmdir     func(dir string) error
-	access    func(path string) error // may we write it
+	access    func(path string) error // nil if this process may write path
 	delegated func(dir string) bool
 	kill      func(pid int) error
-	own       func(pid int) bool // is it this program
+	own       func(pid int) bool // whether the process runs this program
 	uid       int
 }
 
@@ -38,8 +38,8 @@ func realKernel() kernel {
 	}
 }
 
-// hasMark looks for the mark that systemd leaves on a group it has handed over
-// (systemd's CGROUP_DELEGATION: user.delegate since 251, trusted.delegate for root).
+// hasMark looks for the mark that systemd sets on a group that it delegates (systemd's
+// CGROUP_DELEGATION: user.delegate since 251, trusted.delegate for root).
 func hasMark(dir, name string) bool {
 	var value [8]byte
 	n, err := unix.Getxattr(dir, name, value[:])
@@ -51,8 +51,7 @@ func read(dir, file string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// write sets a control file in one write(2), as the kernel wants it. The error
-// is the bare errno.
+// write sets a control file in one write(2), as the kernel requires. The error is an errno.
 func write(dir, file, value string) error {
 	fd, err := unix.Open(filepath.Join(dir, file), unix.O_WRONLY|unix.O_TRUNC|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -71,7 +70,7 @@ func exists(dir, file string) bool {
 	return err == nil
 }
 
-// number reads a file that holds one number; 0 if it is not there, or "max".
+// number reads a file with one number. It returns 0 if the file is absent or has "max".
 func number(dir, file string) int64 {
 	text, err := read(dir, file)
 	if err != nil {
@@ -81,8 +80,8 @@ func number(dir, file string) int64 {
 	return n
 }
 
-// field reads the number after key in a file of "key number" lines; 0 if it is
-// not there.
+// field reads the number after key in a file of "key number" lines. It returns 0 if key is
+// absent.
 func field(dir, file, key string) int64 {
 	text, _ := read(dir, file)
 	for line := range strings.Lines(text) {
@@ -99,8 +98,8 @@ func words(dir, file string) []string {
 	return strings.Fields(text)
 }
 
-// processes lists the processes of one group, not those of groups below it. A
-// process of a foreign pid namespace is listed as 0.
+// processes lists the processes of one group, not those of groups below it. The kernel
+// lists a process of another pid namespace as 0.
 func processes(dir string) ([]int, error) {
 	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {

@@ -10,17 +10,17 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// killPatience is how long Kill waits: a process in an uninterruptible system
-// call dies only after it.
-const killPatience = 5 * time.Second
+// killTimeout is how long Kill waits. A process in an uninterruptible system call dies only
+// after the call.
+const killTimeout = 5 * time.Second
 
-// Kill ends all processes of the group and its subs with SIGKILL and returns
-// when none is left, those that forked meanwhile included. Errors: Unavailable
-// if some are stuck in the kernel for longer than five seconds.
+// Kill kills all processes of the group and its subs, including those that are forked
+// meanwhile, and returns when no process is left. Errors: Unavailable if a process is stuck
+// in the kernel for more than five seconds.
 func (g *Group) Kill() error {
 	places, best := g.dirs(), -1
 	for i, p := range places {
-		// One write(2), and no fork can escape it, since kernel 5.14.
+		// Since kernel 5.14: one write(2), which no fork escapes.
 		if exists(p.dir, "cgroup.kill") {
 			best = i
 			break
@@ -35,9 +35,9 @@ func (g *Group) Kill() error {
 	return g.kernel.killAll(places[best].dir)
 }
 
-// killAll kills what is in dir and below.
+// killAll kills the processes in dir and below.
 func (k kernel) killAll(dir string) error {
-	deadline := time.Now().Add(killPatience)
+	deadline := time.Now().Add(killTimeout)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		pids, err := allProcesses(dir)
 		if err != nil || len(pids) == 0 {
@@ -58,8 +58,8 @@ func (k kernel) killOnce(dir string) error {
 	if !errors.Is(err, os.ErrNotExist) {
 		return failed(dir, "write cgroup.kill", err)
 	}
-	// Frozen, they can neither fork nor end, so a pid cannot change its owner
-	// between the reading and the kill.
+	// Frozen processes can neither fork nor end, so no pid is reused between the read and
+	// the kill.
 	thaw := k.freeze(dir)
 	defer thaw()
 	pids, err := allProcesses(dir)
@@ -77,8 +77,8 @@ func (k kernel) killOnce(dir string) error {
 	return nil
 }
 
-// freeze stops what is in dir, as far as that can be done, and returns what
-// lets it go on, to die: v1 delivers SIGKILL only after that.
+// freeze stops the processes in dir if possible. It returns the function that thaws them:
+// v1 delivers SIGKILL only after that.
 func (k kernel) freeze(dir string) func() {
 	file, on, off := "freezer.state", "FROZEN", "THAWED"
 	if !exists(dir, file) {
@@ -119,7 +119,7 @@ func allProcesses(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// gone: an open file of a removed group answers ENODEV.
+// gone reports whether err means that the group was removed. Its open files return ENODEV.
 func gone(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }

@@ -16,7 +16,7 @@ import (
 // period is the kernel's default for cpu.max and cpu.cfs_period_us.
 const period = 100 * time.Millisecond
 
-// setting is one control file and what goes into it.
+// setting is a control file and its value.
 type setting struct {
 	file, value string
 	optional    bool // the file exists only where the kernel accounts swap
@@ -34,7 +34,7 @@ func (g *Group) limit(l GroupLimits) error {
 				continue
 			}
 			if controller == CPU && errors.Is(err, unix.EINVAL) {
-				return errdefs.New(errdefs.Unsupported, "cgroup %s: write %s: %w: the group around it allows less", g.name, s.file, err)
+				return errdefs.New(errdefs.Unsupported, "cgroup %s: write %s: %w: a parent group allows less", g.name, s.file, err)
 			}
 			if err != nil {
 				return failed(p.dir, "write "+s.file, err)
@@ -44,16 +44,16 @@ func (g *Group) limit(l GroupLimits) error {
 	return nil
 }
 
-// settings says how a limit is written (cgroup-v2.rst; cgroup-v1/memory.rst,
-// sched-bwc.rst, pids.rst). Memory is limited together with swap, or a sandbox
-// would fill the host's swap with what it may not hold in memory.
+// settings returns the control files for the limits of a controller (cgroup-v2.rst;
+// cgroup-v1/memory.rst, sched-bwc.rst, pids.rst). Memory is limited together with swap.
+// Otherwise a sandbox could fill the host's swap beyond its memory limit.
 func settings(controller string, version int, l GroupLimits) []setting {
 	memory, pids := strconv.FormatInt(l.MemoryBytes, 10), strconv.FormatInt(l.PIDs, 10)
 	switch {
 	case controller == Memory && version == 2:
 		return []setting{{file: "memory.max", value: memory}, {file: "memory.swap.max", value: "0", optional: true}}
 	case controller == Memory:
-		// In this order: the kernel refuses a sum below its part.
+		// In this order: the kernel refuses a memory+swap limit below the memory limit.
 		return []setting{{file: "memory.limit_in_bytes", value: memory}, {file: "memory.memsw.limit_in_bytes", value: memory, optional: true}}
 	case controller == PIDs:
 		return []setting{{file: "pids.max", value: pids}}
@@ -61,7 +61,7 @@ func settings(controller string, version int, l GroupLimits) []setting {
 	return processorSettings(version, l)
 }
 
-// processorSettings are those of the cpu controller.
+// processorSettings returns the settings of the cpu controller.
 func processorSettings(version int, l GroupLimits) []setting {
 	quota := int64(l.CPUs * float64(period.Microseconds()))
 	var list []setting
@@ -84,15 +84,15 @@ func processorSettings(version int, l GroupLimits) []setting {
 	return list
 }
 
-// weightOf is the cpu.weight, 1 to 10000, that shares stand for. It joins the
-// least, the default (1024 and 100) and the most of both, as runc does since
-// 1.3.2 (opencontainers/cgroups, ConvertCPUSharesToCgroupV2Value).
+// weightOf converts shares to a cpu.weight, 1 to 10000. It maps minimum, default (1024 to
+// 100) and maximum onto each other, as runc does since 1.3.2 (opencontainers/cgroups,
+// ConvertCPUSharesToCgroupV2Value).
 func weightOf(shares int64) int64 {
 	l := math.Log2(float64(shares))
 	return int64(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
 }
 
-// placeOf returns where a controller is, nil if the group is not under it.
+// placeOf returns the place with a controller, or nil if the group has none.
 func (g *Group) placeOf(controller string) *place {
 	for _, p := range g.dirs() {
 		if p.has(controller) {

@@ -18,7 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
-// realHost is the machine itself, if it can enforce l.
+// realHost returns the present host, if it can enforce l.
 func realHost(t *testing.T, l GroupLimits) Host {
 	t.Helper()
 	testenv.Cgroup(t, l.controllers()...)
@@ -104,7 +104,7 @@ func TestAMemoryBombIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// tail keeps what may be the last line: all of it.
+	// tail keeps the last line of the output.
 	if err := start(t, bomb, "exec head -c 256M /dev/zero | tail").Wait(); err == nil {
 		t.Error("256 MiB fitted into a limit of 32 MiB")
 	}
@@ -130,7 +130,7 @@ func TestAForkBombHitsTheLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := start(t, s, "while :; do sleep 100 & done")
-	_ = cmd.Wait() // the shell gives up when it cannot fork
+	_ = cmd.Wait() // the shell fails when it cannot fork
 	if u := usage(t, s); u.PIDsMaxHits == 0 {
 		t.Errorf("usage = %+v, want refused forks", u)
 	}
@@ -278,8 +278,7 @@ func TestAnEndedProcessCannotBeAdded(t *testing.T) {
 	}
 }
 
-// TestV2HandsControllersDown does it with hugetlb, the controller that a
-// hybrid host leaves to v2.
+// TestV2HandsControllersDown uses hugetlb, the controller that a hybrid host leaves to v2.
 func TestV2HandsControllersDown(t *testing.T) {
 	testenv.CgroupVersion(t, 2)
 	h := realHost(t, GroupLimits{})
@@ -303,12 +302,12 @@ func TestV2HandsControllersDown(t *testing.T) {
 			_ = write(root, "cgroup.subtree_control", "-hugetlb")
 		}
 	})
-	if err := h.kernel.handDown(root, selfName, []string{"hugetlb"}); err != nil {
+	if err := h.kernel.delegate(root, selfName, []string{"hugetlb"}); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("sleep", "100")
 	startIn(t, func(pid int) error { return write(base, "cgroup.procs", fmt.Sprint(pid)) }, cmd)
-	if err := h.kernel.handDown(base, selfName, []string{"hugetlb"}); err != nil {
+	if err := h.kernel.delegate(base, selfName, []string{"hugetlb"}); err != nil {
 		t.Fatalf("handing down with a process inside: %v", err)
 	}
 	if got := words(base, "cgroup.subtree_control"); !slices.Contains(got, "hugetlb") {
@@ -322,8 +321,8 @@ func TestV2HandsControllersDown(t *testing.T) {
 	}
 }
 
-// TestANamespaceHasItsRootWhereItsMakerEntered looks from inside: a namespace
-// shows what lies outside of it as a path that begins with "/..".
+// TestANamespaceHasItsRootWhereItsMakerEntered checks from inside: a namespace shows a
+// group outside of it as a path that begins with "/..".
 func TestANamespaceHasItsRootWhereItsMakerEntered(t *testing.T) {
 	g := realGroup(t, realHost(t, GroupLimits{}), GroupLimits{})
 	const show = "cut -d: -f3 /proc/self/cgroup | sort -u; echo end"

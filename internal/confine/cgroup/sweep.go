@@ -8,10 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sweep kills what is left in the groups whose owners died, and removes them,
-// as far as mine says of their names that they are the caller's. It looks for
-// them in all of the hierarchies, wherever their owners were. Errors: those of
-// Kill, Denied, Internal; the other groups are swept all the same.
+// Sweep kills the processes of groups with dead owners, and removes these groups, if mine
+// returns true for the name. It searches all hierarchies, at any place. Errors: those of
+// Kill, Denied, Internal. After an error Sweep continues with the other groups.
 func (h Host) Sweep(mine func(name string) bool) error {
 	var errs []error
 	for _, t := range h.hierarchies {
@@ -25,17 +24,17 @@ func (h Host) Sweep(mine func(name string) bool) error {
 					errs = append(errs, h.sweepGroup(dir))
 				}
 			}
-			_ = h.kernel.rmdir(parent) // fails while it has groups
+			_ = h.kernel.rmdir(parent) // fails while parent has groups
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// sweepGroup removes one group if nobody holds its lock.
+// sweepGroup removes one group if its lock is free.
 func (h Host) sweepGroup(dir string) error {
 	lock, err := lockDir(dir)
 	if errors.Is(err, unix.EWOULDBLOCK) || gone(err) {
-		return nil // it has an owner, or had one until now
+		return nil // it has an owner, or has just been removed
 	}
 	if err != nil {
 		return failed(dir, "lock", err)
@@ -47,8 +46,8 @@ func (h Host) sweepGroup(dir string) error {
 	return h.kernel.remove(dir)
 }
 
-// findParents returns the directories that hold our groups. Groups come and go
-// while it walks, and some may not be read: those are not ours.
+// findParents returns the directories that contain our groups. It ignores directories that
+// it cannot read, which are not ours, and those that are removed during the walk.
 func findParents(mount string) []string {
 	var parents []string
 	_ = filepath.WalkDir(mount, func(path string, d fs.DirEntry, err error) error {

@@ -6,7 +6,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// counters are the events the kernel does not always add up along the tree.
+// counters are the events that not every kernel sums up along the tree.
 type counters struct {
 	oomKills, forks int64
 }
@@ -43,14 +43,14 @@ func (g *Group) Usage() (Usage, error) {
 	return u, nil
 }
 
-// Load is what the processes of a group use now. A zero stands for what the host
-// does not count.
+// Load is the present use of the processes of a group. A value is zero if the host does not
+// count it.
 type Load struct {
 	MemoryBytes int64
 	PIDs        int64 // processes and threads
 }
 
-// Load reads what the group uses now, its subs included.
+// Load reads the present use of the group, including its subs.
 func (g *Group) Load() Load {
 	var l Load
 	if p := g.placeOf(Memory); p != nil && p.version == 2 {
@@ -64,10 +64,10 @@ func (g *Group) Load() Load {
 	return l
 }
 
-// total is what happened in g and its subs. The v2 memory.events counts for
-// all below; v1's oom_control only for the group itself. A refused fork is
-// counted where the process was (v1, and v2 before kernel 6.11) or where the
-// limit was (since), never in both, so the sum is right on each.
+// total returns the counters of g and its subs. memory.events of v2 includes the subgroups;
+// oom_control of v1 does not. The kernel counts a refused fork in the group of the process
+// (v1, and v2 before 6.11) or in the group of the limit (since 6.11), never in both, so the
+// sum is right on each.
 func (g *Group) total() counters {
 	n, hierarchical := g.count(), g.sumsMemory()
 	g.mu.Lock()
@@ -91,7 +91,7 @@ func (g *Group) sumsMemory() bool {
 	return p != nil && p.version == 2
 }
 
-// count reads g's own files.
+// count reads the files of g itself.
 func (g *Group) count() counters {
 	var n counters
 	if p := g.placeOf(Memory); p != nil && p.version == 2 {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// asUserEnv makes the test binary play an ordinary user, see TestMain.
+// asUserEnv makes the test binary run as an ordinary user, see TestMain.
 const asUserEnv = "AGENTFENSE_CGROUP_AS_USER"
 
 func TestMain(m *testing.M) {
@@ -29,8 +29,7 @@ func TestMain(m *testing.M) {
 
 const nobody = 65534
 
-// TestAnOrdinaryUser plays nobody, once without and once with a group that was
-// handed over.
+// TestAnOrdinaryUser runs as user nobody, once without and once with a delegated group.
 func TestAnOrdinaryUser(t *testing.T) {
 	h := realHost(t, GroupLimits{})
 	run := func(t *testing.T, add func(int) error) string {
@@ -51,7 +50,7 @@ func TestAnOrdinaryUser(t *testing.T) {
 	}
 	t.Run("without delegation is told what to do", func(t *testing.T) {
 		out := run(t, func(int) error { return nil })
-		if !strings.Contains(out, "may not be written (fix: ") {
+		if !strings.Contains(out, "may not write to its own cgroup (fix: ") {
 			t.Errorf("output %q, want the reason and the fix", out)
 		}
 	})

@@ -14,9 +14,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Conn is the supervisor's connection to PID 1 of one sandbox. It is safe for
-// concurrent use. A goroutine of its own reads from it until it fails or is
-// closed; each running Exec has one too.
+// Conn is the supervisor's connection to PID 1 of one sandbox. It is safe for concurrent
+// use. One goroutine reads from it until it fails or is closed; each running Exec has a
+// goroutine too.
 type Conn struct {
 	link  link
 	ready chan struct{}
@@ -25,12 +25,12 @@ type Conn struct {
 	mu      sync.Mutex
 	err     error // why done is closed
 	next    uint32
-	execs   map[uint32]*Exec    // those whose leader PID 1 has not reported gone
-	resting *idleLeader         // nil: none
-	leaving map[uint32]struct{} // execs whose leader is to go after its rest
+	execs   map[uint32]*Exec    // execs of which PID 1 has not reported the leader's end
+	idle    *idleLeader         // the leader that waits for another command, or nil
+	leaving map[uint32]struct{} // execs of former idle leaders; PID 1 will report their end
 }
 
-// NewConn takes over the supervisor's end of a guest socket.
+// NewConn takes ownership of the supervisor's end of a guest socket.
 func NewConn(sock *os.File) *Conn {
 	c := &Conn{ready: make(chan struct{}), done: make(chan struct{}), execs: map[uint32]*Exec{}, leaving: map[uint32]struct{}{}}
 	var err error
@@ -43,8 +43,8 @@ func NewConn(sock *os.File) *Conn {
 	return c
 }
 
-// Ready waits until PID 1 runs. Errors: Unavailable, if it never will; the
-// isolate.Process then knows why.
+// Ready waits until PID 1 runs. Errors: Unavailable, if the sandbox ended first;
+// isolate.Process.Wait then returns the reason.
 func (c *Conn) Ready(ctx context.Context) error {
 	select {
 	case <-c.ready:
@@ -56,8 +56,8 @@ func (c *Conn) Ready(ctx context.Context) error {
 	}
 }
 
-// Done is closed when the connection is of no more use: the sandbox ended, it
-// broke the protocol, or Close was called. Err then says which.
+// Done is closed when the connection is unusable: the sandbox ended, it broke the protocol,
+// or Close was called. Err then returns the reason.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Err returns why Done is closed, or nil.
@@ -67,8 +67,7 @@ func (c *Conn) Err() error {
 	return c.err
 }
 
-// Close ends the connection. PID 1 exits when it sees that, and the sandbox's
-// processes with it.
+// Close ends the connection. PID 1 then exits, which ends all processes of the sandbox.
 func (c *Conn) Close() error {
 	c.fail(errdefs.New(errdefs.Unavailable, "sandbox: connection closed"))
 	return nil
@@ -84,15 +83,15 @@ func (c *Conn) fail(err error) {
 	c.link.file.Close()
 	close(c.done)
 	for _, x := range c.execs {
-		x.link.file.SetReadDeadline(time.Now().Add(lastWords))
+		x.link.file.SetReadDeadline(time.Now().Add(endTimeout))
 	}
-	if c.resting != nil {
-		c.resting.close()
-		c.resting = nil
+	if c.idle != nil {
+		c.idle.close()
+		c.idle = nil
 	}
 }
 
-// serve handles what PID 1 says.
+// serve handles the messages of PID 1.
 func (c *Conn) serve() {
 	for {
 		r, err := c.link.receive()
@@ -130,27 +129,27 @@ func (c *Conn) handle(message []byte) error {
 		if err != nil {
 			return err
 		}
-		return c.ended(fields[0], startFault("start a process", unix.Errno(fields[1])))
+		return c.ended(fields[0], startError("start a process", unix.Errno(fields[1])))
 	}
 	return errProtocol
 }
 
-// ended notes that nothing of an exec is left.
+// ended records that no process of an exec is left.
 func (c *Conn) ended(id uint32, refused error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	x := c.execs[id]
 	if x == nil {
-		return c.restedLocked(id)
+		return c.idleEndedLocked(id)
 	}
 	delete(c.execs, id)
 	x.refused = refused
 	close(x.ended)
-	x.link.file.SetReadDeadline(time.Now().Add(lastWords))
+	x.link.file.SetReadDeadline(time.Now().Add(endTimeout))
 	return nil
 }
 
-// register gives x its number.
+// register gives x its id.
 func (c *Conn) register(x *Exec) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,8 +174,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// startFault is the error for a step that the kernel refused.
-func startFault(what string, errno unix.Errno) error {
+// startError is the error for a step that the kernel refused.
+func startError(what string, errno unix.Errno) error {
 	kind := errdefs.Internal
 	if errno == unix.EAGAIN || errno == unix.ENOMEM {
 		kind = errdefs.Exhausted

@@ -15,7 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// hostileVerb makes the test binary a sandbox that lies.
+// hostileVerb makes the test binary run as a hostile sandbox.
 const hostileVerb = "__hostile"
 
 func TestMain(m *testing.M) {
@@ -54,7 +54,7 @@ func untilEnd(fd int) {
 	}
 }
 
-// started is a leader that starts its command and then sends messages.
+// started returns a leader that starts its command and then sends messages.
 func started(messages ...[]byte) func() {
 	return func() {
 		_, link := asLeader()
@@ -67,7 +67,7 @@ func started(messages ...[]byte) func() {
 	}
 }
 
-// hostile are sandboxes by what they do.
+// hostile are sandboxes, by their behaviour.
 var hostile = map[string]func(){
 	"says nothing and goes":     func() {},
 	"says something unknown":    func() { say(socketFD, []byte{200}); untilEnd(socketFD) },
@@ -96,13 +96,13 @@ var hostile = map[string]func(){
 		say(link, []byte{byte(msgFailed), 77, 0, 0, 0, 0})
 		untilEnd(link)
 	},
-	"has a leader that never answers":                func() { _, link := asLeader(); say(link, encode(msgHello)); untilEnd(link) },
-	"has a command that stops instead of ending":     started(encodeExited(0x137f, &unix.Rusage{})),
-	"has a leader that answers what nobody asked":    started(encode(msgAnswer, 1, 2, 0), encode(msgAnswer, 1, 2, 0)),
-	"has a leader that rests while its command runs": started(encode(msgRest)),
-	"has a leader that never wakes":                  started(encodeExited(3<<8, &unix.Rusage{}), encode(msgRest)),
-	"has a leader that rests unasked":                started(encodeExited(3<<8, &unix.Rusage{}), encode(msgRest)),
-	"has a command that ends twice":                  started(encodeExited(3<<8, &unix.Rusage{}), encodeExited(4<<8, &unix.Rusage{})),
+	"has a leader that never answers":                  func() { _, link := asLeader(); say(link, encode(msgHello)); untilEnd(link) },
+	"has a command that stops instead of ending":       started(encodeExited(0x137f, &unix.Rusage{})),
+	"has a leader that answers what nobody asked":      started(encode(msgAnswer, 1, 2, 0), encode(msgAnswer, 1, 2, 0)),
+	"has a leader that is idle while its command runs": started(encode(msgIdle)),
+	"has a leader that never wakes":                    started(encodeExited(3<<8, &unix.Rusage{}), encode(msgIdle)),
+	"has a leader that is idle unasked":                started(encodeExited(3<<8, &unix.Rusage{}), encode(msgIdle)),
+	"has a command that ends twice":                    started(encodeExited(3<<8, &unix.Rusage{}), encodeExited(4<<8, &unix.Rusage{})),
 }
 
 // play starts a hostile sandbox.
@@ -192,16 +192,16 @@ func TestHostileEndIsAKill(t *testing.T) {
 		exit Exit
 		kind errdefs.Kind
 	}{
-		"has a command that stops instead of ending":     {Exit{Signal: int(unix.SIGKILL)}, errdefs.Unavailable},
-		"has a command that ends twice":                  {Exit{Code: 3}, errdefs.Internal},
-		"has a leader that answers what nobody asked":    {Exit{Signal: int(unix.SIGKILL)}, errdefs.Unavailable},
-		"has a leader that rests unasked":                {Exit{Code: 3}, errdefs.Internal},
-		"has a leader that rests while its command runs": {Exit{Signal: int(unix.SIGKILL)}, errdefs.Unavailable},
+		"has a command that stops instead of ending":       {Exit{Signal: int(unix.SIGKILL)}, errdefs.Unavailable},
+		"has a command that ends twice":                    {Exit{Code: 3}, errdefs.Internal},
+		"has a leader that answers what nobody asked":      {Exit{Signal: int(unix.SIGKILL)}, errdefs.Unavailable},
+		"has a leader that is idle unasked":                {Exit{Code: 3}, errdefs.Internal},
+		"has a leader that is idle while its command runs": {Exit{Signal: int(unix.SIGKILL)}, errdefs.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := play(t, name)
-			rest := name == "has a leader that rests while its command runs"
-			x, err := c.Exec(context.Background(), Command{Argv: []string{"true"}, TTY: -1, Rest: rest}, nil)
+			rest := name == "has a leader that is idle while its command runs"
+			x, err := c.Exec(context.Background(), Command{Argv: []string{"true"}, TTY: -1, ReuseLeader: rest}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -221,7 +221,7 @@ func TestHostileEndIsAKill(t *testing.T) {
 
 func TestALeaderThatNeverWakesIsKilled(t *testing.T) {
 	c := play(t, "has a leader that never wakes")
-	command := Command{Argv: []string{"true"}, TTY: -1, Rest: true}
+	command := Command{Argv: []string{"true"}, TTY: -1, ReuseLeader: true}
 	x, err := c.Exec(context.Background(), command, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func TestALeaderThatNeverWakesIsKilled(t *testing.T) {
 	if exit, err := x.Wait(context.Background()); exit.Code != 3 || err != nil {
 		t.Errorf("got %+v, %v", exit, err)
 	}
-	// It is PID 1, too, so that nobody can take its place.
+	// It is PID 1, too, so no other leader can replace it.
 	if _, err := c.Exec(context.Background(), command, nil); !errdefs.Is(err, errdefs.Unavailable) {
 		t.Errorf("got %v", err)
 	}
@@ -269,7 +269,7 @@ func TestErrorsSayWhatHappened(t *testing.T) {
 		{failed(stageTerminal, unix.EIO), `exec: open terminal: input/output error`},
 	}
 	for _, tt := range tests {
-		if got := fmt.Sprint(judgeStart(tt.message, Command{Argv: []string{"tool"}, Dir: "/src"})); got != tt.want {
+		if got := fmt.Sprint(checkStarted(tt.message, Command{Argv: []string{"tool"}, Dir: "/src"})); got != tt.want {
 			t.Errorf("got %s, want %s", got, tt.want)
 		}
 	}

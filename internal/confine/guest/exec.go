@@ -13,38 +13,38 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/pidfd"
 )
 
-// Exec is a command that was started, with all its descendants.
+// Exec is a started command, with all its descendants.
 type Exec struct {
 	conn   *Conn
 	id     uint32
 	link   link
 	pid    int
 	leader *os.File // pidfd
-	hello  received // whose process the leader is
-	rests  bool     // the leader may
+	hello  received // its ids are the leader's
+	reuse  bool     // the leader may run another command
 
 	mu       sync.RWMutex
-	released bool // the leader rests: it is none of ours any more
+	released bool // the leader is idle and no longer belongs to this exec
 
-	asking  sync.Mutex  // held for a request and its answer
-	answers chan answer // has room for one
+	asking  sync.Mutex  // held during a request and its answer
+	answers chan answer // has a buffer of one
 
-	ended   chan struct{} // PID 1 said that nothing is left
-	refused error         // why PID 1 started nothing; set before ended is closed
+	ended   chan struct{} // closed when PID 1 has reported that no process is left
+	refused error         // why PID 1 started no leader; set before ended is closed
 	exited  chan struct{}
 	exit    Exit  // set before exited is closed
 	err     error // instead of exit
 	done    chan struct{}
 }
 
-// Exec starts a command. Before it runs, placed (which may be nil) is called
-// with the host pid of its leader, whose descendant it will be; an error from
-// it ends the exec. ctx bounds the start alone.
+// Exec starts a command. Before the command runs, Exec calls placed (which may be nil) with
+// the host pid of the leader, its future ancestor. An error of placed ends the exec. ctx
+// limits only the start.
 //
-// Errors: those wrapping ErrNotFound (NotFound), ErrNotExecutable (Denied) and
-// ErrDirectory (Invalid); Invalid for a malformed command or a stream that is
-// no pipe; Exhausted, where the sandbox has no process left; Unavailable, where
-// it has ended; Deadline, Canceled; and what placed returned.
+// Errors: those wrapping ErrNotFound (NotFound), ErrNotExecutable (Denied) and ErrDirectory
+// (Invalid); Invalid for a malformed command or a stream that is not a pipe; Exhausted, if
+// the sandbox is at its limit of processes; Unavailable, if it has ended; Deadline,
+// Canceled; and the error of placed.
 func (c *Conn) Exec(ctx context.Context, command Command, placed func(hostPID int) error) (*Exec, error) {
 	if err := command.check(); err != nil {
 		return nil, err
@@ -76,12 +76,13 @@ func (c *Conn) Exec(ctx context.Context, command Command, placed func(hostPID in
 
 func (c *Conn) newExec(command Command) *Exec {
 	return &Exec{
-		conn: c, rests: command.Rest, ended: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}),
+		conn: c, reuse: command.ReuseLeader, ended: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}),
 		answers: make(chan answer, 1),
 	}
 }
 
-// streams are the descriptors of the streams, and which they are.
+// streams returns the descriptors of the streams that are not nil, and a bit mask of which
+// they are.
 func streams(files [3]*os.File) (passed []*os.File, which byte, err error) {
 	for i, f := range files {
 		if f == nil {
@@ -97,7 +98,7 @@ func streams(files [3]*os.File) (passed []*os.File, which byte, err error) {
 	return passed, which, nil
 }
 
-// spawn asks PID 1 for a leader that has the other end of x's link.
+// spawn makes PID 1 start a leader that has the other end of x's link.
 func (c *Conn) spawn(x *Exec, files [3]*os.File) error {
 	ours, theirs, err := Pair()
 	if err != nil {
@@ -123,8 +124,8 @@ func (c *Conn) spawn(x *Exec, files [3]*os.File) error {
 	return nil
 }
 
-// meet waits for the leader.
-func (x *Exec) meet() error {
+// awaitHello waits for the leader.
+func (x *Exec) awaitHello() error {
 	hello, err := x.expect()
 	if err != nil {
 		return err
@@ -134,19 +135,19 @@ func (x *Exec) meet() error {
 	}
 	x.hello = hello
 	if x.leader != nil {
-		return nil // we know it already
+		return nil // the leader was reused
 	}
 	return x.identify(hello.pid)
 }
 
-// begin meets the leader and has it start the command.
+// begin waits for the leader and makes it start the command.
 func (x *Exec) begin(command Command, payload []byte, placed func(int) error) error {
 	if x.leader == nil {
-		if err := x.meet(); err != nil {
+		if err := x.awaitHello(); err != nil {
 			return err
 		}
 	}
-	if err := handOver(command.Files, x.hello); err != nil {
+	if err := chownPipes(command.Files, x.hello); err != nil {
 		return err
 	}
 	if placed != nil {
@@ -167,11 +168,11 @@ func (x *Exec) begin(command Command, payload []byte, placed func(int) error) er
 	if err != nil {
 		return err
 	}
-	return judgeStart(answer.message, command)
+	return checkStarted(answer.message, command)
 }
 
-// expect returns the leader's next message. Where there will be none it waits
-// for PID 1's reason.
+// expect returns the leader's next message. If the leader has ended, it waits for PID 1's
+// reason.
 func (x *Exec) expect() (received, error) {
 	r, err := x.link.receive()
 	if err == nil && (r.pid <= 0 || x.pid != 0 && r.pid != x.pid) {
@@ -184,7 +185,7 @@ func (x *Exec) expect() (received, error) {
 	if ranOut || errors.Is(err, errProtocol) {
 		return received{}, errdefs.New(errdefs.Internal, "exec: leader: %w", err)
 	}
-	timeout := time.NewTimer(lastWords)
+	timeout := time.NewTimer(endTimeout)
 	defer timeout.Stop()
 	select {
 	case <-x.ended:
@@ -199,12 +200,13 @@ func (x *Exec) expect() (received, error) {
 	}
 }
 
-// lastWords bounds the wait for what a process that is gone has said, and for
-// PID 1 to notice that one is gone. Both are there at once unless PID 1 lies.
-const lastWords = 2 * time.Second
+// endTimeout is how long to wait for the last messages of a process that has ended, and for
+// PID 1's report of its end. Both come at once from a PID 1 that works.
+const endTimeout = 2 * time.Second
 
-// identify takes hold of the leader, which is pid. It was when it sent; as its
-// end of the link is open still, and only it has that, it is now.
+// identify opens a pidfd of the leader, which has the given pid. The leader had this pid
+// when it sent the message. It still has it, because its end of the link is open and no
+// other process has that end.
 func (x *Exec) identify(pid int) error {
 	leader, err := pidfd.Open(pid)
 	if err != nil {
@@ -218,9 +220,9 @@ func (x *Exec) identify(pid int) error {
 	return nil
 }
 
-// handOver makes the pipes the sandbox user's, who could not reopen them
-// (/dev/stdout) if they stayed root's.
-func handOver(files [3]*os.File, hello received) error {
+// chownPipes makes the sandbox's user the owner of the pipes. Otherwise commands could not
+// reopen them (/dev/stdout).
+func chownPipes(files [3]*os.File, hello received) error {
 	if os.Geteuid() != 0 || hello.uid == 0 {
 		return nil
 	}
@@ -231,16 +233,16 @@ func handOver(files [3]*os.File, hello received) error {
 		err := error(unix.EBADF)
 		control(f, func(fd int) { err = unix.Fchown(fd, hello.uid, hello.gid) })
 		if err != nil {
-			return errdefs.New(errdefs.Internal, "exec: hand over pipe: %w", err)
+			return errdefs.New(errdefs.Internal, "exec: change the owner of a pipe: %w", err)
 		}
 	}
 	return nil
 }
 
-// watch waits until the leader is gone, or rests.
+// watch waits until the leader has ended or is idle.
 func (x *Exec) watch() {
-	reported, rests := x.hear()
-	if rests {
+	reported, idle := x.readReports()
+	if idle {
 		x.release()
 		return
 	}
@@ -258,9 +260,9 @@ func (x *Exec) watch() {
 	close(x.done)
 }
 
-// hear reads what the leader says: whether it has reported the command's end,
-// and whether it rests.
-func (x *Exec) hear() (reported, rests bool) {
+// readReports reads the leader's messages. It returns whether the leader reported the end
+// of the command, and whether it is idle.
+func (x *Exec) readReports() (reported, idle bool) {
 	for {
 		r, err := x.link.receive()
 		switch {
@@ -271,7 +273,7 @@ func (x *Exec) hear() (reported, rests bool) {
 			return reported, false
 		case x.answered(r.message):
 			continue
-		case reported && x.rests && kindOf(r.message) == msgRest:
+		case reported && x.reuse && kindOf(r.message) == msgIdle:
 			return true, true
 		}
 		exit, err := decodeExited(r.message)
@@ -296,8 +298,8 @@ func (x *Exec) close() {
 // processes of the exec descend from it.
 func (x *Exec) HostPID() int { return x.pid }
 
-// Wait waits for the command itself; processes it left behind may live on. A
-// command that was killed together with its leader ended by SIGKILL.
+// Wait waits for the command itself; its background processes may still run. If the command
+// was killed together with its leader, Exit has SIGKILL.
 //
 // Errors: Unavailable, if the sandbox ended first; Deadline, Canceled.
 func (x *Exec) Wait(ctx context.Context) (Exit, error) {
@@ -309,12 +311,11 @@ func (x *Exec) Wait(ctx context.Context) (Exit, error) {
 	}
 }
 
-// Done is closed when no process of the exec is left, or the sandbox is gone.
+// Done is closed when no process of the exec is left, or the sandbox has ended.
 func (x *Exec) Done() <-chan struct{} { return x.done }
 
-// Signal sends sig to the foreground process group: the one its terminal has,
-// or without a terminal the command's own. After the command's end it does
-// nothing.
+// Signal sends sig to the foreground process group of the terminal, or without a terminal
+// to the command's process group. After the command's end it does nothing.
 func (x *Exec) Signal(sig unix.Signal) error {
 	if sig <= 0 || sig > 64 {
 		return errdefs.New(errdefs.Invalid, "signal %d: no such signal", sig)
@@ -328,10 +329,10 @@ func (x *Exec) Signal(sig unix.Signal) error {
 	return nil
 }
 
-// Kill kills the command and all its descendants, wherever they have hidden
-// from it: the leader dies, they become children of PID 1, and that kills them.
-// It does not wait: Done does. Processes that fork faster than they are killed
-// can keep Done open; then end the sandbox.
+// Kill kills the command and all its descendants, in any session or process group: it kills
+// the leader, so that they become children of PID 1, which kills them. It does not wait for
+// their end, see Done. If processes fork faster than they are killed, Done stays open; then
+// end the sandbox.
 func (x *Exec) Kill() error {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -344,7 +345,7 @@ func (x *Exec) Kill() error {
 	return nil
 }
 
-// tell sends a message to the leader, unless it is none of ours any more.
+// tell sends a message to the leader, unless the leader no longer belongs to this exec.
 func (x *Exec) tell(message []byte, files ...*os.File) error {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -8,20 +8,20 @@ import (
 	"syscall"
 )
 
-// mostFiles is how many files a program inside may have open: the hard limit. It
-// is above what any program asks for before it starts at all (Elasticsearch:
-// 65,535).
-const mostFiles = 1 << 16
+// maxOpenFiles is the hard limit of open files of a program inside. It is above the largest
+// known requirement of a program (Elasticsearch: 65,535).
+const maxOpenFiles = 1 << 16
 
-// usualFiles is the soft limit where nobody told another: what select(2) can take.
-const usualFiles = 1 << 10
+// defaultOpenFiles is the default soft limit: the number that select(2) can handle.
+const defaultOpenFiles = 1 << 10
 
-// filesEnv tells PID 1, and it its leaders, the soft limit of open files.
+// filesEnv is the environment variable with the soft limit of open files, for PID 1 and its
+// leaders.
 const filesEnv = "AGENTFENSE_FILES"
 
-// FilesEnv is what PID 1's environment needs so that commands have the soft limit
-// of open files that the process pid has, which must be no Go program: these raise
-// their own.
+// FilesEnv returns the variable for PID 1's environment that gives commands the soft limit
+// of open files of the process pid. That process must not be a Go program, because those
+// raise their soft limit.
 func FilesEnv(pid int) (string, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
 	if err != nil {
@@ -40,10 +40,11 @@ func softFiles(limits string) (string, error) {
 			}
 		}
 	}
-	return "", errors.New("/proc/PID/limits does not tell the limit of open files")
+	return "", errors.New("/proc/PID/limits has no limit of open files")
 }
 
-// limitFiles sets both limits of open files for what this process starts, for good.
+// limitFiles sets both limits of open files, irrevocably, for the processes that this one
+// starts.
 func limitFiles() error {
 	var now syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &now); err != nil {
@@ -53,9 +54,9 @@ func limitFiles() error {
 	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
 }
 
-// filesLimit is the limit for a wanted soft one below a hard one.
+// filesLimit returns the limits for the given soft limit, bounded by the hard limit.
 func filesLimit(soft string, hard uint64) syscall.Rlimit {
-	limit := syscall.Rlimit{Cur: usualFiles, Max: min(hard, mostFiles)}
+	limit := syscall.Rlimit{Cur: defaultOpenFiles, Max: min(hard, maxOpenFiles)}
 	if n, err := strconv.ParseUint(soft, 10, 64); err == nil {
 		limit.Cur = n
 	}
@@ -63,7 +64,7 @@ func filesLimit(soft string, hard uint64) syscall.Rlimit {
 	return limit
 }
 
-// leaderEnvOf is a leader's environment: it is small and does little.
+// leaderEnvOf returns a leader's environment, with settings for a small process.
 func leaderEnvOf() []string {
 	env := []string{"GOMAXPROCS=1", "GOGC=off"}
 	if soft, told := os.LookupEnv(filesEnv); told {

@@ -9,50 +9,51 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// FDLease is three pipes in the hands of a process inside, the holder, which does
-// nothing but have them: any process of the sandbox can open them by its number.
+// FDLease is three pipes that a process inside, the holder, has open. The holder does
+// nothing else. Any process of the sandbox can open the pipes through /proc/PID/fd of the
+// holder.
 type FDLease struct {
-	PID int // of the holder, as processes inside count
-	// Started is when it was started, in clock ticks after the system's start
-	// modulo 2³² (proc_pid_stat(5)).
+	PID int // of the holder, in the sandbox's pid namespace
+	// Started is the holder's start time, in clock ticks after the system's start modulo
+	// 2³² (proc_pid_stat(5)).
 	Started uint32
 }
 
-// GrantFDs brings pipes in for a command that runs already, a shell, which can open
-// them as descriptors 0, 1 and 2 of the loan's holder. The files stay the
-// caller's. There is one loan of an exec at a time.
+// GrantFDs passes pipes to a command that already runs, a shell, which can open them as
+// descriptors 0, 1 and 2 of the lease's holder. The caller closes the files. An exec has
+// one lease at a time.
 //
-// Errors: Invalid for a stream that is no pipe; Exhausted, where the sandbox
-// has no process left; Unavailable, where the exec has ended; Internal.
+// Errors: Invalid for a stream that is not a pipe; Exhausted, if the sandbox is at its
+// limit of processes; Unavailable, if the exec has ended; Internal.
 func (x *Exec) GrantFDs(files [3]*os.File) (FDLease, error) {
 	for _, f := range files {
 		if err := CheckPipe(f); err != nil {
 			return FDLease{}, err
 		}
 	}
-	if err := handOver(files, x.hello); err != nil {
+	if err := chownPipes(files, x.hello); err != nil {
 		return FDLease{}, err
 	}
-	a, err := x.ask("lend", encode(msgLend), files[:]...)
+	a, err := x.ask("grant pipes", encode(msgGrant), files[:]...)
 	return FDLease{PID: int(a.first), Started: a.second}, err
 }
 
-// RevokeFDs ends the loan. When it returns the holder has closed the pipes.
+// RevokeFDs ends the lease. When it returns the holder has closed the pipes.
 func (x *Exec) RevokeFDs() error {
-	_, err := x.ask("reclaim", encode(msgReclaim))
+	_, err := x.ask("reclaim", encode(msgRevoke))
 	return err
 }
 
-// Interrupt sends own to the command itself, unless it is 0, and others to
-// those of its descendants that were started since the last loan was made and
-// descend from none that is older; who of these ignores it is killed. It
-// returns how many they were.
+// Interrupt sends own to the command itself, unless it is 0. It sends others to each
+// descendant that was started after the last lease, as were all its ancestors below the
+// command. A descendant that ignores the signal is killed. Interrupt returns the number of
+// these descendants.
 func (x *Exec) Interrupt(own, others unix.Signal) (int, error) {
 	a, err := x.ask("interrupt", encode(msgInterrupt, uint32(own), uint32(others)))
 	return int(a.first), err
 }
 
-// ask has the leader do something and waits until it is done.
+// ask sends the leader a request and waits for its answer.
 func (x *Exec) ask(what string, message []byte, files ...*os.File) (answer, error) {
 	x.asking.Lock()
 	defer x.asking.Unlock()
@@ -64,7 +65,7 @@ func (x *Exec) ask(what string, message []byte, files ...*os.File) (answer, erro
 	select {
 	case a := <-x.answers:
 		if a.errno != 0 {
-			return answer{}, startFault(what, a.errno)
+			return answer{}, startError(what, a.errno)
 		}
 		return a, nil
 	case <-x.done:
@@ -75,8 +76,8 @@ func (x *Exec) ask(what string, message []byte, files ...*os.File) (answer, erro
 	}
 }
 
-// answered takes a leader's answer to what it was asked. It is false for any
-// other message, and for an answer that nobody can be waiting for.
+// answered handles the leader's answer to a request. It returns false for any other
+// message, and for an answer without a request.
 func (x *Exec) answered(message []byte) bool {
 	a, err := decodeAnswer(message)
 	if err != nil {

@@ -12,18 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InitEnv is the environment that PID 1 should get, as KEY=VALUE. It keeps it
-// small: there is one for each sandbox, mostly idle. The settings are read at
-// the start; to change the first of them later would take half a megabyte.
+// InitEnv is the environment for PID 1, as KEY=VALUE. It keeps the process small: each
+// sandbox has one, which is mostly idle. The runtime reads the settings at its start; to
+// change the first one later would take half a megabyte.
 var InitEnv = []string{"GOMAXPROCS=1", "GOGC=50"}
 
-// Main is PID 1 of a sandbox. It does not return. It exits when the supervisor
-// closes the socket, and with it everything inside dies. The argument behind
-// InitVerb is the number of the socket's descriptor; without one it is what
-// leaders have.
+// Main is PID 1 of a sandbox. It does not return. It exits when the supervisor closes the
+// socket, which ends all processes inside. The argument after InitVerb is the number of the
+// socket's descriptor, by default socketFD.
 //
-// It is one loop in one goroutine over one poll, so that it needs no new thread
-// when the sandbox is at its limit of processes.
+// It is one loop over poll(2) in one goroutine, so that it needs no new thread when the
+// sandbox is at its limit of processes.
 func Main() {
 	harden()
 	socket, err := socketOf(os.Args)
@@ -31,14 +30,14 @@ func Main() {
 		die("find the socket", err)
 	}
 	if err := closeInherited(socket); err != nil {
-		die("close what was inherited", err)
+		die("close inherited descriptors", err)
 	}
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err = errors.Join(err, unix.SetNonblock(socket, false), unix.Chdir("/")); err != nil {
 		die("prepare", err)
 	}
 	unix.Umask(0o022)
-	if err := wallIn(); err != nil {
+	if err := restrictToMounts(); err != nil {
 		die("landlock", err)
 	}
 	if err := limitProcesses(); err != nil {
@@ -46,7 +45,7 @@ func Main() {
 	}
 	p := &pid1{socket: socket, null: null, leaders: map[int]*child{}, strays: map[int]*child{}, leaderEnv: leaderEnvOf(), buffer: make([]byte, maxIncoming)}
 	if err := sendRaw(socket, encode(msgReady)); err != nil {
-		die("say that it runs", err)
+		die("report that it runs", err)
 	}
 	for {
 		if err := p.step(); err != nil {
@@ -70,9 +69,8 @@ func socketOf(args []string) (int, error) {
 	return fd, err
 }
 
-// harden makes this process untouchable for the commands: not traceable, its
-// memory and descriptors not readable, without core dumps, and not ended by a
-// signal it could ignore.
+// harden protects this process from the commands: they cannot trace it or read its memory
+// and descriptors. It makes no core dumps and ignores the signals that it can ignore.
 func harden() {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		die("become undumpable", err)
@@ -80,16 +78,16 @@ func harden() {
 	ignoreSignals()
 }
 
-// fatalSignals are those that end a Go program that has not asked for them.
+// fatalSignals are the signals that end a Go program without os/signal.Notify.
 var fatalSignals = []unix.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGBUS,
 	unix.SIGFPE, unix.SIGSEGV, unix.SIGTERM, unix.SIGSTKFLT, unix.SIGSYS, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU,
 }
 
-// ignoreSignals has the kernel drop them, past package os/signal: that takes
-// two milliseconds, which each exec would feel, and a thread. The runtime goes
-// on believing that it handles them, so that it gives its children the default.
-// A fault of our own still kills: it cannot be ignored.
+// ignoreSignals makes the kernel ignore fatalSignals, without package os/signal, which
+// would cost each exec two milliseconds and a thread. The runtime still believes that it
+// handles them, so children get the default action. A fault of this process still kills it,
+// because such a signal cannot be ignored.
 func ignoreSignals() {
 	action := struct{ handler, flags, restorer, mask uintptr }{handler: 1} // SIG_IGN
 	for _, sig := range fatalSignals {
@@ -108,16 +106,16 @@ type child struct {
 	pidfd int
 }
 
-// pid1 is PID 1's state. Its children are leaders, which it started, and
-// strays: descendants of a leader that was killed. A stray is killed on sight.
+// pid1 is PID 1's state. Its children are leaders, which it started, and strays:
+// descendants of a killed leader. It kills each stray that it finds.
 type pid1 struct {
 	socket  int
 	null    int
 	leaders map[int]*child // by pid
 	strays  map[int]*child
-	dead    []uint32 // execs whose leader is gone; their end is not reported yet
-	unsure  bool     // strays may be about that nothing will tell of
-	idle    bool     // memory was given back, and nothing has happened since
+	dead    []uint32 // execs with an ended leader; their end is not reported yet
+	unsure  bool     // there may be strays without a coming event
+	idle    bool     // memory was returned to the kernel, and no event has come since
 	dropped time.Time
 
 	leaderEnv []string
@@ -126,7 +124,7 @@ type pid1 struct {
 	proc      procReader
 }
 
-// step waits for one event, or several, and handles it.
+// step waits for events and handles them.
 func (p *pid1) step() error {
 	p.fds = append(p.fds[:0], unix.PollFd{Fd: int32(p.socket), Events: unix.POLLIN})
 	for _, children := range []map[int]*child{p.leaders, p.strays} {
@@ -134,7 +132,7 @@ func (p *pid1) step() error {
 			p.fds = append(p.fds, unix.PollFd{Fd: int32(c.pidfd), Events: unix.POLLIN})
 		}
 	}
-	n, err := unix.Poll(p.fds, p.patience())
+	n, err := unix.Poll(p.fds, p.timeout())
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		return err
 	}
@@ -156,16 +154,16 @@ func (p *pid1) step() error {
 	return nil
 }
 
-// When memory is given back: once nothing has happened for so long, and not
-// again before a while has passed, because it is soon fetched again where
-// there is a little to do every second.
+// When PID 1 returns memory to the kernel: after this long without an event, and at most
+// once in this interval, because a process with an event every second would soon need the
+// memory again.
 const (
 	idleAfter = 500 * time.Millisecond
 	dropPause = 10 * time.Second
 )
 
-// patience is how long to wait for an event, in milliseconds.
-func (p *pid1) patience() int {
+// timeout returns how long to wait for an event, in milliseconds.
+func (p *pid1) timeout() int {
 	switch {
 	case p.unsure:
 		return 0
@@ -175,8 +173,7 @@ func (p *pid1) patience() int {
 	return int(max(idleAfter, dropPause-time.Since(p.dropped)).Milliseconds())
 }
 
-// reap takes note of the children that have ended. It is true if a stray was
-// among them.
+// reap records the children that have ended. stray reports whether one of them was a stray.
 func (p *pid1) reap() (stray bool) {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
@@ -200,10 +197,10 @@ func (p *pid1) reap() (stray bool) {
 	}
 }
 
-// sweep kills the strays and reports the ends of execs when none is left. A
-// stray's own children become strays when it dies, which is an event, so all
-// are found in the end. One that forks and exits all the time can be missed by
-// the scan, but then a dead stray appeared meanwhile and we are not sure.
+// sweep kills the strays. When no stray is left, it reports the end of execs. The children
+// of a stray become strays when it dies, which is an event, so all are found eventually.
+// The scan can miss a stray that forks and exits repeatedly, but then another stray has
+// died meanwhile, which sets unsure.
 func (p *pid1) sweep() error {
 	err := p.proc.children(os.Getpid(), func(pid int) error {
 		if p.leaders[pid] != nil || p.strays[pid] != nil {
@@ -232,8 +229,8 @@ func (p *pid1) sweep() error {
 	return nil
 }
 
-// serve handles one request. A leader that cannot be started is refused; the
-// sockets and pipes that came with the request are closed in any case.
+// serve handles one request. If the leader cannot be started, it sends msgRefuse. It always
+// closes the sockets and pipes of the request.
 func (p *pid1) serve() error {
 	message, fds, err := receiveRaw(p.socket, p.buffer)
 	if err != nil {
@@ -267,7 +264,7 @@ func (p *pid1) serve() error {
 	return nil
 }
 
-// spawn starts a leader. It runs the same binary, which has no name inside.
+// spawn starts a leader from this process's binary, which has no name inside.
 func (p *pid1) spawn(exec uint32, files []uintptr) error {
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{"agentfense", ExecVerb}, &syscall.ProcAttr{
 		Env: p.leaderEnv, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Landlock is a second wall behind the mounts: what a process inside reaches in
-// some other way than by its own mounts it may neither read, execute nor change,
-// and what is mounted read-only it may not change. It is put up once, by the thread
-// of PID 1 that starts the leaders, so that all commands are in one domain and may
-// trace each other as before. The reasons stand in docs/adr/0025.
+// Landlock is a second protection in addition to the mounts. A process inside may not read,
+// execute or change a file that it reaches other than through its own mounts, nor change a
+// file that is mounted read-only. The thread of PID 1 that starts the leaders applies it
+// once, so that all commands are in one domain and may still trace each other. See
+// docs/adr/0025.
 
-// A landlockAttr is struct landlock_ruleset_attr (linux/landlock.h), as of its
-// first version: neither the network nor signals are handled.
+// A landlockAttr is struct landlock_ruleset_attr (linux/landlock.h), in its first version:
+// it restricts neither the network nor signals.
 type landlockAttr struct{ files uint64 }
 
 // landlockPath is struct landlock_path_beneath_attr, which is packed.
@@ -31,24 +31,24 @@ type landlockPath struct {
 const (
 	readRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE
 	fileRights = readRights | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
-	// Listing directories is not handled: it would have to be granted for the root,
-	// and with it for everything. Neither is IOCTL_DEV: there are no devices inside
-	// but harmless ones and terminals.
+	// Listing directories is not restricted: it would have to be allowed for the root, and
+	// so for everything. Neither is IOCTL_DEV: inside there are only harmless devices and
+	// terminals.
 	allRights = fileRights | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
 		unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG |
 		unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK |
 		unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER
 )
 
-// Landlock before its second version refuses every rename from one directory to
-// another, before its third it knows no TRUNCATE.
+// Landlock version 1 refuses every rename between directories, and version 2 does not know
+// TRUNCATE.
 const (
 	landlockWithRefer    = 2
 	landlockWithTruncate = 3
 )
 
-// LandlockVersion is that of the kernel's Landlock, 0 where it has none or one that
-// is of no use here.
+// LandlockVersion returns the version of the kernel's Landlock, or 0 if there is none or it
+// is too old.
 func LandlockVersion() int {
 	const version = 1 // LANDLOCK_CREATE_RULESET_VERSION
 	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, version)
@@ -58,18 +58,18 @@ func LandlockVersion() int {
 	return int(n)
 }
 
-// A place is a mount inside, and whether it may be written to.
+// place is a mount inside.
 type place struct {
 	path     string
 	writable bool
 }
 
-// ownProgram is what leaders are started from. It has no other name inside.
+// ownProgram is the binary of the leaders. It has no other name inside.
 var ownProgram = place{path: "/proc/self/exe"}
 
-// wallIn restricts the calling thread, which stays locked, and all that it starts
-// to what is mounted now. It does nothing where the kernel has no Landlock.
-func wallIn() error {
+// restrictToMounts restricts the calling thread, which stays locked, and all processes that
+// it starts to the present mounts. Without Landlock in the kernel it does nothing.
+func restrictToMounts() error {
 	version := LandlockVersion()
 	if version == 0 {
 		return nil
@@ -82,8 +82,8 @@ func wallIn() error {
 	return restrict(version, placesOf(string(table)))
 }
 
-// placesOf reads proc_pid_mountinfo(5). A root that is a tmpfs is bubblewrap's,
-// which holds nothing but the points where the rest is mounted.
+// placesOf reads proc_pid_mountinfo(5). It leaves out a root that is a tmpfs: that is
+// bubblewrap's, which contains only mount points.
 func placesOf(table string) []place {
 	var places []place
 	for line := range strings.Lines(table) {
@@ -121,7 +121,7 @@ func unescapeMount(text string) string {
 	return b.String()
 }
 
-// restrict puts the wall up around places.
+// restrict restricts the calling thread to places.
 func restrict(version int, places []place) error {
 	handled := uint64(allRights)
 	if version < landlockWithTruncate {
@@ -144,8 +144,8 @@ func restrict(version int, places []place) error {
 	return nil
 }
 
-// allow adds what may be done at a place. One that another mount covers is not
-// reached, and needs nothing.
+// allow adds a rule for a place. A place that another mount covers is not reachable and
+// needs no rule.
 func (p place) allow(ruleset int, handled uint64) error {
 	fd, err := unix.Open(p.path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOTDIR) {
@@ -155,7 +155,7 @@ func (p place) allow(ruleset int, handled uint64) error {
 		return err
 	}
 	defer unix.Close(fd)
-	var st unix.Statx_t // of the view no server is asked
+	var st unix.Statx_t // without a request to a server
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st); err != nil {
 		return err
 	}

@@ -31,8 +31,8 @@ broken
 	}
 }
 
-// TestWall goes around the mounts: what no place holds is out of reach, and what
-// is read-only stays so, although the mounts would let it pass.
+// TestWall bypasses the mounts: files outside of the places are out of reach, and read-only
+// files cannot be written, although the mounts would permit both.
 func TestWall(t *testing.T) {
 	testenv.Landlock(t, landlockWithRefer)
 	version := LandlockVersion()

@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ExecMain is the leader of one exec. It does not return. It exits when none of
-// its descendants is left.
+// ExecMain is the leader of one exec. It does not return. It exits when it has no
+// descendants left.
 //
-// Until then it is the subreaper of its descendants, so background processes of a command live on
-// until the sandbox ends or the exec is killed. Killing a leader makes its descendants children of
-// PID 1, which kills them all.
+// Until then it is the subreaper of its descendants, so background processes of a command
+// run until the sandbox ends or the exec is killed. When a leader is killed, its
+// descendants become children of PID 1, which kills them.
 //
-// A leader whose command and all its descendants are gone may wait for another command. It then has
-// no children, and no process inside can look into it or trace it. A waiting leader that does not
-// wake at once is killed and replaced. The leader of a session's shell receives more pipes later,
-// as leases, and ends what a command of the session has started.
+// A leader without descendants may wait for another command. No process inside can read its
+// memory or trace it. The supervisor kills and replaces a waiting leader that does not take
+// the command at once. The leader of a session's shell receives more pipes later, as
+// leases, and ends the processes that a command of the session has started.
 func ExecMain() {
 	harden()
 	unix.CloseOnExec(socketFD)
@@ -46,11 +46,11 @@ func ExecMain() {
 	go l.listen()
 	for range maxCommands {
 		l.reap()
-		if !command.Rest {
+		if !command.ReuseLeader {
 			break
 		}
-		l.resting.Store(true)
-		report(encode(msgRest))
+		l.idle.Store(true)
+		report(encode(msgIdle))
 		command = <-l.next
 		l.lead(command)
 	}
@@ -58,11 +58,12 @@ func ExecMain() {
 	os.Exit(0)
 }
 
-// takeThreads has the runtime make the threads that a leader will need while the
-// command may hold all processes there may be: the runtime ends a program that gets
-// no thread. Those that wait in a system call keep theirs, and the timer needs one.
+// takeThreads makes the runtime create the threads that a leader will need. Later the
+// command may use up the limit of processes, and the runtime ends a program that cannot
+// create a thread. Each goroutine that waits in a system call needs a thread, and so does
+// the timer.
 func takeThreads() {
-	const enough = 3 // besides this one: the reaper, the listener, the timer
+	const enough = 3 // in addition to this one: for the reaper, the listener and the timer
 	var all sync.WaitGroup
 	all.Add(enough)
 	for range enough {
@@ -76,11 +77,11 @@ func takeThreads() {
 	all.Wait()
 }
 
-// maxCommands bounds for how many commands more a leader rests: its memory is
-// never collected.
+// maxCommands is how many more commands a leader runs. Its memory is never
+// garbage-collected.
 const maxCommands = 50
 
-// greet says that the leader is there and returns its command.
+// greet reports that the leader runs and returns its command.
 func (l *leader) greet() (Command, error) {
 	if err := sendRaw(socketFD, encode(msgHello)); err != nil {
 		return Command{}, err
@@ -88,7 +89,7 @@ func (l *leader) greet() (Command, error) {
 	return l.receiveCommand()
 }
 
-// lead starts a command. Where that fails the leader ends.
+// lead starts a command. If that fails the leader ends.
 func (l *leader) lead(command Command) {
 	l.tty = command.TTY >= 0
 	at, err := l.start(command)
@@ -96,17 +97,17 @@ func (l *leader) lead(command Command) {
 		report(binary.LittleEndian.AppendUint32([]byte{byte(msgFailed), byte(at)}, uint32(errnoOf(err))))
 		os.Exit(1)
 	}
-	l.letGo()
+	l.closeCommandFiles()
 	l.ended.Store(false)
 	report(encode(msgStarted))
 }
 
-// report sends what a supervisor that is still there wants to know. If it is
-// not, PID 1 is about to end.
+// report sends a message to the supervisor. It ignores errors: without a supervisor PID 1
+// ends.
 func report(message []byte) { _ = sendRaw(socketFD, message) }
 
-// receiveCommand puts the pieces of a command together. After a long one the
-// leader does not rest, because it keeps the memory.
+// receiveCommand receives the pieces of a command. After a long command the leader is not
+// reused, because it keeps the memory.
 func (l *leader) receiveCommand() (Command, error) {
 	var payload []byte
 	for {
@@ -120,7 +121,7 @@ func (l *leader) receiveCommand() (Command, error) {
 		payload = append(payload, piece[1:]...)
 		if len(piece) < len(l.buffer) {
 			c, err := decodeCommand(payload)
-			c.Rest = c.Rest && len(payload) < pieceBytes
+			c.ReuseLeader = c.ReuseLeader && len(payload) < pieceBytes
 			return c, err
 		}
 	}
@@ -129,17 +130,17 @@ func (l *leader) receiveCommand() (Command, error) {
 // leader is a leader's state. One goroutine starts commands and reaps, another
 // listens.
 type leader struct {
-	pid     int // of the command, which leads a session and a process group
-	tty     bool
-	ended   atomic.Bool // the command; pid and tty are the reaper's then
-	resting atomic.Bool
-	next    chan Command // for the one that rests
-	loans   leases
-	buffer  []byte // the listener's, once there is one
+	pid    int // of the command, which leads a session and a process group
+	tty    bool
+	ended  atomic.Bool // the command has ended; then only the reaper uses pid and tty
+	idle   atomic.Bool
+	next   chan Command // for an idle leader
+	leases leases
+	buffer []byte // used by the listener only, once it runs
 }
 
-// start starts the command as the leader of a new session, on its terminal if
-// it has one. Where it fails it says at which stage.
+// start starts the command as the leader of a new session, on its terminal if it has one.
+// With an error it returns the stage that failed.
 func (l *leader) start(c Command) (stage, error) {
 	if c.Dir == "" {
 		c.Dir = "/"
@@ -162,12 +163,12 @@ func (l *leader) start(c Command) (stage, error) {
 	if err != nil {
 		return stageLookup, err
 	}
-	l.loans.program = path
+	l.leases.program = path
 	if path[0] != '/' {
-		l.loans.program = c.Dir + "/" + path
+		l.leases.program = c.Dir + "/" + path
 	}
 	l.pid, err = syscall.ForkExec(path, c.Argv, attr)
-	if errors.Is(err, unix.ENOEXEC) { // a script without #!, as execvp(3) runs it
+	if errors.Is(err, unix.ENOEXEC) { // a script without #!, which execvp(3) runs with the shell
 		l.pid, err = syscall.ForkExec("/bin/sh", append([]string{"/bin/sh", path}, c.Argv[1:]...), attr)
 	}
 	return stageExec, err
@@ -182,15 +183,15 @@ func openTerminal(number int) error {
 	return takeOver(fd)
 }
 
-// letGo closes what only the command should hold: its streams, so that their
-// readers see the end of it, and its directory.
-func (l *leader) letGo() {
+// closeCommandFiles closes what only the command should have open: its streams, so that
+// their readers see the end of file, and its directory.
+func (l *leader) closeCommandFiles() {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
 		err = takeOver(null)
 	}
 	if err = errors.Join(err, unix.Chdir("/")); err != nil {
-		die("let go of the command's streams", err)
+		die("close the command's streams", err)
 	}
 }
 
@@ -205,12 +206,12 @@ func takeOver(fd int) error {
 	return nil
 }
 
-// listen does what the supervisor asks until it is gone.
+// listen handles the supervisor's requests until the supervisor has ended.
 func (l *leader) listen() {
 	for {
 		message, fds, err := receiveRaw(socketFD, l.buffer)
 		if errors.Is(err, io.EOF) {
-			if l.resting.Load() {
+			if l.idle.Load() {
 				os.Exit(0)
 			}
 			return
@@ -229,15 +230,15 @@ func (l *leader) listen() {
 	}
 }
 
-// wake takes the streams of another command, and the command. The leader ends
-// where it cannot, and another is started.
+// wake receives the streams of another command, and the command. If that fails the leader
+// ends, and the supervisor starts another.
 func (l *leader) wake(message []byte, fds []int) {
-	if len(message) != 1+1 || !l.resting.CompareAndSwap(true, false) {
+	if len(message) != 1+1 || !l.idle.CompareAndSwap(true, false) {
 		die("wake", errProtocol)
 	}
 	for stream := range 3 {
 		if message[1]&(1<<stream) == 0 {
-			continue // it is /dev/null
+			continue // it stays /dev/null
 		}
 		if len(fds) == 0 {
 			die("wake", errProtocol)
@@ -261,11 +262,11 @@ func (l *leader) serve(message []byte, fds []int) {
 		if fields, err := decode(message, msgSignal, 1); err == nil && !l.ended.Load() {
 			unix.Kill(-l.foreground(), unix.Signal(fields[0]))
 		}
-	case msgLend:
-		pid, started, err := l.loans.lend(fds)
+	case msgGrant:
+		pid, started, err := l.leases.grant(fds)
 		l.answer(uint32(pid), started, err)
-	case msgReclaim:
-		l.loans.reclaim()
+	case msgRevoke:
+		l.leases.revoke()
 		l.answer(0, 0, nil)
 	case msgInterrupt:
 		if fields, err := decode(message, msgInterrupt, 2); err == nil {
@@ -275,7 +276,7 @@ func (l *leader) serve(message []byte, fds []int) {
 	}
 }
 
-// answer tells the supervisor how what it asked for went.
+// answer sends the supervisor the result of its request.
 func (l *leader) answer(first, second uint32, err error) {
 	errno := unix.Errno(0)
 	if err != nil {
@@ -284,7 +285,7 @@ func (l *leader) answer(first, second uint32, err error) {
 	report(encode(msgAnswer, first, second, uint32(errno)))
 }
 
-// foreground is the process group a key like Ctrl-C would reach.
+// foreground returns the process group to which a key like Ctrl-C would send a signal.
 func (l *leader) foreground() int {
 	if l.tty {
 		var proc procReader
@@ -309,7 +310,7 @@ func (l *leader) reap() {
 			l.ended.Store(true)
 			report(encodeExited(status, &usage))
 		default:
-			l.loans.ended(pid)
+			l.leases.ended(pid)
 		}
 	}
 }

@@ -19,65 +19,64 @@ type idleLeader struct {
 }
 
 const (
-	// restFor is how long a leader rests.
-	restFor = 5 * time.Second
-	// wakePatience is how long one may take to wake.
-	wakePatience = time.Second
+	// idleFor is how long a leader may be idle.
+	idleFor = 5 * time.Second
+	// wakeTimeout is how long a leader may take to accept a command.
+	wakeTimeout = time.Second
 )
 
-// close ends the leader, if it is still there, and with it what it should not
-// have left.
+// close kills the leader, if it still runs, and so any processes that it should not have.
 func (r *idleLeader) close() {
 	r.timer.Stop()
-	_ = pidfd.Kill(r.leader) // PID 1 tells of its end
+	_ = pidfd.Kill(r.leader) // PID 1 reports its end
 	r.link.file.Close()
 	r.leader.Close()
 }
 
-// release lets the leader rest, because nothing of the exec is left. It is
-// done, and nothing that is asked of it from now on reaches the leader.
+// release makes the leader idle, because no process of the exec is left. The exec is done,
+// and later requests to it do not reach the leader.
 func (x *Exec) release() {
 	x.mu.Lock()
 	x.released = true
 	x.mu.Unlock()
-	x.conn.rest(&idleLeader{id: x.id, link: x.link, pid: x.pid, leader: x.leader})
+	x.conn.keepIdle(&idleLeader{id: x.id, link: x.link, pid: x.pid, leader: x.leader})
 	close(x.done)
 }
 
-// rest keeps a leader for the next command; one is enough.
-func (c *Conn) rest(r *idleLeader) {
+// keepIdle keeps a leader for the next command, unless there is one already.
+func (c *Conn) keepIdle(r *idleLeader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.execs, r.id)
-	r.timer = time.AfterFunc(restFor, func() { c.dismiss(r) })
-	if c.err == nil && c.resting == nil {
-		c.resting = r
+	r.timer = time.AfterFunc(idleFor, func() { c.dismiss(r) })
+	if c.err == nil && c.idle == nil {
+		c.idle = r
 		return
 	}
 	c.leaving[r.id] = struct{}{}
 	r.close()
 }
 
-// dismiss ends a leader that has rested long enough.
+// dismiss ends a leader that was idle for idleFor.
 func (c *Conn) dismiss(r *idleLeader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.resting == r {
-		c.resting = nil
+	if c.idle == r {
+		c.idle = nil
 		c.leaving[r.id] = struct{}{}
 		r.close()
 	}
 }
 
-// restedLocked takes note of the end of a leader that rested.
-func (c *Conn) restedLocked(id uint32) error {
+// idleEndedLocked records the end of an idle leader.
+func (c *Conn) idleEndedLocked(id uint32) error {
 	if _, known := c.leaving[id]; known {
 		delete(c.leaving, id)
 		return nil
 	}
-	if c.resting != nil && c.resting.id == id {
-		c.resting.close()
-		c.resting = nil
+	if c.idle != nil && c.idle.id == id {
+		c.idle.close()
+		c.idle = nil
 		return nil
 	}
 	return errProtocol
@@ -85,28 +84,28 @@ func (c *Conn) restedLocked(id uint32) error {
 
 func (c *Conn) isTakenLocked(id uint32) bool {
 	_, leaves := c.leaving[id]
-	return leaves || c.execs[id] != nil || c.resting != nil && c.resting.id == id
+	return leaves || c.execs[id] != nil || c.idle != nil && c.idle.id == id
 }
 
-// wake has the leader that rests take the streams of a command. It is nil if
-// there is none, or none that wakes.
+// wake passes the streams of a command to the idle leader. It returns nil if there is no
+// idle leader, or if it does not respond.
 func (c *Conn) wake(command Command) *Exec {
 	passed, which, err := streams(command.Files)
 	if err != nil {
-		return nil // whoever goes on sees it
+		return nil // the caller reports the error
 	}
 	x := c.newExec(command)
-	if !c.takeResting(x) {
+	if !c.takeIdle(x) {
 		return nil
 	}
-	// Anything inside may have stopped it; a stop still on its way is taken back.
+	// A process inside may have stopped it. SIGCONT also cancels a pending stop.
 	err = pidfd.Signal(x.leader, unix.SIGCONT)
 	if err == nil {
-		x.link.file.SetReadDeadline(time.Now().Add(wakePatience))
+		x.link.file.SetReadDeadline(time.Now().Add(wakeTimeout))
 		err = x.link.send(append(encode(msgWake), which), passed...)
 	}
 	if err == nil {
-		err = x.meet()
+		err = x.awaitHello()
 	}
 	if err != nil {
 		x.Kill()
@@ -117,16 +116,16 @@ func (c *Conn) wake(command Command) *Exec {
 	return x
 }
 
-// takeResting makes the leader that rests that of x.
-func (c *Conn) takeResting(x *Exec) bool {
+// takeIdle makes the idle leader the leader of x.
+func (c *Conn) takeIdle(x *Exec) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := c.resting
+	r := c.idle
 	if r == nil {
 		return false
 	}
 	r.timer.Stop()
-	c.resting = nil
+	c.idle = nil
 	x.id, x.link, x.pid, x.leader = r.id, r.link, r.pid, r.leader
 	c.execs[x.id] = x
 	return true

@@ -11,31 +11,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leases are a leader's part in giving pipes to a process that runs already, a
-// session's shell: there is no way to put a descriptor into it, but it can open
-// /proc/PID/fd/N of a holder, a stopped process that has the pipes as its three
-// streams. (The leader's own descriptors nobody may open: it is not dumpable.)
+// leases is the leader's side of passing pipes to a process that already runs, a session's
+// shell. A descriptor cannot be put into that process, but it can open /proc/PID/fd/N of a
+// holder: a stopped process that has the pipes as its three streams. (It cannot open the
+// leader's own descriptors, because the leader is not dumpable.)
 type leases struct {
-	program string // of the command, a shell, which the holder runs too
+	program string // the shell, which the holder also runs
 
 	mu      sync.Mutex
 	holder  int  // pid, or 0
-	started stat // of the holder; what is older belongs to none of the loan's processes
+	started stat // of the holder; older processes do not belong to the lease
 	since   int  // pid of the last holder
 	dead    chan struct{}
 	proc    procReader
 }
 
-// loanGC is the garbage collection of a leader that lends, in percent (see
-// leaderEnv): it lives long, and each loan leaves a little.
-const loanGC = 10
+// leaseGC is the GC percentage of a leader with leases (see leaderEnv): it lives long, and
+// each lease leaves some garbage.
+const leaseGC = 10
 
 // holderScript makes a shell wait for its SIGKILL.
 const holderScript = "kill -STOP $$"
 
-// lend starts a holder of three pipes and returns its pid and start time. There
-// is one at a time.
-func (l *leases) lend(fds []int) (int, uint32, error) {
+// grant starts a holder of three pipes and returns its pid and start time. There is one
+// holder at a time.
+func (l *leases) grant(fds []int) (int, uint32, error) {
 	if len(fds) != 3 {
 		return 0, 0, unix.EINVAL
 	}
@@ -45,7 +45,7 @@ func (l *leases) lend(fds []int) (int, uint32, error) {
 		return 0, 0, unix.EBUSY
 	}
 	if l.since == 0 {
-		debug.SetGCPercent(loanGC)
+		debug.SetGCPercent(leaseGC)
 	}
 	pid, err := syscall.ForkExec(l.program, []string{l.program, "-c", holderScript}, &syscall.ProcAttr{
 		Dir: "/", Files: []uintptr{uintptr(fds[0]), uintptr(fds[1]), uintptr(fds[2])}, Sys: &syscall.SysProcAttr{Setsid: true},
@@ -62,8 +62,8 @@ func (l *leases) lend(fds []int) (int, uint32, error) {
 	return pid, s.started, nil
 }
 
-// reclaim ends the holder. It returns when the holder has let go of the pipes.
-func (l *leases) reclaim() {
+// revoke ends the holder. It returns when the holder has closed the pipes.
+func (l *leases) revoke() {
 	l.mu.Lock()
 	holder, dead := l.holder, l.dead
 	if holder != 0 {
@@ -75,7 +75,7 @@ func (l *leases) reclaim() {
 	}
 }
 
-// ended takes note of the end of a child, which may be the holder.
+// ended records the end of a child, which may be the holder.
 func (l *leases) ended(pid int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,8 +85,8 @@ func (l *leases) ended(pid int) {
 	}
 }
 
-// newer reports whether a process was started after the last loan: processes
-// get ever-growing numbers within one tick of the clock (unless they wrap).
+// newer reports whether a process was started after the last lease. Within one clock tick
+// pids increase (unless they wrap).
 func (l *leases) newer(pid int, s stat) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,12 +99,8 @@ func (l *leases) newer(pid int, s stat) bool {
 	return pid > l.since
 }
 
-// interrupt sends one signal to the command itself, unless it is 0, and another
-// to all of the leader's descendants that were started after the last loan and
-// descend from none that is older, except the command; one that ignores it is
-// killed. A parent is never younger than its children and gets its signal
-// first, so that it does not see them die and go on. It returns how many these
-// were.
+// interrupt implements Exec.Interrupt. A parent is never younger than its children. It gets
+// its signal first, so that it does not see them die and continue.
 func (l *leader) interrupt(own, others unix.Signal) (int, error) {
 	if own != 0 && !l.ended.Load() {
 		unix.Kill(l.pid, own)
@@ -138,8 +134,8 @@ func (l *leader) interrupt(own, others unix.Signal) (int, error) {
 	return len(found), nil
 }
 
-// belongs reports whether pid and all its ancestors below the command, or below
-// self, are newer than the last loan.
+// belongs reports whether pid and all its ancestors below the command, or below self, are
+// newer than the last lease.
 func (l *leader) belongs(all map[int]stat, pid, self int) bool {
 	for range len(all) {
 		s, known := all[pid]
@@ -148,7 +144,7 @@ func (l *leader) belongs(all map[int]stat, pid, self int) bool {
 			return false
 		case pid == l.pid:
 			return true
-		case !l.loans.newer(pid, s):
+		case !l.leases.newer(pid, s):
 			return false
 		case s.parent == self:
 			return true

@@ -11,11 +11,11 @@ func TestFilesLimit(t *testing.T) {
 		hard       uint64
 		want       syscall.Rlimit
 	}{
-		{"a usual host", "1024", 1 << 20, syscall.Rlimit{Cur: 1024, Max: mostFiles}},
-		{"the caller has raised it", "4096", 1 << 20, syscall.Rlimit{Cur: 4096, Max: mostFiles}},
-		{"above the ceiling", "1000000", 1 << 20, syscall.Rlimit{Cur: mostFiles, Max: mostFiles}},
+		{"a usual host", "1024", 1 << 20, syscall.Rlimit{Cur: 1024, Max: maxOpenFiles}},
+		{"the caller has raised it", "4096", 1 << 20, syscall.Rlimit{Cur: 4096, Max: maxOpenFiles}},
+		{"above the ceiling", "1000000", 1 << 20, syscall.Rlimit{Cur: maxOpenFiles, Max: maxOpenFiles}},
 		{"a low hard limit stays", "500", 600, syscall.Rlimit{Cur: 500, Max: 600}},
-		{"nobody told", "", 1 << 20, syscall.Rlimit{Cur: usualFiles, Max: mostFiles}},
+		{"nobody told", "", 1 << 20, syscall.Rlimit{Cur: defaultOpenFiles, Max: maxOpenFiles}},
 		{"nobody told, a low hard limit", "", 600, syscall.Rlimit{Cur: 600, Max: 600}},
 	}
 	for _, tt := range tests {
@@ -51,7 +51,7 @@ func TestCountsByNamespace(t *testing.T) {
 	}
 }
 
-// A limit on a user that the kernel exempts, as it does root, is found out.
+// limitProcesses notices that the kernel exempts a user, such as root, from the limit.
 func TestLimitHoldsIsTried(t *testing.T) {
 	if got, want := limitHolds(), syscall.Geteuid() != 0; got != want {
 		t.Errorf("limitHolds() is %v, want %v", got, want)

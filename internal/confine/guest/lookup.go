@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultPath is searched where the environment has no PATH.
+// defaultPath is searched if the environment has no PATH.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
 // lookUp returns the path of the command called name as execvp(3) finds it: a
 // name with a slash is a path, any other is searched in PATH, where an empty
 // element means the current directory.
 //
-// Errors: ENOENT, if there is none; EACCES, if there is one that cannot be
-// executed; what the kernel says of a path.
+// Errors: ENOENT, if there is no such command; EACCES, if it exists but cannot be executed;
+// for a path those of the kernel.
 func lookUp(name string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, executable(name)
@@ -24,7 +24,7 @@ func lookUp(name string, env []string) (string, error) {
 	for _, e := range env {
 		if value, ok := strings.CutPrefix(e, "PATH="); ok {
 			path = value
-			break // getenv(3) takes the first
+			break // getenv(3) uses the first
 		}
 	}
 	refused := error(unix.ENOENT)
@@ -44,7 +44,7 @@ func lookUp(name string, env []string) (string, error) {
 	return "", refused
 }
 
-// executable returns nil if path is a regular file that we may execute.
+// executable returns nil if path is a regular file that this process may execute.
 func executable(path string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A limit of processes without a control group is RLIMIT_NPROC: since Linux 5.14
-// it counts the processes and threads of a user in one user namespace, and a
-// sandbox has one of its own. The reasons stand in docs/adr/0026.
+// Without a control group, RLIMIT_NPROC limits the processes. Since Linux 5.14 it counts
+// the processes and threads of a user in one user namespace, and each sandbox has its own
+// user namespace. See docs/adr/0026.
 
-// processesEnv tells PID 1 the limit, in its environment.
+// processesEnv is the environment variable with the limit, for PID 1.
 const processesEnv = "AGENTFENSE_PROCESSES"
 
-// LimitEnv is what PID 1's environment needs besides InitEnv to limit the
-// processes and threads of the sandbox to n, itself and its leaders included. The
-// sandbox must be in a user namespace of its own, without privileges.
+// LimitEnv returns the variable for PID 1's environment that limits the processes and
+// threads of the sandbox to n, including PID 1 and the leaders. The sandbox must have its
+// own user namespace, and no privileges.
 func LimitEnv(n int64) string { return processesEnv + "=" + strconv.FormatInt(n, 10) }
 
 // CanLimitProcesses reports whether the kernel counts processes by user namespace.
@@ -47,12 +47,12 @@ func countsByNamespace(release string) bool {
 	return major > 5 || major == 5 && minor >= 14
 }
 
-// errNotLimited means that the kernel lets us start more than the limit allows.
-var errNotLimited = errors.New("RLIMIT_NPROC does not hold here: the kernel lets this user start more")
+// errNotLimited means that the kernel does not enforce the limit.
+var errNotLimited = errors.New("the kernel does not enforce RLIMIT_NPROC for this user")
 
-// limitProcesses sets the limit that the environment asks for, if it asks for one,
-// for this process and all that it starts. It cannot be raised again: no process
-// inside has CAP_SYS_RESOURCE over the host.
+// limitProcesses sets the limit in the environment, if any, for this process and all that
+// it starts. No process inside can raise it, because none has CAP_SYS_RESOURCE over the
+// host.
 func limitProcesses() error {
 	text, asked := os.LookupEnv(processesEnv)
 	if !asked {
@@ -65,18 +65,17 @@ func limitProcesses() error {
 	if !limitHolds() {
 		return errNotLimited
 	}
-	// What the runtime needs threads for it needs now: later there may be none.
+	// Make the runtime create its threads now: later the limit may be reached.
 	runtime.GC()
 	var now unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &now); err != nil {
 		return err
 	}
-	n = min(n, now.Max) // the caller's own may be lower, and cannot be raised
+	n = min(n, now.Max) // the present limit may be lower, and cannot be raised
 	return unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n})
 }
 
-// limitHolds tries a limit of one process in a child, which must then be refused
-// one of its own.
+// limitHolds tests a limit of one process in a child, for which fork must then fail.
 func limitHolds() bool {
 	pid := tryLimit()
 	if pid <= 0 {
@@ -91,8 +90,8 @@ func limitHolds() bool {
 	}
 }
 
-// tryLimit is fork and what the child does, which is a copy of this thread alone:
-// system calls and nothing else.
+// tryLimit forks, and is the child's code. The child has only this thread, so it may only
+// make system calls.
 //
 //go:norace
 func tryLimit() int {

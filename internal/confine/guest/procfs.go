@@ -12,21 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// procReader reads /proc again and again without leaving garbage: PID 1 does
-// so after each exec, and its heap should not grow by that.
+// procReader reads /proc repeatedly without garbage. PID 1 does so after each exec, and its
+// heap should not grow.
 type procReader struct {
 	list [4096]byte
 	text [1024]byte
 }
 
-// stat is what we need of /proc/PID/stat (proc_pid_stat(5)).
+// stat has fields of /proc/PID/stat (proc_pid_stat(5)).
 type stat struct {
 	parent, foreground int
-	zombie             bool   // all of it has ended: a process whose first thread has looks like one
+	zombie             bool   // all threads have ended; if only the first has, the kernel shows the same state
 	started            uint32 // clock ticks after the system's start, modulo 2³²
 }
 
-// stat returns a process's. Errors: ENOENT or ESRCH, if there is none.
+// stat returns the stat of a process. Errors: ENOENT or ESRCH, if there is no such process.
 func (r *procReader) stat(pid int) (stat, error) {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -60,7 +60,7 @@ func (r *procReader) ignores(pid int, sig unix.Signal) bool {
 
 var errStat = errors.New("unexpected form of /proc/PID/stat")
 
-// parseStat reads the fields behind the command's name, which may hold anything.
+// parseStat reads the fields after the command's name, which may contain any bytes.
 func parseStat(line []byte) (stat, error) {
 	const state, parent, foreground, threads, started = 0, 1, 5, 17, 19 // state, ppid, pgrp, session, tty_nr, tpgid … num_threads … starttime
 	var s stat
@@ -91,8 +91,8 @@ func parseStat(line []byte) (stat, error) {
 	return stat{}, errStat
 }
 
-// children calls do with the pid of each child of parent. (The kernel's own
-// list, /proc/PID/task/*/children, is not built into every kernel.)
+// children calls do with the pid of each child of parent. (Not every kernel has
+// /proc/PID/task/*/children.)
 func (r *procReader) children(parent int, do func(pid int) error) error {
 	return r.processes(func(pid int, s stat) error {
 		if s.parent != parent {
@@ -131,9 +131,8 @@ func (r *procReader) processes(do func(pid int, s stat) error) error {
 	}
 }
 
-// closeInherited closes all descriptors but the standard streams, the socket
-// and, where a package's init has had it make them, the runtime's own: these
-// are anonymous inodes. It keeps what is left from children.
+// closeInherited closes all descriptors except the standard streams, the socket and those
+// of the runtime, which are anonymous inodes. Children do not inherit the remaining ones.
 func closeInherited(socket int) error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -152,9 +151,9 @@ func closeInherited(socket int) error {
 	return unix.CloseRange(socketFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 }
 
-// DropText gives back the pages of our binary's code and constants. The kernel
-// maps them again as they are needed; an idle process needs few. It is for every
-// process that a sandbox has all its life.
+// DropText returns the pages of the binary's code and constants to the kernel, which maps
+// them again when needed. An idle process needs few of them. It is for the processes that
+// run as long as the sandbox.
 func DropText() {
 	smaps, err := os.Open("/proc/self/smaps")
 	if err != nil {
@@ -168,9 +167,8 @@ func DropText() {
 
 type mapping struct{ start, end uintptr }
 
-// unchangedMappings finds the mappings of files (proc_pid_smaps(5)) that cannot
-// be written and hold nothing but the file's content: a relocated binary's
-// constants are no more what the file says.
+// unchangedMappings calls do with the read-only mappings of files (proc_pid_smaps(5)) that
+// have only the file's content. The relocated constants of a binary differ from the file.
 func unchangedMappings(smaps io.Reader, do func(mapping)) {
 	var m mapping
 	candidate := false

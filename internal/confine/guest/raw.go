@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDescriptors is how many descriptors a message to PID 1 has at most: a
-// leader's socket and three streams.
+// maxDescriptors is the maximum number of descriptors of a message to PID 1: a leader's
+// socket and three streams.
 const maxDescriptors = 4
 
 // sendRaw sends a message from inside, on a blocking socket.
@@ -21,8 +21,8 @@ func sendRaw(fd int, message []byte) error {
 	}
 }
 
-// receiveRaw receives a message inside, with its descriptors. It is io.EOF when
-// the supervisor is gone.
+// receiveRaw receives a message inside, with its descriptors. It returns io.EOF if the
+// supervisor has ended.
 func receiveRaw(fd int, buffer []byte) ([]byte, []int, error) {
 	oob := make([]byte, unix.CmsgSpace(4*maxDescriptors))
 	for {

@@ -20,23 +20,21 @@ func Pair() (supervisor, inside *os.File, err error) {
 		return nil, nil, errdefs.New(errdefs.Exhausted, "guest socket: %w", err)
 	}
 	supervisor, inside = os.NewFile(uintptr(fds[0]), "guest"), os.NewFile(uintptr(fds[1]), "guest-inside")
-	// Messages sent before this is set would not say who sent them.
+	// Messages sent before this option is set would have no credentials.
 	if err := unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
 		return nil, nil, errdefs.New(errdefs.Internal, "guest socket: %w", errors.Join(err, supervisor.Close(), inside.Close()))
 	}
 	return supervisor, inside, nil
 }
 
-// sendTimeout bounds a send to a peer that does not read. A peer that is well
-// reads at once.
+// sendTimeout limits a send to a peer that does not read. A peer that works reads at once.
 const sendTimeout = 10 * time.Second
 
 // link is the supervisor's end of a socket. It may be read by one goroutine
 // and written by others.
 type link struct{ file *os.File }
 
-// newLink takes over the supervisor's end of a Pair and makes it wait in Go's
-// poller.
+// newLink takes ownership of the supervisor's end of a Pair and makes it pollable.
 func newLink(file *os.File) (link, error) {
 	defer file.Close()
 	fd := -1
@@ -74,17 +72,16 @@ func (l link) send(message []byte, files ...*os.File) error {
 	return errors.Join(err, sendErr)
 }
 
-// received is a message from inside, and the host's ids of the process that
-// sent it as the kernel knows them; pid is 0 if it does not.
+// received is a message from inside, with the host ids of the sender as reported by the
+// kernel. pid is 0 if the kernel did not report them.
 type received struct {
 	message  []byte
 	pid      int
 	uid, gid int
 }
 
-// receive returns the next message. It is io.EOF if the peer is gone and
-// errProtocol for a message that is too long or carries descriptors, which are
-// closed.
+// receive returns the next message. Errors: io.EOF if the peer has closed its end;
+// errProtocol for a message that is too long or has descriptors, which receive closes.
 func (l link) receive() (received, error) {
 	raw, err := l.file.SyscallConn()
 	if err != nil {
@@ -117,8 +114,8 @@ func (l link) receive() (received, error) {
 	return r, nil
 }
 
-// readControl takes the sender's credentials from a control message. It is
-// false if there is anything else.
+// readControl reads the sender's credentials from control messages. It returns false if
+// there is any other control message.
 func (r *received) readControl(oob []byte) bool {
 	controls, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -162,8 +159,8 @@ func control(f *os.File, do func(fd int)) {
 // pipefsMagic is PIPEFS_MAGIC of linux/magic.h.
 const pipefsMagic = 0x50495045
 
-// CheckPipe refuses every descriptor but an anonymous pipe's. A file or a
-// directory could be reopened inside through /proc/self/fd, with other rights.
+// CheckPipe refuses every descriptor that is not an anonymous pipe. A program inside could
+// reopen a file or a directory through /proc/self/fd, with other rights.
 func CheckPipe(f *os.File) error {
 	var st unix.Statfs_t
 	err := error(unix.EBADF)

@@ -14,32 +14,32 @@ type kind byte
 const (
 	// From PID 1.
 	msgReady  kind = iota + 1 // it runs
-	msgEnded                  // u32 exec: its leader and all its descendants are gone
+	msgEnded                  // u32 exec: its leader and all descendants have ended
 	msgRefuse                 // u32 exec, u32 errno: no leader could be started
 
 	// From a leader.
-	msgHello   // it runs, and waits for its command
+	msgHello   // it waits for its command
 	msgStarted // the command runs
-	msgFailed  // u8 stage, u32 errno: it does not
+	msgFailed  // u8 stage, u32 errno: the command did not start
 	msgExited  // u32 wait status, u64 user and u64 system microseconds, u64 KiB
-	msgAnswer  // u32 and u32, as the request below says, then u32 errno: done
-	msgRest    // nothing of the exec is left; it waits for another
+	msgAnswer  // u32 and u32 as stated at the request, then u32 errno
+	msgIdle    // no process of the exec is left; the leader waits for another command
 
 	// To PID 1.
-	msgSpawn // u32 exec, u8 which streams come; with the leader's socket and these
+	msgSpawn // u32 exec, u8 mask of streams; with the leader's socket and the streams
 
 	// To a leader.
-	msgCommand // a piece of the encoded command; the last has fewer bytes than pieceBytes
+	msgCommand // a piece of the encoded command; the last is shorter than pieceBytes
 	msgSignal  // u32 signal, for the foreground process group
-	msgWake    // u8 which streams come, with these: another command follows; it says hello again
+	msgWake    // u8 mask of streams, with the streams: another command follows; the leader sends msgHello again
 
-	// To a leader that answers each. A loan is three pipes in a holder's hands.
-	msgLend      // with the pipes; the holder's pid, its start time
-	msgReclaim   // ends the holder
-	msgInterrupt // u32 signal for the command itself or 0, u32 signal for what is newer than the loan; how many these were
+	// To a leader, which answers each with msgAnswer.
+	msgGrant     // with three pipes; answer: the holder's pid, its start time
+	msgRevoke    // ends the holder
+	msgInterrupt // u32 signal for the command itself or 0, u32 signal for processes newer than the lease; answer: their number
 )
 
-// maxIncoming is more than any message from inside may have, in bytes.
+// maxIncoming is above the size of any valid message from inside, in bytes.
 const maxIncoming = 64
 
 // pieceBytes is how much of a command one message carries: well below what a
@@ -56,7 +56,7 @@ const (
 	stageExec                       // fork or execve
 )
 
-// errProtocol means that the peer does not keep to the protocol.
+// errProtocol means that the peer violated the protocol.
 var errProtocol = errors.New("message breaks the protocol")
 
 func encode(k kind, fields ...uint32) []byte {
@@ -80,7 +80,7 @@ func decode(b []byte, k kind, n int) ([]uint32, error) {
 	return fields, nil
 }
 
-// answer is what a leader says when it has done what it was asked.
+// answer is a leader's answer to a request.
 type answer struct {
 	first, second uint32
 	errno         unix.Errno
@@ -136,17 +136,16 @@ func decodeExited(b []byte) (Exit, error) {
 	return exit, nil
 }
 
-// encodeCommand returns what of c travels as text: terminal, mask, whether the
-// leader rests, directory, arguments, environment; lists with their lengths
-// before them.
+// encodeCommand encodes c without its files: terminal, mask, ReuseLeader, directory,
+// arguments, environment. A list has its length before it.
 func encodeCommand(c Command) []byte {
-	rest := uint32(0)
-	if c.Rest {
-		rest = 1
+	reuse := uint32(0)
+	if c.ReuseLeader {
+		reuse = 1
 	}
 	b := binary.LittleEndian.AppendUint32(nil, uint32(int32(c.TTY)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(c.Umask))
-	b = binary.LittleEndian.AppendUint32(b, rest)
+	b = binary.LittleEndian.AppendUint32(b, reuse)
 	b = appendString(b, c.Dir)
 	for _, list := range [][]string{c.Argv, c.Env} {
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(list)))
@@ -163,7 +162,7 @@ func appendString(b []byte, s string) []byte {
 
 func decodeCommand(b []byte) (Command, error) {
 	r := reader{rest: b}
-	c := Command{TTY: int(int32(r.number())), Umask: int(r.number()), Rest: r.number() != 0, Dir: r.text()}
+	c := Command{TTY: int(int32(r.number())), Umask: int(r.number()), ReuseLeader: r.number() != 0, Dir: r.text()}
 	c.Argv, c.Env = r.list(), r.list()
 	if r.failed || len(r.rest) != 0 || len(c.Argv) == 0 {
 		return Command{}, errProtocol
@@ -171,7 +170,7 @@ func decodeCommand(b []byte) (Command, error) {
 	return c, nil
 }
 
-// reader takes values off a message; after a failure it returns zero values.
+// reader reads values from a message. After a failure it returns zero values.
 type reader struct {
 	rest   []byte
 	failed bool

@@ -14,12 +14,12 @@ func TestCommandSurvivesTheWire(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.Custom(func(t *rapid.T) string { return string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) })
 		want := Command{
-			Argv:  rapid.SliceOfN(text, 1, 5).Draw(t, "argv"),
-			Env:   rapid.SliceOfN(text, 0, 5).Draw(t, "env"),
-			Dir:   text.Draw(t, "dir"),
-			TTY:   rapid.IntRange(-1, 1<<20).Draw(t, "tty"),
-			Umask: rapid.IntRange(0, 0o777).Draw(t, "umask"),
-			Rest:  rapid.Bool().Draw(t, "rest"),
+			Argv:        rapid.SliceOfN(text, 1, 5).Draw(t, "argv"),
+			Env:         rapid.SliceOfN(text, 0, 5).Draw(t, "env"),
+			Dir:         text.Draw(t, "dir"),
+			TTY:         rapid.IntRange(-1, 1<<20).Draw(t, "tty"),
+			Umask:       rapid.IntRange(0, 0o777).Draw(t, "umask"),
+			ReuseLeader: rapid.Bool().Draw(t, "rest"),
 		}
 		got, err := decodeCommand(encodeCommand(want))
 		if err != nil {
@@ -89,7 +89,7 @@ func FuzzFromInside(f *testing.F) {
 		if exit, err := decodeExited(b); err == nil && (exit.Signal < 0 || exit.Code < 0 || exit.UserTime < 0 || exit.MaxRSSBytes < 0) {
 			t.Errorf("exit %+v", exit)
 		}
-		if err := judgeStart(b, Command{Argv: []string{"x"}}); err == nil && string(b) != string(encode(msgStarted)) {
+		if err := checkStarted(b, Command{Argv: []string{"x"}}); err == nil && string(b) != string(encode(msgStarted)) {
 			t.Errorf("%x passed for a start", b)
 		}
 		c := &Conn{ready: make(chan struct{}), done: make(chan struct{}), execs: map[uint32]*Exec{}}

@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// Bounds on what is kept and passed on of the sandbox's standard error: PID 1
-// has it too, so its amount is the sandbox's choice.
+// Bounds of what is kept and passed on of the standard error. PID 1 writes to it too, so
+// the sandbox controls its amount.
 const (
 	maxComplaints = 64 << 10
 	maxTail       = 2 << 10
@@ -24,8 +24,8 @@ type Complaints struct {
 	last   []byte
 }
 
-// Write passes b on as far as the bound allows and keeps the end of all. It
-// never fails: the writer inside must not be stopped by a full log.
+// Write passes b on within the bound and keeps the last bytes. It never fails, so that a
+// full log does not stop the writer inside.
 func (c *Complaints) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,8 +40,8 @@ func (c *Complaints) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Tail returns the last complaint, on one line and fit for a terminal: PID 1
-// may have written it.
+// Tail returns the last message on one line, safe for a terminal, because PID 1 may have
+// written it.
 func (c *Complaints) Tail() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,11 +1,10 @@
-// Package isolate says what it takes to start a sandbox's processes apart from
-// the host; packages below it do so with one runtime each (bwrap, docker), and
-// isolatetest holds what any of them must keep.
+// Package isolate defines how to start a sandbox's processes isolated from the host.
+// Packages below it implement this with one runtime each (bwrap, docker), and isolatetest
+// tests what every runtime must provide.
 //
-// A started sandbox is one process, its PID 1, with a socket to the supervisor
-// as descriptor 3 and no other way out. What runs in it later is asked for over
-// that socket (package guest): there is no command, environment or working
-// directory here.
+// A started sandbox is one process, its PID 1, with a socket to the supervisor as
+// descriptor 3 and no other connection out. Package guest starts commands over that socket,
+// so this package has no command, environment or working directory.
 package isolate
 
 import (
@@ -17,82 +16,79 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Workspace shows the view inside, wherever else that is.
+// Workspace is a path inside that always shows the view.
 const Workspace = "/workspace"
 
-// Spec describes a sandbox. Paths "inside" are absolute and clean.
+// Spec describes a sandbox. Paths inside are absolute and clean.
 type Spec struct {
-	// ID names the sandbox, so that what a killed start has left can be found, and
-	// for a runtime that keeps names of its own. It may be empty for bwrap. Dir is
-	// a directory on the host that is the sandbox's alone, for such a runtime to
-	// keep in what it shows inside. Image is the system inside. Both are
-	// docker's: bwrap shows the host's system and refuses an Image.
+	// ID is the sandbox's id, by which the leftovers of a killed start are found. It may be
+	// empty for bwrap. Dir is the sandbox's private directory on the host, and Image the
+	// image of the system inside. Only docker uses these two; bwrap shows the host's system
+	// and refuses an Image.
 	ID    string
 	Dir   string
 	Image string
 
-	// View is where the view of the source is mounted, on the host's side.
+	// View is the host path of the view's mount.
 	View string
 	// Workspace is the path inside at which the view appears.
 	Workspace string
-	// Conceal lists host directories whose contents must not show through any
-	// other mount: the source, the state directory. Where a read-only system
-	// directory holds one, an empty directory covers it.
+	// Conceal lists host directories that no other mount may show: the source, the state
+	// directory. If a read-only system directory contains one, an empty directory covers
+	// it.
 	Conceal []string
-	// Mounts are further host paths to show, read-only.
+	// Mounts are additional host paths to show, read-only.
 	Mounts []Mount
 
 	// Hostname is the sandbox's host name; empty means "sandbox".
 	Hostname string
-	// Net says what of the network is there.
+	// Net is the network of the sandbox.
 	Net Net
 
-	// UID and GID are the ids inside (docker: the same as on the host), User their name (empty:
-	// "user"), Home the home directory inside, made empty (empty: "/home/" + User).
+	// UID and GID are the ids inside (docker: the same as on the host), User their name
+	// (default: "user"), and Home the home directory inside, which starts empty (default:
+	// "/home/" + User).
 	UID, GID int
 	User     string
 	Home     string
-	// HomeDir is a directory on the host that is shown, writable, as the home
-	// directory, in place of an empty one. It belongs to HostUID, and no other mount
-	// may lie in Home: what a command leaves there could be a link. For docker it is a
-	// mount of its own.
+	// HomeDir is a directory on the host that is mounted, writable, as the home directory,
+	// instead of an empty one. HostUID owns it. No other mount may be in Home, because a
+	// command may leave symbolic links there. For docker it must be a mount point.
 	HomeDir string
-	// Etc are further files of /etc inside, by name.
+	// Etc are additional files of /etc inside, by name.
 	Etc map[string][]byte
-	// HostUID and HostGID are the ids on the host that everything inside runs
-	// with. They are required of root, who drops to them (with no groups)
-	// before any namespace is made. Other users stay what they are and leave
-	// them zero or negative.
+	// HostUID and HostGID are the host ids of all processes inside. Root must set them; it
+	// drops to them (without groups) before it makes a namespace. Other users keep their
+	// ids and leave them zero or negative.
 	HostUID, HostGID int
 
-	// Init is the static binary that becomes PID 1 (empty: our own), InitArgs
-	// its arguments and InitEnv its environment, which commands do not get.
+	// Init is the static binary of PID 1 (default: this program), InitArgs its arguments
+	// and InitEnv its environment, which commands do not inherit.
 	Init     string
 	InitArgs []string
 	InitEnv  []string // KEY=VALUE
-	// InitEnvOf, if set, is asked for one variable more once the process that makes
-	// the namespaces is there. Its error ends the start. Docker does not ask.
+	// InitEnvOf, if set, returns another variable for InitEnv. It is called with the pid of
+	// the process that makes the namespaces. Its error ends the start. Docker does not call
+	// it.
 	InitEnvOf func(pid int) (string, error)
-	// Guest becomes descriptor 3 of PID 1. Start takes it over and closes it,
-	// whatever it returns.
+	// Guest becomes descriptor 3 of PID 1. Start always closes it.
 	Guest *os.File
-	// DevPTS is the root of a devpts instance that becomes /dev/pts inside;
-	// empty gives the sandbox one of its own.
+	// DevPTS is the root of a devpts instance that becomes /dev/pts inside; empty gives the
+	// sandbox a new one.
 	DevPTS string
 
-	// Cgroup, if set, is called with the process that makes the namespaces,
-	// before it does, to put it into a control group. PID 1 is born in that
-	// group, which is the root of the sandbox's cgroup namespace. Its error
-	// ends the start. A runtime that makes control groups itself (docker) is
-	// given Limits instead; each refuses the other's.
+	// Cgroup, if set, is called with the pid of the process that will make the namespaces,
+	// to move it into a control group. PID 1 starts in that group, which is the root of the
+	// sandbox's cgroup namespace. Its error ends the start. A runtime that makes control
+	// groups itself (docker) uses Limits instead. Each refuses the field of the other.
 	Cgroup func(pid int) error
 	Limits ProcessLimits
-	// Stderr receives what the runtime and PID 1 complain about, at most
-	// 64 kB of it. It may be nil.
+	// Stderr receives the standard error of the runtime and PID 1, at most 64 kB. It may be
+	// nil.
 	Stderr io.Writer
 }
 
-// SetDefaults gives empty fields the values that Spec names. Errors: Internal.
+// SetDefaults sets empty fields to the defaults that Spec names. Errors: Internal.
 func (s *Spec) SetDefaults() error {
 	s.Hostname = cmp.Or(s.Hostname, "sandbox")
 	s.User = cmp.Or(s.User, "user")
@@ -102,13 +98,13 @@ func (s *Spec) SetDefaults() error {
 	}
 	own, err := os.Executable()
 	if err != nil {
-		return errdefs.New(errdefs.Internal, "find our own binary: %w", err)
+		return errdefs.New(errdefs.Internal, "find the agentfense binary: %w", err)
 	}
 	s.Init = own
 	return nil
 }
 
-// ProcessLimits bound what a sandbox uses; zero is no limit.
+// ProcessLimits are the resource limits of a sandbox. Zero means no limit.
 type ProcessLimits struct {
 	MemoryBytes int64 // swap included
 	CPUs        float64
@@ -122,38 +118,36 @@ type Mount struct {
 	Target string // path inside; empty means the same as Source
 }
 
-// Net says which network a sandbox sees.
+// Net is the network of a sandbox.
 type Net uint8
 
 // The networks.
 const (
-	NetNone   Net = iota // a loopback interface of its own, nothing else
+	NetNone   Net = iota // a private loopback interface only
 	NetHost              // the host's, with its resolver's configuration
-	NetBridge            // docker's bridge, to where the host routes it; bwrap refuses it
+	NetBridge            // docker's bridge, as the host routes it; bwrap refuses it
 )
 
 // Isolator starts sandboxes.
 type Isolator interface {
-	// Start starts PID 1 of a sandbox and returns when it is about to run;
-	// that it does run shows on the guest socket. ctx bounds Start alone.
+	// Start starts PID 1 of a sandbox and returns shortly before it runs; PID 1 reports on
+	// the guest socket that it runs. ctx limits only Start.
 	//
-	// Errors: Invalid (the spec), Precondition, Unsupported (this host cannot,
-	// and what to do about it), Deadline, Canceled.
+	// Errors: Invalid (the spec), Precondition, Unsupported (with the cause and the fix),
+	// Deadline, Canceled.
 	Start(ctx context.Context, spec Spec) (Process, error)
 }
 
-// Process is a sandbox that was started. It ends when PID 1 does, when it is
-// killed, or when our process does (bwrap: the thread that started it); all its
-// processes end with it.
+// Process is a started sandbox. It ends when PID 1 ends, when it is killed, or when our
+// process ends (bwrap: the thread that started it). All its processes end with it.
 type Process interface {
-	// PID is the pid of PID 1 in our pid namespace.
+	// PID returns the pid of PID 1 in our pid namespace.
 	PID() int
-	// Done is closed when every process of the sandbox is gone.
+	// Done is closed when every process of the sandbox has ended.
 	Done() <-chan struct{}
-	// Wait waits for Done. Its error says how PID 1 ended if it was neither
-	// killed by Kill nor returned 0, with the last complaint of the runtime.
+	// Wait waits for Done. If PID 1 neither was killed by Kill nor returned 0, the error
+	// says how it ended, with the last message of the runtime.
 	Wait() error
-	// Kill ends all processes of the sandbox at once. It is not an error if
-	// they have ended.
+	// Kill kills all processes of the sandbox. It succeeds if they have ended.
 	Kill() error
 }

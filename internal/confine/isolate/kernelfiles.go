@@ -12,42 +12,42 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// What a sandbox sees of /proc beside its processes: what programs read to find
-// out about the machine they run on, and what says nothing that they could not
-// ask the kernel. Every other entry is covered, known or not. It may name the
-// host's disks, devices, modules, boot options, keys, locks, or its users' work.
+// shownProc are the entries of /proc, in addition to processes, that a sandbox sees: those
+// that programs read to learn about the machine, and those with information that system
+// calls also give. Every other entry is covered, because it may name the host's disks,
+// devices, modules, boot options, keys, locks, or its users' work.
 var shownProc = []string{
-	"mounts", "net", "self", "thread-self", // links to the process's own
-	"sys", "sysvipc", // of the sandbox's namespaces, but for what coveredProc names
+	"mounts", "net", "self", "thread-self", // links to the entries of the process
+	"sys", "sysvipc", // of the sandbox's namespaces, except coveredProc
 	"cpuinfo", "loadavg", "meminfo", "pressure", "stat", "uptime", "vmstat", "zoneinfo", "buddyinfo", "softirqs", "schedstat",
 	"cgroups", "config.gz", "consoles", "crypto", "devices", "dma", "execdomains", "filesystems", "misc", "tty", "version", "version_signature",
 }
 
-// coveredProc are the entries further down: the settings of device drivers,
-// which name drives and ports, and the number of this start of the host.
+// coveredProc are covered entries below shownProc: the settings of device drivers, which
+// name drives and ports, and the boot id of the host.
 var coveredProc = []string{"sys/dev", BootID}
 
-// BootID is the path below /proc of the number of the host's start, which names
-// the host. Programs read it, so a runtime that can shows another.
+// BootID is the path below /proc of the host's boot id, which identifies the host. Programs
+// read it, so a runtime shows another id if it can.
 const BootID = "sys/kernel/random/boot_id"
 
-// shownSys is what a sandbox that has a /sys sees of it: what the C library,
-// allocators and run-times read to find out how many processors and how much
-// memory they have.
+// shownSys are the entries of /sys that a sandbox with a /sys sees: those that the C
+// library, allocators and language runtimes read to find the number of processors and the
+// size of memory.
 var shownSys = []string{"devices/system/cpu", "devices/system/node", "devices/system/memory", "fs/cgroup", "kernel/mm"}
 
-// coveredSys are below shownSys: how hot the processors were tells what others do.
+// coveredSys are covered entries below shownSys: the thermal state of the processors
+// reveals other activity.
 var coveredSys = []string{"devices/system/cpu/cpu*/thermal_throttle"}
 
-// A Cover is a path of /proc or /sys that is to be covered inside by an empty
-// file or directory.
+// Cover is a path of /proc or /sys that an empty file or directory covers inside.
 type Cover struct {
 	Path string
 	Dir  bool
 }
 
-// ProcCovers returns what of /proc is covered on this host. Files that are for
-// root alone are left out: nobody inside is. Errors: Unsupported.
+// ProcCovers returns the covered paths of /proc on this host. It omits files that only root
+// can read, because no process inside is root. Errors: Unsupported.
 func ProcCovers() ([]Cover, error) { return procCovers("/proc") }
 
 func procCovers(proc string) ([]Cover, error) {
@@ -66,7 +66,7 @@ func procCovers(proc string) ([]Cover, error) {
 		path = filepath.Join(proc, path)
 		info, err := os.Lstat(path)
 		switch {
-		case errors.Is(err, fs.ErrNotExist), err == nil && info.Mode()&fs.ModeSymlink != 0: // it leads to what is covered or absent
+		case errors.Is(err, fs.ErrNotExist), err == nil && info.Mode()&fs.ModeSymlink != 0: // its target is covered or absent
 		case err != nil:
 			return nil, errdefs.New(errdefs.Unsupported, "read /proc: %w", err)
 		case info.IsDir():
@@ -78,8 +78,8 @@ func procCovers(proc string) ([]Cover, error) {
 	return covers, nil
 }
 
-// kernelNames lists proc up to the first process: the kernel lists its own
-// entries first (fs/proc/root.c), and of processes there may be many.
+// kernelNames lists proc up to the first process. The kernel lists its own entries first
+// (fs/proc/root.c), and there may be many processes.
 func kernelNames(proc string) ([]string, error) {
 	dir, err := os.Open(proc)
 	if err != nil {
@@ -104,8 +104,8 @@ func kernelNames(proc string) ([]string, error) {
 	}
 }
 
-// SysCovers returns the paths of /sys that are covered on this host, where a
-// sandbox has a /sys. Errors: Unsupported.
+// SysCovers returns the covered paths of /sys on this host, for a sandbox with a /sys.
+// Errors: Unsupported.
 func SysCovers() ([]string, error) { return sysCovers("/sys") }
 
 func sysCovers(sys string) ([]string, error) {
@@ -134,7 +134,7 @@ func sysCovers(sys string) ([]string, error) {
 		return nil, err
 	}
 	for _, pattern := range coveredSys {
-		matches, _ := filepath.Glob(filepath.Join(sys, pattern)) // its one error is a bad pattern
+		matches, _ := filepath.Glob(filepath.Join(sys, pattern)) // the only error is a bad pattern
 		covers = append(covers, matches...)
 	}
 	return covers, nil

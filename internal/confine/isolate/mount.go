@@ -15,17 +15,16 @@ import (
 )
 
 const (
-	// mountLevels is how deep in a mount sockets and FIFOs are looked for.
+	// mountLevels is how deep CheckMount searches for sockets and FIFOs.
 	mountLevels = 3
-	// maxMountEntries is how many names are looked at for it, some tenths of a second.
+	// maxMountEntries is how many names CheckMount visits, in some tenths of a second.
 	maxMountEntries = 100_000
 )
 
-// CheckMount refuses the directory source if a socket or a FIFO lies in its top
-// three levels: a read-only mount lets programs inside connect to the one and
-// write to the other, without any network. Directories of concealed are left
-// out, since they do not show. Devices are let through: they cannot be opened
-// inside. Errors: Precondition.
+// CheckMount refuses the directory source if its top three levels contain a socket or a
+// FIFO: even in a read-only mount, programs inside could connect to a socket and write to a
+// FIFO, without any network. It skips the concealed directories, which do not show. It
+// permits devices, which cannot be opened inside. Errors: Precondition.
 func CheckMount(source string, concealed []string) error {
 	c := &mountCheck{source: source, concealed: concealed, left: maxMountEntries}
 	fd, err := unix.Open(source, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -35,9 +34,9 @@ func CheckMount(source string, concealed []string) error {
 	return c.look(fd, ".", 1)
 }
 
-// Services returns the sockets and FIFOs in the top three levels of dir, as
-// paths. What cannot be listed is left out, and so is all that lies behind too
-// many names: it is for a directory of the system, which is shown whatever it holds.
+// Services returns the paths of the sockets and FIFOs in the top three levels of dir. It
+// skips directories that it cannot list, and stops after maxMountEntries names: it is for a
+// system directory, which is shown in any case.
 func Services(dir string) []string {
 	var found []string
 	c := &mountCheck{source: dir, left: maxMountEntries, found: &found}
@@ -51,11 +50,11 @@ func Services(dir string) []string {
 type mountCheck struct {
 	source    string
 	concealed []string
-	left      int       // names that may still be looked at
-	found     *[]string // gathers services, instead of refusing them
+	left      int       // names that it may still visit
+	found     *[]string // collects services instead of refusing them
 }
 
-// look checks the directory fd at rel, which it closes.
+// look checks the directory fd, which is at rel, and closes it.
 func (c *mountCheck) look(fd int, rel string, level int) error {
 	dir := os.NewFile(uintptr(fd), safefs.ProcPath(fd))
 	defer dir.Close()
@@ -68,7 +67,7 @@ func (c *mountCheck) look(fd int, rel string, level int) error {
 			return c.cannotLook(rel, err)
 		}
 		if c.left -= len(entries); c.left < 0 {
-			return errdefs.New(errdefs.Precondition, "mount %q: more than %d names in its top %d levels, too many to look for sockets among; mount the directories below it that are needed",
+			return errdefs.New(errdefs.Precondition, "mount %q: more than %d names in its top %d levels, too many to search for sockets; mount only the needed directories below it",
 				c.source, maxMountEntries, mountLevels)
 		}
 		for _, e := range entries {
@@ -86,9 +85,9 @@ func (c *mountCheck) entry(fd int, rel string, e fs.DirEntry, level int) error {
 		*c.found = append(*c.found, filepath.Join(c.source, rel))
 		return nil
 	case e.Type()&fs.ModeSocket != 0:
-		return errdefs.New(errdefs.Precondition, "mount %q: holds the socket %q, which programs inside could connect to whatever the network; remove it, or mount the directories beside it", c.source, rel)
+		return errdefs.New(errdefs.Precondition, "mount %q: contains the socket %q, to which programs inside could connect without a network; remove it, or mount the directories beside it", c.source, rel)
 	case e.Type()&fs.ModeNamedPipe != 0:
-		return errdefs.New(errdefs.Precondition, "mount %q: holds the FIFO %q, which programs inside could write to whatever the network; remove it, or mount the directories beside it", c.source, rel)
+		return errdefs.New(errdefs.Precondition, "mount %q: contains the FIFO %q, to which programs inside could write without a network; remove it, or mount the directories beside it", c.source, rel)
 	case !e.IsDir() || level == mountLevels || slices.Contains(c.concealed, filepath.Join(c.source, rel)):
 		return nil
 	}
@@ -96,10 +95,10 @@ func (c *mountCheck) entry(fd int, rel string, e fs.DirEntry, level int) error {
 	switch {
 	case err == nil:
 		return c.look(sub, rel, level+1)
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP): // it changed meanwhile
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP): // changed meanwhile
 		return nil
 	case errors.Is(err, unix.EACCES) && unix.Faccessat(fd, e.Name(), unix.X_OK, unix.AT_EACCESS) != nil:
-		return nil // nobody inside enters it either
+		return nil // no process inside can enter it either
 	}
 	return c.cannotLook(rel, err)
 }
@@ -114,7 +113,7 @@ func (c *mountCheck) cannotLook(rel string, err error) error {
 	return errdefs.New(errdefs.Precondition, "mount %q: directory %q cannot be listed, so it may hold sockets: %w; mount the directories beside it", c.source, rel, err)
 }
 
-// IsBelowAny reports whether path is one of dirs or lies below one. All are clean.
+// IsBelowAny reports whether path is one of dirs or is below one. All are clean.
 func IsBelowAny(path string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return safefs.IsBelow(path, dir) })
 }

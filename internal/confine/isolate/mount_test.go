@@ -12,7 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// special makes a file of a kind of its own, and the directories above it.
+// special makes a special file, and its parent directories.
 func special(t *testing.T, path string, kind uint32) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

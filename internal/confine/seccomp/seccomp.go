@@ -1,14 +1,13 @@
-// Package seccomp holds the system-call filter that every sandbox runs under.
+// Package seccomp has the system-call filter of every sandbox.
 //
-// The filter is a deny list on top of namespaces, dropped capabilities and
-// no_new_privs: it takes away the parts of the kernel that a confined program
-// does not need and that have been the way out of sandboxes before. What it
-// refuses, and why, is in package denylist.
+// The filter is a deny list in addition to namespaces, dropped capabilities and
+// no_new_privs. It blocks parts of the kernel that a confined program does not need and
+// that have been used to escape from sandboxes. Package denylist has the list, with
+// reasons.
 //
-// The programs are compiled ahead of time, one for each architecture, and
-// embedded: PID 1 of each sandbox and the leader of each exec are this same
-// binary, and compiling (or just linking the compiler and its system-call
-// tables) would cost each of them half a millisecond and 160 kB.
+// One program for each architecture is compiled ahead of time and embedded. PID 1 of each
+// sandbox and the leader of each exec run this binary, and compiling the list (or linking
+// the compiler and its tables) would cost each of them half a millisecond and 160 kB.
 package seccomp
 
 import (
@@ -20,24 +19,25 @@ import (
 
 //go:generate go run ./gen
 
-// OwnUser and OwnGroup stand in the embedded programs for the ids that a sandbox has
-// inside, which differ. Nobody has them: the host uids of sandboxes end below.
+// OwnUser and OwnGroup are placeholders in the embedded programs for the ids inside a
+// sandbox, which Filter replaces. No sandbox has these ids: the host uids of sandboxes are
+// lower.
 const (
 	OwnUser  = 0xa6e1_0001
 	OwnGroup = 0xa6e1_0002
 )
 
-// instruction is the size of a struct sock_filter, value where its constant is.
+// instruction is the size of a struct sock_filter, and value the offset of its constant.
 const (
 	instruction = 8
 	value       = 4
 )
 
-// Filter returns the filter for this architecture, for a sandbox with these ids
-// inside, as the kernel reads it and as bwrap --seccomp FD takes it: an array of
-// struct sock_filter (linux/filter.h), little endian.
+// Filter returns the filter for this architecture and a sandbox with these ids inside: an
+// array of struct sock_filter (linux/filter.h), little endian, as for the kernel and bwrap
+// --seccomp FD.
 //
-// Errors: Unsupported, where this architecture has no filter.
+// Errors: Unsupported, if this architecture has no filter.
 func Filter(uid, gid int) ([]byte, error) {
 	if len(program) == 0 {
 		return nil, errdefs.New(errdefs.Unsupported, "seccomp filter: not available for this architecture")

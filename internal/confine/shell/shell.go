@@ -1,8 +1,8 @@
-// Package shell is the protocol of a session: it controls a POSIX shell that runs one command after
-// another and keeps its state between them.
+// Package shell implements the protocol of a session: it controls a POSIX shell that runs
+// commands one after another and keeps its state between them.
 //
-// A command's output never reaches the output of a later command. A command can read or break the
-// control channel of its own shell; it gains no more than to forge its own exit code, or to end its
+// A command's output never reaches the output of a later command. A command can read or
+// break the control channel of its shell, but can only forge its own exit code or end its
 // session. The package starts no process and no goroutine.
 package shell
 
@@ -23,7 +23,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Argv returns the command line that starts the shell at a path.
+// Argv returns the command line of the shell at a path.
 func Argv(shell string) []string {
 	switch path.Base(shell) {
 	case "bash":
@@ -34,60 +34,60 @@ func Argv(shell string) []string {
 	return []string{shell, "-i"}
 }
 
-// Pipes are the paths by which the shell opens the pipes of a command: its
-// text, and where its output and its errors go.
+// Pipes are the paths at which the shell opens the pipes of a command: its text, its
+// standard output and its standard error.
 type Pipes struct{ Text, Stdout, Stderr string }
 
 // Conn is the outer end of a shell's control channel. One goroutine at a time
 // may use it.
 //
-// The control channel is the shell's standard input and output. The shell is started as an
-// interactive one, because only an interactive shell gives up what it is doing on SIGINT and goes
-// on: that is how a command is ended while the state stays. It is given two lines for each command:
+// The control channel is the shell's standard input and output. The shell is interactive,
+// because only an interactive shell aborts the present command on SIGINT and continues,
+// which ends a command without losing the state. Conn writes two lines for each command:
 //
 //	command trap - INT; command . TEXT </dev/null >|OUT 2>|ERR
 //	command echo "TOKEN $?"
 //
-// TEXT, OUT and ERR are paths of pipes made for this command alone, so what a command leaves
-// running writes into its own pipes. The text is sourced, not evaluated: a shell reads it as it
-// reads a script, of any size, and `return` ends it. While it runs, the shell keeps the control
-// channel on descriptors above 9, which are closed in every program that it starts.
+// TEXT, OUT and ERR are paths of pipes for this command only, so that background processes
+// of a command write to its own pipes. The text is sourced, not evaluated: a shell reads it
+// like a script, of any size, and `return` ends it. Meanwhile the shell keeps the control
+// channel on descriptors above 9, which it closes in every program that it starts.
 //
-// The token is 128 random bits, made for each answer. What else arrives on the control channel, a
-// prompt or what a process wrote into it through /proc, is not taken for an answer.
+// The token is 128 random bits, new for each answer. So Conn does not mistake other data on
+// the control channel for an answer, such as a prompt, or what a process wrote to it
+// through /proc.
 type Conn struct {
 	in, out *os.File
-	unread  []byte // what came after the last answer
+	unread  []byte // data after the last answer
 }
 
-// NewConn takes over the pipe that the shell reads its commands from and the
-// one that it answers on. Both must be pollable, as those of os.Pipe are.
+// NewConn takes ownership of the pipe from which the shell reads its commands and of the
+// one to which it writes answers. Both must be pollable, as those of os.Pipe are.
 func NewConn(in, out *os.File) *Conn { return &Conn{in: in, out: out} }
 
-// Close closes the channel. A shell that waits for a command ends then.
+// Close closes the channel. A shell that waits for a command then ends.
 func (c *Conn) Close() error { return errors.Join(c.in.Close(), c.out.Close()) }
 
-// Token names an answer that is awaited.
+// Token identifies an expected answer.
 type Token string
 
-// ErrClosed is what an error wraps when the shell has closed the channel: it has
-// ended, or has become another program.
+// An error wraps ErrClosed if the shell has closed the channel: it has ended, or has
+// executed another program.
 var ErrClosed = errors.New("the control channel is closed")
 
-// greeting makes the shell quiet and has it keep no history. An interactive
-// shell ignores SIGTERM; a session is to end by it. busybox ash takes a job's
-// end for the end of its input when it waits for a command, and with ignoreeof
-// goes on, 50 times between two commands.
-const greeting = `\command \unset HISTFILE MAIL MAILPATH; PS1= PS2= PROMPT_COMMAND=; ` +
+// setup makes the shell print no prompt and keep no history. It makes SIGTERM, which an
+// interactive shell ignores, end the session. When busybox ash waits for a command, it
+// mistakes the end of a job for the end of its input; with ignoreeof it continues, up to 50
+// times between two commands.
+const setup = `\command \unset HISTFILE MAIL MAILPATH; PS1= PS2= PROMPT_COMMAND=; ` +
 	`\command \set -o ignoreeof; \command \trap '\exit 143' TERM; \command \echo "`
 
-// Greet prepares the shell and returns its pid, as it sees it itself.
+// Greet prepares the shell and returns its pid in its own pid namespace.
 func (c *Conn) Greet(ctx context.Context) (int, error) {
-	return c.exchange(ctx, greeting, ` $$"`)
+	return c.exchange(ctx, setup, ` $$"`)
 }
 
-// Sync returns when the shell has done all that was asked of it before, or the
-// error of Answer.
+// Sync waits until the shell has done all earlier requests. It returns the error of Answer.
 func (c *Conn) Sync(ctx context.Context) error {
 	_, err := c.exchange(ctx, `\command \echo "`, ` 0"`)
 	return err
@@ -101,7 +101,7 @@ func (c *Conn) exchange(ctx context.Context, before, after string) (int, error) 
 	return c.Answer(ctx, token)
 }
 
-// Run has the shell run a command. Its exit status is the answer to the token.
+// Run makes the shell run a command. The answer to the token is the exit status.
 func (c *Conn) Run(p Pipes) (Token, error) {
 	token := newToken()
 	return token, c.say(`\command \trap - INT; \command \. ` + p.Text + ` </dev/null >|` + p.Stdout + ` 2>|` + p.Stderr + "\n" +
@@ -110,16 +110,16 @@ func (c *Conn) Run(p Pipes) (Token, error) {
 
 func newToken() Token {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // never fails
 	return Token(hex.EncodeToString(b[:]))
 }
 
-// sayPatience bounds a write that the shell does not take. The few lines it can
-// be behind by fit into a pipe.
-const sayPatience = 5 * time.Second
+// writeTimeout limits a write that the shell does not read. A pipe has room for the few
+// lines that the shell may not have read yet.
+const writeTimeout = 5 * time.Second
 
 func (c *Conn) say(line string) error {
-	c.in.SetWriteDeadline(time.Now().Add(sayPatience))
+	c.in.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err := c.in.WriteString(line)
 	switch {
 	case err == nil:
@@ -130,14 +130,13 @@ func (c *Conn) say(line string) error {
 	return errdefs.New(errdefs.Internal, "shell: control channel: %w", err)
 }
 
-// maxNoise bounds what may come before an answer, in bytes.
+// maxNoise is how much other data may precede an answer, in bytes.
 const maxNoise = 1 << 20
 
-// Answer waits for the answer to a token, a number. What comes before it is
-// thrown away.
+// Answer waits for the answer to a token, a number. It discards the data before it.
 //
-// Errors: those wrapping ErrClosed (Unavailable); Internal, for too much noise;
-// Deadline and Canceled, after which it may be asked again.
+// Errors: those wrapping ErrClosed (Unavailable); Internal, for too much noise; Deadline
+// and Canceled, after which it may be called again.
 func (c *Conn) Answer(ctx context.Context, token Token) (int, error) {
 	c.out.SetReadDeadline(time.Time{})
 	stopped := make(chan struct{})
@@ -147,7 +146,7 @@ func (c *Conn) Answer(ctx context.Context, token Token) (int, error) {
 	})
 	defer func() {
 		if !stop() {
-			<-stopped // else it could stop the next wait
+			<-stopped // otherwise it could end the next wait
 		}
 	}()
 	buffer := make([]byte, 512)
@@ -172,7 +171,7 @@ func (c *Conn) Answer(ctx context.Context, token Token) (int, error) {
 	}
 }
 
-// gaveUp is the error for a wait that ctx has ended.
+// gaveUp returns the error for a wait that ctx has ended.
 func gaveUp(ctx context.Context) error {
 	kind := errdefs.Canceled
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -181,8 +180,8 @@ func gaveUp(ctx context.Context) error {
 	return errdefs.New(kind, "shell: no answer: %w", ctx.Err())
 }
 
-// find takes "TOKEN NUMBER\n" off what was read, with all before it. Lines
-// without it are dropped; the last one may not be whole yet.
+// find removes "TOKEN NUMBER\n" and everything before it from unread. Without it, find
+// drops all lines except the last, which may be incomplete.
 func (c *Conn) find(token Token) (int, bool) {
 	for {
 		line, rest, whole := bytes.Cut(c.unread, []byte("\n"))

@@ -25,15 +25,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Who runs the tests may ignore it, and a shell would, too.
+	// The parent of the tests may ignore the signal, and a shell would inherit that.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGINT)
 	goleak.VerifyTestMain(m)
 }
 
-// patience bounds every wait; nothing waits that long unless it is broken.
+// patience limits every wait. Only a broken test waits that long.
 const patience = 30 * time.Second
 
-// eachShell runs a test with every shell that a session may have.
+// eachShell runs a test with every supported shell.
 func eachShell(t *testing.T, test func(t *testing.T, path string)) {
 	testenv.Command(t, "dash", "bash", "busybox")
 	dir := t.TempDir()
@@ -54,12 +54,12 @@ func eachShell(t *testing.T, test func(t *testing.T, path string)) {
 	}
 }
 
-// session is a shell that runs.
+// session is a running shell.
 type session struct {
 	*Conn
 	t     *testing.T
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when the shell has
+	ended chan struct{} // closed when the shell has ended
 }
 
 func open(t *testing.T, path string) *session {
@@ -94,17 +94,17 @@ func open(t *testing.T, path string) *session {
 	})
 	pid, err := s.Greet(s.context())
 	if err != nil || pid != s.cmd.Process.Pid {
-		t.Fatalf("the greeting: %d, %v, want %d", pid, err, s.cmd.Process.Pid)
+		t.Fatalf("the setup: %d, %v, want %d", pid, err, s.cmd.Process.Pid)
 	}
 	return s
 }
 
-// signal reaches the shell and whatever it runs.
+// signal sends sig to the shell and the programs that it runs.
 func (s *session) signal(sig unix.Signal) {
 	_ = unix.Kill(-s.cmd.Process.Pid, sig) // it may have ended
 }
 
-// killPrograms kills whatever the shell runs and returns whether there was any.
+// killPrograms kills the programs that the shell runs and reports whether there were any.
 func (s *session) killPrograms() (killed bool) {
 	s.t.Helper()
 	shell := fmt.Sprint(s.cmd.Process.Pid)
@@ -127,11 +127,11 @@ func (s *session) context() context.Context {
 	return ctx
 }
 
-// started is a command that runs.
+// started is a running command.
 type started struct {
 	session        *session
 	token          Token
-	inside         []*os.File // what the shell opens
+	inside         []*os.File // the ends that the shell opens
 	stdout, stderr chan string
 	complained     chan struct{} // closed when the command has written an error, or cannot any more
 }
@@ -189,7 +189,7 @@ func (s *session) pipe() (r, w *os.File) {
 	return r, w
 }
 
-// output is what the command and all it started wrote until they ended.
+// output returns the output of the command and of all processes that it started.
 func (x *started) output() (stdout, stderr string) {
 	for _, f := range x.inside {
 		f.Close()
@@ -359,8 +359,8 @@ func TestNoDescriptorsGoOn(t *testing.T) {
 	})
 }
 
-// SIGINT ends what the shell does, not the shell nor its state. zsh does not
-// always come back: a time-out may cost its session.
+// SIGINT ends the command, but not the shell or its state. zsh does not always return to
+// its prompt, so a time-out may end its session.
 func TestInterrupt(t *testing.T) {
 	eachShell(t, func(t *testing.T, path string) {
 		if filepath.Base(path) == "zsh" {
@@ -392,9 +392,9 @@ func TestInterrupt(t *testing.T) {
 	})
 }
 
-// interrupt runs a command and ends it by SIGINT. It returns false if the shell can do
-// no more: busybox ash jumps out of its signal handler, and if that came while the C
-// library held a lock, it waits for itself for ever. A session's time-out closes it then.
+// interrupt runs a command and ends it by SIGINT. It returns false if the shell hangs:
+// busybox ash jumps out of its signal handler, and if the C library held a lock at that
+// time, it deadlocks. The time-out of a session then closes it.
 func (s *session) interrupt(command string) bool {
 	s.t.Helper()
 	x := s.start(command)
@@ -430,8 +430,8 @@ func (s *session) interrupt(command string) bool {
 	return true
 }
 
-// awaitPrograms waits until the programs run that a command of interrupt stays in: a
-// shell that has only forked one goes on after a SIGINT as it likes.
+// awaitPrograms waits until the programs of a command of interrupt run, because a shell
+// that has only forked may behave differently on SIGINT.
 func (s *session) awaitPrograms(command string) {
 	s.t.Helper()
 	for _, name := range []string{"sleep 1000", "cat"} {
@@ -446,7 +446,7 @@ func (s *session) awaitPrograms(command string) {
 	}
 }
 
-// programs asks ps for a column of each process of the shell's session.
+// programs returns a column of ps for each process of the shell's session.
 func (s *session) programs(column string) string {
 	list, _ := exec.Command("ps", "-o", column, "-s", fmt.Sprint(s.cmd.Process.Pid)).Output() // it fails where there is none
 	return "\n" + string(list)
@@ -492,7 +492,7 @@ func TestTheShellEnds(t *testing.T) {
 	})
 }
 
-// Garbage on the channel is no answer; too much ends the conversation.
+// Garbage on the channel is not an answer. Too much of it is an error.
 func TestNoise(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

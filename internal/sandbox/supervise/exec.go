@@ -115,7 +115,7 @@ func (s *supervisor) begin(ctx context.Context, command api.Command, files []*os
 		defer api.CloseAll(inner.Files[:]...)
 	}
 	// Where processes are counted, one that rests would be one too many.
-	inner.Rest = s.group == nil && s.record.Limits.PIDs == 0 && !command.TTY
+	inner.ReuseLeader = s.group == nil && s.record.Limits.PIDs == 0 && !command.TTY
 	if err := s.launch(ctx, x, inner); err != nil {
 		api.CloseAll(master)
 		if x.kept != nil {

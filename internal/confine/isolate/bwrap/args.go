@@ -11,12 +11,12 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// initPath is how bubblewrap is told to run PID 1: by descriptor, so that the
-// binary has no name inside and its host path stands in no mount table.
+// initPath is the path by which bubblewrap executes PID 1: through a descriptor, so that
+// the binary has no name inside and no mount table shows its host path.
 const initPath = "/proc/self/fd/8"
 
-// arguments returns bubblewrap's options in the form of --args: each followed
-// by a NUL. Later operations see what earlier ones made.
+// arguments returns bubblewrap's options in the form of --args: each followed by a NUL.
+// Bubblewrap executes them in order.
 func (p *plan) arguments(*stage) ([]byte, error) {
 	var a arguments
 	p.isolation(&a)
@@ -38,13 +38,13 @@ func (a *arguments) add(args ...string) { a.list = append(a.list, args...) }
 func (a *arguments) encode() ([]byte, error) {
 	for _, arg := range a.list {
 		if strings.Contains(arg, "\x00") {
-			return nil, errdefs.New(errdefs.Invalid, "path %q: holds a NUL", arg)
+			return nil, errdefs.New(errdefs.Invalid, "path %q: contains a NUL byte", arg)
 		}
 	}
 	return []byte(strings.Join(a.list, "\x00") + "\x00"), nil
 }
 
-// isolation asks for everything that is not a mount.
+// isolation adds all options that are not mounts.
 func (p *plan) isolation(a *arguments) {
 	a.add("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup")
 	if p.spec.Net != isolate.NetHost {
@@ -62,7 +62,7 @@ func (p *plan) isolation(a *arguments) {
 	}
 }
 
-// system shows the host's programs, read-only.
+// system mounts the host's programs, read-only.
 func (p *plan) system(a *arguments) error {
 	points := p.missingPoints()
 	if err := p.tree(a, "/usr", points); err != nil {
@@ -95,8 +95,8 @@ func (p *plan) system(a *arguments) error {
 	return nil
 }
 
-// missingPoints returns the mount points that the host does not have, and that
-// so cannot be made in a read-only tree.
+// missingPoints returns the mount points that do not exist on the host, which bubblewrap
+// cannot make in a read-only tree.
 func (p *plan) missingPoints() []string {
 	points := []string{p.spec.Workspace}
 	for _, m := range p.mounts {
@@ -108,8 +108,8 @@ func (p *plan) missingPoints() []string {
 	})
 }
 
-// tree shows dir read-only. If one of points lies below, dir is built anew from
-// its entries, so that the point can be made among them.
+// tree mounts dir read-only. If one of points is below dir, tree makes a new directory with
+// a mount of each entry, so that bubblewrap can make the point among them.
 func (p *plan) tree(a *arguments, dir string, points []string) error {
 	if !slices.ContainsFunc(points, func(point string) bool { return safefs.IsBelow(point, dir) }) {
 		a.add("--ro-bind", dir, dir)
@@ -140,7 +140,7 @@ func (p *plan) tree(a *arguments, dir string, points []string) error {
 	return nil
 }
 
-// private makes the directories that are the sandbox's own and start empty.
+// private makes the sandbox's private directories, which start empty.
 func (p *plan) private(a *arguments) {
 	a.add("--perms", "1777", "--tmpfs", "/tmp",
 		"--perms", "0755", "--tmpfs", "/run",
@@ -159,7 +159,7 @@ func (p *plan) private(a *arguments) {
 	}
 }
 
-// devices makes /dev: the harmless devices, shared memory, terminals.
+// devices makes /dev: harmless devices, shared memory, terminals.
 func (p *plan) devices(a *arguments) {
 	a.add("--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm")
 	if p.spec.DevPTS != "" {
@@ -167,7 +167,7 @@ func (p *plan) devices(a *arguments) {
 	}
 }
 
-// shown shows what was asked for: mounts from the outermost in, the view last.
+// shown adds the requested mounts, outer before inner, and then the view.
 func (p *plan) shown(a *arguments) {
 	for i, m := range p.mounts {
 		a.add("--ro-bind", stageMount(i), m.Target)
@@ -175,18 +175,18 @@ func (p *plan) shown(a *arguments) {
 	}
 	a.add("--bind", stageView, p.spec.Workspace)
 	if p.hasAlias() {
-		a.add("--bind", stageView, isolate.Workspace) // no link: find and others do not follow one
+		a.add("--bind", stageView, isolate.Workspace) // a mount and not a link, because find and other programs do not follow links
 	}
 }
 
-// hasAlias reports whether isolate.Workspace shows the view too, which lies
-// elsewhere: not where something else is in its place.
+// hasAlias reports whether isolate.Workspace also shows the view: the view is elsewhere,
+// and nothing else is mounted there.
 func (p *plan) hasAlias() bool {
 	taken := func(path string) bool { return safefs.IsBelow(path, isolate.Workspace) }
 	return !taken(p.spec.Workspace) && !taken(p.spec.Home) && !slices.ContainsFunc(p.mounts, func(m mount) bool { return taken(m.Target) })
 }
 
-// cover puts an empty, read-only directory over each of paths.
+// cover mounts an empty, read-only directory over each path.
 func cover(a *arguments, paths []string) {
 	for _, path := range paths {
 		a.add("--perms", "0555", "--tmpfs", path, "--remount-ro", path)

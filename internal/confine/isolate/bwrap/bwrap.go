@@ -1,15 +1,13 @@
-// Package bwrap starts sandboxes with bubblewrap, as an ordinary program
-// without privileges of its own.
+// Package bwrap starts sandboxes with bubblewrap, without a setuid helper.
 //
-// Before bubblewrap starts, a thread of ours with a mount namespace to itself
-// gathers what the sandbox is to see in a small tmpfs (package comment of
-// stage.go), so that bubblewrap, by then a user without any rights to the
-// host's directories, can reach it, and so that no path of the host is left in
-// what the sandbox can read. That thread lives as long as the sandbox:
-// bubblewrap's --die-with-parent is about the thread that started it.
+// Before bubblewrap starts, a thread of this process with its own mount namespace collects
+// everything that the sandbox will see in a small tmpfs (stage.go). So bubblewrap, which
+// then runs as a user without rights to the host's directories, can reach it, and the
+// sandbox can read no host path. The thread lives as long as the sandbox, because
+// --die-with-parent of bubblewrap refers to the thread that started it.
 //
-// Arguments reach bubblewrap as data in a descriptor. No shell is involved and
-// nothing of the sandbox shows in the host's process list.
+// Bubblewrap reads its arguments from a descriptor. No shell is involved, and the host's
+// process list shows nothing of the sandbox.
 package bwrap
 
 import (
@@ -31,7 +29,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/pidfd"
 )
 
-// Options adjusts an Isolator.
+// Options has the settings of an Isolator.
 type Options struct {
 	// Path is the bwrap binary; empty means the one on the PATH.
 	Path string
@@ -41,17 +39,17 @@ type Options struct {
 // safe for concurrent use.
 type Isolator struct {
 	path    string
-	sysctls string // where the kernel's settings are read: /proc/sys
+	sysctls string // directory of the kernel's settings: /proc/sys
 }
 
-// New returns an Isolator. It does not look for bubblewrap; Start and Probe do.
+// New returns an Isolator. Only Start and Probe look for bubblewrap.
 func New(o Options) *Isolator {
 	return &Isolator{path: o.Path, sysctls: "/proc/sys"}
 }
 
-// Start implements isolate.Isolator. The caller must have CAP_SYS_ADMIN over
-// its own mount namespace: be root, or in a user and mount namespace it made.
-// Start lowers the core limit of the calling process for good.
+// Start implements isolate.Isolator. The caller must have CAP_SYS_ADMIN over its mount
+// namespace: it is root, or in a user and mount namespace that it made. Start lowers the
+// core limit of the calling process permanently.
 func (b *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Process, error) {
 	defer spec.Guest.Close()
 	path, err := b.find()
@@ -85,7 +83,7 @@ func (b *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Proces
 	return p, nil
 }
 
-// lead takes bubblewrap, which waits for its options, to where PID 1 runs.
+// lead runs bubblewrap, which waits for its options, until PID 1 runs.
 func (p *process) lead(ctx context.Context, l *launch) error {
 	if place := l.plan.spec.Cgroup; place != nil {
 		if err := place(p.monitor.Pid); err != nil {
@@ -115,8 +113,8 @@ func (p *process) lead(ctx context.Context, l *launch) error {
 	return err
 }
 
-// instruct tells bubblewrap its options, waits until PID 1 exists, blocked by
-// bubblewrap, takes hold of it, and lets it go.
+// instruct passes bubblewrap its options, waits until PID 1 exists, which bubblewrap
+// blocks, opens its pidfd, and releases it.
 func (p *process) instruct(l *launch) error {
 	if _, err := l.pipes.args.Write(l.args); err != nil {
 		return errEarlyEnd
@@ -142,19 +140,18 @@ func (p *process) instruct(l *launch) error {
 	return nil
 }
 
-// limitCore sets the core limit of this process, which the sandbox inherits, to
-// one byte: too little for a dump, and the value (fs/coredump.c) that keeps the
-// kernel from piping one to the host's core_pattern program, as it does even
-// with a limit of 0. Where the limit is 0 already and we may not raise it, it
-// stays.
+// limitCore sets the core limit of this process, which the sandbox inherits, to one byte.
+// That is too small for a dump. It is also the value with which the kernel does not pipe a
+// dump to the host's core_pattern program, as it does even with a limit of 0
+// (fs/coredump.c). If the limit is 0 and this process may not raise it, it stays 0.
 func limitCore() {
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
 }
 
-// errEarlyEnd stands for bubblewrap's own complaint.
+// errEarlyEnd is the cause if bubblewrap ended without an error message.
 var errEarlyEnd = errors.New("bwrap ended before it made a sandbox")
 
-// abandon ends what was started and says why it came to nothing.
+// abandon ends what was started and returns the error with its cause.
 func (b *Isolator) abandon(p *process, cause error) error {
 	p.Kill()
 	<-p.done

@@ -16,11 +16,11 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// What a sandbox has of the host's /etc: what the linker, the C library, TLS,
-// time zones, shells and interpreters need to start. Nothing here holds
-// accounts, keys, tokens or addresses; what may (gitconfig, npmrc, pip.conf,
-// maven/settings.xml, R/Renviron.site, php/*/fpm, environment, networks, ssh,
-// ssl/private, machine-id, adjtime …) stays out and can be added with a mount.
+// The parts of the host's /etc in a sandbox: what the linker, the C library, TLS, time
+// zones, shells and interpreters need to start. None contains accounts, keys, tokens or
+// addresses. Files that may (gitconfig, npmrc, pip.conf, maven/settings.xml,
+// R/Renviron.site, php/*/fpm, environment, networks, ssh, ssl/private, machine-id, adjtime
+// …) are missing; a user can add them with a mount.
 var (
 	etcFilePatterns = []string{
 		"ld.so.cache", "ld.so.conf", "ld-musl-*.path",
@@ -41,7 +41,7 @@ var (
 	etcNetFiles = []string{"resolv.conf", "hosts"}
 )
 
-// maxEtcFile bounds a file of /etc that is copied, in bytes.
+// maxEtcFile is the size of the largest file of /etc that is copied, in bytes.
 const maxEtcFile = 16 << 20
 
 // etcFile is a file of the sandbox's /etc, or a symbolic link.
@@ -64,8 +64,8 @@ func etcDirs() []string {
 	return dirs
 }
 
-// readEtc collects the files of the sandbox's /etc while the host's is in
-// reach. Files are copied: a bind would not follow a replaced file either.
+// readEtc reads the files of the sandbox's /etc before the stage covers the host's. It
+// copies them; a bind mount would not follow a replaced file either.
 func (p *plan) readEtc() error {
 	p.etcFiles = map[string]etcFile{}
 	for _, pattern := range etcFilePatterns {
@@ -87,7 +87,7 @@ func (p *plan) readEtc() error {
 	return nil
 }
 
-// readEtcFile keeps links into /usr as they are and copies the rest.
+// readEtcFile keeps links into /usr and copies other files.
 func (p *plan) readEtcFile(path string) error {
 	target, err := os.Readlink(path)
 	if err != nil {
@@ -104,8 +104,8 @@ func (p *plan) readEtcFile(path string) error {
 	return p.copyEtcFile(path)
 }
 
-// copyEtcFile leaves out what is absent, no regular file, or not everyone's to
-// read: as root we could, the sandbox must not.
+// copyEtcFile omits a file that is absent, not regular or not readable by everyone. Root
+// could read the latter, but the sandbox must not.
 func (p *plan) copyEtcFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -127,7 +127,7 @@ func (p *plan) copyEtcFile(path string) error {
 	return nil
 }
 
-// synthesise writes what must name the sandbox and not the host.
+// synthesise makes the files that must name the sandbox instead of the host.
 func (p *plan) synthesise() {
 	s := p.spec
 	passwd, group := fmt.Sprintf("%s:x:%d:%d::%s:/bin/sh\n", s.User, s.UID, s.GID, s.Home), fmt.Sprintf("%s:x:%d:\n", s.User, s.GID)
@@ -140,7 +140,7 @@ func (p *plan) synthesise() {
 	if s.GID != 0 && s.User != "root" {
 		group = "root:x:0:\n" + group
 	}
-	const nobody = 65534 // the kernel's overflow id: what is not mapped inside
+	const nobody = 65534 // the kernel's overflow id, of unmapped users
 	if s.UID != nobody && s.User != "nobody" {
 		passwd += fmt.Sprintf("nobody:x:%d:%d::/nonexistent:/bin/false\n", nobody, nobody)
 	}
@@ -157,8 +157,8 @@ func (p *plan) synthesise() {
 	}
 }
 
-// buildEtc writes /etc onto the stage. Its directories are bound by now; mount
-// points below /etc that the host does not have are made here.
+// buildEtc writes /etc to the stage, after its directories are bound. It also makes mount
+// points below /etc that do not exist on the host.
 func (p *plan) buildEtc() error {
 	for path, file := range p.etcFiles {
 		target := filepath.Join(stageDir, path)
@@ -175,8 +175,8 @@ func (p *plan) buildEtc() error {
 	return p.makeEtcPoints()
 }
 
-// makeEtcPoints makes the mount points that lie below /etc, unless a directory
-// of the host's is there: we must not write into that.
+// makeEtcPoints makes the mount points below /etc, except in a directory of the host, which
+// must not be written.
 func (p *plan) makeEtcPoints() error {
 	view := mount{isolate.Mount{Target: p.spec.Workspace}, true}
 	for _, m := range append([]mount{view}, p.mounts...) {
@@ -197,7 +197,7 @@ func (p *plan) makeEtcPoints() error {
 	return nil
 }
 
-// writeNew writes a file that everyone can read, whatever our umask.
+// writeNew writes a file that everyone can read, whatever the umask.
 func writeNew(path string, content []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {

@@ -15,22 +15,20 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/pidfd"
 )
 
-// Bubblewrap's child waits for its parent on an eventfd. That has no end of file:
-// a parent that is killed before it lets its child go leaves it for good, in no
-// group, bound to nobody. Each bubblewrap has the name of its sandbox in its
-// environment, which its child has, too, until it becomes PID 1, so that what was
-// left can be found.
+// Bubblewrap's child waits for its parent on an eventfd, which has no end of file. If the
+// parent is killed before it releases the child, the child waits forever, outside any
+// control group. To make such a child findable, each bubblewrap has the id of its sandbox
+// in its environment, which the child keeps until it becomes PID 1.
 const markVariable = "AGENTFENSE_SANDBOX_ID"
 
 func markOf(id string) string { return markVariable + "=" + id }
 
-// leftPause is how long EndLeft waits for what it has killed before it looks again.
+// leftPause is how long EndLeft waits between two searches.
 const leftPause = time.Millisecond
 
-// EndLeft kills the processes that a start of the sandbox id has left when it, or
-// who started it, was killed. Root's sandboxes have a host uid of their own: with
-// it all that has that uid is meant. It returns when none is there any more.
-// Errors: Unavailable, when ctx ends before; Internal.
+// EndLeft kills the processes that a killed start of the sandbox id has left. For a sandbox
+// started by root, uid is its unique host uid, and EndLeft kills all processes of it. It
+// returns when no such process exists. Errors: Unavailable, if ctx ends first; Internal.
 func EndLeft(ctx context.Context, id string, uid uint32) error {
 	for {
 		n, err := killLeft(ctx, id, uid)
@@ -39,15 +37,15 @@ func EndLeft(ctx context.Context, id string, uid uint32) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errdefs.New(errdefs.Unavailable, "end what a killed start has left: %d processes do not end", n)
+			return errdefs.New(errdefs.Unavailable, "end the processes of a killed start: %d do not end", n)
 		case <-time.After(leftPause):
 		}
 	}
 }
 
-// killLeft kills what is there, waits until it has ended and returns how many
-// processes that were. A process that ends has no environment any more before it
-// has ended, so that looking again does not find it.
+// killLeft kills the processes that it finds, waits for their end and returns their number.
+// It must wait, because a process that is ending has no environment, so that another search
+// does not find it.
 func killLeft(ctx context.Context, id string, uid uint32) (int, error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -89,12 +87,12 @@ func killIf(pid int, is func() bool) (*os.File, error) {
 	}
 	if err := pidfd.Kill(process); err != nil {
 		_ = process.Close()
-		return nil, errdefs.New(errdefs.Denied, "end what a killed start has left: process %d: %w", pid, err)
+		return nil, errdefs.New(errdefs.Denied, "end the processes of a killed start: process %d: %w", pid, err)
 	}
 	return process, nil
 }
 
-// isLeft reports whether a live process carries the sandbox's uid or its mark.
+// isLeft reports whether a process lives and has the sandbox's uid or its mark.
 func isLeft(dir, id string, uid uint32) bool {
 	if uid != 0 {
 		status, err := os.ReadFile(dir + "/status")
@@ -105,12 +103,12 @@ func isLeft(dir, id string, uid uint32) bool {
 			return true
 		}
 	}
-	environment, err := os.ReadFile(dir + "/environ") // of a zombie it is empty
+	environment, err := os.ReadFile(dir + "/environ") // empty for a zombie
 	return err == nil && slices.Contains(strings.Split(string(environment), "\x00"), markOf(id))
 }
 
-// isZombie reads proc_pid_status(5). A process that goes on without its first
-// thread has that state, too.
+// isZombie reads proc_pid_status(5). A process that runs without its first thread has that
+// state, too.
 func isZombie(status string) bool {
 	return strings.Contains(status, "\nState:\tZ") && strings.Contains(status, "\nThreads:\t1\n")
 }

@@ -2,9 +2,9 @@ package bwrap
 
 import "os"
 
-// pipes are how bubblewrap is led: it waits for its options, and so can be
-// moved before it makes any namespace; it tells the pid of its child; and it
-// holds the child until it is released.
+// pipes control bubblewrap. It waits for its options on args, so that it can be moved to a
+// control group before it makes a namespace. It reports the pid of its child on info, and
+// blocks the child until release is closed.
 type pipes struct {
 	args, childArgs     *os.File
 	info, childInfo     *os.File

@@ -14,42 +14,41 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// plan is a spec that was checked, with its defaults filled in and the host's
-// symbolic links resolved.
+// plan is a checked spec, with defaults filled in and the host's symbolic links resolved.
 type plan struct {
 	spec     isolate.Spec
-	mounts   []mount // in the order of their targets
+	mounts   []mount // ordered by target
 	conceal  []string
-	program  string             // bubblewrap, if the stage will cover it
+	program  string             // path of bubblewrap, if the stage will cover it
 	covers   []isolate.Cover    // of /proc
 	etcDirs  []string           // directories of the host's /etc to bind
-	etcFiles map[string]etcFile // files and links, by path inside
+	etcFiles map[string]etcFile // by path inside
 }
 
-// mount is a mount whose source is resolved.
+// mount is a mount with a resolved source.
 type mount struct {
 	isolate.Mount
 	dir bool // source and target are directories
 }
 
-// Directories that are the kernel's, the running system's or ours to make.
-// None is a source of a mount, and no workspace or mount covers one.
+// Directories of the kernel, of the running system, or that this package makes. They may be
+// neither the source nor the target of a mount, nor the workspace.
 var (
 	kernelDirs = []string{"/proc", "/sys", "/dev"}
 	volatile   = []string{"/run", "/var/run"}
 	systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 )
 
-// localDir is the part of /usr that is not a distribution's: services that were
-// installed by hand may have their sockets there.
+// localDir is the part of /usr that the distribution does not own. Services that a user
+// installed there may have sockets in it.
 const localDir = "/usr/local"
 
 func newPlan(spec isolate.Spec) (*plan, error) {
 	if spec.Image != "" || spec.Limits != (isolate.ProcessLimits{}) {
-		return nil, errdefs.New(errdefs.Invalid, "start sandbox: bwrap has no images and sets no limits itself")
+		return nil, errdefs.New(errdefs.Invalid, "start sandbox: bwrap supports neither images nor limits")
 	}
 	if spec.Net > isolate.NetHost {
-		return nil, errdefs.New(errdefs.Unsupported, "start sandbox: bwrap has the host's network or none")
+		return nil, errdefs.New(errdefs.Unsupported, "start sandbox: bwrap supports only the host's network or none")
 	}
 	p := &plan{spec: spec}
 	p.spec.ID = cmp.Or(spec.ID, rand.Text())
@@ -68,7 +67,7 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 			return nil, errdefs.New(kindOf(err), "conceal %q: %w", dir, cause(err))
 		}
 		if safefs.IsBelow("/usr", resolved) {
-			return nil, errdefs.New(errdefs.Invalid, "%q: holds /usr, which every sandbox sees", dir)
+			return nil, errdefs.New(errdefs.Invalid, "%q: contains /usr, which every sandbox sees", dir)
 		}
 		p.conceal = append(p.conceal, resolved)
 	}
@@ -97,14 +96,14 @@ func (p *plan) fillIn() error {
 	}
 	for _, name := range []string{s.User, s.Hostname} {
 		if name == "" || strings.ContainsAny(name, ":/ \t\n\x00") {
-			return errdefs.New(errdefs.Invalid, "name %q: not usable in /etc", name)
+			return errdefs.New(errdefs.Invalid, "name %q: contains a character that files of /etc do not allow", name)
 		}
 	}
 	return nil
 }
 
-// checkUser makes sure that a sandbox never runs as root of the host: user 0
-// owns /proc/sys and much else, with or without capabilities.
+// checkUser makes sure that a sandbox never runs as root of the host: user 0 owns /proc/sys
+// and other files, with or without capabilities.
 func (p *plan) checkUser() error {
 	s := p.spec
 	if os.Geteuid() != 0 {
@@ -119,7 +118,7 @@ func (p *plan) checkUser() error {
 	return nil
 }
 
-// credential is the user bubblewrap runs as, nil for our own.
+// credential returns the user of bubblewrap, or nil for the user of this process.
 func (p *plan) credential() *syscall.Credential {
 	if os.Geteuid() != 0 {
 		return nil
@@ -127,7 +126,7 @@ func (p *plan) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(p.spec.HostUID), Gid: uint32(p.spec.HostGID)}
 }
 
-// checkTarget refuses places inside at which nothing may be mounted.
+// checkTarget refuses targets at which nothing may be mounted.
 func (p *plan) checkTarget(what, target string) error {
 	switch {
 	case !filepath.IsAbs(target) || filepath.Clean(target) != target || strings.Contains(target, "\x00"):
@@ -139,13 +138,13 @@ func (p *plan) checkTarget(what, target string) error {
 	}
 	for _, dir := range systemDirs[1:] {
 		if safefs.IsBelow(target, dir) && !isRealDir(dir) {
-			return errdefs.New(errdefs.Invalid, "%s %s: %s is a link inside; use the path it leads to", what, target, dir)
+			return errdefs.New(errdefs.Invalid, "%s %s: %s is a symbolic link inside; use its target", what, target, dir)
 		}
 	}
 	return nil
 }
 
-// addMount checks a further mount and resolves its source.
+// addMount checks a mount of the spec and resolves its source.
 func (p *plan) addMount(m isolate.Mount) error {
 	if m.Target == "" {
 		m.Target = m.Source
@@ -172,7 +171,7 @@ func (p *plan) addMount(m isolate.Mount) error {
 	}
 	for _, c := range p.conceal {
 		if safefs.IsBelow(source, c) {
-			return errdefs.New(errdefs.Invalid, "mount %q: lies in %s, which the sandbox sees through its view alone, or not at all", m.Source, c)
+			return errdefs.New(errdefs.Invalid, "mount %q: is in %s, which the sandbox may see only through its view, or not at all", m.Source, c)
 		}
 	}
 	p.mounts = append(p.mounts, mount{isolate.Mount{Source: source, Target: m.Target}, st.IsDir()})
@@ -182,9 +181,8 @@ func (p *plan) addMount(m isolate.Mount) error {
 	return isolate.CheckMount(source, p.conceal)
 }
 
-// checkHome refuses a home directory of the host's in which, or around which,
-// something else is mounted: bubblewrap would follow the links that commands have
-// left there, outside.
+// checkHome refuses a mount inside or around a home directory of the host. Bubblewrap would
+// follow symbolic links that commands left in the home, out of it.
 func (p *plan) checkHome() error {
 	home := p.spec.Home
 	if p.spec.HomeDir == "" {
@@ -202,14 +200,14 @@ func (p *plan) checkHome() error {
 	}
 	for _, target := range targets {
 		if safefs.IsBelow(target, home) || safefs.IsBelow(home, target) {
-			return errdefs.New(errdefs.Invalid, "home %s: it and the mount %s lie in each other", home, target)
+			return errdefs.New(errdefs.Invalid, "home %s: overlaps with the mount %s", home, target)
 		}
 	}
 	return nil
 }
 
-// masks returns the places inside at which a concealed directory would show
-// through the tree at source, shown at target.
+// masks returns the paths inside at which the tree source, mounted at target, would show a
+// concealed directory.
 func (p *plan) masks(source, target string) []string {
 	var covered []string
 	for _, c := range p.conceal {

@@ -13,7 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// testSpec is a spec that is accepted of whoever runs the test.
+// testSpec returns a spec that is valid for any user.
 func testSpec() isolate.Spec {
 	spec := isolate.Spec{View: "/view", Workspace: "/workspace", Init: "/init", UID: 7, GID: 8, User: "ann"}
 	if os.Geteuid() == 0 {
@@ -135,14 +135,14 @@ func TestSpecsThatAreRefused(t *testing.T) {
 		text   string
 	}{
 		{"a workspace over the kernel's files", func(s *isolate.Spec) { s.Workspace = "/proc/x" }, "directory of the kernel"},
-		{"a user name that breaks passwd", func(s *isolate.Spec) { s.User = "a:b" }, "not usable"},
-		{"a host name that breaks hosts", func(s *isolate.Spec) { s.Hostname = "a b" }, "not usable"},
+		{"a user name that breaks passwd", func(s *isolate.Spec) { s.User = "a:b" }, "do not allow"},
+		{"a host name that breaks hosts", func(s *isolate.Spec) { s.Hostname = "a b" }, "do not allow"},
 		{"a relative home", func(s *isolate.Spec) { s.Home = "home" }, "not a clean absolute path"},
-		{"a source that holds the system", func(s *isolate.Spec) { s.Conceal = []string{"/"} }, "holds /usr"},
+		{"a source that holds the system", func(s *isolate.Spec) { s.Conceal = []string{"/"} }, "contains /usr"},
 		{"a mount into the workspace", func(s *isolate.Spec) { s.Mounts = []isolate.Mount{{Source: dir, Target: "/workspace/x"}} }, "inside the workspace"},
 		{"a mount of what is concealed", func(s *isolate.Spec) {
 			s.Conceal, s.Mounts = []string{dir}, []isolate.Mount{{Source: dir, Target: "/x"}}
-		}, "through its view alone"},
+		}, "only through its view"},
 		{"a mount of the whole host", func(s *isolate.Spec) { s.Mounts = []isolate.Mount{{Source: "/", Target: "/x"}} }, "running system"},
 		{"a mount of a device", func(s *isolate.Spec) { s.Mounts = []isolate.Mount{{Source: "/dev/null", Target: "/x"}} }, "neither a directory"},
 		{"another user", func(s *isolate.Spec) { s.HostUID, s.HostGID = 0, 0; otherUser(s) }, "host user"},

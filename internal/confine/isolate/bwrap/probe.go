@@ -20,9 +20,9 @@ const (
 	minMajor, minMinor = 0, 8
 )
 
-// Probe says whether bubblewrap can make a sandbox here, by making one.
+// Probe checks that bubblewrap can make a sandbox on this host, by making one.
 //
-// Errors: Unsupported; the text says what is in the way and what to do.
+// Errors: Unsupported; the text has the cause and the fix.
 func (b *Isolator) Probe(ctx context.Context) error {
 	path, err := b.find()
 	if err != nil {
@@ -55,7 +55,7 @@ func (b *Isolator) Probe(ctx context.Context) error {
 	return nil
 }
 
-// checkVersion judges the output of bwrap --version: "bubblewrap 0.8.0".
+// checkVersion checks the output of bwrap --version: "bubblewrap 0.8.0".
 func checkVersion(output string) error {
 	version := strings.TrimPrefix(strings.TrimSpace(output), "bubblewrap ")
 	var major, minor int
@@ -69,10 +69,10 @@ func checkVersion(output string) error {
 		version, minMajor, minMinor)
 }
 
-// setting is a kernel setting that keeps users from making namespaces.
+// setting is a kernel setting that can prevent users from making namespaces.
 type setting struct {
 	path    string
-	blocks  string // the value that does
+	blocks  string // the value that prevents it
 	because string
 	fix     string
 }
@@ -92,7 +92,7 @@ var settings = []setting{
 	},
 }
 
-// explain turns bubblewrap's complaint into an error with its remedy.
+// explain turns bubblewrap's error message into an error with the fix.
 func (b *Isolator) explain(complaint string) error {
 	if strings.Contains(complaint, "nknown option") {
 		return errdefs.New(errdefs.Unsupported, "bubblewrap is too old (%s): %d.%d or later is needed", complaint, minMajor, minMinor)
@@ -110,8 +110,8 @@ func (b *Isolator) explain(complaint string) error {
 	return errdefs.New(errdefs.Unsupported, "bubblewrap cannot make a sandbox: %s%s", orSilence(complaint), hint)
 }
 
-// Forbidden names the setting of this host that keeps ordinary users from making
-// namespaces, and how to change it; "" if none does.
+// Forbidden names the setting of this host that prevents ordinary users from making
+// namespaces, and how to change it. It returns "" if there is none.
 func (b *Isolator) Forbidden() string {
 	for _, s := range settings {
 		value, err := os.ReadFile(filepath.Join(b.sysctls, s.path))
@@ -124,10 +124,10 @@ func (b *Isolator) Forbidden() string {
 
 func orSilence(complaint string) string {
 	if complaint == "" {
-		return "it ended without a word"
+		return "it ended without an error message"
 	}
 	return complaint
 }
 
-// tail returns bubblewrap's last complaint.
+// tail returns bubblewrap's last error message.
 func tail(c *isolate.Complaints) string { return strings.TrimPrefix(c.Tail(), "bwrap: ") }

@@ -19,15 +19,15 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/pidfd"
 )
 
-// process is a started sandbox: bubblewrap, which waits, and PID 1 below it.
+// process is a started sandbox: bubblewrap, which waits for its child, and PID 1.
 type process struct {
-	id         string // of the sandbox, or of this start
+	id         string // of the sandbox, else a random one
 	complaints isolate.Complaints
 	monitor    *os.Process
 	pid        int
 	init       atomic.Pointer[os.File] // pidfd of PID 1; nil until it exists
 	killed     atomic.Bool
-	heard      chan struct{} // closed when nobody complains any more
+	stderrDone chan struct{} // closed at the end of standard error
 	done       chan struct{}
 	err        error // how it ended; set before done is closed
 }
@@ -44,8 +44,8 @@ func (p *process) Wait() error {
 	return p.err
 }
 
-// Kill kills PID 1, with which its pid namespace dies. Bubblewrap is killed
-// only where it has not come so far: it must live to see its child end.
+// Kill kills PID 1, and the kernel then kills its pid namespace. It kills bubblewrap only
+// if there is no PID 1 yet: otherwise bubblewrap must report the end of its child.
 func (p *process) Kill() error {
 	p.killed.Store(true)
 	var err error
@@ -60,24 +60,23 @@ func (p *process) Kill() error {
 	return errdefs.New(errdefs.Internal, "kill sandbox: %w", err)
 }
 
-// launch is what the sandbox's thread needs to start bubblewrap.
+// launch has what the sandbox's thread needs to start bubblewrap.
 type launch struct {
 	path  string
 	plan  *plan
 	guest *os.File
 	pipes *pipes
-	args  []byte // bubblewrap's options; set once it was started
+	args  []byte // bubblewrap's options; set after its start
 }
 
-// run starts bubblewrap from a thread of its own and stays on it until the end.
-// The goroutine never unlocks: the thread, with its mount namespace, ends with
-// it.
+// run starts bubblewrap from a dedicated thread and waits for its end. The goroutine never
+// unlocks the thread, so the thread and its mount namespace end with it.
 func (p *process) run(l *launch, started chan<- error) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
-		// The main thread would not end with its goroutine but be parked for
-		// ever, and its mount namespace with it. While we hold it, another
-		// goroutine gets another thread.
+		// The runtime would park the main thread forever instead of ending it, with its
+		// mount namespace. While this goroutine holds it, another goroutine gets another
+		// thread.
 		moved := make(chan struct{})
 		go func() {
 			runtime.LockOSThread()
@@ -91,7 +90,7 @@ func (p *process) run(l *launch, started chan<- error) {
 	p.runHere(l, started)
 }
 
-// runHere is run on the thread it is called on, which is locked.
+// runHere is run on the calling thread, which is locked.
 func (p *process) runHere(l *launch, started chan<- error) {
 	cmd, err := l.command()
 	if err == nil {
@@ -108,8 +107,8 @@ func (p *process) runHere(l *launch, started chan<- error) {
 	p.finish(cmd.Wait())
 }
 
-// startHere starts bubblewrap, whose standard error is copied apart: its end comes
-// only with that of all processes, which bubblewrap's own does not wait for.
+// startHere starts bubblewrap. A goroutine copies its standard error, which ends only with
+// the last process, after bubblewrap.
 func (p *process) startHere(cmd *exec.Cmd) error {
 	said, theirs, err := os.Pipe()
 	if err != nil {
@@ -122,18 +121,17 @@ func (p *process) startHere(cmd *exec.Cmd) error {
 		return errdefs.New(errdefs.Unsupported, "start bwrap: %w", err)
 	}
 	p.monitor = cmd.Process
-	p.heard = make(chan struct{})
+	p.stderrDone = make(chan struct{})
 	go func() {
-		defer close(p.heard)
+		defer close(p.stderrDone)
 		defer said.Close()
-		_, _ = io.Copy(&p.complaints, said) // the complaints take everything
+		_, _ = io.Copy(&p.complaints, said) // Write of complaints never fails
 	}()
 	return nil
 }
 
-// dropAmbient keeps what this thread starts from inheriting our capabilities
-// (an ordinary user's supervisor has them as ambient ones): bubblewrap refuses
-// to run with any it did not expect.
+// dropAmbient drops this thread's ambient capabilities, which an ordinary user's supervisor
+// has and children inherit. Bubblewrap refuses to run with unexpected capabilities.
 func dropAmbient() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return errdefs.New(errdefs.Internal, "ambient capabilities: %w", err)
@@ -141,11 +139,10 @@ func dropAmbient() error {
 	return nil
 }
 
-// finish records how bubblewrap ended, which is how PID 1 ended, unless
-// somebody killed bubblewrap: then PID 1 goes too, also one that we do not know
-// yet.
+// finish records how bubblewrap ended, which is how PID 1 ended, unless bubblewrap was
+// killed. In that case PID 1 ends too, even if its pidfd is not open yet.
 func (p *process) finish(err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), endDelay)
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	if init := p.init.Load(); init != nil {
 		_ = pidfd.Kill(init)
@@ -154,7 +151,7 @@ func (p *process) finish(err error) {
 		fmt.Fprintln(&p.complaints, left)
 	}
 	select {
-	case <-p.heard:
+	case <-p.stderrDone:
 	case <-ctx.Done():
 	}
 	if err != nil && !p.killed.Load() {
@@ -168,13 +165,13 @@ func (p *process) finish(err error) {
 	close(p.done)
 }
 
-// endDelay bounds the wait for PID 1 and its standard error once bubblewrap is
-// gone. It is reached only if a process of the sandbox cannot be killed, being
-// stuck in the kernel.
-const endDelay = 5 * time.Second
+// endTimeout is how long to wait for PID 1 and its standard error after the end of
+// bubblewrap. It passes only if a process of the sandbox is stuck in the kernel and cannot
+// be killed.
+const endTimeout = 5 * time.Second
 
-// Descriptors of bubblewrap, in the order of exec.Cmd.ExtraFiles. The first is
-// the sandbox's; it closes the others, and PID 1 closes the binary's.
+// Descriptors of bubblewrap, in the order of exec.Cmd.ExtraFiles. The first is for the
+// sandbox. Bubblewrap closes the others, except the binary's, which PID 1 closes.
 const (
 	guestFD = 3 + iota
 	blockFD
@@ -203,7 +200,7 @@ func (l *launch) command() (*exec.Cmd, error) {
 	return cmd, err
 }
 
-// close closes what bubblewrap has inherited; the guest's socket is Start's.
+// close closes the files that bubblewrap has inherited. Start closes the guest's socket.
 func (l *launch) close(cmd *exec.Cmd) {
 	l.pipes.closeTheirs()
 	if cmd == nil {

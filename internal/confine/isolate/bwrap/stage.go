@@ -17,18 +17,18 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// The stage is a tmpfs that only the sandbox's thread, and bubblewrap started
-// from it, can see. It stands over stageDir, which bubblewrap needs to exist
-// and covers itself. On it are, under fixed names, binds of what is to appear
-// inside, the sandbox's /etc, and what covers files of the kernel.
+// The stage is a tmpfs that only the sandbox's thread, and bubblewrap started from it, can
+// see. It is mounted at stageDir, which bubblewrap requires and covers itself. It has,
+// under fixed names, bind mounts of everything that appears inside, the sandbox's /etc, and
+// the covers of kernel files.
 //
-// It solves two things. Run as root, we drop to another user before bubblewrap
-// starts, who may not walk to a view below /root; bubblewrap resolves every
-// path by name, so a descriptor does not help it. And sources that are moved
-// or replaced while we start are caught: each is opened once.
+// It solves two problems. Root drops to another user before bubblewrap starts, who may not
+// search the path of a view below /root; bubblewrap resolves every path by name, so a
+// descriptor does not help. And each source is opened only once, so that a source moved or
+// replaced during the start has no effect.
 const stageDir = "/tmp"
 
-// stage is what was gathered, ready for bubblewrap.
+// stage is the finished stage.
 type stage struct {
 	init *os.File // O_PATH, on a read-only bind
 }
@@ -49,7 +49,7 @@ const (
 
 func stageMount(i int) string { return stageDir + "/mount" + itoa(i) }
 
-// stageCover is what covers c.
+// stageCover returns the path of the file or directory that covers c.
 func stageCover(c isolate.Cover) string {
 	switch {
 	case c.Dir:
@@ -60,8 +60,8 @@ func stageCover(c isolate.Cover) string {
 	return stageEmptyFile
 }
 
-// stage builds the stage in a mount namespace for the calling thread alone,
-// which must be locked and never be used for anything else again.
+// stage builds the stage in a new mount namespace of the calling thread, which must be
+// locked and have no other use afterwards.
 func (p *plan) stage() (*stage, error) {
 	if err := leaveHost(); err != nil {
 		return nil, err
@@ -102,10 +102,9 @@ func (p *plan) stage() (*stage, error) {
 	return &stage{init: init}, nil
 }
 
-// leaveHost takes the calling thread, and with it what it starts, out of what
-// bubblewrap's own namespaces would copy of the host's or leave as it is: its
-// mounts, the NIS domain, and the session's keyring, by which the kernel finds
-// keys for a process without its asking (request_key(2)).
+// leaveHost detaches the calling thread, and all that it starts, from state of the host
+// that bubblewrap's namespaces would copy or share: its mounts, the NIS domain, and the
+// session keyring, in which the kernel searches keys for a process (request_key(2)).
 func leaveHost() error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS | unix.CLONE_NEWUTS); err != nil {
 		return errdefs.New(errdefs.Unsupported, "mount namespace of the sandbox: %w", err)
@@ -116,7 +115,7 @@ func leaveHost() error {
 	if err := unix.Setdomainname([]byte(noDomain)); err != nil {
 		return errdefs.New(errdefs.Unsupported, "domain name of the sandbox: %w", err)
 	}
-	// Without a name, so that it is new and nobody else can join it.
+	// Without a name, so that it is new and no other process can join it.
 	_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
 	switch {
 	case err == nil, errors.Is(err, unix.ENOSYS): // a kernel without keys
@@ -127,10 +126,10 @@ func leaveHost() error {
 	return errdefs.New(errdefs.Unsupported, "session keyring of the sandbox: %w", err)
 }
 
-// noDomain is the kernel's word for a host in no NIS domain (linux/uts.h).
+// noDomain is the kernel's value for a host without NIS domain (linux/uts.h).
 const noDomain = "(none)"
 
-// buildCovers makes what covers files of the kernel.
+// buildCovers makes the files and directories that cover kernel files.
 func buildCovers() error {
 	err := makeDir(stageEmptyDir)
 	if err == nil {
@@ -148,21 +147,21 @@ func buildCovers() error {
 // randomID is a line with a random UUID (RFC 9562, version 4).
 func randomID() []byte {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // it does not fail
+	_, _ = rand.Read(b[:]) // never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Appendf(nil, "%x-%x-%x-%x-%x\n", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// source is a host object on its way to the stage.
+// source is a file or directory of the host for the stage.
 type source struct {
 	what   string // for errors, which must not name the host's path
 	file   *os.File
 	target string
 }
 
-// reach returns the path by which bubblewrap, at path, is executed once the
-// stage covers stageDir. Elsewhere it keeps its path, which may be what gives
-// it an AppArmor profile.
+// reach returns the path for executing bubblewrap, which is at path, after the stage covers
+// stageDir. If path is elsewhere it stays the same, because an AppArmor profile may depend
+// on it.
 func (p *plan) reach(path string) (string, error) {
 	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -175,7 +174,7 @@ func (p *plan) reach(path string) (string, error) {
 	return stageSelf, nil
 }
 
-// openSources opens everything before the stage covers stageDir.
+// openSources opens all sources. Call it before the stage covers stageDir.
 func (p *plan) openSources() ([]source, error) {
 	var sources []source
 	add := func(what, path, target string) error {
@@ -208,11 +207,11 @@ func (p *plan) openSources() ([]source, error) {
 	return sources, err
 }
 
-// bind puts s on the stage. Binds are recursive: in a user namespace the mounts
-// below a directory may not be left out.
+// bind mounts s on the stage. The bind is recursive, because a user namespace must not omit
+// the mounts below a directory.
 func (s source) bind() error {
-	// Of the view this process would ask itself: killed meanwhile, it could
-	// neither answer nor end.
+	// No stat of the view: this process serves it, and if killed during the request it
+	// could neither answer nor end.
 	var st unix.Statx_t
 	if err := unix.Statx(int(s.file.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st); err != nil {
 		return errdefs.New(errdefs.Internal, "stat %s: %w", s.what, err)
@@ -232,8 +231,8 @@ func (s source) bind() error {
 	return nil
 }
 
-// remountReadOnly makes the mount at path read-only and keeps its other flags,
-// which a user namespace does not let go.
+// remountReadOnly makes the mount at path read-only and keeps its other flags, which a user
+// namespace may not clear.
 func remountReadOnly(path string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
@@ -250,7 +249,7 @@ func remountReadOnly(path string) error {
 	return nil
 }
 
-// makeDir makes path and its parents, readable by all whatever our umask.
+// makeDir makes path and its parents, readable by all, whatever the umask.
 func makeDir(path string) error {
 	if err := os.Mkdir(path, 0o755); err == nil {
 		return os.Chmod(path, 0o755)
@@ -273,7 +272,7 @@ func openPath(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), filepath.Base(path)), nil
 }
 
-// seccompFile returns the filter where bubblewrap can read it.
+// seccompFile returns a file with the filter.
 func (p *plan) seccompFile() (*os.File, error) {
 	program, err := seccomp.Filter(p.spec.UID, p.spec.GID)
 	if err != nil {
@@ -282,7 +281,7 @@ func (p *plan) seccompFile() (*os.File, error) {
 	return dataFile("seccomp", program)
 }
 
-// dataFile returns a file in memory with data in it, to be read from the start.
+// dataFile returns a file in memory with data, at offset 0.
 func dataFile(name string, data []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
@@ -300,7 +299,7 @@ func dataFile(name string, data []byte) (*os.File, error) {
 	return f, nil
 }
 
-// cause strips the path, which is the host's, from an error of package os.
+// cause removes the host path from an error of package os.
 func cause(err error) error {
 	if p := (*fs.PathError)(nil); errors.As(err, &p) {
 		return p.Err

@@ -12,7 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
-// The supervisor that binds the view is the one that would answer for it.
+// The process that binds the view also serves it.
 func TestTheViewIsBoundWithoutAskingIt(t *testing.T) {
 	testenv.Root(t)
 	testenv.FUSE(t)

@@ -65,7 +65,7 @@ func TestStartThatFails(t *testing.T) {
 		text   string
 	}{
 		{"bwrap complains", "echo 'bwrap: No permissions to create a new namespace' >&2; exit 1", nil, errdefs.Unsupported, "No permissions to create a new namespace"},
-		{"bwrap is silent", "exit 1", nil, errdefs.Unsupported, "without a word"},
+		{"bwrap is silent", "exit 1", nil, errdefs.Unsupported, "without an error message"},
 		{"bwrap hangs", "exec sleep 1000", nil, errdefs.Deadline, "gave up waiting"},
 		{"the view is gone", "exit 1", func(s *isolate.Spec) { s.View = "/not/there" }, errdefs.NotFound, "open the view: no such file"},
 		{"the init is gone", "exit 1", func(s *isolate.Spec) { s.Init = "/not/there" }, errdefs.NotFound, "open the sandbox's init"},

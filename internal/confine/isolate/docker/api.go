@@ -17,24 +17,23 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// api speaks to a docker daemon, in the version that was agreed upon. It is not
-// the docker project's own client: linked alone, that costs each of our
-// processes, exec leaders too, two milliseconds and half a megabyte at its
-// start (docs/adr/0012-docker.md).
+// api is a client of a docker daemon. The docker project's own client would cost each of
+// our processes, including exec leaders, two milliseconds and half a megabyte at its start
+// (docs/adr/0012-docker.md).
 type api struct {
 	http    *http.Client
 	address string
-	version string // "/v1.41"; empty before it is agreed upon
+	version string // "/v1.41"; empty before agree
 }
 
-// defaultHost is where the docker project's own client looks.
+// defaultHost is the default of the docker project's own client.
 const defaultHost = "unix:///var/run/docker.sock"
 
 // newAPI returns an api for the daemon at host. Errors: Unsupported.
 func newAPI(host string) (*api, error) {
 	socket, isUnix := strings.CutPrefix(host, "unix://")
 	if !isUnix {
-		return nil, errdefs.New(errdefs.Unsupported, "docker: the daemon %s is not at a unix socket of this host, so it cannot show the view", host)
+		return nil, errdefs.New(errdefs.Unsupported, "docker: the daemon %s is not at a unix socket of this host, so a container cannot mount the view", host)
 	}
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
@@ -46,10 +45,10 @@ func newAPI(host string) (*api, error) {
 // close drops idle connections. The api can still be used.
 func (a *api) close() { a.http.CloseIdleConnections() }
 
-// maxAnswer bounds what is read of an answer, in bytes.
+// maxAnswer is how much of an answer is read, in bytes.
 const maxAnswer = 4 << 20
 
-// daemonError is the daemon's refusal.
+// daemonError is an error status of the daemon.
 type daemonError struct {
 	status int
 	text   string
@@ -57,15 +56,15 @@ type daemonError struct {
 
 func (e *daemonError) Error() string { return e.text }
 
-// isStatus reports whether the daemon refused with this status.
+// isStatus reports whether err is a daemonError with this status.
 func isStatus(err error, status int) bool {
 	refused, ok := errors.AsType[*daemonError](err)
 	return ok && refused.status == status
 }
 
-// call makes a request and decodes the answer into answer, unless that is nil.
-// Errors: Unsupported where no daemon answers; Deadline, Canceled; else a
-// daemonError under the kind of its status.
+// call makes a request and decodes the answer into answer, unless that is nil. Errors:
+// Unsupported if no daemon answers; Deadline, Canceled; else a daemonError with the kind of
+// its status.
 func (a *api) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -113,7 +112,7 @@ func (a *api) unanswered(ctx context.Context, err error) error {
 	return errdefs.New(errdefs.Unsupported, "docker: no daemon answers at %s: %w; %s", a.address, cause, installHint)
 }
 
-// refusal is the error for a status that says no.
+// refusal is the error for an error status.
 func refusal(status int, text []byte) error {
 	var answer struct {
 		Message string `json:"message"`
@@ -133,11 +132,11 @@ func refusal(status int, text []byte) error {
 	return errdefs.New(kind, "docker: %w", &daemonError{status, answer.Message})
 }
 
-// The oldest version, that of Docker 20.10. What we ask for means the same in
-// every later one.
+// The oldest API version, that of Docker 20.10. Our requests mean the same in every later
+// version.
 const minMajor, minMinor = 1, 41
 
-// agree chooses the version: the oldest that we and the daemon have.
+// agree chooses the API version: the oldest that this package and the daemon support.
 func (a *api) agree(ctx context.Context) error {
 	var daemon struct{ APIVersion, MinAPIVersion string }
 	if err := a.call(ctx, http.MethodGet, "/version", nil, nil, &daemon); err != nil {
@@ -154,7 +153,8 @@ func (a *api) agree(ctx context.Context) error {
 	return nil
 }
 
-// isAtLeast compares versions like "1.41"; one that is malformed is none.
+// isAtLeast reports whether version is least or later, as "1.41". It returns false if one
+// is malformed.
 func isAtLeast(version, least string) bool {
 	var major, minor, leastMajor, leastMinor int
 	if n, _ := fmt.Sscanf(version+" "+least, "%d.%d %d.%d", &major, &minor, &leastMajor, &leastMinor); n != 4 {
@@ -163,7 +163,7 @@ func isAtLeast(version, least string) bool {
 	return major > leastMajor || major == leastMajor && minor >= leastMinor
 }
 
-// daemonInfo is what a daemon says of itself and its host.
+// daemonInfo describes a daemon and its host.
 type daemonInfo struct {
 	OSType          string
 	SecurityOptions []string
@@ -179,8 +179,8 @@ func (a *api) info(ctx context.Context) (daemonInfo, error) {
 	return info, a.call(ctx, http.MethodGet, "/info", nil, nil, &info)
 }
 
-// volumes returns the directories for which an image asks for a volume. It is
-// NotFound where the daemon has no such image.
+// volumes returns the directories that an image declares as volumes. Errors: NotFound if
+// the daemon does not have the image.
 func (a *api) volumes(ctx context.Context, image string) ([]string, error) {
 	var answer struct {
 		Config struct{ Volumes map[string]struct{} }
@@ -202,8 +202,7 @@ func (a *api) create(ctx context.Context, name string, c container) (created, er
 	return answer, a.call(ctx, http.MethodPost, "/containers/create", url.Values{"name": {name}}, c, &answer)
 }
 
-// start starts a container and returns the pid of its PID 1, 0 if that has
-// ended.
+// start starts a container and returns the pid of its PID 1, or 0 if that has ended.
 func (a *api) start(ctx context.Context, id string) (int, error) {
 	if err := a.call(ctx, http.MethodPost, "/containers/"+id+"/start", nil, nil, nil); err != nil {
 		return 0, err
@@ -226,7 +225,7 @@ type listed struct {
 	Labels map[string]string
 }
 
-// list lists the containers with a label, also those that have ended.
+// list lists the containers with a label, including those that have ended.
 func (a *api) list(ctx context.Context, label string) ([]listed, error) {
 	filters, err := json.Marshal(map[string][]string{"label": {label}})
 	if err != nil {
@@ -237,8 +236,8 @@ func (a *api) list(ctx context.Context, label string) ([]listed, error) {
 	return answer, a.call(ctx, http.MethodGet, "/containers/json", query, nil, &answer)
 }
 
-// remove ends and removes a container with its volumes. It is no error if there
-// is none.
+// remove ends and removes a container with its volumes. It succeeds if there is no such
+// container.
 func (a *api) remove(ctx context.Context, name string) error {
 	err := a.call(ctx, http.MethodDelete, "/containers/"+name, url.Values{"force": {"1"}, "v": {"1"}}, nil, nil)
 	if isStatus(err, http.StatusNotFound) {

@@ -14,8 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// fakeDaemon answers paths with texts; a text that begins with a status is a
-// refusal.
+// fakeDaemon answers paths with texts. A text that begins with a status is an error.
 func fakeDaemon(t *testing.T, answers map[string]string) *Isolator {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")

@@ -10,7 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/isolate/fdpass"
 )
 
-// container is what the daemon is asked for, in the API's words.
+// container is the body of the API's request to create a container.
 type container struct {
 	Image       string
 	Hostname    string
@@ -68,8 +68,8 @@ type bindOptions struct {
 	NonRecursive bool
 }
 
-// The labels of our containers: the sandbox's id, and its directory, which says
-// whose of several state directories it is.
+// The labels of our containers: the sandbox's id, and its directory, which distinguishes
+// several state directories.
 const (
 	label    = "agentfense.sandbox"
 	dirLabel = "agentfense.directory"
@@ -83,21 +83,20 @@ func (p *plan) container() container {
 		Domainname:  "localdomain", // else the host's
 		User:        fmt.Sprintf("%d:%d", s.UID, s.GID),
 		Entrypoint:  append([]string{initPath, fdpass.Verb, socketPath}, s.InitArgs...),
-		Cmd:         []string{}, // not the image's
+		Cmd:         []string{}, // replaces the image's
 		Env:         s.InitEnv,
 		WorkingDir:  "/",
 		Labels:      map[string]string{label: s.ID, dirLabel: s.Dir},
-		Healthcheck: healthcheck{[]string{"NONE"}}, // it would run the image's commands
+		Healthcheck: healthcheck{[]string{"NONE"}}, // a health check of the image would run commands
 		HostConfig:  p.hostConfig(),
 	}
 }
 
 var networkModes = map[isolate.Net]string{isolate.NetNone: "none", isolate.NetHost: "host", isolate.NetBridge: "bridge"}
 
-// hostConfig confines. Memory is limited together with swap, or a sandbox would
-// fill the host's swap with what it may not hold in memory. The core limit is
-// the one that keeps the kernel from piping a dump to the host's core_pattern
-// program (fs/coredump.c), as it does even with 0.
+// hostConfig has the confinement. Memory is limited together with swap. Otherwise a sandbox
+// could fill the host's swap beyond its memory limit. The core limit is one byte, because
+// with 0 the kernel still pipes dumps to the host's core_pattern program (fs/coredump.c).
 func (p *plan) hostConfig() hostConfig {
 	limits := p.spec.Limits
 	h := hostConfig{
@@ -107,7 +106,7 @@ func (p *plan) hostConfig() hostConfig {
 		SecurityOpt:    []string{"no-new-privileges"},
 		CgroupnsMode:   "private",
 		IpcMode:        "private",
-		UsernsMode:     "host", // where the daemon maps ids, the view's would not fit
+		UsernsMode:     "host", // if the daemon mapped ids, they would differ from the view's
 		ReadonlyRootfs: true,
 		MaskedPaths:    p.covers,
 		Tmpfs:          p.private(),
@@ -124,8 +123,8 @@ func (p *plan) hostConfig() hostConfig {
 	return h
 }
 
-// binds are the mounts from the host. Of a read-only one nothing that is
-// mounted below it shows: the API has no recursive read-only before 1.44.
+// binds returns the mounts of the host's files. A read-only mount does not include the
+// mounts below it, because the API has no recursive read-only before 1.44.
 func (p *plan) binds() []bind {
 	s := p.spec
 	mount := func(source, target string, o bindOptions) bind {

@@ -1,16 +1,15 @@
-// Package docker starts sandboxes as containers of a docker daemon on this
-// host, whose API is 1.41 (Docker 20.10) or later.
+// Package docker starts sandboxes as containers of a docker daemon on this host, with API
+// 1.41 (Docker 20.10) or later.
 //
-// The daemon makes the namespaces, the root from an image, and the control
-// groups. What the sandbox is to see of the host is mounted where the daemon
-// finds it, below the sandbox's own directory. PID 1 is our binary, mounted
-// read-only; package fdpass gives it the guest socket and our own seccomp
-// filter, which holds beside the daemon's. The daemon's socket never goes in.
+// The daemon makes the namespaces, the root file system from an image, and the control
+// groups. The host files that the sandbox sees are mounted below the sandbox's directory,
+// where the daemon finds them. PID 1 is our binary, mounted read-only. Package fdpass
+// passes it the guest socket and our seccomp filter, which applies in addition to the
+// daemon's. The daemon's socket never enters a sandbox.
 //
-// A sandbox lives as long as its supervisor: PID 1 ends when the other end of
-// the guest socket is closed. Kill does not need the daemon either. What may be
-// left of a supervisor that was killed, a container that has ended and mounts,
-// Clear and the next Start remove.
+// A sandbox lives as long as its supervisor: PID 1 ends when the other end of the guest
+// socket is closed. Kill does not need the daemon either. A killed supervisor may leave an
+// ended container and mounts, which Clear and the next Start remove.
 package docker
 
 import (
@@ -33,28 +32,28 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Options adjusts an Isolator.
+// Options has the settings of an Isolator.
 type Options struct {
 	// Host is the daemon's socket, such as "unix:///run/docker.sock"; empty
 	// means HostVariable, then DOCKER_HOST, then the docker client's default.
 	Host string
 }
 
-// HostVariable names the daemon's socket. It is the server's configuration key
-// runtime.docker.host.
+// HostVariable is the environment variable with the daemon's socket. It is the
+// configuration key runtime.docker.host.
 const HostVariable = "AGENTFENSE_RUNTIME_DOCKER_HOST"
 
 // Isolator is an isolate.Isolator. It is safe for concurrent use.
 type Isolator struct{ host string }
 
-// New returns an Isolator. It does not look for the daemon; Start and Probe do.
+// New returns an Isolator. Only Start and Probe connect to the daemon.
 func New(o Options) *Isolator { return &Isolator{host: o.Host} }
 
-// containerName is the container of the sandbox with this id.
+// containerName returns the name of the container of a sandbox.
 func containerName(id string) string { return "agentfense-" + id }
 
-// Start implements isolate.Isolator for root alone: the daemon has to see the
-// mounts of the calling process, which must be in the daemon's mount namespace.
+// Start implements isolate.Isolator, for root only: the calling process must be in the
+// daemon's mount namespace, so that the daemon sees its mounts.
 func (d *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Process, error) {
 	defer spec.Guest.Close()
 	plan, err := newPlan(spec)
@@ -75,10 +74,10 @@ func (d *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Proces
 	return p, nil
 }
 
-// prepare asks all that is asked before a container is made, at once.
+// prepare makes all requests that precede the creation of the container, concurrently.
 func (p *process) prepare(ctx context.Context, plan *plan) error {
 	var volumes []string
-	errs := make([]error, 3) // in the order in which they count
+	errs := make([]error, 3) // in the order of precedence
 	var asked sync.WaitGroup
 	asked.Go(func() { errs[0] = p.api.check(ctx, plan.spec.Limits) })
 	asked.Go(func() { errs[1] = clear(ctx, p.api, p.id, p.dir) })
@@ -92,7 +91,7 @@ func (p *process) prepare(ctx context.Context, plan *plan) error {
 	return plan.addVolumes(volumes)
 }
 
-// imageError says what to do where the daemon has no such image.
+// imageError adds the fix if the daemon does not have the image.
 func imageError(err error, image string) error {
 	if isStatus(err, http.StatusNotFound) {
 		return errdefs.New(errdefs.Precondition, "%w; run: docker pull %s", err, image)
@@ -100,7 +99,7 @@ func imageError(err error, image string) error {
 	return err
 }
 
-// launch takes the sandbox to where PID 1 runs.
+// launch starts the container, until PID 1 runs.
 func (p *process) launch(ctx context.Context, plan *plan) error {
 	stage, err := plan.stage()
 	if err != nil {
@@ -140,13 +139,13 @@ func (p *process) create(ctx context.Context, plan *plan) error {
 	for _, w := range made.Warnings {
 		// "… Limitation discarded.", "Memory limited without swap."
 		if plan.spec.Limits != (isolate.ProcessLimits{}) && !strings.Contains(w, "without swap") {
-			return errdefs.New(errdefs.Unsupported, "create container: docker says: %s", strings.TrimSpace(w))
+			return errdefs.New(errdefs.Unsupported, "create container: docker warns: %s", strings.TrimSpace(w))
 		}
 	}
 	return nil
 }
 
-// await waits for PID 1 to come to offer, or to end.
+// await waits until PID 1 connects to offer, or ends.
 func (p *process) await(ctx context.Context, offer *fdpass.Offer, pid, uid int) (*fdpass.Peer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -155,7 +154,7 @@ func (p *process) await(ctx context.Context, offer *fdpass.Offer, pid, uid int) 
 		defer close(watched)
 		status, err := p.api.wait(ctx, p.container)
 		if err == nil {
-			err = errdefs.New(errdefs.Unsupported, "start sandbox: PID 1 ended with status %d before it took over; is the image made for this machine?", status)
+			err = errdefs.New(errdefs.Unsupported, "start sandbox: PID 1 ended with status %d before it connected; is the image for this machine's architecture?", status)
 		}
 		cancel(err)
 	}()
@@ -169,7 +168,7 @@ func (p *process) await(ctx context.Context, offer *fdpass.Offer, pid, uid int) 
 	return peer, err
 }
 
-// give hands PID 1 what it needs and begins to watch it.
+// give passes PID 1 its descriptors and starts to watch it.
 func (p *process) give(peer *fdpass.Peer, spec *isolate.Spec) error {
 	p.pid, p.init = peer.PID, peer.PIDFD
 	filter, err := seccomp.Filter(spec.UID, spec.GID)
@@ -181,7 +180,7 @@ func (p *process) give(peer *fdpass.Peer, spec *isolate.Spec) error {
 		return errdefs.New(errdefs.Exhausted, "start sandbox: %w", err)
 	}
 	defer write.Close()
-	// Ends of os.Pipe are non-blocking, which nobody inside expects.
+	// Ends of os.Pipe are non-blocking, which programs inside do not expect.
 	if err = unix.SetNonblock(int(write.Fd()), false); err == nil {
 		err = peer.Give(filter, spec.Guest, write)
 	}
@@ -193,7 +192,7 @@ func (p *process) give(peer *fdpass.Peer, spec *isolate.Spec) error {
 	return nil
 }
 
-// dial connects to a daemon that can do what is asked of it.
+// dial connects to the daemon and checks it.
 func (d *Isolator) dial(ctx context.Context, limits isolate.ProcessLimits) (*api, error) {
 	a, err := d.connect(ctx)
 	if err != nil {
@@ -202,7 +201,7 @@ func (d *Isolator) dial(ctx context.Context, limits isolate.ProcessLimits) (*api
 	return a, a.check(ctx, limits)
 }
 
-// connect finds the daemon.
+// connect connects to the daemon.
 func (d *Isolator) connect(ctx context.Context) (*api, error) {
 	a, err := newAPI(cmp.Or(d.host, os.Getenv(HostVariable), os.Getenv("DOCKER_HOST"), defaultHost))
 	if err != nil {
@@ -211,7 +210,7 @@ func (d *Isolator) connect(ctx context.Context) (*api, error) {
 	return a, a.agree(ctx)
 }
 
-// check asks the daemon whether it can do what is asked of it.
+// check checks that the daemon supports what a sandbox with limits needs.
 func (a *api) check(ctx context.Context, limits isolate.ProcessLimits) error {
 	info, err := a.info(ctx)
 	if err != nil {
@@ -220,11 +219,11 @@ func (a *api) check(ctx context.Context, limits isolate.ProcessLimits) error {
 	return checkDaemon(info, limits)
 }
 
-// removePatience bounds what is asked of the daemon at the end of a sandbox.
-const removePatience = 4 * time.Second
+// removeTimeout limits the requests at the end of a sandbox.
+const removeTimeout = 4 * time.Second
 
-// Clear ends and removes what a killed supervisor has left of the sandbox with
-// this id and directory. The daemon is asked only if there is something.
+// Clear ends and removes what a killed supervisor has left of the sandbox with this id and
+// directory. It connects to the daemon only if there is something to remove.
 func (d *Isolator) Clear(ctx context.Context, id, dir string) error {
 	if _, err := os.Lstat(filepath.Join(dir, stageName)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -237,10 +236,10 @@ func (d *Isolator) Clear(ctx context.Context, id, dir string) error {
 	return clear(ctx, a, id, dir)
 }
 
-// Sweep shows judge each container that was made for a sandbox, by the sandbox's
-// id and directory, with what ends and removes it. Errors: Unsupported where no
-// daemon answers; those of judge.
-func (d *Isolator) Sweep(ctx context.Context, judge func(id, dir string, remove func() error) error) error {
+// Sweep calls each for each container of a sandbox, with the sandbox's id and directory,
+// and a function that ends and removes the container. Errors: Unsupported if no daemon
+// answers; those of each.
+func (d *Isolator) Sweep(ctx context.Context, each func(id, dir string, remove func() error) error) error {
 	a, err := d.dial(ctx, isolate.ProcessLimits{})
 	if err != nil {
 		return err
@@ -252,17 +251,17 @@ func (d *Isolator) Sweep(ctx context.Context, judge func(id, dir string, remove 
 	}
 	var errs []error
 	for _, c := range containers {
-		errs = append(errs, judge(c.Labels[label], c.Labels[dirLabel], func() error { return a.remove(ctx, c.ID) }))
+		errs = append(errs, each(c.Labels[label], c.Labels[dirLabel], func() error { return a.remove(ctx, c.ID) }))
 	}
 	return errors.Join(errs...)
 }
 
-// ClearStage removes what was mounted for a container in a sandbox's directory,
-// in which no container is any more.
+// ClearStage removes the mounts for a container in a sandbox's directory. The container
+// must have been removed.
 func ClearStage(dir string) error { return clearStage(dir) }
 
-// clear removes the container, then the stage, whose directory is the mark of
-// there being a container.
+// clear removes the container, and then the stage. The stage's directory indicates that a
+// container may exist, so it goes last.
 func clear(ctx context.Context, a *api, id, dir string) error {
 	if err := a.remove(ctx, containerName(id)); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { isolatetest.Main(m) }
 
-// hostEnv tells a supervisor that is to be killed of the suite's daemon.
+// hostEnv has the address of the suite's daemon for a supervisor to be killed.
 const hostEnv = "AGENTFENSE_TEST_DOCKER"
 
 func TestConformance(t *testing.T) {

@@ -12,8 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// plan is a spec that was checked, with its defaults filled in and the host's
-// symbolic links resolved.
+// plan is a checked spec, with defaults filled in and the host's symbolic links resolved.
 type plan struct {
 	spec    isolate.Spec
 	mounts  []isolate.Mount
@@ -22,7 +21,7 @@ type plan struct {
 	volumes []string // of the image
 }
 
-// Directories inside that are the kernel's, the image's or ours to make.
+// Directories inside that the kernel or the image provides, or that this package makes.
 var (
 	kernelDirs = []string{"/proc", "/sys", "/dev"}
 	ownDirs    = []string{"/run", "/var/run"}
@@ -55,14 +54,14 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 	return p, p.findCovers()
 }
 
-// dockersCovers are what a daemon covers by itself where it is not asked for
-// other paths (profiles of the Open Container Initiative's runtime).
+// dockersCovers are the paths that a daemon covers by default (masked paths of the OCI
+// runtime specification).
 var dockersCovers = []string{
 	"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
 	"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
 }
 
-// findCovers fills in what of the kernel's files is covered inside.
+// findCovers sets the kernel files that are covered inside.
 func (p *plan) findCovers() error {
 	proc, err := isolate.ProcCovers()
 	if err != nil {
@@ -87,13 +86,13 @@ func (p *plan) fillIn() error {
 	}
 	switch {
 	case s.ID == "" || !filepath.IsAbs(s.Dir):
-		return errdefs.New(errdefs.Invalid, "start sandbox: docker needs an id and a directory of the sandbox's own")
+		return errdefs.New(errdefs.Invalid, "start sandbox: docker needs the sandbox's id and directory")
 	case s.Image == "":
 		return errdefs.New(errdefs.Invalid, "start sandbox: docker needs an image")
 	case s.Cgroup != nil:
 		return errdefs.New(errdefs.Invalid, "start sandbox: docker makes control groups itself")
 	case !filepath.IsAbs(s.Home) || filepath.Clean(s.Home) != s.Home || strings.ContainsAny(s.Home+s.User, ":\n"):
-		return errdefs.New(errdefs.Invalid, "user %q with home %q: not to be written into /etc/passwd", s.User, s.Home)
+		return errdefs.New(errdefs.Invalid, "user %q with home %q: contains a character that /etc/passwd does not allow", s.User, s.Home)
 	}
 	return nil
 }
@@ -107,12 +106,12 @@ func (p *plan) checkUser() error {
 	case s.HostUID <= 0 || s.HostGID <= 0:
 		return errdefs.New(errdefs.Invalid, "host user %d:%d: a sandbox started by root needs a user of its own", s.HostUID, s.HostGID)
 	case s.UID != s.HostUID || s.GID != s.HostGID:
-		return errdefs.New(errdefs.Invalid, "user %d:%d: docker has the ids of the host inside, which are %d:%d", s.UID, s.GID, s.HostUID, s.HostGID)
+		return errdefs.New(errdefs.Invalid, "user %d:%d: docker uses the host's ids inside, which are %d:%d", s.UID, s.GID, s.HostUID, s.HostGID)
 	}
 	return nil
 }
 
-// checkTarget refuses places inside at which nothing may be mounted.
+// checkTarget refuses targets at which nothing may be mounted.
 func checkTarget(what, target string) error {
 	switch {
 	case !filepath.IsAbs(target) || filepath.Clean(target) != target || strings.Contains(target, "\x00"):
@@ -120,12 +119,12 @@ func checkTarget(what, target string) error {
 	case target == "/" || slices.Contains(systemDirs, target):
 		return errdefs.New(errdefs.Invalid, "%s %s: a system directory of the sandbox", what, target)
 	case isolate.IsBelowAny(target, kernelDirs) || isolate.IsBelowAny(target, ownDirs):
-		return errdefs.New(errdefs.Invalid, "%s %s: below a directory of the sandbox's own", what, target)
+		return errdefs.New(errdefs.Invalid, "%s %s: below a private directory of the sandbox", what, target)
 	}
 	return nil
 }
 
-// addMount checks a further mount and resolves its source.
+// addMount checks a mount of the spec and resolves its source.
 func (p *plan) addMount(m isolate.Mount) error {
 	if m.Target == "" {
 		m.Target = m.Source
@@ -149,7 +148,7 @@ func (p *plan) addMount(m isolate.Mount) error {
 	case !filepath.IsAbs(source) || source == "/" || isolate.IsBelowAny(source, kernelDirs) || isolate.IsBelowAny(source, ownDirs):
 		return errdefs.New(errdefs.Invalid, "mount %q: a directory of the running system", m.Source)
 	case isolate.IsBelowAny(source, p.conceal):
-		return errdefs.New(errdefs.Invalid, "mount %q: the sandbox sees it through its view alone, or not at all", m.Source)
+		return errdefs.New(errdefs.Invalid, "mount %q: the sandbox may see it only through its view, or not at all", m.Source)
 	}
 	p.mounts = append(p.mounts, isolate.Mount{Source: source, Target: m.Target})
 	if !st.IsDir() {
@@ -158,18 +157,17 @@ func (p *plan) addMount(m isolate.Mount) error {
 	return isolate.CheckMount(source, p.conceal)
 }
 
-// addVolumes takes in the directories that the image declares as volumes. The
-// daemon would give each a place on its disk, which no policy and no limit
-// knows of; they start empty instead.
+// addVolumes adds the directories that the image declares as volumes, as empty private
+// directories. The daemon would store each on its disk, outside of every policy and limit.
 func (p *plan) addVolumes(dirs []string) error {
 	for _, dir := range dirs {
 		dir = filepath.Clean(dir)
 		switch _, covered := p.private()[dir]; {
 		case p.spec.HomeDir != "" && (safefs.IsBelow(dir, p.spec.Home) || safefs.IsBelow(p.spec.Home, dir) && !covered):
-			return errdefs.New(errdefs.Precondition, "image %s: its volume %s and the home %s lie in each other", p.spec.Image, dir, p.spec.Home)
+			return errdefs.New(errdefs.Precondition, "image %s: its volume %s overlaps with the home %s", p.spec.Image, dir, p.spec.Home)
 		case covered, dir == p.spec.Workspace:
 		case safefs.IsBelow(dir, p.spec.Workspace), safefs.IsBelow(p.spec.Workspace, dir):
-			return errdefs.New(errdefs.Precondition, "image %s: its volume %s and the workspace %s lie in each other", p.spec.Image, dir, p.spec.Workspace)
+			return errdefs.New(errdefs.Precondition, "image %s: its volume %s overlaps with the workspace %s", p.spec.Image, dir, p.spec.Workspace)
 		default:
 			p.volumes = append(p.volumes, dir)
 		}
@@ -177,8 +175,8 @@ func (p *plan) addVolumes(dirs []string) error {
 	return nil
 }
 
-// hasAlias reports whether isolate.Workspace shows the view too, which lies
-// elsewhere: not where something else is in its place.
+// hasAlias reports whether isolate.Workspace also shows the view: the view is elsewhere,
+// and nothing else is mounted there.
 func (p *plan) hasAlias() bool {
 	taken := func(path string) bool {
 		return safefs.IsBelow(path, isolate.Workspace) || safefs.IsBelow(isolate.Workspace, path) && path != "/"
@@ -187,8 +185,7 @@ func (p *plan) hasAlias() bool {
 		!slices.ContainsFunc(p.mounts, func(m isolate.Mount) bool { return taken(m.Target) })
 }
 
-// masks returns the places inside at which a concealed directory would show
-// through a mount.
+// masks returns the paths inside at which a mount would show a concealed directory.
 func (p *plan) masks() []string {
 	var covered []string
 	for _, m := range p.mounts {
@@ -201,8 +198,8 @@ func (p *plan) masks() []string {
 	return covered
 }
 
-// private returns the directories inside that start empty and are the
-// sandbox's own, with their options.
+// private returns the sandbox's private directories, which start empty, with their mount
+// options.
 func (p *plan) private() map[string]string {
 	own := func(mode string) string {
 		return fmt.Sprintf("rw,exec,nosuid,nodev,mode=%s,uid=%d,gid=%d", mode, p.spec.UID, p.spec.GID)

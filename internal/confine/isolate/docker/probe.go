@@ -12,9 +12,9 @@ import (
 
 const installHint = "install Docker 20.10 or later and start it (Debian: apt install docker.io), or name its socket in DOCKER_HOST"
 
-// Probe says whether the daemon can hold a sandbox from image.
+// Probe checks that the daemon can run a sandbox with image.
 //
-// Errors: Unsupported; the text says what is in the way and what to do.
+// Errors: Unsupported; the text has the cause and the fix.
 func (d *Isolator) Probe(ctx context.Context, image string) error {
 	if err := checkRoot(); err != nil {
 		return err
@@ -32,12 +32,12 @@ func (d *Isolator) Probe(ctx context.Context, image string) error {
 
 func checkRoot() error {
 	if os.Geteuid() != 0 {
-		return errdefs.New(errdefs.Unsupported, "docker: only root can show the daemon a view; run agentfense as root, or take --runtime bwrap")
+		return errdefs.New(errdefs.Unsupported, "docker: only root can mount a view for the daemon; run agentfense as root, or use --runtime bwrap")
 	}
 	return nil
 }
 
-// checkDaemon judges what the daemon says of itself.
+// checkDaemon checks the daemon's info.
 func checkDaemon(info daemonInfo, l isolate.ProcessLimits) error {
 	rootless := slices.ContainsFunc(info.SecurityOptions, func(o string) bool { return strings.HasPrefix(o, "name=rootless") })
 	missing := ""
@@ -45,7 +45,7 @@ func checkDaemon(info daemonInfo, l isolate.ProcessLimits) error {
 	case info.OSType != "linux":
 		return errdefs.New(errdefs.Unsupported, "docker: the daemon makes %s containers, not linux", info.OSType)
 	case rootless:
-		return errdefs.New(errdefs.Unsupported, "docker: the daemon is rootless, so it sees neither our mounts nor our users; use one that runs as root")
+		return errdefs.New(errdefs.Unsupported, "docker: the daemon is rootless, so it cannot use agentfense's mounts and users; use one that runs as root")
 	case l.MemoryBytes > 0 && !info.MemoryLimit:
 		missing = "memory"
 	case l.CPUs > 0 && (!info.CPUCfsPeriod || !info.CPUCfsQuota):

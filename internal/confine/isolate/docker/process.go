@@ -19,7 +19,7 @@ import (
 type process struct {
 	api        *api
 	id, dir    string // of the sandbox
-	container  string // the daemon's id of it
+	container  string // the daemon's id of the container
 	complaints isolate.Complaints
 	pid        int
 	init       *os.File // pidfd of PID 1
@@ -36,8 +36,8 @@ func (p *process) Wait() error {
 	return p.err
 }
 
-// Kill kills PID 1, with which its pid namespace dies. The daemon is not asked:
-// it may hang.
+// Kill kills PID 1, and the kernel then kills its pid namespace. It does not use the
+// daemon, which may hang.
 func (p *process) Kill() error {
 	p.killed.Store(true)
 	if err := pidfd.Kill(p.init); err != nil {
@@ -46,8 +46,8 @@ func (p *process) Kill() error {
 	return nil
 }
 
-// run reads what PID 1 complains about, waits for its end, and removes the
-// container and what was mounted for it.
+// run reads the standard error of PID 1, waits for its end, and removes the container and
+// its mounts.
 func (p *process) run(stderr *os.File) {
 	copied := make(chan struct{})
 	go func() {
@@ -55,7 +55,7 @@ func (p *process) run(stderr *os.File) {
 		_, _ = io.Copy(&p.complaints, stderr) // it ends with the last writer
 	}()
 	p.awaitEnd()
-	ctx, cancel := context.WithTimeout(context.Background(), removePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	status, err := p.api.wait(ctx, p.container)
 	err = errors.Join(err, clear(ctx, p.api, p.id, p.dir))
@@ -81,17 +81,17 @@ func (p *process) awaitEnd() {
 	if err != nil {
 		return
 	}
-	// No thread waits: a pidfd is readable once the process has ended.
+	// A pidfd is readable after the process has ended, so no thread waits.
 	_ = raw.Read(func(fd uintptr) bool {
 		has, err := pollfd.Wait(int(fd), unix.POLLIN, 0)
 		return has != 0 || err != nil
 	})
 }
 
-// abandon removes what was made of a sandbox that does not start.
+// abandon removes the parts of a sandbox that does not start.
 func (p *process) abandon() error {
-	// The start may have been given up.
-	ctx, cancel := context.WithTimeout(context.Background(), removePatience)
+	// The context of the start may have ended.
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	defer p.api.close()
 	if p.init != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// The stage is a tmpfs below the sandbox's directory with the files that are
-// mounted inside, and so named there by their path on it alone.
+// The stage is a tmpfs below the sandbox's directory with the files that are mounted
+// inside. So mount tables inside show only their path on the stage.
 const stageName = "docker"
 
-// What lies on the stage, and where inside.
+// Files on the stage, and their paths inside.
 const (
 	socketName = "socket"
 	insideDir  = "/run/agentfense"
@@ -42,7 +42,7 @@ func (p *plan) stage() (string, error) {
 			return "", errdefs.New(errdefs.Internal, "stage %s: %w", name, err)
 		}
 	}
-	// The daemon binds as a slave only what is shared.
+	// The daemon can make a slave bind only of a shared mount.
 	for _, view := range p.views() {
 		if err := unix.Mount("", view.Source, "", unix.MS_SHARED, ""); err != nil {
 			return "", errdefs.New(errdefs.Unsupported, "share the view: %w", err)
@@ -51,8 +51,8 @@ func (p *plan) stage() (string, error) {
 	return dir, nil
 }
 
-// etc returns the files of /etc that must name the sandbox and not the host,
-// the image or the daemon's network, by name.
+// etc returns the files of /etc, by name, that must name the sandbox instead of the host,
+// the image or the daemon's network.
 func (p *plan) etc() map[string]string {
 	s := p.spec
 	passwd, group := fmt.Sprintf("%s:x:%d:%d::%s:/bin/sh\n", s.User, s.UID, s.GID, s.Home), fmt.Sprintf("%s:x:%d:\n", s.User, s.GID)
@@ -72,19 +72,18 @@ func (p *plan) etc() map[string]string {
 	for name, content := range s.Etc {
 		files[name] = string(content)
 	}
-	for _, m := range p.mounts { // what is asked for by name comes in its place
+	for _, m := range p.mounts { // a requested mount replaces it
 		delete(files, strings.TrimPrefix(m.Target, "/etc/"))
 	}
 	return files
 }
 
-// clearStage removes the stage in a sandbox's directory. It is no error if
-// there is none.
+// clearStage removes the stage in a sandbox's directory. It succeeds if there is none.
 func clearStage(sandbox string) error {
 	dir := filepath.Join(sandbox, stageName)
 	for {
 		err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // nothing is mounted
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // not mounted
 			break
 		}
 		if err != nil {
@@ -97,7 +96,7 @@ func clearStage(sandbox string) error {
 	return nil
 }
 
-// views are the file systems of the supervisor's that the sandbox may write to.
+// views returns the supervisor's file systems that the sandbox may write to.
 func (p *plan) views() []isolate.Mount {
 	views := []isolate.Mount{{Source: p.spec.View, Target: p.spec.Workspace}}
 	if p.spec.HomeDir != "" {
@@ -106,9 +105,9 @@ func (p *plan) views() []isolate.Mount {
 	return views
 }
 
-// verify checks that what PID 1 has at the workspace is the view, and at a home that is
-// kept the home: a daemon that does not see our mounts would have shown the empty
-// directories below them.
+// verify checks that PID 1 has the view at the workspace, and a kept home at the home
+// directory. A daemon that does not see our mounts would mount the empty directories below
+// them.
 func (p *plan) verify(pid int) error {
 	for _, view := range p.views() {
 		want, err := mountAt("/proc/self/mountinfo", view.Source)
@@ -126,8 +125,8 @@ func (p *plan) verify(pid int) error {
 	return nil
 }
 
-// mountAt returns the device number of the file system whose mount is topmost
-// at path (proc_pid_mountinfo(5)), or "".
+// mountAt returns the device number of the topmost mount at path (proc_pid_mountinfo(5)),
+// or "".
 func mountAt(table, path string) (string, error) {
 	f, err := os.Open(table)
 	if err != nil {

@@ -11,33 +11,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxFilter is more than any seccomp program takes: BPF_MAXINSNS instructions
+// maxFilter is the maximum size of a seccomp program: BPF_MAXINSNS instructions
 // (linux/bpf_common.h).
 const maxFilter = 4096 * instructionBytes
 
 // instructionBytes is the size of a struct sock_filter (linux/filter.h).
 const instructionBytes = 8
 
-// parked is above any descriptor that a program makes by itself at its start.
+// parked is above any descriptor that the runtime opens at its start.
 const parked = 64
 
-// stderrFD is where the program has its standard error.
+// stderrFD is the descriptor of the standard error.
 const stderrFD = 2
 
-// Main is the program's first half. It takes what is offered at the socket of
-// args[0] and runs the same binary anew with the rest of args and the number of
-// the guest socket, under the filter. It does not return.
+// Main is the first part of the program. It receives the descriptors from the socket
+// args[0]. Then it executes the same binary under the filter, with the other arguments and
+// the number of the guest socket. It does not return.
 func Main(args []string) {
 	err := errors.New("bad arguments")
 	if len(args) > 1 {
 		err = take(args[0], args[1:])
 	}
-	os.Stderr.WriteString("agentfense: inside: handover: " + err.Error() + "\n")
+	os.Stderr.WriteString("agentfense: inside: receive descriptors: " + err.Error() + "\n")
 	os.Exit(1)
 }
 
 func take(socket string, args []string) error {
-	// The filter is the thread's that execve keeps.
+	// Lock the thread: execve keeps the filter of the calling thread.
 	runtime.LockOSThread()
 	filter, fds, err := receive(socket)
 	if err != nil {
@@ -46,7 +46,7 @@ func take(socket string, args []string) error {
 	if err := unix.Dup3(fds[1], stderrFD, 0); err != nil {
 		return fmt.Errorf("standard error: %w", err)
 	}
-	// Not at a low number: there the runtime has its own, and uses them.
+	// Not a low number, because the runtime uses those.
 	guest, err := unix.FcntlInt(uintptr(fds[0]), unix.F_DUPFD, parked)
 	if err != nil {
 		return fmt.Errorf("socket: %w", err)
@@ -58,7 +58,7 @@ func take(socket string, args []string) error {
 	return unix.Exec("/proc/self/exe", append(args, strconv.Itoa(guest)), os.Environ())
 }
 
-// receive takes the one message, with two descriptors.
+// receive receives the message with two descriptors.
 func receive(socket string) ([]byte, [2]int, error) {
 	var fds [2]int
 	conn, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -92,7 +92,7 @@ func rightsOf(oob []byte) ([]int, error) {
 	return unix.ParseUnixRights(&controls[0])
 }
 
-// install puts this thread under a filter, for which it must have no_new_privs.
+// install applies a filter to this thread, which must have no_new_privs.
 func install(filter []byte) error {
 	program := unix.SockFprog{
 		Len:    uint16(len(filter) / instructionBytes),

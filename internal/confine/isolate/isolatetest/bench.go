@@ -8,9 +8,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
-// Benchmark measures what a user waits for: a whole sandbox from its start to
-// its end, and one command in a sandbox that runs. The test binary is PID 1 and
-// leader; the product's binary starts a little faster or slower.
+// Benchmark measures what a user waits for: a whole sandbox from its start to its end, and
+// one command in a running sandbox. The test binary is PID 1 and leader; the real binary
+// may start slightly faster or slower.
 func Benchmark(b *testing.B, factory Factory) {
 	testenv.Root(b)
 	b.Run("start", func(b *testing.B) {

@@ -18,13 +18,13 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 )
 
-// patience bounds every wait; nothing waits that long unless it is broken.
+// patience limits every wait. Only a broken test waits that long.
 const patience = 30 * time.Second
 
-// basicEnv is what commands get unless a case says otherwise.
+// basicEnv is the default environment of commands.
 var basicEnv = []string{"PATH=/usr/bin:/bin", "HOME=/home/user", "TERM=dumb"}
 
-// probePath is where the test binary is inside.
+// probePath is the path of the test binary inside.
 const probePath = "/probe"
 
 // box is a started sandbox.
@@ -36,14 +36,14 @@ type box struct {
 	conn *guest.Conn
 }
 
-// newSpec describes a sandbox over an empty view, which is a tmpfs: what the
-// mount table shows of a plain directory is its host path.
+// newSpec returns a spec with an empty view, which is a tmpfs, because the mount table
+// would show the host path of a plain directory.
 func newSpec(t testing.TB) isolate.Spec {
 	t.Helper()
 	return specOver(t, tmpfs(t))
 }
 
-// specOver describes a sandbox over a directory, which is made its user's.
+// specOver returns a spec with a directory as view, and makes the sandbox's user its owner.
 func specOver(t testing.TB, view string) isolate.Spec {
 	t.Helper()
 	self, err := os.Executable()
@@ -70,7 +70,7 @@ func specOver(t testing.TB, view string) isolate.Spec {
 	return spec
 }
 
-// tmpfs mounts a tmpfs below a directory that only we may enter.
+// tmpfs mounts a tmpfs below a directory that only this user may search.
 func tmpfs(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "private")
@@ -128,7 +128,7 @@ func tryStart(t testing.TB, factory Factory, spec isolate.Spec) (*box, error) {
 	return b, nil
 }
 
-// simple starts a sandbox with nothing special.
+// simple starts a sandbox with the default spec.
 func simple(t testing.TB, factory Factory) *box {
 	t.Helper()
 	return start(t, factory, newSpec(t))
@@ -219,7 +219,7 @@ func (r *running) wait() guest.Exit {
 	return exit
 }
 
-// gone waits until nothing of the exec is left.
+// gone waits until no process of the exec is left.
 func (r *running) gone() {
 	r.t.Helper()
 	select {
@@ -247,7 +247,7 @@ func (b *box) run(argv ...string) (stdout, stderr string, exit guest.Exit) {
 	return string(bytes.TrimSpace(out)), string(bytes.TrimSpace(text)), r.wait()
 }
 
-// must runs a shell script that has to succeed and returns its output.
+// must runs a shell script that must succeed and returns its output.
 func (b *box) must(script string) string {
 	b.t.Helper()
 	out, text, exit := b.run("sh", "-c", script)
@@ -257,7 +257,7 @@ func (b *box) must(script string) string {
 	return out
 }
 
-// refuse runs a shell script that has to fail, saying want on stderr.
+// refuse runs a shell script that must fail with want on stderr.
 func (b *box) refuse(script, want string) {
 	b.t.Helper()
 	out, text, exit := b.run("sh", "-c", script)

@@ -62,7 +62,7 @@ func testHostIDs(t *testing.T, factory Factory) {
 		want["Groups"] = ""
 	}
 	if images != nil {
-		want["Groups"] = strconv.Itoa(gid) // its own alone
+		want["Groups"] = strconv.Itoa(gid) // no other groups
 	}
 	command := childOf(t, r.HostPID())
 	for name, pid := range map[string]int{"PID 1": b.proc.PID(), "the leader": r.HostPID(), "the command": command} {
@@ -74,7 +74,7 @@ func testHostIDs(t *testing.T, factory Factory) {
 	}
 }
 
-// testCoreLimit checks for the one limit that stops both files and pipes.
+// testCoreLimit checks for the limit that prevents both dump files and pipes.
 func testCoreLimit(t *testing.T, factory Factory) {
 	b := simple(t, factory)
 	r := b.begin(guest.Command{Argv: []string{"sh", "-c", "ulimit -c 0 && echo set && cat /proc/self/limits && sleep 1000"}})
@@ -154,7 +154,7 @@ func testProbes(t *testing.T, factory Factory) {
 func testDescriptors(t *testing.T, factory Factory) {
 	b := simple(t, factory)
 	got := b.must(`for f in /proc/self/fd/*; do echo ${f##*/}; done`)
-	// The shell reads the directory through one more.
+	// The shell has another descriptor to read the directory.
 	if want := "0\n1\n2\n3"; got != want && got != "0\n1\n2" {
 		t.Errorf("a command has descriptors %q", got)
 	}

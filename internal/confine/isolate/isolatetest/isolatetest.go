@@ -1,10 +1,9 @@
-// Package isolatetest is what every isolate.Isolator must keep, as tests.
+// Package isolatetest is the conformance suite of isolate.Isolator.
 //
-// A test binary that calls Run must call Main from TestMain: the binary also
-// plays PID 1, the leaders, a supervisor to be killed, and the probes that run
-// inside. Run runs the suite twice, in mount namespaces of their own: as root,
-// who drops to another user, and as an ordinary user, who is in a user
-// namespace of its own, as a supervisor is.
+// A test binary that calls Run must call Main from TestMain: the binary also runs as PID 1,
+// as leader, as a supervisor to be killed, and as the probes inside. Run runs the suite
+// twice, each time in a new mount namespace: as root, which drops to another user, and as
+// an ordinary user in a user namespace, like a supervisor.
 package isolatetest
 
 import (
@@ -28,23 +27,23 @@ import (
 // Factory makes the isolator under test.
 type Factory func(t testing.TB) isolate.Isolator
 
-// First arguments that make the test binary play a part.
+// First arguments that select a role of the test binary.
 const (
 	probeVerb = "__probe" // a probe inside
 	enterVerb = "__enter" // from a user's process into its own namespaces
 )
 
-// roleEnv marks a process in which Run plays a part.
+// roleEnv has the role of a process in which Run runs.
 const (
 	roleEnv        = "AGENTFENSE_ISOLATETEST"
 	suiteRole      = "suite"
 	supervisorRole = "supervisor" // see supervise
 )
 
-// hostUser is the user whom root drops to, and the ordinary user.
+// hostUser is the user to which root drops, and the ordinary user.
 const hostUser = 65534
 
-// Main runs the tests, or the part the arguments name. It does not return.
+// Main runs the tests, or the role that the arguments name. It does not return.
 func Main(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -63,14 +62,14 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// images is what differs where a runtime shows the system of an image and not
-// the host's, has the host's ids inside, makes control groups itself and works
-// in the mount namespace of a daemon; nil elsewhere.
+// images completes a spec for a runtime that shows the system of an image, uses the host's
+// ids inside, makes control groups itself and works in the mount namespace of a daemon. It
+// is nil for other runtimes.
 var images func(*isolate.Spec)
 
-// RunImages is Run for a runtime with images, which is for root alone. prepare,
-// called in the mount namespace of the suite, returns what completes a spec. In
-// a supervisor that is to be killed it is called once more.
+// RunImages is Run for a runtime with images, as root only. prepare returns the function
+// that completes a spec. RunImages calls it in the mount namespace of the suite, and again
+// in a supervisor to be killed.
 func RunImages(t *testing.T, factory Factory, prepare func(t *testing.T) func(*isolate.Spec)) {
 	if os.Getenv(roleEnv) != "" {
 		images = prepare(t)
@@ -81,7 +80,7 @@ func RunImages(t *testing.T, factory Factory, prepare func(t *testing.T) func(*i
 	runAsRoot(t, publicCopy(t))
 }
 
-// inRole plays the part that this process has, if any.
+// inRole runs the role of this process, if any.
 func inRole(t *testing.T, factory Factory) bool {
 	switch os.Getenv(roleEnv) {
 	case suiteRole:
@@ -121,7 +120,7 @@ func Run(t *testing.T, factory Factory) {
 	})
 }
 
-// relay runs the suite in another process and shows what it says.
+// relay runs the suite in another process and shows its output.
 func relay(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.Env = append(os.Environ(), roleEnv+"="+suiteRole, "TMPDIR=/tmp")
@@ -137,7 +136,7 @@ func relay(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// publicCopy copies the test binary to where another user can reach it.
+// publicCopy copies the test binary to a directory that other users can search.
 func publicCopy(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "isolatetest")
@@ -165,8 +164,8 @@ func publicCopy(t *testing.T) string {
 	return path
 }
 
-// enter runs a command in a user and a mount namespace of its own with all
-// capabilities over them, as an ordinary user's supervisor runs.
+// enter runs a command in a new user and mount namespace with all capabilities, like an
+// ordinary user's supervisor.
 func enter(argv []string) int {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -187,7 +186,7 @@ func enter(argv []string) int {
 	return 0
 }
 
-// private keeps our mounts from other mount namespaces, and theirs from us.
+// private ends the propagation of mounts to and from other mount namespaces.
 func private(t *testing.T) {
 	t.Helper()
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -199,18 +198,18 @@ func runCases(t *testing.T, factory Factory) {
 	if images == nil {
 		private(t)
 	}
-	unix.Umask(0) // as a supervisor's
-	for _, c := range slices.Concat(confinementCases, systemCases, lifeCases, restCases, loanCases, killCases, terminalCases) {
+	unix.Umask(0) // like a supervisor
+	for _, c := range slices.Concat(confinementCases, systemCases, lifeCases, restCases, grantCases, killCases, terminalCases) {
 		if images == nil || !c.hostOnly {
 			t.Run(c.name, func(t *testing.T) { c.run(t, factory) })
 		}
 	}
 }
 
-// testCase is one promise.
+// testCase tests one promise of a runtime.
 type testCase struct {
 	name string
 	run  func(t *testing.T, factory Factory)
-	// hostOnly marks what a runtime with images does not promise.
+	// hostOnly marks a promise that a runtime with images does not make.
 	hostOnly bool
 }

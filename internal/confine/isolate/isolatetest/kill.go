@@ -53,8 +53,8 @@ func testKillHidden(t *testing.T, factory Factory) {
 	}
 }
 
-// testKillFleeing has a process that starts its successor, in a session of its
-// own, and exits; each leaves a trace.
+// testKillFleeing runs a process that starts its successor in a new session and exits. Each
+// writes a line to a trace.
 func testKillFleeing(t *testing.T, factory Factory) {
 	b := simple(t, factory)
 	r := b.begin(guest.Command{Argv: []string{"sh", "-c", `
@@ -133,8 +133,8 @@ func testCloseConnection(t *testing.T, factory Factory) {
 	}
 }
 
-// supervise starts a sandbox with a command in it, tells their host pids, and
-// waits to be killed.
+// supervise starts a sandbox with a command, prints their host pids, and waits to be
+// killed.
 func supervise(t *testing.T, factory Factory) {
 	b := simple(t, factory)
 	r := b.begin(guest.Command{Argv: []string{"sh", "-c", "setsid sleep 1000 & echo ready; wait"}})
@@ -149,7 +149,7 @@ func testKillSupervisor(t *testing.T, _ Factory) {
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+name+"$")
 	cmd.Env = append(os.Environ(), roleEnv+"="+supervisorRole, "TMPDIR="+tmp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	// Its mounts, which it cannot clean up, go with a namespace of its own.
+	// It runs in a new mount namespace, because it cannot remove its mounts.
 	if images == nil {
 		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWNS
 	} else {

@@ -17,11 +17,11 @@ var restCases = []testCase{
 	{name: "a leader that is stopped or killed while it rests costs no command", run: testAttackResting},
 }
 
-// rested runs a script to its end and that of all that it started. It returns
-// what it wrote, without the final line feed.
+// rested runs a script and waits until all its processes have ended. It returns the output
+// without the final line feed.
 func (b *box) rested(command guest.Command, script string) (string, *running) {
 	b.t.Helper()
-	command.Rest = true
+	command.ReuseLeader = true
 	command.Argv = []string{"sh", "-c", script}
 	r := b.begin(command)
 	r.stdin.Close()
@@ -68,7 +68,7 @@ func testRest(t *testing.T, factory Factory) {
 
 func testNoRest(t *testing.T, factory Factory) {
 	b := simple(t, factory)
-	r := b.begin(guest.Command{Rest: true, Argv: []string{"sh", "-c", `echo $PPID; sleep 1000 </dev/null >/dev/null 2>&1 &`}})
+	r := b.begin(guest.Command{ReuseLeader: true, Argv: []string{"sh", "-c", `echo $PPID; sleep 1000 </dev/null >/dev/null 2>&1 &`}})
 	leader := r.line()
 	r.wait()
 	if other, _ := b.rested(guest.Command{}, "echo $PPID"); other == leader {
@@ -83,7 +83,7 @@ func testNoRest(t *testing.T, factory Factory) {
 func testReleased(t *testing.T, factory Factory) {
 	b := simple(t, factory)
 	leader, old := b.rested(guest.Command{}, "echo $PPID")
-	r := b.begin(guest.Command{Rest: true, Argv: []string{"sh", "-c", "trap 'echo hit' TERM; echo $PPID; read x; echo $x"}})
+	r := b.begin(guest.Command{ReuseLeader: true, Argv: []string{"sh", "-c", "trap 'echo hit' TERM; echo $PPID; read x; echo $x"}})
 	if got := r.line(); got != leader {
 		t.Fatalf("the leader was %s, is %s", leader, got)
 	}

@@ -292,7 +292,7 @@ func testPlacedExec(t *testing.T, factory Factory) {
 	if !errors.Is(err, no) {
 		t.Errorf("got %v, want %v", err, no)
 	}
-	b.must("true") // its leader is gone by now or soon; its command never was
+	b.must("true") // its leader ends soon; its command never ran
 	if _, err := os.Stat(filepath.Join(b.view, "ran")); err == nil {
 		t.Error("the command ran in spite of it")
 	}

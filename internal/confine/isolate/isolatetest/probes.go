@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probes are things a hostile program would try. Each returns the error of its
-// system call.
+// probes are attempts of a hostile program. Each returns the error of its system call.
 var probes = map[string]func() error{
 	"push a character into the terminal": func() error {
 		char := byte('x')
@@ -71,7 +70,7 @@ func open(path string) error {
 	return err
 }
 
-// probe tries what the names say and prints each with its error, or with ok.
+// probe runs the probes and prints each name with its error, or with ok.
 func probe(names []string) int {
 	for _, name := range names {
 		result := "ok"

@@ -82,7 +82,7 @@ func (s *session) write(text string) {
 	}
 }
 
-// expect reads until text has appeared, and forgets what came before it.
+// expect reads until text has appeared, and drops the output before it.
 func (s *session) expect(text string) {
 	s.t.Helper()
 	s.master.SetReadDeadline(time.Now().Add(patience))

@@ -62,11 +62,11 @@ func assemble(goarch string) ([]bpf.Instruction, error) {
 	return append(instructions, bpf.RetConstant{Val: uint32(seccomp.ActionAllow)}), nil
 }
 
-// prologue refuses what the rules, written for one set of numbers, cannot
-// judge. A call through another architecture's entry (int 0x80) kills the
-// process. A number above those we know answers ENOSYS, as an older kernel
-// would: that covers calls yet to come, the x32 ABI (bit 30), and the numbers
-// from 512 up by which some kernels let the x32 variants in without that bit.
+// prologue refuses calls to which the rules, written for one set of numbers, do not apply.
+// A call through another architecture's entry (int 0x80) kills the process. A number above
+// the known ones returns ENOSYS, as on an older kernel: that covers future calls, the x32
+// ABI (bit 30), and the numbers from 512 by which some kernels accept x32 calls without
+// that bit.
 func prologue(info *arch.Info) []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offsetArch, Size: 4},
@@ -86,7 +86,7 @@ func highest(info *arch.Info) uint32 {
 	return uint32(top)
 }
 
-// compile returns the instructions of r; what it does not refuse goes on after
+// compile returns the instructions of r. A call that r does not refuse continues after
 // them.
 func (r rule) compile(info *arch.Info) ([]bpf.Instruction, error) {
 	var numbers []uint32
@@ -112,10 +112,9 @@ func (r rule) compile(info *arch.Info) ([]bpf.Instruction, error) {
 	return instructions, nil
 }
 
-// section answers the calls with action under the condition. It is a program
-// of its own that begins by loading the call's number, because a condition
-// leaves an argument in the accumulator: the library, given several
-// conditional calls at once, compares that with the next call's number.
+// section applies action to the calls under the condition. Each section is a separate
+// program that begins by loading the call's number, because a condition leaves an argument
+// in the accumulator, and the library would compare that with the number of the next call.
 func section(action seccomp.Action, numbers []uint32, when []seccomp.Condition) ([]bpf.Instruction, error) {
 	p := seccomp.NewProgram()
 	refuse, next := p.NewLabel(), p.NewLabel()

@@ -26,8 +26,8 @@ type call struct {
 	args   [6]uint64
 }
 
-// bytes lays c out for bpf.VM, which loads words big endian where the kernel
-// loads them in its own order: the words stand where the kernel has them.
+// bytes encodes c for bpf.VM, which loads words in big endian order, while the kernel uses
+// its native order. The words are at the kernel's offsets.
 func (c call) bytes() []byte {
 	b := binary.BigEndian.AppendUint32(nil, c.number)
 	b = binary.BigEndian.AppendUint32(b, c.arch)
@@ -215,8 +215,8 @@ func TestForeignEntriesAreRefused(t *testing.T) {
 	}
 }
 
-// TestAnswerDependsOnListedArgumentsAlone holds the compiled program against a
-// direct reading of the rules, for any call and any arguments.
+// TestAnswerDependsOnListedArgumentsAlone compares the compiled program with a direct
+// evaluation of the rules, for any call and any arguments.
 func TestAnswerDependsOnListedArgumentsAlone(t *testing.T) {
 	for _, goarch := range Architectures() {
 		j, info := newJudge(t, goarch), architectures[goarch]
@@ -235,7 +235,7 @@ func TestAnswerDependsOnListedArgumentsAlone(t *testing.T) {
 	}
 }
 
-// read says what the rules answer to c, the call of that name.
+// read evaluates the rules for c, the call of that name.
 func read(name string, c call) uint32 {
 	for _, r := range rules() {
 		for _, n := range r.calls {

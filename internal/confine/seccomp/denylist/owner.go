@@ -10,8 +10,8 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/seccomp"
 )
 
-// chowns are the calls that give a file to somebody, by the argument that is the
-// user; the group follows.
+// chowns are the calls that change a file's owner, with the index of the user argument. The
+// group argument follows it.
 var chowns = []struct {
 	call string
 	user uint32
@@ -22,9 +22,9 @@ var chowns = []struct {
 // unchanged is the id by which chown(2) leaves the user or the group as it is.
 const unchanged = ^uint32(0)
 
-// owners refuses with EPERM, as an ordinary user is refused, to give a file to
-// another. For ids that exist only outside the kernel itself would say EINVAL, which
-// programs take for their own fault.
+// owners refuses with EPERM to change a file's owner to another user, as the kernel does
+// for an ordinary user. For ids that are not mapped inside the kernel would return EINVAL,
+// which programs take for a bug of their own.
 func owners(info *arch.Info) ([]bpf.Instruction, error) {
 	var all []bpf.Instruction
 	found := false
@@ -46,8 +46,8 @@ func owners(info *arch.Info) ([]bpf.Instruction, error) {
 	return all, nil
 }
 
-// unlessOwn refuses the call unless the low word of the argument, which is all that
-// the kernel reads of it, is own or unchanged.
+// unlessOwn refuses the call unless the low word of the argument, the part that the kernel
+// uses, is own or unchanged.
 func unlessOwn(arg, own uint32) []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offsetArgs + 8*arg, Size: 4},

@@ -13,21 +13,21 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-var loanCases = []testCase{
-	{name: "pipes are lent to a command that runs", run: testLend},
-	{name: "only pipes are lent, and one loan at a time", run: testLendRefused},
-	{name: "an interrupt reaches what is newer than the loan", run: testInterrupt},
+var grantCases = []testCase{
+	{name: "pipes are granted to a running command", run: testGrant},
+	{name: "only pipes are granted, and one lease at a time", run: testGrantRefused},
+	{name: "an interrupt reaches what is newer than the lease", run: testInterrupt},
 }
 
-// loan is what a test lends.
-type loan struct {
+// lease has the pipes that a test grants.
+type lease struct {
 	guest.FDLease
 	text, out, errs *os.File // our ends
 }
 
-func (r *running) lend() loan {
+func (r *running) grant() lease {
 	r.t.Helper()
-	var l loan
+	var l lease
 	var theirs [3]*os.File
 	for i, ours := range []**os.File{&l.text, &l.out, &l.errs} {
 		read, write, err := os.Pipe()
@@ -53,11 +53,11 @@ func (r *running) lend() loan {
 	return l
 }
 
-func testLend(t *testing.T, factory Factory) {
+func testGrant(t *testing.T, factory Factory) {
 	b := simple(t, factory)
 	r := b.begin(guest.Command{Argv: []string{"sh", "-c", `while read p; do cat /proc/$p/fd/0 >/proc/$p/fd/1 2>/proc/$p/fd/2; echo $?; done`}})
 	for _, text := range []string{"one", "two", ""} {
-		l := r.lend()
+		l := r.grant()
 		if _, err := l.text.WriteString(text); err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func testLend(t *testing.T, factory Factory) {
 	}
 }
 
-func testLendRefused(t *testing.T, factory Factory) {
+func testGrantRefused(t *testing.T, factory Factory) {
 	b := simple(t, factory)
 	r := b.begin(guest.Command{Argv: []string{"sh", "-c", "read x"}})
 	null, err := os.Open("/dev/null")
@@ -105,9 +105,9 @@ func testLendRefused(t *testing.T, factory Factory) {
 		t.Errorf("a device: %v", err)
 	}
 	for range 2 {
-		r.lend()
+		r.grant()
 		if _, err := r.GrantFDs([3]*os.File{read, write, write}); !errdefs.Is(err, errdefs.Internal) {
-			t.Errorf("a second loan: %v", err)
+			t.Errorf("a second lease: %v", err)
 		}
 		if err := r.RevokeFDs(); err != nil {
 			t.Error(err)
@@ -126,7 +126,7 @@ func testInterrupt(t *testing.T, factory Factory) {
 	if got := r.line(); got != "old" {
 		t.Fatal(got)
 	}
-	l := r.lend()
+	l := r.grant()
 	defer l.text.Close()
 	fmt.Fprintln(r.stdin)
 	if got := r.line(); got != "new" {
