@@ -145,7 +145,7 @@ func (s *Sandbox) bringBack(ctx context.Context, r *sandboxv1.ApplyRequest) (res
 	if err != nil {
 		return nil, s.broughtBack(ctx, apply.Result{}, err)
 	}
-	got, err := backend.BringBack(ctx, server, u, sb, paths, r.DryRun, s.reviewed(r.ReviewedDigest), nil)
+	got, err := remote.BringBack(ctx, server, u, sb, paths, r.DryRun, s.reviewed(r.ReviewedDigest), nil)
 	toTell := r.DryRun && len(got.Paths) > 0 && errdefs.Is(err, errdefs.Precondition)
 	if err != nil && !toTell {
 		return nil, s.broughtBack(ctx, got, err)

@@ -23,11 +23,12 @@ func init() { executable.SetName() }
 func main() {
 	os.Exit(cli.ServerMain(os.Args[1:], cli.Parts{
 		Serve: func(ctx context.Context, o cli.ServerOptions) error { return daemon.Run(ctx, daemon.Options(o)) },
-		Dial: func(ctx context.Context, at endpoint.Endpoint) (backend.Server, error) {
-			return remote.Dial(ctx, at)
-		},
-		Backend: func(s backend.Server, openHome func() (*record.Home, error)) backend.Backend {
-			return remote.New(s.(*remote.Client), openHome)
+		Dial: func(at endpoint.Endpoint, openHome func() (*record.Home, error)) (backend.Server, error) {
+			client, err := remote.Open(at)
+			if err != nil {
+				return nil, err
+			}
+			return remote.New(client, openHome), nil
 		},
 		Tokens:    tokenstore.Open,
 		ReadToken: auth.ReadToken,

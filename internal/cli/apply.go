@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,10 +13,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
-	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
-	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 type applyOptions struct {
@@ -56,7 +54,7 @@ source was deleted and made again, --rebase takes the directory that is there no
 		ValidArgsFunction: e.completeChanged(0),
 	}
 	marked(cmd)
-	cmd.RunE = onChanges(e, &o, runApply, runServerApply, "dry-run", "json", "reviewed", "latest", "verbose")
+	cmd.RunE = onChanges(e, &o, runApply)
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
 	cmd.Flags().StringVar(&o.Reviewed, "reviewed", "", "apply what diff showed with this `DIGEST`")
 	cmd.Flags().BoolVar(&o.Latest, "latest", false, "apply what is there now, shown or not")
@@ -69,76 +67,68 @@ source was deleted and made again, --rebase takes the directory that is there no
 	return cmd
 }
 
-func runApply(ctx context.Context, e *env, name string, paths []vpath.Path, o applyOptions) error {
-	_, sb, err := e.open(name)
-	if err != nil {
+func runApply(ctx context.Context, e *env, c backend.Changes, paths []vpath.Path, o applyOptions) error {
+	options := backend.ApplyOptions{Paths: paths, DryRun: o.DryRun, Reviewed: o.Reviewed, To: o.To}
+	if o.Latest {
+		options.Take = backend.TakeLatest
+	}
+	var result backend.Applied
+	err := e.rebasing(o.Rebase, func(rebase bool) (err error) {
+		options.Rebase = rebase
+		result, err = e.apply(ctx, c, options, o.JSON)
 		return err
+	})
+	applied := result.Count(apply.Applied)
+	isDone := applied > 0 && !o.DryRun
+	if isDone && err == nil {
+		e.sayInCodebase(result)
 	}
-	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
-		return err
+	err = e.tellApplied(c.Sandbox().Record.Name, result.Result, err, o)
+	if result.To != "" && isDone {
+		e.say("the changes are in %s now and still in the sandbox", record.HostPath(result.To))
 	}
-	options := apply.Options{Paths: paths, DryRun: o.DryRun, Reviewed: o.Reviewed}
-	if o.To == "" {
-		err = e.settleSource(ctx, sb, o.Rebase)
-	} else {
-		options.To, err = apply.ResolveTarget(sb, o.To)
-	}
-	if err != nil {
-		return err
-	}
-	if options.Reviewed == "" && !o.Latest {
-		if options.Reviewed, err = manifest.LastShown(sb); err != nil {
-			return err
-		}
-		options.AtStart = options.Reviewed == ""
-	}
-	result, err := applyWith(ctx, sb, options, e.progressUnless(o.JSON, "applying"))
-	err = e.tellApplied(sb.Name(), result, err, o)
-	if options.To != nil && !o.DryRun && result.Count(apply.Applied) > 0 {
-		e.say("the changes are in %s now and still in the sandbox", options.To.Path)
+	if err == nil && len(result.Paths) == 0 && !o.JSON {
+		err = e.saySynced(ctx, c)
 	}
 	return err
 }
 
-// runServerApply brings changes into the directory that was uploaded, or else into
-// the codebase of the server.
-func runServerApply(ctx context.Context, e *env, s backend.Server, name string, paths []vpath.Path, o applyOptions) error {
-	sb, err := s.Sandbox(ctx, name)
-	if err != nil {
-		return err
-	}
-	p := e.progressUnless(o.JSON, "applying")
+// apply applies, and shows progress unless the output is not for a person.
+func (e *env) apply(ctx context.Context, c backend.Changes, o backend.ApplyOptions, quiet bool) (backend.Applied, error) {
+	p := e.progressUnless(quiet, "applying")
 	defer p.stop()
-	take, err := e.reviewedOnServer(ctx, s, sb, paths, o)
-	if err != nil {
-		return err
+	o.Progress = p.count
+	return c.Apply(ctx, o)
+}
+
+// sayInCodebase says how to get what was applied where this host has no directory of it.
+func (e *env) sayInCodebase(result backend.Applied) {
+	if result.Codebase != "" {
+		e.say("applied %s to codebase %[2]s; this machine did not upload it; to download it: agentfense codebase pull %[2]s DIR", plural(result.Count(apply.Applied), "change"), result.Codebase)
 	}
-	review, err := s.Review(ctx, sb, paths, true, "")
-	if err != nil {
-		return err
-	}
-	result, err := e.applyOnServer(ctx, s, sb, paths, o.DryRun, take, p)
-	p.stop()
-	showAs(review, &result)
-	if err = e.tellApplied(sb.Record.Name, result, err, o); err == nil && len(result.Paths) == 0 && !o.JSON {
-		err = e.saySynced(ctx, s, sb)
+}
+
+// saySynced says, where nothing waits in a sandbox, which of its changes are in the
+// codebase already.
+func (e *env) saySynced(ctx context.Context, c backend.Changes) error {
+	synced, err := c.Synced(ctx)
+	if err == nil {
+		e.listSynced(c.Sandbox(), synced)
 	}
 	return err
 }
 
-// showAs adds to a result how a review shows its paths, which a server's apply does
-// not say.
-func showAs(r *review.Review, result *apply.Result) {
-	files := map[vpath.Path]review.FileDiff{}
-	for _, f := range r.Files() {
-		files[f.Path] = f
+// listSynced names what is in the codebase of a sandbox already.
+func (e *env) listSynced(sb backend.Sandbox, synced []vpath.Path) {
+	if len(synced) == 0 {
+		return
 	}
-	for i := range result.Paths {
-		p := &result.Paths[i]
-		f := files[p.Path]
-		p.Mark, p.Group, p.RenamedFrom, p.RenamedTo = cmp.Or(p.Mark, f.Mark), f.Group, f.RenamedFrom, f.RenamedTo
+	names := escaped(synced)
+	more := ""
+	if n := len(names) - summaryLines; n > 0 {
+		names, more = names[:summaryLines], fmt.Sprintf(" and %d more", n)
 	}
-	result.Groups = r.Groups()
+	e.say("already in codebase %s: %s%s", sb.Record.Served.CodebaseID, strings.Join(names, ", "), more)
 }
 
 // tellApplied says how an apply went, which err says too.
@@ -176,24 +166,14 @@ func (e *env) sayLeftOut(name string, n int) {
 	}
 }
 
-// applyWith brings changes into the source; a live supervisor is told which
-// entries of the delta it can forget. Progress is shown on p, which is stopped.
-func applyWith(ctx context.Context, sb *record.Sandbox, o apply.Options, p *progress) (result apply.Result, err error) {
-	defer p.stop()
-	if record := sb.Record(); record.IsUploaded() && !o.DryRun && o.To == nil {
-		return result, errdefs.New(errdefs.Precondition, "sandbox %s: codebase %s is managed by a server: run apply with --endpoint", sb.Name(), record.Served.CodebaseID)
-	}
-	o.Progress = p.count
-	if o.Drop, err = api.DropLive(ctx, sb.Dir()); err != nil {
-		return result, err
-	}
-	return apply.Changes(ctx, sb, o)
-}
-
 // applyAll is `run --apply`.
-func (e *env) applyAll(ctx context.Context, sb *record.Sandbox) error {
-	result, err := applyWith(ctx, sb, apply.Options{AtStart: true}, e.progress("applying"))
-	return e.tellAppliedAll(result, err)
+func (e *env) applyAll(ctx context.Context, c backend.Changes) (applied bool, err error) {
+	result, err := e.apply(ctx, c, backend.ApplyOptions{Take: backend.TakeNow}, false)
+	applied = result.Count(apply.Applied) > 0
+	if applied && err == nil {
+		e.sayInCodebase(result)
+	}
+	return applied, e.tellAppliedAll(result.Result, err)
 }
 
 // tellAppliedAll says how the apply of `run --apply` went.

@@ -84,7 +84,7 @@ func runAudit(ctx context.Context, e *env, b backend.Backend, name string, o aud
 	case o.Verify:
 		return e.verifyAudit(ctx, b, name, o.Heads)
 	}
-	show := func(ctx context.Context) error { return b.Audit(ctx, name, o.Follow, e.recordPrinter(o.JSON)) }
+	show := func(ctx context.Context) error { return b.Audit(ctx, name, 0, o.Follow, e.recordPrinter(o.JSON)) }
 	if o.Follow {
 		return untilInterrupted(ctx, show)
 	}

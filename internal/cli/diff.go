@@ -9,12 +9,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/cli/present"
-	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/apply"
-	"github.com/agentfense/agentfense/internal/sandbox/manifest"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
 type diffOptions struct {
@@ -43,7 +38,7 @@ contents are shown escaped; --raw leaves those in contents as they are.`,
 		ValidArgsFunction: e.completeChanged(0),
 	}
 	marked(cmd)
-	cmd.RunE = onChanges(e, &o, runDiff, runServerDiff, "stat", "name-status", "json", "raw", "verbose")
+	cmd.RunE = onChanges(e, &o, runDiff)
 	f := cmd.Flags()
 	f.BoolVar(&o.Stat, "stat", false, "print a line for each file, with the number of changed lines")
 	f.BoolVar(&o.NameStatus, "name-status", false, "print a letter and the path of each file: A added, M modified, D deleted, T type changed")
@@ -54,96 +49,27 @@ contents are shown escaped; --raw leaves those in contents as they are.`,
 	return cmd
 }
 
-// onChanges is what a verb about changes runs, here or on a server.
-func onChanges[O any](e *env, o *O,
-	here func(context.Context, *env, string, []vpath.Path, O) error,
-	there func(context.Context, *env, backend.Server, string, []vpath.Path, O) error, flags ...string,
-) func(*cobra.Command, []string) error {
+// onChanges is what a verb about changes runs.
+func onChanges[O any](e *env, o *O, run func(context.Context, *env, backend.Changes, []vpath.Path, O) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		paths, err := changedPaths(args[1:])
 		if err != nil {
 			return err
 		}
-		return e.dispatch(cmd,
-			func() error { return here(cmd.Context(), e, args[0], paths, *o) },
-			func(ctx context.Context, s backend.Server) error { return there(ctx, e, s, args[0], paths, *o) },
-			flags...)
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
+			c, err := b.Changes(ctx, args[0], e.args)
+			if err != nil {
+				return err
+			}
+			return run(ctx, e, c, paths, *o)
+		})
 	}
 }
 
-func runDiff(ctx context.Context, e *env, name string, paths []vpath.Path, o diffOptions) error {
-	_, sb, err := e.open(name)
-	if err != nil {
-		return err
-	}
-	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
-		return err
-	}
-	e.sayLost(sb)
-	base, err := shownBefore(ctx, sb, paths, o)
-	if err != nil {
-		return err
-	}
-	return e.showDiff(o, func() (*review.Review, error) { return review.Open(sb, paths...) }, base, func(digest string) error { return manifest.SetLastShown(sb, digest) })
-}
-
-// shownBefore returns the digest of what was shown before a part is, "" for
-// nothing. Where nothing was shown and nothing runs, that is everything.
-func shownBefore(ctx context.Context, sb *record.Sandbox, paths []vpath.Path, o diffOptions) (string, error) {
-	if len(paths) == 0 || o.Stat || o.NameStatus {
-		return "", nil
-	}
-	last, err := manifest.LastShown(sb)
-	if err != nil || last != "" {
-		return last, err
-	}
-	live, err := client(ctx, sb)
-	if err != nil || live != nil {
-		return "", err
-	}
-	return manifest.StoreNow(sb)
-}
-
-func runServerDiff(ctx context.Context, e *env, s backend.Server, name string, paths []vpath.Path, o diffOptions) error {
-	sb, err := s.Sandbox(ctx, name)
-	if err != nil {
-		return err
-	}
-	base, err := e.shownBeforeOnServer(ctx, s, sb, paths, o)
-	if err != nil {
-		return err
-	}
-	waits := true
-	var r *review.Review
-	compare := func() (*review.Review, error) {
-		var err error
-		r, err = s.Review(ctx, sb, paths, o.NameStatus, base.Digest)
-		if base.Digest != "" && errdefs.Is(err, errdefs.NotFound) { // base is kept no longer
-			base = backend.Reviewed{}
-			r, err = s.Review(ctx, sb, paths, o.NameStatus, "")
-		}
-		waits = err != nil || len(r.Files()) > 0
-		return r, err
-	}
-	err = e.showDiff(o, compare, "", func(digest string) error {
-		shown, err := apply.ShownOf(r)
-		if err != nil {
-			return err
-		}
-		return e.noteShown(sb, backend.Reviewed{Digest: digest, Shown: shown.Beside(base.Shown, paths)})
-	})
-	if err == nil && !waits && !o.JSON {
-		err = e.saySynced(ctx, s, sb)
-	}
-	return err
-}
-
-// showDiff prints what compare finds. What it shows with its content it stores
-// beside what base has, and notes the digest. Lists of names do not count as
-// shown.
-func (e *env) showDiff(o diffOptions, compare func() (*review.Review, error), base string, note func(digest string) error) error {
+func runDiff(ctx context.Context, e *env, c backend.Changes, paths []vpath.Path, o diffOptions) error {
+	e.sayLost(c.Lost())
 	p := e.progressUnless(o.JSON, "comparing")
-	r, err := compare()
+	r, err := c.Review(ctx, paths, o.detail())
 	// From here on the output says more, unless a person does not see it.
 	if term.IsTerminal(int(e.stdout.Fd())) {
 		p.stop()
@@ -153,33 +79,47 @@ func (e *env) showDiff(o diffOptions, compare func() (*review.Review, error), ba
 		return err
 	}
 	defer r.Close()
-	remember := func() (string, error) {
-		digest, err := r.Remember(base, r.Files())
-		if errdefs.Is(err, errdefs.NotFound) { // base is kept no longer
-			digest, err = r.Remember("", r.Files())
-		}
-		return digest, err
+	err = e.showDiff(o, r, p)
+	if err == nil && len(r.Files()) == 0 && !o.JSON {
+		err = e.saySynced(ctx, c)
 	}
+	return err
+}
+
+// detail is how much of the changes is shown.
+func (o *diffOptions) detail() backend.Detail {
+	switch {
+	case o.NameStatus:
+		return backend.Names
+	case o.Stat:
+		return backend.Counts
+	}
+	return backend.Contents
+}
+
+// showDiff prints a review. What it shows with its content it stores, and notes the
+// digest. Lists of names do not count as shown.
+func (e *env) showDiff(o diffOptions, r *backend.Review, p *progress) error {
 	switch {
 	case o.JSON:
-		digest, err := present.JSON(e.stdout, r, remember)
+		digest, err := present.JSON(e.stdout, r.Review, r.Remember)
 		if err == nil {
-			err = note(digest)
+			err = r.Note(digest)
 		}
 		return err
 	case o.NameStatus:
-		return present.NameStatus(e.stdout, r)
+		return present.NameStatus(e.stdout, r.Review)
 	case o.Stat:
-		return present.Stat(e.stdout, r, o.Verbose)
+		return present.Stat(e.stdout, r.Review, o.Verbose)
 	}
 	colour := e.getenv("NO_COLOR") == "" && term.IsTerminal(int(e.stdout.Fd()))
-	if err := present.Patch(e.stdout, r, present.PatchOptions{Raw: o.Raw, Colour: colour, Verbose: o.Verbose}); err != nil {
+	if err := present.Patch(e.stdout, r.Review, present.PatchOptions{Raw: o.Raw, Colour: colour, Verbose: o.Verbose}); err != nil {
 		return err
 	}
 	p.stop()
-	digest, err := remember()
+	digest, err := r.Remember()
 	if err == nil {
-		err = note(digest)
+		err = r.Note(digest)
 	}
 	if err == nil && len(r.Files()) > 0 {
 		e.say("shown: %s", digest)

@@ -9,9 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
-	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 func newDiscard(e *env) *cobra.Command {
@@ -28,7 +26,7 @@ is listed so, after the rest; --verbose lists each path.`,
 		ValidArgsFunction: e.completeChanged(0),
 	}
 	marked(cmd)
-	cmd.RunE = onChanges(e, &o, runDiscard, runServerDiscard, "dry-run", "json", "verbose")
+	cmd.RunE = onChanges(e, &o, runDiscard)
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be thrown away")
 	cmd.Flags().BoolVarP(&o.Verbose, "verbose", "v", false, "list each path, also those in groups")
 	jsonFlag(cmd, &o.JSON)
@@ -41,58 +39,14 @@ type discardOptions struct {
 	JSON    bool
 }
 
-func runDiscard(ctx context.Context, e *env, name string, paths []vpath.Path, o discardOptions) error {
-	_, sb, err := e.open(name)
+func runDiscard(ctx context.Context, e *env, c backend.Changes, paths []vpath.Path, o discardOptions) error {
+	p := e.progressUnless(o.JSON, "discarding")
+	result, err := c.Discard(ctx, paths, o.DryRun)
+	p.stop()
 	if err != nil {
 		return err
 	}
-	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
-		return err
-	}
-	drop, err := api.DropLive(ctx, sb.Dir())
-	if err != nil {
-		return err
-	}
-	waiting := e.progressUnless(o.JSON, "discarding")
-	list := listOf(review.Open(sb, paths...))
-	result, err := apply.Discard(sb, apply.DiscardOptions{Paths: paths, DryRun: o.DryRun, Drop: drop})
-	waiting.stop()
-	return e.tellDiscarded(list, result, err, o)
-}
-
-func runServerDiscard(ctx context.Context, e *env, s backend.Server, name string, paths []vpath.Path, o discardOptions) error {
-	sb, err := s.Sandbox(ctx, name)
-	if err != nil {
-		return err
-	}
-	list := listOf(s.Review(ctx, sb, paths, true, ""))
-	result, err := s.Discard(ctx, string(sb.Record.ID), paths, o.DryRun)
-	return e.tellDiscarded(list, result, err, o)
-}
-
-// discardList is what changed before a discard, as a review shows it.
-type discardList struct {
-	files  []review.FileDiff
-	groups []review.Group
-}
-
-// listOf takes the list from a review. Without one the paths are listed as they are:
-// what cannot be shown can be thrown away all the same.
-func listOf(r *review.Review, err error) discardList {
-	if err != nil {
-		return discardList{}
-	}
-	list := discardList{r.Files(), r.Groups()}
-	_ = r.Close() // it only read
-	return list
-}
-
-// tellDiscarded says what was thrown away, unless err says more.
-func (e *env) tellDiscarded(list discardList, result apply.DiscardResult, err error, o discardOptions) error {
-	if err != nil {
-		return err
-	}
-	single, groups := list.of(result.Paths)
+	single, groups := listDiscarded(result)
 	if o.JSON {
 		return e.printJSON(struct {
 			SchemaVersion int                 `json:"schema_version"`
@@ -120,15 +74,15 @@ func (e *env) tellDiscarded(list discardList, result apply.DiscardResult, err er
 	return nil
 }
 
-// of takes the discarded paths apart: those that are listed one by one, in the order
-// of the list, and the groups of the others.
-func (l discardList) of(paths []vpath.Path) (single []vpath.Path, groups []review.Group) {
+// listDiscarded takes the discarded paths apart: those that are listed one by one, in
+// the order of the review, and the groups of the others.
+func listDiscarded(d backend.Discarded) (single []vpath.Path, groups []review.Group) {
 	left := map[vpath.Path]int{} // an own entry has the path of what it covers
-	for _, p := range paths {
+	for _, p := range d.Paths {
 		left[p]++
 	}
 	var inGroups []review.FileDiff
-	for _, f := range l.files {
+	for _, f := range d.Files {
 		if left[f.Path] == 0 {
 			continue
 		}
@@ -139,13 +93,13 @@ func (l discardList) of(paths []vpath.Path) (single []vpath.Path, groups []revie
 			inGroups = append(inGroups, f)
 		}
 	}
-	for _, p := range paths { // changed since
+	for _, p := range d.Paths { // changed since
 		for ; left[p] > 0; left[p]-- {
 			single = append(single, p)
 		}
 	}
 	lines := map[string][]string{}
-	for _, g := range l.groups {
+	for _, g := range d.Groups {
 		lines[g.Name] = g.Lines
 	}
 	return single, review.GroupsOf(inGroups, func(name string) []string { return lines[name] })

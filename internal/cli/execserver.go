@@ -22,7 +22,7 @@ import (
 // execOnServer is exec and shell: it joins a running sandbox, or starts it for
 // the command's time.
 func (e *env) execOnServer(ctx context.Context, s backend.Server, name string, o execOptions, argv []string) error {
-	sb, err := s.Sandbox(ctx, name)
+	sb, err := s.Raw().Sandbox(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (e *env) explainOnServer(ctx context.Context, s backend.Server, c backend.C
 		return nil
 	}
 	outOfMemory := false
-	err := s.Audit(ctx, c.SandboxID, 0, false, func(r audit.Record) error {
+	err := s.Raw().Audit(ctx, c.SandboxID, 0, false, func(r audit.Record) error {
 		if v, ok := r.Event.(audit.CommandExecuted); ok && slices.EqualFunc(v.Argv, c.Argv, func(a audit.Text, b string) bool { return string(a) == b }) {
 			outOfMemory = v.OOMKilled // of the last such command
 		}
@@ -93,8 +93,8 @@ func (e *env) enterOnServer(ctx context.Context, s backend.Server, sb backend.Sa
 	if sb.Status == record.Running {
 		return func() error { return nil }, nil
 	}
-	if err := s.Start(ctx, id); err != nil {
-		if now, findErr := s.Sandbox(ctx, id); findErr == nil && now.Status == record.Running {
+	if err := s.Raw().Start(ctx, id); err != nil {
+		if now, findErr := s.Raw().Sandbox(ctx, id); findErr == nil && now.Status == record.Running {
 			return func() error { return nil }, nil // somebody else was quicker
 		}
 		return nil, err
@@ -102,9 +102,9 @@ func (e *env) enterOnServer(ctx context.Context, s backend.Server, sb backend.Sa
 	return func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
-		used, err := s.InUse(ctx, id)
+		used, err := s.Raw().InUse(ctx, id)
 		if err == nil && !used {
-			err = s.Stop(ctx, id)
+			err = s.Raw().Stop(ctx, id)
 		}
 		if errdefs.Is(err, errdefs.Precondition) || errdefs.Is(err, errdefs.NotFound) {
 			return nil // somebody else has stopped or removed it
@@ -152,7 +152,7 @@ func (e *env) attach(ctx context.Context, s backend.Server, c backend.Command) (
 			c.Rows, c.Columns = uint16(rows), uint16(columns)
 		}
 	}
-	running, err := s.Attach(ctx, c)
+	running, err := s.Raw().Attach(ctx, c)
 	if err != nil {
 		return backend.Exit{}, err
 	}

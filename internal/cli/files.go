@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
-	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -29,73 +27,20 @@ func newFiles(e *env) *cobra.Command {
 	return cmd
 }
 
-// view is what a sandbox sees.
-type view interface {
-	Stat(path vpath.Path) (readview.Entry, error)
-	List(dir vpath.Path) ([]readview.Entry, error)
-	Copy(w io.Writer, path vpath.Path) error
-}
-
-// lookInto makes cmd one that does something with the view of a sandbox, here
-// or on a server.
-func (e *env) lookInto(cmd *cobra.Command, do func(v view, args []string) error, flags ...string) {
+// lookInto makes cmd one that does something with the view of a sandbox.
+func (e *env) lookInto(cmd *cobra.Command, do func(ctx context.Context, v backend.View, args []string) error) {
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return e.dispatch(cmd,
-			func() error {
-				return e.lookHere(cmd.Context(), args[0], func(v view) error { return do(v, args[1:]) })
-			},
-			func(ctx context.Context, s backend.Server) error {
-				sb, err := s.Sandbox(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return do(serverView{ctx, s, string(sb.Record.ID)}, args[1:])
-			}, flags...)
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
+			v, err := b.View(ctx, args[0], e.args)
+			if err != nil {
+				return err
+			}
+			defer v.Close()
+			e.sayLost(v.Lost())
+			return do(ctx, v, args[1:])
+		})
 	}
-}
-
-func (e *env) lookHere(ctx context.Context, name string, do func(view) error) error {
-	home, sb, err := e.open(name)
-	if err != nil {
-		return err
-	}
-	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
-		return err
-	}
-	e.sayLost(sb)
-	v, err := readview.Open(home, sb)
-	if err != nil {
-		return err
-	}
-	defer v.Close()
-	return do(v)
-}
-
-// serverView is the view of a server's sandbox.
-type serverView struct {
-	ctx    context.Context
-	server backend.Server
-	id     string
-}
-
-func (v serverView) Stat(path vpath.Path) (readview.Entry, error) {
-	entries, err := v.server.ListView(v.ctx, v.id, path, true)
-	if err != nil {
-		return readview.Entry{}, err
-	}
-	if len(entries) != 1 {
-		return readview.Entry{}, errdefs.New(errdefs.Internal, "%s: the server describes %d files", path, len(entries))
-	}
-	return entries[0], nil
-}
-
-func (v serverView) List(dir vpath.Path) ([]readview.Entry, error) {
-	return v.server.ListView(v.ctx, v.id, dir, false)
-}
-
-func (v serverView) Copy(w io.Writer, path vpath.Path) error {
-	return v.server.ReadView(v.ctx, w, v.id, path)
 }
 
 // fileEntry is one entry of the view.
@@ -135,19 +80,19 @@ func newFilesLs(e *env) *cobra.Command {
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.completeViewed(1),
 	}
-	e.lookInto(cmd, func(v view, args []string) error {
+	e.lookInto(cmd, func(ctx context.Context, v backend.View, args []string) error {
 		dir, err := workspacePath(strings.Join(args, ""))
 		if err != nil {
 			return err
 		}
-		return e.listView(v, dir, asJSON)
-	}, "json")
+		return e.listView(ctx, v, dir, asJSON)
+	})
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func (e *env) listView(v view, dir vpath.Path, asJSON bool) error {
-	list, err := v.List(dir)
+func (e *env) listView(ctx context.Context, v backend.View, dir vpath.Path, asJSON bool) error {
+	list, err := v.List(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -188,12 +133,12 @@ func newFilesStat(e *env) *cobra.Command {
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: e.completeViewed(1),
 	}
-	e.lookInto(cmd, func(v view, args []string) error {
+	e.lookInto(cmd, func(ctx context.Context, v backend.View, args []string) error {
 		path, err := workspacePath(args[0])
 		if err != nil {
 			return err
 		}
-		found, err := v.Stat(path)
+		found, err := v.Stat(ctx, path)
 		if err != nil {
 			return err
 		}
@@ -205,7 +150,7 @@ func newFilesStat(e *env) *cobra.Command {
 			}{schemaVersion, entry})
 		}
 		return printRows(e.stdout, fileRows([]fileEntry{entry}))
-	}, "json")
+	})
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -218,13 +163,13 @@ func newFilesCat(e *env) *cobra.Command {
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: e.completeViewed(0),
 	}
-	e.lookInto(cmd, func(v view, args []string) error {
+	e.lookInto(cmd, func(ctx context.Context, v backend.View, args []string) error {
 		paths, err := workspacePaths(args)
 		if err != nil {
 			return err
 		}
 		for _, path := range paths {
-			if err := v.Copy(e.stdout, path); err != nil {
+			if err := v.Copy(ctx, e.stdout, path); err != nil {
 				return err
 			}
 		}

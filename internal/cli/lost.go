@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -38,9 +40,24 @@ func (e *env) settleSource(ctx context.Context, sb *record.Sandbox, rebase bool)
 	return apply.Rebase(sb)
 }
 
-// sayLost says that what follows is shown without the sandbox's source.
-func (e *env) sayLost(sb *record.Sandbox) {
-	if _, why := sb.SourceLost(); why != nil {
+// rebasing does something with a sandbox. If another directory is in the place of its
+// source, the person may say that it becomes the source, and it is done again.
+func (e *env) rebasing(rebase bool, do func(rebase bool) error) error {
+	err := do(rebase)
+	replaced, is := errors.AsType[*backend.ReplacedError](err)
+	if !is || !e.canAsk() {
+		return err
+	}
+	e.say("%s", replaced.Why)
+	if !e.confirm("Take the directory that is there now?") {
+		return err
+	}
+	return do(true)
+}
+
+// sayLost says that what follows is shown without the sandbox's source, if so.
+func (e *env) sayLost(why error) {
+	if why != nil {
 		e.say("%s; shown is what the sandbox holds and what was recorded", why)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -91,7 +92,7 @@ func (o *policySource) rulesFor(e *env, dir string) ([]policy.Rule, error) {
 		if err != nil {
 			return nil, err
 		}
-		extra, err := o.flagRules(e, isDirBelow(string(sb.Record().Source.Path)))
+		extra, err := o.flagRules(e, local.IsDirBelow(string(sb.Record().Source.Path)))
 		return append(sb.Record().Rules, extra...), err
 	}
 	dir, err := realPath(dir)
@@ -107,7 +108,7 @@ func (o *policySource) rulesFor(e *env, dir string) ([]policy.Rule, error) {
 			o.Policy = projectFileIn(found) // looking at it needs no consent
 		}
 	}
-	rules, _, err := o.rules(e, nil, dir)
+	rules, _, err := o.rules(e, nil, dir, local.IsDirBelow(dir))
 	return rules, err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -65,7 +66,7 @@ func runPolicyCheck(ctx context.Context, e *env, file string, asJSON bool) error
 	if err != nil {
 		return err
 	}
-	tracked, err := lookAtGit(ctx, ".", p)
+	tracked, err := local.LookAtGit(ctx, ".", p)
 	if err != nil {
 		return err
 	}

@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -34,17 +33,15 @@ here: .agentfense.yaml, else agent-safe.`,
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		here := func() error { return runPolicyExplain(cmd.Context(), e, o, args, asJSON) }
 		if o.Sandbox == "" {
 			if err := refuseFor(cmd, " without --sandbox"); err != nil {
 				return err
 			}
-			return here()
+			return runExplainHere(cmd.Context(), e, o, args, asJSON)
 		}
-		return e.dispatch(cmd, here, func(ctx context.Context, s backend.Server) error {
-			paths, bad := explained("", args)
-			return errors.Join(runServerExplain(ctx, e, s, o.Sandbox, paths, asJSON), bad)
-		}, "sandbox", "json")
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
+			return runPolicyExplain(ctx, e, b, o, args, asJSON)
+		})
 	}
 	o.register(cmd, e)
 	jsonFlag(cmd, &asJSON)
@@ -60,12 +57,6 @@ type explanationJSON struct {
 	Below       *int              `json:"below_index,omitempty"` // the rule that may grant something below
 	Directory   bool              `json:"directory,omitempty"`   // it exists and is one
 	Matches     []ruleJSON        `json:"matches"`
-}
-
-// explanation is one of a path, of which more is known than its text.
-type explanation struct {
-	policy.Explanation
-	isDir bool // an existing directory
 }
 
 // explained reads paths of the command line for a source, "" if it is not here.
@@ -108,11 +99,9 @@ func insideSource(source, arg string) string {
 	return arg
 }
 
-func runPolicyExplain(ctx context.Context, e *env, o policySource, args []string, asJSON bool) error {
-	dir, err := o.defaultDir(e)
-	if err == nil {
-		dir, err = realPath(dir)
-	}
+// runExplainHere explains the policy that run would use in the current directory.
+func runExplainHere(ctx context.Context, e *env, o policySource, args []string, asJSON bool) error {
+	dir, err := realPath(".")
 	if err != nil {
 		return errdefs.New(errdefs.NotFound, "policy explain: %w", err)
 	}
@@ -121,53 +110,36 @@ func runPolicyExplain(ctx context.Context, e *env, o policySource, args []string
 	if err != nil {
 		return err
 	}
-	var found []explanation
-	for _, path := range paths {
-		info, err := os.Lstat(filepath.Join(dir, path.Rel()))
-		found = append(found, explanation{p.Explain(path), err == nil && info.IsDir()})
-	}
-	tracked, err := o.lookAtGit(ctx, e, p)
+	found, err := local.ExplainIn(ctx, dir, p, paths)
 	if err != nil {
 		return err
 	}
-	return errors.Join(e.printExplanations(found, p.Rules(), tracked, asJSON), bad)
+	return errors.Join(e.printExplanations(found, asJSON), bad)
 }
 
-// lookAtGit looks at the repository of the workspace that the policy is for.
-func (o *policySource) lookAtGit(ctx context.Context, e *env, p *policy.Policy) (gitview.Tracked, error) {
-	dir := "."
-	if o.Sandbox != "" {
-		_, sb, err := e.open(o.Sandbox)
-		if err != nil {
-			return gitview.Tracked{}, err
-		}
-		dir = string(sb.Record().Source.Path)
-	}
-	return lookAtGit(ctx, dir, p)
-}
-
-// runServerExplain asks a server about the policy of a sandbox.
-func runServerExplain(ctx context.Context, e *env, s backend.Server, name string, paths []vpath.Path, asJSON bool) error {
-	sb, err := s.Sandbox(ctx, name)
+// runPolicyExplain explains the policy of a sandbox.
+func runPolicyExplain(ctx context.Context, e *env, b backend.Backend, o policySource, args []string, asJSON bool) error {
+	has, err := b.Policy(ctx, o.Sandbox)
 	if err != nil {
 		return err
 	}
-	var found []explanation
-	for _, path := range paths {
-		x, err := s.Explain(ctx, sb, path)
-		if err != nil {
-			return err
-		}
-		found = append(found, explanation{Explanation: x})
+	extra, err := o.flagRules(e, has.IsDir)
+	if err != nil {
+		return err
 	}
-	return e.printExplanations(found, sb.Record.Rules, gitview.Tracked{}, asJSON)
+	paths, bad := explained(string(has.Record.Source.Path), args)
+	found, err := b.Explain(ctx, has.Ref(), extra, paths)
+	if err != nil {
+		return err
+	}
+	return errors.Join(e.printExplanations(found, asJSON), bad)
 }
 
-func (e *env) printExplanations(found []explanation, rules []policy.Rule, tracked gitview.Tracked, asJSON bool) error {
+func (e *env) printExplanations(found backend.Explained, asJSON bool) error {
 	docs := []explanationJSON{}
-	for _, x := range found {
+	for _, x := range found.Paths {
 		if !asJSON {
-			if err := printExplanation(e, rules, x); err != nil {
+			if err := printExplanation(e, found.Rules, x); err != nil {
 				return err
 			}
 			continue
@@ -175,27 +147,27 @@ func (e *env) printExplanations(found []explanation, rules []policy.Rule, tracke
 		doc := explanationJSON{
 			Path: vpath.Escape(string(x.Path)), Permission: x.Decision.Permission,
 			Traversable: x.Decision.Traversable, Reason: x.Decision.Reason, Matches: []ruleJSON{},
-			Ancestor: x.Ancestor.String(), Directory: x.isDir,
+			Ancestor: x.Ancestor.String(), Directory: x.IsDir,
 		}
 		if x.Below != policy.NoRule {
 			doc.Below = &x.Below
 		}
 		for _, m := range x.Matches {
-			doc.Matches = append(doc.Matches, ruleJSON{Index: m.Rule, Rule: rules[m.Rule], Why: m.Why})
+			doc.Matches = append(doc.Matches, ruleJSON{Index: m.Rule, Rule: found.Rules[m.Rule], Why: m.Why})
 		}
 		docs = append(docs, doc)
 	}
 	if !asJSON {
-		return printTracked(e.stdout, tracked)
+		return printTracked(e.stdout, found.Tracked)
 	}
 	return e.printJSON(struct {
 		SchemaVersion int               `json:"schema_version"`
 		Paths         []explanationJSON `json:"paths"`
 		Tracked       *trackedJSON      `json:"tracked,omitempty"`
-	}{schemaVersion, docs, trackedJSONOf(tracked)})
+	}{schemaVersion, docs, trackedJSONOf(found.Tracked)})
 }
 
-func printExplanation(e *env, rules []policy.Rule, x explanation) error {
+func printExplanation(e *env, rules []policy.Rule, x backend.ExplainedPath) error {
 	d := x.Decision
 	if _, err := fmt.Fprintf(e.stdout, "%s: %s\n  %s\n", x.Path, d.Permission, d.Reason); err != nil {
 		return err
@@ -211,7 +183,7 @@ func printExplanation(e *env, rules []policy.Rule, x explanation) error {
 		fmt.Fprintf(e.stdout, "  hidden with the directory %s, whose rule outranks what wins at the path itself:\n", x.Ancestor)
 	}
 	switch {
-	case x.isDir && !d.Traversable && d.Permission != policy.None:
+	case x.IsDir && !d.Traversable && d.Permission != policy.None:
 		fmt.Fprintln(e.stdout, "  it is a directory; what is in it has decisions of its own: agentfense policy tree")
 	case d.Traversable && x.Below != policy.NoRule:
 		fmt.Fprintf(e.stdout, "  a directory here shows as view, listing only what is granted below it: %s\n", rules[x.Below])

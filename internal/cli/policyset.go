@@ -9,7 +9,6 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -38,24 +37,9 @@ sandbox changed before stays. The audit log keeps the new rules.`,
 			return usageError{errdefs.New(errdefs.Invalid, "policy set: --preset or --policy is missing, or a rule to add, such as --write PATTERN")}
 		}
 		isWhole := changed(cmd, []string{"preset", "policy"})
-		return e.dispatch(cmd,
-			func() error { return runPolicySet(cmd.Context(), e, args[0], o, isWhole) },
-			func(ctx context.Context, s backend.Server) error {
-				sb, err := s.Sandbox(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				var rules []policy.Rule
-				if isWhole {
-					rules, err = o.serverRules(ctx, e, s, sb.Record.Served.CodebaseID)
-				} else if rules, err = o.added(e, sb.Record.Rules, isDirOfCodebase(ctx, s, sb.Record.Served.CodebaseID), ""); err == nil {
-					err = o.sayWarnings(e, rules)
-				}
-				if err != nil {
-					return err
-				}
-				return e.setServerPolicy(ctx, s, sb, rules)
-			}, setFlags...)
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
+			return runPolicySet(ctx, e, b, args[0], o, isWhole)
+		})
 	}
 	return cmd
 }
@@ -67,7 +51,7 @@ const changedNote = ", changed by policy set"
 // this host, "" for none.
 func (o *policySource) added(e *env, has []policy.Rule, isDir func(string) bool, source string) ([]policy.Rule, error) {
 	extra, err := o.flagRules(e, isDir)
-	if err == nil && source != "" {
+	if err == nil {
 		err = notOnHost(extra, source)
 	}
 	if err != nil {
@@ -80,38 +64,35 @@ func (o *policySource) added(e *env, has []policy.Rule, isDir func(string) bool,
 	return rules, nil
 }
 
-func runPolicySet(ctx context.Context, e *env, name string, o policySource, isWhole bool) error {
-	home, sb, err := e.open(name)
+func runPolicySet(ctx context.Context, e *env, b backend.Backend, name string, o policySource, isWhole bool) error {
+	has, err := b.Policy(ctx, name)
 	if err != nil {
 		return err
 	}
-	if sb.Record().Served != nil {
-		return errdefs.New(errdefs.Precondition, "sandbox %s: managed by a server: run agentfense policy set %[1]s --endpoint URL …", sb.Name())
-	}
-	r := sb.Record()
-	var rules []policy.Rule
-	var note string
+	r, source := has.Record, string(has.Record.Source.Path)
+	next := backend.Rules{Reason: "policy set"}
 	if isWhole {
-		rules, note, err = o.rules(e, home, string(r.Source.Path))
+		next.Rules, next.Note, err = o.rules(e, nil, source, has.IsDir)
 	} else {
-		o.marks, note = r.Marks, strings.TrimSuffix(r.PolicyNote, changedNote)+changedNote
-		rules, err = o.added(e, r.Rules, isDirBelow(string(r.Source.Path)), string(r.Source.Path))
+		o.marks, next.Note = r.Marks, strings.TrimSuffix(r.PolicyNote, changedNote)+changedNote
+		next.Rules, err = o.added(e, r.Rules, has.IsDir, source)
 	}
 	if err == nil {
-		err = o.sayWarnings(e, rules)
+		err = o.sayWarnings(e, next.Rules)
 	}
 	if err != nil {
 		return err
 	}
-	if _, err := policy.Compile(rules, policy.Options{}); err != nil {
-		return err
+	if r.Served != nil {
+		o.sayNoMarks(e)
 	}
-	if err := sb.ReplaceRules(rules, note, "policy set", func(r *record.Record) { r.Marks = o.marks }); err != nil {
-		return err
+	next.Marks = o.marks
+	return b.SetPolicy(ctx, has.Ref(), next)
+}
+
+// sayNoMarks says that a server does not know the marks of a policy file.
+func (o *sandboxOptions) sayNoMarks(e *env) {
+	if len(o.marks) > 0 {
+		e.say("the %s of the policy file: ignored; a server knows only the built-in marks", plural(len(o.marks), "mark"))
 	}
-	live, err := client(ctx, sb)
-	if err != nil || live == nil {
-		return err
-	}
-	return live.SetPolicy(ctx, rules)
 }

@@ -7,31 +7,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/sandbox/manifest"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
 
-// asOwner runs the command line args where everything in the delta is open to
-// us, if something is closed here and we are not there already. done says that
-// it has.
-func (e *env) asOwner(ctx context.Context, sb *record.Sandbox, args []string) (done bool, err error) {
-	if e.owner {
-		return false, nil
-	}
-	closed, err := sb.IsClosed()
-	if err != nil || !closed {
-		return false, err
-	}
-	code, err := launch.RunAsOwner(ctx, args)
-	if err == nil && code != exitOK {
-		err = exitError(code)
-	}
-	return true, err
-}
-
-// afterRunVerb is the hidden verb of what follows a command.
+// afterRunVerb is the hidden verb of what follows a command, run where files that are
+// closed to their owner are open to us.
 const afterRunVerb = "__afterrun"
 
 func newAfterRun(e *env) *cobra.Command {
@@ -45,32 +29,111 @@ func newAfterRun(e *env) *cobra.Command {
 			if err != nil {
 				return errdefs.New(errdefs.Invalid, "%s: %w", afterRunVerb, err)
 			}
-			_, sb, err := e.open(args[0])
-			if err != nil {
+			return e.onHost(cmd, func(ctx context.Context, b backend.Backend) error {
+				_, err := e.afterRun(ctx, b, args[0], seq, args[2] == "true", args[3] == "true")
 				return err
-			}
-			return e.afterRun(cmd.Context(), sb, seq, args[2] == "true", args[3] == "true")
+			})
 		},
 	}
 }
 
 // afterRun applies, if the person asked for it, and says what was changed, and
 // denied since the audit record afterSeq. toGo says that the sandbox is removed
-// next, unless afterRun fails to apply.
-func (e *env) afterRun(ctx context.Context, sb *record.Sandbox, afterSeq uint64, apply, toGo bool) error {
-	args := []string{afterRunVerb, sb.Name(), strconv.FormatUint(afterSeq, 10), strconv.FormatBool(apply), strconv.FormatBool(toGo)}
-	if done, err := e.asOwner(ctx, sb, args); done || err != nil {
-		return err
+// next, unless afterRun fails to apply. applied says that changes were applied.
+func (e *env) afterRun(ctx context.Context, b backend.Backend, name string, afterSeq uint64, apply, toGo bool) (applied bool, err error) {
+	again := []string{afterRunVerb, name, strconv.FormatUint(afterSeq, 10), strconv.FormatBool(apply), strconv.FormatBool(toGo)}
+	c, err := b.Changes(ctx, name, again)
+	if err != nil {
+		return apply, doneElsewhere(err)
 	}
-	var err error
 	if apply {
-		err = e.applyAll(ctx, sb)
+		applied, err = e.applyAll(ctx, c)
 		toGo = toGo && err == nil
 	}
-	err = errors.Join(err, e.printSummary(sb, afterSeq, toGo))
-	if live, dialErr := client(ctx, sb); dialErr != nil || live != nil || toGo {
+	err = errors.Join(err, e.printSummary(ctx, b, c, afterSeq, toGo))
+	if toGo {
+		return applied, err
+	}
+	return applied, errors.Join(err, c.NoteAll(ctx)) // the summary lists what is there
+}
+
+// printSummary says after a run, on stderr, what the sandbox changed, what it
+// was refused since the audit record afterSeq, and what to do now, or that the
+// sandbox is to go with its changes. It says nothing where nothing happened.
+func (e *env) printSummary(ctx context.Context, b backend.Backend, c backend.Changes, afterSeq uint64, toGo bool) error {
+	p := e.progress("looking at what changed")
+	defer p.stop()
+	r, err := c.Review(ctx, nil, backend.Names)
+	if err != nil {
 		return err
 	}
-	// Nothing runs: what the summary lists is what is there, and counts as shown.
-	return errors.Join(err, manifest.SetLastShown(sb, ""))
+	defer r.Close()
+	sb := c.Sandbox()
+	s, err := present.Summarise(r.Review, func(do func(audit.Record) error) error {
+		return b.Audit(ctx, sb.Ref(), afterSeq, false, do)
+	})
+	if err != nil {
+		return err
+	}
+	now, err := b.Policy(ctx, sb.Ref())
+	if err != nil {
+		return err
+	}
+	p.stop()
+	helping := advice(s.Refused, now.Record.Rules, now.Reserved, now.IsDir, again)
+	e.saySummary(now.Record.Name, s, helping, toGo)
+	return nil
+}
+
+// lastSeq returns the number of the last record of a sandbox's log.
+func lastSeq(ctx context.Context, b backend.Backend, sb backend.Sandbox) (uint64, error) {
+	var last uint64
+	err := b.Audit(ctx, sb.Ref(), 0, false, func(r audit.Record) error {
+		last = max(last, r.Seq)
+		return nil
+	})
+	return last, err
+}
+
+// leaveNothing removes an unnamed sandbox in which nothing was changed. Its audit log
+// stays, as with rm. One of which changes were applied, or the home is kept, stays, too, and is
+// named.
+func (e *env) leaveNothing(ctx context.Context, b backend.Backend, sb backend.Sandbox, applied bool) error {
+	name := sb.Record.Name
+	if applied || sb.Record.Home == record.HomeKeep {
+		e.say("sandbox %[1]s stays: agentfense rm %[1]s", name)
+		return nil
+	}
+	left, err := b.RemoveUnused(ctx, sb)
+	e.listSynced(sb, left.Synced)
+	switch {
+	case err != nil || left.HasChanges: // the summary has named it
+	case left.InUse:
+		e.say("sandbox %[1]s stays: agentfense exec %[1]s -- COMMAND · agentfense rm %[1]s", name)
+	case left.Refused && left.LogHere:
+		e.say("nothing was changed, so no sandbox stays; what was denied: agentfense audit %s", sb.Record.ID)
+	case left.Refused:
+		e.say("nothing was changed, so no sandbox stays; its log stays on the server, as that of %s", sb.Record.ID)
+	}
+	return err
+}
+
+// finishRun does what follows a command: apply, the summary, removal. The exit code
+// stays the command's, unless what the person asked for afterwards could not be done.
+func (e *env) finishRun(ctx context.Context, b backend.Backend, sb backend.Sandbox, o runOptions, code int, before uint64) error {
+	apply := o.Apply && code == exitOK
+	applied, after := e.afterRun(ctx, b, sb.Ref(), before, apply, o.Remove)
+	switch {
+	case o.Remove && (after == nil || !apply): // what could not be applied stays
+		p := e.progress("removing " + sb.Record.Name)
+		_, err := b.Remove(context.WithoutCancel(ctx), sb.Ref(), backend.RemoveIdle)
+		p.stop()
+		after = errors.Join(after, err)
+	case o.Name == "" && after == nil:
+		after = e.leaveNothing(ctx, b, sb, applied)
+	}
+	if after == nil && code != exitOK {
+		return exitError(code)
+	}
+	return after
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
@@ -38,7 +39,7 @@ func (e *env) sayRefused(home *record.Home, sb *record.Sandbox, exit api.Exit) {
 	}
 	r := now.Record()
 	reserved, err := home.Reserved(r.Source)
-	e.tellRefused(sb.Name(), refusals, changed, err == nil, r.Rules, reserved, isDirBelow(string(r.Source.Path)))
+	e.tellRefused(sb.Name(), refusals, changed, err == nil, r.Rules, reserved, local.IsDirBelow(string(r.Source.Path)))
 }
 
 // sayRefusedOnServer is sayRefused of a server's sandbox.
@@ -46,7 +47,7 @@ func (e *env) sayRefusedOnServer(ctx context.Context, s backend.Server, sb backe
 	if len(exit.Refused) == 0 {
 		return
 	}
-	now, err := s.Sandbox(ctx, string(sb.Record.ID))
+	now, err := s.Raw().Sandbox(ctx, string(sb.Record.ID))
 	if err != nil {
 		now = sb
 	}

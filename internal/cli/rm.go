@@ -39,8 +39,12 @@ audit log stays readable under the sandbox's id.`,
 }
 
 func runRm(ctx context.Context, e *env, b backend.Backend, name string, force bool) error {
+	how := backend.RemoveEmpty
+	if force {
+		how = backend.RemoveForced
+	}
 	p := e.progress("removing " + vpath.Escape(name))
-	gone, err := b.Remove(ctx, name, force)
+	gone, err := b.Remove(ctx, name, how)
 	p.stop()
 	e.sayKilled(gone.Stopped)
 	switch {
@@ -56,7 +60,7 @@ func runRm(ctx context.Context, e *env, b backend.Backend, name string, force bo
 
 // destroyOnServer destroys a sandbox of a server, with what was uploaded for it.
 func (e *env) destroyOnServer(ctx context.Context, s backend.Server, sb backend.Sandbox) error {
-	if err := s.Destroy(ctx, string(sb.Record.ID)); err != nil {
+	if err := s.Raw().Destroy(ctx, string(sb.Record.ID)); err != nil {
 		return err
 	}
 	return e.forgetUpload(ctx, s, sb)

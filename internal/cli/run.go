@@ -10,6 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -119,7 +120,7 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 	if err != nil {
 		return err
 	}
-	before, err := lastSeq(sb.AuditPath())
+	before, err := lastSeq(ctx, local.New(home, e.owner), backend.Sandbox{Record: sb.Record()})
 	if err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 	if o.Detach {
 		return err
 	}
-	return e.finishRun(ctx, home, sb, o, exit, err, before)
+	return e.finishHere(ctx, home, sb, o, exit, err, before)
 }
 
 // prepare finds or makes the sandbox, and says what is to be known before the command
@@ -234,30 +235,16 @@ func (o *runOptions) detach(ctx context.Context, e *env, sb *record.Sandbox, liv
 	return err
 }
 
-// finishRun does what follows a command: the reason of its end, apply, the
-// summary, removal. The exit code stays the command's, unless what the person
-// asked for afterwards could not be done.
-func (e *env) finishRun(ctx context.Context, home *record.Home, sb *record.Sandbox, o runOptions, exit api.Exit, runErr error, before uint64) error {
+// finishHere is finishRun for a sandbox of this host.
+func (e *env) finishHere(ctx context.Context, home *record.Home, sb *record.Sandbox, o runOptions, exit api.Exit, runErr error, before uint64) error {
 	if runErr != nil { // the sandbox stays, whatever happened to it
 		if o.Name == "" {
 			e.say("sandbox %s stays", sb.Name())
 		}
 		return runErr
 	}
-	code := exitOf(exit)
 	e.explainExit(exit)
-	apply := o.Apply && code == exitOK
-	after := e.afterRun(ctx, sb, before, apply, o.Remove)
-	switch {
-	case o.Remove && (after == nil || !apply): // what could not be applied stays
-		after = errors.Join(after, e.remove(home, sb.Name()))
-	case o.Name == "" && after == nil:
-		after = e.leaveNothing(home, sb, apply && !exit.Untouched)
-	}
-	if after == nil && code != exitOK {
-		return exitError(code)
-	}
-	return after
+	return e.finishRun(ctx, local.New(home, e.owner), backend.Sandbox{Record: sb.Record()}, o, exitOf(exit), before)
 }
 
 // explainExit says why a command did not end by itself.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
@@ -42,7 +43,7 @@ func (m *made) undo(ctx context.Context, s backend.Server) error {
 	}
 	var forgotten error
 	if m.Record.ID != "" {
-		if err := s.DestroyUnused(context.WithoutCancel(ctx), m.id()); err != nil {
+		if err := s.Raw().DestroyUnused(context.WithoutCancel(ctx), m.id()); err != nil {
 			return err
 		}
 		forgotten = m.home.ForgetUpload(m.Record.ID)
@@ -91,7 +92,7 @@ func (o *sandboxOptions) createOnServer(ctx context.Context, e *env, s backend.S
 		m.codebase, n.CodebaseID, n.Sync = pushed.ID, pushed.ID, config.SyncManual
 		n.Git = gitconfig.Of(e.getenv, string(source.Path))
 	}
-	m.Sandbox, err = s.Create(ctx, n)
+	m.Sandbox, err = s.Raw().Create(ctx, n)
 	if err == nil && m.codebase != "" {
 		err = m.home.RememberUpload(m.Record.ID, m.codebase, source, rules, o.marks, noted)
 	}
@@ -140,7 +141,7 @@ func (o *sandboxOptions) serverRules(ctx context.Context, e *env, s backend.Serv
 		if err != nil {
 			return nil, err
 		}
-		if rules, _, err = o.rules(e, home, source); err != nil {
+		if rules, _, err = o.rules(e, home, source, local.IsDirBelow(source)); err != nil {
 			return nil, err
 		}
 		if err := e.sayRepository(source, rules, nil, true); err != nil {
@@ -190,7 +191,7 @@ func (o *runOptions) findOnServer(ctx context.Context, e *env, s backend.Server,
 	if o.Name == "" {
 		return o.createOnServer(ctx, e, s, cmd, given(o.Env))
 	}
-	known, err := s.Sandbox(ctx, o.Name)
+	known, err := s.Raw().Sandbox(ctx, o.Name)
 	if errdefs.Is(err, errdefs.NotFound) {
 		return o.createOnServer(ctx, e, s, cmd, given(o.Env))
 	}
@@ -264,7 +265,9 @@ func (e *env) runOnServer(ctx context.Context, s backend.Server, cmd *cobra.Comm
 		return err
 	}
 	e.sayMissingOnServer(m.Record, c, exit)
-	return e.finishOnServer(ctx, s, m, o, exit, before)
+	e.sayConflicts(exit)
+	e.sayHeld(m.Record.Name, exit)
+	return e.finishRun(ctx, s, m.Sandbox, o, exit.Code, before)
 }
 
 // commandOnServer is the command of run, which the sandbox remembers the variables of.
@@ -284,7 +287,7 @@ func (o *runOptions) commandOnServer(e *env, m *made, args []string) (backend.Co
 // one.
 func (e *env) detachOnServer(ctx context.Context, s backend.Server, m *made, c backend.Command) error {
 	if len(c.Argv) > 0 {
-		exit, err := s.Detach(ctx, c, e.stderr)
+		exit, err := s.Raw().Detach(ctx, c, e.stderr)
 		if err == nil && exit.Code != exitOK {
 			err = exitError(exit.Code)
 		}
@@ -308,7 +311,7 @@ func (e *env) sayConflicts(exit backend.Exit) {
 
 func lastSeqOnServer(ctx context.Context, s backend.Server, id string) (uint64, error) {
 	var last uint64
-	err := s.Audit(ctx, id, 0, false, func(r audit.Record) error {
+	err := s.Raw().Audit(ctx, id, 0, false, func(r audit.Record) error {
 		last = max(last, r.Seq)
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -89,7 +90,7 @@ func (o *sandboxOptions) create(e *env, home *record.Home) (*record.Sandbox, err
 	if err != nil {
 		return nil, err
 	}
-	rules, note, err := o.rules(e, home, string(source.Path))
+	rules, note, err := o.rules(e, home, string(source.Path), local.IsDirBelow(string(source.Path)))
 	if err == nil {
 		err = o.sayWarnings(e, rules)
 	}
@@ -156,7 +157,7 @@ func (o *sandboxOptions) resume(e *env, cmd *cobra.Command, home *record.Home, s
 	if !changed(cmd, policyFlags) {
 		return nil
 	}
-	rules, note, err := o.rules(e, home, string(sb.Record().Source.Path))
+	rules, note, err := o.rules(e, home, string(sb.Record().Source.Path), local.IsDirBelow(string(sb.Record().Source.Path)))
 	if err == nil {
 		err = o.sayWarnings(e, rules)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -168,14 +167,6 @@ func didYouMean(word string, valid []string) string {
 	return ""
 }
 
-// isDirBelow tells whether a path of the source is a directory.
-func isDirBelow(source string) func(string) bool {
-	return func(pattern string) bool {
-		info, err := os.Stat(filepath.Join(source, filepath.FromSlash(pattern)))
-		return err == nil && info.IsDir()
-	}
-}
-
 // flagRules turns --write, --read, --view and --hide into rules. Patterns that
 // name an existing directory cover all below it, and the person is told so.
 func (o *sandboxOptions) flagRules(e *env, isDir func(string) bool) ([]policy.Rule, error) {
@@ -209,7 +200,7 @@ func (o *sandboxOptions) flagRules(e *env, isDir func(string) bool) ([]policy.Ru
 // workspace's root they match nothing, and what was to be hidden is not.
 func notOnHost(rules []policy.Rule, source string) error {
 	for _, r := range rules {
-		if inside, ok := strings.CutPrefix(r.Pattern, strings.TrimSuffix(source, "/")+"/"); ok && source != "/" {
+		if inside, ok := strings.CutPrefix(r.Pattern, strings.TrimSuffix(source, "/")+"/"); ok && source != "/" && source != "" {
 			return errdefs.New(errdefs.Invalid, "pattern %q: it is a path of this host, and patterns begin at the workspace's root: write %q", r.Pattern, "/"+inside)
 		}
 	}
@@ -219,12 +210,15 @@ func notOnHost(rules []policy.Rule, source string) error {
 // rules returns the policy of a sandbox and, for people, where it is from:
 // --policy, --preset, the project's policy file or the default preset, in this
 // order, then the flags' own rules.
-func (o *sandboxOptions) rules(e *env, home *record.Home, source string) ([]policy.Rule, string, error) {
+//
+// source is the directory on this host, "" for a codebase. isDir tells of a path whether
+// it is a directory there.
+func (o *sandboxOptions) rules(e *env, home *record.Home, source string, isDir func(string) bool) ([]policy.Rule, string, error) {
 	base, note, err := o.baseRules(e, home, source)
 	if err != nil {
 		return nil, "", err
 	}
-	extra, err := o.flagRules(e, isDirBelow(source))
+	extra, err := o.flagRules(e, isDir)
 	if err == nil {
 		err = notOnHost(extra, source)
 	}

@@ -218,11 +218,7 @@ func (e *env) sdkBringBack(ctx context.Context, s backend.Server, id record.ID, 
 		}
 		take.Shown = apply.ShownChanges(shown)
 	}
-	sb, err := s.Sandbox(ctx, string(id))
-	if err != nil {
-		return apply.Result{}, err
-	}
-	return backend.BringBack(ctx, s, u, sb, paths, r.DryRun, take, nil)
+	return s.BringBack(ctx, string(id), u, paths, r.DryRun, take)
 }
 
 // sdkAnswerOf tells of an apply: what was applied comes last. The paths that stand in

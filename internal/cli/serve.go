@@ -25,10 +25,9 @@ import (
 type Parts struct {
 	// Serve runs a server until ctx ends.
 	Serve func(ctx context.Context, o ServerOptions) error
-	// Dial connects to a server.
-	Dial func(ctx context.Context, at endpoint.Endpoint) (backend.Server, error)
-	// Backend is a server as the verbs see it.
-	Backend func(s backend.Server, openHome func() (*record.Home, error)) backend.Backend
+	// Dial is the server at an endpoint, which it connects to when something is asked of
+	// it. openHome opens the state directory of this host.
+	Dial func(at endpoint.Endpoint, openHome func() (*record.Home, error)) (backend.Server, error)
 	// Tokens opens the tokens of the server with a configuration.
 	Tokens func(ctx context.Context, c *config.Config) (backend.Tokens, error)
 	// ReadToken reads a file that holds a token. Errors: NotFound;

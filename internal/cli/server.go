@@ -98,7 +98,7 @@ func (e *env) on(cmd *cobra.Command, do func(context.Context, backend.Backend) e
 		err = e.onHost(cmd, do)
 	} else {
 		err = e.onServer(cmd.Context(), address, func(ctx context.Context, s backend.Server) error {
-			return do(ctx, e.parts.Backend(s, e.openHome))
+			return do(ctx, s)
 		})
 	}
 	if only, is := errors.AsType[*backend.LocalOnlyError](err); is {
@@ -150,10 +150,10 @@ func (e *env) dispatch(cmd *cobra.Command, here func() error, there func(context
 	if err != nil {
 		return err
 	}
-	return e.onServer(cmd.Context(), address, there)
+	return e.onServer(cmd.Context(), address, func(ctx context.Context, s backend.Server) error { return there(ctx, s) })
 }
 
-// onServer connects to a server. The light program cannot: it becomes
+// onServer has do act on a server. The light program cannot: it becomes
 // agentfense-server, with the same arguments.
 func (e *env) onServer(ctx context.Context, address string, do func(context.Context, backend.Server) error) error {
 	if e.parts == nil {
@@ -163,7 +163,7 @@ func (e *env) onServer(ctx context.Context, address string, do func(context.Cont
 	if err != nil {
 		return err
 	}
-	server, err := e.parts.Dial(ctx, at)
+	server, err := e.parts.Dial(at, e.openHome)
 	if err != nil {
 		return err
 	}

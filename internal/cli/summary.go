@@ -6,11 +6,8 @@ import (
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/cli/present"
-	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -24,43 +21,6 @@ const (
 	summaryPlain   = 3 // changes without a mark, at least, where there are so many
 	groupMarks     = 4 // kinds of marks of a group
 )
-
-// lastSeq returns the number of the last record of a log, 0 if there is none.
-func lastSeq(path string) (uint64, error) {
-	var last uint64
-	err := audit.Read(path, func(r audit.Record) error {
-		last = max(last, r.Seq)
-		return nil
-	})
-	if errdefs.Is(err, errdefs.NotFound) {
-		return 0, nil
-	}
-	return last, err
-}
-
-// printSummary says after a run, on stderr, what the sandbox changed, what it
-// was refused since the audit record afterSeq, and what to do now, or that the
-// sandbox is to go with its changes. It says nothing where nothing happened.
-func (e *env) printSummary(sb *record.Sandbox, afterSeq uint64, toGo bool) error {
-	p := e.progress("looking at what changed")
-	s, err := present.Summarise(sb, afterSeq)
-	p.stop()
-	if err != nil {
-		return err
-	}
-	source := sb.Record().Source
-	home, err := e.openHome()
-	if err != nil {
-		return err
-	}
-	reserved, err := home.Reserved(source)
-	if err != nil {
-		return err
-	}
-	helping := advice(s.Refused, sb.Record().Rules, reserved, isDirBelow(string(source.Path)), again)
-	e.saySummary(sb.Name(), s, helping, toGo)
-	return nil
-}
 
 // saySummary prints the summary; helping are the lines that tell what would permit
 // what was refused.

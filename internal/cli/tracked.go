@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // gitPatience bounds the look at git's history, summaryPatience how long the
@@ -40,18 +38,6 @@ func trackedJSONOf(t gitview.Tracked) *trackedJSON {
 		doc.History = append(doc.History, vpath.Escape(string(p)))
 	}
 	return doc
-}
-
-// lookAtGit looks at the repository in the directory dir for what p hides.
-func lookAtGit(ctx context.Context, dir string, p *policy.Policy) (gitview.Tracked, error) {
-	source, err := os.Open(dir)
-	if err != nil {
-		return gitview.Tracked{}, fmt.Errorf("%s: %w", dir, err)
-	}
-	defer source.Close()
-	ctx, cancel := context.WithTimeout(ctx, gitPatience)
-	defer cancel()
-	return gitview.LookAtGit(ctx, source, p, func(string) bool { return false }), nil
 }
 
 // trackedLines says for people what git keeps of hidden files.

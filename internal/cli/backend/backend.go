@@ -5,10 +5,13 @@ import (
 	"io"
 	"time"
 
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Backend is what the verbs ask of the sandboxes of this host (package local) or of a
@@ -27,18 +30,38 @@ type Backend interface {
 	// Stop ends everything that runs in a sandbox. One that does not run is no error.
 	Stop(ctx context.Context, name string, o StopOptions) (Stopped, error)
 	// Remove removes a sandbox. Its audit log stays. Errors: Precondition if it runs or
-	// holds changes that were not applied, unless force is set.
-	Remove(ctx context.Context, name string, force bool) (Removed, error)
+	// holds changes that were not applied, as far as how does not allow that.
+	Remove(ctx context.Context, name string, how Removal) (Removed, error)
 	// Unused lists the sandboxes that do not run and hold nothing, or whatever they hold
 	// if o.Force is set. Errors: as Sandboxes.
 	Unused(ctx context.Context, o UnusedOptions) ([]Unused, error)
 
+	// RemoveUnused removes a sandbox that was made for one command, unless it holds
+	// something or somebody else uses it.
+	RemoveUnused(ctx context.Context, sb Sandbox) (Left, error)
+
+	// Policy tells what the rules of a sandbox are, and what patterns mean there.
+	Policy(ctx context.Context, name string) (Policy, error)
+
+	// SetPolicy replaces the rules of a sandbox, of a running one at once.
+	SetPolicy(ctx context.Context, name string, r Rules) error
+	// Explain says what the rules of a sandbox, and the extra ones, say of paths.
+	Explain(ctx context.Context, name string, extra []policy.Rule, paths []vpath.Path) (Explained, error)
+
+	// Changes opens what a sandbox changed. Where this process may not read all of it,
+	// another one runs with the command line again, and the error is a *DoneError. A server
+	// is asked for the sandbox by the methods of Changes.
+	Changes(ctx context.Context, name string, again []string) (Changes, error)
+	// View opens what a sandbox sees. Close it after. Errors: as Changes.
+	View(ctx context.Context, name string, again []string) (View, error)
+
 	// Logs calls do with what the detached commands of a sandbox wrote, with follow until
 	// the last of them has ended.
 	Logs(ctx context.Context, name string, follow bool, do func(outlog.Record) error) error
-	// Audit calls do with each audit record of a sandbox, with follow also with those to
-	// come until ctx ends. On this host it takes the id of a removed sandbox too.
-	Audit(ctx context.Context, name string, follow bool, do func(audit.Record) error) error
+	// Audit calls do with each audit record of a sandbox behind the number after, with
+	// follow also with those to come until ctx ends. On this host it takes the id of a
+	// removed sandbox too.
+	Audit(ctx context.Context, name string, after uint64, follow bool, do func(audit.Record) error) error
 	// VerifyAudit checks that no record of a log was changed, removed or moved.
 	VerifyAudit(ctx context.Context, name string, known []audit.Head) (audit.Summary, error)
 	// ArchiveAudit moves the records of a log into a new file. Errors: Precondition if
@@ -70,6 +93,16 @@ type Stopped struct {
 	Patience time.Duration // how long it might take
 }
 
+// Removal is what Remove puts up with.
+type Removal int
+
+// The removals.
+const (
+	RemoveEmpty  Removal = iota // a stopped sandbox without changes
+	RemoveIdle                  // a stopped sandbox; a server stops it
+	RemoveForced                // any sandbox, also one that does not exist
+)
+
 // Removed is a sandbox that is gone.
 type Removed struct {
 	Name string // "" for one of which nothing is known
@@ -78,6 +111,47 @@ type Removed struct {
 	Stopped Stopped
 	// LogHere says that Audit still reads its log.
 	LogHere bool
+}
+
+// Left says what became of a sandbox that was to be removed if it is unused.
+type Left struct {
+	HasChanges, InUse bool // why it stays
+	Refused           bool // its audit log tells of a refusal
+	LogHere           bool // as Removed.LogHere
+	// Synced is what a server brought into the codebase by itself.
+	Synced []vpath.Path
+}
+
+// Policy is the policy of a sandbox.
+type Policy struct {
+	Sandbox
+	// Reserved are paths that are hidden whatever the rules say.
+	Reserved []vpath.Path
+	// IsDir reports whether a path of the source is a directory. Of what cannot be told
+	// it reports false.
+	IsDir func(path string) bool
+}
+
+// Rules are a new policy of a sandbox.
+type Rules struct {
+	Rules  []policy.Rule
+	Note   string            // for people: where they are from
+	Marks  []policy.RiskFlag // of a policy file; a server knows the built-in ones alone
+	Reason string            // for the audit log of this host
+}
+
+// Explained is what rules say of paths.
+type Explained struct {
+	Rules []policy.Rule // all that were looked at
+	Paths []ExplainedPath
+	// Tracked is what git keeps of hidden files, as far as it is known.
+	Tracked gitview.Tracked
+}
+
+// ExplainedPath is what rules say of a path.
+type ExplainedPath struct {
+	policy.Explanation
+	IsDir bool // it is known to be a directory
 }
 
 // UnusedOptions say which sandboxes are to be removed.

@@ -38,6 +38,14 @@ type Sandbox struct {
 	Variables []record.HostPath // names of those that its commands have
 }
 
+// Ref names the sandbox in a call: a server's has an id, this host's a name.
+func (s *Sandbox) Ref() string {
+	if s.Record.Served != nil {
+		return string(s.Record.ID)
+	}
+	return s.Record.Name
+}
+
 // NewSandbox is what a sandbox is made of.
 type NewSandbox struct {
 	Name       string // "" for its id

@@ -11,15 +11,19 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/transfer/scan"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// Server is what can be asked of a server (remote.Client says more). Errors
-// have the kind and the text that the server gave them.
+// Server is the sandboxes of a server, and what only a server has. Errors have the kind
+// and the text that the server gave them.
 type Server interface {
-	io.Closer
+	Backend
+
+	// Raw is for verbs that are not yet written for a Backend.
+	Raw() Raw
 
 	CreateCodebase(ctx context.Context, name, owner string) (Codebase, error)
 	Codebase(ctx context.Context, id string) (Codebase, error)
@@ -29,6 +33,23 @@ type Server interface {
 	Download(ctx context.Context, w io.Writer, id string, path vpath.Path) error
 	Upload(ctx context.Context, id string, next func() (scan.File, *os.File, error)) (files int64, err error)
 
+	// BringBack brings changes into the directory that was uploaded for a sandbox, and
+	// then into the codebase. Errors: those of apply.Upload; Internal for what was not
+	// shown.
+	BringBack(ctx context.Context, name string, u *record.Upload, paths []vpath.Path, dryRun bool, take Reviewed) (apply.Result, error)
+}
+
+// Reviewed is what an apply takes of a server's sandbox.
+type Reviewed struct {
+	Digest string // the server's, "" for all that is there
+	// Shown is what the server showed of it, nil where that is not known here.
+	Shown *apply.Shown
+}
+
+// Raw is the calls of a server.
+type Raw interface {
+	Files(ctx context.Context, id string, dir vpath.Path, recursive bool) ([]scan.File, error)
+	DeleteCodebase(ctx context.Context, id string) error
 	// Sandboxes lists the sandboxes that may be seen, with what each holds if usage is set.
 	Sandboxes(ctx context.Context, usage bool) ([]Sandbox, error)
 	Sandbox(ctx context.Context, name string) (Sandbox, error)

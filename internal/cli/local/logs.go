@@ -26,16 +26,23 @@ func (b *Backend) Logs(ctx context.Context, name string, follow bool, do func(ou
 	return outlog.Read(ctx, sb.Dir(), sb.HasSupervisor, do)
 }
 
-// Audit calls do with each audit record of a sandbox, or of one that was removed, by id.
-func (b *Backend) Audit(ctx context.Context, name string, follow bool, do func(audit.Record) error) error {
+// Audit calls do with each audit record of a sandbox behind the number after. It takes
+// the id of a removed sandbox too.
+func (b *Backend) Audit(ctx context.Context, name string, after uint64, follow bool, do func(audit.Record) error) error {
 	path, err := b.auditPath(name)
 	if err != nil {
 		return err
 	}
-	if follow {
-		return audit.Follow(ctx, path, do)
+	behind := func(r audit.Record) error {
+		if after > 0 && r.Seq <= after {
+			return nil
+		}
+		return do(r)
 	}
-	return audit.Read(path, do)
+	if follow {
+		return audit.Follow(ctx, path, behind)
+	}
+	return audit.Read(path, behind)
 }
 
 // VerifyAudit checks a log, as Audit finds it.

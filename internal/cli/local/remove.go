@@ -8,6 +8,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise"
@@ -38,23 +39,23 @@ func stop(ctx context.Context, sb *record.Sandbox, o backend.StopOptions) (s bac
 }
 
 // Remove removes a sandbox. A damaged one has no name and no id.
-func (b *Backend) Remove(ctx context.Context, name string, force bool) (backend.Removed, error) {
+func (b *Backend) Remove(ctx context.Context, name string, how backend.Removal) (backend.Removed, error) {
 	sb, err := b.home.Open(name)
 	var r backend.Removed
 	var check func(*record.Sandbox) error
 	switch {
-	case force && errdefs.Is(err, errdefs.NotFound):
+	case how == backend.RemoveForced && errdefs.Is(err, errdefs.NotFound):
 		return r, nil
 	case err != nil: // damaged ones can be removed too
-	case force:
+	case how == backend.RemoveForced:
 		r.Stopped, err = stop(ctx, sb, backend.StopOptions{})
-	default:
+	case how == backend.RemoveEmpty:
 		err = launch.Cleanup(sb)
 	}
 	if sb != nil && err != nil {
 		return r, err
 	}
-	if !force {
+	if how == backend.RemoveEmpty {
 		check = func(sb *record.Sandbox) error { return b.checkPending(ctx, name, sb) }
 	}
 	if err := b.removeIf(name, check); err != nil || sb == nil {
@@ -148,4 +149,38 @@ func holdsOf(sb *record.Sandbox) (backend.Holds, error) {
 	}
 	n, err := review.CountChanges(sb)
 	return backend.HoldsOf(n, sb.Record().Home), err
+}
+
+// errHasChanges keeps a sandbox from being removed.
+var errHasChanges = errors.New("the sandbox has changes")
+
+// RemoveUnused removes a sandbox in which nothing was changed.
+func (b *Backend) RemoveUnused(_ context.Context, sb backend.Sandbox) (left backend.Left, err error) {
+	left.LogHere = true
+	err = b.home.RemoveIf(sb.Record.Name, func(now *record.Sandbox) error {
+		if now == nil || now.ID() != sb.Record.ID {
+			return errHasChanges // it is another one
+		}
+		if closed, err := now.IsClosed(); closed || err != nil {
+			return errors.Join(errHasChanges, err)
+		}
+		if changed, err := review.HasChanges(now); changed || err != nil {
+			return errors.Join(errHasChanges, err)
+		}
+		return audit.Read(now.AuditPath(), func(r audit.Record) error {
+			_, is := r.Event.(audit.PermissionDenied)
+			left.Refused = left.Refused || is
+			return nil
+		})
+	})
+	held := (*record.HeldError)(nil)
+	switch {
+	case errors.Is(err, errHasChanges):
+		left.HasChanges = true
+		return left, nil
+	case errors.As(err, &held):
+		left.InUse = true
+		return left, nil
+	}
+	return left, err
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
@@ -53,31 +52,17 @@ func (s *Summary) CountStatus(status changes.Status) int {
 	return n
 }
 
-// Summarise lists what the sandbox has changed, and what it was refused since
-// the audit record with the number afterSeq (0: since ever).
-func Summarise(s *record.Sandbox, afterSeq uint64) (Summary, error) {
-	var sum Summary
-	r, err := review.Open(s)
-	if err != nil {
+// Summarise sums up what a review lists, and the refusals among the audit records that
+// read calls do with. A look at a name at which there is an own entry now counts as
+// none: cp and mv look at it before they make it. Errors: those of read.
+func Summarise(r *review.Review, read func(do func(audit.Record) error) error) (Summary, error) {
+	sum := Summary{Files: r.Files(), Groups: r.Groups()}
+	d := denials{groups: map[denialKey]*DenialGroup{}, at: map[vpath.Path]int{}, own: sum.ownPaths()}
+	if err := read(d.add); err != nil {
 		return sum, err
 	}
-	sum.Files, sum.Groups = r.Files(), r.Groups()
-	if err := r.Close(); err != nil {
-		return sum, err
-	}
-	err = sum.AddDenials(func(do func(audit.Record) error) error {
-		err := audit.Read(s.AuditPath(), func(r audit.Record) error {
-			if r.Seq <= afterSeq {
-				return nil
-			}
-			return do(r)
-		})
-		if errdefs.Is(err, errdefs.NotFound) {
-			return nil
-		}
-		return err
-	})
-	return sum, err
+	sum.Denials, sum.Refused = d.list(), d.refused
+	return sum, nil
 }
 
 // RefusedTo sums up what one command was refused; changed are the paths that it
@@ -92,18 +77,6 @@ func RefusedTo(refusals []audit.PermissionDenied, changed []vpath.Path) Summary 
 		d.sum(r)
 	}
 	return Summary{Denials: d.list(), Refused: d.refused}
-}
-
-// AddDenials sums up the refusals among the records that read calls do with. A
-// look at a name at which there is an own entry now counts as none: cp and mv look
-// at it before they make it. Errors: those of read.
-func (s *Summary) AddDenials(read func(do func(audit.Record) error) error) error {
-	d := denials{groups: map[denialKey]*DenialGroup{}, at: map[vpath.Path]int{}, own: s.ownPaths()}
-	if err := read(d.add); err != nil {
-		return err
-	}
-	s.Denials, s.Refused = d.list(), d.refused
-	return nil
 }
 
 // ownPaths are the paths of own entries, and the directories above. Of these, one

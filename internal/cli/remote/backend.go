@@ -7,6 +7,8 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -20,7 +22,7 @@ type Backend struct {
 	openHome func() (*record.Home, error)
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var _ backend.Server = (*Backend)(nil)
 
 // New is the sandboxes of the server that c reaches. openHome opens the state
 // directory of this host.
@@ -69,13 +71,13 @@ func (b *Backend) Logs(ctx context.Context, name string, follow bool, do func(ou
 	return b.Client.Logs(ctx, string(sb.Record.ID), follow, do)
 }
 
-// Audit calls do with each audit record of a sandbox.
-func (b *Backend) Audit(ctx context.Context, name string, follow bool, do func(audit.Record) error) error {
+// Audit calls do with each audit record of a sandbox behind the number after.
+func (b *Backend) Audit(ctx context.Context, name string, after uint64, follow bool, do func(audit.Record) error) error {
 	sb, err := b.Sandbox(ctx, name)
 	if err != nil {
 		return err
 	}
-	return b.Client.Audit(ctx, string(sb.Record.ID), 0, follow, do)
+	return b.Client.Audit(ctx, string(sb.Record.ID), after, follow, do)
 }
 
 // VerifyAudit is the server's own task, whose log it is.
@@ -93,3 +95,15 @@ func (b *Backend) PruneAudit(context.Context, time.Duration) (int, error) {
 
 // localOnly refuses a flag.
 func localOnly(flag string) error { return &backend.LocalOnlyError{Flag: flag} }
+
+// Raw is the server's calls.
+func (b *Backend) Raw() backend.Raw { return b.Client }
+
+// BringBack brings changes into the directory that was uploaded for a sandbox.
+func (b *Backend) BringBack(ctx context.Context, name string, u *record.Upload, paths []vpath.Path, dryRun bool, take backend.Reviewed) (apply.Result, error) {
+	sb, err := b.Sandbox(ctx, name)
+	if err != nil {
+		return apply.Result{}, err
+	}
+	return BringBack(ctx, b.Client, u, sb, paths, dryRun, take, nil)
+}

@@ -10,6 +10,7 @@ package remote
 import (
 	"context"
 	"crypto/tls"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -29,6 +30,7 @@ const patience = 10 * time.Second
 type Client struct {
 	at        endpoint.Endpoint
 	conn      *grpc.ClientConn
+	greeter   *greeter // nil on a connection of the caller's
 	codebases sandboxv1.CodebaseServiceClient
 	sandboxes sandboxv1.SandboxServiceClient
 }
@@ -36,42 +38,88 @@ type Client struct {
 // Dial connects to the server at an endpoint. Errors: Unavailable if no server
 // can be spoken with there; NotFound, Denied and Invalid for the files of TLS.
 func Dial(ctx context.Context, at endpoint.Endpoint) (*Client, error) {
-	conn, settings, err := dial.Connect(at)
+	c, err := Open(at)
 	if err != nil {
 		return nil, err
 	}
-	c := Over(conn, at)
-	if err := c.greet(ctx, settings); err != nil {
-		conn.Close()
+	if err := c.greeter.greet(ctx); err != nil {
+		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
+// Open is a client that connects with its first call, whose error is that of Dial if it
+// cannot. So what no server can do is refused without one. Errors: NotFound, Denied and
+// Invalid for the files of TLS.
+func Open(at endpoint.Endpoint) (*Client, error) {
+	conn, settings, err := dial.Connect(at)
+	if err != nil {
+		return nil, err
+	}
+	g := &greeter{ClientConn: conn, at: at, settings: settings}
+	c := over(g, conn, at)
+	c.greeter = g
+	return c, nil
+}
+
 // Over is a client on a connection to the server at an endpoint. Close ends the
 // connection.
-func Over(conn *grpc.ClientConn, at endpoint.Endpoint) *Client {
+func Over(conn *grpc.ClientConn, at endpoint.Endpoint) *Client { return over(conn, conn, at) }
+
+func over(calls grpc.ClientConnInterface, conn *grpc.ClientConn, at endpoint.Endpoint) *Client {
 	return &Client{
 		at: at, conn: conn,
-		codebases: sandboxv1.NewCodebaseServiceClient(conn), sandboxes: sandboxv1.NewSandboxServiceClient(conn),
+		codebases: sandboxv1.NewCodebaseServiceClient(calls), sandboxes: sandboxv1.NewSandboxServiceClient(calls),
 	}
 }
 
-// greet asks for what needs no token, so that what stands between us and the
+// greeter is a connection that finds out before the first call whether a server can be
+// spoken with.
+type greeter struct {
+	*grpc.ClientConn
+	at       endpoint.Endpoint
+	settings *tls.Config
+	once     sync.Once
+	err      error
+}
+
+// Invoke is a call with one answer.
+func (g *greeter) Invoke(ctx context.Context, method string, args, reply any, o ...grpc.CallOption) error {
+	if err := g.greet(ctx); err != nil {
+		return err
+	}
+	return g.ClientConn.Invoke(ctx, method, args, reply, o...)
+}
+
+// NewStream is a call with a stream.
+func (g *greeter) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, o ...grpc.CallOption) (grpc.ClientStream, error) {
+	if err := g.greet(ctx); err != nil {
+		return nil, err
+	}
+	return g.ClientConn.NewStream(ctx, d, method, o...)
+}
+
+func (g *greeter) greet(ctx context.Context) error {
+	g.once.Do(func() { g.err = g.ask(ctx) })
+	return g.err
+}
+
+// ask asks for what needs no token, so that what stands between us and the
 // server is told from what it says.
-func (c *Client) greet(ctx context.Context, settings *tls.Config) error {
+func (g *greeter) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_, err := healthv1.NewHealthClient(c.conn).Check(ctx, &healthv1.HealthCheckRequest{})
+	_, err := healthv1.NewHealthClient(g.ClientConn).Check(ctx, &healthv1.HealthCheckRequest{})
 	if err == nil || status.Code(err) == codes.Unimplemented { // a server may have nothing to say on that
 		return nil
 	}
-	if settings != nil {
-		if refusal := shakeHands(ctx, c.at, settings); refusal != nil {
+	if g.settings != nil {
+		if refusal := shakeHands(ctx, g.at, g.settings); refusal != nil {
 			err = refusal
 		}
 	}
-	return unreachable(c.at, err)
+	return unreachable(g.at, err)
 }
 
 // shakeHands makes a TLS connection and returns why the server does not want

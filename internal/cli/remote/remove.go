@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -28,14 +29,14 @@ func (b *Backend) Stop(ctx context.Context, name string, o backend.StopOptions) 
 }
 
 // Remove destroys a sandbox, with what was uploaded for it.
-func (b *Backend) Remove(ctx context.Context, name string, force bool) (backend.Removed, error) {
+func (b *Backend) Remove(ctx context.Context, name string, how backend.Removal) (backend.Removed, error) {
 	sb, err := b.Sandbox(ctx, name)
 	switch {
-	case force && errdefs.Is(err, errdefs.NotFound):
+	case how == backend.RemoveForced && errdefs.Is(err, errdefs.NotFound):
 		return backend.Removed{}, nil
 	case err != nil:
 		return backend.Removed{}, err
-	case force:
+	case how != backend.RemoveEmpty:
 	case sb.Status == record.Running:
 		return backend.Removed{}, errdefs.New(errdefs.Precondition, "sandbox %s: running; %s", sb.Record.Name, backend.StopFirst(sb.Record.Name))
 	default:
@@ -117,4 +118,36 @@ func (b *Backend) Unused(ctx context.Context, o backend.UnusedOptions) ([]backen
 		}})
 	}
 	return list, errors.Join(errs...)
+}
+
+// RemoveUnused destroys a sandbox in which nothing waits to be applied.
+func (b *Backend) RemoveUnused(ctx context.Context, sb backend.Sandbox) (left backend.Left, err error) {
+	ctx = context.WithoutCancel(ctx)
+	waiting, err := b.Review(ctx, sb, nil, true, "")
+	if err != nil {
+		return left, err
+	}
+	if left.HasChanges = len(waiting.Files()) > 0; left.HasChanges {
+		return left, nil
+	}
+	if left.Synced, err = (&serverChanges{b: b, sb: sb}).Synced(ctx); err != nil {
+		return left, err
+	}
+	err = b.Client.Audit(ctx, string(sb.Record.ID), 0, false, func(r audit.Record) error {
+		_, is := r.Event.(audit.PermissionDenied)
+		left.Refused = left.Refused || is
+		return nil
+	})
+	if err != nil {
+		return left, err
+	}
+	err = b.DestroyUnused(ctx, string(sb.Record.ID))
+	if errdefs.Is(err, errdefs.Precondition) { // somebody else uses it, or has changed something
+		left.InUse = true
+		return left, nil
+	}
+	if err != nil {
+		return left, err
+	}
+	return left, b.forgetUpload(ctx, sb)
 }

@@ -1,4 +1,4 @@
-package backend
+package remote
 
 import (
 	"context"
@@ -6,26 +6,20 @@ import (
 	"io"
 	"slices"
 
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-// Reviewed is what an apply takes of a server's sandbox.
-type Reviewed struct {
-	Digest string // the server's, "" for all that is there
-	// Shown is what the server showed of it, nil where that is not known here.
-	Shown *apply.Shown
-}
-
 // admitting is put, which gets nothing but what was shown.
-func (r *Reviewed) admitting(put func(apply.CarriedChange, io.Reader) error) func(apply.CarriedChange, io.Reader) error {
+func admitting(r backend.Reviewed, put func(apply.CarriedChange, io.Reader) error) func(apply.CarriedChange, io.Reader) error {
 	if r.Shown == nil {
 		return put
 	}
-	return func(c apply.CarriedChange, content io.Reader) error {
-		admitted, err := r.Shown.Admit(c)
+	return func(change apply.CarriedChange, content io.Reader) error {
+		admitted, err := r.Shown.Admit(change)
 		if err != nil {
 			return err
 		}
@@ -33,9 +27,9 @@ func (r *Reviewed) admitting(put func(apply.CarriedChange, io.Reader) error) fun
 	}
 }
 
-// ReviewNow is what is there now.
-func ReviewNow(ctx context.Context, s Server, sb Sandbox, paths []vpath.Path) (now Reviewed, err error) {
-	review, err := s.Review(ctx, sb, paths, false, "")
+// reviewNow is what is there now.
+func reviewNow(ctx context.Context, c *Client, sb backend.Sandbox, paths []vpath.Path) (now backend.Reviewed, err error) {
+	review, err := c.Review(ctx, sb, paths, false, "")
 	if err != nil {
 		return now, err
 	}
@@ -49,26 +43,26 @@ func ReviewNow(ctx context.Context, s Server, sb Sandbox, paths []vpath.Path) (n
 // BringBack brings changes of a server's sandbox into the directory u that was
 // uploaded for it, and then into the codebase, so that both hold the same. Without a
 // digest it takes what is there now. progress may be nil. Errors: those of
-// apply.Upload and of s; Internal for what was not shown.
-func BringBack(ctx context.Context, s Server, u *record.Upload, sb Sandbox, paths []vpath.Path, dryRun bool, take Reviewed, progress func(tried, total int)) (apply.Result, error) {
+// apply.Upload and of c; Internal for what was not shown.
+func BringBack(ctx context.Context, c *Client, u *record.Upload, sb backend.Sandbox, paths []vpath.Path, dryRun bool, take backend.Reviewed, progress func(tried, total int)) (apply.Result, error) {
 	if take.Digest == "" { // so that both get the same
 		var err error
-		if take, err = ReviewNow(ctx, s, sb, paths); err != nil {
+		if take, err = reviewNow(ctx, c, sb, paths); err != nil {
 			return apply.Result{}, err
 		}
 	}
 	fetch := func(put func(apply.CarriedChange, io.Reader) error) error {
-		return s.Changes(ctx, sb, paths, take.Digest, take.admitting(put))
+		return c.Changes(ctx, sb, paths, take.Digest, admitting(take, put))
 	}
 	result, err := apply.Upload(ctx, u, sb.Record.Name, fetch, dryRun, progress)
 	if dryRun {
 		return result, err
 	}
-	return result, errors.Join(err, settle(ctx, s, sb, paths, take.Digest, &result))
+	return result, errors.Join(err, settle(ctx, c, sb, paths, take.Digest, &result))
 }
 
 // settle has the server bring into the codebase what the directory has now.
-func settle(ctx context.Context, s Server, sb Sandbox, paths []vpath.Path, reviewed string, result *apply.Result) error {
+func settle(ctx context.Context, c *Client, sb backend.Sandbox, paths []vpath.Path, reviewed string, result *apply.Result) error {
 	var done []vpath.Path
 	left := map[vpath.Path]bool{} // what is not here, and what it is in
 	own := map[vpath.Path]bool{}  // what holds what no apply takes
@@ -97,7 +91,7 @@ func settle(ctx context.Context, s Server, sb Sandbox, paths []vpath.Path, revie
 			return nil
 		}
 	}
-	settled, err := s.Apply(context.WithoutCancel(ctx), sb, paths, false, reviewed)
+	settled, err := c.Apply(context.WithoutCancel(ctx), sb, paths, false, reviewed)
 	if err != nil {
 		return errdefs.New(errdefs.KindOf(err), "codebase %s: the changes were applied locally but not yet to the codebase: %w", sb.Record.Served.CodebaseID, err)
 	}

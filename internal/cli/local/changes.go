@@ -1,0 +1,149 @@
+package local
+
+import (
+	"context"
+
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+)
+
+// localChanges are the changes of a sandbox whose files can be read.
+type localChanges struct {
+	sb   *record.Sandbox
+	lost error
+}
+
+// Changes opens the changes of a sandbox.
+func (b *Backend) Changes(ctx context.Context, name string, again []string) (backend.Changes, error) {
+	sb, err := b.open(name)
+	if err == nil {
+		err = b.asOwner(ctx, sb, again)
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, lost := sb.SourceLost()
+	return &localChanges{sb, lost}, nil
+}
+
+func (c *localChanges) Sandbox() backend.Sandbox { return backend.Sandbox{Record: c.sb.Record()} }
+
+func (c *localChanges) Lost() error { return c.lost }
+
+// Review shows what changed. What it shows with its content is stored beside what was
+// shown before.
+func (c *localChanges) Review(ctx context.Context, paths []vpath.Path, how backend.Detail) (*backend.Review, error) {
+	base := ""
+	if len(paths) > 0 && how == backend.Contents {
+		var err error
+		if base, err = c.shownBefore(ctx); err != nil {
+			return nil, err
+		}
+	}
+	r, err := review.Open(c.sb, paths...)
+	if err != nil {
+		return nil, err
+	}
+	remember := func() (string, error) {
+		digest, err := r.Remember(base, r.Files())
+		if errdefs.Is(err, errdefs.NotFound) { // base is kept no longer
+			digest, err = r.Remember("", r.Files())
+		}
+		return digest, err
+	}
+	return &backend.Review{
+		Review: r, Remember: remember,
+		Note: func(digest string) error { return manifest.SetLastShown(c.sb, digest) },
+	}, nil
+}
+
+// shownBefore returns the digest of what was shown before a part is, "" for
+// nothing. Where nothing was shown and nothing runs, that is everything.
+func (c *localChanges) shownBefore(ctx context.Context) (string, error) {
+	last, err := manifest.LastShown(c.sb)
+	if err != nil || last != "" {
+		return last, err
+	}
+	live, err := client(ctx, c.sb)
+	if err != nil || live != nil {
+		return "", err
+	}
+	return manifest.StoreNow(c.sb)
+}
+
+// Apply brings changes into the source. A live supervisor forgets what it has of them.
+func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (result backend.Applied, err error) {
+	options := apply.Options{Paths: o.Paths, DryRun: o.DryRun, Reviewed: o.Reviewed, Progress: o.Progress}
+	if o.To == "" {
+		err = settleSource(ctx, c.sb, o.Rebase)
+	} else if options.To, err = apply.ResolveTarget(c.sb, o.To); err == nil {
+		result.To = string(options.To.Path)
+	}
+	if err != nil {
+		return result, err
+	}
+	if o.Reviewed == "" && o.Take == backend.TakeShown {
+		if options.Reviewed, err = manifest.LastShown(c.sb); err != nil {
+			return result, err
+		}
+	}
+	options.AtStart = options.Reviewed == "" && o.Take != backend.TakeLatest
+	if r := c.sb.Record(); r.IsUploaded() && !o.DryRun && o.To == "" {
+		return result, errdefs.New(errdefs.Precondition, "sandbox %s: codebase %s is managed by a server: run apply with --endpoint", r.Name, r.Served.CodebaseID)
+	}
+	if options.Drop, err = api.DropLive(ctx, c.sb.Dir()); err != nil {
+		return result, err
+	}
+	result.Result, err = apply.Changes(ctx, c.sb, options)
+	return result, err
+}
+
+// settleSource sees to it that the sandbox's source is there: if another directory
+// is at its path, it becomes the source if rebase is set. Errors: *backend.ReplacedError.
+func settleSource(ctx context.Context, sb *record.Sandbox, rebase bool) error {
+	replaced, why := sb.SourceLost()
+	if why == nil {
+		return nil
+	}
+	if c, err := client(ctx, sb); err != nil || c != nil {
+		return err // it runs, and has the old one open
+	}
+	switch {
+	case !replaced:
+		return errdefs.New(errdefs.KindOf(why), "%w; %s", why, backend.ElsewhereAdvice(sb.Name()))
+	case !rebase:
+		return &backend.ReplacedError{Why: why, Name: sb.Name()}
+	}
+	return apply.Rebase(sb)
+}
+
+// Discard throws changes away.
+func (c *localChanges) Discard(ctx context.Context, paths []vpath.Path, dryRun bool) (d backend.Discarded, err error) {
+	drop, err := api.DropLive(ctx, c.sb.Dir())
+	if err != nil {
+		return d, err
+	}
+	if r, err := review.Open(c.sb, paths...); err == nil {
+		d.Files, d.Groups = r.Files(), r.Groups()
+		_ = r.Close() // it only read
+	}
+	d.DiscardResult, err = apply.Discard(c.sb, apply.DiscardOptions{Paths: paths, DryRun: dryRun, Drop: drop})
+	return d, err
+}
+
+// NoteAll notes that all there is was shown, unless something runs.
+func (c *localChanges) NoteAll(ctx context.Context) error {
+	if live, err := client(ctx, c.sb); err != nil || live != nil {
+		return nil //nolint:nilerr // who cannot be asked may run
+	}
+	return manifest.SetLastShown(c.sb, "")
+}
+
+// Synced is empty: nothing leaves a sandbox of this host by itself.
+func (c *localChanges) Synced(context.Context) ([]vpath.Path, error) { return nil, nil }

@@ -1,0 +1,100 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/gitview"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// Policy tells what the rules of a sandbox are.
+func (b *Backend) Policy(_ context.Context, name string) (backend.Policy, error) {
+	sb, err := b.open(name)
+	if err != nil {
+		return backend.Policy{}, err
+	}
+	p := backend.Policy{Sandbox: backend.Sandbox{Record: sb.Record()}, IsDir: IsDirBelow(string(sb.Record().Source.Path))}
+	p.Reserved, err = b.home.Reserved(p.Record.Source)
+	return p, err
+}
+
+// IsDirBelow tells whether a path of the source is a directory.
+func IsDirBelow(source string) func(string) bool {
+	return func(pattern string) bool {
+		info, err := os.Stat(filepath.Join(source, filepath.FromSlash(pattern)))
+		return err == nil && info.IsDir()
+	}
+}
+
+// SetPolicy replaces the rules of a sandbox. A server's is left to it. Errors: Precondition.
+func (b *Backend) SetPolicy(ctx context.Context, name string, r backend.Rules) error {
+	sb, err := b.open(name)
+	if err != nil {
+		return err
+	}
+	if sb.Record().Served != nil {
+		return errdefs.New(errdefs.Precondition, "sandbox %s: managed by a server: run agentfense policy set %[1]s --endpoint URL …", sb.Name())
+	}
+	if _, err := policy.Compile(r.Rules, policy.Options{}); err != nil {
+		return err
+	}
+	if err := sb.ReplaceRules(r.Rules, r.Note, r.Reason, func(rec *record.Record) { rec.Marks = r.Marks }); err != nil {
+		return err
+	}
+	live, err := client(ctx, sb)
+	if err != nil || live == nil {
+		return err
+	}
+	return live.SetPolicy(ctx, r.Rules)
+}
+
+// Explain says what rules say of paths, and looks at the source.
+func (b *Backend) Explain(ctx context.Context, name string, extra []policy.Rule, paths []vpath.Path) (x backend.Explained, err error) {
+	has, err := b.Policy(ctx, name)
+	if err != nil {
+		return x, err
+	}
+	p, err := policy.Compile(append(has.Record.Rules, extra...), policy.Options{Reserved: has.Reserved})
+	if err != nil {
+		return x, err
+	}
+	return ExplainIn(ctx, string(has.Record.Source.Path), p, paths)
+}
+
+// gitPatience bounds the look at git's history.
+const gitPatience = 5 * time.Second
+
+// ExplainIn says what a policy for the directory dir says of paths. Errors: NotFound if
+// the directory is absent.
+func ExplainIn(ctx context.Context, dir string, p *policy.Policy, paths []vpath.Path) (x backend.Explained, err error) {
+	if x.Tracked, err = LookAtGit(ctx, dir, p); err != nil {
+		return x, err
+	}
+	x.Rules = p.Rules()
+	for _, path := range paths {
+		info, err := os.Lstat(filepath.Join(dir, path.Rel()))
+		x.Paths = append(x.Paths, backend.ExplainedPath{Explanation: p.Explain(path), IsDir: err == nil && info.IsDir()})
+	}
+	return x, nil
+}
+
+// LookAtGit looks at the repository in the directory dir for what p hides. Errors:
+// NotFound if the directory is absent.
+func LookAtGit(ctx context.Context, dir string, p *policy.Policy) (gitview.Tracked, error) {
+	source, err := os.Open(dir)
+	if err != nil {
+		return gitview.Tracked{}, errdefs.New(errdefs.NotFound, "%s: %w", record.HostPath(dir), errors.Unwrap(err))
+	}
+	defer source.Close()
+	ctx, cancel := context.WithTimeout(ctx, gitPatience)
+	defer cancel()
+	return gitview.LookAtGit(ctx, source, p, func(string) bool { return false }), nil
+}

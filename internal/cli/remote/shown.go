@@ -1,0 +1,41 @@
+package remote
+
+import (
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+)
+
+// A server keeps what it has shown by digest, and does not remember which was last, for
+// whom. This host does, in its state directory.
+
+// lastShown returns what was shown last of a sandbox.
+func (b *Backend) lastShown(sb backend.Sandbox) (last backend.Reviewed, err error) {
+	home, err := b.openHome()
+	if err != nil {
+		return last, err
+	}
+	if last.Digest, err = home.ShownOf(sb.Record.ID); err != nil || last.Digest == "" {
+		return last, err
+	}
+	u, err := b.uploadOf(sb)
+	if err == nil && u != nil {
+		last.Shown, err = apply.LastShownOf(u, last.Digest)
+	}
+	return last, err
+}
+
+// noteShown notes what lastShown returns.
+func (b *Backend) noteShown(sb backend.Sandbox, last backend.Reviewed) error {
+	home, err := b.openHome()
+	if err != nil {
+		return err
+	}
+	u, err := b.uploadOf(sb)
+	if err == nil && u != nil && last.Shown != nil {
+		err = apply.SetShown(u, last.Digest, last.Shown)
+	}
+	if err != nil {
+		return err
+	}
+	return home.SetShownOf(sb.Record.ID, last.Digest)
+}
