@@ -1,6 +1,7 @@
 package attack_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/test/harness"
 )
@@ -118,7 +121,9 @@ func init() {
 					break
 				}
 			}
-			fmt.Println("lost")
+			if err := os.WriteFile("/tmp/lost", nil, 0o644); err != nil {
+				os.Exit(1)
+			}
 			select {}
 		}()
 		_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
@@ -134,9 +139,12 @@ func TestSessionEndsWhatLooksLikeAZombie(t *testing.T) {
 	if got := d.Hear(); got != "ready" {
 		t.Fatalf("heard %q", got)
 	}
-	x := s.OpenSession(s.Client(), api.SessionOptions{})
-	got := <-x.Start(t.Context(), harness.ProgramVariable+"='"+firstThread+"' /opt/program & wait", 2*time.Second)
-	if got.Stdout != "lost\n" || got.Exit.Reason != api.ReasonTimeout {
+	x, other := s.OpenSession(s.Client(), api.SessionOptions{}), s.OpenSession(s.Client(), api.SessionOptions{})
+	ctx, leave := context.WithCancel(t.Context())
+	ended := x.Start(ctx, harness.ProgramVariable+"='"+firstThread+"' /opt/program & wait", 0)
+	testenv.Eventually(t, "its first thread has ended", func() bool { return other.Run("test -e /tmp/lost").Exit.Code == 0 })
+	leave()
+	if got := <-ended; !errdefs.Is(got.Err, errdefs.Canceled) {
 		t.Fatalf("the command: %+v", got)
 	}
 	x.Prints("grep -l '^Name:.program' /proc/[0-9]*/status 2>/dev/null | wc -l", "1\n") // that which waits

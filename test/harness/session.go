@@ -1,10 +1,10 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -65,44 +65,35 @@ type Output struct {
 	Err            error
 }
 
-// drainPause is how long pipes that background processes hold may stay silent.
-const drainPause = 50 * time.Millisecond
-
 // Start runs a command. Its output comes when it has ended and ends where
 // nothing came for a while: background processes may hold the pipes.
 func (x *Session) Start(ctx context.Context, text string, timeout time.Duration) <-chan Output {
-	var ends [4]*os.File
-	for i := 0; i < len(ends); i += 2 {
+	var ends [2]*os.File // the command's
+	var texts [2]bytes.Buffer
+	var copies [2]*api.Output
+	for i := range ends {
 		r, w, err := os.Pipe()
 		if err != nil {
 			x.s.t.Error(err)
 			return nil
 		}
-		ends[i], ends[i+1] = r, w
 		if x.s.user != nil {
 			if err := w.Chown(int(x.s.user.Uid), int(x.s.user.Gid)); err != nil {
 				x.s.t.Error(err)
 			}
 		}
-	}
-	texts := [2]chan string{make(chan string, 1), make(chan string, 1)}
-	for i, to := range texts {
-		go func() {
-			defer ends[2*i].Close()
-			data, _ := io.ReadAll(ends[2*i]) // until the deadline below
-			to <- string(data)
-		}()
+		ends[i], copies[i] = w, api.CopyOutput(&texts[i], r)
 	}
 	result := make(chan Output, 1)
 	go func() {
 		var out Output
-		out.Exit, out.Err = x.client.SessionExec(ctx, x.ID, api.SessionCommand{Text: text, Timeout: timeout}, ends[1], ends[3])
-		ends[1].Close()
-		ends[3].Close()
-		for i := range texts {
-			ends[2*i].SetReadDeadline(time.Now().Add(drainPause))
+		out.Exit, out.Err = x.client.SessionExec(ctx, x.ID, api.SessionCommand{Text: text, Timeout: timeout}, ends[0], ends[1])
+		for i, c := range copies {
+			ends[i].Close()
+			c.Finish()
+			c.From.Close()
 		}
-		out.Stdout, out.Stderr = <-texts[0], <-texts[1]
+		out.Stdout, out.Stderr = texts[0].String(), texts[1].String()
 		result <- out
 	}()
 	return result

@@ -251,8 +251,9 @@ func TestBadRequests(t *testing.T) {
 
 func TestIdle(t *testing.T) {
 	s, client := running(t, nil)
-	x := s.OpenSession(client, api.SessionOptions{IdleTimeout: 300 * time.Millisecond})
-	x.Prints("sleep 0.6; echo on", "on\n")
+	// Longer than it takes to begin the command, and shorter than the command takes.
+	x := s.OpenSession(client, api.SessionOptions{IdleTimeout: 2 * time.Second})
+	x.Prints("sleep 2.5; echo on", "on\n")
 	testenv.Eventually(t, "the idle session is closed", func() bool { return list(t, client)[x.ID] == "idle" })
 	if got := x.Run("true"); !errdefs.Is(got.Err, errdefs.Precondition) {
 		t.Errorf("%+v", got)
@@ -331,7 +332,7 @@ func TestAudit(t *testing.T) {
 	if got := x.Run("cat secret"); got.Exit.Code == 0 {
 		t.Errorf("%+v", got)
 	}
-	<-x.Start(t.Context(), "touch three; sleep 4242", 200*time.Millisecond)
+	<-x.Start(t.Context(), "touch three; sleep 4242", 2*time.Second) // so that it touches first
 	if err := client.CloseSession(t.Context(), x.ID); err != nil {
 		t.Fatal(err)
 	}

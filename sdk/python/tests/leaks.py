@@ -16,9 +16,6 @@ LIMIT = 60.0
 _MARK = "PYTEST_AGENTFENSE_RUN"
 """A variable that all our processes inherit, whatever becomes of their parents."""
 
-_PATIENCE = 10.0
-"""Seconds within which what is ending has ended."""
-
 
 def wait_until(what: str, true: Callable[[], object], limit: float = LIMIT) -> None:
     """Wait until ``true()``. A condition, not a time: the limit only ends a test that has failed."""
@@ -93,7 +90,7 @@ def counted() -> Iterator[Path]:
                 os.environ[name] = value
         tempfile.tempdir = None
     mark = f"{_MARK}={base.name}".encode()
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + LIMIT
     while True:
         left: Dict[str, object] = {
             "processes": _processes(lambda environ, command: mark in environ),

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -119,7 +118,7 @@ func TestHealthIsForEverybody(t *testing.T) {
 		}
 	}
 	for range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		answer, err := ask().Check(ctx, &healthv1.HealthCheckRequest{})
 		cancel()
 		if err != nil || answer.Status != healthv1.HealthCheckResponse_SERVING {

@@ -39,7 +39,7 @@ func TestTheViewIsBoundWithoutAskingIt(t *testing.T) {
 	go func() { bound <- source{what: "the view", file: file, target: target}.bind() }()
 	select {
 	case err = <-bound:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it waits for the view's answer")
 	}
 	if err != nil {

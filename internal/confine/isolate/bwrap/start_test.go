@@ -81,7 +81,11 @@ func TestStartThatFails(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&spec)
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			patience := time.Minute
+			if tt.kind == errdefs.Deadline {
+				patience = time.Second
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			_, err := New(Options{Path: path}).Start(ctx, spec)
 			if !errdefs.Is(err, tt.kind) || !strings.Contains(err.Error(), tt.text) {
