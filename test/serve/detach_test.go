@@ -162,7 +162,7 @@ func TestCallsThatOnlyWaitEndWithTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		wantCode(t, <-done, codes.Unavailable, "the server is ending")
+		wantCode(t, <-done, codes.Unavailable, "the server is shutting down")
 	}
 	if err := s.cmd.Wait(); err != nil {
 		t.Errorf("the server ended with %v", err)

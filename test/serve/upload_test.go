@@ -29,9 +29,9 @@ func TestBadUploads(t *testing.T) {
 		word     string
 	}{
 		{both, nil, invalid, "metadata: is required"},
-		{both, []string{"{}"}, invalid, "data: comes before the metadata"},
-		{both, []string{data("eA==")}, invalid, "data: comes before the metadata"},
-		{both, []string{data("eA=="), meta(object{"filePath": "new"})}, invalid, "data: comes before the metadata"},
+		{both, []string{"{}"}, invalid, "data: the first message must be metadata"},
+		{both, []string{data("eA==")}, invalid, "data: the first message must be metadata"},
+		{both, []string{data("eA=="), meta(object{"filePath": "new"})}, invalid, "data: the first message must be metadata"},
 		{both, []string{object{"metadata": object{"filePath": "new"}}.String()}, invalid, "codebase_id: is required"},
 		{both, []string{meta(object{}), data("eA==")}, invalid, "file_path: is required"},
 		{both, []string{meta(object{"filePath": "new", "totalSize": "-1"}), data("eA==")}, invalid, "total_size is negative"},
@@ -43,7 +43,7 @@ func TestBadUploads(t *testing.T) {
 		{both, []string{meta(object{"filePath": "f/x"}), data("eA==")}, codes.FailedPrecondition, "/f"},
 		{both, []string{meta(object{"filePath": "f", "directory": true})}, codes.FailedPrecondition, "/f"},
 		{both, []string{meta(object{"filePath": "d"}), data("eA==")}, codes.FailedPrecondition, "/d"},
-		{[]string{"UploadFiles"}, []string{meta(object{"filePath": "new"}), meta(object{"filePath": "new"})}, invalid, "metadata: comes once"},
+		{[]string{"UploadFiles"}, []string{meta(object{"filePath": "new"}), meta(object{"filePath": "new"})}, invalid, "metadata: only the first message"},
 		{[]string{"UploadTree"}, []string{meta(object{"filePath": "d", "directory": true}), object{"metadata": object{"codebaseId": other, "filePath": "new"}}.String()}, invalid, "metadata.codebase_id: "},
 	} {
 		for _, call := range c.calls {

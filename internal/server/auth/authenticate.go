@@ -12,15 +12,13 @@ import (
 	"github.com/agentfense/agentfense/internal/server/store"
 )
 
-// Tokens finds what is stored of a token.
+// Tokens finds stored tokens.
 type Tokens interface {
-	// TokenByHash returns the token with the hash, expired or not.
-	// Errors: NotFound.
+	// TokenByHash returns the token with the hash, also an expired one. Errors: NotFound.
 	TokenByHash(ctx context.Context, h store.Hash) (store.Token, error)
 }
 
-// Authenticator tells who a caller is. It is immutable, and safe for concurrent
-// use if its Tokens are.
+// Authenticator identifies callers. It is immutable, and safe for concurrent use if its Tokens are.
 type Authenticator struct {
 	tokens      Tokens
 	defaultHash store.Hash
@@ -31,19 +29,18 @@ type Authenticator struct {
 // Options of an Authenticator.
 type Options struct {
 	DefaultToken string // without an owner, with every scope
-	// NoAuth lets in who shows nothing, with every right. What is shown is
-	// checked all the same.
+	// NoAuth gives callers without credentials every right. Credentials are still checked.
 	NoAuth bool
 	Addrs  []string         // where the server listens, host:port; needed for NoAuth
 	Now    func() time.Time // nil: time.Now
 }
 
 // New returns an Authenticator.
-// Errors: Invalid for a DefaultToken that is no token; Precondition for NoAuth
-// unless all of Addrs are loopback addresses of the network.
+// Errors: Invalid for a malformed DefaultToken; Precondition for NoAuth unless all of Addrs are
+// loopback addresses.
 func New(tokens Tokens, o Options) (*Authenticator, error) {
 	if !isToken(o.DefaultToken) {
-		return nil, errdefs.New(errdefs.Invalid, "default token: it has not the form of a token")
+		return nil, errdefs.New(errdefs.Invalid, "default token: malformed")
 	}
 	if o.NoAuth {
 		if err := checkLoopback(o.Addrs); err != nil {
@@ -58,12 +55,12 @@ func New(tokens Tokens, o Options) (*Authenticator, error) {
 
 func checkLoopback(addrs []string) error {
 	if len(addrs) == 0 {
-		return errdefs.New(errdefs.Precondition, "--no-auth: it is not known where the server listens")
+		return errdefs.New(errdefs.Precondition, "--no-auth: the addresses of the server are unknown")
 	}
 	for _, addr := range addrs {
 		if strings.HasPrefix(addr, "unix:") {
-			// What runs in a sandbox as the same user can be shown its directory.
-			return errdefs.New(errdefs.Precondition, "--no-auth: %s is a socket, which a token goes with: clients of this user find it by themselves", addr)
+			// A sandbox of the same user may show the socket's directory to its commands.
+			return errdefs.New(errdefs.Precondition, "--no-auth: %s is a unix socket, which needs a token: clients of this user find the token by themselves", addr)
 		}
 		if !config.IsLoopback(addr) {
 			return errdefs.New(errdefs.Precondition, "--no-auth: %s can be reached from other hosts: listen on 127.0.0.1, or leave --no-auth out", addr)
@@ -72,20 +69,18 @@ func checkLoopback(addrs []string) error {
 	return nil
 }
 
-// Credentials are what a request shows.
+// Credentials are those of a request.
 type Credentials struct {
 	Authorization []string             // the values of the header, or of the metadata
 	TLS           *tls.ConnectionState // nil without TLS
 }
 
-// Identify tells who shows the credentials. Without a token and a certificate
-// there is a caller only if NoAuth is set.
+// Identify returns the caller with these credentials. Without a token and a certificate there is a
+// caller only if NoAuth is set. A caller with both has the token's scopes, and the owner that one
+// of them names.
 //
-// A token and a certificate together: the token's scopes, for the owner that
-// either names.
-//
-// Errors: Unauthenticated if nothing is shown, or something that is not right;
-// Denied for a token and a certificate of two owners; as Tokens has it.
+// Errors: Unauthenticated for missing or invalid credentials; Denied for a token and a certificate
+// of two owners; those of Tokens.
 func (a *Authenticator) Identify(ctx context.Context, c Credentials) (Caller, error) {
 	byCertificate, err := certificateCaller(c.TLS)
 	if err != nil {
@@ -109,7 +104,7 @@ func (a *Authenticator) Identify(ctx context.Context, c Credentials) (Caller, er
 		return caller, err
 	}
 	if err := caller.ActFor(byCertificate.Owner); err != nil {
-		return Caller{}, errdefs.New(errdefs.Denied, "the token and the certificate are of two owners")
+		return Caller{}, errdefs.New(errdefs.Denied, "the token and the certificate belong to different owners")
 	}
 	caller.Name += ", " + byCertificate.Name
 	caller.Owner, caller.Operator = byCertificate.Owner, false
@@ -119,7 +114,7 @@ func (a *Authenticator) Identify(ctx context.Context, c Credentials) (Caller, er
 // bearer returns the token of an authorization header (RFC 6750, section 2.1).
 func bearer(values []string) (string, error) {
 	if len(values) > 1 {
-		return "", errdefs.New(errdefs.Unauthenticated, "authorization: it is given %d times", len(values))
+		return "", errdefs.New(errdefs.Unauthenticated, "authorization: given %d times", len(values))
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || !isToken(token) {
@@ -128,9 +123,8 @@ func bearer(values []string) (string, error) {
 	return token, nil
 }
 
-// tokenCaller finds the token by its hash: how long the search takes tells of
-// the hash alone, from which no token can be made. The comparisons take the
-// same time whatever differs.
+// tokenCaller finds the token by its hash. The time of the search depends only on the hash, from
+// which nobody can compute the token. The comparisons take constant time.
 func (a *Authenticator) tokenCaller(ctx context.Context, token string) (Caller, error) {
 	hash := hashOf(token)
 	if sameHash(hash, a.defaultHash) {
@@ -139,7 +133,7 @@ func (a *Authenticator) tokenCaller(ctx context.Context, token string) (Caller, 
 	t, err := a.tokens.TokenByHash(ctx, hash)
 	switch {
 	case errdefs.Is(err, errdefs.NotFound), err == nil && !sameHash(hash, t.Hash):
-		return Caller{}, errdefs.New(errdefs.Unauthenticated, "the token is not known here")
+		return Caller{}, errdefs.New(errdefs.Unauthenticated, "unknown token")
 	case err != nil:
 		return Caller{}, err
 	case !t.ExpiresAt.IsZero() && !a.now().Before(t.ExpiresAt):

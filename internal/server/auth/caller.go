@@ -1,10 +1,8 @@
 // Package auth decides who a caller is and what it may do.
 //
-// A caller shows a token, a client certificate, or both; what it may do is the
-// least of what they allow. Whatever is shown and not right is refused, never
-// passed over for something else that would do. The decisions are pure
-// functions of a Caller; which scope a call needs, and what its fields are, the
-// service knows.
+// A caller has a token, a client certificate, or both, and may do what all of them allow. An
+// invalid credential is refused, even beside a valid one. The decisions are pure functions of a
+// Caller. Package service knows which scope a call needs.
 package auth
 
 import (
@@ -17,10 +15,10 @@ import (
 // Caller is who makes a request. The zero Caller may do nothing.
 type Caller struct {
 	Name   string       // for the audit log: "default token", "token NAME", "certificate NAME", "anyone"
-	Owner  string       // whose things it reaches; "" with a scope: everybody's
+	Owner  string       // it reaches the objects of this owner; "" with a scope: of all owners
 	Scopes store.Scopes // what it may do
-	// Operator is set for the default token alone, and for everybody where no
-	// token is asked for: what the configuration allows others does not bind it.
+	// Operator is set for the default token, and for all callers of a server with NoAuth. The
+	// limits that the configuration sets for others do not apply to it.
 	Operator bool
 }
 
@@ -32,8 +30,8 @@ func (c Caller) Require(need store.Scopes) error {
 	return nil
 }
 
-// Reach checks that the caller may know of an object of an owner, "" if it has
-// none. Errors: NotFound, word for word that of an id which nothing has.
+// Reach checks that the caller may know of an object of an owner; "": of no owner. Errors:
+// NotFound, with the text for an unknown id.
 func (c Caller) Reach(owner, what, key string) error {
 	if !c.reaches(owner) {
 		return id.NoSuch(what, key)
@@ -41,17 +39,16 @@ func (c Caller) Reach(owner, what, key string) error {
 	return nil
 }
 
-// ActFor checks that the caller may name owner as the owner of something it
-// makes or lists. Errors: Denied for another than its own.
+// ActFor checks that the caller may create or list objects of owner. Errors: Denied.
 func (c Caller) ActFor(owner string) error {
 	if !c.reaches(owner) {
-		return errdefs.New(errdefs.Denied, "owner_id %s: %s acts for %s alone", vpath.Escape(owner), c.name(), vpath.Escape(c.Owner))
+		return errdefs.New(errdefs.Denied, "owner_id %s: %s may act only for %s", vpath.Escape(owner), c.name(), vpath.Escape(c.Owner))
 	}
 	return nil
 }
 
-// ListFor returns the owner whose things a listing shows that was asked for
-// those of asked, "" for all that the caller reaches. Errors: Denied.
+// ListFor returns the owner of the objects of a listing; asked is the owner that the request names,
+// "": all that the caller reaches. Errors: Denied.
 func (c Caller) ListFor(asked string) (owner string, err error) {
 	if asked == "" {
 		return c.Owner, nil
@@ -59,12 +56,12 @@ func (c Caller) ListFor(asked string) (owner string, err error) {
 	return asked, c.ActFor(asked)
 }
 
-// ReachHost checks that the caller may name files of the server's host, to link
-// a directory for example. One that is bound to an owner may not: on the host
-// there are everybody's. Errors: Denied.
+// ReachHost checks that the caller may name files of the server's host, for example to link a
+// directory. A caller with an owner may not, because the host has files of all owners. Errors:
+// Denied.
 func (c Caller) ReachHost() error {
 	if c.Owner != "" || c.Scopes == 0 {
-		return errdefs.New(errdefs.Denied, "%s: is bound to an owner, and may not name files of the server's host", c.name())
+		return errdefs.New(errdefs.Denied, "%s: bound to an owner, so it may not name files of the server's host", c.name())
 	}
 	return nil
 }

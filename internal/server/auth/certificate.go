@@ -12,9 +12,8 @@ import (
 	"github.com/agentfense/agentfense/internal/server/store"
 )
 
-// certificateCaller is the owner that the client's certificate names, with
-// every scope. There is none, and the zero Caller, if no certificate was
-// verified, or if its common name is empty.
+// certificateCaller is the owner that the client's certificate names, with every scope. Without a
+// verified certificate, or with an empty common name, it is the zero Caller.
 func certificateCaller(state *tls.ConnectionState) (Caller, error) {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return Caller{}, nil
@@ -24,16 +23,16 @@ func certificateCaller(state *tls.ConnectionState) (Caller, error) {
 	case owner == "":
 		return Caller{}, nil
 	case owner != strings.TrimSpace(owner) || strings.ContainsFunc(owner, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return Caller{}, errdefs.New(errdefs.Unauthenticated, "the certificate's common name is no owner's: it begins or ends with a space, or has what cannot be printed")
+		return Caller{}, errdefs.New(errdefs.Unauthenticated, "the certificate's common name is not a valid owner: it begins or ends with a space, or contains a character that cannot be printed")
 	}
 	return Caller{Name: "certificate " + owner, Owner: owner, Scopes: store.AllScopes}, nil
 }
 
-// ServerTLS is how the listeners speak TLS, nil if they do not. With a ClientCA
-// a connection without a certificate of that authority is refused.
+// ServerTLS returns the TLS settings of the listeners, nil without TLS. With a ClientCA,
+// connections without a certificate of that authority are refused.
 //
-// Errors: NotFound, Denied and so on if a file cannot be read; Invalid if it is
-// not what it should be; Precondition for a key that others can read.
+// Errors: NotFound, Denied and so on if a file cannot be read; Invalid for its content;
+// Precondition for a key that others can read.
 func ServerTLS(t config.TLS) (*tls.Config, error) {
 	if !t.Enabled() {
 		return nil, nil
@@ -60,12 +59,12 @@ func ServerTLS(t config.TLS) (*tls.Config, error) {
 	}
 	c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 	if !c.ClientCAs.AppendCertsFromPEM(authority) {
-		return nil, errdefs.New(errdefs.Invalid, "server.tls.client_ca %s: it holds no certificate", t.ClientCA)
+		return nil, errdefs.New(errdefs.Invalid, "server.tls.client_ca %s: no certificate found", t.ClientCA)
 	}
 	return c, nil
 }
 
-// maxPEMBytes bounds a file of certificates; the host's whole bundle fits.
+// maxPEMBytes limits a file of certificates; the host's whole bundle fits.
 const maxPEMBytes = 4 << 20
 
 func readPEM(key, path string) ([]byte, error) {

@@ -12,19 +12,19 @@ import (
 	"github.com/agentfense/agentfense/internal/server/store"
 )
 
-// tokenPrefix lets scanners for secrets find tokens.
+// tokenPrefix lets secret scanners find tokens.
 const tokenPrefix = "afs_"
 
 const secretBytes = 32
 
-// newToken returns a token that nobody can guess: afs_ and 64 hex digits.
+// newToken returns a random token: afs_ and 64 hexadecimal digits.
 func newToken() string {
 	var secret [secretBytes]byte
 	rand.Read(secret[:])
 	return tokenPrefix + hex.EncodeToString(secret[:])
 }
 
-// isToken checks the form alone.
+// isToken checks only the form.
 func isToken(s string) bool {
 	digits, ok := strings.CutPrefix(s, tokenPrefix)
 	return ok && len(digits) == 2*secretBytes && strings.Trim(digits, "0123456789abcdef") == ""
@@ -32,25 +32,24 @@ func isToken(s string) bool {
 
 func hashOf(token string) store.Hash { return sha256.Sum256([]byte(token)) }
 
-// Grant is what a new token is for.
+// Grant is what a new token allows.
 type Grant struct {
 	Name      string
-	Owner     string // "" reaches everybody's things
+	Owner     string // "": all owners
 	Scopes    store.Scopes
 	ExpiresAt time.Time // zero: never
 }
 
-// Issue makes a token and stores its hash. The token is returned this once and
-// can be found nowhere after.
+// Issue creates a token and stores its hash. The token itself is not stored.
 //
-// Errors: Invalid without a name or scope, or if it would expire before now;
-// Exists if there is a token of that name; as the store has it.
+// Errors: Invalid without a name or scope, or if it would expire before now; Exists if the name is
+// in use; those of the store.
 func Issue(ctx context.Context, to interface {
 	AddToken(context.Context, store.Token) error
 }, g Grant, now time.Time,
 ) (token string, err error) {
 	if !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(now) {
-		return "", errdefs.New(errdefs.Invalid, "create token: it would have expired at %s", g.ExpiresAt.UTC().Format(time.RFC3339))
+		return "", errdefs.New(errdefs.Invalid, "create token: the expiry %s is in the past", g.ExpiresAt.UTC().Format(time.RFC3339))
 	}
 	token = newToken()
 	err = to.AddToken(ctx, store.Token{

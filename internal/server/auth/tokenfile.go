@@ -14,9 +14,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// DefaultToken returns the token of the file path, and makes both, with mode
-// 0600, if the file is absent. Servers that start at once get one token.
-// Errors: as ReadToken, and as the file system has it.
+// DefaultToken returns the token of the file path. If the file does not exist, it creates the file,
+// with mode 0600, and a token. Servers that start concurrently get the same token. Errors: those of
+// ReadToken and of the file system.
 func DefaultToken(path string) (string, error) {
 	token, err := ReadToken(path)
 	if !errdefs.Is(err, errdefs.NotFound) {
@@ -28,8 +28,8 @@ func DefaultToken(path string) (string, error) {
 	return ReadToken(path)
 }
 
-// makeTokenFile writes a new token beside path and then links it there: nobody
-// reads half a token, and a file that came meanwhile stays.
+// makeTokenFile writes a new token to a temporary file and links that to path, so that readers
+// never see part of a token, and a file that another server created stays.
 func makeTokenFile(path string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".token-*") // mode 0600
 	if err != nil {
@@ -46,11 +46,10 @@ func makeTokenFile(path string) (err error) {
 	return safefs.SyncDir(filepath.Dir(path))
 }
 
-// ReadToken returns the token of the file path. Errors: NotFound if the file is
-// absent; Denied if it cannot be read; Precondition if it could be read, or have
-// been written, by others, or holds no token.
+// ReadToken returns the token of the file path. Errors: NotFound if the file does not exist; Denied
+// if it cannot be read; Precondition if others can read or write it, or if it contains no token.
 func ReadToken(path string) (string, error) {
-	// Without O_NONBLOCK opening a FIFO would wait for ever.
+	// Without O_NONBLOCK, opening a FIFO would block.
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return "", errdefs.New(safefs.Kind(err), "token file: %w", err)
@@ -58,7 +57,7 @@ func ReadToken(path string) (string, error) {
 	defer f.Close()
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = errdefs.New(errdefs.Precondition, "not a file")
+		err = errdefs.New(errdefs.Precondition, "not a regular file")
 	}
 	if err == nil {
 		err = safefs.CheckPrivate(f)
@@ -73,7 +72,7 @@ func ReadToken(path string) (string, error) {
 	}
 	token := strings.TrimSpace(string(text))
 	if !isToken(token) {
-		return "", errdefs.New(errdefs.Precondition, "token file %s: holds no token (%s and %d hex digits); without the file the server makes a new one", path, tokenPrefix, 2*secretBytes)
+		return "", errdefs.New(errdefs.Precondition, "token file %s: contains no token (want %s and %d hex digits): remove it, and the server creates a new one", path, tokenPrefix, 2*secretBytes)
 	}
 	return token, nil
 }

@@ -58,11 +58,11 @@ func TestATokenFileIsRefused(t *testing.T) {
 	}{
 		{"that the group can read", func(path string) error { return writeFile(path, token, 0o640) }, errdefs.Precondition, "mode 0640 gives other users access: run chmod 600"},
 		{"that others can write", func(path string) error { return writeFile(path, token, 0o602) }, errdefs.Precondition, "mode 0602"},
-		{"that is empty", func(path string) error { return writeFile(path, "", 0o600) }, errdefs.Precondition, "holds no token"},
-		{"with something else in it", func(path string) error { return writeFile(path, "hunter2\n", 0o600) }, errdefs.Precondition, "holds no token"},
-		{"with two tokens in it", func(path string) error { return writeFile(path, token+"\n"+token, 0o600) }, errdefs.Precondition, "holds no token"},
-		{"that is a directory", func(path string) error { return os.Mkdir(path, 0o700) }, errdefs.Precondition, "not a file"},
-		{"that is a FIFO", func(path string) error { return unix.Mkfifo(path, 0o600) }, errdefs.Precondition, "not a file"},
+		{"that is empty", func(path string) error { return writeFile(path, "", 0o600) }, errdefs.Precondition, "contains no token"},
+		{"with something else in it", func(path string) error { return writeFile(path, "hunter2\n", 0o600) }, errdefs.Precondition, "contains no token"},
+		{"with two tokens in it", func(path string) error { return writeFile(path, token+"\n"+token, 0o600) }, errdefs.Precondition, "contains no token"},
+		{"that is a directory", func(path string) error { return os.Mkdir(path, 0o700) }, errdefs.Precondition, "not a regular file"},
+		{"that is a FIFO", func(path string) error { return unix.Mkfifo(path, 0o600) }, errdefs.Precondition, "not a regular file"},
 		{"that is a loop", func(path string) error { return os.Symlink(path, path) }, errdefs.Invalid, "symbolic links"},
 	}
 	for _, tt := range tests {

@@ -213,7 +213,7 @@ func (c *Codebase) MakeLink(p vpath.Path, target string) error {
 		return err
 	}
 	if target == "" || len(target) >= unix.PathMax || strings.Contains(target, "\x00") {
-		return errdefs.New(errdefs.Invalid, "make link %s: the target is empty, longer than %d bytes, or holds a NUL", p, unix.PathMax-1)
+		return errdefs.New(errdefs.Invalid, "make link %s: the target is empty, longer than %d bytes, or contains a NUL", p, unix.PathMax-1)
 	}
 	h, err := c.hold(p, SizeDelta{FileCount: 1})
 	if err != nil {

@@ -1,17 +1,15 @@
-// Package connlimit bounds the connections of a server, so that a client that
-// has shown no credentials cannot use up descriptors or memory.
+// Package connlimit limits the connections of a server, so that a client without credentials cannot
+// use up descriptors or memory.
 //
-// A connection is a stranger's until Admit: until the server has identified who
-// makes a call on it. A quarter of the places is for anonymous connections, the rest for
-// those who were admitted; in all, and for each peer. A stranger beyond that
-// takes the place of the oldest stranger, of its own peer or else of the peer
-// with the most, so that anonymous connections compete with one another only. One that makes
-// no call in time is closed.
+// A connection is anonymous until Admit: until the server has identified a caller on it. A quarter
+// of the slots is for anonymous connections, the rest for admitted ones, in total and for each
+// peer. An anonymous connection beyond that replaces the oldest one of its own peer, or else of the
+// peer with the most, so that anonymous connections compete only with each other. One without a
+// call in time is closed.
 //
-// A peer is a user of this host, where the kernel tells who has the other end,
-// else an address. Who is admitted, the caller decides.
+// A peer is a user of this host, if the kernel knows the other end, else an address.
 //
-// Goroutines: timers. Lock: Limiter.mu, held for no system call.
+// Goroutines: timers. Lock: Limiter.mu, never held during a system call.
 package connlimit
 
 import (
@@ -25,39 +23,39 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Options of New; all are needed.
+// Options are those of New; all are required.
 type Options struct {
 	Most        int           // connections in all, at least 4
 	MostPerPeer int           // of one peer, at least 4
-	FirstCall   time.Duration // that a stranger may stay without a call
+	FirstCall   time.Duration // that an anonymous connection may last without a call
 	Log         *slog.Logger
 }
 
-// Limiter bounds the connections of several listeners together.
+// Limiter limits the connections of several listeners together.
 type Limiter struct {
 	o    Options
-	said map[string]*repeated // by what is logged
+	said map[string]*repeated // by message
 
 	mu     sync.Mutex
 	peers  map[string]*peer
 	counts Counts
 }
 
-// Counts are the connections there are, and how many anonymous connections were closed.
+// Counts are the numbers of open connections, and of anonymous ones that were closed.
 type Counts struct {
 	Anonymous, Admitted int
-	Evicted             uint64 // for a younger one
-	Silent              uint64 // for making no call in time
+	Evicted             uint64 // replaced by a newer one
+	Silent              uint64 // closed because no call came in time
 }
 
-// peer is who has connections.
+// peer is the other end of connections.
 type peer struct {
 	name      string
 	anonymous list.List // of *conn, the oldest first
 	admitted  int
 }
 
-// New returns a Limiter of no connections.
+// New returns a Limiter without connections.
 func New(o Options) *Limiter {
 	return &Limiter{
 		o: o, peers: map[string]*peer{},
@@ -65,28 +63,27 @@ func New(o Options) *Limiter {
 	}
 }
 
-// Counts returns what holds now.
+// Counts returns the current numbers.
 func (l *Limiter) Counts() Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counts
 }
 
-// conn is a connection with a place.
+// conn is a connection with a slot.
 type conn struct {
 	net.Conn
 	limiter *Limiter
 	name    string // of its peer
 
 	// Guarded by limiter.mu.
-	peer     *peer         // nil once it has no place
+	peer      *peer         // nil once it has no slot
 	anonymous *list.Element // nil: admitted
-	timer    *time.Timer   // of a stranger
-	calls    int           // that it stays for
+	timer     *time.Timer   // while it is anonymous
+	calls     int           // running calls without credentials
 }
 
-// Addr is the address of a connection's peer, by which whoever serves it reaches
-// the connection.
+// Addr is the address of a connection's peer. A server gets the connection from it.
 type Addr struct {
 	net.Addr
 	conn *conn
@@ -95,8 +92,8 @@ type Addr struct {
 // RemoteAddr returns an Addr.
 func (c *conn) RemoteAddr() net.Addr { return Addr{c.Conn.RemoteAddr(), c} }
 
-// CloseWrite ends what is sent, where the connection can do that: net/http then
-// waits for the client to read an answer before it closes the connection.
+// CloseWrite closes the writing side if the connection supports that: net/http then waits until the
+// client has read an answer before it closes the connection.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -104,14 +101,13 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// Close gives the place back.
+// Close closes the connection and frees its slot.
 func (c *conn) Close() error {
 	c.limiter.leave(c)
 	return c.Conn.Close()
 }
 
-// enter gives a connection a stranger's place. Whoever has to make room for it is
-// closed.
+// enter gives a connection an anonymous slot, and closes the connection that it replaces.
 func (l *Limiter) enter(inner net.Conn) net.Conn {
 	name := peerOf(inner)
 	c := &conn{Conn: inner, limiter: l, name: name}
@@ -133,7 +129,7 @@ func (l *Limiter) enter(inner net.Conn) net.Conn {
 		from = out.peer.name
 		l.counts.Evicted++
 		l.leaveLocked(out)
-		l.peers[name] = p // of which that may have been the last
+		l.peers[name] = p // closing the other may have removed it
 	}
 	c.peer, c.anonymous = p, p.anonymous.PushBack(c)
 	c.timer = time.AfterFunc(l.o.FirstCall, func() { l.expire(c) })
@@ -146,7 +142,7 @@ func (l *Limiter) enter(inner net.Conn) net.Conn {
 	return c
 }
 
-// anonymousSlots is how many of so many places are for anonymous connections.
+// anonymousSlots is the number of slots, of so many, for anonymous connections.
 func anonymousSlots(places int) int { return max(1, places/4) }
 
 func (p *peer) oldest() *conn {
@@ -190,7 +186,7 @@ func (l *Limiter) leaveLocked(c *conn) {
 	}
 }
 
-// expire closes a stranger that has made no call in time.
+// expire closes an anonymous connection without a call in time.
 func (l *Limiter) expire(c *conn) {
 	l.mu.Lock()
 	late := c.peer != nil && c.anonymous != nil && c.calls == 0
@@ -207,11 +203,11 @@ func (l *Limiter) expire(c *conn) {
 	}
 }
 
-// Peer names who has the connection.
+// Peer names the peer.
 func (a Addr) Peer() string { return a.conn.name }
 
-// Stay keeps a stranger until leave is called, which gives it the time for one
-// more call: for calls that are answered without credentials.
+// Stay keeps an anonymous connection open during a call that needs no credentials, until leave is
+// called; leave restarts the time for the next call.
 func (a Addr) Stay() (leave func()) {
 	l, c := a.conn.limiter, a.conn
 	l.mu.Lock()
@@ -227,8 +223,8 @@ func (a Addr) Stay() (leave func()) {
 	})
 }
 
-// Admit moves the connection out of the anonymous slots, once. Errors:
-// Exhausted if the others are taken.
+// Admit moves the connection from the anonymous slots to the others, once. Errors: Exhausted if
+// those are taken.
 func (a Addr) Admit() error {
 	err := a.conn.limiter.admit(a.conn)
 	if err != nil {
@@ -259,11 +255,11 @@ func (l *Limiter) admit(c *conn) error {
 }
 
 func full(who string, most int) error {
-	return errdefs.New(errdefs.Exhausted, "%s has %w already: use one for several calls, or try again later",
+	return errdefs.New(errdefs.Exhausted, "%s already has %w: use one for several calls, or try again later",
 		who, &errdefs.Limit{Most: int64(most), Resource: "connections"})
 }
 
-// What is logged.
+// Log messages.
 const (
 	saidEvicted = "connections: too many without credentials, the oldest are closed"
 	saidSilent  = "connections: closed for showing no credentials in time"
@@ -271,18 +267,18 @@ const (
 	saidAccept  = "connections: none could be accepted for now"
 )
 
-// sayEvery is the least time between two log lines of a kind: those who cause them
-// must not fill a disk.
+// sayEvery is the minimum time between two equal log messages, so that clients cannot fill the
+// disk.
 const sayEvery = 10 * time.Second
 
-// repeated is what is logged once in a while.
+// repeated is a message that is logged at intervals.
 type repeated struct {
 	mu     sync.Mutex
 	last   time.Time
-	silent int // not logged since
+	silent int // occurrences since that were not logged
 }
 
-// say logs what, with how often it was not logged.
+// say logs a message, with the number of occurrences that were not logged.
 func (l *Limiter) say(what string, args ...any) {
 	r := l.said[what]
 	r.mu.Lock()

@@ -217,7 +217,7 @@ func TestThoseAdmittedAreBoundedToo(t *testing.T) {
 			first = c
 		}
 		refused, err := enter("192.0.2.1")
-		if !errdefs.Is(err, errdefs.Exhausted) || !strings.Contains(err.Error(), "192.0.2.1 has 6 connections") {
+		if !errdefs.Is(err, errdefs.Exhausted) || !strings.Contains(err.Error(), "192.0.2.1 already has 6 connections") {
 			t.Errorf("one more of a peer: %v", err)
 		}
 		for range 3 {
@@ -225,7 +225,7 @@ func TestThoseAdmittedAreBoundedToo(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := enter("192.0.2.2"); !errdefs.Is(err, errdefs.Exhausted) || !strings.Contains(err.Error(), "the server has 9 connections") {
+		if _, err := enter("192.0.2.2"); !errdefs.Is(err, errdefs.Exhausted) || !strings.Contains(err.Error(), "the server already has 9 connections") {
 			t.Errorf("one more in all: %v", err)
 		}
 		first.Close()

@@ -7,7 +7,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/accept"
 )
 
-// listener gives each connection a place.
+// listener gives each connection a slot.
 type listener struct {
 	net.Listener
 	limiter *Limiter
@@ -20,8 +20,7 @@ func (l *Limiter) Listen(inner net.Listener) net.Listener {
 	return &listener{Listener: inner, limiter: l, closed: make(chan struct{})}
 }
 
-// Accept returns the next connection. An error does not end it, unless the
-// listener was closed.
+// Accept returns the next connection. Only a closed listener ends it.
 func (l *listener) Accept() (net.Conn, error) {
 	c, err := accept.Next(l.Listener.Accept, func(err error) bool {
 		l.limiter.say(saidAccept, "err", err)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerOf names who has the other end: a user of this host, or an address. Of
-// IPv6 it is the network of 64 bits, which one host has whole.
+// peerOf names the other end: a user of this host, or an address. For IPv6 it is the /64 network,
+// because one host can use all of it.
 func peerOf(c net.Conn) string {
 	if u, ok := c.(*net.UnixConn); ok {
 		return userOfUnix(u)
@@ -56,7 +56,7 @@ func userOfUnix(c *net.UnixConn) string {
 	return fmt.Sprintf("user %d", cred.Uid)
 }
 
-// The kernel's interface of sockets, see sock_diag(7).
+// The kernel's interface for information about sockets, see sock_diag(7).
 const (
 	diagByFamily    = 20
 	diagHeaderBytes = 4 + diagIDBytes // of an inet_diag_msg, up to idiag_expires
@@ -67,9 +67,8 @@ const (
 
 var errNoOwner = errors.New("the kernel does not tell who has the socket")
 
-// ownerOf returns the user who has the socket at local that is connected to
-// remote, both of this host. One that is not connected any more has no owner to
-// the kernel.
+// ownerOf returns the user of the socket at local that is connected to remote, both on this host.
+// The kernel does not know the owner of a socket that is no longer connected.
 func ownerOf(local, remote netip.AddrPort) (uid uint32, err error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {

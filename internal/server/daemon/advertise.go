@@ -11,22 +11,22 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// advertisedFile is the name of the file in the state directory that tells
-// this user's programs where the server is (docs/server.md).
+// advertisedFile is the file in the state directory from which this user's programs learn the
+// server's addresses (docs/server.md).
 const advertisedFile = "server.json"
 
-// advertisement is its content.
+// advertisement is the content of advertisedFile.
 type advertisement struct {
 	SchemaVersion int    `json:"schema_version"`
 	PID           int    `json:"pid"`
 	GRPC          string `json:"grpc"` // host:port or unix:///path
-	HTTP          string `json:"http"` // "" for no REST
+	HTTP          string `json:"http"` // "": no REST
 	TLS           bool   `json:"tls"`
 	TokenFile     string `json:"token_file"`
 }
 
-// publish writes the file, locked for as long as it is true: whoever finds it
-// unlocked knows that the server was killed. withdraw removes it.
+// publish writes the file and keeps it locked while the server runs: if it is not locked, the
+// server was killed. withdraw removes it.
 func (w advertisement) publish(dir string) (withdraw func() error, err error) {
 	w.SchemaVersion, w.PID = 1, os.Getpid()
 	text, err := json.Marshal(w)
@@ -49,7 +49,7 @@ func (w advertisement) publish(dir string) (withdraw func() error, err error) {
 		return nil, errors.Join(errdefs.New(errdefs.Precondition, "%s: %w", advertisedFile, err), os.Remove(f.Name()), f.Close())
 	}
 	return func() error {
-		// Nobody is to find it who is then turned away.
+		// Removed before the listeners close, so that no program finds an address that refuses it.
 		return errors.Join(os.Remove(path), f.Close())
 	}, nil
 }

@@ -1,9 +1,9 @@
-// Package daemon puts the server together: configuration, state, services and
-// listeners. It is all that `agentfense serve` calls.
+// Package daemon assembles the server from configuration, state, services and listeners, for
+// `agentfense serve`.
 //
-// A server owns the codebases and the database of its state directory, one
-// server at a time. It does not own sandboxes: they go on when it ends, however
-// it ends, and the next server finds them.
+// One server at a time owns the codebases and the database of a state directory. It does not own
+// the sandboxes: they keep running when the server ends or is killed, and the next server finds
+// them.
 package daemon
 
 import (
@@ -24,23 +24,22 @@ import (
 	"github.com/agentfense/agentfense/internal/server/store"
 )
 
-// Options are what a server is started with.
+// Options are those of Run.
 type Options struct {
 	Config *config.Config
 	Home   *record.Home
-	NoAuth bool // who shows nothing may do everything; on loopback only
+	NoAuth bool // callers without credentials may do everything; only on loopback addresses
 	Log    *slog.Logger
-	// IdleExit, if not 0, ends the server when nobody has been connected for as
-	// long and no sandbox is to expire.
+	// IdleExit, if not 0, ends the server after this time without a connection, unless a sandbox
+	// will expire.
 	IdleExit time.Duration
-	// Ready, if not nil, is called once with the addresses that are listened on;
-	// httpAddr is "" without REST.
+	// Ready, if not nil, is called once with the addresses of the listeners; httpAddr is "" without
+	// REST.
 	Ready func(grpcAddr, httpAddr string)
 }
 
-// Run serves until ctx ends, and then lets calls under way end. Sandboxes go on.
-// Errors: Precondition if another server has the state directory, or for an
-// address that cannot be listened on; as the parts have them.
+// Run serves until ctx ends, and then waits for running calls. Sandboxes keep running. Errors:
+// Precondition if another server uses the state directory or the address; those of the parts.
 func Run(ctx context.Context, o Options) (err error) {
 	o.Config.UnderHome(o.Home.Dir())
 	if err := tellSupervisors(o.Config); err != nil {
@@ -76,15 +75,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
-		o.Log.Info("ending; sandboxes go on")
+		o.Log.Info("shutting down; sandboxes keep running")
 	}
 	err = errors.Join(err, withdraw())
 	f.end()
 	return err
 }
 
-// tellSupervisors puts into our environment, which is that of supervisors, what
-// they run commands with.
+// tellSupervisors sets the environment variables with which supervisors find their programs. They
+// inherit them from the server.
 func tellSupervisors(c *config.Config) error {
 	variables := c.Audit.Environ()
 	variables[supervise.BwrapVariable] = bwrapPath(c.Runtime)
@@ -97,7 +96,7 @@ func tellSupervisors(c *config.Config) error {
 	return nil
 }
 
-// bwrapPath is the bubblewrap to use, "" for the one on the PATH.
+// bwrapPath is the bubblewrap to use, "": the one in PATH.
 func bwrapPath(c config.Runtime) string {
 	if c.BwrapPath == config.Default().Runtime.BwrapPath {
 		return ""
@@ -105,17 +104,17 @@ func bwrapPath(c config.Runtime) string {
 	return c.BwrapPath
 }
 
-// parts are what a server is made of.
+// parts are the parts of a server.
 type parts struct {
 	store     *store.Store
 	codebases *codebase.Store
 	auth      *auth.Authenticator
 	service   *service.Service
-	release   func() // what says that no token is asked for
-	files     uint64 // how many may be open
+	release   func() // ends the note that no token is required
+	files     uint64 // limit of open files
 }
 
-// open opens the state. Whoever has the codebases is the server.
+// open opens the state. The lock of the codebases makes this process the only server.
 func open(ctx context.Context, o Options) (p *parts, err error) {
 	p = new(parts)
 	if p.files, err = openFiles(); err != nil {

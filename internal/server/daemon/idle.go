@@ -10,32 +10,30 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// idle ends a server that nobody is connected with. It counts connections: a
-// client keeps one for as long as it may call.
+// idle ends a server without connections. A client keeps its connection between calls.
 type idle struct {
 	after time.Duration
-	busy  func() bool // what is done without a client
+	busy  func() bool // whether there is work without a client
 	end   func()
 
 	mu          sync.Mutex
 	connections int
-	timer       *time.Timer // runs while there are none
+	timer       *time.Timer // runs while there are no connections
 }
 
-// watchIdle calls end once there has been no connection for as long as after,
-// nor anything that busy tells of.
+// watchIdle calls end after the time after without a connection and while busy returns false.
 func watchIdle(after time.Duration, busy func() bool, end func()) *idle {
 	i := &idle{after: after, busy: busy, end: end}
 	i.timer = time.AfterFunc(after, i.look)
 	return i
 }
 
-// look ends the server, or looks again later.
+// look ends the server, or restarts the timer.
 func (i *idle) look() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	switch {
-	case i.connections > 0: // taken up meanwhile
+	case i.connections > 0: // a client connected meanwhile
 	case i.busy():
 		i.timer.Reset(i.after)
 	default:
@@ -62,7 +60,7 @@ func (i *idle) closed() {
 func (i *idle) stop() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.connections++ // for good
+	i.connections++ // never ends again
 	i.timer.Stop()
 }
 
@@ -76,7 +74,7 @@ func (i *idle) HandleConn(_ context.Context, s stats.ConnStats) {
 	}
 }
 
-// TagConn, TagRPC and HandleRPC are what a stats.Handler has besides.
+// TagConn, TagRPC and HandleRPC complete stats.Handler.
 func (i *idle) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 
 // TagRPC does nothing.

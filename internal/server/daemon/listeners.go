@@ -27,9 +27,9 @@ import (
 	"github.com/agentfense/agentfense/internal/server/service"
 )
 
-// listeners are the listeners and what answers on them. REST reaches the services
-// through a gRPC server of its own that no network client can reach, because it
-// is believed who a client's certificate says it is.
+// listeners are the listeners and their servers. REST calls the services through a separate gRPC
+// server, which is not on the network, because that server trusts the gateway about client
+// certificates.
 type listeners struct {
 	grpc, http net.Listener // http is nil without REST
 	server     *grpc.Server
@@ -43,11 +43,11 @@ type listeners struct {
 	limiter    *connlimit.Limiter // of both listeners
 }
 
-// pipeBytes is how much may wait between the gateway and the services.
+// pipeBytes is the buffer between the gateway and the services.
 const pipeBytes = 256 << 10
 
-// listen opens the listeners, so that clients wait rather than fail while the
-// server takes up its work. leave ends the server, when it is idle.
+// listen opens the listeners before the server recovers its state, so that clients wait meanwhile
+// instead of failing. leave ends an idle server.
 func (p *parts) listen(ctx context.Context, o Options, leave func()) (f *listeners, err error) {
 	f = new(listeners)
 	defer func() {
@@ -85,23 +85,21 @@ func (p *parts) listen(ctx context.Context, o Options, leave func()) (f *listene
 	return f, f.openREST(ctx, o, p, secure)
 }
 
-// openREST puts the gateway before the services.
+// openREST starts the gateway.
 func (f *listeners) openREST(ctx context.Context, o Options, p *parts, secure *tls.Config) error {
 	var err error
 	if f.http, err = f.listen(ctx, "server.http_addr", o.Config.Server.HTTPAddr); err != nil {
 		return err
 	}
 	interceptor := p.service.GatewayInterceptor(gateway.ClientCertKey)
-	// One connection carries the calls of all clients: those of one must not keep
-	// others waiting.
+	// All clients share this connection, so calls of one must not block those of others.
 	f.inner = newServer(o.Config, interceptor, grpc.MaxConcurrentStreams(math.MaxUint32))
 	p.service.Register(f.inner)
 	f.pipe = bufconn.Listen(pipeBytes)
 	f.conn, err = grpc.NewClient("passthrough:///services",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return f.pipe.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		// What the services answer is theirs to bound; what clients send, the
-		// gateway and the server do.
+		// The services limit their answers; the gateway and the server limit requests.
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 	)
 	if err != nil {
@@ -131,14 +129,13 @@ func (f *listeners) openREST(ctx context.Context, o Options, p *parts, secure *t
 	return nil
 }
 
-// Clients that only wait for output ping, some of them every ten seconds.
+// Clients that wait for output send pings, some every ten seconds.
 const leastPing = 5 * time.Second
 
-// maxHeadBytes bounds a call's metadata, of whomever they are, as gateway.Server
-// bounds a request's head.
+// maxHeadBytes limits a call's metadata, as gateway.Server limits a request's header.
 const maxHeadBytes = 64 << 10
 
-// maxStreams bounds the calls at once of one connection; more wait.
+// maxStreams limits the concurrent calls of one connection; more wait.
 const maxStreams = 1024
 
 func newServer(c *config.Config, interceptor service.AuthInterceptor, more ...grpc.ServerOption) *grpc.Server {
@@ -154,7 +151,7 @@ func newServer(c *config.Config, interceptor service.AuthInterceptor, more ...gr
 	}, more...)...)
 }
 
-// listen opens a listener with bounded connections.
+// listen opens a listener with limited connections.
 func (f *listeners) listen(ctx context.Context, key, addr string) (net.Listener, error) {
 	var l net.Listener
 	var err error
@@ -183,14 +180,14 @@ func (f *listeners) httpAddr() string {
 	return f.http.Addr().String()
 }
 
-// advertise returns what programs of this user need to find us.
+// advertise returns the addresses for this user's programs.
 func (f *listeners) advertise(o Options) advertisement {
 	return advertisement{
 		GRPC: f.grpcAddr(), HTTP: f.httpAddr(), TLS: o.Config.Server.TLS.Enabled(), TokenFile: o.Config.Auth.TokenFile,
 	}
 }
 
-// serve answers on all listeners and says which of them failed.
+// serve serves on all listeners and sends the error of one that fails.
 func (f *listeners) serve() <-chan error {
 	failed := make(chan error, 3)
 	run := func(what string, serve func() error) {
@@ -208,11 +205,11 @@ func (f *listeners) serve() <-chan error {
 	return failed
 }
 
-// gracePeriod is how long calls under way may take once the server is to end.
+// gracePeriod is how long running calls may take during a shutdown.
 const gracePeriod = 10 * time.Second
 
-// end lets the calls under way end, for a while: first those of REST, which are
-// calls of gRPC too.
+// end waits for running calls, up to gracePeriod: first for those of REST, which are also calls of
+// gRPC.
 func (f *listeners) end() {
 	if f.idle != nil {
 		f.idle.stop()
@@ -223,9 +220,9 @@ func (f *listeners) end() {
 	defer cancel()
 	if f.rest != nil {
 		if err := f.rest.Shutdown(ctx); err != nil {
-			_ = f.rest.Close() // what took too long is cut off
+			_ = f.rest.Close() // cut off what is left
 		}
-		_ = f.conn.Close() // nobody uses it any more
+		_ = f.conn.Close()
 		f.inner.Stop()
 	}
 	done := make(chan struct{})
@@ -241,7 +238,7 @@ func (f *listeners) end() {
 	}
 }
 
-// close gives up what never served.
+// close closes listeners that never served.
 func (f *listeners) close() error {
 	var err error
 	if f.idle != nil {

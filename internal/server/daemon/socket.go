@@ -14,20 +14,19 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// socket listens on a socket of this host, which only our user may use.
+// socket listens on a unix socket that only the server's user may use.
 type socket struct {
 	*net.UnixListener
 	path string
 }
 
-// listenSocket makes the socket path, in place of one that a server has left
-// behind which was killed. Errors: Precondition if a server listens there, or
-// something else is there; as the file system has it.
+// listenSocket creates the socket path, and replaces one that a killed server left. Errors:
+// Precondition if a server listens there, or if the path is not a socket; those of the file system.
 func listenSocket(ctx context.Context, path string) (made net.Listener, err error) {
 	if err := checkFree(ctx, path); err != nil {
 		return nil, err
 	}
-	// It has its mode before anybody finds it.
+	// Set the mode before the socket has its name.
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".socket-")
 	if err != nil {
 		return nil, err
@@ -53,8 +52,8 @@ func listenSocket(ctx context.Context, path string) (made net.Listener, err erro
 	return &socket{UnixListener: l, path: path}, nil
 }
 
-// shortly gives do a name of the socket path that the kernel takes: it has room
-// for 107 bytes.
+// shortly calls do with a name of the socket that is short enough for the kernel: 107 bytes
+// (unix(7)).
 func shortly(path string, do func(name string) error) error {
 	dir, err := os.OpenFile(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -64,11 +63,10 @@ func shortly(path string, do func(name string) error) error {
 	return do(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
 }
 
-// answerTimeout is how long a server may take to take a connection.
+// answerTimeout is how long a server may take to accept a connection.
 const answerTimeout = 2 * time.Second
 
-// checkFree refuses a path at which there is something else than the socket of
-// nobody.
+// checkFree refuses a path that is in use: anything but a socket on which no server listens.
 func checkFree(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -89,12 +87,12 @@ func checkFree(ctx context.Context, path string) error {
 		return err
 	})
 	switch {
-	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, os.ErrNotExist): // nobody listens any more
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, os.ErrNotExist): // no server listens any more
 		return nil
 	case err != nil:
 		return err
 	}
-	return errdefs.New(errdefs.Precondition, "%s: another server listens there", path)
+	return errdefs.New(errdefs.Precondition, "%s: another server listens on it", path)
 }
 
 // Addr is the socket's path.

@@ -22,7 +22,7 @@ func TestASocketMayHaveALongPath(t *testing.T) {
 	if l.Addr().String() != path {
 		t.Errorf("address %s, want %s", l.Addr(), path)
 	}
-	if second, err := listenSocket(t.Context(), path); err == nil || !strings.Contains(err.Error(), "another server listens there") {
+	if second, err := listenSocket(t.Context(), path); err == nil || !strings.Contains(err.Error(), "another server listens on it") {
 		t.Errorf("a second server: %v, %v", second, err)
 	}
 	if err := l.Close(); err != nil {

@@ -26,8 +26,7 @@ const (
 	sandboxPrefix  = "/sandbox.v1.SandboxService/"
 )
 
-// scopeOf says what a caller needs for a call. A call that is not here is
-// refused.
+// scopeOf is the scope that a caller needs for a call. A call that is not listed is refused.
 var scopeOf = map[string]store.Scopes{
 	codebasePrefix + "CreateCodebase": store.ScopeManage,
 	codebasePrefix + "GetCodebase":    store.ScopeRead,
@@ -72,8 +71,8 @@ var scopeOf = map[string]store.Scopes{
 	sandboxPrefix + "GetStats":      store.ScopeRead,
 }
 
-// Health is for whoever can reach the server; reflection tells what
-// docs say, to every caller.
+// Health needs no credentials. Reflection needs them, but no scope: it shows only what is
+// documented.
 const (
 	healthPrefix     = "/grpc.health.v1."
 	reflectionPrefix = "/grpc.reflection."
@@ -81,38 +80,38 @@ const (
 
 type callerKey struct{}
 
-// callerOf returns who makes the call; nobody may do nothing.
+// callerOf returns who makes the call; the zero Caller may do nothing.
 func callerOf(ctx context.Context) auth.Caller {
 	caller, _ := ctx.Value(callerKey{}).(auth.Caller)
 	return caller
 }
 
-// mayKnowPolicy reports whether the rules of a sandbox are told to the caller: one
-// who may read, or set them.
+// mayKnowPolicy reports whether the caller may know the rules of its sandboxes: with the scope read
+// or manage.
 func mayKnowPolicy(ctx context.Context) bool {
 	return callerOf(ctx).Scopes&(store.ScopeRead|store.ScopeManage) != 0
 }
 
-// AuthInterceptor lets callers in and makes errors those of gRPC.
+// AuthInterceptor authenticates callers and converts errors to those of gRPC.
 type AuthInterceptor struct {
 	service *Service
 	// certKey names the metadata with the DER form of a certificate that was
-	// verified elsewhere; "" for a door that everybody can reach.
+	// verified elsewhere; "" where everybody can connect.
 	certKey string
-	// anonymous connections are those who ask how the server is and show nothing.
+	// anonymous limits the health calls without credentials.
 	anonymous *workers
 }
 
-// AuthInterceptor returns what stands before the calls that come from the network.
+// AuthInterceptor returns the interceptor of calls from the network.
 func (s *Service) AuthInterceptor() AuthInterceptor { return s.GatewayInterceptor("") }
 
-// GatewayInterceptor returns what stands before the calls of a gateway, which tells
-// by the metadata key which client certificate it has verified.
+// GatewayInterceptor returns the interceptor of a gateway's calls. The gateway puts the client
+// certificate that it verified into the metadata key.
 func (s *Service) GatewayInterceptor(key string) AuthInterceptor {
 	return AuthInterceptor{service: s, certKey: key, anonymous: new(workers)}
 }
 
-// shown returns what a call shows of its caller.
+// shown returns the credentials of a call.
 func (d AuthInterceptor) shown(ctx context.Context) (auth.Credentials, error) {
 	var c auth.Credentials
 	md, _ := metadata.FromIncomingContext(ctx)
@@ -135,7 +134,7 @@ func (d AuthInterceptor) shown(ctx context.Context) (auth.Credentials, error) {
 	return c, nil
 }
 
-// identify tells who makes a call.
+// identify returns who makes a call.
 func (d AuthInterceptor) identify(ctx context.Context) (auth.Caller, error) {
 	shown, err := d.shown(ctx)
 	if err != nil {
@@ -144,13 +143,13 @@ func (d AuthInterceptor) identify(ctx context.Context) (auth.Caller, error) {
 	return d.service.auth.Identify(ctx, shown)
 }
 
-// place is the place of a call's connection among those of the server.
+// place is the connection of a call, as package connlimit counts it.
 type place interface {
-	// Admit tells that credentials were shown. Errors: Exhausted.
+	// Admit reports that the connection has valid credentials. Errors: Exhausted.
 	Admit() error
-	// Stay tells of a call without, until leave is called.
+	// Stay reports a call without credentials, which lasts until leave is called.
 	Stay() (leave func())
-	// Peer names who has the connection.
+	// Peer names the other end of the connection.
 	Peer() string
 }
 
@@ -163,8 +162,7 @@ func placeOf(ctx context.Context) (place, bool) {
 	return at, ok
 }
 
-// enter is identify, and gives the connection a place among those that are
-// known.
+// enter is identify, and counts the connection as one with credentials.
 func (d AuthInterceptor) enter(ctx context.Context) (auth.Caller, error) {
 	caller, err := d.identify(ctx)
 	if at, ok := placeOf(ctx); ok && err == nil {
@@ -173,7 +171,7 @@ func (d AuthInterceptor) enter(ctx context.Context) (auth.Caller, error) {
 	return caller, err
 }
 
-// admit lets a caller in who may make the call.
+// admit authenticates and authorizes a call.
 func (d AuthInterceptor) admit(ctx context.Context, method string) (context.Context, error) {
 	if _, admitted := ctx.Value(callerKey{}).(auth.Caller); admitted || strings.HasPrefix(method, healthPrefix) {
 		return ctx, nil
@@ -194,8 +192,8 @@ func (d AuthInterceptor) admit(ctx context.Context, method string) (context.Cont
 	return context.WithValue(ctx, callerKey{}, caller), nil
 }
 
-// Tap refuses calls by their heads. Interceptors come too late: before them gRPC
-// has read a whole request, and keeps it in memory for whoever sends it slowly.
+// Tap refuses calls by their headers. An interceptor would be too late: gRPC reads the whole
+// request before it, and keeps it in memory even for a client that sends slowly.
 func (d AuthInterceptor) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if strings.HasPrefix(info.FullMethodName, healthPrefix) {
 		return d.admitAnonymous(ctx), nil
@@ -221,8 +219,8 @@ func (d AuthInterceptor) admitAnonymous(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Known refuses whoever makes the calls with the incoming metadata of ctx if
-// they may make none. The peer of ctx is whose connection it is.
+// Known refuses a caller without valid credentials in the metadata of ctx. The peer of ctx is the
+// connection.
 func (d AuthInterceptor) Known(ctx context.Context) error {
 	_, err := d.enter(ctx)
 	return d.service.toStatus(ctx, "any", err)
@@ -251,14 +249,14 @@ func (d AuthInterceptor) Unary(ctx context.Context, request any, info *grpc.Unar
 	return answer, nil
 }
 
-// checkSize refuses an answer that clients do not take. Errors: Exhausted.
+// checkSize refuses an answer that is larger than clients accept. Errors: Exhausted.
 func checkSize(answer any) error {
 	m, is := answer.(proto.Message)
 	if !is {
 		return nil
 	}
 	if size := proto.Size(m); size > apiversion.MaxAnswerBytes {
-		return errdefs.New(errdefs.Exhausted, "the answer: %d bytes are more than %d: ask for less at once, such as for one directory after the other", size, apiversion.MaxAnswerBytes)
+		return errdefs.New(errdefs.Exhausted, "answer of %d bytes is larger than %d: ask for less at once, for example for one directory at a time", size, apiversion.MaxAnswerBytes)
 	}
 	return nil
 }
@@ -272,7 +270,7 @@ func (d AuthInterceptor) Stream(server any, stream grpc.ServerStream, info *grpc
 	return d.service.toStatus(ctx, info.FullMethod, err)
 }
 
-// survive makes a panic of a call its error: it would end the server for all.
+// survive turns a panic of a call into its error, because the panic would end the server.
 func survive(call func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -282,7 +280,7 @@ func survive(call func() error) (err error) {
 	return call()
 }
 
-// admitted is a stream whose context knows the caller.
+// admitted is a stream whose context has the caller.
 type admitted struct {
 	grpc.ServerStream
 	ctx    context.Context
@@ -291,7 +289,7 @@ type admitted struct {
 
 func (a admitted) Context() context.Context { return a.ctx }
 
-// RecvMsg is grpc.ServerStream's.
+// RecvMsg implements grpc.ServerStream.
 func (a admitted) RecvMsg(m any) error {
 	if err := a.ServerStream.RecvMsg(m); err != nil {
 		return err
@@ -299,8 +297,8 @@ func (a admitted) RecvMsg(m any) error {
 	return checkLevel(a.ctx, a.method, m)
 }
 
-// checkLevel refuses a request of a newer program that asks for what is not
-// known here, and tells whoever asks how we are which level that is.
+// checkLevel refuses a request with fields that this server does not know, which a newer program
+// sends. It puts the server's API level into the header of a health call.
 func checkLevel(ctx context.Context, method string, request any) error {
 	if strings.HasPrefix(method, healthPrefix) {
 		return grpc.SetHeader(ctx, metadata.Pairs(apiversion.Header, apiversion.Here().String()))

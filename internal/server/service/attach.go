@@ -182,7 +182,7 @@ func (in *clientInput) forward(running *api.Running, input *os.File) {
 				_ = running.Signal(signal)
 			}
 		default:
-			err = errdefs.New(errdefs.Invalid, "message: start and resume are valid only as the first message; want stdin, stdin_end, resize or signal")
+			err = errdefs.New(errdefs.Invalid, "message: only the first message may be start or resume (want stdin, stdin_end, resize or signal)")
 		}
 		if err != nil {
 			in.refuse(err)

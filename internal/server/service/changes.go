@@ -12,8 +12,8 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// Apply brings changes into the codebase. What stands in the way is an error,
-// but the answer of a dry run.
+// Apply applies changes to the codebase. Conflicts and refusals are an error, except for a dry run,
+// which answers with them.
 func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*sandboxv1.ApplyResponse, error) {
 	s := c.service
 	id, o, err := wireconv.DecodeApply(r)
@@ -29,8 +29,8 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 		return nil, err
 	}
 	result, err := s.apply(ctx, sb, o)
-	toTell := o.DryRun && len(result.Paths) > 0 && errdefs.Is(err, errdefs.Precondition)
-	if err != nil && !toTell {
+	report := o.DryRun && len(result.Paths) > 0 && errdefs.Is(err, errdefs.Precondition)
+	if err != nil && !report {
 		return nil, withPaths(result, err)
 	}
 	if err == nil && !o.DryRun {
@@ -44,7 +44,7 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 	return wireconv.EncodeApplied(result), nil
 }
 
-// apply carries changes over and tells the other sandboxes of the codebase.
+// apply applies changes and notifies the other sandboxes of the codebase.
 func (s *Service) apply(ctx context.Context, sb *record.Sandbox, o apply.Options) (apply.Result, error) {
 	files, err := s.codebases.Get(codebase.ID(sb.Record().Served.CodebaseID))
 	if err != nil {
@@ -60,10 +60,10 @@ func (s *Service) apply(ctx context.Context, sb *record.Sandbox, o apply.Options
 	return result, err
 }
 
-// unknownPolicy is why a path is refused, for who may not know the policy.
+// unknownPolicy is the reason of a refusal for a caller who may not know the policy.
 const unknownPolicy = "the policy does not let the sandbox write there"
 
-// withoutReasons keeps the rules from a caller who may not know the policy.
+// withoutReasons hides the rules from a caller who may not know the policy.
 func withoutReasons(paths []apply.PathResult) {
 	for i := range paths {
 		if paths[i].Outcome == apply.Refused {
@@ -72,7 +72,7 @@ func withoutReasons(paths []apply.PathResult) {
 	}
 }
 
-// Discard lets a sandbox's view show the codebase again.
+// Discard deletes changes, so that the sandbox's view shows the codebase again.
 func (c *sandboxServer) Discard(ctx context.Context, r *sandboxv1.DiscardRequest) (*sandboxv1.DiscardResponse, error) {
 	id, o, err := wireconv.DecodeDiscard(r)
 	if err != nil {

@@ -23,9 +23,9 @@ func (c *sandboxServer) ReadChanges(r *sandboxv1.ReadChangesRequest, to sandboxv
 	if err != nil {
 		return err
 	}
-	toldWhy := mayKnowPolicy(ctx)
+	showReason := mayKnowPolicy(ctx)
 	return apply.ReadChanges(sb, o, func(change apply.CarriedChange, content *os.File) error {
-		if change.Outcome == apply.Refused && !toldWhy {
+		if change.Outcome == apply.Refused && !showReason {
 			change.Reason = unknownPolicy
 		}
 		header := &sandboxv1.ReadChangesResponse_Change_{Change: wireconv.EncodeChange(change)}

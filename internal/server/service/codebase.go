@@ -33,8 +33,8 @@ func checkNames(c wireconv.NewCodebase) error {
 	return nil
 }
 
-// CreateCodebase makes an empty codebase. That of a caller with an owner is the
-// owner's, also where the request does not say so.
+// CreateCodebase creates an empty codebase. If the request names no owner, it belongs to the
+// caller's.
 func (c *codebaseServer) CreateCodebase(ctx context.Context, m *sandboxv1.CreateCodebaseRequest) (*sandboxv1.Codebase, error) {
 	r, err := wireconv.DecodeCreateCodebase(m, callerOf(ctx).Owner)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *codebaseServer) ListCodebases(ctx context.Context, m *sandboxv1.ListCod
 	return answer, nil
 }
 
-// DeleteCodebase removes a codebase that no sandbox is made of.
+// DeleteCodebase removes a codebase that no sandbox uses.
 func (c *codebaseServer) DeleteCodebase(ctx context.Context, r *sandboxv1.DeleteCodebaseRequest) (*sandboxv1.Empty, error) {
 	entry, err := c.service.codebaseFor(ctx, r)
 	if err != nil {
@@ -109,7 +109,8 @@ func (c *codebaseServer) DeleteCodebase(ctx context.Context, r *sandboxv1.Delete
 	return &sandboxv1.Empty{}, c.service.codebases.Delete(id)
 }
 
-// codebaseFor returns what the caller may know of the codebase that a request is about.
+// codebaseFor returns the codebase that a request is about. Errors: also NotFound for one of
+// another owner.
 func (s *Service) codebaseFor(ctx context.Context, r interface{ GetCodebaseId() string }) (store.Codebase, error) {
 	key, err := wireconv.CodebaseID(r)
 	if err != nil {
@@ -118,7 +119,7 @@ func (s *Service) codebaseFor(ctx context.Context, r interface{ GetCodebaseId() 
 	return s.codebase(ctx, key)
 }
 
-// codebase returns what the caller may know of a codebase.
+// codebase returns a codebase of the caller. Errors: NotFound also for one of another owner.
 func (s *Service) codebase(ctx context.Context, key id.Codebase) (store.Codebase, error) {
 	entry, err := s.store.Codebase(ctx, key)
 	if err != nil {
@@ -135,7 +136,7 @@ func (s *Service) files(ctx context.Context, key id.Codebase) (*codebase.Codebas
 	return s.codebases.Get(key)
 }
 
-// defaultPageSize is the size of a page where none is asked for.
+// defaultPageSize is the size of a page if the request leaves it open.
 const defaultPageSize = 100
 
 // page is the part of a listing that a request asks for, within the server's limit.

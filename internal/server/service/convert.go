@@ -19,12 +19,12 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// The most that rules may take: those of a request, and all that a sandbox has
-// had. Its record holds them, and is read whole whenever any sandbox is made.
+// The room of rules: of those of a request, and of all that a sandbox has had. Its record holds
+// them, and the server reads all records when it creates a sandbox.
 const (
 	maxRuleBytes      = 1 << 20
 	maxEveryRuleBytes = 4 << 20
-	oneRuleBytes      = 64 // besides its pattern
+	oneRuleBytes      = 64 // without its pattern
 )
 
 // checkRuleRoom refuses rules for which a sandbox's record has no room.
@@ -34,7 +34,7 @@ func checkRuleRoom(r record.Record, rules []policy.Rule) error {
 		size += len(rule.Pattern) + oneRuleBytes
 	}
 	if size > maxEveryRuleBytes {
-		return errdefs.New(errdefs.Exhausted, "permissions: with all that the sandbox has had before they take more than %w: make a new one", &errdefs.Limit{Most: maxEveryRuleBytes, Resource: "bytes"})
+		return errdefs.New(errdefs.Exhausted, "permissions: the rules and all earlier ones of the sandbox take more than %w: create a new sandbox", &errdefs.Limit{Most: maxEveryRuleBytes, Resource: "bytes"})
 	}
 	return nil
 }
@@ -56,10 +56,10 @@ func checkRules(rules []policy.Rule) error {
 	return nil
 }
 
-// confinement is what confines a sandbox's processes, in a record's words.
+// confinement is what confines a sandbox's processes, as its record names it.
 type confinement struct{ name, image, net string }
 
-// maxImageBytes is twice what a registry, a name of 255 bytes and a digest take.
+// maxImageBytes is twice the size of a registry, a name of 255 bytes and a digest.
 const maxImageBytes = 1 << 10
 
 // runtimeOf returns what is to confine a sandbox's processes; "" is the server's default. Whether
@@ -93,7 +93,7 @@ func (s *Service) checkRuntime(runtime, image string) (confinement, error) {
 	return confinement{name: record.RuntimeBwrap, net: record.NetNone}, nil
 }
 
-// maxLabelBytes bounds a sandbox's labels, which its record holds.
+// maxLabelBytes limits a sandbox's labels, which its record holds.
 const maxLabelBytes = 64 << 10
 
 func checkLabels(labels map[string]string) error {
@@ -110,7 +110,7 @@ func checkLabels(labels map[string]string) error {
 	return nil
 }
 
-// describe tells what a sandbox is and how it stands.
+// describe returns what a sandbox is and its state.
 func (s *Service) describe(ctx context.Context, sb *record.Sandbox) (*sandboxv1.Sandbox, error) {
 	_, err := api.Dial(ctx, sb.Dir())
 	if err != nil && !errdefs.Is(err, errdefs.NotFound) {
@@ -134,7 +134,8 @@ func (s *Service) describe(ctx context.Context, sb *record.Sandbox) (*sandboxv1.
 	return wireconv.EncodeSandbox(d), nil
 }
 
-// usageOf says what a sandbox holds, nil where nobody may know or can tell.
+// usageOf returns what a sandbox holds, nil if the caller may not know it or the server cannot read
+// it.
 func usageOf(ctx context.Context, sb *record.Sandbox) *sandboxv1.SandboxUsage {
 	if !mayKnowPolicy(ctx) {
 		return nil

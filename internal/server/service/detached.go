@@ -11,8 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// outlive makes of run what goes on when its caller is gone, as long as the
-// server does.
+// outlive returns a run that continues after its caller has disconnected, until the server ends.
 func (s *Service) outlive(run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		done := make(chan error, 1)
@@ -39,8 +38,8 @@ func (s *Service) detached(ctx context.Context) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
-// awaitDetached has what a detached command changes carried over at its end, if
-// the server that has started it is gone.
+// awaitDetached syncs the changes of detached commands at their end. The server that started them
+// is gone.
 func (s *Service) awaitDetached(ctx context.Context, sb *record.Sandbox, client *api.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
@@ -52,7 +51,7 @@ func (s *Service) awaitDetached(ctx context.Context, sb *record.Sandbox, client 
 		if x.Exit != nil {
 			continue
 		}
-		leave, err := s.execs.enter(sb.Record().Served.OwnerID, ration{}) // it runs, however many there are
+		leave, err := s.execs.enter(sb.Record().Served.OwnerID, ration{}) // it is running already: no limit
 		if err != nil {
 			return err
 		}
@@ -63,13 +62,13 @@ func (s *Service) awaitDetached(ctx context.Context, sb *record.Sandbox, client 
 				_, err = running.Wait(s.stopped)
 			}
 			if s.stopped.Err() != nil {
-				return // the next server waits
+				return // the next server waits for it
 			}
 			if err == nil {
 				_, err = s.syncAfter(s.stopped, &job{sandbox: sb, client: client})
 			}
 			if err != nil {
-				s.log.Warn("sandbox: the end of a command was not seen", "sandbox", sb.ID(), "exec", x.ID, "err", err)
+				s.log.Warn("sandbox: cannot wait for the end of a detached command", "sandbox", sb.ID(), "exec", x.ID, "err", err)
 			}
 		})
 	}
@@ -96,7 +95,7 @@ func (c *sandboxServer) ListExecs(ctx context.Context, r *sandboxv1.ListExecsReq
 	return answer, nil
 }
 
-// maxArgvBytes bounds what a listing shows of one command.
+// maxArgvBytes limits what a listing shows of one command.
 const maxArgvBytes = 4 << 10
 
 func detachedExec(x api.DetachedExec) *sandboxv1.DetachedExec {
@@ -107,7 +106,7 @@ func detachedExec(x api.DetachedExec) *sandboxv1.DetachedExec {
 	return wireconv.EncodeDetached(x, shownArgv(x.Argv), code)
 }
 
-// shownArgv is as much of a command as is shown.
+// shownArgv is a command, cut to maxArgvBytes.
 func shownArgv(argv [][]byte) (shown []string) {
 	room := maxArgvBytes
 	for _, arg := range argv {
@@ -123,7 +122,7 @@ func shownArgv(argv [][]byte) (shown []string) {
 	return shown
 }
 
-// codeOfEnd is the exit code of a command however it has ended.
+// codeOfEnd is the exit code of a command, also of one that did not exit by itself.
 func codeOfEnd(exit api.Exit) int32 {
 	switch {
 	case exit.Reason == api.ReasonTimeout:

@@ -14,20 +14,20 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-// With any of the reasons, "started" is "false" where it is certain that nothing of
-// the command has run. Nothing else is.
+// An ErrorInfo of any reason has startedKey with the value wasNot if it is certain that nothing of
+// the command has run. No other value is used.
 const (
 	startedKey = "started"
 	wasNot     = "false"
 )
 
-// unstarted is an error of a command that was certainly never started.
+// unstarted is the error of a command that certainly never started.
 type unstarted struct{ error }
 
-// Unwrap is the error.
+// Unwrap returns the error without the mark.
 func (u unstarted) Unwrap() error { return u.error }
 
-// neverStarted says of an error that its command was never started.
+// neverStarted marks an error: its command never started.
 func neverStarted(err error) error {
 	if err == nil {
 		return nil
@@ -35,16 +35,16 @@ func neverStarted(err error) error {
 	return unstarted{err}
 }
 
-// detailed is an error with what a program is to know of it.
+// detailed is an error with a detail for programs.
 type detailed struct {
 	error
 	detail protoadapt.MessageV1
 }
 
-// Unwrap is the error.
+// Unwrap returns the error without the detail.
 func (d *detailed) Unwrap() error { return d.error }
 
-// detailsOf are the details that go with the status of an error.
+// detailsOf returns the details of the status of an error.
 func detailsOf(err error) []protoadapt.MessageV1 {
 	var details []protoadapt.MessageV1
 	if d, ok := errors.AsType[*detailed](err); ok {
@@ -64,8 +64,8 @@ func detailsOf(err error) []protoadapt.MessageV1 {
 	return details
 }
 
-// withNotStarted adds to the details that the command was never started. An error
-// has one google.rpc.ErrorInfo.
+// withNotStarted adds to the details that the command never started. An error has one
+// google.rpc.ErrorInfo.
 func withNotStarted(details []protoadapt.MessageV1) []protoadapt.MessageV1 {
 	for i, d := range details {
 		if info, is := d.(*errdetails.ErrorInfo); is {
@@ -81,7 +81,7 @@ func withNotStarted(details []protoadapt.MessageV1) []protoadapt.MessageV1 {
 	return append(details, &errdetails.ErrorInfo{Reason: string(errdefs.CommandNotStarted), Domain: errdefs.ReasonDomain, Metadata: map[string]string{startedKey: wasNot}})
 }
 
-// withStatus tells how a sandbox stands that does not run.
+// withStatus adds the status of a sandbox that is not running.
 func withStatus(status string, err error) error {
 	return &detailed{err, &errdetails.ErrorInfo{Reason: string(errdefs.SandboxNotRunning), Domain: errdefs.ReasonDomain, Metadata: map[string]string{"status": status}}}
 }
@@ -94,16 +94,16 @@ func notRunning(sb *record.Sandbox) error {
 	)
 }
 
-// Clients take 8 KiB of metadata, which a status is in twice: its message, and its
-// details in base64, which repeat the message. Message and paths share
-// maxDetailBytes; a message of more than mostBeside goes alone.
+// Clients accept 8 KiB of metadata, which holds a status twice: as its message, and as its details
+// in base64, which repeat the message. Message and paths share maxDetailBytes. A message longer
+// than maxMessageWithDetails is sent without details.
 const (
-	maxDetailBytes = 4 << 10
-	mostBeside     = 2 << 10
+	maxDetailBytes        = 4 << 10
+	maxMessageWithDetails = 2 << 10
 )
 
-// sentBytes is how long a message is in the metadata, where all but printable
-// ASCII takes three bytes for one.
+// sentBytes is the length of a message in the metadata, where each byte that is not printable ASCII
+// takes three.
 func sentBytes(message string) int {
 	n := len(message)
 	for _, b := range []byte(message) {
@@ -114,10 +114,10 @@ func sentBytes(message string) int {
 	return n
 }
 
-// withPaths tells which paths stand in the way of an apply, as many as there is
-// room for: a google.rpc.PreconditionFailure, whose violations are of the type
-// "conflict" or "refused" and have the path as their subject. It means that nothing
-// was applied: an apply that failed midway gets none.
+// withPaths adds the paths that prevented an apply, as many as fit: a
+// google.rpc.PreconditionFailure whose violations have the type "conflict" or "refused" and the
+// path as subject. The detail means that nothing was applied: an apply that failed midway does not
+// get it.
 func withPaths(result apply.Result, err error) error {
 	applied := slices.ContainsFunc(result.Paths, func(p apply.PathResult) bool { return p.Outcome == apply.Applied })
 	if !errdefs.Is(err, errdefs.Precondition) || applied {

@@ -53,10 +53,10 @@ func TestAStatusFitsIntoMetadata(t *testing.T) {
 		details       bool
 	}{
 		{"short", "x", true},
-		{"long", strings.Repeat("x", mostBeside), true},
-		{"too long", strings.Repeat("x", mostBeside+1), false},
-		{"long in another script", strings.Repeat("\u00e9", mostBeside/6), true},
-		{"too long in another script", strings.Repeat("\u00e9", mostBeside/6+1), false},
+		{"long", strings.Repeat("x", maxMessageWithDetails), true},
+		{"too long", strings.Repeat("x", maxMessageWithDetails+1), false},
+		{"long in another script", strings.Repeat("\u00e9", maxMessageWithDetails/6), true},
+		{"too long in another script", strings.Repeat("\u00e9", maxMessageWithDetails/6+1), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			told := status.Convert(s.toStatus(t.Context(), "Apply", withPaths(result, errdefs.New(errdefs.Precondition, "%s", tt.message))))

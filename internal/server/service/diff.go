@@ -15,8 +15,8 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// Diff lists what a sandbox changed, by path. A page token is the last path of
-// the page before, so that what changes in between moves nothing.
+// Diff lists what a sandbox changed, by path. A page token has the last path of the page before, so
+// that later changes do not shift the pages.
 func (c *sandboxServer) Diff(ctx context.Context, m *sandboxv1.DiffRequest) (answer *sandboxv1.DiffResponse, err error) {
 	r, err := wireconv.DecodeDiff(m)
 	if err != nil {
@@ -69,8 +69,7 @@ func remember(review *review.Review, r wireconv.Diff, files []review.FileDiff) (
 	return review.Remember(r.ShownDigest, files)
 }
 
-// fileDiff returns a changed file with its patch, which is left out if it does not fit a
-// message.
+// fileDiff returns a changed file with its patch, unless the patch does not fit in a message.
 func fileDiff(r *review.Review, f *review.FileDiff, namesOnly bool) (*sandboxv1.FileDiff, error) {
 	d := wireconv.EncodeFileDiff(f)
 	if namesOnly {
@@ -85,7 +84,7 @@ func fileDiff(r *review.Review, f *review.FileDiff, namesOnly bool) (*sandboxv1.
 		patch.data = nil
 	}
 	wireconv.EncodeContent(d, content, patch.data)
-	const rest = 64 << 10 // for a token, and what surrounds the file
+	const rest = 64 << 10 // for the page token and the other fields of the answer
 	if d.Patch != "" && (patch.cut || proto.Size(d) > maxResultBytes-rest) {
 		d.Patch, d.PatchBytes, d.PatchOmitted = "", nil, true
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
-// withoutRules returns the effects as a caller may know them who may not know
-// the policy: what was refused, but not by which pattern.
+// withoutRules returns the effects for a caller who may not know the policy: what was refused, but
+// not by which pattern.
 func withoutRules(e api.Effects) api.Effects {
 	e.Denied = slices.Clone(e.Denied)
 	for i := range e.Denied {

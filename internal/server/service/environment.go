@@ -12,17 +12,17 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/supervise"
 )
 
-// The most that the variables of a command may take, so that a program can be
-// started with them: execve(2) bounds arguments and variables at a quarter of the
-// stack's limit, of 8 MiB usually, and counts a pointer for each.
+// Limits of the variables of a command, so that the kernel can start a program with them: execve(2)
+// limits arguments and variables to a quarter of the stack's limit, by default 8 MiB, and counts a
+// pointer for each.
 const (
 	maxEnvironmentBytes = 1 << 20
 	oneVariableBytes    = 16
 )
 
-// environment is a command's complete environment: with what the sandbox remembers,
-// and then what is given. Of the server's own there are the directories of its PATH,
-// where the system inside is the server's.
+// environment returns a command's complete environment: the variables that the sandbox remembers,
+// overridden by the given ones. It has the server's PATH if the sandbox shows the server's system
+// directories.
 func environment(sb *record.Sandbox, given map[string]string) ([]string, error) {
 	all, err := remembered(sb)
 	if err != nil {
@@ -42,17 +42,17 @@ func environment(sb *record.Sandbox, given map[string]string) ([]string, error) 
 	}), nil
 }
 
-// checkVariables adds what is given to all. Errors: Invalid for what no command can
+// checkVariables adds the given variables to all. Errors: Invalid for variables that no command can
 // have.
 func checkVariables(all, given map[string]string) error {
 	for name, value := range given {
 		switch {
 		case name == "" || strings.ContainsAny(name, "=\x00"):
-			return errdefs.New(errdefs.Invalid, "env: %s is no name of a variable", vpath.Quote(name))
+			return errdefs.New(errdefs.Invalid, "env: invalid variable name %s", vpath.Quote(name))
 		case strings.ContainsRune(value, 0):
-			return errdefs.New(errdefs.Invalid, "env: the value of %s holds a NUL", vpath.Quote(name))
+			return errdefs.New(errdefs.Invalid, "env: the value of %s contains a NUL", vpath.Quote(name))
 		case len(name)+len("=")+len(value) > maxArgumentBytes:
-			return errdefs.New(errdefs.Invalid, "env: %.64s is longer than the %d bytes that a variable may have", vpath.Quote(name), maxArgumentBytes)
+			return errdefs.New(errdefs.Invalid, "env: %.64s is longer than %d bytes", vpath.Quote(name), maxArgumentBytes)
 		}
 	}
 	maps.Copy(all, given)
@@ -66,7 +66,7 @@ func checkVariables(all, given map[string]string) error {
 	return nil
 }
 
-// variablesOf are variables as NAME=VALUE, by name.
+// variablesOf returns variables as NAME=VALUE, sorted.
 func variablesOf(vars map[string]string) []string {
 	list := make([]string, 0, len(vars))
 	for name, value := range vars {
@@ -76,8 +76,8 @@ func variablesOf(vars map[string]string) []string {
 	return list
 }
 
-// remembered are the variables that all commands of a sandbox have. One without a
-// value is the command line's, of a caller on this host.
+// remembered returns the variables of all commands of a sandbox. It skips those without a value:
+// the command line takes their values from its own environment.
 func remembered(sb *record.Sandbox) (map[string]string, error) {
 	list, err := sb.Variables()
 	if err != nil {
@@ -92,7 +92,7 @@ func remembered(sb *record.Sandbox) (map[string]string, error) {
 	return vars, nil
 }
 
-// rememberVariables keeps variables for all commands of a sandbox to come.
+// rememberVariables stores variables for all later commands of a sandbox.
 func rememberVariables(sb *record.Sandbox, given map[string]string) error {
 	if len(given) == 0 {
 		return nil
@@ -107,8 +107,8 @@ func rememberVariables(sb *record.Sandbox, given map[string]string) error {
 	return sb.RememberVariables(variablesOf(given))
 }
 
-// variableNames names what is remembered. What cannot be read is an error of the next
-// command, and names nothing.
+// variableNames returns the names of the remembered variables; none if they cannot be read, which
+// the next command reports.
 func variableNames(sb *record.Sandbox) []record.HostPath {
 	vars, err := remembered(sb)
 	if err != nil {

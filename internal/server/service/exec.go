@@ -45,18 +45,18 @@ type job struct {
 	sandbox *record.Sandbox
 	client  *api.Client
 	timeout time.Duration
-	detach  bool  // it goes on when the client is gone
-	named   bool  // its output comes after its name
-	resumed bool  // it has been running
-	gone    error // if there is no supervisor, or it does not know what is asked for
-	// begun, unless nil, is called when it runs: with its name, for one whose
-	// streams are kept, and how much of its output is kept no longer.
+	detach  bool  // it continues when the client disconnects
+	named   bool  // its id is sent before its output
+	resumed bool  // it was started by an earlier call
+	gone    error // for a supervisor that is gone, or does not know the command
+	// begun, unless nil, is called when it runs: with its id, if its streams are kept, and how many
+	// bytes of its output are no longer kept.
 	begun func(execID string, lost int64)
-	// run runs it on pipes and returns when it has ended.
+	// run runs it with pipes as its output and returns when it has ended.
 	run func(ctx context.Context, stdout, stderr *os.File) (api.Exit, error)
 }
 
-// newExec checks what is asked for.
+// newExec checks a request.
 func (s *Service) newExec(ctx context.Context, m *sandboxv1.ExecRequest) (*job, error) {
 	r, err := wireconv.DecodeExec(m)
 	if err != nil {
@@ -95,8 +95,8 @@ func (s *Service) newExec(ctx context.Context, m *sandboxv1.ExecRequest) (*job, 
 	return j, nil
 }
 
-// maxArgumentBytes bounds an argument and a variable: the kernel's
-// MAX_ARG_STRLEN (execve(2)) less the NUL.
+// maxArgumentBytes limits an argument and a variable: the kernel's MAX_ARG_STRLEN (execve(2))
+// without the NUL.
 const maxArgumentBytes = 32*4096 - 1
 
 func checkCommand(command string) error {
@@ -116,8 +116,7 @@ func (s *Service) timeout(asked, standard time.Duration) (time.Duration, error) 
 	return t, nil
 }
 
-// workDir is where a command starts: a relative directory is one of the
-// workspace.
+// workDir returns the working directory of a command; a relative one is below the workspace.
 func workDir(sb *record.Sandbox, dir string) (string, error) {
 	switch {
 	case strings.ContainsRune(dir, 0):
@@ -132,15 +131,15 @@ func workDir(sb *record.Sandbox, dir string) (string, error) {
 	return path.Join(sb.Record().Workspace, dir), nil
 }
 
-// begins tells whoever waits that the job runs.
+// begins reports that the job runs.
 func (j *job) begins(execID string, lost int64) {
 	if j.begun != nil {
 		j.begun(execID, lost)
 	}
 }
 
-// execute runs a command on pipes. When ctx ends so does the command, unless it
-// is detached.
+// execute runs a command with pipes as its streams. The command ends with ctx, unless it is
+// detached.
 func (j *job) execute(ctx context.Context, command api.Command, input []byte, stdout, stderr *os.File) (api.Exit, error) {
 	theirs, ours, err := os.Pipe()
 	if err != nil {
@@ -154,7 +153,7 @@ func (j *job) execute(ctx context.Context, command api.Command, input []byte, st
 	}
 	j.begins(running.ID, running.LostBytes)
 	go func() {
-		_, _ = ours.Write(input) // a command that reads no more is its own affair
+		_, _ = ours.Write(input) // fails if the command closes its input
 		ours.Close()
 		if command.Kept && !command.NoInput {
 			_ = running.EndInput() // it may have ended
@@ -163,28 +162,28 @@ func (j *job) execute(ctx context.Context, command api.Command, input []byte, st
 	return running.Wait(ctx)
 }
 
-// exec starts a command. Invalid is the supervisor's word that it has not; what
-// else goes wrong may come after the command's first steps.
+// exec starts a command. With Invalid the supervisor reports that nothing has run; after another
+// error the command may have run.
 func (j *job) exec(ctx context.Context, command api.Command, files ...*os.File) (*api.Running, error) {
 	running, err := j.client.Exec(ctx, command, files...)
-	if errdefs.Is(err, errdefs.Invalid) { // all else was checked before
+	if errdefs.Is(err, errdefs.Invalid) { // everything else was checked before
 		err = neverStarted(errdefs.New(errdefs.Invalid, "workdir: %w", err))
 	}
 	return running, err
 }
 
-// ended is how a job went.
+// ended is the result of a job.
 type ended struct {
 	exit      int32
 	took      time.Duration
 	conflicts []vpath.Path
-	held      bool // its changes wait for Apply
+	held      bool // the sync is held: the changes wait for Apply
 	execID    string
 	effects   api.Effects
 }
 
-// perform runs a job, its output going to two writers, and carries over what
-// it has changed. A command that could not be started ends as under a shell.
+// perform runs a job, writes its output, and syncs its changes. A command that could not be started
+// has the exit code that a shell would give.
 func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer) (ended, error) {
 	if !j.resumed {
 		leave, err := s.enterExec(ctx, j.sandbox)
@@ -235,7 +234,8 @@ func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer)
 	return e, cmp.Or(err, syncErr, heldErr)
 }
 
-// whyLost says that the sandbox runs no more where a command has no end for that.
+// whyLost explains the loss of a supervisor's connection: if the sandbox is no longer running, it
+// returns that error instead.
 func (s *Service) whyLost(ctx context.Context, j *job, err error) error {
 	if !errdefs.Is(err, errdefs.Unavailable) {
 		return err
@@ -246,7 +246,7 @@ func (s *Service) whyLost(ctx context.Context, j *job, err error) error {
 	return err
 }
 
-// Exit codes of shells and timeout(1), for what has none of its own.
+// Exit codes of shells and timeout(1), for commands that did not exit by themselves.
 const (
 	exitTimeout       = 124
 	exitNotExecutable = 126
@@ -255,18 +255,17 @@ const (
 	exitOutOfMemory   = 137
 )
 
-// asCommandError tells a command that could not be started from a sandbox that
-// is broken.
+// asCommandError reports whether a command could not be started although the sandbox works.
 func asCommandError(err error) (*api.CommandError, bool) {
 	return errors.AsType[*api.CommandError](err)
 }
 
-// exitOf returns the exit code of a job, or the error with which its call ends.
+// exitOf returns the exit code of a job, or the error of its call.
 func exitOf(j *job, exit api.Exit, err error, stderr io.Writer) (int32, error) {
 	notStarted, isNotStarted := asCommandError(err)
 	switch {
 	case isNotStarted:
-		_, _ = io.WriteString(stderr, notStarted.Text+"\n") // a client that has left hears nothing
+		_, _ = io.WriteString(stderr, notStarted.Text+"\n") // fails if the client has disconnected
 		if notStarted.NotExecutable {
 			return exitNotExecutable, nil
 		}
@@ -276,13 +275,13 @@ func exitOf(j *job, exit api.Exit, err error, stderr io.Writer) (int32, error) {
 	case err != nil:
 		return 0, err
 	case exit.Reason == api.ReasonTimeout && exit.SessionClosed:
-		return 0, errdefs.New(errdefs.Deadline, "command timed out after %s; its session is closed, because the shell did not come back", j.timeout)
+		return 0, errdefs.New(errdefs.Deadline, "command timed out after %s; its session was closed, because the shell did not return", j.timeout)
 	case exit.Reason == api.ReasonTimeout:
 		return 0, errdefs.New(errdefs.Deadline, "command timed out after %s", j.timeout)
 	case exit.Reason == api.ReasonStopped:
-		return 0, withStatus("stopped", errdefs.New(errdefs.Precondition, "sandbox %s: sandbox is not running: it was stopped while the command ran", j.sandbox.ID()))
+		return 0, withStatus("stopped", errdefs.New(errdefs.Precondition, "sandbox %s: sandbox is not running: it was stopped while the command was running", j.sandbox.ID()))
 	case exit.Reason == api.ReasonClosed:
-		closed := errdefs.New(errdefs.Precondition, "sandbox %s: session is closed: it was closed while the command ran", j.sandbox.ID())
+		closed := errdefs.New(errdefs.Precondition, "sandbox %s: session is closed: it was closed while the command was running", j.sandbox.ID())
 		return 0, errdefs.WithReason(closed, errdefs.SessionClosed)
 	}
 	return codeOfEnd(exit), nil

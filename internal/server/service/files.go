@@ -11,7 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// chunkBytes is how much of a file goes into one message.
+// chunkBytes is the size of a piece of a file in one message.
 const chunkBytes = 64 << 10
 
 // DownloadFile sends a file in pieces.
@@ -46,7 +46,7 @@ func (c *codebaseServer) DownloadFile(m *sandboxv1.DownloadFileRequest, to sandb
 	}
 }
 
-// ListFiles lists a directory, or all below it.
+// ListFiles lists a directory, or everything below it.
 func (c *codebaseServer) ListFiles(ctx context.Context, m *sandboxv1.ListFilesRequest) (*sandboxv1.ListFilesResponse, error) {
 	r, err := wireconv.DecodeListFiles(m)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *codebaseServer) ListFiles(ctx context.Context, m *sandboxv1.ListFilesRe
 	return answer, nil
 }
 
-// DeleteFile removes a file, or a directory and all below it.
+// DeleteFile removes a file, or a directory with everything below it.
 func (c *codebaseServer) DeleteFile(ctx context.Context, m *sandboxv1.DeleteFileRequest) (*sandboxv1.Empty, error) {
 	r, err := wireconv.DecodeCodebaseFile(m)
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"github.com/agentfense/agentfense/internal/server/store"
 )
 
-// A command of a caller who may not apply holds the sync of its sandbox: what it
-// leaves would else reach the codebase, at its own end or with a command of
-// another caller. Which of the processes wrote what cannot be told apart, so all
-// of the sandbox's changes wait for Apply. The hold ends when the sandbox does not
-// run, so that no process of that caller is left, and has no change. It does not
-// end while such a caller is about to run something: another call may stop the
-// sandbox and start it again before that begins.
+// A command of a caller without the scope apply holds the sync of its sandbox. Otherwise its
+// changes would reach the codebase, when it ends or with a command of another caller. The server
+// cannot tell which process wrote what, so all changes of the sandbox wait for Apply.
+//
+// The hold ends when the sandbox is not running, so that no process of that caller is left, and has
+// no changes. It does not end while such a caller is about to run a command: another call may stop
+// the sandbox and start it again before the command begins.
 
-// holdFor holds the sync of sb before the caller runs something in it, at least
-// until done is called, unless the caller may apply. A linked codebase has no sync.
+// holdFor holds the sync of sb, at least until done is called, before a caller without the scope
+// apply runs a command in it. A linked codebase has no sync.
 func (s *Service) holdFor(ctx context.Context, sb *record.Sandbox) (done func(), err error) {
-	none := func() { /* nothing is held */ }
+	none := func() {}
 	if callerOf(ctx).Scopes&store.ScopeApply != 0 {
 		return none, nil
 	}
@@ -34,14 +34,14 @@ func (s *Service) holdFor(ctx context.Context, sb *record.Sandbox) (done func(),
 	if _, linked := files.Linked(); linked {
 		return none, nil
 	}
-	defer s.syncs.lock(string(sb.ID()))() // a sync under way does not see what comes now
+	defer s.syncs.lock(string(sb.ID()))() // so that no sync is running
 	if err := sb.HoldSync(); err != nil {
 		return none, err
 	}
 	return s.holders.add(sb.ID()), nil
 }
 
-// holders counts the calls under way that hold a sandbox's sync.
+// holders counts, for each sandbox, the running calls that hold its sync.
 type holders struct {
 	mu sync.Mutex
 	of map[record.ID]int
@@ -69,8 +69,8 @@ func (h *holders) any(id record.ID) bool {
 	return h.of[id] > 0
 }
 
-// releaseUnused ends the hold of a sandbox that does not run and has no change.
-// The caller has locked lives.
+// releaseUnused ends the hold of a sandbox that is not running and has no changes. The caller holds
+// its lock of lives.
 func (s *Service) releaseUnused(ctx context.Context, sb *record.Sandbox) error {
 	held, err := sb.IsSyncHeld()
 	if !held || err != nil {

@@ -17,20 +17,18 @@ import (
 	"github.com/agentfense/agentfense/internal/server/store"
 )
 
-// Recover takes up where the last server ended, however it ended: the index is
-// made again of the records, what was half made is removed, what was not yet
-// carried over is, and sandboxes that run go on. Then it watches for sandboxes
-// that expire, until Close.
+// Recover continues the work of the last server, however that ended. It builds the index from the
+// records, removes what was created in part, and syncs changes that were not synced; running
+// sandboxes keep running. From then until Close, sandboxes expire.
 //
-// A record that cannot be read is named in the log and does not keep the server
-// from starting.
+// A record that cannot be read is logged and does not prevent the start.
 func (s *Service) Recover(ctx context.Context) error {
 	if err := launch.Sweep(ctx, s.home); err != nil {
-		s.log.WarnContext(ctx, "not everything that was left could be removed", "err", err)
+		s.log.WarnContext(ctx, "cannot remove all leftovers", "err", err)
 	}
 	all, damaged := s.home.List()
 	if damaged != nil {
-		s.log.WarnContext(ctx, "sandboxes that cannot be read", "err", damaged)
+		s.log.WarnContext(ctx, "cannot read some sandboxes", "err", damaged)
 	}
 	var index []store.Sandbox
 	var served []*record.Sandbox
@@ -51,12 +49,11 @@ func (s *Service) Recover(ctx context.Context) error {
 	return nil
 }
 
-// recoverAtOnce is how many sandboxes are looked at at once: most of the time goes
-// by waiting, for supervisors to answer and for the disk.
+// recoverAtOnce is the number of sandboxes that recover concurrently: most of the time is spent
+// waiting for supervisors and for the disk.
 const recoverAtOnce = 16
 
-// inParallel does something with each of all, with recoverAtOnce at once, and
-// returns when it has.
+// inParallel calls do for each of all, recoverAtOnce at a time, and returns when all calls have.
 func inParallel[T any](all []T, do func(T)) {
 	var workers sync.WaitGroup
 	next := make(chan T)
@@ -74,9 +71,8 @@ func inParallel[T any](all []T, do func(T)) {
 	workers.Wait()
 }
 
-// recoverCodebases removes the codebases that were half made, which the database
-// does not know and which hold nothing, and those half deleted. Any other that
-// it does not know is left alone and named in the log.
+// recoverCodebases removes codebases that were created in part (empty, and not in the database) or
+// deleted in part. It logs and keeps any other codebase that is not in the database.
 func (s *Service) recoverCodebases(ctx context.Context) error {
 	ids, err := s.codebases.IDs()
 	if err != nil {
@@ -99,16 +95,16 @@ func (s *Service) recoverCodebases(ctx context.Context) error {
 		}
 		files, err := s.codebases.Get(id)
 		if err != nil {
-			s.log.WarnContext(ctx, "codebase: cannot be read", "codebase", id, "err", err)
+			s.log.WarnContext(ctx, "cannot read codebase", "codebase", id, "err", err)
 			continue
 		}
 		_, linked := files.Linked()
 		list, err := []codebase.FileInfo(nil), error(nil)
-		if !linked { // of one that is linked nothing but the link is removed
+		if !linked { // removing a linked one removes only the link
 			list, err = files.List(ctx, vpath.Root, false)
 		}
 		if err != nil || len(list) > 0 {
-			s.log.WarnContext(ctx, "codebase: the database does not know it; it is left alone", "codebase", id, "err", err)
+			s.log.WarnContext(ctx, "codebase is not in the database; keeping its files", "codebase", id, "err", err)
 			continue
 		}
 		if err := s.codebases.Delete(id); err != nil {
@@ -118,8 +114,8 @@ func (s *Service) recoverCodebases(ctx context.Context) error {
 	return nil
 }
 
-// recoverCodebase takes up a codebase that the database knows: a deletion of it
-// had only begun, and what it holds may not have been noted.
+// recoverCodebase recovers a codebase of the database: it cancels a deletion that had only begun,
+// and updates the recorded size.
 func (s *Service) recoverCodebase(ctx context.Context, id codebase.ID, entry store.Codebase) error {
 	s.hidden.add(entry.LinkedPath)
 	if err := s.codebases.Spare(id); err != nil {
@@ -127,7 +123,7 @@ func (s *Service) recoverCodebase(ctx context.Context, id codebase.ID, entry sto
 	}
 	files, err := s.codebases.Get(id)
 	if err != nil {
-		s.log.WarnContext(ctx, "codebase: cannot be read", "codebase", id, "err", err)
+		s.log.WarnContext(ctx, "cannot read codebase", "codebase", id, "err", err)
 		return nil
 	}
 	u := files.Usage()
@@ -137,14 +133,14 @@ func (s *Service) recoverCodebase(ctx context.Context, id codebase.ID, entry sto
 	return s.store.SetCodebaseContent(ctx, entry.ID, u.SizeBytes, int(u.FileCount), u.UpdatedAt)
 }
 
-// recoverSandbox looks how one sandbox stands.
+// recoverSandbox recovers one sandbox.
 func (s *Service) recoverSandbox(ctx context.Context, sb *record.Sandbox) {
 	client, err := api.Dial(ctx, sb.Dir())
 	switch {
 	case err == nil:
-		s.log.InfoContext(ctx, "sandbox: runs, attached again", "sandbox", sb.ID())
-		// The server before may have died when it had changed the codebase, and had
-		// not told everybody yet.
+		s.log.InfoContext(ctx, "sandbox is running", "sandbox", sb.ID())
+		// The last server may have died between changing the codebase and notifying its
+		// sandboxes.
 		err = s.tellOne(ctx, indexed(sb), []vpath.Path{vpath.Root})
 		err = errors.Join(err, s.awaitDetached(ctx, sb, client))
 		if err == nil && s.syncOf(sb) == config.SyncOnExec {
@@ -154,7 +150,7 @@ func (s *Service) recoverSandbox(ctx context.Context, sb *record.Sandbox) {
 		err = s.syncStopped(ctx, sb)
 	}
 	if err != nil {
-		s.log.WarnContext(ctx, "sandbox: not all is as it should be", "sandbox", sb.ID(), "err", err)
+		s.log.WarnContext(ctx, "cannot recover sandbox", "sandbox", sb.ID(), "err", err)
 	}
 	s.expireAt(sb)
 }
@@ -202,7 +198,7 @@ func (e *expiries) stopAll() {
 	}
 }
 
-// expireAt has a sandbox stopped when its time is over.
+// expireAt schedules the end of a sandbox that expires.
 func (s *Service) expireAt(sb *record.Sandbox) {
 	at := sb.Record().Served.ExpiresAt
 	if at.IsZero() {
@@ -215,8 +211,7 @@ func (s *Service) expireAt(sb *record.Sandbox) {
 	})
 }
 
-// expire stops a sandbox whose time is over, and removes it if everything that
-// it has changed is in its codebase. What could not be done cleanUp tries again.
+// expire stops a sandbox, and removes it if it holds no changes. cleanUp tries again what failed.
 func (s *Service) expire(ctx context.Context, id record.ID) {
 	defer s.lives.lock(string(id))()
 	sb, err := s.home.Open(string(id))
@@ -235,21 +230,21 @@ func (s *Service) expire(ctx context.Context, id record.ID) {
 		_, err = s.destroy(ctx, sb)
 	}
 	if err != nil {
-		s.log.WarnContext(ctx, "sandbox: expired, and could not be cleared away", "sandbox", id, "err", err)
+		s.log.WarnContext(ctx, "cannot stop or remove expired sandbox", "sandbox", id, "err", err)
 		return
 	}
-	s.log.InfoContext(ctx, "sandbox: expired", "sandbox", id, "removed", !changed)
+	s.log.InfoContext(ctx, "sandbox expired", "sandbox", id, "removed", !changed)
 }
 
-// Busy tells whether there is something to do without a client: a sandbox that
-// is to expire. A command that its client has left goes on without a server.
+// Busy reports whether the server has work without a client: a sandbox that will expire. Detached
+// commands need no server.
 func (s *Service) Busy() bool { return s.expiries.any() }
 
-// pruneEvery is the least time between two looks for logs that are old enough to
-// be deleted; the server's start is the first.
+// pruneEvery is the minimum time between two deletions of old logs; the first is at the server's
+// start.
 const pruneEvery = time.Hour
 
-// cleanUp looks from time to time for what expired and is still there.
+// cleanUp removes, at intervals, sandboxes that expired and still exist, and old logs.
 func (s *Service) cleanUp() {
 	tick := time.NewTicker(s.config.Sandbox.CleanupInterval)
 	defer tick.Stop()
@@ -267,7 +262,7 @@ func (s *Service) cleanUp() {
 		}
 		all, err := s.home.List()
 		if err != nil {
-			s.log.Warn("clean up", "err", err)
+			s.log.Warn("cannot read some sandboxes", "err", err)
 		}
 		for _, sb := range all {
 			if r := sb.Record(); r.IsExpired(time.Now()) {
@@ -277,12 +272,11 @@ func (s *Service) cleanUp() {
 	}
 }
 
-// pruneLogs deletes the logs of sandboxes that were removed longer ago than they
-// are to be kept.
+// pruneLogs deletes the logs of sandboxes that were removed longer ago than audit.retention.
 func (s *Service) pruneLogs() {
 	if age := s.config.Audit.Retention; age > 0 {
 		if n, err := s.home.PruneLogs(age); err != nil || n > 0 {
-			s.log.Info("audit: logs of removed sandboxes deleted", "logs", n, "err", err)
+			s.log.Info("deleted audit logs of removed sandboxes", "logs", n, "err", err)
 		}
 	}
 }

@@ -303,7 +303,7 @@ func TestCommandsOfAnOwnerAreBounded(t *testing.T) {
 	err = run(mine, sb)
 	wantCode(t, "a second command", err, codes.ResourceExhausted)
 	wantLimit(t, err, "execs", 1)
-	if text := status.Convert(err).Message(); !strings.Contains(text, "let one end first, or raise limits.execs_per_owner") {
+	if text := status.Convert(err).Message(); !strings.Contains(text, "wait until one ends, or raise limits.execs_per_owner") {
 		t.Errorf("the error does not say what to do: %s", text)
 	}
 	if err := run(hers, other); err != nil {

@@ -21,8 +21,8 @@ func checkSync(mode config.Sync, of store.Codebase) error {
 	return nil
 }
 
-// LinkCodebase makes a codebase of a directory of the server's host, for
-// callers who may name its files.
+// LinkCodebase creates a codebase from a directory of the server's host, for callers that may name
+// files of the host.
 func (c *codebaseServer) LinkCodebase(ctx context.Context, m *sandboxv1.LinkCodebaseRequest) (*sandboxv1.Codebase, error) {
 	r, err := wireconv.DecodeLinkCodebase(m)
 	if err != nil {
@@ -47,6 +47,6 @@ func (c *codebaseServer) LinkCodebase(ctx context.Context, m *sandboxv1.LinkCode
 		return nil, errors.Join(err, c.service.codebases.Delete(made.ID()))
 	}
 	c.service.hidden.add(link.Path)
-	c.service.log.InfoContext(ctx, "codebase: linked", "codebase", key, "path", link.Path, "by", caller.Name)
+	c.service.log.InfoContext(ctx, "codebase linked", "codebase", key, "path", link.Path, "by", caller.Name)
 	return wireCodebase(entry), nil
 }

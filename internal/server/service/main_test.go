@@ -49,13 +49,13 @@ func TestMain(m *testing.M) {
 
 // world is a service with clients of it.
 type world struct {
-	t         testing.TB
-	conn      *grpc.ClientConn
-	home      *record.Home
-	store     *store.Store
-	interceptor      service.AuthInterceptor
-	codebases sandboxv1.CodebaseServiceClient
-	sandboxes sandboxv1.SandboxServiceClient
+	t           testing.TB
+	conn        *grpc.ClientConn
+	home        *record.Home
+	store       *store.Store
+	interceptor service.AuthInterceptor
+	codebases   sandboxv1.CodebaseServiceClient
+	sandboxes   sandboxv1.SandboxServiceClient
 }
 
 // newWorld starts a service over an in-memory connection, with the

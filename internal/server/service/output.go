@@ -14,8 +14,8 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// maxResultBytes bounds an encoded ExecResult: what clients take by default, 4
-// MiB, less what surrounds a message.
+// maxResultBytes limits an encoded ExecResult: the 4 MiB that clients accept by default, less room
+// for the framing of a message.
 const maxResultBytes = 4<<20 - 64<<10
 
 // collect runs a job and returns its output as one message.
@@ -50,13 +50,13 @@ func (k *head) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// What a result names of conflicts at most. Their number tells of the others.
+// Limits of the conflicts that a result lists; it also has their number.
 const (
 	maxConflicts     = 1000
 	maxConflictBytes = maxResultBytes / 4
 )
 
-// listed are the conflicts that a result names.
+// listed returns the conflicts that a result lists.
 func listed(conflicts []vpath.Path) []string {
 	var list []string
 	room := maxConflictBytes
@@ -70,7 +70,7 @@ func listed(conflicts []vpath.Path) []string {
 	return list
 }
 
-// ending is how a command ended, in the API's words.
+// ending returns how a command ended, for the API.
 func (e *ended) ending() wireconv.Ending {
 	return wireconv.Ending{
 		Code: int(e.exit), ExecID: e.execID, Duration: e.took, Conflicts: listed(e.conflicts), ConflictCount: int64(len(e.conflicts)),
@@ -78,11 +78,11 @@ func (e *ended) ending() wireconv.Ending {
 	}
 }
 
-// resultOf makes the message of what was written, cut only as far as it must.
+// resultOf returns the message with the output, cut only as far as necessary.
 func resultOf(e ended, stdout, stderr *head) *sandboxv1.ExecResult {
 	r := wireconv.EncodeResult(e.ending())
-	room := maxResultBytes - proto.Size(r) - 64 // tags and lengths of what follows
-	// Each stream gets half, and what the other leaves.
+	room := maxResultBytes - proto.Size(r) - 64 // tags and lengths of the output fields
+	// Each stream gets half, and the room that the other does not need.
 	half := room / 2
 	nOut, nErr := wireSize(stdout.data), wireSize(stderr.data)
 	switch {
@@ -101,7 +101,7 @@ func resultOf(e ended, stdout, stderr *head) *sandboxv1.ExecResult {
 	return r
 }
 
-// wireSize is how many bytes EncodeOutput makes of data.
+// wireSize is the size of data as EncodeOutput encodes it.
 func wireSize(data []byte) int {
 	text, raw := wireconv.EncodeOutput(data)
 	return len(text) + len(raw)
@@ -111,14 +111,13 @@ func wireSize(data []byte) int {
 func (k *head) shorten(room int) {
 	for size := wireSize(k.data); size > room; size = wireSize(k.data) {
 		k.cut = true
-		// In proportion, and at least by one: what is no UTF-8 takes up to
-		// four times its length.
+		// Cut in proportion, by at least one byte: a byte that is not UTF-8 takes up to four.
 		n := int(float64(len(k.data)) * float64(room) / float64(size))
 		k.data = cutText(k.data, min(n, len(k.data)-1))
 	}
 }
 
-// cutText returns at most n bytes of data that do not end amid a character.
+// cutText returns at most n bytes of data that do not end within a character.
 func cutText(data []byte, n int) []byte {
 	for back := range min(n, 3) {
 		if data[n-back]&0xc0 != 0x80 { // the first byte of a character is dropped
@@ -138,7 +137,7 @@ func (s *Service) stream(ctx context.Context, j *job, to outputStream) error {
 	}
 	start := j.run
 	j.run = func(ctx context.Context, stdout, stderr *os.File) (api.Exit, error) {
-		defer f.settle() // also one that never began
+		defer f.settle() // also if it never began
 		return start(ctx, stdout, stderr)
 	}
 	run := func(ctx context.Context) error {
@@ -156,13 +155,13 @@ func (s *Service) stream(ctx context.Context, j *job, to outputStream) error {
 	return run(ctx)
 }
 
-// outputStream is where output goes.
+// outputStream is the call that output is sent on.
 type outputStream interface {
 	Send(*sandboxv1.ExecOutput) error
 	SendHeader(metadata.MD) error
 }
 
-// frames sends output as it comes.
+// frames sends output as it is written.
 type frames struct {
 	mu   sync.Mutex
 	to   outputStream
@@ -172,12 +171,12 @@ type frames struct {
 	once    sync.Once
 }
 
-// begin lets the client see that the command runs, and how it is called if it
-// can be taken up.
+// begin sends the header, which tells the client that the command runs, and the id of a command
+// that can be resumed.
 func (f *frames) begin(execID string, lost int64) {
 	f.mu.Lock()
 	if !f.left {
-		_ = f.to.SendHeader(nil) // a client that has left hears nothing
+		_ = f.to.SendHeader(nil) // fails if the client has disconnected
 	}
 	f.mu.Unlock()
 	if execID != "" {
@@ -197,7 +196,7 @@ func (f *frames) send(m *sandboxv1.ExecOutput) error {
 	return f.to.Send(m)
 }
 
-// leave says that nothing can be sent any more.
+// leave ends the sending.
 func (f *frames) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -208,7 +207,7 @@ func (f *frames) leave() {
 type frameWriter struct {
 	*frames
 	kind sandboxv1.ExecOutput_OutputType
-	// unbroken takes what nobody hears any more: the command goes on.
+	// unbroken drops output that cannot be sent, so that the command continues.
 	unbroken bool
 }
 

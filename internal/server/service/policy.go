@@ -12,8 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// SetPolicy replaces the rules of a sandbox. It returns when nothing is
-// answered by the old ones any more.
+// SetPolicy replaces the rules of a sandbox. When it returns, the old ones decide nothing any more.
 func (c *sandboxServer) SetPolicy(ctx context.Context, m *sandboxv1.SetPolicyRequest) (*sandboxv1.Sandbox, error) {
 	s := c.service
 	r, err := wireconv.DecodeSetPolicy(m)
@@ -47,7 +46,7 @@ func (c *sandboxServer) SetPolicy(ctx context.Context, m *sandboxv1.SetPolicyReq
 	return s.describe(ctx, sb)
 }
 
-// ExplainPolicy says what a path is to a sandbox, and by which rule.
+// ExplainPolicy returns the permission of a path, and the rule that decides it.
 func (c *sandboxServer) ExplainPolicy(ctx context.Context, m *sandboxv1.ExplainPolicyRequest) (*sandboxv1.ExplainPolicyResponse, error) {
 	r, err := wireconv.DecodeSandboxPath(m)
 	if err != nil {

@@ -30,7 +30,7 @@ type sandboxServer struct {
 	service *Service
 }
 
-// CreateSandbox makes a sandbox of a codebase. It does not start it.
+// CreateSandbox creates a sandbox from a codebase. It does not start it.
 func (c *sandboxServer) CreateSandbox(ctx context.Context, m *sandboxv1.CreateSandboxRequest) (*sandboxv1.Sandbox, error) {
 	s := c.service
 	r, err := wireconv.DecodeCreateSandbox(m)
@@ -45,7 +45,7 @@ func (c *sandboxServer) CreateSandbox(ctx context.Context, m *sandboxv1.CreateSa
 	if err != nil {
 		return nil, err
 	}
-	// Of one that is made the audit log stays, also if it is refused then.
+	// Checked before the sandbox exists, because its audit log would stay.
 	if err := s.store.CheckRoom(ctx, entry.OwnerID, s.config.Sandbox.MaxPerUser); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (c *sandboxServer) CreateSandbox(ctx context.Context, m *sandboxv1.CreateSa
 	return s.describe(ctx, sb)
 }
 
-// indexed is what the index knows of a server's sandbox.
+// indexed is a sandbox as the index has it.
 func indexed(sb *record.Sandbox) store.Sandbox {
 	r := sb.Record()
 	return store.Sandbox{
@@ -76,19 +76,19 @@ func indexed(sb *record.Sandbox) store.Sandbox {
 	}
 }
 
-// workspaceOf is where a sandbox sees its codebase: a linked one at its path of
-// the host, if that is asked for by a caller who may name such paths.
+// workspaceOf returns where a sandbox sees its codebase: at atHostPath, a linked one at its path on
+// the host, for callers that may name such paths.
 func workspaceOf(caller auth.Caller, atHostPath bool, of store.Codebase, source record.Source) (string, error) {
 	switch {
 	case !atHostPath:
 		return wireconv.Workspace, nil
 	case of.LinkedPath == "":
-		return "", errdefs.New(errdefs.Invalid, "at_host_path: codebase %s is uploaded, and has no path on the host", of.ID)
+		return "", errdefs.New(errdefs.Invalid, "at_host_path: codebase %s is uploaded: only a linked codebase has a path on the host", of.ID)
 	}
 	return string(source.Path), caller.ReachHost()
 }
 
-// checkNewName refuses a name that no sandbox can have; "" is none.
+// checkNewName refuses an invalid name; "" stands for the id.
 func checkNewName(name string) error {
 	if name == "" {
 		return nil
@@ -99,7 +99,7 @@ func checkNewName(name string) error {
 	return nil
 }
 
-// newRecord checks what is asked for and makes a record of it.
+// newRecord checks a request and returns the record of its sandbox.
 func (s *Service) newRecord(caller auth.Caller, r wireconv.NewSandbox, of store.Codebase) (record.Record, error) {
 	how, err := s.runtimeOf(caller, r.Runtime, r.Image)
 	if err != nil {
@@ -190,8 +190,8 @@ func (c *sandboxServer) ListSandboxes(ctx context.Context, m *sandboxv1.ListSand
 			before = entry.PageToken()
 		}
 		answer.NextPageToken = next
-		// A page may be shorter than was asked, but one that labels have
-		// emptied would look like the end.
+		// A page may be shorter than asked for, but an empty one, because of labels, would look
+		// like the last.
 		if next == "" || len(answer.Sandboxes) > 0 {
 			return answer, nil
 		}
@@ -199,8 +199,8 @@ func (c *sandboxServer) ListSandboxes(ctx context.Context, m *sandboxv1.ListSand
 	}
 }
 
-// listed describes a sandbox of the index as r asks for, or returns nil if it has not
-// all the labels or is not there any more.
+// listed describes a sandbox of the index as r asks for, or returns nil if it lacks one of the
+// labels or was removed.
 func (s *Service) listed(ctx context.Context, entry store.Sandbox, r wireconv.ListSandboxes) (*sandboxv1.Sandbox, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -209,7 +209,7 @@ func (s *Service) listed(ctx context.Context, entry store.Sandbox, r wireconv.Li
 	switch {
 	case errdefs.Is(err, errdefs.NotFound):
 		return nil, nil
-	case errdefs.Is(err, errdefs.Precondition): // a record that cannot be read hides no other
+	case errdefs.Is(err, errdefs.Precondition): // a damaged record does not hide the other sandboxes
 		return s.damaged(entry, r.Labels, err), nil
 	case err != nil:
 		return nil, err
@@ -227,8 +227,7 @@ func (s *Service) listed(ctx context.Context, entry store.Sandbox, r wireconv.Li
 	return d, err
 }
 
-// damaged describes a sandbox by what the index knows. Which labels it has nobody
-// knows.
+// damaged describes a sandbox whose record cannot be read, from the index. Its labels are unknown.
 func (s *Service) damaged(entry store.Sandbox, labels map[string]string, why error) *sandboxv1.Sandbox {
 	if len(labels) > 0 {
 		return nil
@@ -239,11 +238,11 @@ func (s *Service) damaged(entry store.Sandbox, labels map[string]string, why err
 	}
 }
 
-// settlePatience is how long a start waits for a supervisor that is ending: as long
-// as `agentfense run` does.
+// settlePatience is how long a start waits for a supervisor that is ending, as `agentfense run`
+// does.
 const settlePatience = 20 * time.Second
 
-// StartSandbox starts a sandbox that does not run.
+// StartSandbox starts a sandbox.
 func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSandboxRequest) (*sandboxv1.Sandbox, error) {
 	s := c.service
 	sb, unlock, err := s.lockedFor(ctx, r)
@@ -259,9 +258,9 @@ func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSand
 	case !errdefs.Is(err, errdefs.NotFound):
 		return nil, err
 	case record.IsExpired(time.Now()):
-		return nil, errdefs.New(errdefs.Precondition, "sandbox %s: has expired", sb.ID())
+		return nil, errdefs.New(errdefs.Precondition, "sandbox %s: the sandbox has expired", sb.ID())
 	}
-	// A start that was given up halfway would leave a supervisor behind.
+	// An interrupted start would leave a supervisor behind.
 	if _, err := supervise.Launch(context.WithoutCancel(ctx), s.home, sb.Name()); err != nil {
 		return nil, errors.Join(err, supervise.NoteFailure(sb, err))
 	}
@@ -271,7 +270,7 @@ func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSand
 	return s.describe(ctx, sb)
 }
 
-// StopSandbox ends everything that runs in a sandbox.
+// StopSandbox ends all processes of a sandbox.
 func (c *sandboxServer) StopSandbox(ctx context.Context, r *sandboxv1.StopSandboxRequest) (*sandboxv1.Sandbox, error) {
 	s := c.service
 	sb, unlock, err := s.lockedFor(ctx, r)
@@ -305,7 +304,7 @@ func (c *sandboxServer) DestroySandbox(ctx context.Context, m *sandboxv1.Destroy
 		if err := s.checkUnused(ctx, sb); err != nil {
 			return nil, err
 		}
-		if err := s.end(ctx, sb); err != nil { // and what came in between is seen
+		if err := s.end(ctx, sb); err != nil { // then nothing changes any more
 			return nil, err
 		}
 		if err := s.checkUnused(ctx, sb); err != nil {
@@ -323,8 +322,8 @@ func (c *sandboxServer) DestroySandbox(ctx context.Context, m *sandboxv1.Destroy
 	return answer, nil
 }
 
-// checkUnused refuses, with Precondition, where something would be lost with the
-// sandbox: a command, a session or changes.
+// checkUnused refuses to remove a sandbox with a command, a session or changes. Errors:
+// Precondition.
 func (s *Service) checkUnused(ctx context.Context, sb *record.Sandbox) error {
 	client, err := api.Dial(ctx, sb.Dir())
 	var changed bool
@@ -337,41 +336,40 @@ func (s *Service) checkUnused(ctx context.Context, sb *record.Sandbox) error {
 			return err
 		}
 		if stats.Execs > 0 || stats.Sessions > 0 {
-			return errdefs.New(errdefs.Precondition, "sandbox %s: is in use: a command or a session runs in it", sb.ID())
+			return errdefs.New(errdefs.Precondition, "sandbox %s: a command or a session is running in it", sb.ID())
 		}
 		changed, err = client.HasChanges(ctx)
 	}
 	if err == nil && changed {
-		err = errdefs.New(errdefs.Precondition, "sandbox %s: holds changes", sb.ID())
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: the sandbox holds changes", sb.ID())
 	}
 	return err
 }
 
-// end stops a sandbox and carries over what it has changed last.
+// end stops a sandbox and syncs its last changes.
 func (s *Service) end(ctx context.Context, sb *record.Sandbox) error {
 	s.sessions.forget(sb.ID())
 	killed, err := supervise.End(ctx, sb, supervise.StopPatience)
 	if killed {
-		s.log.WarnContext(ctx, "a supervisor did not end and was killed", "sandbox", sb.ID())
+		s.log.WarnContext(ctx, "killed a supervisor that did not end", "sandbox", sb.ID())
 	}
 	if _, held, _ := sb.Holder(); err != nil && held {
-		return err // it runs on
+		return err // it is still running
 	}
 	return errors.Join(err, s.syncStopped(ctx, sb))
 }
 
-// destroy ends a sandbox and removes it. What cannot be carried over any more
-// is gone with it, as its user has asked: lost is how many changes.
+// destroy ends and removes a sandbox, with the changes that cannot be synced: lost is their number.
 func (s *Service) destroy(ctx context.Context, sb *record.Sandbox) (lost int, err error) {
 	if err := s.end(ctx, sb); err != nil {
-		s.log.WarnContext(ctx, "destroy: not all changes were carried over", "sandbox", sb.ID(), "err", err)
-		// What is left of it nobody would look for any more without it.
+		s.log.WarnContext(ctx, "destroy: cannot sync all changes", "sandbox", sb.ID(), "err", err)
+		// Once the sandbox is removed, nothing would look for its leftovers.
 		if err := launch.Cleanup(sb); err != nil {
 			return 0, err
 		}
 	}
 	if lost, err = review.CountChanges(sb); err != nil {
-		s.log.WarnContext(ctx, "destroy: the changes that are lost cannot be counted", "sandbox", sb.ID(), "err", err)
+		s.log.WarnContext(ctx, "destroy: cannot count the lost changes", "sandbox", sb.ID(), "err", err)
 	}
 	s.expiries.forget(sb.ID())
 	failpoint.At("destroy: ended")
@@ -386,7 +384,7 @@ func (s *Service) destroy(ctx context.Context, sb *record.Sandbox) (lost int, er
 	return lost, err
 }
 
-// sandboxFor returns the sandbox that a request is about, if the caller may know of it.
+// sandboxFor returns the sandbox that a request is about. Errors: as sandbox.
 func (s *Service) sandboxFor(ctx context.Context, r interface{ GetSandboxId() string }) (*record.Sandbox, error) {
 	key, err := wireconv.SandboxID(r)
 	if err != nil {
@@ -395,7 +393,7 @@ func (s *Service) sandboxFor(ctx context.Context, r interface{ GetSandboxId() st
 	return s.sandbox(ctx, key)
 }
 
-// sandbox returns a sandbox if the caller may know of it.
+// sandbox returns a sandbox of the caller. Errors: NotFound also for one of another owner.
 func (s *Service) sandbox(ctx context.Context, key record.ID) (*record.Sandbox, error) {
 	entry, err := s.store.Sandbox(ctx, key)
 	if err != nil {
@@ -416,8 +414,8 @@ func (s *Service) lockedFor(ctx context.Context, r interface{ GetSandboxId() str
 	return s.locked(ctx, key)
 }
 
-// locked is sandbox, with the sandbox's lock, which unlock gives back. A caller who may not know of
-// a sandbox does not wait for it either.
+// locked is sandbox, with the sandbox's lock, which unlock gives back. It does not wait for the
+// lock of another owner's sandbox.
 func (s *Service) locked(ctx context.Context, key record.ID) (sb *record.Sandbox, unlock func(), err error) {
 	if _, err := s.sandbox(ctx, key); err != nil {
 		return nil, nil, err
@@ -430,8 +428,8 @@ func (s *Service) locked(ctx context.Context, key record.ID) (sb *record.Sandbox
 	return sb, unlock, nil
 }
 
-// open opens a sandbox of the index. One that was removed by the command line
-// leaves the index.
+// open opens a sandbox of the index. It removes from the index a sandbox that the command line
+// removed.
 func (s *Service) open(ctx context.Context, entry store.Sandbox) (*record.Sandbox, error) {
 	sb, err := s.home.Open(entry.Name)
 	switch {
@@ -446,7 +444,7 @@ func (s *Service) open(ctx context.Context, entry store.Sandbox) (*record.Sandbo
 	return nil, err
 }
 
-// running returns a client of a sandbox that runs.
+// running returns a client of a running sandbox.
 func (s *Service) running(ctx context.Context, sb *record.Sandbox) (*api.Client, error) {
 	c, err := api.Dial(ctx, sb.Dir())
 	if errdefs.Is(err, errdefs.NotFound) {

@@ -10,14 +10,13 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// scrub takes the host's paths out of a text for a client.
+// scrub removes the host's paths from a text for a client.
 func (s *Service) scrub(text string) string {
 	text = hide(text, s.home.Dir(), "(state)")
 	return strings.ToValidUTF8(s.hidden.scrub(text), "\uFFFD")
 }
 
-// hide puts other words in the place of a path of the host, in each form that
-// errors have it in.
+// hide replaces a path of the host, in each form in which errors contain it.
 func hide(text, path, instead string) string {
 	for _, form := range []string{path, vpath.Escape(path), strings.Trim(vpath.Quote(path), `"`)} {
 		text = hideForm(text, form, instead)
@@ -25,8 +24,8 @@ func hide(text, path, instead string) string {
 	return text
 }
 
-// hideForm lets alone what only begins like the path: another name that is
-// longer. In doubt where the name ends, it is hidden.
+// hideForm replaces a path, but not the beginning of a longer name. If it is unclear where the name
+// ends, it replaces it.
 func hideForm(text, path, instead string) string {
 	var b strings.Builder
 	for {
@@ -44,15 +43,14 @@ func hideForm(text, path, instead string) string {
 	}
 }
 
-// nameGoesOn reports whether a name does not end where after begins, a point
-// being the end of a sentence unless more comes.
+// nameGoesOn reports whether a name continues in after. A period ends a name unless more follows.
 func nameGoesOn(after string) bool {
 	r, _ := utf8.DecodeRuneInString(strings.TrimLeft(after, "."))
 	return r == '_' || r == '-' || unicode.IsLetter(r) || unicode.IsDigit(r)
 }
 
-// hidden are directories of the host whose names no client is told: those that
-// are linked, and that of the codebases.
+// hidden are the directories of the host that no client may see: the linked ones, and that of the
+// codebases.
 type hidden struct {
 	mu    sync.Mutex
 	paths []string

@@ -1,15 +1,15 @@
-// Package service is the server's interface: it answers the calls of sandbox.v1 (api/sandbox/v1).
+// Package service answers the calls of the API (api/sandbox/v1).
 //
-// It checks the caller, the fields and the owner of what a call is about, and translates; codebase
-// stores files, sandbox applies and synchronizes, supervise runs. A sandbox's record alone says
-// what it is, so a killed server loses nothing: the next one finds records and running supervisors,
-// and makes the store's index of sandboxes again from the records. Changes of a sandbox reach its
-// uploaded codebase as sync.go says: before the call returns, the other sandboxes of the codebase
-// know them.
+// It checks the caller, the owner and the limits of a request; wireconv reads it. codebase stores
+// files, package apply applies changes, supervise runs commands. The record of a sandbox is the
+// only source of truth, so a killed server loses nothing: the next one finds the records and the
+// running supervisors, and builds the store's index from the records. Changes of a sandbox reach
+// its uploaded codebase as in sync.go; the other sandboxes of the codebase show them before the
+// call returns.
 //
-// Goroutines: those of the calls, one per sandbox that expires, one that cleans up. Lock order:
-// lives (one sandbox's start, stop or destruction), then syncs (one sandbox's sync, or the
-// beginning of its hold), then the codebase's own.
+// Goroutines: those of the calls, one per sandbox that expires, one for clean-up. Lock order: lives
+// (start, stop or removal of one sandbox), then syncs (sync of one sandbox, or the beginning of its
+// hold), then the codebase's own.
 package service
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/agentfense/agentfense/internal/server/store"
 )
 
-// Service answers the calls of both services of the interface.
+// Service answers the calls of both services of the API.
 type Service struct {
 	config    *config.Config
 	home      *record.Home
@@ -42,7 +42,7 @@ type Service struct {
 	stop       context.CancelFunc
 	stopped    context.Context
 	drain      context.CancelFunc
-	draining   context.Context // done when calls that could last for ever are to end
+	draining   context.Context // done when calls that only wait must end
 
 	lives    keyed // by sandbox
 	syncs    keyed // by sandbox
@@ -54,7 +54,7 @@ type Service struct {
 	hidden   hidden
 }
 
-// Options are what a Service is made of; all are needed.
+// Options are what a Service needs; all are required.
 type Options struct {
 	Config    *config.Config
 	Home      *record.Home
@@ -64,7 +64,7 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// New returns a Service that knows nothing yet: Recover it before it serves.
+// New returns a Service. Call Recover before it serves.
 func New(o Options) *Service {
 	s := &Service{
 		config: o.Config, home: o.Home, store: o.Store, codebases: o.Codebases, auth: o.Auth, log: o.Log,
@@ -75,20 +75,20 @@ func New(o Options) *Service {
 	return s
 }
 
-// Register makes the services part of a server.
+// Register registers the services at a server.
 func (s *Service) Register(to grpc.ServiceRegistrar) {
 	sandboxv1.RegisterCodebaseServiceServer(to, &codebaseServer{service: s})
 	sandboxv1.RegisterSandboxServiceServer(to, &sandboxServer{service: s})
 }
 
-// Drain ends the calls that only wait for what others do: followed audit logs,
-// and detached commands, which go on.
+// Drain ends the calls that only wait: followed logs, watches and detached commands, which keep
+// running.
 func (s *Service) Drain() { s.drain() }
 
 // errEnding ends a call that Drain ends.
-func errEnding() error { return errdefs.New(errdefs.Unavailable, "the server is ending") }
+func errEnding() error { return errdefs.New(errdefs.Unavailable, "the server is shutting down") }
 
-// Close ends what the service does by itself. Sandboxes go on.
+// Close ends the service's own work. Sandboxes keep running.
 func (s *Service) Close() {
 	s.stop()
 	s.expiries.stopAll()
@@ -106,7 +106,7 @@ type keyedLock struct {
 	users int
 }
 
-// lock waits for its turn at key and returns what ends it.
+// lock locks the mutex of key.
 func (k *keyed) lock(key string) (unlock func()) {
 	k.mu.Lock()
 	if k.locks == nil {
@@ -130,7 +130,7 @@ func (k *keyed) lock(key string) (unlock func()) {
 	}
 }
 
-// CodebaseLimits are those that a configuration sets to codebases.
+// CodebaseLimits returns the limits of codebases that a configuration sets.
 func CodebaseLimits(l config.ServerLimits) codebase.StorageLimits {
 	return codebase.StorageLimits{
 		FileBytes: l.MaxFileBytes, Bytes: l.MaxCodebaseBytes, Files: int64(l.MaxCodebaseFiles),
@@ -138,7 +138,7 @@ func CodebaseLimits(l config.ServerLimits) codebase.StorageLimits {
 	}
 }
 
-// OwnerOf returns what names the owner of a codebase of the store.
+// OwnerOf returns a function that looks up the owner of a codebase.
 func OwnerOf(s *store.Store) func(codebase.ID) (string, error) {
 	return func(id codebase.ID) (string, error) {
 		entry, err := s.Codebase(context.Background(), id)
@@ -146,18 +146,18 @@ func OwnerOf(s *store.Store) func(codebase.ID) (string, error) {
 	}
 }
 
-// Observer writes into the store what codebases hold.
+// Observer records the size of codebases in the store.
 type Observer struct {
 	Store *store.Store
 	Log   *slog.Logger
 }
 
-// CodebaseChanged is called by the codebases after each change.
+// CodebaseChanged implements codebase.Observer.
 func (o Observer) CodebaseChanged(id codebase.ID, u codebase.Usage) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	err := o.Store.SetCodebaseContent(ctx, id, u.SizeBytes, int(u.FileCount), u.UpdatedAt)
 	if err != nil {
-		o.Log.Warn("codebase: what it holds is not noted", "codebase", id, "err", err)
+		o.Log.Warn("cannot record the size of a codebase", "codebase", id, "err", err)
 	}
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// sessionIndex remembers in which sandbox a session is. What it does not know
-// the supervisors are asked for, so that a new server finds the sessions of the
-// one before.
+// sessionIndex remembers the sandbox of each session. For an unknown session the service asks the
+// supervisors, so that a new server finds the sessions of the last one.
 type sessionIndex struct {
 	mu sync.Mutex
 	in map[string]record.ID
@@ -58,7 +57,7 @@ func (x *sessionIndex) forget(id record.ID) {
 	}
 }
 
-// CreateSession starts a shell that stays.
+// CreateSession starts a shell for several commands.
 func (c *sandboxServer) CreateSession(ctx context.Context, m *sandboxv1.CreateSessionRequest) (*sandboxv1.Session, error) {
 	s := c.service
 	r, err := wireconv.DecodeCreateSession(m)
@@ -95,7 +94,7 @@ func (c *sandboxServer) CreateSession(ctx context.Context, m *sandboxv1.CreateSe
 	return wireconv.EncodeSession(sb.ID(), opened), nil
 }
 
-// sessionError says which field is wrong where a shell could not be started.
+// sessionError names the field at fault if a shell could not be started.
 func sessionError(field string, err error) error {
 	if notStarted, is := asCommandError(err); is {
 		return errdefs.New(errdefs.Invalid, "%s: %s", field, notStarted.Text)
@@ -115,8 +114,8 @@ func (c *sandboxServer) GetSession(ctx context.Context, r *sandboxv1.GetSessionR
 	return wireconv.EncodeSession(found.sandbox.ID(), found.session), nil
 }
 
-// ListSessions lists the sessions of a sandbox, the oldest first. One that does
-// not run has none.
+// ListSessions lists the sessions of a sandbox, the oldest first. A sandbox that is not running has
+// none.
 func (c *sandboxServer) ListSessions(ctx context.Context, r *sandboxv1.ListSessionsRequest) (*sandboxv1.ListSessionsResponse, error) {
 	sb, err := c.service.sandboxFor(ctx, r)
 	if err != nil {
@@ -165,7 +164,7 @@ func (c *sandboxServer) SessionExecStream(r *sandboxv1.SessionExecRequest, to sa
 	if err != nil {
 		return err
 	}
-	if !r.Detach && found.session.ClosedAt.IsZero() { // the shell does not tell when it begins
+	if !r.Detach && found.session.ClosedAt.IsZero() { // the shell does not report when the command begins
 		if err := to.SendHeader(nil); err != nil {
 			return err
 		}
@@ -173,11 +172,10 @@ func (c *sandboxServer) SessionExecStream(r *sandboxv1.SessionExecRequest, to sa
 	return c.service.stream(to.Context(), job, to)
 }
 
-// sessionTimeout is how long a command of a session may run where nothing is
-// said.
+// sessionTimeout is the default time-out of a command of a session.
 const sessionTimeout = 30 * time.Second
 
-// newSessionExec checks what is asked for.
+// newSessionExec checks a request.
 func (s *Service) newSessionExec(ctx context.Context, m *sandboxv1.SessionExecRequest) (*job, error) {
 	r, err := wireconv.DecodeSessionExec(m)
 	if err != nil {
@@ -210,7 +208,7 @@ func (s *Service) newSessionExec(ctx context.Context, m *sandboxv1.SessionExecRe
 	return j, nil
 }
 
-// sessionStart runs a command in a session on streams that are kept.
+// sessionStart runs a command in a session as a detached one.
 func (j *job) sessionStart(ctx context.Context, id string, command api.SessionCommand, stdout, stderr *os.File) (api.Exit, error) {
 	empty, w, err := os.Pipe() // a command of a session has no input
 	if err != nil {
@@ -226,8 +224,7 @@ func (j *job) sessionStart(ctx context.Context, id string, command api.SessionCo
 	return running.Wait(ctx)
 }
 
-// sandboxOf returns the sandbox in which a session is, or was when it was last
-// heard of, if the caller may know of it.
+// sandboxOf returns the sandbox of a session of the caller, also of a session that has ended since.
 func (s *Service) sandboxOf(ctx context.Context, session id.Session) (*record.Sandbox, error) {
 	if in, known := s.sessions.get(string(session)); known {
 		sb, err := s.sandbox(ctx, in)
@@ -247,7 +244,7 @@ type foundSession struct {
 	session api.Session
 }
 
-// sessionFor returns the session that a request is about, if the caller may know of it.
+// sessionFor returns the session that a request is about. Errors: as session.
 func (s *Service) sessionFor(ctx context.Context, r interface{ GetSessionId() string }) (foundSession, error) {
 	key, err := wireconv.SessionID(r)
 	if err != nil {
@@ -256,7 +253,7 @@ func (s *Service) sessionFor(ctx context.Context, r interface{ GetSessionId() st
 	return s.session(ctx, key)
 }
 
-// session returns a session that the caller may know of.
+// session returns a session of the caller. Errors: NotFound also for one of another owner.
 func (s *Service) session(ctx context.Context, of id.Session) (foundSession, error) {
 	key := string(of)
 	if in, known := s.sessions.get(key); known {
@@ -281,7 +278,7 @@ func (s *Service) session(ctx context.Context, of id.Session) (foundSession, err
 			switch {
 			case err == nil:
 				return found, nil
-			case !errdefs.Is(err, errdefs.NotFound): // one that does not answer may have it
+			case !errdefs.Is(err, errdefs.NotFound): // a supervisor that does not answer may have it
 				absent = err
 			}
 		}

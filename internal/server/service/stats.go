@@ -8,7 +8,7 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// GetStats says what a running sandbox uses.
+// GetStats returns what a running sandbox uses.
 func (c *sandboxServer) GetStats(ctx context.Context, r *sandboxv1.GetStatsRequest) (*sandboxv1.Stats, error) {
 	sb, err := c.service.sandboxFor(ctx, r)
 	if err != nil {
@@ -19,7 +19,7 @@ func (c *sandboxServer) GetStats(ctx context.Context, r *sandboxv1.GetStatsReque
 		return nil, err
 	}
 	used, err := client.Stats(ctx)
-	if errdefs.Is(err, errdefs.NotFound) { // the supervisor has ended in this moment
+	if errdefs.Is(err, errdefs.NotFound) { // the supervisor has just ended
 		return nil, notRunning(sb)
 	}
 	if err != nil {

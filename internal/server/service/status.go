@@ -12,8 +12,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// codeOf says what a client is told. A hidden object must look absent. What
-// this host cannot do is a precondition of the call that is not met.
+// codeOf is the status code of each kind of error. A hidden object must look absent. What this host
+// does not support is a precondition of the call that is not met.
 var codeOf = map[errdefs.Kind]codes.Code{
 	errdefs.Internal:        codes.Internal,
 	errdefs.Invalid:         codes.InvalidArgument,
@@ -30,9 +30,9 @@ var codeOf = map[errdefs.Kind]codes.Code{
 	errdefs.Deadline:        codes.DeadlineExceeded,
 }
 
-// toStatus makes an error one of gRPC. No path of the host leaves: an internal
-// error goes to the log, and the client gets the number under which it stands
-// there; in the others the state directory has no name.
+// toStatus converts an error to one of gRPC. Clients never see a path of the host: an internal
+// error goes to the log, and the client gets the incident id to find it there; scrub removes the
+// paths of the others.
 func (s *Service) toStatus(ctx context.Context, method string, err error) error {
 	if err == nil {
 		return nil
@@ -49,10 +49,10 @@ func (s *Service) toStatus(ctx context.Context, method string, err error) error 
 	case kind == errdefs.Internal:
 		id := incident()
 		s.log.ErrorContext(ctx, "internal error", "incident", id, "method", method, "err", err)
-		return status.Errorf(codes.Internal, "internal error, incident %s: the server's log says more", id)
+		return status.Errorf(codes.Internal, "internal error, incident %s: see the server's log", id)
 	}
 	told := status.New(codeOf[kind], s.scrub(err.Error()))
-	if sentBytes(told.Message()) > mostBeside {
+	if sentBytes(told.Message()) > maxMessageWithDetails {
 		return told.Err()
 	}
 	if more, wrong := told.WithDetails(detailsOf(err)...); wrong == nil {
@@ -67,8 +67,7 @@ func incident() string {
 	return hex.EncodeToString(b[:])
 }
 
-// unimplemented is the answer to what only a newer server knows, or an older one
-// knew.
+// unimplemented is the error of a call or a field that this server does not know.
 func unimplemented(method, what string) error {
 	return status.Errorf(codes.Unimplemented, "%s: %s", method, what)
 }

@@ -22,13 +22,12 @@ import (
 	"github.com/agentfense/agentfense/internal/server/store"
 )
 
-// syncOf says when what a sandbox changes reaches its codebase.
+// syncOf returns when a sandbox's changes reach its codebase.
 func (s *Service) syncOf(sb *record.Sandbox) config.Sync {
 	return cmp.Or(sb.Record().Served.Sync, s.config.Sandbox.Sync)
 }
 
-// syncAfter carries over what a sandbox has changed, now that a command has
-// ended in it. It returns the paths that others had changed too.
+// syncAfter syncs a sandbox's changes after the end of a command. It returns the conflicts.
 func (s *Service) syncAfter(ctx context.Context, j *job) ([]vpath.Path, error) {
 	if s.syncOf(j.sandbox) != config.SyncOnExec {
 		return nil, nil
@@ -36,7 +35,7 @@ func (s *Service) syncAfter(ctx context.Context, j *job) ([]vpath.Path, error) {
 	changed, err := j.client.HasChanges(ctx)
 	switch {
 	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Unavailable):
-		return nil, nil // stopped meanwhile; whoever did that carries over
+		return nil, nil // stopped meanwhile: the stop syncs
 	case err != nil || !changed:
 		return nil, err
 	}
@@ -56,9 +55,9 @@ func (s *Service) syncStopped(ctx context.Context, sb *record.Sandbox) error {
 	return err
 }
 
-// sync brings a sandbox's changes into its codebase, has the delta forget what
-// is there, and tells the other sandboxes, unless its sync is held. It returns the paths that
-// others had changed too, and those that stay in the sandbox. client is nil if it does not run.
+// sync applies a sandbox's changes to its codebase, removes them from the delta, and notifies the
+// other sandboxes, unless the sync is held. It returns the conflicts: paths that others changed
+// too, and those that stay in the sandbox. client is nil if the sandbox is not running.
 func (s *Service) sync(ctx context.Context, sb *record.Sandbox, client *api.Client) ([]vpath.Path, error) {
 	return untilAtRest(func() (synced, error) {
 		defer s.syncs.lock(string(sb.ID()))()
@@ -75,16 +74,16 @@ type synced struct {
 	busy            bool // some are left because the sandbox is writing to one
 }
 
-// How often is tried what the sandbox is writing to, and the first pause, of which
-// each that follows is twice the one before.
+// How often a sync tries a file that the sandbox is writing to, and the first pause; each further
+// pause is twice as long.
 const (
 	busyTries = 5
 	busyPause = 10 * time.Millisecond
 )
 
-// untilAtRest repeats a sync as long as the sandbox is writing to what it copies.
-// What is busy still is left: whoever writes has it carried over at its end. The
-// command whose end this is has nothing to do with it, so it is no error.
+// untilAtRest repeats a sync while the sandbox is writing to files that it copies. Files that are
+// still busy then stay in the sandbox; the command that writes them syncs them at its end. That is
+// no error for the command that has just ended.
 func untilAtRest(sync func() (synced, error)) (conflicts []vpath.Path, err error) {
 	pause := busyPause
 	for try := 1; ; try++ {
@@ -100,14 +99,14 @@ func untilAtRest(sync func() (synced, error)) (conflicts []vpath.Path, err error
 	}
 }
 
-// syncOnce is sync as far as it goes while other commands may write.
+// syncOnce is one try of sync.
 func (s *Service) syncOnce(ctx context.Context, sb *record.Sandbox, client *api.Client) (c synced, err error) {
 	files, err := s.codebases.Get(codebase.ID(sb.Record().Served.CodebaseID))
 	if err != nil {
 		return c, err
 	}
 	if _, linked := files.Linked(); linked {
-		return c, nil // a person applies
+		return c, nil // only Apply changes it
 	}
 	o := apply.Options{OnConflict: apply.Overwrite}
 	if s.config.Sandbox.OnConflict == config.ConflictRefuse {
@@ -127,26 +126,26 @@ func (s *Service) syncOnce(ctx context.Context, sb *record.Sandbox, client *api.
 	}
 	switch {
 	case errors.Is(err, apply.ErrBusy):
-		s.log.InfoContext(ctx, "sync: not everything is at rest", "sandbox", sb.ID(), "err", err)
+		s.log.InfoContext(ctx, "sync: files are being written", "sandbox", sb.ID(), "err", err)
 		c.busy, err = true, nil
 	case errdefs.Is(err, errdefs.Denied):
-		// A command has closed files of its own to the server's user. They stay in
-		// the sandbox; that is no reason to lose what the command wrote.
-		s.log.WarnContext(ctx, "sync: not everything may be read", "sandbox", sb.ID(), "err", err)
+		// A command made files unreadable for the server's user. They stay in the sandbox; the
+		// other changes were applied.
+		s.log.WarnContext(ctx, "sync: cannot read all files", "sandbox", sb.ID(), "err", err)
 		err = nil
 	}
 	return c, errors.Join(err, tellErr)
 }
 
-// tellAtOnce is how many supervisors are told at once.
+// tellAtOnce is the number of supervisors that are notified concurrently.
 const tellAtOnce = 8
 
-// answerPatience is how long the supervisor of one sandbox may take to answer for
-// the sake of others. One that takes longer has been stopped, or is swapped out.
+// answerPatience is how long a call waits for the supervisor of another sandbox. One that takes
+// longer was stopped (SIGSTOP) or is swapped out.
 const answerPatience = 10 * time.Second
 
-// tell has the sandboxes of a codebase, except one, show what changed in it. It
-// returns when they do.
+// tell notifies the sandboxes of a codebase, except one, of changed paths. When it returns, their
+// views show the changes.
 func (s *Service) tell(ctx context.Context, id codebase.ID, except record.ID, paths []vpath.Path) error {
 	if len(paths) == 0 {
 		return nil
@@ -172,7 +171,7 @@ func (s *Service) tell(ctx context.Context, id codebase.ID, except record.ID, pa
 	}
 }
 
-// tellOne is tell for one sandbox. One that does not run has nothing to forget.
+// tellOne is tell for one sandbox. A sandbox that is not running needs no notification.
 func (s *Service) tellOne(ctx context.Context, entry store.Sandbox, paths []vpath.Path) error {
 	sb, err := s.open(ctx, entry)
 	if errdefs.Is(err, errdefs.NotFound) {
@@ -189,8 +188,8 @@ func (s *Service) tellOne(ctx context.Context, entry store.Sandbox, paths []vpat
 	}
 	switch {
 	case api.IsSilent(err), bounded.Err() != nil && ctx.Err() == nil:
-		// It shows nothing new to anybody now, and has been told what to forget first.
-		s.log.WarnContext(ctx, "sandbox: its supervisor does not answer, and is not waited for", "sandbox", sb.ID())
+		// It serves no request now, and gets the notification before the next one.
+		s.log.WarnContext(ctx, "supervisor does not answer; not waiting for it", "sandbox", sb.ID())
 		return nil
 	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Unavailable):
 		return nil
@@ -198,9 +197,8 @@ func (s *Service) tellOne(ctx context.Context, entry store.Sandbox, paths []vpat
 	return err
 }
 
-// applyAndTell brings changes of sb into an uploaded codebase and tells the other
-// sandboxes of it; told is what went wrong with that, or with counting what was
-// brought.
+// applyAndTell applies changes of sb to an uploaded codebase and notifies its other sandboxes.
+// tellErr is the error of the notification, or of recording the codebase's size.
 func (s *Service) applyAndTell(ctx context.Context, files *codebase.Codebase, sb *record.Sandbox, o apply.Options) (result apply.Result, err, tellErr error) {
 	counted := files.Change(func() (*codebase.SizeDelta, error) {
 		result, err = apply.Changes(ctx, sb, o)

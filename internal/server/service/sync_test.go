@@ -16,7 +16,7 @@ func TestSyncWaitsForWhatIsWritten(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		tries []synced // the last again and again
-		err   error     // of the last
+		err   error    // of the last
 		want  []vpath.Path
 		calls int
 	}{

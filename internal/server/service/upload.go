@@ -15,19 +15,19 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// chunks is what a client uploads.
+// chunks is the stream of an upload.
 type chunks interface {
 	Context() context.Context
 	Recv() (*sandboxv1.UploadChunk, error)
 }
 
-// incoming is an upload on its way: one file after another.
+// incoming is an upload that is being received, one file after the other.
 type incoming struct {
 	service  *Service
 	from     chunks
 	codebase *codebase.Codebase // nil before the first metadata
 	file     *codebase.Upload   // nil between files
-	make     func() error       // makes what has no data, once that is sure
+	make     func() error       // creates an entry without data, once none has come
 	path     vpath.Path
 	last     codebase.Uploaded
 	stored   []vpath.Path
@@ -57,8 +57,8 @@ func (c *codebaseServer) UploadTree(from sandboxv1.CodebaseService_UploadTreeSer
 	})
 }
 
-// receive stores at most so many files, 0 for any number, and has the
-// sandboxes of the codebase show what was stored, also after an error.
+// receive stores at most so many files; 0: any number. It notifies the sandboxes of the codebase of
+// what was stored, also after an error.
 func (in *incoming) receive(most int) (err error) {
 	defer func() {
 		if in.file != nil {
@@ -73,7 +73,7 @@ func (in *incoming) receive(most int) (err error) {
 		chunk, err := in.from.Recv()
 		switch {
 		case errors.Is(err, io.EOF) && begun == 0:
-			return errdefs.New(errdefs.Invalid, "metadata: is required, before all data")
+			return errdefs.New(errdefs.Invalid, "metadata: is required")
 		case errors.Is(err, io.EOF):
 			return in.finish()
 		case err != nil:
@@ -82,7 +82,7 @@ func (in *incoming) receive(most int) (err error) {
 		metadata := chunk.GetMetadata()
 		switch {
 		case metadata != nil && begun > 0 && most == 1:
-			return errdefs.New(errdefs.Invalid, "metadata: comes once, before all data")
+			return errdefs.New(errdefs.Invalid, "metadata: only the first message may have metadata")
 		case metadata != nil:
 			if err := in.finish(); err != nil {
 				return err
@@ -90,7 +90,7 @@ func (in *incoming) receive(most int) (err error) {
 			begun++
 			err = in.begin(metadata)
 		case begun == 0:
-			return errdefs.New(errdefs.Invalid, "data: comes before the metadata")
+			return errdefs.New(errdefs.Invalid, "data: the first message must be metadata")
 		default:
 			err = in.write(chunk.GetData())
 		}
@@ -128,8 +128,8 @@ func (in *incoming) begin(m *sandboxv1.UploadChunk_Metadata) error {
 	return err
 }
 
-// checkTarget refuses a link's target that no link could have. Whether it leads
-// anywhere does not matter: nothing follows it here.
+// checkTarget refuses a target that no symbolic link can have. The target need not exist: the
+// server does not follow it.
 func checkTarget(f wireconv.Upload) error {
 	switch {
 	case strings.ContainsRune(f.LinkTarget, 0):
@@ -144,13 +144,13 @@ func checkTarget(f wireconv.Upload) error {
 
 func (in *incoming) write(data []byte) error {
 	if in.file == nil {
-		return errdefs.New(errdefs.Invalid, "data: what is uploaded has none")
+		return errdefs.New(errdefs.Invalid, "data: a directory and a symbolic link have no data")
 	}
 	_, err := in.file.Write(data)
 	return err
 }
 
-// finish stores the file that was begun, if one was.
+// finish stores the current file, if there is one.
 func (in *incoming) finish() error {
 	if made := in.make; made != nil {
 		in.make = nil

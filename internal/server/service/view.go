@@ -11,8 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// ListView lists a directory of a sandbox's view. A page token is the last path
-// of the page before.
+// ListView lists a directory of a sandbox's view. A page token is the last path of the page before.
 func (c *sandboxServer) ListView(ctx context.Context, m *sandboxv1.ListViewRequest) (*sandboxv1.ListViewResponse, error) {
 	r, err := wireconv.DecodeListView(m)
 	if err != nil {
@@ -50,7 +49,7 @@ func (c *sandboxServer) ListView(ctx context.Context, m *sandboxv1.ListViewReque
 	return answer, nil
 }
 
-// pageFrame is what a message of a page costs besides itself: tag and length.
+// pageFrame is the size of the tag and the length of an entry of a page.
 const pageFrame = 16
 
 // ReadView sends a file of a sandbox's view in pieces.
@@ -67,7 +66,7 @@ func (c *sandboxServer) ReadView(m *sandboxv1.ReadViewRequest, to sandboxv1.Sand
 	return view.Copy(viewSender{to}, r.Path)
 }
 
-// view opens what a sandbox sees. Close it after.
+// view opens a sandbox's view. The caller closes it.
 func (s *Service) view(ctx context.Context, key record.ID) (*readview.View, error) {
 	sb, err := s.sandbox(ctx, key)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// WatchView sends what changes in a running sandbox's view.
+// WatchView sends the changes in a running sandbox's view.
 func (c *sandboxServer) WatchView(m *sandboxv1.WatchViewRequest, to sandboxv1.SandboxService_WatchViewServer) error {
 	s := c.service
 	ctx, cancel := context.WithCancel(to.Context())

@@ -9,21 +9,19 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-// maxAnonymousCalls bounds the calls without credentials at once: each can have the
-// server keep a message.
+// maxAnonymousCalls limits the concurrent calls without credentials: for each of them the server
+// may hold a message in memory.
 const maxAnonymousCalls = 64
 
-// workers are places for calls without credentials. Who comes when all are taken
-// gets that of the oldest call of the peer with the most, which ends: nobody can
-// keep others out by calls that last.
+// workers limits the calls without credentials. A call beyond the limit ends the oldest call of the
+// peer with the most calls, so that no peer can keep others out with long calls.
 type workers struct {
 	mu    sync.Mutex
 	taken int
 	of    map[string]*list.List // by peer: of context.CancelFunc, the oldest first
 }
 
-// take gives a call of peer a seat and returns its context, which ends when
-// another needs the seat.
+// take counts a call of peer and returns its context, which ends when another call needs its place.
 func (s *workers) take(ctx context.Context, peer string) context.Context {
 	ctx, end := context.WithCancel(ctx)
 	s.mu.Lock()
@@ -37,14 +35,14 @@ func (s *workers) take(ctx context.Context, peer string) context.Context {
 	if s.of[peer] == nil {
 		s.of[peer] = list.New()
 	}
-	seat := s.of[peer].PushBack(end)
+	call := s.of[peer].PushBack(end)
 	s.taken++
-	context.AfterFunc(ctx, func() { s.leave(peer, seat) })
+	context.AfterFunc(ctx, func() { s.leave(peer, call) })
 	return ctx
 }
 
-// evictLocked ends the oldest call of the peer with the most, of forPeer if no
-// other has more.
+// evictLocked ends the oldest call of the peer with the most calls; of forPeer if no other has
+// more.
 func (s *workers) evictLocked(forPeer string) {
 	most := forPeer
 	for peer, calls := range s.of {
@@ -59,34 +57,34 @@ func (s *workers) evictLocked(forPeer string) {
 	}
 }
 
-func (s *workers) leave(peer string, seat *list.Element) {
+func (s *workers) leave(peer string, call *list.Element) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.removeLocked(peer, seat)
+	s.removeLocked(peer, call)
 }
 
-// removeLocked frees a seat, unless it is another's by now.
-func (s *workers) removeLocked(peer string, seat *list.Element) {
+// removeLocked removes a call, unless it was removed before.
+func (s *workers) removeLocked(peer string, call *list.Element) {
 	calls := s.of[peer]
 	if calls == nil {
 		return
 	}
 	before := calls.Len()
-	calls.Remove(seat)
+	calls.Remove(call)
 	s.taken -= before - calls.Len()
 	if calls.Len() == 0 {
 		delete(s.of, peer)
 	}
 }
 
-// underWay counts what each owner has going at once, so that one owner's calls or
-// commands do not take what the server has of descriptors and memory.
+// underWay counts the concurrent calls or commands of each owner, so that one owner cannot use up
+// the server's descriptors and memory.
 type underWay struct {
 	mu sync.Mutex
 	of map[string]int // by owner
 }
 
-// ration is how many of a resource an owner may have at once.
+// ration is the number of concurrent calls or commands of an owner.
 type ration struct {
 	most     int    // 0: any number
 	resource string // in the plural
@@ -107,7 +105,7 @@ func (u *underWay) enter(owner string, r ration) (leave func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if r.most > 0 && u.of[owner] >= r.most {
-		return nil, errdefs.New(errdefs.Exhausted, "its owner has %w under way: let one end first, or raise %s",
+		return nil, errdefs.New(errdefs.Exhausted, "the owner already has %w running: wait until one ends, or raise %s",
 			&errdefs.Limit{Most: int64(r.most), Resource: r.resource}, r.key)
 	}
 	if u.of == nil {
@@ -123,8 +121,8 @@ func (u *underWay) enter(owner string, r ration) (leave func(), err error) {
 	}, nil
 }
 
-// enterExec counts a command of a sandbox until leave is called: for the
-// sandbox's owner, unless the operator runs it. Errors: Exhausted.
+// enterExec counts a command for the sandbox's owner until leave is called, unless the operator
+// runs it. Errors: Exhausted.
 func (s *Service) enterExec(ctx context.Context, sb *record.Sandbox) (leave func(), err error) {
 	if callerOf(ctx).Operator {
 		return func() {}, nil

@@ -184,7 +184,7 @@ func TestMoreConnectionsThanFiles(t *testing.T) {
 	if err == nil {
 		t.Error("it serves")
 	}
-	within(t, string(out), "limits.connections: 300 needs a limit of 600 open files, and it is 400")
+	within(t, string(out), "limits.connections: 300 needs a limit of 600 open files, but the limit is 400")
 }
 
 // A request that trickles in is cut, on a connection without credentials.

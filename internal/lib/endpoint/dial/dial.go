@@ -118,7 +118,7 @@ func tlsConfig(at endpoint.Endpoint) (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, errdefs.New(errdefs.Invalid, "--tls-ca %s: it holds no certificate", at.CA)
+			return nil, errdefs.New(errdefs.Invalid, "--tls-ca %s: no certificate found", at.CA)
 		}
 	}
 	if at.Cert == "" {
