@@ -107,7 +107,7 @@ func runExec(ctx context.Context, e *env, name string, o execOptions, argv []str
 	if err == nil {
 		e.sayRefused(home, sb, exit)
 	}
-	if code := exitOf(exit); err == nil && code != exitOK {
+	if code := exit.ExitCode(); err == nil && code != exitOK {
 		return exitError(code)
 	}
 	return err
@@ -140,7 +140,7 @@ func (e *env) runInside(ctx context.Context, sb *record.Sandbox, live *entered, 
 		command.Timeout = o.Timeout
 	}
 	exit, err := e.execute(ctx, live.client, command)
-	if err == nil && exitOf(exit) == exitNotFound {
+	if err == nil && exit.ExitCode() == api.ExitNotFound {
 		e.sayMissing(sb.Record(), command)
 	}
 	return exit, e.explainNotFound(err, argv[0])

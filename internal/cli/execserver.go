@@ -55,7 +55,7 @@ func (e *env) execOnServer(ctx context.Context, s backend.Server, name string, o
 // sayMissingOnServer says, of a program that was not found there, where it has to
 // be: a directory of this host cannot be shown on a server.
 func (e *env) sayMissingOnServer(r record.Record, c backend.Command, exit backend.Exit) {
-	if exit.Code != exitNotFound || r.Runtime == record.RuntimeDocker || len(c.Argv) == 0 {
+	if exit.Code != api.ExitNotFound || r.Runtime == record.RuntimeDocker || len(c.Argv) == 0 {
 		return
 	}
 	name := "a command was not found"
@@ -67,7 +67,7 @@ func (e *env) sayMissingOnServer(r record.Record, c backend.Command, exit backen
 
 // explainOnServer says why a command was killed, if it was the limit of memory.
 func (e *env) explainOnServer(ctx context.Context, s backend.Server, c backend.Command, exit backend.Exit) error {
-	if exit.Code != exitOutOfMemory {
+	if exit.Code != api.ExitOutOfMemory {
 		return nil
 	}
 	outOfMemory := false

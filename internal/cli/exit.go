@@ -8,18 +8,13 @@ import (
 )
 
 // Exit codes, a promise (docs/cli-abi.md). A command's own code passes
-// unchanged; the others follow timeout(1) and the shells.
+// unchanged, and api.Exit has those of a command without one.
 const (
-	exitOK            = 0
-	exitFailure       = 1   // a verb other than run, exec, shell found a problem
-	exitUsage         = 2   // wrong words on the command line of such a verb
-	exitLeftOut       = 3   // apply left out what had changed since it was shown
-	exitTimeout       = 124 // the time allowed ran out
-	exitSetup         = 125 // could not set up, or refused to
-	exitNotExecutable = 126
-	exitNotFound      = 127
-	exitSignalBase    = 128 // plus the signal's number
-	exitOutOfMemory   = 137
+	exitOK      = 0
+	exitFailure = 1   // a verb other than run, exec, shell found a problem
+	exitUsage   = 2   // wrong words on the command line of such a verb
+	exitLeftOut = 3   // apply left out what had changed since it was shown
+	exitSetup   = 125 // could not set up, or refused to
 )
 
 // exitError carries the exit code of a command that ran inside; there is
@@ -47,12 +42,10 @@ func exitCode(err error, strict bool) int {
 		return exitOK
 	case errors.As(err, &exit):
 		return int(exit)
-	case errors.As(err, &command) && command.NotExecutable:
-		return exitNotExecutable
 	case errors.As(err, &command):
-		return exitNotFound
+		return command.ExitCode()
 	case errdefs.Is(err, errdefs.Deadline):
-		return exitTimeout
+		return api.ExitTimeout
 	case strict:
 		return exitSetup
 	case errors.As(err, &usage):
@@ -61,17 +54,4 @@ func exitCode(err error, strict bool) int {
 		return exitSetup
 	}
 	return exitFailure
-}
-
-// exitOf maps how a command ended to the process's exit code.
-func exitOf(e api.Exit) int {
-	switch {
-	case e.Reason == api.ReasonTimeout:
-		return exitTimeout
-	case e.Reason == api.ReasonOutOfMemory:
-		return exitOutOfMemory
-	case e.Signal != 0:
-		return exitSignalBase + e.Signal
-	}
-	return e.Code
 }

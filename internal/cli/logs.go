@@ -109,7 +109,7 @@ func printLogJSON(w io.Writer, r outlog.Record) error {
 		Stream: r.Stream, LostBytes: r.LostBytes,
 	}
 	if x := r.Exit; x != nil {
-		code := exitOf(api.Exit{Code: x.Code, Signal: x.Signal, Reason: api.Reason(x.Reason)})
+		code := api.Exit{Code: x.Code, Signal: x.Signal, Reason: api.Reason(x.Reason)}.ExitCode()
 		line.ExitCode = &code
 	}
 	for _, arg := range r.Argv {

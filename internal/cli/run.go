@@ -244,7 +244,7 @@ func (e *env) finishHere(ctx context.Context, home *record.Home, sb *record.Sand
 		return runErr
 	}
 	e.explainExit(exit)
-	return e.finishRun(ctx, local.New(home, e.owner), backend.Sandbox{Record: sb.Record()}, o, exitOf(exit), before)
+	return e.finishRun(ctx, local.New(home, e.owner), backend.Sandbox{Record: sb.Record()}, o, exit.ExitCode(), before)
 }
 
 // explainExit says why a command did not end by itself.

@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
@@ -96,9 +97,9 @@ func (a *attached) Wait(stdout, stderr io.Writer) (backend.Exit, error) {
 		signal := a.gaveUp.Load()
 		switch {
 		case err != nil && signal != 0:
-			return backend.Exit{Code: exitSignalBase + int(signal)}, nil
+			return backend.Exit{Code: api.ExitSignalBase + int(signal)}, nil
 		case errors.Is(err, errUnwritten): // as for who writes into a pipe that nobody reads
-			return backend.Exit{Code: exitSignalBase + int(syscall.SIGPIPE)}, nil
+			return backend.Exit{Code: api.ExitSignalBase + int(syscall.SIGPIPE)}, nil
 		case err != nil:
 			return backend.Exit{}, err
 		case out.ExitCode != nil:
@@ -106,10 +107,6 @@ func (a *attached) Wait(stdout, stderr io.Writer) (backend.Exit, error) {
 		}
 	}
 }
-
-// exitSignalBase is the exit code of shells for a command that a signal ended,
-// less the signal's number.
-const exitSignalBase = 128
 
 // errUnwritten says that output could not be written.
 var errUnwritten = errors.New("output cannot be written")

@@ -101,7 +101,7 @@ const maxArgvBytes = 4 << 10
 func detachedExec(x api.DetachedExec) *sandboxv1.DetachedExec {
 	var code *int32
 	if x.Exit != nil {
-		code = new(codeOfEnd(*x.Exit))
+		code = new(int32(x.Exit.ExitCode()))
 	}
 	return wireconv.EncodeDetached(x, shownArgv(x.Argv), code)
 }
@@ -120,17 +120,4 @@ func shownArgv(argv [][]byte) (shown []string) {
 		}
 	}
 	return shown
-}
-
-// codeOfEnd is the exit code of a command, also of one that did not exit by itself.
-func codeOfEnd(exit api.Exit) int32 {
-	switch {
-	case exit.Reason == api.ReasonTimeout:
-		return exitTimeout
-	case exit.Reason == api.ReasonOutOfMemory:
-		return exitOutOfMemory
-	case exit.Signal != 0:
-		return int32(exitSignalBase + exit.Signal)
-	}
-	return int32(exit.Code)
 }

@@ -246,15 +246,6 @@ func (s *Service) whyLost(ctx context.Context, j *job, err error) error {
 	return err
 }
 
-// Exit codes of shells and timeout(1), for commands that did not exit by themselves.
-const (
-	exitTimeout       = 124
-	exitNotExecutable = 126
-	exitNotFound      = 127
-	exitSignalBase    = 128
-	exitOutOfMemory   = 137
-)
-
 // asCommandError reports whether a command could not be started although the sandbox works.
 func asCommandError(err error) (*api.CommandError, bool) {
 	return errors.AsType[*api.CommandError](err)
@@ -266,10 +257,7 @@ func exitOf(j *job, exit api.Exit, err error, stderr io.Writer) (int32, error) {
 	switch {
 	case isNotStarted:
 		_, _ = io.WriteString(stderr, notStarted.Text+"\n") // fails if the client has disconnected
-		if notStarted.NotExecutable {
-			return exitNotExecutable, nil
-		}
-		return exitNotFound, nil
+		return int32(notStarted.ExitCode()), nil
 	case errdefs.Is(err, errdefs.NotFound):
 		return 0, j.gone
 	case err != nil:
@@ -284,5 +272,5 @@ func exitOf(j *job, exit api.Exit, err error, stderr io.Writer) (int32, error) {
 		closed := errdefs.New(errdefs.Precondition, "sandbox %s: session is closed: it was closed while the command was running", j.sandbox.ID())
 		return 0, errdefs.WithReason(closed, errdefs.SessionClosed)
 	}
-	return codeOfEnd(exit), nil
+	return int32(exit.ExitCode()), nil
 }

@@ -44,7 +44,7 @@ func (c *sandboxServer) Logs(m *sandboxv1.LogsRequest, to sandboxv1.SandboxServi
 func logRecord(r outlog.Record) *sandboxv1.LogRecord {
 	var code *int32
 	if x := r.Exit; x != nil {
-		code = new(codeOfEnd(api.Exit{Code: x.Code, Signal: x.Signal, Reason: api.Reason(x.Reason)}))
+		code = new(int32(api.Exit{Code: x.Code, Signal: x.Signal, Reason: api.Reason(x.Reason)}.ExitCode()))
 	}
 	return wireconv.EncodeLogRecord(r, shownArgv(r.Argv), code)
 }
