@@ -8,6 +8,8 @@ package harness
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/testenv"
@@ -70,13 +74,43 @@ func buildBoth(dir string, flags ...string) (string, error) {
 	return filepath.Join(dir, "agentfense"), os.Chmod(dir, 0o755)
 }
 
+// build makes path a copy of a program. The packages of a test run share what they
+// link, in bin/test of the checkout: go build links again only what has changed.
 func build(path, program string, flags ...string) error {
-	cmd := exec.Command("go", append(append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"}, flags...), "-o", path, program)...)
+	shared, err := sharedDir(flags)
+	if err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(shared, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
+	linked := filepath.Join(shared, filepath.Base(program))
+	cmd := exec.Command("go", append(append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"}, flags...), "-o", linked, program)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return errors.New(string(out))
+	out, err := cmd.CombinedOutput()
+	if err == nil { // by another process: a fork of ours could hold the file open for writing
+		out, err = exec.Command("cp", linked, path).CombinedOutput()
+	}
+	if err != nil {
+		return fmt.Errorf("build %s: %w: %s", program, err, out)
 	}
 	return nil
+}
+
+// sharedDir is where programs lie that are linked with the flags.
+func sharedDir(flags []string) (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", err
+	}
+	variant := sha256.Sum256([]byte(strings.Join(flags, "\x00")))
+	dir := filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), "bin", "test", hex.EncodeToString(variant[:4]))
+	return dir, os.MkdirAll(dir, 0o755)
 }
 
 // Main builds the binary for the tests of a package, as build does, runs them,
