@@ -57,7 +57,7 @@ def test_changes_stay_where_no_paths_are_chosen(sandbox: Sandbox, project: Path)
 
 
 EXECS = ["exec", "exec_stream", "exec_detached"]
-ONE_STRING = "^command is one string for /bin/sh: join a list by shlex.join, or use attach$"
+ONE_STRING = "^command: want one string for /bin/sh: use shlex.join for a list, or attach$"
 
 TYPES: List[Tuple[str, Tuple[Any, ...], str]] = [
     *((method, (["ls", "-l"],), ONE_STRING) for method in EXECS),
@@ -83,20 +83,20 @@ TYPES: List[Tuple[str, Tuple[Any, ...], str]] = [
     ("diff", ([5],), r"^paths: want a string or an os\.PathLike of one, not int$"),
 ]
 
-RAW = r"is '\\udcff', which UTF-8 cannot carry"
+RAW = r"is '\\udcff', which UTF-8 cannot encode"
 
 SURROGATES: List[Tuple[str, Tuple[Any, ...], str]] = [
-    ("exec", ("echo \udcff",), f"^command: character 5 {RAW}: let printf make such a byte$"),
-    ("session_exec", ("echo \udcff",), f"^command: character 5 {RAW}: let printf make such a byte$"),
-    ("exec", ("true", "\udcff"), f"^stdin: character 0 {RAW}: give bytes$"),
+    ("exec", ("echo \udcff",), f"^command: character 5 {RAW}: use printf in the command for such a byte$"),
+    ("session_exec", ("echo \udcff",), f"^command: character 5 {RAW}: use printf in the command for such a byte$"),
+    ("exec", ("true", "\udcff"), f"^stdin: character 0 {RAW}: pass bytes$"),
     ("exec", ("true", None, {"X": "\udcff"}), f"^env: X: character 0 {RAW}$"),
     ("attach", (["echo", "a\udcff"],), rf"^argv\[1\]: character 1 {RAW}$"),
     ("create_sandbox", (None, {"n": "\udcff"}), f"^labels: n: character 0 {RAW}$"),
-    ("write_view", ("x", "\udcff"), f"^content: character 0 {RAW}: give bytes$"),
-    ("upload_file", ("x", "\udcff"), f"^content: character 0 {RAW}: give bytes$"),
-    ("read_view", ("a\ud800",), r"^path: character 1 is '\\ud800', which no name of a file holds$"),
-    ("write_view", ("a\ud800", "x"), r"^path: character 1 is '\\ud800', which no name of a file holds$"),
-    ("diff", ("a\ud800",), r"^paths: character 1 is '\\ud800', which no name of a file holds$"),
+    ("write_view", ("x", "\udcff"), f"^content: character 0 {RAW}: pass bytes$"),
+    ("upload_file", ("x", "\udcff"), f"^content: character 0 {RAW}: pass bytes$"),
+    ("read_view", ("a\ud800",), r"^path: character 1 is '\\ud800', which a file name cannot have$"),
+    ("write_view", ("a\ud800", "x"), r"^path: character 1 is '\\ud800', which a file name cannot have$"),
+    ("diff", ("a\ud800",), r"^paths: character 1 is '\\ud800', which a file name cannot have$"),
 ]
 
 REFUSED = pytest.mark.parametrize(
@@ -129,9 +129,9 @@ OF_A_SANDBOX = pytest.mark.parametrize(
     [
         ({"permissions": 5}, ValueError, "^permissions: want a list of rules, not int$"),
         ({"permissions": {"pattern": "x"}}, ValueError, "^permissions: want a list of rules, not dict$"),
-        ({"permissions": [5]}, ValueError, "^a rule is a PermissionRule or a mapping, not int$"),
+        ({"permissions": [5]}, ValueError, "^rule: want a PermissionRule or a mapping, not int$"),
         ({"permissions": [{"pattern": "x", "priority": float("inf")}]}, ValueError, "^rule 'x': cannot convert float"),
-        ({"preset": ["a"]}, ValueError, r"^unknown preset \['a'\]: known are "),
+        ({"preset": ["a"]}, ValueError, r"^unknown preset \['a'\]: it is one of "),
         ({"policy": 5}, TypeError, r"^policy: want a string or an os\.PathLike of one, not int$"),
         ({"endpoint": 5}, TypeError, "^endpoint: want a string, not int$"),
         ({"token": 5}, TypeError, "^token: want a string, not int$"),

@@ -153,7 +153,7 @@ async def test_errors(async_sandbox: AsyncSandbox) -> None:
     assert caught.value.exec_id == "nothing"
     with pytest.raises(InvalidConfigurationError, match="workdir"):
         await sb.attach(["true"], workdir="no/such")
-    with pytest.raises(ValueError, match="is a list of the program"):
+    with pytest.raises(ValueError, match="want a list of the program"):
         sb.attach("ls -l")
     async with sb.attach(["no-such-program"]) as attached:
         assert [chunk.stream async for chunk in attached.chunks()] == ["stderr"] and attached.exit_code == 127

@@ -225,13 +225,13 @@ def test_a_server_that_does_not_answer(client: SandboxClient, monkeypatch: pytes
 
 def test_what_makes_no_sense_is_refused(sandbox: Sandbox) -> None:
     cases: List[Tuple[Any, Dict[str, Any], Type[Exception], str]] = [
-        ("ls -l", {}, ValueError, "is a list of the program and its arguments"),
-        ([], {}, ValueError, "is a list of the program and its arguments"),
-        (["\udcff"], {}, ValueError, "which UTF-8 cannot carry"),
+        ("ls -l", {}, ValueError, "want a list of the program and its arguments"),
+        ([], {}, ValueError, "want a list of the program and its arguments"),
+        (["\udcff"], {}, ValueError, "which UTF-8 cannot encode"),
         ([""], {}, InvalidConfigurationError, "argv: is required"),
         (["a\0b"], {}, InvalidConfigurationError, "argv: an argument contains a NUL"),
         (["true"], {"workdir": "no/such"}, InvalidConfigurationError, "workdir"),
-        (["true"], {"terminal": (24, 65536)}, ValueError, "rows and columns are from 0 to 65535"),
+        (["true"], {"terminal": (24, 65536)}, ValueError, "want rows and columns from 0 to 65535"),
         (["true"], {"timeout": 0}, ValueError, "more than 0 seconds"),
         (["true"], {"env": {"A=": "x"}}, InvalidConfigurationError, "env: "),
     ]
@@ -245,7 +245,7 @@ def test_what_cannot_be_said_is_refused(sandbox: Sandbox) -> None:
         for number in (0, -1, 65):
             with pytest.raises(ValueError, match=f"signal {number}: want"):
                 cat.signal(number)
-        with pytest.raises(ValueError, match="rows and columns are from 0 to 65535"):
+        with pytest.raises(ValueError, match="want rows and columns from 0 to 65535"):
             cat.resize(-1, 80)
         cat.write("still there\n")
         assert until(cat, b"\n") == b"still there\n"
@@ -257,7 +257,7 @@ def test_errors_name_what_is_not_there(sandbox: Sandbox, client: SandboxClient) 
     assert (caught.value.exec_id, caught.value.grpc_code) == ("nothing", (5, "not found"))
     with pytest.raises(InvalidConfigurationError, match="exec_id: is required"):
         sandbox.resume("")
-    with pytest.raises(ValueError, match="are not below 0"):
+    with pytest.raises(ValueError, match="want 0 or more"):
         sandbox.resume("x", stderr_offset=-1)
     calls: List[Callable[[str], Any]] = [
         client.list_execs,

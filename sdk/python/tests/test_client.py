@@ -279,7 +279,7 @@ def test_timeouts_that_are_none(client: SandboxClient, timeout: float) -> None:
 
 
 def test_an_expiry_that_is_none(client: SandboxClient) -> None:
-    with pytest.raises(ValueError, match="expires_in 0: has to be more than 0"):
+    with pytest.raises(ValueError, match="expires_in 0: want more than 0"):
         client.create_sandbox("cb_0123456789abcdef", expires_in=0)
 
 

@@ -24,7 +24,7 @@ def test_what_is_no_regular_file_is_not_written(sandbox: Sandbox, soon: None) ->
     )
     assert made.success
     for name in ("fifo", "also", "null"):
-        with pytest.raises(SandboxError, match=f"^write {name}: is no regular file$"):
+        with pytest.raises(SandboxError, match=f"^write {name}: is not a regular file$"):
             sandbox.files.write(name, "x")
     with pytest.raises(SandboxError, match=r"^write src: Is a directory$"):
         sandbox.files.write("src", "x")
@@ -35,7 +35,7 @@ def test_what_is_no_regular_file_is_not_written(sandbox: Sandbox, soon: None) ->
 
 async def test_what_is_no_regular_file_is_not_written_async(async_sandbox: AsyncSandbox, soon: None) -> None:
     assert (await async_sandbox.run("mkfifo fifo")).success
-    with pytest.raises(SandboxError, match=r"^write fifo: is no regular file$"):
+    with pytest.raises(SandboxError, match=r"^write fifo: is not a regular file$"):
         await async_sandbox.files.write("fifo", "x")
 
 

@@ -132,7 +132,7 @@ def test_a_program_that_is_not_executable(
     program = tmp_path / "agentfense"
     program.write_text("#!/bin/sh\n")
     for text, mode, says in [
-        ("#!/bin/sh\n", 0o644, f"AGENTFENSE_BINARY '{program}': it is not executable"),
+        ("#!/bin/sh\n", 0o644, f"AGENTFENSE_BINARY '{program}': not executable"),
         ("no program", 0o755, "Exec format error"),
         ("#!/nowhere/sh\n", 0o755, "No such file"),
     ]:

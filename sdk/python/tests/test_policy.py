@@ -150,7 +150,7 @@ def test_a_preset_that_the_command_line_lacks_is_taken_over(monkeypatch: pytest.
         (lambda: Policy().rule({"pattern": "a", "permisson": "none"}), "unknown key 'permisson'"),
         (
             lambda: Policy(rules=[{"pattern": "a", "permission": "none", "origin": "hide"}]),
-            "what a flag of the command",
+            "a rule from a flag of the command",
         ),
         (lambda: Policy.load("/nowhere/policy.yaml"), "^/nowhere/policy.yaml: No such file"),
         (lambda: Policy.load("/"), "^/: is a directory: want a regular file$"),
@@ -457,11 +457,11 @@ def test_a_policy_stands_alone(home: Path, project: Path, unstarted: Sandbox) ->
     policy = Policy("read-only")
     alternatives: List[Dict[str, Any]] = [{"preset": "development"}, {"preset": "agent" + "-safe"}, {"permissions": []}]
     for more in alternatives:
-        with pytest.raises(ValueError, match="policy stands in place of preset and permissions"):
+        with pytest.raises(ValueError, match="policy excludes preset and permissions"):
             Sandbox.from_local(project, policy=policy, **more)
-        with pytest.raises(ValueError, match="policy stands in place of preset and permissions"):
+        with pytest.raises(ValueError, match="policy excludes preset and permissions"):
             unstarted.set_policy(policy=policy, **more)
-    with pytest.raises(ValueError, match="give a Policy as policy="):
+    with pytest.raises(ValueError, match="pass a Policy as policy="):
         unstarted.set_policy(policy)  # type: ignore[arg-type]
     with pytest.raises(PolicyError, match=r"policy\.yaml: No such file"):
         Sandbox.from_local(project, policy=project / "policy.yaml")

@@ -1,11 +1,12 @@
-"""Run AI agents and untrusted commands against a real directory, under a policy.
+"""Run AI agents and untrusted commands on a real directory, under a policy.
 
     from agentfense import Sandbox
 
     with Sandbox.from_local(".") as sb:
         print(sb.run("ls").stdout)
 
-What talks to the server is imported when it is first used, so that importing the package costs next to nothing.
+Modules that talk to the server are imported when they are first used, so that importing the package
+is cheap.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    # The module `sandbox` has the class of which the package's name is Sandbox, and so on.
+    # _LATER maps the name of each class to its module.
     if name == "utils":
         return importlib.import_module(".utils", __name__)
     if name not in _LATER:

@@ -1,4 +1,4 @@
-"""``python -m agentfense`` is the command ``agentfense``, also where that is not on the PATH."""
+"""``python -m agentfense`` runs the command ``agentfense``, even if that is not on the PATH."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .exceptions import InvalidConfigurationError
 
 
 def main() -> None:
-    """Become the program, with the same arguments."""
+    """Replace this process by the program, with the same arguments."""
     try:
         program = find_program()
     except InvalidConfigurationError as error:

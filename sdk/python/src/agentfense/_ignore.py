@@ -1,4 +1,4 @@
-"""Which paths the patterns of a .gitignore leave out, to the corner cases of git's own matching, in bounded time."""
+"""Matching of .gitignore patterns, identical to git's in every corner case, in bounded time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _SLASH = ord("/")
 _SPECIAL = re.compile(rb"[*?\[\\]")
 
 _STAR = 1
-"""The state stays with each byte that is no slash."""
+"""The state remains active at each byte that is not a slash."""
 _DEEP = 2
-"""The state stays with each byte."""
+"""The state remains active at each byte."""
 _DIRECTORIES = 4
-"""The state is entered again behind each slash that follows."""
+"""The state becomes active again after each later slash."""
 _FIRST = 8
 _LAST = 16
 _LAST_OF_DIRECTORY = 32
@@ -40,10 +40,10 @@ _CLASSES = {
 
 
 class Matcher:
-    """A list of patterns, compiled to one machine whose states are the bits of a number.
+    """A list of patterns, compiled to one automaton whose states are the bits of a number.
 
-    Each pattern has a state before each of its elements and one at its end. All patterns move together, with each
-    byte of a path, in a number of steps that no pattern and no path changes.
+    Each pattern has a state before each of its elements and one at its end. All patterns advance
+    together with each byte of a path. The number of steps depends only on the path's length.
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -64,7 +64,7 @@ class Matcher:
         self._negated = _mask(flags, _NEGATED)
 
     def excludes(self, path: str, is_dir: bool) -> bool:
-        """Return whether a path is left out, of which no directory above is. The last pattern that matches decides."""
+        """Return whether a path is ignored, if no directory above it is. The last pattern that matches decides."""
         now = self._first
         again = now & self._directories
         for byte in os.fsencode(path):
@@ -89,7 +89,7 @@ def _column(members: bytes) -> bytes:
 
 
 def _parse_line(line: bytes) -> Optional[Tuple[bytearray, List[bytes]]]:
-    """Return the flags of a pattern's states and the bytes that each takes; None for what matches nothing."""
+    """Return the flags of a pattern's states and the bytes that each accepts; None if it matches nothing."""
     if line.startswith(b"#"):
         return None
     text = _trim_spaces(line.split(b"\0")[0])
@@ -108,7 +108,7 @@ def _parse_line(line: bytes) -> Optional[Tuple[bytearray, List[bytes]]]:
 
 
 def _trim_spaces(line: bytes) -> bytes:
-    """Drop the spaces at the end that no backslash protects. What ends in a lone backslash stays as it is."""
+    """Remove the trailing spaces that no backslash escapes. A line that ends in a lone backslash is unchanged."""
     end = at = 0  # the former behind the last byte that is to stay
     while at < len(line):
         escape = line[at] == ord("\\")
@@ -140,10 +140,10 @@ def _states(text: bytes, anchored: bool) -> Optional[Tuple[bytearray, List[bytes
 
 
 def _stars(text: bytes, at: int, anchored: bool, wild: int) -> Tuple[int, int]:
-    """Return what the stars at ``at`` are for a state, and where to go on.
+    """Return the flag for the stars at ``at``, and the position after them.
 
-    In a pattern about a path ``**`` is something else than ``*`` where it stands alone between slashes; the first
-    special character, at ``wild``, counts as if it stood behind a slash, as in git.
+    In an anchored pattern, ``**`` differs from ``*`` if it is alone between slashes. As in git, the
+    first special character, at ``wild``, counts as if it followed a slash.
     """
     end = len(text) - len(text[at:].lstrip(b"*"))
     alone = (at == wild or text[at - 1] == _SLASH) and (end == len(text) or text.startswith((b"/", b"\\/"), end))
@@ -155,11 +155,11 @@ def _stars(text: bytes, at: int, anchored: bool, wild: int) -> Tuple[int, int]:
 
 
 _ANY = bytes(byte for byte in range(256) if byte != _SLASH)
-"""What ``?`` takes: one byte, not one character."""
+"""The bytes that ``?`` accepts: one byte, not one character."""
 
 
 def _element(text: bytes, at: int) -> Tuple[Optional[bytes], int]:
-    """Return which bytes the element at ``at`` takes, None if it is malformed, and where to go on."""
+    """Return the bytes that the element at ``at`` accepts (None if it is malformed), and the position after it."""
     if text[at] == ord("?"):
         return _ANY, at + 1
     if text[at] == ord("["):
@@ -168,7 +168,7 @@ def _element(text: bytes, at: int) -> Tuple[Optional[bytes], int]:
 
 
 def _byte(text: bytes, at: int) -> Tuple[Optional[bytes], int]:
-    """Read a byte, or the one behind a backslash."""
+    """Read a byte, or the byte after a backslash."""
     at += text.startswith(b"\\", at)
     return text[at : at + 1] or None, at + 1
 
@@ -180,7 +180,7 @@ _CLASS = re.compile(rb"\[:([^\]]*):\]")
 
 
 def _set(text: bytes, at: int) -> Tuple[Optional[bytes], int]:
-    """Read a set behind its ``[``. A slash is in no set."""
+    """Read a set after its ``[``. No set contains a slash."""
     negated = text.startswith((b"!", b"^"), at)
     at += negated
     first, low = at, -1  # low: what a - would make the beginning of a range, -1 for nothing

@@ -1,4 +1,4 @@
-"""Files that the user names: read as far as they may be, and none is waited for."""
+"""Reading files that the user names, with a bound, and without blocking."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _KINDS = {
 
 
 def read_named(path: Union[str, os.PathLike[str]], most: int) -> bytes:
-    """Return the content of a file, one byte more than ``most`` at the most.
+    """Return the content of a file, at most ``most`` + 1 bytes.
 
-    A pipe is read only where the path names a descriptor of this process: /dev/stdin, or /dev/fd/N as a shell's <(…)
-    gives it. OSError; ValueError for a FIFO, a device and a directory.
+    A pipe is read only if the path names a descriptor of this process: /dev/stdin, or /dev/fd/N, as
+    the shell's <(…) does. Raises OSError; ValueError for a FIFO, a device and a directory.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""Which patterns of rules the server accepts, so that a policy is refused where it is written (docs/policy.md)."""
+"""The patterns of rules that the server accepts, checked where a policy is written (docs/policy.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DOUBLE_STARS = 16
 
 
 def check_pattern(text: str, kind: PatternType) -> None:
-    """Raise ValueError, with what is wrong, for a pattern that the server would refuse."""
+    """Raise ValueError with the reason for a pattern that the server would reject."""
     _check_text(text)
     told = kind in (PatternType.AUTO, PatternType.GLOB)
     if told and text[0] == "!":
@@ -76,7 +76,7 @@ def _expand(text: str) -> List[str]:
 
 
 def _bounds(text: str, opening: int) -> List[int]:
-    """Return where the brace at ``opening`` is, its commas and its end."""
+    """Return the position of the brace at ``opening``, of its commas and of its end."""
     found, depth, at = [opening], 0, opening
     while True:
         if text[at] == "{":
@@ -91,7 +91,7 @@ def _bounds(text: str, opening: int) -> List[int]:
 
 
 def _after_unit(text: str, at: int) -> int:
-    """Return where what begins at ``at`` ends: an escaped character, a class, or one character."""
+    """Return the end of what begins at ``at``: an escaped character, a class, or one character."""
     if text[at] == "\\":
         return at + 2
     if text[at] == "[":
@@ -119,7 +119,7 @@ def _check_braces(text: str) -> None:
 
 
 def _class_end(text: str, at: int) -> int:
-    """Return where the class that begins at ``at`` ends."""
+    """Return the end of the class that begins at ``at``."""
     at += 1
     while at < len(text):
         if text[at] == "]":

@@ -1,4 +1,4 @@
-"""The file of a policy (docs/policy.md), read as strictly as the command line reads it, and written."""
+"""Policy files (docs/policy.md): reading, as strictly as the command line, and writing."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from .types import PatternType, Permission, PermissionRule
 
 VERSION = "1"
 MOST_BYTES = 8 << 20
-"""Of a file."""
+"""The most bytes of a file."""
 
 Document = Tuple[Optional[str], List[PermissionRule]]
-"""The preset, and the file's own rules."""
+"""The preset and the file's own rules."""
 
 
 def read(text: str, name: str, presets: Sequence[str]) -> Document:
-    """Return what a policy file says. PolicyError names ``name``, the line and the nearest valid word."""
+    """Return the content of a policy file. PolicyError has ``name``, the line and the most similar valid word."""
     return _Reader(name, presets).read(text)
 
 
 def decode(content: bytes, name: str) -> str:
-    """Return a file's text. PolicyError if it is too long, or no UTF-8."""
+    """Return the text of a file. Raises PolicyError if it is too long or not UTF-8."""
     if len(content) > MOST_BYTES:
         raise PolicyError(f"{name}:1: the file is longer than {MOST_BYTES} bytes", name, 1)
     try:
@@ -56,7 +56,7 @@ def write(preset: Optional[str], rules: Sequence[PermissionRule]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as YAML takes it word by word, whatever it holds."""
+    """Return a string of YAML with the text, whatever characters it has."""
     return '"' + "".join(_escaped(c) for c in text) + '"'
 
 
@@ -73,7 +73,7 @@ def _escaped(c: str) -> str:
 
 
 class _Node:
-    """A value of the file: a text, a list of nodes, a mapping's keys and values in turn, or an alias."""
+    """A value of the file: a text, a list of nodes, alternating keys and values of a mapping, or an alias."""
 
     def __init__(self, event: Any) -> None:
         self.event = event
@@ -83,7 +83,7 @@ class _Node:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether YAML takes it for null."""
+        """Whether YAML reads it as null."""
         if self.kind != "ScalarEvent":
             return False
         plain = self.event.implicit[0] and self.event.value in ("", "~", "null", "Null", "NULL")
@@ -91,7 +91,7 @@ class _Node:
 
     @property
     def shape(self) -> str:
-        """What it is, in words."""
+        """A description of the kind of value."""
         if self.is_nothing:
             return "nothing"
         return {
@@ -102,7 +102,7 @@ class _Node:
 
 
 _SPECIAL = re.compile(r"(?:[ \t]*(?:- )+)?(?:[ \t]*[a-z]+:)?[ \t]+[*&!{\[@%`|>]")
-"""As internal/lib/yamlfile has it, but a line takes a time that its length bounds: a file may be one line."""
+"""As in internal/lib/yamlfile, but matching takes time linear in the line's length: a file may be one line."""
 _PLAIN_TAGS = ["tag:yaml.org,2002:" + name for name in ("str", "int", "float", "bool", "timestamp", "merge")]
 
 
@@ -127,11 +127,11 @@ _EXPLANATIONS = (
     ("node content", "a value is missing, or a bracket has no partner"),
     ("directive", "a line that begins with % is for YAML itself"),
 )
-"""What the parser's messages mean, as internal/lib/yamlfile has it; the first that fits counts."""
+"""The meaning of the parser's messages, as in internal/lib/yamlfile; the first match counts."""
 
 
 def _explain(cause: str, line: str) -> str:
-    """Say in words what is wrong with a line, ``cause`` being what the parser says."""
+    """Return what is wrong with a line. ``cause`` is the parser's message."""
     if _TABBED.match(line):
         return "the line is indented with a tab: YAML takes spaces only"
     text = "the line does not fit the lines above it"
@@ -147,7 +147,7 @@ def _explain(cause: str, line: str) -> str:
 _MOST_MARKS = 1024
 _MOST_REASON_BYTES = 200
 _DEEPEST = 100
-"""Lists and mappings in one another; the time that YAML takes grows with its square."""
+"""The deepest nesting of lists and mappings. YAML's time grows with its square."""
 
 
 class _Reader:
@@ -158,11 +158,11 @@ class _Reader:
         self.presets = presets
 
     def fail(self, line: int, message: str) -> NoReturn:
-        """Raise what is wrong in a line."""
+        """Raise PolicyError for a line."""
         raise PolicyError(f"{self.name}:{line}: {message}", self.name, line)
 
     def read(self, text: str) -> Document:
-        """Return what the file says."""
+        """Return the content of the file."""
         root = self.parse(text)
         if root is None:
             self.fail(1, f"the file is empty: it begins with version: {VERSION}")
@@ -174,7 +174,7 @@ class _Reader:
         return values.get("preset"), values.get("rules", [])
 
     def parse(self, text: str) -> Optional[_Node]:
-        """Return the only value of the text, None if there is none."""
+        """Return the value in the text; None if there is none."""
         import yaml
 
         try:
@@ -189,7 +189,7 @@ class _Reader:
             self.fail(text.count("\n", 0, error.position) + 1, "not YAML: control characters are not allowed")
 
     def tree(self, events: Iterable[Any]) -> Optional[_Node]:
-        """Return the only value of a stream of events."""
+        """Return the value in a stream of events."""
         import yaml
 
         root: Optional[_Node] = None
@@ -225,7 +225,7 @@ class _Reader:
         return values
 
     def text(self, node: _Node, key: str) -> str:
-        """Return a value as it is written, whatever YAML takes it for."""
+        """Return a value as it is written, whatever its type in YAML."""
         if node.kind != "ScalarEvent":
             self.fail(node.line, f"{key} is text, not {node.shape}: quote a value that begins with * {{ or [")
         if node.is_nothing:
@@ -237,7 +237,7 @@ class _Reader:
         return value
 
     def word(self, node: _Node, key: str, valid: Sequence[str]) -> str:
-        """Return a value that is one of some words."""
+        """Return a value that must be a valid word."""
         text = self.text(node, key)
         if text not in valid:
             self.fail(node.line, unknown(key, text, valid))
@@ -250,7 +250,7 @@ class _Reader:
             self.fail(node.line, f'version "{text}" is not known: this agentfense reads version {VERSION}')
 
     def preset(self, node: _Node) -> str:
-        """Return the preset's name."""
+        """Return the name of the preset."""
         return self.word(node, "preset", self.presets)
 
     def rules(self, node: _Node) -> List[PermissionRule]:
@@ -260,7 +260,7 @@ class _Reader:
         return [self.rule(item) for item in node.inside]
 
     def readers(self) -> Dict[str, Callable[[_Node], Any]]:
-        """Return what reads the value of each key."""
+        """Return the function that reads the value of each key."""
         return {
             "version": self.version,
             "preset": self.preset,
@@ -270,7 +270,7 @@ class _Reader:
         }
 
     def marks(self, node: _Node) -> None:
-        """Check the marks, which are for the reviews of the command line."""
+        """Check the marks, which only the command line's reviews use."""
         if node.kind != "SequenceStartEvent":
             self.fail(node.line, f"marks is a list, not {node.shape}")
         if len(node.inside) > _MOST_MARKS:
@@ -279,7 +279,7 @@ class _Reader:
             self.mark(item)
 
     def expect(self, node: _Node) -> None:
-        """Check the expectations, which are for ``agentfense policy test``."""
+        """Check the expectations, which only ``agentfense policy test`` uses."""
         if node.kind != "SequenceStartEvent":
             self.fail(node.line, f"expect is a list, not {node.shape}")
         for item in node.inside:
@@ -367,7 +367,7 @@ _TYPES = [kind.value for kind in PatternType if kind is not PatternType.AUTO]
 
 
 def unknown(what: str, word: str, valid: Sequence[str]) -> str:
-    """Say that a word is none of the valid ones, with the nearest, or all if none is near."""
+    """Return an error text for an unknown word, with the most similar valid word, or else all."""
     near = nearest(word, valid)
     if near:
         return f'unknown {what} "{word}": did you mean "{near}"?'
@@ -375,7 +375,7 @@ def unknown(what: str, word: str, valid: Sequence[str]) -> str:
 
 
 def nearest(word: str, valid: Sequence[str]) -> str:
-    """Return the word that was most likely meant, "" if none is near: a few edits away, or abbreviated."""
+    """Return the most similar valid word: a few edits away, or longer. Returns an empty string if none is similar."""
     if len(word) > 64:
         return ""
     word = word.lower()
@@ -390,7 +390,7 @@ def nearest(word: str, valid: Sequence[str]) -> str:
 
 
 def _edits(a: str, b: str) -> int:
-    """Return how many insertions, deletions, replacements and swaps of neighbours make ``b`` of ``a``."""
+    """Return the number of insertions, deletions, replacements and swaps of neighbours that turn ``a`` into ``b``."""
     before: List[int] = []
     last = list(range(len(b) + 1))
     for i in range(1, len(a) + 1):

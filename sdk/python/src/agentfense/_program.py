@@ -1,4 +1,4 @@
-"""Where the program ``agentfense`` is."""
+"""Finding the program ``agentfense``."""
 
 from __future__ import annotations
 
@@ -15,25 +15,30 @@ NAME = "agentfense"
 def find_program() -> str:
     """Return the program: $AGENTFENSE_BINARY, else the one installed with this package, else the one on the PATH.
 
-    The one installed with it goes before that on the PATH, which may be of another version.
+    The one on the PATH may be of another version.
     """
     named = os.environ.get("AGENTFENSE_BINARY")
     for candidate in [named] if named else [*_installed(Path(__file__).resolve().parent.parent), NAME]:
         found = shutil.which(candidate)
-        if found and (named or os.path.isabs(found)):  # a PATH with "." would find what the current directory has
+        if found and (named or os.path.isabs(found)):  # a PATH with "." would find a program of the current directory
             return found
     if named and os.path.isfile(named):
-        raise InvalidConfigurationError(f"AGENTFENSE_BINARY {named!r}: it is not executable: chmod +x it")
-    what = f"AGENTFENSE_BINARY {named!r}: no such program" if named else "no server runs and none can be started"
+        raise InvalidConfigurationError(f"AGENTFENSE_BINARY {named!r}: not executable: use chmod +x")
+    what = (
+        f"AGENTFENSE_BINARY {named!r}: no such program"
+        if named
+        else "no server runs, and there is no program to start one"
+    )
     raise InvalidConfigurationError(
         f"{what}: install agentfense, or name the program in AGENTFENSE_BINARY, or a server in AGENTFENSE_ENDPOINT"
     )
 
 
 def _installed(site: Path) -> Iterator[str]:
-    """Yield where the wheel that filled ``site`` may have put the program, whatever is on the PATH.
+    """Yield the places where the wheel in ``site`` may have put the program.
 
-    A wheel's record names it; but not where pip was told --target, which moves it into a directory beside the package.
+    The wheel's record names the place. But pip with --target moves the program to a directory
+    beside the package.
     """
     from importlib.metadata import distributions
 

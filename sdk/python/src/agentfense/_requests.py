@@ -1,4 +1,4 @@
-"""The requests that both clients send, of the arguments that their methods take."""
+"""The requests of the API, from the arguments of the clients' methods. TypeError and ValueError name the argument."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Resources = Union[t.ResourceLimits, Mapping[str, Any], None]
 
 def _command(command: str) -> str:
     if not isinstance(command, str):
-        raise TypeError("command is one string for /bin/sh: join a list by shlex.join, or use attach")
-    return text_of(command, "command", ": let printf make such a byte")
+        raise TypeError("command: want one string for /bin/sh: use shlex.join for a list, or attach")
+    return text_of(command, "command", ": use printf in the command for such a byte")
 
 
 def create_sandbox(
@@ -104,7 +104,7 @@ def execute(
     timeout: Optional[float],
     detach: bool = False,
 ) -> Any:
-    """Return the request of Exec and ExecStream. TypeError for a command or a variable that is no string."""
+    """Return the request of Exec and ExecStream."""
     return sandbox_pb2.ExecRequest(
         sandbox_id=sandbox_id,
         command=_command(command),
@@ -117,31 +117,31 @@ def execute(
 
 
 def create_session(sandbox_id: str, shell: str, env: Optional[Mapping[str, str]]) -> Any:
-    """Return the request of CreateSession. TypeError for a variable that is no string."""
+    """Return the request of CreateSession."""
     return sandbox_pb2.CreateSessionRequest(
         sandbox_id=sandbox_id, shell=text_of(shell, "shell"), env=words_of(env, "env")
     )
 
 
 def session_execute(session_id: str, command: str, timeout: Optional[float], detach: bool = False) -> Any:
-    """Return the request of SessionExec and SessionExecStream. TypeError for a command that is no string."""
+    """Return the request of SessionExec and SessionExecStream."""
     return sandbox_pb2.SessionExecRequest(
         session_id=session_id, command=_command(command), timeout=duration_of(timeout), detach=detach
     )
 
 
 WindowSize = Tuple[int, int]
-"""Rows and columns of a terminal."""
+"""The rows and columns of a terminal."""
 
 
 def window_size(size: WindowSize) -> Any:
-    """Return a terminal's size for the API. TypeError unless it is two numbers, ValueError unless from 0 to 65535."""
+    """Return the size of a terminal. Raises TypeError or ValueError unless it is two numbers from 0 to 65535."""
     try:
         rows, columns = map(operator.index, size)
     except (TypeError, ValueError):
         raise TypeError(f"terminal {size!r}: want two whole numbers, rows and columns") from None
     if not (0 <= rows <= 0xFFFF and 0 <= columns <= 0xFFFF):
-        raise ValueError(f"terminal {size!r}: rows and columns are from 0 to 65535")
+        raise ValueError(f"terminal {size!r}: want rows and columns from 0 to 65535")
     return sandbox_pb2.AttachRequest.WindowSize(rows=rows, columns=columns)
 
 
@@ -154,9 +154,9 @@ def attach(
     timeout: Optional[float],
     detach: bool,
 ) -> Any:
-    """Return the first message of an Attach that starts a command. ValueError unless argv is a list with a program."""
+    """Return the first message of an Attach that starts a program."""
     if isinstance(argv, (str, bytes)) or not isinstance(argv, abc.Sequence) or not argv:
-        raise ValueError(f"argv {argv!r}: is a list of the program and its arguments")
+        raise ValueError(f"argv {argv!r}: want a list of the program and its arguments")
     for i, word in enumerate(argv):
         text_of(word, f"argv[{i}]")
     start = sandbox_pb2.AttachRequest.Start(
@@ -172,9 +172,9 @@ def attach(
 
 
 def resume(sandbox_id: str, exec_id: str, stdout_offset: int, stderr_offset: int) -> Any:
-    """Return the first message of an Attach that takes a command up. ValueError for an offset below 0."""
+    """Return the first message of an Attach that reconnects to a command."""
     if stdout_offset < 0 or stderr_offset < 0:
-        raise ValueError(f"offsets {stdout_offset} and {stderr_offset}: are not below 0")
+        raise ValueError(f"offsets {stdout_offset} and {stderr_offset}: want 0 or more")
     resume = sandbox_pb2.AttachRequest.Resume(
         sandbox_id=sandbox_id, exec_id=exec_id, stdout_offset=stdout_offset, stderr_offset=stderr_offset
     )
@@ -182,34 +182,34 @@ def resume(sandbox_id: str, exec_id: str, stdout_offset: int, stderr_offset: int
 
 
 def stdin(data: Union[str, bytes], name: str = "data") -> List[Any]:
-    """Return the messages of an Attach that are a command's input."""
+    """Return the messages of an Attach that carry input."""
     content = bytes_of(data, name)
     return [sandbox_pb2.AttachRequest(stdin=part) for part in pieces(content, UPLOAD_CHUNK)]
 
 
 def stdin_end() -> Any:
-    """Return the message of an Attach that ends a command's input."""
+    """Return the message of an Attach that ends the input."""
     return sandbox_pb2.AttachRequest(stdin_end=True)
 
 
 def resize(rows: int, columns: int) -> Any:
-    """Return the message of an Attach that gives a command's terminal another size."""
+    """Return the message of an Attach that sets the terminal's size."""
     return sandbox_pb2.AttachRequest(resize=window_size((rows, columns)))
 
 
 def signal(number: int) -> Any:
-    """Return the message of an Attach that sends a signal. ValueError unless it is from 1 to 64."""
+    """Return the message of an Attach that sends a signal, from 1 to 64."""
     if not 1 <= number <= 64:
         raise ValueError(f"signal {number}: want a number from 1 to 64")
     return sandbox_pb2.AttachRequest(signal=number)
 
 
 Chosen = Optional[List[str]]
-"""Paths as the API spells them; None is all. An empty list, none, is not for a request: to the server it is all."""
+"""Paths in the API's spelling; None means all. An empty list must not be sent: the server takes it for all."""
 
 
 def chosen(paths: Paths) -> Chosen:
-    """Return which changes are meant. ValueError for an empty path."""
+    """Return the selected paths. Raises ValueError for an empty path."""
     if paths is None:
         return None
     if not isinstance(paths, (str, bytes, os.PathLike)) and not hasattr(paths, "__iter__"):
@@ -233,9 +233,10 @@ def diff(sandbox_id: str, paths: Chosen, names_only: bool, shown: t.Reviewed, pa
 
 
 def digest_of(reviewed: t.Reviewed, what: str) -> str:
-    """Return the digest of what was reviewed; none is "".
+    """Return the digest of a review; an empty string for None.
 
-    Raises ValueError for a Diff that has none, as a list of names: it would else stand for everything.
+    Raises ValueError for a Diff without a digest, such as a list of names: an empty digest would
+    select every change.
     """
     if reviewed is None:
         return ""
@@ -243,7 +244,7 @@ def digest_of(reviewed: t.Reviewed, what: str) -> str:
     if not isinstance(digest, str):
         raise TypeError(f"{what}: want a Diff or its digest, not {type(reviewed).__name__}")
     if not digest:
-        raise ValueError(f"{what}: has no digest: a list of names is no review")
+        raise ValueError(f"{what}: has no digest: pass a diff without names_only")
     return digest
 
 
@@ -259,7 +260,7 @@ def discard(sandbox_id: str, paths: Chosen, dry_run: bool) -> Any:
 
 
 def set_policy(sandbox_id: str, permissions: Sequence[t.RuleLike]) -> Any:
-    """Return the request of SetPolicy. ValueError for None: to the server it is no rule."""
+    """Return the request of SetPolicy. Raises ValueError for None, which the server would take for no rules."""
     if permissions is None:
         raise ValueError(NO_RULES)
     return sandbox_pb2.SetPolicyRequest(sandbox_id=sandbox_id, permissions=wire_rules(permissions))
@@ -279,7 +280,7 @@ def audit(
 
 
 UPLOAD_CHUNK = 65536
-"""Bytes."""
+"""The default size in bytes of the pieces of an upload."""
 
 
 def upload_metadata(codebase_id: str, path: PathLike, **more: Any) -> Any:
@@ -289,14 +290,16 @@ def upload_metadata(codebase_id: str, path: PathLike, **more: Any) -> Any:
 
 
 def pieces(content: bytes, size: int) -> Sequence[bytes]:
-    """Return content in pieces of at most ``size`` bytes. ValueError unless that is above 0."""
+    """Return content in pieces of at most ``size`` bytes. Raises ValueError unless ``size`` is above 0."""
     if size <= 0:
-        raise ValueError(f"chunk_size {size}: has to be more than 0")
+        raise ValueError(f"chunk_size {size}: want more than 0")
     return [content[i : i + size] for i in range(0, len(content), size)]
 
 
 Note = Callable[[str, os.stat_result, str], None]
-"""Notes an entry of an upload: as it was before it was read, and the SHA-256 of what was sent or of a link's target."""
+"""A function that records an entry of an upload: its path, its status before reading, and the
+SHA-256 of what was sent.
+"""
 
 
 def upload_file(codebase_id: str, file_path: PathLike, content: Union[str, bytes], chunk_size: int) -> Iterator[Any]:
@@ -310,7 +313,7 @@ def upload_file(codebase_id: str, file_path: PathLike, content: Union[str, bytes
 def upload_tree(
     codebase_id: str, path: PathLike, ignore_patterns: Optional[Sequence[str]], note: Optional[Note] = None
 ) -> Iterator[Any]:
-    """Yield the messages of UploadTree: what a directory has and its ignore files do not leave out; note each entry."""
+    """Yield the messages of UploadTree for the entries of a directory that are not ignored, and record each entry."""
     note = note or _no_note
     directory = utils.check_directory(path)
     for entry in utils.walk_entries(directory, utils.upload_matcher(directory, ignore_patterns)):
@@ -323,7 +326,7 @@ def upload_tree(
             yield upload_metadata(codebase_id, entry.path, symlink_target=encode_path(target))
             note(entry.path, entry.status, hashlib.sha256(os.fsencode(target)).hexdigest())
         else:
-            # Without a size: it may grow or shrink while it is read.
+            # No total_size: the file may change while it is read.
             yield upload_metadata(codebase_id, entry.path, mode=mode)
             digest = hashlib.sha256()
             with utils.open_regular(entry.full) as file:
@@ -335,28 +338,29 @@ def upload_tree(
 
 
 def _no_note(path: str, status: os.stat_result, digest: str) -> None:
-    """Note nothing."""
+    """Record nothing."""
 
 
-# The argument is text, a path is bytes; the point is for a name that ends with a line feed. Opened for both, a FIFO is
-# not waited for; what was opened is looked at, and opened again to be emptied, for the name may lead elsewhere by then.
-# A file that may not be read is opened to be written alone.
+# printf %b makes the bytes of the path from the text of the argument; the dot keeps a final line feed. Opening for
+# reading and writing does not block on a FIFO. The script checks the file that it opened, and opens that again by its
+# descriptor to truncate it, as the name may lead elsewhere by then. A file without read permission is opened for
+# appending only.
 _STORE = """p=$(printf %b "$1."); p=${p%.}
 case $p in */*) mkdir -p -- "${p%/*}" || exit;; esac
 if [ -f "$p" ] && [ ! -r "$p" ]; then exec 3>>"$p" || exit; else exec 3<>"$p" || exit; fi
-if [ ! -f /proc/self/fd/3 ]; then echo "sh: $p: is no regular file" >&2; exit 1; fi
+if [ ! -f /proc/self/fd/3 ]; then echo "sh: $p: is not a regular file" >&2; exit 1; fi
 cat >/proc/self/fd/3"""
 
 
 def _octal(path: str) -> str:
-    """Return a path as printf's %b spells it."""
+    """Return a path in the syntax of printf's %b."""
     return "".join(chr(b) if b < 0x80 and b != 0x5C else f"\\0{b:03o}" for b in path.encode("utf-8", "surrogateescape"))
 
 
 def store(sandbox_id: str, path: PathLike, timeout: Optional[float]) -> Any:
-    """Return the first message of an Attach that stores its input as a file of a sandbox's view.
+    """Return the first message of an Attach that writes its input to a file of a sandbox's view.
 
-    InvalidConfigurationError, as the server says it of other requests, for a path with "..".
+    Raises InvalidConfigurationError for a path with "..", as the server does for other requests.
     """
     inside = inside_path(path)
     if ".." in inside.split("/"):

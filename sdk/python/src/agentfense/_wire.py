@@ -1,4 +1,4 @@
-"""What the API's messages are in Python, and the other way."""
+"""Conversion between the API's messages and this package's objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Seconds = Union[int, float]
 
 
 def named(enum: Any, prefix: str, number: int, fallback: str) -> str:
-    """Return a value's name without its prefix. A number that is new to us is the fallback."""
+    """Return the name of an enumeration's value without its prefix; ``fallback`` for an unknown number."""
     name: str = enum.Name(number) if number in enum.values() else ""
     known = name.startswith(prefix) and not name.endswith("_UNSPECIFIED")
     return name[len(prefix) :].lower() if known else fallback
@@ -38,22 +38,22 @@ _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
 def encode_path(path: PathLike, name: str = "path") -> str:
-    """Return a path as the API spells it: bytes that are no UTF-8, surrogates in Python, are escaped.
+    """Return a path in the API's spelling: bytes that are not UTF-8, which Python has as surrogates, are escaped.
 
-    TypeError for what is no path, ValueError for other surrogates, with ``name``.
+    Raises TypeError for what is not a path, and ValueError for other surrogates.
     """
     plain = _ESCAPE.sub(lambda m: b"\\x5cx" + m.group(1), path_of(path, name).encode("utf-8", "surrogateescape"))
     return _SURROGATE.sub(lambda m: f"\\x{ord(m.group()) - 0xDC00:02x}", plain.decode("utf-8", "surrogateescape"))
 
 
 def decode_path(text: str) -> str:
-    """Reverse encode_path."""
+    """Return the path that encode_path was given."""
     raw = _ESCAPE.sub(lambda m: bytes([int(m.group(1), 16)]), text.encode())
     return raw.decode("utf-8", "surrogateescape")
 
 
 def inside_path(path: PathLike) -> str:
-    """Return what "/workspace/x", "/x" and "x" mean: "x". TypeError for what is no path."""
+    """Return the common form "x" of "/workspace/x", "/x" and "x"."""
     path = path_of(path)
     if path == "/workspace" or path.startswith("/workspace/"):
         path = path[len("/workspace") :]
@@ -64,24 +64,24 @@ def inside_path(path: PathLike) -> str:
 
 
 def time_of(stamp: Timestamp) -> Optional[datetime]:
-    """Return a naive local time, None where it is not set."""
+    """Return a naive local time; None if it is not set."""
     return datetime.fromtimestamp(stamp.seconds + stamp.nanos / 1e9) if stamp.seconds else None
 
 
 def stamp_of(time: datetime) -> Timestamp:
-    """Return a time for the API; a naive one is local."""
+    """Return a time of the API. A naive time is local."""
     stamp = Timestamp()
     stamp.FromMicroseconds(round(time.timestamp() * 1_000_000))
     return stamp
 
 
 def span_of(duration: Duration) -> timedelta:
-    """Return a duration of the API."""
+    """Return a duration as a timedelta."""
     return timedelta(seconds=duration.seconds, microseconds=duration.nanos / 1000)
 
 
 def seconds_of(timeout: Union[timedelta, Seconds, None], name: str = "timeout") -> Optional[float]:
-    """Return the time-out of an argument in seconds. TypeError for what is no time, ValueError unless it is above 0."""
+    """Return a time-out in seconds. Raises TypeError for other types, and ValueError unless it is above 0."""
     if timeout is None:
         return None
     try:
@@ -89,12 +89,12 @@ def seconds_of(timeout: Union[timedelta, Seconds, None], name: str = "timeout") 
     except (TypeError, ValueError):
         raise TypeError(f"{name}: want seconds or a timedelta, not {timeout!r}") from None
     if not 0 < seconds < 1e9:
-        raise ValueError(f"{name} {timeout!r}: has to be more than 0 seconds, or None")
+        raise ValueError(f"{name} {timeout!r}: want more than 0 seconds, or None")
     return seconds
 
 
 def duration_of(seconds: Optional[float]) -> Optional[Duration]:
-    """Return seconds for the API."""
+    """Return a duration of the API."""
     if seconds is None:
         return None
     duration = Duration()
@@ -106,7 +106,7 @@ def duration_of(seconds: Optional[float]) -> Optional[Duration]:
 
 
 def wire_rules(rules: Optional[Sequence[t.RuleLike]]) -> Any:
-    """Return rules for the API. PolicyError names what is wrong with one."""
+    """Return rules of the API. Raises PolicyError for a malformed one."""
     try:
         checked = as_rules(rules, "permissions")
     except ValueError as cause:
@@ -129,7 +129,7 @@ _PATTERN_TYPES = [kind.value for kind in t.PatternType]
 
 
 def rule_of(message: Any) -> t.PermissionRule:
-    """Return a rule of the API."""
+    """Return a rule."""
     kind = named(common_pb2.PatternType, "PATTERN_TYPE_", message.type, "glob")
     return t.PermissionRule(
         pattern=message.pattern,
@@ -142,7 +142,7 @@ def rule_of(message: Any) -> t.PermissionRule:
 
 
 def permission_of(number: int) -> t.Permission:
-    """Return a permission of the API."""
+    """Return a permission."""
     return t.Permission(named(common_pb2.Permission, "PERMISSION_", number, "none"))
 
 
@@ -152,7 +152,7 @@ _LIMITS = ("memory_bytes", "cpu_quota", "cpu_shares", "pids_limit", "disk_bytes"
 
 
 def wire_resources(resources: Union[t.ResourceLimits, Mapping[str, Any], None]) -> Any:
-    """Return limits for the API. InvalidConfigurationError for a name that is no limit."""
+    """Return limits of the API. Raises InvalidConfigurationError for an unknown name."""
     if resources is None:
         return None
     try:
@@ -163,7 +163,7 @@ def wire_resources(resources: Union[t.ResourceLimits, Mapping[str, Any], None]) 
 
 
 def wire_runtime(runtime: Optional[t.RuntimeType]) -> Any:
-    """Return a runtime for the API. InvalidConfigurationError for an unknown one."""
+    """Return a runtime of the API. Raises InvalidConfigurationError for an unknown one."""
     if runtime is None:
         return 0
     try:
@@ -173,7 +173,7 @@ def wire_runtime(runtime: Optional[t.RuntimeType]) -> Any:
 
 
 def sandbox_of(message: Any) -> t.Sandbox:
-    """Return a sandbox of the API."""
+    """Return the description of a sandbox."""
     limits = {name: getattr(message.resources, name) or None for name in _LIMITS}
     return t.Sandbox(
         id=message.id,
@@ -214,7 +214,7 @@ _SYNC = {
 
 
 def wire_sync(sync: Union[t.SyncMode, str, None]) -> Any:
-    """Return the API's value. ValueError for an unknown one."""
+    """Return a sync mode of the API. Raises ValueError for an unknown one."""
     if sync is None:
         return int(sandbox_pb2.SYNC_MODE_UNSPECIFIED)
     wanted = t.SyncMode(sync)
@@ -225,7 +225,7 @@ def wire_sync(sync: Union[t.SyncMode, str, None]) -> Any:
 
 
 def chunk_of(message: Any) -> Optional[t.OutputChunk]:
-    """Return a piece of output, None for the message that has none."""
+    """Return a piece of output; None for a message without one."""
     if message.type == sandbox_pb2.ExecOutput.OUTPUT_TYPE_STDOUT:
         return t.OutputChunk("stdout", message.data)
     if message.type == sandbox_pb2.ExecOutput.OUTPUT_TYPE_STDERR:
@@ -234,14 +234,14 @@ def chunk_of(message: Any) -> Optional[t.OutputChunk]:
 
 
 def wire_stdin(stdin: Union[str, bytes, None]) -> Dict[str, Any]:
-    """Return the fields of a request that give a command its standard input."""
+    """Return the fields of a request with a command's input."""
     if stdin is None or isinstance(stdin, str):
-        return {"stdin": text_of(stdin or "", "stdin", ": give bytes")}
+        return {"stdin": text_of(stdin or "", "stdin", ": pass bytes")}
     return {"stdin_bytes": bytes_of(stdin, "stdin")}
 
 
 def session_of(message: Any) -> t.Session:
-    """Return a session of the API."""
+    """Return the description of a session."""
     return t.Session(
         id=message.id,
         sandbox_id=message.sandbox_id,
@@ -256,7 +256,7 @@ def session_of(message: Any) -> t.Session:
 
 
 def codebase_of(message: Any) -> t.Codebase:
-    """Return a codebase of the API."""
+    """Return the description of a codebase."""
     return t.Codebase(
         id=message.id,
         name=message.name,
@@ -283,7 +283,7 @@ def file_info_of(message: Any) -> t.FileInfo:
 
 
 def view_entry_of(message: Any) -> t.ViewEntry:
-    """Return a file of a sandbox's view."""
+    """Return an entry of a sandbox's view."""
     path = decode_path(message.path)
     return t.ViewEntry(
         path=path,
@@ -299,7 +299,7 @@ def view_entry_of(message: Any) -> t.ViewEntry:
 
 
 def upload_result_of(message: Any) -> t.UploadResult:
-    """Return what was stored of a file."""
+    """Return the result of an upload."""
     return t.UploadResult(message.codebase_id, decode_path(message.file_path), message.size, message.checksum)
 
 
@@ -344,12 +344,12 @@ def file_diff_of(message: Any) -> t.FileDiff:
 
 
 def change_group_of(message: Any) -> t.ChangeGroup:
-    """Return several changes that are shown as one."""
+    """Return a group of changes."""
     return t.ChangeGroup(name=message.name, lines=list(message.lines), count=message.count)
 
 
 def apply_result_of(message: Any) -> t.ApplyResult:
-    """Return what apply did."""
+    """Return the result of apply."""
     return t.ApplyResult(
         results=[
             t.PathOutcome(
@@ -367,7 +367,7 @@ def apply_result_of(message: Any) -> t.ApplyResult:
 
 
 def discard_result_of(message: Any) -> t.DiscardResult:
-    """Return what discard did."""
+    """Return the result of discard."""
     return t.DiscardResult(
         paths=[decode_path(path) for path in message.paths],
         path_count=message.path_count,
@@ -376,7 +376,7 @@ def discard_result_of(message: Any) -> t.DiscardResult:
 
 
 def explanation_of(message: Any, path: str) -> t.Explanation:
-    """Return what a path is to a sandbox."""
+    """Return the permission of a path with the rule that decides."""
     return t.Explanation(
         path=path,
         permission=permission_of(message.permission),
@@ -437,7 +437,7 @@ def stats_of(message: Any) -> t.Stats:
 
 
 def detached_exec_of(message: Any) -> t.DetachedExec:
-    """Return a detached command of the API."""
+    """Return the description of a detached command."""
     return t.DetachedExec(
         exec_id=message.exec_id,
         argv=list(message.argv),
@@ -448,7 +448,7 @@ def detached_exec_of(message: Any) -> t.DetachedExec:
 
 
 def exec_id_of(message: Any) -> str:
-    """Return the id in a detached command's first message."""
+    """Return the id in the first message of a detached command."""
     if message is None or not message.exec_id:
         raise SandboxError("exec: the server sent no id for the detached command")
     exec_id: str = message.exec_id

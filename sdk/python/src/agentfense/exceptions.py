@@ -1,7 +1,7 @@
-"""What can go wrong, one class for each kind.
+"""The exceptions of this package.
 
-Everything that this package raises of its own is a SandboxError, except ValueError for arguments that no server need
-be asked about.
+All are subclasses of SandboxError. Arguments that are invalid without asking a server raise
+ValueError or TypeError.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ GrpcCode = Tuple[int, str]
 
 
 class SandboxError(Exception):
-    """The root of all errors of this package."""
+    """The base class of all exceptions of this package."""
 
     def __init__(self, message: str = "", details: Any = None, grpc_code: Optional[GrpcCode] = None) -> None:
         super().__init__(message)
@@ -21,7 +21,7 @@ class SandboxError(Exception):
         self.details = details
         self.grpc_code = grpc_code
         self.not_started = False
-        """Whether the server says of a command that nothing of it has run."""
+        """Whether the server reported that nothing of the command has run."""
 
     def __str__(self) -> str:
         return self.message
@@ -38,7 +38,7 @@ def _rebuild(cls: Any, message: str, state: Any) -> SandboxError:
 
 
 class ConnectionError(SandboxError):
-    """The server cannot be reached, or was lost."""
+    """The server cannot be reached, or the connection was lost."""
 
     def __init__(self, endpoint: str = "", message: str = "", **more: Any) -> None:
         super().__init__(message or f"cannot reach the server at {endpoint}", **more)
@@ -46,7 +46,7 @@ class ConnectionError(SandboxError):
 
 
 class SandboxNotFoundError(SandboxError):
-    """There is no such sandbox, for this caller."""
+    """The sandbox does not exist, or the token may not see it."""
 
     def __init__(self, sandbox_id: str = "", message: str = "", **more: Any) -> None:
         super().__init__(message or f"sandbox {sandbox_id}: no such sandbox", **more)
@@ -54,7 +54,7 @@ class SandboxNotFoundError(SandboxError):
 
 
 class SandboxNotRunningError(SandboxError):
-    """The sandbox has to run for that."""
+    """The sandbox is not running."""
 
     def __init__(self, sandbox_id: str = "", current_status: str = "", message: str = "", **more: Any) -> None:
         status = f" (it is {current_status})" if current_status else ""
@@ -65,21 +65,21 @@ class SandboxNotRunningError(SandboxError):
 
 
 class ConflictError(SandboxError):
-    """Changes conflict with the source, which is not what the sandbox saw any more: nothing was applied."""
+    """The source changed at paths that the sandbox changed too. Nothing was applied."""
 
     def __init__(self, sandbox_id: str = "", paths: Sequence[str] = (), message: str = "", **more: Any) -> None:
         super().__init__(message or f"sandbox {sandbox_id}: conflict with the source: {', '.join(paths)}", **more)
         self.sandbox_id = sandbox_id
         self.paths = list(paths)
-        """As many as there was room for; ``apply`` with ``dry_run`` has all."""
+        """The paths in conflict, as many as fit into a message; ``apply`` with ``dry_run`` returns all."""
 
 
 class CodebaseError(SandboxError):
-    """A codebase cannot do that."""
+    """An operation on a codebase or its files failed."""
 
 
 class CodebaseNotFoundError(CodebaseError):
-    """There is no such codebase, for this caller."""
+    """The codebase does not exist, or the token may not see it."""
 
     def __init__(self, codebase_id: str = "", message: str = "", **more: Any) -> None:
         super().__init__(message or f"codebase {codebase_id}: no such codebase", **more)
@@ -87,7 +87,7 @@ class CodebaseNotFoundError(CodebaseError):
 
 
 class FileNotFoundError(CodebaseError):
-    """There is no such file in a codebase, or in a sandbox's view."""
+    """The file does not exist in the codebase or in the sandbox's view."""
 
     def __init__(self, codebase_id: str = "", file_path: str = "", message: str = "", **more: Any) -> None:
         super().__init__(message or f"{file_path}: no such file", **more)
@@ -96,7 +96,7 @@ class FileNotFoundError(CodebaseError):
 
 
 class UploadError(CodebaseError):
-    """A file cannot be stored."""
+    """The server does not accept a file."""
 
     def __init__(self, file_path: str = "", codebase_id: str = "", message: str = "", **more: Any) -> None:
         super().__init__(message or f"upload {file_path}: failed", **more)
@@ -105,7 +105,7 @@ class UploadError(CodebaseError):
 
 
 class CommandTimeoutError(SandboxError):
-    """A command took longer than it may, and was ended."""
+    """A command reached its time-out and was killed."""
 
     def __init__(
         self, command: str = "", timeout_seconds: Optional[float] = None, message: str = "", **more: Any
@@ -131,7 +131,7 @@ class CommandExecutionError(SandboxError):
 
 
 class PermissionDeniedError(SandboxError):
-    """The policy, or the caller's token, does not allow that."""
+    """The policy or the token does not allow the operation."""
 
     def __init__(self, operation: str = "", path: str = "", message: str = "", **more: Any) -> None:
         what = f"{operation} {path}".strip()
@@ -141,7 +141,7 @@ class PermissionDeniedError(SandboxError):
 
 
 class SessionError(SandboxError):
-    """A session cannot do that."""
+    """An operation on a session failed."""
 
     def __init__(self, session_id: str = "", message: str = "", **more: Any) -> None:
         super().__init__(message or f"session {session_id}: error", **more)
@@ -149,7 +149,7 @@ class SessionError(SandboxError):
 
 
 class SessionNotFoundError(SessionError):
-    """There is no such session, for this caller."""
+    """The session does not exist, or the token may not see it."""
 
     def __init__(self, session_id: str = "", message: str = "", **more: Any) -> None:
         super().__init__(session_id, message or f"session {session_id}: no such session", **more)
@@ -163,7 +163,7 @@ class SessionClosedError(SessionError):
 
 
 class ExecError(SandboxError):
-    """A command that was attached to, or detached, cannot do that."""
+    """An operation on an attached or detached command failed."""
 
     def __init__(self, exec_id: str = "", message: str = "", **more: Any) -> None:
         super().__init__(message or f"exec {exec_id}: error", **more)
@@ -171,45 +171,45 @@ class ExecError(SandboxError):
 
 
 class ExecNotFoundError(ExecError):
-    """There is no such command: of its sandbox the detached ones are known that run, and the last that have ended."""
+    """The detached command does not exist. A sandbox keeps those that run, and the last 16 that ended."""
 
     def __init__(self, exec_id: str = "", message: str = "", **more: Any) -> None:
         super().__init__(exec_id, message or f"exec {exec_id}: no such exec", **more)
 
 
 class ExecEndedError(ExecError):
-    """The command has ended, or was left."""
+    """The command has ended, or its stream was closed."""
 
     def __init__(self, exec_id: str = "", message: str = "", **more: Any) -> None:
         super().__init__(exec_id, message or f"exec {exec_id}: the command has ended", **more)
 
 
 class ResourceLimitExceededError(SandboxError):
-    """A limit, a quota or the disk is full."""
+    """A limit or a quota is reached, or the disk is full."""
 
     def __init__(self, resource_type: str = "", limit: Any = None, message: str = "", **more: Any) -> None:
         of = "" if limit is None else f" of {limit}"
         super().__init__(message or f"{resource_type}: the limit{of} is exceeded", **more)
         self.resource_type = resource_type
-        """What there may be only so many of: ``bytes``, ``files``, ``sandboxes``; else what was done."""
+        """What is limited: ``bytes``, ``files``, ``sandboxes``; else the operation."""
         self.limit = limit
-        """How many; None where no limit of the server's was met, or it is not told."""
+        """The limit; None if it is not a limit of the server, or not known."""
 
 
 class ChangesLostWarning(UserWarning):
-    """A sandbox was destroyed with changes that were neither applied nor carried over."""
+    """A sandbox was destroyed with changes that were neither applied nor synchronized."""
 
 
 class InvalidConfigurationError(SandboxError):
-    """What was asked for makes no sense, or this host or server cannot do it."""
+    """The request is invalid, or this host or server does not support it."""
 
 
 class VersionMismatchError(InvalidConfigurationError):
-    """The server, or the program that would be one, does not fit this package; the text says which to upgrade."""
+    """The server, or the program to start as one, has an incompatible version. The text says which to upgrade."""
 
 
 class PolicyError(InvalidConfigurationError, ValueError):
-    """A rule, a policy, or its file, is malformed."""
+    """A rule, a policy or its file is malformed."""
 
     def __init__(self, message: str = "", file: str = "", line: Optional[int] = None, **more: Any) -> None:
         super().__init__(message, **more)

@@ -1,6 +1,6 @@
-"""Policy: rules as one value, which can be extended, and kept in the policy file of the command line.
+"""Policy: a set of rules as one value, which can be extended, and stored as a policy file of the command line.
 
-Nothing here talks to a server.
+Nothing here calls a server.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ from .presets import as_rules, built_in, built_in_names, get_preset, is_built_in
 from .types import PatternType, Permission, PermissionRule, RuleLike, RuleOrigin
 
 GRANT_PRIORITY = 20
-"""Of ``view``, ``read`` and ``write`` of a Policy: above what the presets grant, below what they hide."""
+"""The priority of ``Policy.view``, ``read`` and ``write``: above the presets' grants, below what presets hide."""
 HIDE_PRIORITY = 100
-"""Of ``hide`` of a Policy: that of the presets' secrets, above all that is granted without a priority of its own."""
+"""The priority of ``Policy.hide``: that of the presets' secrets, above all grants without a priority."""
 
 _Frozen = Tuple[str, Permission, PatternType, int, bool]
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class Policy:
-    """The rules of a sandbox: a preset's, if one is named, and more. It never changes: each method returns another.
+    """The rules of a sandbox: those of a preset, if one is named, and more.
 
-    A pattern is read as in a policy file unless ``type`` is given: ``*.pem`` and ``secrets/`` match at any depth,
-    ``/src/**`` from the root. The order of the rules has no meaning: the highest priority decides, then the kind of the
-    pattern and the longer beginning.
+    A Policy is immutable: each method returns a new one. Patterns are read as in a policy file
+    unless ``type`` is given: ``*.pem`` and ``secrets/`` match at any depth, ``/src/**`` from the
+    root. The order of the rules has no meaning: the highest priority decides, then the type of the
+    pattern and its longer literal beginning.
 
-    Two policies are equal if they have the same preset and the same other rules. PolicyError, which is a ValueError
-    too, for an unknown preset, a malformed rule and a malformed pattern.
+    Two policies are equal if they have the same preset and the same other rules. An unknown preset,
+    a malformed rule and a malformed pattern raise PolicyError, which is also a ValueError.
     """
 
     preset: Optional[str]
-    """The preset whose rules come first. Of one that was registered here alone, the rules are taken over instead."""
+    """The preset whose rules come first. A preset of ``register_preset`` is replaced by its rules."""
     _own: Tuple[_Frozen, ...]
 
     def __init__(self, preset: Optional[str] = None, rules: Sequence[RuleLike] = ()) -> None:
@@ -61,12 +62,12 @@ class Policy:
 
     @property
     def rules(self) -> List[PermissionRule]:
-        """Copies of all rules: the preset's, and then the others. This is what a sandbox is given."""
+        """Copies of all rules: those of the preset, followed by the others."""
         return ([] if self.preset is None else built_in(self.preset)) + self.own_rules
 
     @property
     def own_rules(self) -> List[PermissionRule]:
-        """Copies of the rules beside the preset's."""
+        """Copies of the rules that are not the preset's."""
         return [PermissionRule(*rule[:4], strict=rule[4]) for rule in self._own]
 
     def hide(
@@ -76,19 +77,19 @@ class Policy:
         type: PatternType = PatternType.AUTO,
         strict: bool = False,
     ) -> Policy:
-        """Let paths not exist; with ``strict``, nothing can be made there either."""
+        """Hide paths: they do not exist for commands. With ``strict``, commands cannot create them either."""
         return self._with(Permission.NONE, patterns, priority, type, strict)
 
     def view(self, *patterns: str, priority: int = GRANT_PRIORITY, type: PatternType = PatternType.AUTO) -> Policy:
-        """Let paths be listed, their content refused."""
+        """Let commands list paths, but not read them."""
         return self._with(Permission.VIEW, patterns, priority, type)
 
     def read(self, *patterns: str, priority: int = GRANT_PRIORITY, type: PatternType = PatternType.AUTO) -> Policy:
-        """Let paths be read, and not changed."""
+        """Let commands read paths, but not change them."""
         return self._with(Permission.READ, patterns, priority, type)
 
     def write(self, *patterns: str, priority: int = GRANT_PRIORITY, type: PatternType = PatternType.AUTO) -> Policy:
-        """Let paths be changed."""
+        """Let commands change paths."""
         return self._with(Permission.WRITE, patterns, priority, type)
 
     def _with(
@@ -106,7 +107,7 @@ class Policy:
         return self.rule(*given)
 
     def rule(self, *rules: RuleLike) -> Policy:
-        """Add rules as they are; the type of one that has none is GLOB."""
+        """Add rules unchanged. A rule without a type is a GLOB."""
         return self._made(self.preset, self._own + Policy(None, rules)._own)
 
     def extend(self, other: Policy) -> Policy:
@@ -122,27 +123,26 @@ class Policy:
     # The file
 
     def to_yaml(self) -> str:
-        """Return the text of a policy file, which ``from_yaml`` and the command line read as this policy."""
+        """Return the text of a policy file, for ``from_yaml`` and the command line."""
         return _policyfile.write(self.preset, self.own_rules)
 
     def save(self, path: Union[str, os.PathLike[str]]) -> None:
-        """Write a policy file. OSError where that cannot be done."""
+        """Write a policy file. Raises OSError."""
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.write(self.to_yaml())
 
     @classmethod
     def from_yaml(cls, text: str, name: str = "policy.yaml") -> Policy:
-        """Return what the text of a policy file says.
+        """Parse the text of a policy file, as strictly as the command line.
 
-        It is as strict as the command line: PolicyError, with ``name``, line and nearest valid word, for whatever is
-        not understood.
+        For anything unknown, PolicyError has ``name``, the line and the most similar valid word.
         """
         preset, rules = _policyfile.read(text, name, built_in_names())
         return cls._made(preset, tuple(_frozen(rule) for rule in rules))
 
     @classmethod
     def load(cls, path: Union[str, os.PathLike[str]]) -> Policy:
-        """Read a policy file. PolicyError also where it cannot be read, and for a FIFO or a device."""
+        """Read a policy file. Raises PolicyError if it is malformed, cannot be read, or is not a regular file."""
         name = path_of(path, "policy")
         try:
             content = read_named(path, _policyfile.MOST_BYTES)
@@ -163,16 +163,16 @@ def _check(rule: PermissionRule) -> None:
 def _frozen(rule: PermissionRule) -> _Frozen:
     _check(rule)
     if rule.origin is not RuleOrigin.RULE:
-        raise PolicyError(f"rule {rule.pattern!r}: a policy cannot hold what a flag of the command line says")
+        raise PolicyError(f"rule {rule.pattern!r}: a policy cannot have a rule from a flag of the command line")
     return rule.pattern, rule.permission, rule.type, rule.priority, rule.strict
 
 
 PolicyLike = Union[Policy, str, "os.PathLike[str]"]
-"""A Policy, or the path of its file."""
+"""A Policy, or the path of a policy file."""
 
 
 class _Unsaid(str):
-    """A default, told from the same word that was given."""
+    """A default that differs from the same value given by a caller."""
 
 
 NO_RULES = "no rules: give permissions, preset or policy; permissions=[] hides everything"
@@ -183,19 +183,20 @@ DEFAULT_PRESET = _Unsaid(_generated.DEFAULT_PRESET)
 def rules_of(
     policy: Optional[PolicyLike], preset: Optional[str], permissions: Optional[Sequence[RuleLike]]
 ) -> List[PermissionRule]:
-    """Return the rules that are asked for: a policy's, or else a preset's and then ``permissions``.
+    """Return the rules: those of ``policy``, or else those of ``preset``, followed by ``permissions``.
 
-    ValueError for an unknown preset and a malformed rule; of a malformed pattern it is a PolicyError.
+    Raises ValueError for an unknown preset or a malformed rule, and PolicyError for a malformed
+    pattern.
     """
     if isinstance(permissions, Policy):
-        raise ValueError("permissions are rules: give a Policy as policy=")
+        raise ValueError("permissions is a list of rules: pass a Policy as policy=")
     if policy is None and permissions is None and preset is None:
         raise ValueError(NO_RULES)
     if policy is None:
         own = as_rules(permissions, "permissions")
         for rule in own:
-            _check(rule)  # here it is the caller's rule; the server would count the preset's too
+            _check(rule)  # for the number of the caller's rule; the server would count the preset's rules too
         return ([] if preset is None else get_preset(preset)) + own
     if permissions is not None or not (preset is None or isinstance(preset, _Unsaid)):
-        raise ValueError("policy stands in place of preset and permissions: give one or the other")
+        raise ValueError("policy excludes preset and permissions: pass one or the other")
     return (policy if isinstance(policy, Policy) else Policy.load(policy)).rules

@@ -1,4 +1,4 @@
-"""Sets of rules with a name. Nothing here talks to a server."""
+"""Presets: named lists of rules. Nothing here calls a server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _rules(rules: Iterable[_generated.Rule]) -> List[PermissionRule]:
 
 
 PRESETS: Dict[str, List[PermissionRule]] = {name: _rules(rules) for name, rules in _generated.PRESETS.items()}
-"""The rules of each preset; ``register_preset`` adds to it."""
+"""The rules of each preset. ``register_preset`` adds one."""
 
 FIRST_PRESETS: Dict[str, List[PermissionRule]] = {
     name: _rules(rules) for name, rules in _generated.FIRST_PRESETS.items()
@@ -36,26 +36,26 @@ def _known() -> Dict[str, List[PermissionRule]]:
 
 
 def is_built_in(name: str) -> bool:
-    """Tell whether the command line has this preset too, with the same rules."""
+    """Return whether the command line has this preset too, with the same rules."""
     return name in _BUILT_IN and _known().get(name) == _BUILT_IN[name]
 
 
 def built_in_names() -> List[str]:
-    """Return the names of the presets that the command line has, sorted, today's before the first."""
+    """Return the names of the command line's presets, sorted, the current ones before the first ones."""
     return sorted(_BUILT_IN, key=lambda name: (name in FIRST_PRESETS, name))
 
 
 def built_in(name: str) -> List[PermissionRule]:
-    """Return copies of the rules of a preset that the command line has too."""
+    """Return copies of the rules of a preset of the command line."""
     return [replace(rule) for rule in _BUILT_IN[name]]
 
 
 def as_rule(item: RuleLike) -> PermissionRule:
-    """Return a rule or mapping as a rule of its own. ValueError names what is wrong with it."""
+    """Return a copy of a rule, or a rule from a mapping. Raises ValueError."""
     if isinstance(item, PermissionRule):
         return _checked(item.pattern, item.permission, item.type, item.priority, item.origin, item.strict)
     if not isinstance(item, Mapping):
-        raise ValueError(f"a rule is a PermissionRule or a mapping, not {type(item).__name__}")
+        raise ValueError(f"rule: want a PermissionRule or a mapping, not {type(item).__name__}")
     for key in item:
         if key not in _KEYS:
             raise ValueError(f"rule {dict(item)!r}: unknown key {key!r}: it is one of {', '.join(_KEYS)}")
@@ -74,7 +74,7 @@ _KEYS = ("pattern", "permission", "type", "priority", "origin", "strict")
 
 def _checked(pattern: Any, permission: Any, kind: Any, priority: Any, origin: Any, strict: Any) -> PermissionRule:
     if not isinstance(pattern, str) or not pattern:
-        raise ValueError(f"rule: the pattern has to be a text that is not empty, not {pattern!r}")
+        raise ValueError(f"rule: want a pattern that is a non-empty string, not {pattern!r}")
     try:
         pattern.encode()
         rule = PermissionRule(
@@ -105,39 +105,40 @@ def _word(kind: Type[_Word], value: Any) -> _Word:
 
 
 def as_rules(items: Optional[Sequence[RuleLike]], name: str = "rules") -> List[PermissionRule]:
-    """Return rules or mappings as rules of their own. ValueError names what is wrong with one."""
+    """Return copies of rules, or rules from mappings. Raises ValueError."""
     if items is not None and (isinstance(items, (str, bytes, Mapping)) or not hasattr(items, "__iter__")):
         raise ValueError(f"{name}: want a list of rules, not {type(items).__name__}")
     return [as_rule(item) for item in items or ()]
 
 
 def get_preset(name: str) -> List[PermissionRule]:
-    """Return copies of a preset's rules. ValueError for an unknown name."""
+    """Return copies of the rules of a preset. Raises ValueError for an unknown name."""
     known = _known()
     if not isinstance(name, str) or name not in known:
         near = difflib.get_close_matches(str(name), known, 1)
-        hint = f": did you mean {near[0]!r}?" if near else f": known are {', '.join(list_presets())}"
+        hint = f": did you mean {near[0]!r}?" if near else f": it is one of {', '.join(list_presets())}"
         raise ValueError(f"unknown preset {name!r}{hint}")
     return [replace(rule) for rule in known[name]]
 
 
 def get_preset_dicts(name: str) -> List[Dict[str, Any]]:
-    """Return a preset's rules as plain data. ValueError for an unknown name."""
+    """Return the rules of a preset as dictionaries. Raises ValueError for an unknown name."""
     return [rule.to_dict() for rule in get_preset(name)]
 
 
 def list_presets() -> List[str]:
-    """Return the names of all presets but those of FIRST_PRESETS, sorted."""
+    """Return the names of all presets except FIRST_PRESETS, sorted."""
     return sorted(PRESETS)
 
 
 def extend_preset(
     base: str, additions: Optional[Sequence[RuleLike]] = None, overrides: Optional[Sequence[RuleLike]] = None
 ) -> List[PermissionRule]:
-    """Return a preset's rules with more behind them.
+    """Return the rules of a preset, followed by more rules.
 
-    ``additions`` stay as they are. ``overrides`` win against all others: one whose priority is not above
-    every other gets the highest of them and 100 more. ValueError for an unknown preset.
+    ``additions`` are added unchanged. ``overrides`` win against all other rules: the priority of an
+    override that is not higher than all others becomes the highest of them plus 100. Raises
+    ValueError for an unknown preset.
     """
     rules = get_preset(base) + as_rules(additions)
     highest = max((rule.priority for rule in rules), default=0)
@@ -149,7 +150,7 @@ def extend_preset(
 
 
 def register_preset(name: str, rules: Sequence[RuleLike]) -> None:
-    """Give rules a name. ValueError if it is taken."""
+    """Add a preset. Raises ValueError if the name exists."""
     if name in _known():
-        raise ValueError(f"preset {name!r}: the name is taken")
+        raise ValueError(f"preset {name!r}: already exists")
     PRESETS[name] = as_rules(rules)

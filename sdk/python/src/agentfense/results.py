@@ -1,4 +1,4 @@
-"""What a command was refused and what it changed, as its result tells."""
+"""What a command was refused and what it changed."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from .words import ChangeKind, Permission
 
 @dataclass
 class Denial:
-    """What the policy refused a command."""
+    """An operation that the policy refused to a command."""
 
     path: str
-    """Relative to the workspace."""
+    """The path relative to the workspace."""
     operation: str
-    """What was tried: ``open``, ``unlink``, …; ``various`` for what was too much to be told each."""
+    """The operation: ``open``, ``unlink``, …; ``various`` if there were too many to list each."""
     permission: Permission
-    """What the path has."""
+    """The permission of the path."""
     rule: str = ""
-    """Pattern of the rule that decided, as it was written; empty where none did."""
+    """The pattern of the rule that decided, as written; empty if none did."""
     rule_index: int = -1
-    """Of that rule among the sandbox's, from 0; -1 where none decided."""
+    """The index of the rule among the sandbox's rules, from 0; -1 if none decided."""
     program: str = ""
-    """Of the process that tried, at most 15 bytes of its name."""
+    """The name of the process, at most 15 bytes."""
     pid: int = 0
-    """Of that process, as the host sees it; 0 where it is not known."""
+    """The id of the process on the host; 0 if unknown."""
     count: int = 1
-    """How often."""
+    """The number of attempts."""
 
 
 @dataclass
 class FileChange:
-    """What became of a path of a sandbox's view."""
+    """A change of a path in a sandbox's view."""
 
     path: str
-    """Relative to the workspace."""
+    """The path relative to the workspace."""
     kind: ChangeKind
     old_path: str = ""
-    """Where it was, if it was renamed. All below a renamed directory was, too."""
+    """The former path, if it was renamed. A renamed directory moves everything below it."""

@@ -1,6 +1,6 @@
-"""What the API's objects are in Python: enumerations and plain data classes.
+"""The objects of the API: enumerations and data classes.
 
-Times are naive and local, ``None`` where not set. Sizes are bytes. Nothing here talks to a server.
+Times are naive local times; None means not set. Sizes are bytes. Nothing here calls a server.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .words import SyncMode as SyncMode
 
 @dataclass(frozen=True)
 class GitUser:
-    """Who somebody is to git: ``user.name`` and ``user.email``. What is empty is not configured."""
+    """The user of git: ``user.name`` and ``user.email``. An empty one is not configured."""
 
     name: str = ""
     email: str = ""
@@ -35,16 +35,16 @@ class GitUser:
 
 @dataclass
 class ResourceLimits:
-    """Bounds on what a sandbox uses; ``None`` is no limit."""
+    """Limits of what a sandbox uses; None means no limit."""
 
     memory_bytes: Optional[int] = None
     cpu_quota: Optional[int] = None
     """Microseconds of processor time in each 100 ms."""
     cpu_shares: Optional[int] = None
-    """Weight against others, 2 to 262144."""
+    """Weight against other sandboxes, from 2 to 262144."""
     pids_limit: Optional[int] = None
     disk_bytes: Optional[int] = None
-    """Bytes of what the sandbox changes; ``disk_inodes`` are its entries."""
+    """The bytes of the sandbox's changes; ``disk_inodes`` limits the number of entries."""
     disk_inodes: Optional[int] = None
 
     def to_dict(self) -> Dict[str, int]:
@@ -53,30 +53,31 @@ class ResourceLimits:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Optional[int]]) -> ResourceLimits:
-        """Make limits of a mapping. ValueError for a name that is no limit."""
+        """Make limits from a mapping. Raises ValueError for an unknown name."""
         known = cls.__dataclass_fields__
         for name in data:
             if name not in known:
-                raise ValueError(f"unknown resource limit {name!r}: known are {', '.join(known)}")
+                raise ValueError(f"unknown resource limit {name!r}: it is one of {', '.join(known)}")
         return cls(**data)
 
 
 @dataclass
 class PermissionRule:
-    """Gives the paths of a pattern a permission."""
+    """A rule: the permission of the paths that match a pattern."""
 
     pattern: str
     permission: Permission = Permission.READ
     type: PatternType = PatternType.GLOB
     priority: int = 0
-    """The higher wins."""
+    """The rule with the higher priority wins."""
     origin: RuleOrigin = RuleOrigin.RULE
     strict: bool = False
-    """With the permission none: nothing can be made there either. Else a command may make entries of its own where the
-    rule hides what the source has; they are never applied."""
+    """For the permission none: commands cannot create the hidden paths. Without it a command may
+    create entries of its own there, which are never applied.
+    """
 
     def to_dict(self) -> Dict[str, Any]:
-        """Return the rule as plain data, without the origin RULE, and with ``strict`` where it is set."""
+        """Return the rule as a dictionary, with ``origin`` and ``strict`` only if they are not the defaults."""
         data = {
             "pattern": self.pattern,
             "permission": Permission(self.permission).value,
@@ -94,25 +95,25 @@ RuleLike = Union[PermissionRule, Mapping[str, Any]]
 
 @dataclass
 class SandboxUsage:
-    """What a sandbox holds, found by a bounded look."""
+    """What a sandbox uses, from a bounded look at its changes."""
 
     pending_changes: int
-    """Changes that were neither applied nor carried over."""
+    """The number of changes that were neither applied nor synchronized."""
     pending_changes_more: bool
-    """There are more than that."""
+    """Whether there are more changes than that."""
     disk_bytes: int
     disk_bytes_more: bool
 
 
 @dataclass
 class Sandbox:
-    """What the server says of a sandbox. Exported as ``SandboxInfo``."""
+    """The server's description of a sandbox. Exported as ``SandboxInfo``."""
 
     id: str
     codebase_id: str
     status: SandboxStatus
     permissions: List[PermissionRule] = field(default_factory=list)
-    """As they were sent."""
+    """The rules, as the client sent them."""
     labels: Dict[str, str] = field(default_factory=dict)
     runtime: RuntimeType = RuntimeType.BWRAP
     image: Optional[str] = None
@@ -124,31 +125,31 @@ class Sandbox:
     status_reason: str = ""
     """Why the status is ERROR."""
     name: str = ""
-    """What the command line calls it."""
+    """The sandbox's name on the command line."""
     owner_id: str = ""
     sync_held: bool = False
-    """Its changes reach the codebase by ``apply`` alone: a token without that scope has run a command in it."""
+    """Whether changes reach the codebase only by ``apply``, because a token without the scope apply ran a command."""
     sync: Optional[SyncMode] = None
-    """When its changes reach the codebase; None is a server that does not tell."""
+    """When changes reach the codebase; None from a server that does not report it."""
     workspace: str = "/workspace"
-    """Where commands see the codebase: a linked one may be at its path of the host."""
+    """The directory in which commands see the codebase; for a linked one it may be the host's path."""
     home: str = "private"
-    """The home directory of its commands: "private", which is new with each start, or "keep"."""
+    """The home directory of commands: "private" is new at each start, "keep" is kept."""
     variables: List[str] = field(default_factory=list)
-    """Names of the variables that all its commands have."""
+    """The names of the variables that all commands have."""
     usage: Optional[SandboxUsage] = None
-    """What it holds, where ``list_sandboxes`` was asked for it and the server can tell."""
+    """What the sandbox uses, if ``list_sandboxes`` asked for it and the server can tell."""
 
 
 @dataclass
 class Codebase:
-    """Files that sandboxes are made of: uploaded, or a linked directory of the server's host."""
+    """The files from which sandboxes are created: uploaded ones, or a linked directory of the server's host."""
 
     id: str
     name: str
     owner_id: str
     size: int = 0
-    """Bytes of all files; 0 for a linked directory."""
+    """The bytes of all files; 0 for a linked directory."""
     file_count: int = 0
     created_at: Optional[datetime] = None
     updated_at: Optional[datetime] = None
@@ -157,37 +158,39 @@ class Codebase:
 
 @dataclass
 class ExecResult:
-    """How a command ended."""
+    """The result of a command."""
 
     stdout: str
-    """What is no UTF-8 has replacement characters."""
+    """Text, with replacement characters for bytes that are not UTF-8."""
     stderr: str
     exit_code: int
-    """128 and its number where a signal ended the command."""
+    """128 and the number of the signal, if a signal ended the command."""
     duration: Optional[timedelta] = None
     command: str = ""
     stdout_bytes: bytes = b""
-    """Exactly what was written."""
+    """The exact output."""
     stderr_bytes: bytes = b""
     stdout_truncated: bool = False
-    """Output is missing at the end, for want of room."""
+    """Whether the end of the output is missing, because it did not fit into a message."""
     stderr_truncated: bool = False
     conflicts: List[str] = field(default_factory=list)
-    """Paths that the command changed and somebody outside did too."""
+    """The paths that both the command and someone outside changed."""
     conflict_count: int = 0
     exec_id: str = ""
-    """Of the command's records in the audit log; empty where it could not be started."""
+    """The id of the command's records in the audit log; empty if the command could not start."""
     denied: List[Denial] = field(default_factory=list)
-    """What the policy refused the command and all that it started, up to its end, in the order in which it was tried
-    first. At most 1000, and as many as there was room for."""
+    """The operations that the policy refused to the command and its processes, in the order of the
+    first attempts. At most 1000, and as many as fit into a message.
+    """
     denied_count: int = 0
-    """How many refusals there were, repeats included."""
+    """The number of refused operations, including repetitions."""
     changed: List[FileChange] = field(default_factory=list)
-    """What the command changed in the sandbox's view, net and by path. At most 1000, and as many as there was room
-    for; ``diff`` has all."""
+    """The changes that the command made in the sandbox's view, by path. At most 1000, and as many
+    as fit into a message; ``diff`` returns all.
+    """
     changed_count: int = 0
     sync_held: bool = False
-    """The sandbox keeps its changes for ``apply``: a token without the scope ``apply`` has run a command in it."""
+    """Whether changes reach the codebase only by ``apply``, because a token without the scope apply ran a command."""
 
     @property
     def success(self) -> bool:
@@ -196,11 +199,11 @@ class ExecResult:
 
     @property
     def output(self) -> str:
-        """The standard output, and then the standard error."""
+        """The standard output, followed by the standard error."""
         return self.stdout + self.stderr
 
     def raise_on_error(self) -> ExecResult:
-        """Raise CommandExecutionError unless the exit code is 0; return self."""
+        """Raise CommandExecutionError unless the exit code is 0; return this result."""
         if not self.success:
             raise CommandExecutionError(self.command, self.exit_code, self.stdout, self.stderr)
         return self
@@ -219,13 +222,13 @@ class FileInfo:
     """A file or directory of a codebase."""
 
     path: str
-    """Relative to the codebase's root."""
+    """The path relative to the codebase's root."""
     name: str
     is_dir: bool
     size: int
     modified_at: Optional[datetime] = None
     mode: int = 0
-    """Type and permission bits, as st_mode."""
+    """The type and the permission bits, as st_mode."""
     symlink_target: str = ""
 
 
@@ -234,33 +237,33 @@ class ViewEntry:
     """A file or directory as a sandbox sees it."""
 
     path: str
-    """Relative to the workspace."""
+    """The path relative to the workspace."""
     name: str
     is_dir: bool
     size: int
     permission: Permission
     modified_at: Optional[datetime] = None
     mode: int = 0
-    """Type and permission bits, as st_mode."""
+    """The type and the permission bits, as st_mode."""
     symlink_target: str = ""
     changed: bool = False
-    """Whether the sandbox, not its codebase, has this content."""
+    """Whether the content is the sandbox's own, not the codebase's."""
 
 
 @dataclass
 class UploadResult:
-    """What was stored of an uploaded file."""
+    """What the server stored of an uploaded file."""
 
     codebase_id: str
     file_path: str
     size: int
     checksum: str
-    """MD5 of the content, in hexadecimal digits."""
+    """The MD5 of the content, in hexadecimal."""
 
 
 @dataclass
 class Session:
-    """What the server says of a session."""
+    """The server's description of a session."""
 
     id: str
     sandbox_id: str
@@ -272,25 +275,25 @@ class Session:
 
 @dataclass
 class FileState:
-    """What a path is or was."""
+    """The state of a path."""
 
     mode: int
     size: int
     symlink_target: str = ""
     sha256: str = ""
-    """Of a regular file's content, in hexadecimal, where ``diff`` shows it as new."""
+    """The SHA-256 of a regular file's content, in hexadecimal, if ``diff`` shows the file as new."""
 
 
 @dataclass
 class FileDiff:
-    """What a sandbox changed at a path; ``inserted`` and ``deleted`` are lines."""
+    """A change of a sandbox against its source. ``inserted`` and ``deleted`` are numbers of lines."""
 
     path: str
     status: ChangeStatus
     risk: Risk = Risk.NONE
     risk_reason: str = ""
     source_changed: bool = False
-    """The source is not what the sandbox saw any more."""
+    """Whether the source changed too, after the sandbox first changed the path."""
     old: Optional[FileState] = None
     new: Optional[FileState] = None
     binary: bool = False
@@ -298,56 +301,57 @@ class FileDiff:
     inserted: int = 0
     deleted: int = 0
     patch: str = ""
-    """In git's format; what is no UTF-8 has replacement characters. Empty where there is no text."""
+    """The patch in git's format, with replacement characters for bytes that are not UTF-8; may be empty."""
     patch_bytes: bytes = b""
-    """Exactly the patch."""
+    """The exact patch."""
     patch_omitted: bool = False
     old_content_unknown: bool = False
     group: str = ""
-    """The name of the group that the change is in, empty for none; see ``Diff.groups``."""
+    """The name of the change's group, empty for none; see ``Diff.groups``."""
     renamed_from: str = ""
-    """Of an added file: the deleted path that held the same content."""
+    """For an added file, the deleted path that had the same content."""
     renamed_to: str = ""
-    """Of a deleted file: the reverse of ``renamed_from``."""
+    """For a deleted file, the added path that has the same content."""
     own: bool = False
-    """Made where the policy hides what the source has: never applied, and without a patch."""
+    """Whether the policy hides the source's entry at this path: the change has no patch and is never applied."""
     left_out: str = ""
-    """Why no apply takes the change; empty if one may."""
+    """Why apply never takes the change; empty if it may."""
 
 
 @dataclass
 class ChangeGroup:
-    """Several changes that a review may show as one.
+    """Changes that a review may show as one.
 
-    It is what a tool installed, what git ignores, or git's own record of commits. A change of a file that git tracks
-    is in no group.
+    A group is what a tool installed, what git ignores, or git's own record of commits. It has no
+    change of a file that git tracks.
     """
 
     name: str
     lines: List[str]
-    """What it holds, for people; escaped for a terminal."""
+    """A description for people; escaped for a terminal."""
     count: int
 
 
 class Diff(List[FileDiff]):
-    """What a sandbox changed: a list, what could act on the host first, then by path.
+    """The changes of a sandbox: a list, those with a risk first, then by path.
 
-    ``digest`` names what it shows, for ``apply(reviewed=…)``: paths, types, modes, link targets and contents. It is
-    empty for a list of names. ``groups`` are those that the changes name.
+    ``digest`` identifies what the list shows, for ``apply(reviewed=…)``: paths, types, modes, link
+    targets and contents. It is empty for a list of names. ``groups`` are the groups that the
+    changes name.
     """
 
     digest: str = ""
     groups: List[ChangeGroup]
 
     def __init__(self, changes: Iterable[FileDiff] = ()) -> None:
-        """Make a list of changes in no group."""
+        """Make a list of changes without groups."""
         super().__init__(changes)
         self.groups = []
-        self._shown: Optional[Tuple[FileDiff, ...]] = None  # all that the digest names, where that is known
+        self._shown: Optional[Tuple[FileDiff, ...]] = None  # everything that the digest covers, if known
 
 
 Reviewed = Union[Diff, str, None]
-"""What was reviewed: what ``diff`` returned, or its digest; None is what is there now."""
+"""A result of ``diff`` or its digest; None means the current changes."""
 
 
 @dataclass
@@ -362,19 +366,19 @@ class PathOutcome:
 
 @dataclass
 class ApplyResult:
-    """What apply did, or would do."""
+    """What apply did, or with ``dry_run`` would do."""
 
     results: List[PathOutcome]
-    """Those that were not applied first; as many as there was room for."""
+    """The outcomes, those that were not applied first; as many as fit into a message."""
     result_count: int
     applied_count: int
     written_again: List[str] = field(default_factory=list)
-    """Paths that the sandbox wrote again meanwhile: the later version is still a change."""
+    """The paths that the sandbox changed again meanwhile; the later version is still a change."""
 
 
 @dataclass
 class DiscardResult:
-    """What discard did, or would do."""
+    """What discard did, or with ``dry_run`` would do."""
 
     paths: List[str]
     path_count: int
@@ -386,39 +390,39 @@ class RuleMatch:
     """A rule that matches a path."""
 
     rule_index: int
-    """Among the sandbox's rules, from 0; -1 for one that is not theirs."""
+    """The index among the sandbox's rules, from 0; -1 for a rule that is not one of them."""
     why: str
 
 
 @dataclass
 class Explanation:
-    """What a path is to a sandbox, and by which rule."""
+    """The permission of a path, and the rule that decides."""
 
     path: str
     permission: Permission
     reason: str
     rule: Optional[PermissionRule] = None
-    """The rule that decides; None where none does."""
+    """The rule that decides; None if no rule matches."""
     rule_index: int = -1
     traversable: bool = False
     ancestor: str = ""
-    """The directory with which the path is hidden."""
+    """The hidden directory that contains the path."""
     matches: List[RuleMatch] = field(default_factory=list)
 
 
 @dataclass
 class AuditEvent:
-    """One record of a sandbox's audit log."""
+    """A record of a sandbox's audit log."""
 
     seq: int
-    """Its number, from 1."""
+    """The number of the record, from 1."""
     event: str
     """``command_executed``, ``permission_denied``, …"""
     time: Optional[datetime] = None
     record: Dict[str, Any] = field(default_factory=dict)
-    """The record's fields."""
+    """The fields of the record."""
     line: str = ""
-    """The log's line as it is, whose hash can be verified."""
+    """The exact line of the log, for verifying its hash."""
 
 
 @dataclass
@@ -427,16 +431,16 @@ class DetachedExec:
 
     exec_id: str
     argv: List[str]
-    """The program and its arguments, or the text of a session's command; its beginning, if it is longer than 4 KiB."""
+    """The program and its arguments, or the text of a session's command. At most the first 4 KiB."""
     session_id: Optional[str] = None
-    """The session whose command it is."""
+    """The id of the session in which the command runs."""
     started_at: Optional[datetime] = None
     exit_code: Optional[int] = None
-    """None while it runs; 128 and its number where a signal ended the command, 124 at a time-out."""
+    """None while the command runs; 128 and the number of the signal that ended it; 124 after a time-out."""
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the command still runs."""
         return self.exit_code is None
 
 
@@ -447,27 +451,27 @@ class LogRecord:
     exec_id: str
     time: Optional[datetime] = None
     argv: List[str] = field(default_factory=list)
-    """Where the command begins."""
+    """Set in the record of the beginning."""
     continued: bool = False
-    """With ``argv``: what it wrote before is kept no longer, or came before."""
+    """With ``argv``: whether earlier output was dropped or came before these records."""
     stream: str = ""
-    """``stdout`` or ``stderr``, of a piece of output."""
+    """``stdout`` or ``stderr``, in a record of output."""
     data: bytes = b""
     exit_code: Optional[int] = None
-    """Where the command ends."""
+    """Set in the record of the end."""
     lost_bytes: int = 0
-    """Output that a full disk did not take."""
+    """The bytes of output that a full disk did not store."""
 
 
 @dataclass
 class Stats:
-    """What a running sandbox uses; ``None`` where the host does not count."""
+    """What a running sandbox uses; None for what the host does not count."""
 
     memory_bytes: Optional[int]
     memory_peak_bytes: Optional[int]
     cpu_time: Optional[timedelta]
     pids: Optional[int]
-    """Processes and threads."""
+    """The number of processes and threads."""
     delta_bytes: int
     delta_inodes: int
     execs: int
@@ -475,4 +479,4 @@ class Stats:
     oom_kills: int
     pids_max_hits: int
     view_requests: Dict[str, int] = field(default_factory=dict)
-    """Requests that the view's file system has answered, by kind."""
+    """The number of requests that the view's file system answered, by kind."""

@@ -1,4 +1,4 @@
-"""Help with directories of this host: what an upload takes of them. Nothing here talks to a server."""
+"""Directories of this host, and what an upload takes of them. Nothing here calls a server."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ DEFAULT_IGNORE_PATTERNS: Tuple[str, ...] = (
     ".mypy_cache",
     ".ruff_cache",
 )
-"""What ``walk_directory`` leaves out unless it is told not to, in the form of a .gitignore."""
+"""The patterns that ``walk_directory`` leaves out by default, in the syntax of .gitignore."""
 
 IGNORE_FILES = (".gitignore", ".sandboxignore")
-"""The files of a directory's root that say what else to leave out."""
+"""The files in a directory's root with further patterns."""
 
 MAX_IGNORE_SIZE = 131072
-"""The bytes that a file of patterns may have."""
+"""The most bytes of a file of patterns."""
 
 MAX_FILE_SIZE = 52428800
-"""Bytes; larger files are left out unless the caller says otherwise."""
+"""The default bound of ``walk_directory``, in bytes: larger files are left out."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A file, link or directory that an upload takes."""
+    """A file, link or directory of an upload."""
 
     path: str
-    """Relative to the directory, with ``/``."""
+    """The path relative to the directory, with ``/``."""
     full: str
     status: os.stat_result
 
@@ -72,7 +72,7 @@ class Entry:
 
 
 def open_regular(path: PathLike) -> BinaryIO:
-    """Open a file to be read. ValueError for what is no regular file, of which some would be waited for."""
+    """Open a file for reading. Raises ValueError unless it is a regular file: opening others may block."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
@@ -86,13 +86,14 @@ def open_regular(path: PathLike) -> BinaryIO:
 
 
 def _not_regular(path: PathLike) -> ValueError:
-    return ValueError(f"{os.fspath(path)}: is no regular file")
+    return ValueError(f"{os.fspath(path)}: is not a regular file")
 
 
 def parse_ignore_file(path: PathLike) -> List[str]:
-    """Return the patterns of a file in the form of a .gitignore: no comments, no empty lines. [] if it is absent.
+    """Return the patterns of a file in the syntax of .gitignore, without comments and empty lines.
 
-    ValueError for more than 128 KiB, and for what is no regular file, a symbolic link too.
+    Returns an empty list if the file does not exist. Raises ValueError for more than 128 KiB, and
+    unless it is a regular file. A symbolic link is not followed.
     """
     try:
         with open_regular(path) as file:
@@ -100,7 +101,7 @@ def parse_ignore_file(path: PathLike) -> List[str]:
     except FileNotFoundError:
         return []
     if len(data) > MAX_IGNORE_SIZE:
-        raise ValueError(f"{os.fspath(path)}: patterns of more than {MAX_IGNORE_SIZE} bytes")
+        raise ValueError(f"{os.fspath(path)}: more than {MAX_IGNORE_SIZE} bytes of patterns")
     text = data.decode("utf-8", "surrogateescape")
     return _patterns(text[1:] if text.startswith("\ufeff") else text)
 
@@ -113,12 +114,12 @@ def _patterns(text: str) -> List[str]:
 def ignore_matcher(
     directory: PathLike, ignore_patterns: Optional[Sequence[str]] = None, include_default_ignores: bool = True
 ) -> Matcher:
-    """Return what ``walk_directory`` leaves out; later patterns win, as in a .gitignore."""
+    """Return the patterns that ``walk_directory`` leaves out. Later patterns win, as in a .gitignore."""
     return _matcher(directory, DEFAULT_IGNORE_PATTERNS if include_default_ignores else (), ignore_patterns)
 
 
 def upload_matcher(directory: PathLike, ignore_patterns: Optional[Sequence[str]] = None) -> Matcher:
-    """Return what an upload of a directory leaves out: of the default patterns all but the repository."""
+    """Return the patterns that an upload leaves out: those of ``walk_directory`` without .git."""
     defaults = [pattern for pattern in DEFAULT_IGNORE_PATTERNS if pattern != ".git"]
     return _matcher(directory, defaults, ignore_patterns)
 
@@ -133,14 +134,14 @@ def _matcher(directory: PathLike, defaults: Sequence[str], ignore_patterns: Opti
 
 
 def walk_entries(directory: PathLike, matcher: Matcher) -> Iterator[Entry]:
-    """Yield what ``matcher`` does not leave out below a directory, sorted, each directory before what is in it.
+    """Yield the entries below a directory that ``matcher`` does not leave out.
 
-    Symbolic links are not followed. What is neither file, link nor directory is left out, and so is the state
-    directory, which holds tokens and keys.
+    They are sorted, each directory before its entries. Symbolic links are not followed. Other kinds
+    of files are left out, and so is the state directory, which has tokens and keys.
     """
     state = _state_identity()
     around = [_entries(os.fspath(directory), "")]
-    while around:  # not by recursion: a tree may be deeper than that goes
+    while around:  # not recursive: a tree may be deeper than Python's recursion limit
         entry = next(around[-1], None)
         if entry is None:
             around.pop()
@@ -170,7 +171,7 @@ def _entries(directory: str, prefix: str) -> Iterator[Entry]:
 def _absolute(path: PathLike) -> Path:
     text = path_of(path)
     if not text:
-        raise ValueError('an empty path: the current directory is "."')
+        raise ValueError('empty path: want "." for the current directory')
     try:
         return Path(text).expanduser().absolute()
     except (OSError, RuntimeError) as cause:  # no such user, no current directory
@@ -182,13 +183,13 @@ def _why(cause: Exception) -> str:
 
 
 def check_directory(path: PathLike) -> Path:
-    """Return the absolute path of a directory. ValueError if there is none."""
+    """Return the absolute path of a directory. Raises ValueError unless it is a directory."""
     directory = _absolute(path)
     said = f"path {os.fspath(path)!r}"
     try:
         is_dir = stat.S_ISDIR(directory.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(f"{said}: there is nothing") from None
+        raise ValueError(f"{said}: no such directory") from None
     except (OSError, ValueError) as cause:  # ValueError: a NUL
         raise ValueError(f"{said}: {_why(cause)}") from None
     if not is_dir:
@@ -211,11 +212,11 @@ def walk_directory(
     include_default_ignores: bool = True,
     max_file_size: int = MAX_FILE_SIZE,
 ) -> Iterator[Tuple[str, bytes]]:
-    """Yield the relative path and the content of each regular file below a directory that is not left out.
+    """Yield the relative path and the content of each regular file below a directory.
 
-    Left out is what the default patterns, the root's .gitignore and .sandboxignore and ``ignore_patterns`` say,
-    with the semantics of a .gitignore, and files of more than ``max_file_size`` bytes. ValueError if ``path`` is
-    no directory.
+    Files are left out that the default patterns, the root's .gitignore and .sandboxignore, or
+    ``ignore_patterns`` match, or that have more than ``max_file_size`` bytes. Raises ValueError if
+    ``path`` is not a directory.
     """
     for entry in _files(path, ignore_patterns, include_default_ignores, max_file_size):
         with open_regular(entry.full) as file:
@@ -223,7 +224,7 @@ def walk_directory(
 
 
 def count_files(path: PathLike, ignore_patterns: Optional[Sequence[str]] = None) -> Tuple[int, int]:
-    """Return how many files ``walk_directory`` yields, and their bytes. ValueError if ``path`` is no directory."""
+    """Return the number and the total bytes of the files that ``walk_directory`` yields. Raises ValueError."""
     count = size = 0
     for entry in _files(path, ignore_patterns, True, MAX_FILE_SIZE):
         count += 1
@@ -241,7 +242,7 @@ def human_readable_size(n: float) -> str:
 
 
 def generate_codebase_name(path: PathLike) -> str:
-    """Return a name for the codebase of a directory: the directory's own, and 8 hexadecimal digits."""
+    """Return a name for a directory's codebase: the directory's name and 8 hexadecimal digits."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", _absolute(path).name).strip("-") or "codebase"
     return f"{stem}-{uuid.uuid4().hex[:8]}"
 
@@ -252,7 +253,7 @@ def generate_owner_id() -> str:
 
 
 def user_name() -> str:
-    """Return the name of this user, which is the owner's where a token has none; the command line uses the same."""
+    """Return the name of this user: the owner if a token has none, as on the command line."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

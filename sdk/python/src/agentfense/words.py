@@ -1,4 +1,4 @@
-"""The API's enumerations, each member its word."""
+"""The enumerations of the API. The value of each member is its word."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._generated import Risk as Risk
 
 
 class RuleOrigin(str, Enum):
-    """Who made a rule: a policy; or a flag of the command line, --hide or another, which rank in their own way."""
+    """Where a rule comes from: a policy, or a flag of the command line such as --hide, which has its own rank."""
 
     RULE = "rule"
     FLAG = "flag"
@@ -42,7 +42,7 @@ class RuntimeType(str, Enum):
 
 
 class ChangeStatus(str, Enum):
-    """What became of a path. A rename is a deletion and an addition."""
+    """How a path differs from the source. A rename is a deletion and an addition."""
 
     ADDED = "added"
     MODIFIED = "modified"
@@ -61,29 +61,29 @@ class Outcome(str, Enum):
     FAILED = "failed"
     SKIPPED = "skipped"
     CHANGED_SINCE_REVIEW = "changed_since_review"
-    """Left out: it is not what was reviewed."""
+    """Not applied: the change differs from the review."""
     LEFT_OUT = "left_out"
-    """No apply takes it: see ``FileDiff.left_out``."""
+    """Never applied: see ``FileDiff.left_out``."""
 
 
 class SyncMode(str, Enum):
-    """When what a sandbox changes reaches its codebase."""
+    """When a sandbox's changes reach its codebase."""
 
     ON_EXEC = "on_exec"
     """When a command ends."""
     ON_STOP = "on_stop"
     """When the sandbox stops."""
     MANUAL = "manual"
-    """By ``apply`` alone: the changes wait for a review."""
+    """Only by ``apply``: the changes wait for a review."""
 
 
 class ChangeKind(str, Enum):
-    """What became of a path of a sandbox's view."""
+    """How a path of a sandbox's view changed."""
 
     CREATED = "created"
     MODIFIED = "modified"
-    """Its content, or its mode or times."""
+    """The content, the mode or the times."""
     DELETED = "deleted"
     RENAMED = "renamed"
     LOST = "lost"
-    """Of a watch alone: more has changed at the path and below than could be told."""
+    """In a watch only: there were too many changes at the path and below to report all."""
