@@ -1,7 +1,8 @@
-"""What `make bench BENCHFLAGS=python` has this package do: bench.py WORK DIRECTORY [ARGUMENT].
+"""The work that `make bench BENCHFLAGS=python` measures: bench.py WORK DIRECTORY [ARGUMENT].
 
-It makes ready, says "ready", and then, for each line that it reads, does the work once and prints what that took: a
-JSON object of times in nanoseconds and of counts. At the end of its input everything that it made is gone.
+After its preparation it prints "ready". For each line of its input it does the work once, and
+prints a JSON object with times in nanoseconds and counts. When the input ends, it removes
+everything that it created.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from agentfense import AsyncSandbox, Sandbox
 
 Said = Dict[str, Any]
 Work = Generator[Said, None, None]
-"""A generator: the first value means ready, each later one is said of one time."""
+"""A generator: its first value means ready, each later one is the result of one repetition."""
 
 RUNS = 20
-"""Commands that each of many sandboxes runs."""
+"""The number of commands in each of many sandboxes."""
 
 LIMIT = 600.0
-"""Seconds that a gigabyte may take, and a server to end."""
+"""The most seconds for a gigabyte of output, and for the end of a server."""
 
 
 def took(call: Callable[[], Any]) -> int:
-    """Return what a call takes."""
+    """Return the time that a call takes."""
     begun = time.perf_counter_ns()
     call()
     return time.perf_counter_ns() - begun
 
 
 def sandbox_of(directory: str) -> Sandbox:
-    """Return a sandbox in which everything may be written."""
+    """Return a sandbox that may write everything."""
     return Sandbox.from_local(directory, preset="full-access")
 
 
@@ -59,7 +60,7 @@ def session(directory: str) -> Work:
 
 
 def from_local(directory: str) -> Work:
-    """Make a sandbox of a directory, and run a first command in it."""
+    """Create a sandbox from a directory, and run a first command in it."""
     yield {}
     while True:
         begun = time.perf_counter_ns()
@@ -70,7 +71,7 @@ def from_local(directory: str) -> Work:
 
 
 def first_from_local(directory: str) -> Work:
-    """Make a sandbox of a directory where no server runs yet."""
+    """Create a sandbox from a directory when no server runs."""
     yield {}
     while True:
         with TemporaryDirectory(prefix="af-") as home:
@@ -82,7 +83,7 @@ def first_from_local(directory: str) -> Work:
 
 
 def end_server(home: Path) -> None:
-    """End the server of a state directory, and wait until it has."""
+    """End the server of a state directory, and wait for its end."""
     state = home / "server.json"
     limit = time.monotonic() + LIMIT
     if state.exists():
@@ -94,7 +95,7 @@ def end_server(home: Path) -> None:
 
 
 def stream(directory: str, size: str) -> Work:
-    """Read a command's output, so many bytes, as it comes."""
+    """Read a number of bytes of a command's output as it comes."""
     with sandbox_of(directory) as sb:
         yield {}
         while True:
@@ -129,14 +130,14 @@ def stream_async(directory: str, size: str) -> Work:
 
 
 def many(directory: str, count: str) -> Work:
-    """Make so many sandboxes in one event loop, have each run commands while all others do, and end them."""
+    """Create a number of sandboxes in one event loop, run commands in all of them at once, and destroy them."""
     yield {}
     while True:
         yield asyncio.run(drive(directory, int(count)))
 
 
 async def drive(directory: str, count: int) -> Said:
-    """Do what ``many`` does once. What fails is counted, and the first failure said."""
+    """Do the work of ``many`` once. Counts failures, and prints the first."""
     errors: List[str] = []
 
     async def all_of(calls: List[Coroutine[Any, Any, Any]]) -> List[Any]:

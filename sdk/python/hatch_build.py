@@ -1,8 +1,8 @@
-"""Put the programs into the wheel, and say where such a wheel runs.
+"""Puts the programs into the wheel, and sets the platform of such a wheel.
 
-$AGENTFENSE_WHEEL names the directory with the programs, ``agentfense`` and ``agentfense-server``, and with the licences
-of what is linked into them, ``NOTICES``: ``make wheel`` fills one. Without the variable the wheel has no program, and
-is for any platform.
+$AGENTFENSE_WHEEL names a directory with the programs ``agentfense`` and ``agentfense-server`` and
+with ``NOTICES``, the licences of what is linked into them; ``make wheel`` fills it. Without the
+variable the wheel has no program, and is for any platform.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any, Dict
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MOST_BYTES = 25_000_000
-"""The size of the greatest wheel that is made."""
+"""The largest wheel, in bytes."""
 
 MACHINES = {62: "x86_64", 183: "aarch64"}
-"""Machines of programs (elf.h, e_machine), as platforms of wheels name them."""
+"""The platform of wheels for each machine of a program (e_machine in elf.h)."""
 
 PLATFORMS = ("manylinux_2_17", "manylinux2014", "musllinux_1_1")
-"""The oldest that pip knows and for which there are wheels of grpcio: a static program asks for no C library at all."""
+"""The oldest platforms that pip knows and for which grpcio has wheels. A static program needs no C library."""
 
 _HEADER = struct.Struct("<4sBB10xHH12xQ14xHH")
 _INTERPRETER = 3  # elf.h, PT_INTERP
 
 
 class ProgramHook(BuildHookInterface[Any]):
-    """What hatchling calls before and after it makes a wheel."""
+    """The hook that hatchling calls before and after it builds a wheel."""
 
     PLUGIN_NAME = "custom"
 
@@ -55,7 +55,7 @@ class ProgramHook(BuildHookInterface[Any]):
         build_data["force_include"][str(parts / "NOTICES")] = f"{metadata}/licenses/NOTICES"
 
     def finalize(self, version: str, build_data: Dict[str, Any], artifact_path: str) -> None:
-        """Refuse a wheel that is too large."""
+        """Reject a wheel that is too large."""
         artifact = Path(artifact_path)
         size = artifact.stat().st_size
         if size > MOST_BYTES:
@@ -64,7 +64,7 @@ class ProgramHook(BuildHookInterface[Any]):
 
 
 def platform_of(program: Path) -> str:
-    """Return the machine that a program is for. ValueError for one that does not run on every Linux of that machine."""
+    """Return the platform of a program. Raises ValueError unless it runs on every Linux of that machine."""
     if not os.access(program, os.X_OK):
         raise ValueError(f"{program}: no such program")
     with program.open("rb") as file:

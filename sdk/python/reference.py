@@ -1,9 +1,9 @@
-"""Writes docs/python-reference.md, of the package's signatures and docstrings; ``check`` says whether it is current.
+"""Writes docs/python-reference.md; ``check`` fails unless it is current.
 
-It reads the source and imports none of it, so that no optional dependency is needed. What is described is what
-``agentfense.__all__`` names, the classes that their methods return, and the modules of ``agentfense.integrations``.
-A public thing without a docstring is an error; only fields, values of enumerations and literal constants may do
-without.
+The page has the package's signatures and docstrings. This reads the source without importing it, so
+that no optional dependency is needed. The page describes everything in ``agentfense.__all__``, the
+classes that their methods return, and the modules of ``agentfense.integrations``. A public name
+without a docstring is an error, except for fields, values of enumerations and literal constants.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ WIDTH = 110
 INTRODUCTION = """\
 # The Python package, name by name
 
-Made of the docstrings in [sdk/python](../sdk/python/src/agentfense) by `make gen`: all that `agentfense` exports, what
-that returns, and the integrations. [The Python package](python.md) introduces it.
+This page describes every name that `agentfense` exports, the classes that its methods return, and
+the integrations. `make gen` generates it from the docstrings in
+[sdk/python](../sdk/python/src/agentfense). [The Python package](python.md) is an introduction.
 
-Sizes are bytes and times seconds where nothing else is said.
+Sizes are in bytes and times in seconds, unless the text says otherwise.
 """
 
 Member = Union[griffe.Object, griffe.Alias]
@@ -38,24 +39,24 @@ class Undocumented(Exception):
 
 
 def target(member: Member) -> griffe.Object:
-    """Return what a name stands for."""
+    """Return the object that a name refers to."""
     return member.final_target if isinstance(member, griffe.Alias) else member
 
 
 def public(cls: griffe.Object) -> Dict[str, griffe.Object]:
-    """Return a class's public members, its own first."""
+    """Return the public members of a class, its own first."""
     members = {**cls.members, **{name: m for name, m in cls.all_members.items() if name not in cls.members}}
     visible = {name: target(m) for name, m in members.items() if not name.startswith("_")}
     return {name: m for name, m in visible.items() if not str(getattr(m, "value", "")).startswith("_")}
 
 
 def awaited(function: griffe.Function) -> bool:
-    """Tell whether a call is awaited: not an asynchronous iterator."""
+    """Return whether a call is awaited. An asynchronous iterator is not."""
     return "async" in function.labels and not str(function.returns).startswith("AsyncIterator")
 
 
 def bases(cls: griffe.Object) -> Iterator[str]:
-    """Yield the names of a class's bases, theirs too."""
+    """Yield the names of a class's bases, and of their bases."""
     if isinstance(cls, griffe.Class):
         for base in cls.bases:
             yield str(base)
@@ -64,7 +65,7 @@ def bases(cls: griffe.Object) -> Iterator[str]:
 
 
 def kind(thing: griffe.Object) -> str:
-    """Return the section that a thing belongs to."""
+    """Return the section of an object."""
     if thing.is_class:
         of = set(bases(thing))
         if of & {"Enum", "enum.Enum"}:
@@ -76,7 +77,7 @@ def kind(thing: griffe.Object) -> str:
 
 
 def plain(annotation: object) -> str:
-    """Return an annotation without the short names that the package's modules have for each other."""
+    """Return an annotation without the names of modules."""
     written = re.sub(r"\b(?:t|types)\.Sandbox\b", "SandboxInfo", str(annotation))
     return re.sub(r"\b(?:t|types|exceptions|requests)\.(?=[A-Z])", "", written)
 
@@ -93,7 +94,7 @@ def text(thing: griffe.Object) -> str:
 
 
 def code(doc: str) -> str:
-    """Fence what is indented in a docstring: an example, which the tests of the package run elsewhere."""
+    """Fence the indented examples of a docstring, which other tests run."""
     blocks = []
     for block in doc.split("\n\n"):
         if block.startswith("    ") or is_program(block):
@@ -104,7 +105,7 @@ def code(doc: str) -> str:
 
 
 def is_program(block: str) -> bool:
-    """Tell an example whose indentation the formatter has taken away, because no other text follows."""
+    """Return whether a block is an example that lost its indentation, because no other text follows."""
     try:
         statements = ast.parse(block.replace("\\", "")).body
     except SyntaxError:
@@ -113,7 +114,7 @@ def is_program(block: str) -> bool:
 
 
 def parameter(p: griffe.Parameter) -> str:
-    """Return a parameter as it is written."""
+    """Return a parameter as in source."""
     star = {"variadic positional": "*", "variadic keyword": "**"}.get(p.kind.value if p.kind else "", "")
     written = star + p.name + (f": {plain(p.annotation)}" if p.annotation is not None else "")
     if p.default is None or star:
@@ -122,7 +123,7 @@ def parameter(p: griffe.Parameter) -> str:
 
 
 def signature(function: griffe.Function, name: str) -> str:
-    """Return how a function is called, on one line or a line for each parameter."""
+    """Return how a function is called, on one line or with a line for each parameter."""
     written: List[str] = []
     for p in function.parameters:
         if p.name in ("self", "cls"):
@@ -139,7 +140,7 @@ def signature(function: griffe.Function, name: str) -> str:
 
 
 def typed(attribute: griffe.Attribute) -> str:
-    """Return what an attribute is: its type, from an annotation or what makes it, or its value."""
+    """Return the type of an attribute, from its annotation or its value; or else the value."""
     value = str(attribute.value)
     making = attribute.parent.members.get("__init__") if attribute.parent is not None else None
     if attribute.annotation is not None:
@@ -152,16 +153,16 @@ def typed(attribute: griffe.Attribute) -> str:
 
 
 class Page:
-    """The document as it grows."""
+    """The page while it is written."""
 
     def __init__(self, package: griffe.Module) -> None:
         self.package = package
         self.lines: List[str] = [INTRODUCTION]
         self.missing: List[str] = []
         self.written: Set[str] = set()
-        """The words of all types that were written, among which aliases and classes are looked for."""
+        """The words of all types so far, among which aliases and classes are looked up."""
         self.returned: Set[str] = set()
-        """The paths of classes that are met only as what methods return: nobody else makes them."""
+        """The paths of classes that only methods return."""
 
     def add(self, *paragraphs: str) -> None:
         """Add paragraphs that are not empty."""
@@ -169,7 +170,7 @@ class Page:
             self.lines.append(paragraph.rstrip("\n") + "\n")
 
     def told(self, thing: griffe.Object) -> str:
-        """Return a thing's docstring, or note that there is none."""
+        """Return the docstring of an object, or record that it is missing."""
         if thing.docstring is None:
             self.missing.append(thing.path)
         return text(thing)
@@ -180,7 +181,7 @@ class Page:
         self.add(f"{level} {name}", signature(function, function.name), self.told(function))
 
     def note(self, thing: griffe.Object) -> None:
-        """Remember the names in a thing's types."""
+        """Record the names in an object's types."""
         annotations: List[object] = (
             [thing.returns, *(p.annotation for p in thing.parameters)]
             if isinstance(thing, griffe.Function)
@@ -190,7 +191,7 @@ class Page:
             self.written.update(re.findall(r"\b[A-Z]\w+", str(annotation)))
 
     def value(self, name: str, attribute: griffe.Attribute) -> str:
-        """Return a line about an attribute: a field, a property or an enumeration's value."""
+        """Return a line about a field, a property or a value of an enumeration."""
         self.note(attribute)
         known = typed(attribute)
         if "property" in attribute.labels and attribute.docstring is None:
@@ -199,11 +200,11 @@ class Page:
         return f"- `{name}{known}`" + (f": {about}" if about else "")
 
     def cls(self, name: str, cls: griffe.Object, level: str = "###") -> None:
-        """Add a class; of an asynchronous twin what is not as in the other."""
+        """Add a class. For an asynchronous class, add only what differs from the synchronous one."""
         assert isinstance(cls, griffe.Class)
         self.add(f"{level} {name}")
         if kind(cls) == "Errors":
-            self.add("Is a " + ", ".join(f"`{plain(base)}`" for base in cls.bases) + ".")
+            self.add("Base class: " + ", ".join(f"`{plain(base)}`" for base in cls.bases) + ".")
         self.add(self.told(cls))
         members = public(cls)
         if kind(cls) == "Errors":
@@ -224,7 +225,7 @@ class Page:
                 self.function(f"{name}.{n}", m, level + "#")
 
     def twin(self, other: griffe.Object, members: Dict[str, griffe.Object]) -> Dict[str, griffe.Object]:
-        """Say what is as in the synchronous class, and return what is not."""
+        """Add a list of the members that are as in the synchronous class, and return the other members."""
         theirs = public(other)
         rest: Dict[str, griffe.Object] = {}
         to_await: List[str] = []
@@ -235,14 +236,14 @@ class Page:
                 rest[n] = m
             elif isinstance(m, griffe.Function):
                 (to_await if awaited(m) else to_call).append(n)
-        as_there = f"As [{other.name}](#{other.name.lower()})"
-        for words, names in ((", to be awaited", to_await), (", not to be awaited", to_call)):
+        for how, names in (("but awaited", to_await), ("and not awaited", to_call)):
             if names:
-                self.add(f"{as_there}{words}: {', '.join(f'`{n}`' for n in names)}.")
+                listed = ", ".join(f"`{n}`" for n in names)
+                self.add(f"As in [{other.name}](#{other.name.lower()}), {how}: {listed}.")
         return rest
 
     def find(self, name: str) -> Union[griffe.Object, None]:
-        """Return the class or alias of a name in a module of the package, that of the API's code excepted."""
+        """Return the class or alias of a name in the package's modules, except the API's code."""
         for module in self.package.modules.values():
             found = module.members.get(name)
             if found is not None and not found.is_alias and module.name != "_gen":
@@ -250,7 +251,7 @@ class Page:
         return None
 
     def section(self, title: str, members: Iterable[tuple[str, griffe.Object]]) -> None:
-        """Add things of one kind."""
+        """Add a section."""
         things = list(members)
         if not things:
             return
@@ -268,7 +269,7 @@ class Page:
         self.add("\n".join(listed))
 
     def constant(self, name: str, constant: griffe.Attribute) -> str:
-        """Return a line about a constant: its value, or what it is."""
+        """Return a line about a constant: its value, or its description."""
         literal = re.fullmatch(r"'[^']*'|\"[^\"]*\"|[0-9.]+", str(constant.value)) is not None
         if literal and constant.docstring is None:
             return f"- `{name}`" + ("" if name == "__version__" else f" = `{constant.value}`")
@@ -277,7 +278,7 @@ class Page:
 
 
 def exported(package: griffe.Module) -> Dict[str, griffe.Object]:
-    """Return what a module exports: what __all__ names, else what is defined there."""
+    """Return the names that a module exports: those of __all__, else those that it defines."""
     if package.exports is not None:
         return {str(name): target(package.members[str(name)]) for name in package.exports}
     return {
@@ -291,7 +292,7 @@ def exported(package: griffe.Module) -> Dict[str, griffe.Object]:
 
 
 def write(package: griffe.Module) -> str:
-    """Return the document."""
+    """Return the page."""
     page = Page(package)
     names = exported(package)
     kinds: Dict[str, List[tuple[str, griffe.Object]]] = {}
@@ -310,7 +311,7 @@ def write(package: griffe.Module) -> str:
 
 
 def returned(page: Page, documented: Set[str]) -> List[str]:
-    """Return the lines about the classes that are met only as what methods return, and those that these return."""
+    """Return the lines about the classes that only methods return."""
     start = len(page.lines)
     while True:
         found = ((name, page.find(name)) for name in sorted(page.written))
@@ -320,13 +321,13 @@ def returned(page: Page, documented: Set[str]) -> List[str]:
         page.returned.update(c.path for _, c in new)
         for name, thing in new:
             page.cls(name, thing)
-    lines = ["## What they give\n", *page.lines[start:]] if page.returned else []
+    lines = ["## Returned classes\n", *page.lines[start:]] if page.returned else []
     del page.lines[start:]
     return lines
 
 
 def integrations(page: Page, package: griffe.Module) -> None:
-    """Add the modules for other programs."""
+    """Add the modules of agentfense.integrations."""
     below = package.members.get("integrations")
     if below is None:
         return
@@ -346,7 +347,7 @@ def integrations(page: Page, package: griffe.Module) -> None:
 
 
 def aliases(page: Page) -> None:
-    """Add the names that stand for several types."""
+    """Add the names of types."""
     found: Dict[str, str] = {}
     while True:
         new = {
@@ -364,7 +365,7 @@ def aliases(page: Page) -> None:
 
 
 def main(arguments: List[str]) -> None:
-    """Write the document, or with ``check`` fail unless it is as it would be written."""
+    """Write the page, or with ``check`` fail unless it is current."""
     package = griffe.load("agentfense", search_paths=[SOURCE], allow_inspection=False)
     assert isinstance(package, griffe.Module)
     try:

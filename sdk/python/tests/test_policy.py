@@ -137,8 +137,8 @@ def test_a_preset_that_the_command_line_lacks_is_taken_over(monkeypatch: pytest.
     ("make", "says"),
     [
         (lambda: Policy("agent_safe"), "did you mean 'agent-safe'"),
-        (lambda: Policy().read(""), "the pattern has to be"),
-        (lambda: Policy().read(["a"]), "the pattern has to be"),  # type: ignore[arg-type]
+        (lambda: Policy().read(""), "want a pattern that is a non-empty string"),
+        (lambda: Policy().read(["a"]), "want a pattern that is a non-empty string"),  # type: ignore[arg-type]
         (lambda: Policy().read("a/../b"), 'name ".." is not allowed'),
         (lambda: Policy().hide("!x"), "cannot be negated"),
         (lambda: Policy().hide("a["), "a class is not closed"),

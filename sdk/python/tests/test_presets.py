@@ -89,8 +89,8 @@ def test_register(registered: None) -> None:
 @pytest.mark.parametrize(
     ("rule", "says"),
     [
-        ({}, "the pattern has to be"),
-        ({"pattern": ""}, "the pattern has to be"),
+        ({}, "want a pattern that is a non-empty string"),
+        ({"pattern": ""}, "want a pattern that is a non-empty string"),
         (
             {"pattern": "x", "permission": "rwx"},
             "'rwx' is not a valid Permission: it is one of none, view, read, write",

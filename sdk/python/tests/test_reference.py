@@ -64,7 +64,7 @@ def test_a_name_is_described_with_its_types(tmp_path: Path) -> None:
         "async def f(a: Size, *, b: int = 1) -> str:\n    '''Do ``a`` *now*.'''\n__all__ = ['f', 'Error']\n"
     )
     page = page_of(tmp_path, {"__init__.py": source})
-    assert "### Error\n\nIs a `Exception`.\n\nIs bad.\n" in page
+    assert "### Error\n\nBase class: `Exception`.\n\nIs bad.\n" in page
     assert "### f\n\n```text\nawait f(a: Size, *, b: int = 1) -> str\n```\n\nDo `a` \\*now\\*.\n" in page
 
 

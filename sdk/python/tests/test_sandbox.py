@@ -369,7 +369,7 @@ def test_apply_takes_what_was_reviewed(sandbox: Sandbox, project: Path) -> None:
     assert sandbox.apply(reviewed=shown).applied_count == 1
     assert (project / "README.md").read_text() == "# better\n" and not (project / "new.txt").exists()
     for unfit in (sandbox.diff(names_only=True), ""):
-        with pytest.raises(ValueError, match="names is no review"):
+        with pytest.raises(ValueError, match="pass a diff without names_only"):
             sandbox.apply(reviewed=unfit)
     with pytest.raises(TypeError):
         sandbox.apply(reviewed=1)  # type: ignore[arg-type]
@@ -523,7 +523,7 @@ async def test_a_link_leaves_out_what_ignore_files_name_alone(project: Path) -> 
 def test_a_forked_process_is_not_let_into_what_may_hang(home: Path, project: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FORKING, str(project)], stdout=subprocess.PIPE, text=True, timeout=60)
     refused, child, parent = done.stdout.splitlines()
-    assert "start it anew (multiprocessing: spawn)" in refused and refused == child
+    assert "start the process by spawn (multiprocessing)" in refused and refused == child
     assert (parent, done.returncode) == ("parent", 0)
 
 

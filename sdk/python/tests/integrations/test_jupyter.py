@@ -63,7 +63,7 @@ def test_cells_share_a_shell(run: Shell, there: Path) -> None:
         "",
     )
     assert run("%%sandbox --no-raise\nexit 3") == ("", "")
-    assert run("%%sandbox\npwd") == (f"{there}\n", "sandbox: the shell had ended; this is a new one\n")
+    assert run("%%sandbox\npwd") == (f"{there}\n", "sandbox: the shell ended; this is a new one\n")
 
 
 def test_options_are_rules_of_the_live_sandbox(run: Shell) -> None:
@@ -114,23 +114,23 @@ def test_review(run: Shell, there: Path) -> None:
 
 def test_stop_keeps_and_rm_forgets(run: Shell, client: SandboxClient) -> None:
     run("%%sandbox\necho kept > output/a")
-    assert run("%sandbox stop")[0].endswith(" is stopped; its changes stay\n")
+    assert run("%sandbox stop")[0].endswith(" is stopped; its changes remain\n")
     assert "stopped, bwrap, of " in run("%sandbox status")[0]
     assert run("%%sandbox\ncat output/a") == ("kept\n", "")
     assert run("%%sandbox --dir src/..\ncat output/a") == ("kept\n", "")
     assert "remove it first, with %sandbox rm\n" in run("%%sandbox --dir src\nls")[0]
-    assert run("%sandbox rm")[0].endswith(" is gone\n")
+    assert run("%sandbox rm")[0].endswith(" is destroyed\n")
     assert client.list_sandboxes() == []
     assert run("%%sandbox --dir src\nls") == ("lib.py\n", "")
 
 
 def test_mistakes_are_one_line(run: Shell) -> None:
     for cell, says in {
-        "%sandbox status": "UsageError: %sandbox: there is no sandbox yet: a cell with %%sandbox makes one\n",
-        "%sandbox": "VERB; %sandbox -h tells more\n",
+        "%sandbox status": "UsageError: %sandbox: there is no sandbox yet: a cell with %%sandbox creates one\n",
+        "%sandbox": "VERB; see %sandbox -h\n",
         "%sandbox throw": "invalid choice: 'throw'",
         "%%sandbox --hide 'x\nls": "UsageError: sandbox: No closing quotation\n",
-        "%%sandbox --timeout 0\nls": "it has to be more than 0; %%sandbox -h tells more\n",
+        "%%sandbox --timeout 0\nls": "want more than 0; see %%sandbox -h\n",
         "%%sandbox --python --shell\nls": "not allowed with argument",
         "%%sandbox --preset develop\nls": "ValueError: unknown preset 'develop': did you mean 'development'?\n",
         "%%sandbox --dir absent\nls": "ValueError: ",
@@ -159,7 +159,9 @@ def test_rules_rank_as_those_of_the_command_line(project: Path) -> None:
     hidden = rules_of(project, read_only, [(none, "src"), (none, "/src")])[len(read_only) :]
     assert [(rule.pattern, rule.type) for rule in hidden] == [("src", "glob"), ("src/", "glob"), ("/src", "directory")]
     tight = agentfense.presets.as_rules([{"pattern": "a", "permission": "none"}, {"pattern": "b", "priority": 1}])
-    with pytest.raises(ValueError, match="write 'c': no priority is between what the rules show and hide"):
+    with pytest.raises(
+        ValueError, match="write 'c': there is no priority between what the rules show and what they hide"
+    ):
         rules_of(project, tight, [(write, "c")])
 
 
@@ -206,7 +208,7 @@ def test_a_notebook(there: Path, client: SandboxClient) -> None:
     assert cells == [
         {"stdout": "out\n", "stderr": "err\n"},
         {"stdout": "5\n", "error": "CommandExecutionError: exit code 4"},
-        {"stdout": "changed\n", "stderr": "sandbox: the shell had ended; this is a new one\n"},
+        {"stdout": "changed\n", "stderr": "sandbox: the shell ended; this is a new one\n"},
         {"stdout": "applied README.md\n1 change applied\n"},
     ]
     assert (there / "README.md").read_text() == "changed\n"
@@ -244,7 +246,7 @@ def test_an_interrupt_ends_the_command_and_no_more(there: Path, client: SandboxC
         "%%sandbox\ncd src; echo $$ > ../output/shell; sleep 1000 & echo $! > ../output/pid; echo interrupt me; wait",
         "%%sandbox\npwd; [ $$ = $(cat ../output/shell) ] && ! kill -0 $(cat ../output/pid) 2>/dev/null && echo ended",
     )
-    ended = "KeyboardInterrupt: what the cell ran is ended; the sandbox and its shell stay"
+    ended = "KeyboardInterrupt: the cell's command was ended; the sandbox and its shell remain"
     assert cells == [{"stdout": "interrupt me\n", "error": ended}, {"stdout": f"{there}/src\nended\n"}]
     assert (client.list_sandboxes(), client.list_codebases()) == ([], [])
 
@@ -256,4 +258,4 @@ def test_a_reason_that_is_no_plain_text_is_shown_escaped(capsys: pytest.CaptureF
     magic = SandboxMagic()
     magic.notebook.remove = fail  # type: ignore[method-assign]
     magic.close()
-    assert capsys.readouterr().err == "sandbox: it could not be removed: destroy: /a\\u{1b}[2J\\xff\n"
+    assert capsys.readouterr().err == "sandbox: could not be destroyed: destroy: /a\\u{1b}[2J\\xff\n"

@@ -132,7 +132,7 @@ def test_a_test_s_sandbox_expires(tests: pytest.Pytester, client: SandboxClient)
     )
     tests.runpytest_subprocess().assert_outcomes(passed=2)
     check_none_left(client)
-    with pytest.raises(pytest.UsageError, match="sandbox_expires_in: 'a day' is no number of seconds"):
+    with pytest.raises(pytest.UsageError, match="sandbox_expires_in: 'a day' is not a number of seconds"):
         _settings(tests.parseconfig("-o", "sandbox_expires_in=a day"))
 
 
@@ -149,7 +149,7 @@ def test_what_a_killed_run_leaves_expires(tests: pytest.Pytester, client: Sandbo
 
 def test_markers_that_make_no_sense(tests: pytest.Pytester, client: SandboxClient) -> None:
     says = {
-        '"one", "two"': "marker sandbox: it takes the path alone",
+        '"one", "two"': "marker sandbox: only the path may be a positional",
         'preset="agent-save"': "did you mean 'agent-safe'",
         '"absent"': "absent",
         "colour=1": "colour",

@@ -295,7 +295,7 @@ def test_what_cannot_be_sent(executor: SandboxExecutor, sandbox: Sandbox) -> Non
     with pytest.raises(InvalidConfigurationError, match=r"nosuchpackage.*the sandbox has not"):
         executor.send_tools({"shout": Needy()})
     for value in (object(), b"x", float("nan"), {1, 2}, nested(100_000)):
-        with pytest.raises(InvalidConfigurationError, match="variable v: is no JSON"):
+        with pytest.raises(InvalidConfigurationError, match="variable v: is not a value of JSON"):
             executor.send_variables({"v": value})
 
 

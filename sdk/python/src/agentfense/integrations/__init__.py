@@ -1,8 +1,9 @@
-"""Sandboxes for agent frameworks, notebooks and tests, a module for each.
+"""Sandboxes for agent frameworks, notebooks and tests, with a module for each.
 
-``deepagents``, ``jupyter``, ``langchain``, ``openai_agents``, ``pytest`` and ``smolagents``. Each imports its
-framework, which this package does not; without it the import raises MissingExtraError. What comes out of a sandbox is
-not trusted: sizes are bounded, and nothing is unpickled.
+The modules are ``deepagents``, ``jupyter``, ``langchain``, ``openai_agents``, ``pytest`` and
+``smolagents``. Each imports its framework, which this package does not install. Without the
+framework, the import raises MissingExtraError. The modules do not trust the output of a sandbox:
+they bound its size, and never unpickle it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from ..exceptions import SandboxError
 
 
 class MissingExtraError(SandboxError, ImportError):
-    """An integration's framework is not installed."""
+    """The framework of an integration is not installed."""
 
     def __init__(self, extra: str = "", cause: object = "", message: str = "") -> None:
         said = f"agentfense.integrations.{extra.replace('-', '_')}: {cause}: pip install 'agentfense[{extra}]'"

@@ -1,4 +1,4 @@
-"""What the integrations have in common: the output of commands, bounded, and what the sandbox refuses."""
+"""The common part of the integrations: the bounded output of commands, and what a sandbox refuses."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from ..sandbox import Sandbox
 from ..types import OutputChunk
 
 WORKSPACE = "/workspace"
-"""Where a sandbox has its files."""
+"""The directory with a sandbox's files."""
 
 OUTPUT_BYTES = 1 << 20
-"""How much of a command's output is kept, unless told otherwise."""
+"""The default bound of a command's output, in bytes."""
 FILE_BYTES = 10 << 20
-"""How large a file may be to be read, unless told otherwise."""
+"""The default bound of a file that is read, in bytes."""
 TIMEOUT = 120
-"""Seconds that a command may take, unless told otherwise."""
+"""The default time-out of a command, in seconds."""
 TIMED_OUT = 124
-"""The exit code of a command that took too long, as timeout(1) has it."""
+"""The exit code of a command that reached its time-out, as of timeout(1)."""
 CANNOT_RUN = 126
-"""The exit code of a command that cannot be run, as a shell has it."""
+"""The exit code of a command that cannot be run, as of a shell."""
 
 _UNAUTHENTICATED = 16
 
 
 class Output:
-    """What a command wrote, as much of it as there is room for, and how it ended."""
+    """The output of a command, up to a bound, and its end."""
 
     def __init__(self, max_bytes: int, seconds: float) -> None:
         self._room = max_bytes
         self._seconds = seconds
-        # Joined as it comes: a piece may be a single byte.
+        # Appended to one buffer: a piece may be a single byte.
         self._both = bytearray()
         self._each = {"stdout": bytearray(), "stderr": bytearray()}
         self.exit_code = TIMED_OUT
@@ -55,7 +55,7 @@ class Output:
         self.truncated = False
 
     def add(self, chunk: OutputChunk) -> None:
-        """Keep a piece, or what there is room for."""
+        """Keep a piece of output, up to the bound."""
         kept = chunk.data[: self._room]
         self._room -= len(kept)
         self.truncated = self.truncated or len(kept) < len(chunk.data)
@@ -63,11 +63,11 @@ class Output:
         self._each[chunk.stream] += kept
 
     def end(self, exit_code: Optional[int]) -> None:
-        """Note how the command ended; a stream that was closed before its end has no exit code."""
+        """Record the end of the command. A stream that was closed early has no exit code."""
         self.exit_code = CANNOT_RUN if exit_code is None else exit_code
 
     def fail(self, error: SandboxError) -> None:
-        """Note that it took too long, or why it cannot be run. Raise what is no matter of the command."""
+        """Record a time-out, or why the command cannot be run. Raises other errors."""
         if isinstance(error, CommandTimeoutError):
             self.timed_out = True
             return
@@ -86,21 +86,21 @@ class Output:
 
     @property
     def text(self) -> str:
-        """Both in one, as they came, and that it took too long if it did."""
+        """Both streams as they came, and a note of the time-out."""
         text = self._both.decode("utf-8", "replace")
         return f"{text}\n[ended after {self._seconds:g} s: it took too long]" if self.timed_out else text
 
     def report(self) -> str:
-        """Return what a model is told."""
+        """Return the text for a model."""
         notes = "\n[the output was longer]" if self.truncated else ""
         return f"{self.text}{notes}\n[exit code {self.exit_code}]".lstrip("\n")
 
 
 def collect(stream: ExecStream, max_bytes: int, seconds: float, *, whole: bool = False) -> Output:
-    """Return what a command writes until it has ended; what is beyond ``max_bytes`` is dropped.
+    """Return the output of a command that runs until its end. Output beyond ``max_bytes`` is dropped.
 
-    With ``whole`` a command that writes more is ended, because a part is of no use. One that cannot be run has the
-    exit code that a shell would give it.
+    With ``whole``, a command that writes more is killed. A command that cannot be run gets a
+    shell's exit code.
     """
     output = Output(max_bytes, seconds)
     try:
@@ -116,7 +116,7 @@ def collect(stream: ExecStream, max_bytes: int, seconds: float, *, whole: bool =
 
 
 async def collect_async(stream: AsyncExecStream, max_bytes: int, seconds: float) -> Output:
-    """Return what a command writes as ``collect`` does; a cancelled task ends it."""
+    """Return the output of a command as ``collect`` does. Cancelling the task ends the command."""
     output = Output(max_bytes, seconds)
     try:
         async with stream:
@@ -129,12 +129,12 @@ async def collect_async(stream: AsyncExecStream, max_bytes: int, seconds: float)
 
 
 def run(sandbox: Sandbox, command: str, seconds: float, max_bytes: int) -> Output:
-    """Run a command and return what it wrote."""
+    """Run a command, and return its output."""
     return collect(sandbox.exec_stream(command, timeout=seconds), max_bytes, seconds)
 
 
 async def run_async(sandbox: Sandbox, command: str, seconds: float, max_bytes: int) -> Output:
-    """Run a command as ``run`` does; a cancelled task ends it."""
+    """Run a command as ``run`` does. Cancelling the task ends the command."""
     stream = sandbox.exec_stream(command, timeout=seconds)
     try:
         return await asyncio.to_thread(collect, stream, max_bytes, seconds)
@@ -145,7 +145,7 @@ async def run_async(sandbox: Sandbox, command: str, seconds: float, max_bytes: i
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why the sandbox does not do something with a path; an agent can go on with that."""
+    """Why the sandbox refuses an operation on a path. An agent can react to it."""
 
     kind: str
     """not_found, denied, is_directory, not_directory, invalid, too_large or failed."""
@@ -153,7 +153,7 @@ class Refusal:
 
 
 class RefusedError(Exception):
-    """The sandbox does not do something with a path."""
+    """The sandbox refuses an operation on a path."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.text)
@@ -161,7 +161,7 @@ class RefusedError(Exception):
 
 
 def refused(kind: str, text: str) -> RefusedError:
-    """Return the error of what we refuse ourselves."""
+    """Return the error for an operation that the integration itself refuses."""
     return RefusedError(Refusal(kind, text))
 
 
@@ -181,7 +181,7 @@ _WORDS = {
 
 
 def refusal_of(error: SandboxError) -> Refusal:
-    """Return what an error about a path means; raise it where it is about the sandbox, the server or the token."""
+    """Return the refusal for an error about a path. Raises errors about the sandbox, the server and the token."""
     gone = (SandboxNotFoundError, SandboxNotRunningError, CodebaseNotFoundError, ConnectionError, SessionError)
     if isinstance(error, gone) or (error.grpc_code and error.grpc_code[0] == _UNAUTHENTICATED):
         raise error
@@ -199,7 +199,7 @@ def refusal_of(error: SandboxError) -> Refusal:
 
 
 def refusal_in(said: bytes) -> Refusal:
-    """Return what the words of a command about a path mean."""
+    """Return the refusal for what a command wrote about a path."""
     line = said.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:500]
     return Refusal(_refused(line, "failed"), line)
 
@@ -209,7 +209,7 @@ def _refused(text: str, otherwise: str) -> str:
 
 
 def is_clean(path: str) -> bool:
-    """Tell whether a path is absolute and has nothing in it that leads elsewhere than it reads."""
+    """Return whether a path is absolute and has no element such as ``..``."""
     try:
         path.encode("utf-8")
     except UnicodeEncodeError:
@@ -218,5 +218,5 @@ def is_clean(path: str) -> bool:
 
 
 def in_workspace(path: str) -> bool:
-    """Tell whether a path is the workspace, or below it."""
+    """Return whether a path is the workspace or below it."""
     return (path + "/").startswith(WORKSPACE + "/")

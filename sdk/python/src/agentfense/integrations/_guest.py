@@ -1,8 +1,8 @@
-"""The interpreter inside the sandbox: it is sent there as text, and runs Python code step by step.
+"""The interpreter inside the sandbox, which gets it as text. It runs Python code step by step.
 
-A request is a line of JSON on standard input; its answer is one on standard output. What the code and its children
-write, to either output, goes to standard error, and a mark behind it says that a step's output ends. It needs nothing
-but Python 3.6 and its library.
+A request is a line of JSON on standard input, and its answer one on standard output. Everything
+that the code and its children write goes to standard error. There a mark follows the output of each
+step. It needs only Python 3.6 and the standard library.
 """
 
 import ast
@@ -21,7 +21,7 @@ running = False
 
 
 class FinalAnswer(BaseException):
-    """Ends a step, and the agent's work; no ``except Exception`` stops it."""
+    """Ends a step and the agent's work. No ``except Exception`` catches it."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -29,13 +29,13 @@ class FinalAnswer(BaseException):
 
 
 def interrupt(number: int, frame: Any) -> None:
-    """Interrupt a step, but not what is between two."""
+    """Interrupt a step, but not the code between two steps."""
     if running:
         raise KeyboardInterrupt
 
 
 def plain(value: Any, deepest: int) -> Any:
-    """Return a value as JSON has it. TypeError where it cannot, ValueError where it is too deep."""
+    """Return a value that JSON can represent. Raises TypeError for others, and ValueError for too deep ones."""
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) is float and value - value == 0:
@@ -50,7 +50,7 @@ def plain(value: Any, deepest: int) -> Any:
 
 
 def encoded(value: Any, room: int, deepest: int) -> Dict[str, Any]:
-    """Return a value as JSON, or as text where it is none, too long or too deep."""
+    """Return a value as JSON, or as text if it cannot be JSON, is too long or too deep."""
     with suppress(Exception):
         answer = {"json": plain(value, deepest)}
         if len(json.dumps(answer)) <= room:
@@ -63,7 +63,7 @@ def encoded(value: Any, room: int, deepest: int) -> Dict[str, Any]:
 
 
 def check_imports(tree: ast.AST, authorized: List[str]) -> None:
-    """Refuse imports that the agent was not told of: a hint for it, the sandbox is what confines."""
+    """Refuse imports that the agent was not given. This is a hint for the agent; the sandbox confines."""
     for node in ast.walk(tree):
         found: List[str] = []
         if isinstance(node, ast.Import):
@@ -76,7 +76,7 @@ def check_imports(tree: ast.AST, authorized: List[str]) -> None:
 
 
 def evaluate(request: Dict[str, Any]) -> Any:
-    """Run a step's code and return the value of its last expression."""
+    """Run the code of a step, and return the value of its last expression."""
     names.update(request.get("variables", {}))
     code, file = request.get("code", ""), f"<step {request['id'][:8]}>"
     linecache.cache[file] = (len(code), None, code.splitlines(True), file)
@@ -94,7 +94,7 @@ def evaluate(request: Dict[str, Any]) -> Any:
 
 
 def ending(tool: Any) -> Any:
-    """Return a tool whose result is the final answer."""
+    """Return a tool whose result becomes the final answer."""
 
     def final_answer(*args: Any, **kwargs: Any) -> Any:
         raise FinalAnswer(tool(*args, **kwargs))
@@ -103,7 +103,7 @@ def ending(tool: Any) -> Any:
 
 
 def step(request: Dict[str, Any]) -> Dict[str, Any]:
-    """Run a step and return its answer."""
+    """Run a step, and return its answer."""
     global running
     limits = request["room"], request["deepest"]
     try:
@@ -116,7 +116,7 @@ def step(request: Dict[str, Any]) -> Dict[str, Any]:
     except FinalAnswer as answer:
         return dict(encoded(answer.value, *limits), kind="final")
     except BaseException as error:
-        # Without the frames of this file.
+        # Leave out the frames of this file.
         trace = error.__traceback__
         while trace is not None and not trace.tb_frame.f_code.co_filename.startswith("<step "):
             trace = trace.tb_next
@@ -125,12 +125,12 @@ def step(request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def opened(number: int) -> TextIO:
-    """Return a file of this process as a stream of text."""
+    """Return a stream of text for a file of this process."""
     return open(number, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until the input ends."""
     global names
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

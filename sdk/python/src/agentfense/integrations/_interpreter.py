@@ -1,4 +1,4 @@
-"""A Python interpreter in a sandbox whose variables stay, driven by JSON. What it answers is not believed."""
+"""A Python interpreter in a sandbox that keeps its variables, driven by JSON. Its answers are not trusted."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from ..exceptions import ExecEndedError, SandboxError
 from ..sandbox import Sandbox
 
 GRACE = 5.0
-"""Seconds that code has to end after it was interrupted."""
+"""Seconds that code has to end after an interrupt."""
 DEEPEST = 100
-"""Lists and objects in one another that an answer may have; the guest sends what is deeper as text."""
+"""The deepest nesting of lists and objects in an answer. The guest sends deeper values as text."""
 
 
 @dataclass
 class Step:
-    """How a step ended."""
+    """The result of a step."""
 
     kind: str
-    """value, final, or error."""
+    """``value``, ``final`` or ``error``."""
     value: Any
-    """A value of JSON; a text for what is none, and for an error."""
+    """A value of JSON; text for other values and for errors."""
     logs: str
     lost: bool = False
-    """The interpreter is gone, and with it its variables."""
+    """Whether the interpreter ended, and its variables are lost."""
 
 
 class Interpreter:
-    """A Python interpreter that starts when it is first used, and again after it was lost. For several threads."""
+    """A Python interpreter that starts when it is first used, and again after it ended. Threads may share it."""
 
     def __init__(self, sandbox: Sandbox, python: str, max_output_bytes: int, max_answer_bytes: int) -> None:
         self._sandbox = sandbox
@@ -47,7 +47,7 @@ class Interpreter:
 
     @property
     def started(self) -> bool:
-        """Whether there is an interpreter that has the variables of steps before."""
+        """Whether the interpreter runs, with the variables of earlier steps."""
         return self._exec is not None
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class Interpreter:
             self._exec = None
 
     def run(self, request: Dict[str, Any], seconds: float) -> Step:
-        """Run code. It is interrupted after ``seconds``, and ended unless it stops then."""
+        """Run code. After ``seconds`` it is interrupted, and killed if it does not stop."""
         with self._lock:
             if self._exec is None:
                 source = files(__package__).joinpath("_guest.py").read_text(encoding="utf-8")
@@ -72,7 +72,7 @@ class Interpreter:
                         if answer.take(chunk.stream, chunk.data):
                             break
             except ExecEndedError:
-                pass  # before it read the request; its exit code says why
+                pass  # it ended before it read the request; the exit code says why
             except BaseException:
                 self.close()
                 raise
@@ -94,7 +94,7 @@ class Interpreter:
 
 
 class _Alarm:
-    """Interrupts a step that takes too long, and then closes the interpreter; in a ``with`` block."""
+    """A context manager that interrupts a step after its time-out, and then closes the interpreter."""
 
     def __init__(self, command: AttachedExec, seconds: float) -> None:
         self.rang = False
@@ -106,13 +106,13 @@ class _Alarm:
         if self._over.wait(seconds):
             return
         self.rang = True
-        # Started before the signal, which waits behind input that the code does not read.
+        # Started before the signal, which may wait behind input that the code does not read.
         closing = threading.Timer(GRACE, self._command.close)
         closing.daemon = True
         closing.start()
         with suppress(SandboxError):
             self._command.signal(signal.SIGINT)
-        self._over.wait()  # closing ends the step
+        self._over.wait()  # closing the interpreter ends the step
         closing.cancel()
 
     def __enter__(self) -> _Alarm:
@@ -125,7 +125,7 @@ class _Alarm:
 
 
 class _Answer:
-    """What a step answers and writes. Each has a new id, so that what an earlier one left behind is none."""
+    """The answer and output of a step. Each step has a new id, so that late output of earlier steps is ignored."""
 
     def __init__(self, max_output_bytes: int, max_answer_bytes: int) -> None:
         self.id = secrets.token_hex(16)
@@ -142,12 +142,12 @@ class _Answer:
 
     @property
     def logs(self) -> str:
-        """What the step wrote."""
+        """The output of the step."""
         text = (self._logs + (b"" if self._marked else self._rest)).decode("utf-8", "replace")
         return text + ("\n[the output was longer]" if self._cut else "")
 
     def take(self, stream: str, data: bytes) -> bool:
-        """Take a piece of output, and return whether the step is over."""
+        """Take a piece of output, and return whether the step has ended."""
         if stream == "stderr":
             self._take_log(data)
         else:
@@ -203,7 +203,7 @@ class _Answer:
 
 
 def _depth(line: bytearray) -> int:
-    """Return how many lists and objects of a line of JSON are in one another; what is no JSON may seem deeper."""
+    """Return the nesting of lists and objects in a line of JSON; an upper bound for malformed JSON."""
     bare = line.replace(rb"\\", b"").replace(rb"\"", b"")
     depth = deepest = 0
     for sign in b"".join(bare.split(b'"')[::2]):
@@ -213,7 +213,7 @@ def _depth(line: bytearray) -> int:
 
 
 def _clean(value: Any) -> Any:
-    """Return a value of JSON whose texts are all valid."""
+    """Return a value of JSON whose strings are all valid."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, list):

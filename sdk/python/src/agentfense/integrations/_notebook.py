@@ -1,4 +1,4 @@
-"""The sandbox of a notebook: made by its first cell, kept with its shell until the kernel ends."""
+"""The sandbox of a notebook: its first cell creates it, and it keeps its shell until the kernel ends."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from ..types import OutputChunk, PatternType, Permission, PermissionRule, Runtim
 from ..utils import check_directory
 
 Grant = Tuple[Permission, str]
-"""A permission and the pattern of the paths that have it."""
+"""A permission for the paths of a pattern."""
 
 
 @dataclass
 class Wish:
-    """What a cell asks of the sandbox; what it does not name stays as it is."""
+    """The settings that a cell asks for. Settings that it does not name remain."""
 
     directory: Optional[str] = None
     runtime: Optional[RuntimeType] = None
     preset: Optional[str] = None
     policy: Optional[str] = None
-    """A policy file, in place of a preset."""
+    """A policy file, instead of a preset."""
     grants: List[Grant] = field(default_factory=list)
 
     @property
     def base(self) -> Optional[str]:
-        """What the rules start from, in words; None if that is not said."""
+        """A description of the preset or policy; None if the cell names none."""
         return f"policy {self.policy}" if self.policy else self.preset and f"preset {self.preset}"
 
     @property
@@ -45,10 +45,10 @@ class Wish:
 
 
 def rules_of(directory: Path, base: Sequence[PermissionRule], grants: Iterable[Grant]) -> List[PermissionRule]:
-    """Return a preset's or a policy's rules and what options add, ranked as those of the command line.
+    """Return the rules of a preset or a policy and of options, with the ranks of the command line.
 
-    What is hidden is above all else; other permissions are above what the base shows, but below what it hides.
-    ValueError where it leaves no room for that.
+    Rules that hide are above all others. Other permissions are above what the base shows, but below
+    what it hides. Raises ValueError if the base leaves no priority for that.
     """
     rules = list(base)
     top = max((rule.priority for rule in rules), default=0)
@@ -56,38 +56,40 @@ def rules_of(directory: Path, base: Sequence[PermissionRule], grants: Iterable[G
     shown = max((rule.priority for rule in rules if rule.permission is not Permission.NONE), default=hidden - 2)
     for permission, pattern in grants:
         if permission is not Permission.NONE and shown >= hidden - 1:
-            raise ValueError(f"{permission.value} {pattern!r}: no priority is between what the rules show and hide")
+            raise ValueError(
+                f"{permission.value} {pattern!r}: there is no priority between what the rules show and what they hide"
+            )
         priority = top + 100 if permission is Permission.NONE else hidden - 1
         rules += _rules(directory, PermissionRule(pattern, permission, PatternType.GLOB, priority))
     return rules
 
 
 def _rules(directory: Path, rule: PermissionRule) -> List[PermissionRule]:
-    """Return what a rule of an option means: one that names a directory is about all below it, too."""
+    """Return the rules for an option. A name that may be a directory includes everything below it."""
     name = rule.pattern.strip("/")
     if not (directory / name).is_dir():
         return [rule]
     if rule.permission is Permission.NONE and "/" not in rule.pattern.rstrip("/"):
-        return [replace(rule, pattern=name), replace(rule, pattern=name + "/")]  # at any depth, whatever has that name
+        return [replace(rule, pattern=name), replace(rule, pattern=name + "/")]  # at any depth, a file or a directory
     return [replace(rule, pattern="/" + name, type=PatternType.DIRECTORY)]
 
 
 class Notebook:
-    """A notebook's one sandbox and the shell that its cells share."""
+    """The single sandbox of a notebook, and the shell that its cells share."""
 
     def __init__(self) -> None:
         self.sandbox: Optional[Sandbox] = None
         self.directory = Path()
         self.base = ""
-        """What its rules start from, in words."""
+        """A description of the preset or policy."""
         self._rules: List[PermissionRule] = []
         self.grants: List[Grant] = []
         self._session: Optional[SessionWrapper] = None
 
     def use(self, wish: Wish) -> Sandbox:
-        """Return the sandbox as a cell wants it, made or started if need be.
+        """Return the sandbox with the settings of a cell, created or started if necessary.
 
-        InvalidConfigurationError where the sandbox that is there cannot become that.
+        Raises InvalidConfigurationError if the existing sandbox cannot get these settings.
         """
         if self.sandbox is None:
             return self._make(wish)
@@ -125,7 +127,8 @@ class Notebook:
     def run(self, cell: str, *, python: bool, timeout: float) -> int:
         """Run a cell in the shell, or in a Python that the shell starts, show its output, and return its exit code.
 
-        CommandTimeoutError after ``timeout`` seconds. An interrupt ends the command; the shell stays.
+        After ``timeout`` seconds raises CommandTimeoutError. An interrupt ends the command; the
+        shell remains.
         """
         with self._shell().exec_stream(_script(cell) if python else cell, timeout) as stream:
             show(stream.chunks())
@@ -136,7 +139,7 @@ class Notebook:
     def _shell(self) -> SessionWrapper:
         assert self.sandbox is not None
         if self._session is not None and not self._is_there(self._session):
-            print("sandbox: the shell had ended; this is a new one", file=sys.stderr)
+            print("sandbox: the shell ended; this is a new one", file=sys.stderr)
             self._session = None
         if self._session is None:
             if self.sandbox.refresh().status is not SandboxStatus.RUNNING:
@@ -152,13 +155,13 @@ class Notebook:
             return False
 
     def stop(self) -> None:
-        """End all that runs in the sandbox; what it changed stays, and the next cell starts it again."""
+        """Stop the sandbox. Its changes remain, and the next cell starts it again."""
         if self.sandbox is not None:
             self._session = None
             self.sandbox.stop()
 
     def remove(self) -> None:
-        """Destroy the sandbox and what it changed."""
+        """Destroy the sandbox and its changes."""
         if self.sandbox is not None:
             self.sandbox.destroy()
             self.sandbox = self._session = None
@@ -170,7 +173,7 @@ def _script(cell: str) -> str:
 
 
 def show(chunks: Iterable[OutputChunk]) -> None:
-    """Write output as it comes to this process's outputs, each to its own."""
+    """Write output as it comes to the matching output of this process."""
     outputs = {"stdout": _Output(sys.stdout), "stderr": _Output(sys.stderr)}
     for chunk in chunks:
         outputs[chunk.stream].write(chunk.data)
@@ -179,7 +182,7 @@ def show(chunks: Iterable[OutputChunk]) -> None:
 
 
 class _Output:
-    """Text of bytes that may end within a character."""
+    """A decoder of output whose pieces may end within a character."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file

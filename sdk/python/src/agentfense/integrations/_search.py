@@ -1,4 +1,4 @@
-"""What a command finds in a sandbox, record by record."""
+"""The records that a command finds in a sandbox."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BYTES = 16 << 20
 
 
 class Search(Iterator[bytes]):
-    """The records that a command writes, until it has ended or there are enough."""
+    """The records that a command writes, until it ends or there are enough."""
 
     def __init__(self, sandbox: Sandbox, argv: List[str], end: bytes) -> None:
         command = " ".join(map(shlex.quote, argv)) + " 2>/dev/null"
@@ -22,10 +22,10 @@ class Search(Iterator[bytes]):
         self._end = end
         self._records = self._read()
         self.cut = False
-        """Whether some are missing."""
+        """Whether records are missing."""
 
     def stop(self) -> None:
-        """End the command: there are enough."""
+        """End the command: there are enough records."""
         self.cut = True
         self._records.close()
 
@@ -53,5 +53,5 @@ class Search(Iterator[bytes]):
 
 
 def is_at(path: str, root: str) -> bool:
-    """Tell whether a path that the sandbox named is what it was to search, or below."""
+    """Return whether a path that the sandbox reported is at or below the searched one."""
     return is_clean(path) and (path + "/").startswith(root.rstrip("/") + "/")

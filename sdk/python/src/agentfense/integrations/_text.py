@@ -1,4 +1,4 @@
-"""Changes and audit events as lines for people. What came from inside a sandbox cannot act on the terminal."""
+"""Changes and audit events as lines for people. Text from a sandbox cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _LETTERS = {ChangeStatus.ADDED: "A", ChangeStatus.MODIFIED: "M", ChangeStatus.DE
 
 
 def escaped(text: str, keep: str = "") -> str:
-    """Return a text with what does not show as itself, but for the characters ``keep``, as in the audit log."""
+    """Return a text with invisible characters escaped as in the audit log, except those in ``keep``."""
     return "".join(c if c.isprintable() or c in keep else _escape(ord(c)) for c in text)
 
 
 def _escape(code: int) -> str:
-    byte = code - 0xDC00  # of a name that is no UTF-8, see os.fsdecode
+    byte = code - 0xDC00  # a byte of a name that is not UTF-8, see os.fsdecode
     return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else f"\\u{{{code:x}}}"
 
 
 def change_line(change: FileDiff) -> str:
-    """Return what became of a path: a letter, the path, and what stands out about it."""
+    """Return a line about a change: a letter, the path, and its risk."""
     notes = []
     if change.risk is not Risk.NONE:
         notes.append(escaped(change.risk_reason) or change.risk.value)
@@ -30,7 +30,7 @@ def change_line(change: FileDiff) -> str:
 
 
 def audit_line(event: AuditEvent) -> str:
-    """Return an audit event in a few words. The log's texts are escaped already."""
+    """Return a line about an audit event. The log has escaped its texts."""
     tell = {
         "command_executed": _executed,
         "permission_denied": _denied,

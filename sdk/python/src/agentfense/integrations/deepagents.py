@@ -7,7 +7,7 @@
     with Sandbox.from_local(".") as sb:
         agent = create_deep_agent(model, backend=SandboxBackend(sb))
 
-Files are the sandbox's own view, under its policy, and commands run in it.
+Files are the sandbox's view, under its policy, and commands run in the sandbox.
 """
 
 from __future__ import annotations
@@ -88,14 +88,15 @@ def _code(error: RefusedError) -> str:
 
 
 class SandboxBackend(SandboxBackendProtocol):
-    """A sandbox as deepagents wants it; the sandbox stays its maker's, who ends it.
+    """A sandbox as a backend of deepagents. The caller destroys the sandbox.
 
-    Files of /workspace are the sandbox's own view, under its policy; any others are read and written by commands in
-    it, and not listed. What the policy refuses, and what is not there, are results with deepagents' error codes, for
-    the agent to read. A sandbox that is gone, and a server that is lost, raise: no agent can help that.
+    Files of /workspace are the sandbox's view, under its policy. Other files are read and written
+    by commands in the sandbox, and not listed. If the policy refuses an operation, or a path does
+    not exist, the agent gets a result with deepagents' error code. If the sandbox or the connection
+    is lost, methods raise, as no agent can mend that.
 
-    Commands take ``timeout`` seconds at most, unless the agent asks for more or less. Of their output
-    ``max_output_bytes`` are kept; files of more than ``max_file_bytes`` are not read.
+    A command has a time-out of ``timeout`` seconds, unless the agent asks for another.
+    ``max_output_bytes`` of its output are kept. Files of more than ``max_file_bytes`` are not read.
     """
 
     def __init__(
@@ -119,11 +120,11 @@ class SandboxBackend(SandboxBackendProtocol):
     # Commands
 
     def execute(self, command: str, *, timeout: Optional[int] = None) -> ExecuteResponse:
-        """Run a command. One that takes too long is ended, and has the exit code 124. 0 is the usual time-out."""
+        """Run a command. At the time-out it is killed, with the exit code 124. 0 means the default time-out."""
         return _response(run(self._sandbox, command, timeout or self._timeout, self._max_output_bytes))
 
     async def aexecute(self, command: str, *, timeout: Optional[int] = None) -> ExecuteResponse:
-        """Run a command as ``execute`` does; a cancelled task ends it."""
+        """Run a command as ``execute`` does. Cancelling the task ends the command."""
         return _response(await run_async(self._sandbox, command, timeout or self._timeout, self._max_output_bytes))
 
     # Files
@@ -142,7 +143,7 @@ class SandboxBackend(SandboxBackendProtocol):
         return LsResult(entries=[_info(entry) for entry in entries])
 
     def read(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
-        """Return lines of a text file, or in Base64 a file that is no UTF-8."""
+        """Return lines of a text file, or a file that is not UTF-8 in Base64."""
         try:
             content = self._read(file_path)
         except RefusedError as error:
@@ -156,7 +157,7 @@ class SandboxBackend(SandboxBackendProtocol):
         return ReadResult(error=f"File '{file_path}': {result.error}") if result.error else result
 
     def write(self, file_path: str, content: str) -> WriteResult:
-        """Store a text file, with the directories it needs."""
+        """Write a text file, and create its missing parent directories."""
         try:
             self._write(file_path, content.encode("utf-8"))
         except UnicodeEncodeError:
@@ -166,7 +167,7 @@ class SandboxBackend(SandboxBackendProtocol):
         return WriteResult(path=file_path)
 
     def edit(self, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> EditResult:
-        """Replace a string of a text file; one with CRLF line ends keeps them."""
+        """Replace a string in a text file. Line ends of CRLF remain."""
         try:
             text = self._read(file_path).decode("utf-8")
             if old_string not in text and "\r\n" in text:
@@ -184,7 +185,7 @@ class SandboxBackend(SandboxBackendProtocol):
         return EditResult(path=file_path, occurrences=replaced[1])
 
     def delete(self, file_path: str) -> DeleteResult:
-        """Remove a file, or a directory and all below it."""
+        """Delete a file, or a directory and everything below it."""
         try:
             self._only_workspace(file_path)
             if not _below(file_path):
@@ -196,7 +197,7 @@ class SandboxBackend(SandboxBackendProtocol):
         return DeleteResult(path=file_path)
 
     def upload_files(self, files: List[Tuple[str, bytes]]) -> List[FileUploadResponse]:
-        """Store files, each or else why not."""
+        """Write files; each has a result or an error."""
         responses = []
         for path, content in files:
             code = None
@@ -208,7 +209,7 @@ class SandboxBackend(SandboxBackendProtocol):
         return responses
 
     def download_files(self, paths: List[str]) -> List[FileDownloadResponse]:
-        """Return files, each or else why not."""
+        """Return files; each has its content or an error."""
         responses = []
         for path in paths:
             try:
@@ -259,7 +260,7 @@ class SandboxBackend(SandboxBackendProtocol):
     def grep(
         self, pattern: str, path: Optional[str] = None, glob: Optional[str] = None, *, max_count: Optional[int] = None
     ) -> GrepResult:
-        """Find a literal text in the text files of the workspace; .git is left out."""
+        """Find a literal string in the text files of the workspace, except .git."""
         most = _MATCHES if max_count is None else min(max_count, _MATCHES)
         if len(pattern.encode("utf-8", "replace")) > _PATTERN_BYTES:
             return GrepResult(error=f"the pattern is longer than {_PATTERN_BYTES} bytes")
@@ -330,9 +331,9 @@ def _response(output: Output) -> ExecuteResponse:
 
 
 def _glob(pattern: str) -> Callable[[str], bool]:
-    """Return what tells whether a path matches. ValueError for a pattern that hostile names could keep it at for hours.
+    """Return a function that matches paths. Raises ValueError for a pattern that hostile names could make too slow.
 
-    Of k ``*`` between two ``/`` each name costs its length to the power of k.
+    With k ``*`` between two ``/``, each name takes time of its length to the power of k.
     """
     if len(pattern) > _GLOB_CHARACTERS or any(part.count("*") > _GLOB_STARS for part in pattern.split("/")):
         raise ValueError(f"a glob has at most {_GLOB_CHARACTERS} characters, and {_GLOB_STARS} * between two /")
@@ -340,7 +341,7 @@ def _glob(pattern: str) -> Callable[[str], bool]:
 
 
 def _clean(path: str) -> str:
-    """Return a path in its plain form. RefusedError for one that is not absolute, or goes up."""
+    """Return a path in its plain form. Raises RefusedError unless it is absolute and without ``..``."""
     if not is_clean(path):
         raise refused("invalid", path)
     return "/" + posixpath.normpath(path).lstrip("/")
@@ -352,7 +353,7 @@ def _below(path: str) -> str:
 
 
 def _info(entry: ViewEntry) -> FileInfo:
-    # What is no UTF-8 in a name would be no text for a model.
+    # A model needs text: replace bytes of a name that are not UTF-8.
     path = entry.path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     info: FileInfo = {"path": f"{WORKSPACE}/{path}", "is_dir": entry.is_dir, "size": entry.size}
     if entry.modified_at:
@@ -361,7 +362,7 @@ def _info(entry: ViewEntry) -> FileInfo:
 
 
 def _match_of(line: bytes, root: str) -> Optional[GrepMatch]:
-    """Return a match as grep -Z writes it, None for what is none at or below ``root``."""
+    """Return a match in the form of grep -Z; None for other lines, and for paths outside of ``root``."""
     name, _, rest = line.partition(b"\0")
     number, colon, text = rest.partition(b":")
     path = name.decode("utf-8", "replace")

@@ -5,10 +5,11 @@
     %%sandbox --preset development --hide '*.csv'
     make report
 
-The first cell makes the sandbox, of the notebook's directory. All cells share it and its shell: directory, variables
-and functions stay. ``%%sandbox --python`` runs a cell of Python, by a ``python3`` of its own. ``%sandbox diff`` shows
-what is changed, ``%sandbox apply`` brings it into the directory; ``%sandbox -h`` lists the rest. The end of the kernel
-destroys the sandbox, and what was not applied.
+The first cell creates the sandbox from the notebook's directory. All cells share the sandbox and
+its shell, which keeps its directory, variables and functions. ``%%sandbox --python`` runs a cell in
+a new ``python3``. ``%sandbox diff`` shows the changes, ``%sandbox apply`` applies them to the
+directory, and ``%sandbox -h`` lists the other verbs. The end of the kernel destroys the sandbox and
+the changes that were not applied.
 """
 
 from __future__ import annotations
@@ -37,25 +38,25 @@ from ._notebook import Notebook, Wish
 from ._text import audit_line, change_line, escaped
 
 TIMEOUT = 3600.0
-"""Seconds that a cell may take unless it says otherwise."""
+"""The default time-out of a cell, in seconds."""
 
 
 class _Helped(Exception):
-    """Help was asked for, and shown."""
+    """Help was shown."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parses a magic's line; nothing ends the kernel."""
+    """A parser of a magic's line, which never ends the kernel."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}; {self.prog} -h tells more")
+        raise UsageError(f"{self.prog}: {message}; see {self.prog} -h")
 
     def exit(self, status: int = 0, message: Optional[str] = None) -> NoReturn:
         raise _Helped
 
 
 class _Grant(argparse.Action):
-    """Collects the options that give a pattern a permission, in their order."""
+    """An action that collects the options with a permission, in their order."""
 
     def __call__(
         self,
@@ -80,20 +81,22 @@ def _cell_parser() -> _Parser:
         ("write", Permission.WRITE, "can be changed"),
     ):
         parser.add_argument(f"--{name}", action=_Grant, const=permission, metavar="PATTERN", help=f"paths that {what}")
-    parser.add_argument("--dir", help="the directory that it is made of (the notebook's)")
-    parser.add_argument("--runtime", type=RuntimeType, help="what confines it: bwrap or docker (bwrap)")
+    parser.add_argument("--dir", help="the sandbox's directory (the notebook's)")
+    parser.add_argument("--runtime", type=RuntimeType, help="what confines the processes: bwrap or docker (bwrap)")
     language = parser.add_mutually_exclusive_group()
-    language.add_argument("--shell", action="store_true", help="the cell is one for /bin/sh, whose state stays")
-    language.add_argument("--python", action="store_true", help="the cell is one for a new python3")
-    parser.add_argument("--timeout", type=_seconds, default=TIMEOUT, help=f"seconds it may take ({TIMEOUT:g})")
-    parser.add_argument("--no-raise", action="store_true", help="an exit code other than 0 is no error")
+    language.add_argument(
+        "--shell", action="store_true", help="run the cell in the shell /bin/sh, which keeps its state"
+    )
+    language.add_argument("--python", action="store_true", help="run the cell in a new python3")
+    parser.add_argument("--timeout", type=_seconds, default=TIMEOUT, help=f"the time-out in seconds ({TIMEOUT:g})")
+    parser.add_argument("--no-raise", action="store_true", help="do not raise an error for an exit code other than 0")
     return parser
 
 
 def _seconds(text: str) -> float:
     value = float(text)
     if not value > 0:
-        raise argparse.ArgumentTypeError("it has to be more than 0")
+        raise argparse.ArgumentTypeError("want more than 0")
     return value
 
 
@@ -113,9 +116,9 @@ def _line_parser(verbs: Dict[str, Callable[[argparse.Namespace], None]]) -> _Par
         verb = add(name, help=about, description=about, allow_abbrev=False)
         verb.set_defaults(work=verbs[name])
         if name in ("diff", "apply", "discard"):
-            verb.add_argument("paths", nargs="*", metavar="PATH", help="these alone, and what is below them")
+            verb.add_argument("paths", nargs="*", metavar="PATH", help="only these paths, and everything below them")
         if name in ("apply", "discard"):
-            verb.add_argument("--dry-run", action="store_true", help="only say what would be done")
+            verb.add_argument("--dry-run", action="store_true", help="show what would be done")
         if name == "audit":
             verb.add_argument("-n", type=int, default=50, metavar="N", help="the last N events (50)")
     return parser
@@ -133,7 +136,7 @@ class SandboxMagic:
         )
 
     def __call__(self, line: str, cell: Optional[str] = None) -> None:
-        """Run a cell, or a verb of a line."""
+        """Run a cell, or the verb of a line."""
         try:
             if cell is None:
                 asked = self._line.parse_args(_words(line))
@@ -145,15 +148,15 @@ class SandboxMagic:
         except (SandboxError, ValueError) as error:
             raise _told(error, escaped(str(error), keep="\n")) from None
         except KeyboardInterrupt as error:
-            raise _told(error, "what the cell ran is ended; the sandbox and its shell stay") from None
+            raise _told(error, "the cell's command was ended; the sandbox and its shell remain") from None
 
     def close(self) -> None:
-        """Destroy the sandbox; for the end of the kernel."""
+        """Destroy the sandbox, at the end of the kernel."""
         if self._pid == os.getpid():
             try:
                 self.notebook.remove()
             except SandboxError as error:
-                print(f"sandbox: it could not be removed: {escaped(str(error))}", file=sys.stderr)
+                print(f"sandbox: could not be destroyed: {escaped(str(error))}", file=sys.stderr)
 
     def _run(self, asked: argparse.Namespace, cell: str) -> None:
         cell = cell.rstrip("\n")
@@ -164,7 +167,7 @@ class SandboxMagic:
 
     def _there(self) -> Sandbox:
         if self.notebook.sandbox is None:
-            raise UsageError("%sandbox: there is no sandbox yet: a cell with %%sandbox makes one")
+            raise UsageError("%sandbox: there is no sandbox yet: a cell with %%sandbox creates one")
         return self.notebook.sandbox
 
     def _status(self, _: argparse.Namespace) -> None:
@@ -203,12 +206,12 @@ class SandboxMagic:
     def _stop(self, _: argparse.Namespace) -> None:
         sandbox = self._there()
         self.notebook.stop()
-        print(f"{sandbox.id} is stopped; its changes stay")
+        print(f"{sandbox.id} is stopped; its changes remain")
 
     def _rm(self, _: argparse.Namespace) -> None:
         sandbox = self._there()
         self.notebook.remove()
-        print(f"{sandbox.id} is gone")
+        print(f"{sandbox.id} is destroyed")
 
 
 def _words(line: str) -> List[str]:
@@ -219,8 +222,8 @@ def _words(line: str) -> List[str]:
 
 
 def _told(error: BaseException, text: str) -> BaseException:
-    """Return the error, which a notebook shows as one line, not as the way to it through this package."""
-    # What IPython asks an exception for, if it has that.
+    """Return the error so that a notebook shows it as one line, without a traceback of this package."""
+    # IPython calls this method of an exception, if it exists.
     error._render_traceback_ = lambda: [f"{type(error).__name__}: {text}"]  # type: ignore[attr-defined]
     return error
 
@@ -233,14 +236,14 @@ _loaded: Dict[int, SandboxMagic] = {}
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Give a notebook the magics; called by ``%load_ext``."""
+    """Register the magics; ``%load_ext`` calls this."""
     magic = _loaded[id(shell)] = SandboxMagic()
     shell.register_magic_function(magic, magic_kind="line_cell", magic_name="sandbox")
     atexit.register(magic.close)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Destroy the notebook's sandbox and take the magics away; called by ``%unload_ext``."""
+    """Destroy the notebook's sandbox, and remove the magics; ``%unload_ext`` calls this."""
     magic = _loaded.pop(id(shell))
     atexit.unregister(magic.close)
     for kind in ("line", "cell"):

@@ -1,4 +1,4 @@
-"""A sandbox as a tool of an agent of LangChain; for deepagents there is a backend."""
+"""A sandbox as a tool of an agent of LangChain. For deepagents there is a backend."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ def command_tool(
     timeout: int = TIMEOUT,
     max_output_bytes: int = OUTPUT_BYTES,
 ) -> StructuredTool:
-    """Return a tool that runs commands in a sandbox and answers with their output and exit code.
+    """Return a tool that runs commands in a sandbox, and answers with their output and exit code.
 
-    A command takes ``timeout`` seconds at most, unless the agent asks for less; it is then ended. Of its output
-    ``max_output_bytes`` are kept. A sandbox that is gone, and a server that is lost, raise.
+    A command has a time-out of ``timeout`` seconds, or less if the agent asks for it; then it is
+    killed. ``max_output_bytes`` of its output are kept. If the sandbox or the connection is lost,
+    the tool raises.
     """
 
     def seconds(asked: Optional[int]) -> int:

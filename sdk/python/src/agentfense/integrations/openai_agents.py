@@ -10,7 +10,7 @@
         config = RunConfig(sandbox=SandboxRunConfig(session=SandboxSession(sb)))
         await Runner.run(agent, "Improve the README.", run_config=config)
 
-Its commands run in the sandbox, and its patches change the sandbox's own view.
+The agent's commands run in the sandbox, and its patches change the sandbox's view.
 """
 
 from __future__ import annotations
@@ -52,14 +52,15 @@ _LONGER = b"\n[the output was longer]\n"
 
 
 class SandboxSession(BaseSandboxSession):
-    """A sandbox as the Agents SDK wants it; the sandbox stays its maker's, who ends it, and applies what it changed.
+    """A sandbox as a session of the Agents SDK. The caller applies its changes and destroys it.
 
-    Files are the sandbox's own view, under its policy. What it refuses, and what is not there, are the errors of the
-    SDK, whose cause is that of ``agentfense``; so is a sandbox that is gone. There are no terminals, other users,
-    ports and snapshots: what a sandbox changed stays in it, and is shown by ``diff``.
+    Files are the sandbox's view, under its policy. If the policy refuses an operation, a path does
+    not exist or the sandbox is gone, methods raise the SDK's errors, with an exception of
+    ``agentfense`` as the cause. Terminals, other users, ports and snapshots are not supported:
+    changes remain in the sandbox, and ``diff`` shows them.
 
-    Commands take ``timeout`` seconds at most, unless the caller asks for more or less. Of their output
-    ``max_output_bytes`` are kept; files of more than ``max_file_bytes`` are not read.
+    A command has a time-out of ``timeout`` seconds, unless the caller asks for another.
+    ``max_output_bytes`` of its output are kept. Files of more than ``max_file_bytes`` are not read.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class SandboxSession(BaseSandboxSession):
         )
 
     async def running(self) -> bool:
-        """Tell whether the sandbox is there and runs."""
+        """Return whether the sandbox exists and runs."""
         try:
             await self._sandbox.refresh()
         except SandboxError:
@@ -101,7 +102,7 @@ class SandboxSession(BaseSandboxSession):
     # Files
 
     async def read(self, path: Union[str, Path], *, user: Union[str, User, None] = None) -> io.IOBase:
-        """Return a file. WorkspaceReadNotFoundError, or WorkspaceArchiveReadError with the reason."""
+        """Return a file. Raises WorkspaceReadNotFoundError, or WorkspaceArchiveReadError with the reason."""
         _no_user(user)
         name = self.normalize_path(path)
         try:
@@ -124,7 +125,10 @@ class SandboxSession(BaseSandboxSession):
         return output.stdout
 
     async def write(self, path: Union[str, Path], data: io.IOBase, *, user: Union[str, User, None] = None) -> None:
-        """Store a file, with the directories it needs. WorkspaceArchiveWriteError with the reason."""
+        """Write a file, and create its missing parent directories.
+
+        Raises WorkspaceArchiveWriteError with the reason.
+        """
         _no_user(user)
         name = self.normalize_path(path, for_write=True)
         content: Any = data.read()
@@ -149,21 +153,22 @@ class SandboxSession(BaseSandboxSession):
             raise _read_error(name, error) from error
 
     async def persist_workspace(self) -> io.IOBase:
-        """Raise: what the sandbox changed stays in it, and ``diff`` and ``apply`` are for it."""
+        """Not supported: changes remain in the sandbox; use ``diff`` and ``apply``."""
         raise WorkspaceArchiveReadError(path=Path(WORKSPACE), context={"reason": "a sandbox has no snapshots"})
 
     async def hydrate_workspace(self, data: io.IOBase) -> None:
-        """Raise: a sandbox begins with the directory that it is made of."""
+        """Not supported: a sandbox begins with its source directory."""
         raise WorkspaceArchiveWriteError(path=Path(WORKSPACE), context={"reason": "a sandbox has no snapshots"})
 
 
 def shell_executor(
     sandbox: AsyncSandbox, *, timeout: float = TIMEOUT, max_output_bytes: int = OUTPUT_BYTES
 ) -> Callable[[ShellCommandRequest], Awaitable[ShellResult]]:
-    """Return what a ShellTool needs to run its commands in a sandbox, one after the other.
+    """Return an executor for a ShellTool that runs its commands in a sandbox, one after the other.
 
-    Each takes ``timeout`` seconds at most, or what the model asks for if that is less; one that took longer is
-    ended, and the rest is not run. Of a command's output ``max_output_bytes`` are kept. A sandbox that is gone raises.
+    A command has a time-out of ``timeout`` seconds, or less if the model asks for it. Then it is
+    killed, and the remaining commands are not run. ``max_output_bytes`` of a command's output are
+    kept. If the sandbox is gone, the executor raises.
     """
 
     async def execute(request: ShellCommandRequest) -> ShellResult:
@@ -192,7 +197,7 @@ _NO_UTF8 = re.compile("[\udc80-\udcff]+")
 
 
 def _line(argv: Iterable[str]) -> str:
-    """Return a command for a shell, which prints what is no UTF-8 in a name: a command is text."""
+    """Return a command line for a shell, with bytes that are not UTF-8 spelled for printf."""
 
     def printed(found: Match[str]) -> str:
         octal = "".join(f"\\{byte:03o}" for byte in found[0].encode("utf-8", "surrogateescape"))

@@ -1,13 +1,14 @@
 """A pytest plugin: sandboxes for tests, and what happened in them beside a failure.
 
-Being installed does not load it, so that no other test run pays for it. Name it in the ``conftest.py`` of the root
-directory:
+Installing the package does not load the plugin, so other test runs are not slowed down. Name it in
+the ``conftest.py`` of the root directory:
 
     pytest_plugins = ["agentfense.integrations.pytest"]
 
-The fixture ``sandbox`` is a sandbox of the test's ``tmp_path``; ``make_sandbox`` makes more. They end with the test,
-also with a failed or an interrupted one, and after a day if the test run was killed. The marker ``sandbox`` takes what
-``Sandbox.from_local`` takes, for a test, a class or a module:
+The fixture ``sandbox`` is a sandbox of the test's ``tmp_path``; ``make_sandbox`` creates more. They
+end with the test, even if it fails or is interrupted, and after a day if the test run was killed.
+The marker ``sandbox`` takes the arguments of ``Sandbox.from_local``, for a test, a class or a
+module:
 
     @pytest.mark.sandbox("example", preset="development")
     def test_agent(sandbox):
@@ -38,13 +39,13 @@ if TYPE_CHECKING:
     from ..utils import PathLike
 
 SHOWN = 20
-"""Lines of a kind that a failed test shows of a sandbox."""
+"""The most lines of a kind that a failed test shows of a sandbox."""
 
 _LABEL = 200
-"""Characters of a test's id that label its sandboxes."""
+"""The most characters of a test's id in the labels of its sandboxes."""
 
 EXPIRES_IN = 24 * 3600
-"""Seconds after which the server ends a sandbox whose test run could not, unless told otherwise."""
+"""The default seconds after which the server removes a sandbox that a killed test run left."""
 
 _SETTINGS = {
     "path": "the directory that sandboxes are made of, seen from the root directory (default: the test's tmp_path)",
@@ -56,19 +57,19 @@ _SETTINGS = {
 
 
 class SandboxFactory:
-    """Makes the sandboxes of one test, which end with it."""
+    """Creates the sandboxes of one test. They are destroyed with the test."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._request = request
         self._open = ExitStack()
         self.made: List[Tuple[Path, Sandbox]] = []
-        """Each directory and its sandbox, in the order of their making."""
+        """The directories and their sandboxes, in the order of creation."""
 
     def __call__(self, path: Optional[PathLike] = None, **options: Any) -> Sandbox:
-        """Return a started sandbox of a directory, ``path`` seen from the root directory.
+        """Return a started sandbox of a directory; ``path`` is relative to the root directory.
 
-        ``options`` are those of ``Sandbox.from_local``. What is not given is taken from the markers ``sandbox``, the
-        nearest first, and then from the settings.
+        ``options`` are those of ``Sandbox.from_local``. Others come from the markers ``sandbox``,
+        the nearest first, and then from the settings.
         """
         from ..sandbox import Sandbox
 
@@ -87,7 +88,7 @@ class SandboxFactory:
         return sandbox
 
     def close(self) -> None:
-        """Destroy all that were made, the last first."""
+        """Destroy all sandboxes, the last first."""
         self._open.close()
 
 
@@ -98,20 +99,20 @@ def _settings(config: pytest.Config) -> Dict[str, Any]:
         try:
             found["expires_in"] = float(found["expires_in"])
         except ValueError:
-            raise pytest.UsageError(f"sandbox_expires_in: {found['expires_in']!r} is no number of seconds") from None
+            raise pytest.UsageError(f"sandbox_expires_in: {found['expires_in']!r} is not a number of seconds") from None
     return found
 
 
 def _marked(node: pytest.Item) -> Iterator[Dict[str, Any]]:
-    """Yield what the markers say, the nearest last."""
+    """Yield the arguments of the markers, the nearest last."""
     for mark in reversed(list(node.iter_markers("sandbox"))):
         if len(mark.args) > 1:
-            raise pytest.UsageError("marker sandbox: it takes the path alone without a keyword")
+            raise pytest.UsageError("marker sandbox: only the path may be a positional argument")
         yield {**dict(zip(("path",), mark.args)), **mark.kwargs}
 
 
 def _with(asked: Dict[str, Any], more: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return options with nearer ones; a policy stands in place of a preset, and the other way round."""
+    """Return options with nearer ones. A policy replaces a preset, and the other way round."""
     replaced: Sequence[str] = ()
     if "policy" in more:
         replaced = ("preset", "permissions")
@@ -125,7 +126,7 @@ _FACTORY = pytest.StashKey[SandboxFactory]()
 
 @pytest.fixture
 def make_sandbox(request: pytest.FixtureRequest) -> Iterator[SandboxFactory]:
-    """Make sandboxes: ``make_sandbox(path, **options)``, as ``Sandbox.from_local``. They end with the test."""
+    """Create sandboxes: ``make_sandbox(path, **options)``, as ``Sandbox.from_local``. They end with the test."""
     factory = request.node.stash[_FACTORY] = SandboxFactory(request)
     try:
         yield factory
@@ -135,18 +136,18 @@ def make_sandbox(request: pytest.FixtureRequest) -> Iterator[SandboxFactory]:
 
 @pytest.fixture
 def sandbox(make_sandbox: SandboxFactory) -> Sandbox:
-    """Make a sandbox of the test's tmp_path, or as the marker ``sandbox`` and the settings say."""
+    """Create a sandbox of the test's tmp_path, or as the marker ``sandbox`` and the settings say."""
     return make_sandbox()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Know the settings."""
+    """Register the settings."""
     for name, about in _SETTINGS.items():
         parser.addini(f"sandbox_{name}", about)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Know the marker."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers", "sandbox(path, **options): what the test's sandboxes are made of, as for Sandbox.from_local"
     )
@@ -154,7 +155,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show beside a failure what happened in the test's sandboxes."""
+    """Add to a failure what happened in the test's sandboxes."""
     report = yield
     factory = item.stash.get(_FACTORY, None)
     if factory is not None and report.failed and report.when != "teardown":
@@ -163,7 +164,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def _story(sandbox: Sandbox) -> str:
-    """Return what ran and was refused at last, and what is changed."""
+    """Return the last commands and refused operations, and the changes."""
     try:
         events = deque(sandbox.audit(events=["command_executed", "permission_denied"]), SHOWN)
         changes = sandbox.diff(names_only=True)

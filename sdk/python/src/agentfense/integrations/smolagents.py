@@ -37,25 +37,26 @@ import importlib.util
 [name for name in {names!r} if importlib.util.find_spec(name) is None]
 """
 _START = 60.0
-"""Seconds within which an interpreter has to be there, with the agent's tools."""
+"""Seconds within which an interpreter must start, with the agent's tools."""
 _MODULES = {"pillow": "PIL", "pyyaml": "yaml", "beautifulsoup4": "bs4", "scikit-learn": "sklearn"}
 
 
 class SandboxExecutor(PythonExecutor):
-    """Runs an agent's Python code in a sandbox, its tools too; variables stay from step to step.
+    """Runs an agent's Python code and its tools in a sandbox. Variables are kept from step to step.
 
-    The sandbox stays its maker's, who ends it. Leaving the ``with`` block of this, or of the agent, ends the
-    interpreter, which is the sandbox's own program ``python``.
+    The caller destroys the sandbox. Leaving the ``with`` block of this, or of the agent, ends the
+    interpreter, which is the sandbox's program ``python``.
 
-    Nothing that comes back is unpickled. A result, and a final answer, is a value of JSON (a tuple is a list), or
-    else its text: no image, no set of bytes, no data frame, no list more than 100 deep arrives as such.
-    Variables that are sent have to be JSON.
+    Nothing from the sandbox is unpickled. A result or a final answer is a value of JSON, where a
+    tuple is a list, or else its text. Images, sets of bytes, data frames and lists nested more than
+    100 deep arrive as text. Variables that are sent must be values of JSON.
 
-    A step takes ``timeout`` seconds at most; it is then interrupted, and variables are kept, if it stops within 5 s.
-    Of what it prints ``max_output_bytes`` are kept, and a result is at most ``max_answer_bytes`` of JSON.
+    A step has a time-out of ``timeout`` seconds. Then it is interrupted; its variables are kept if
+    it stops within 5 s. ``max_output_bytes`` of its output are kept, and a result has at most
+    ``max_answer_bytes`` of JSON.
 
-    With ``authorized_imports`` the agent may import those and smolagents' own list of harmless modules. That guides
-    an agent; what confines its code is the sandbox, not this.
+    With ``authorized_imports`` the agent may import these and smolagents' own list of harmless
+    modules. This guides the agent; the sandbox confines its code.
     """
 
     def __init__(
@@ -77,12 +78,13 @@ class SandboxExecutor(PythonExecutor):
         self._final = ""
         self._variables: Dict[str, Any] = {}
         self.state: Dict[str, str] = {"_print_outputs": ""}
-        """What the last step printed, for smolagents, which asks after an error."""
+        """The output of the last step, which smolagents reads after an error."""
 
     def send_tools(self, tools: Mapping[str, Any]) -> None:
-        """Send tools, as their source: they run in the sandbox, with no more rights than the agent's code.
+        """Send tools as source. They run in the sandbox, with the rights of the agent's code.
 
-        InvalidConfigurationError for an agent, which cannot be sent, and for a tool whose packages the sandbox lacks.
+        Raises InvalidConfigurationError for an agent, which cannot be sent, and for a tool whose
+        packages the sandbox lacks.
         """
         for name, tool in tools.items():
             if not isinstance(tool, Tool):
@@ -92,17 +94,17 @@ class SandboxExecutor(PythonExecutor):
         self._prepare(tools)
 
     def send_variables(self, variables: Mapping[str, Any]) -> None:
-        """Send variables. InvalidConfigurationError for one that is no value of JSON."""
+        """Send variables. Raises InvalidConfigurationError unless they are values of JSON."""
         for name, value in variables.items():
             try:
                 self._variables[name] = json.loads(json.dumps(value, allow_nan=False))
             except (TypeError, ValueError, RecursionError) as error:
-                raise InvalidConfigurationError(f"variable {name}: is no JSON: {error}") from None
+                raise InvalidConfigurationError(f"variable {name}: is not a value of JSON: {error}") from None
         if self._interpreter.started:
             self._checked(self._interpreter.run({"variables": self._variables}, self._timeout))
 
     def __call__(self, code_action: str) -> CodeOutput:
-        """Run a step. InterpreterError with the traceback, and where it takes too long."""
+        """Run a step. Raises InterpreterError with the traceback, also after a time-out."""
         if not self._interpreter.started:
             self._prepare({})
         step = self._interpreter.run({"code": code_action, "authorized": self._authorized}, self._timeout)
@@ -112,7 +114,7 @@ class SandboxExecutor(PythonExecutor):
         return CodeOutput(output=step.value, logs=step.logs, is_final_answer=step.kind == "final")
 
     def cleanup(self) -> None:
-        """End the interpreter; a step that comes after starts another."""
+        """End the interpreter. The next step starts another."""
         self._interpreter.close()
 
     def __enter__(self) -> SandboxExecutor:
@@ -122,7 +124,7 @@ class SandboxExecutor(PythonExecutor):
         self.cleanup()
 
     def _prepare(self, tools: Mapping[str, Any]) -> None:
-        """Give an interpreter what the agent's code is to find in it."""
+        """Give an interpreter the tools and variables that the agent's code expects."""
         packages = {
             re.split(r"[\[<>=!~; ]", p)[0].lower() for tool in tools.values() for p in tool.to_dict()["requirements"]
         }
