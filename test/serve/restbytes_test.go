@@ -162,7 +162,7 @@ func TestTheBytesOfREST(t *testing.T) {
 		{"DELETE", "/v1/sessions/SESS", "", 200, `{}`},
 		{"GET", "/v1/sessions/SESS", "", 404, because("5", `session \"SESS\": no such session`, "SESSION_NOT_FOUND")},
 
-		{"DELETE", "/v1/codebases/CB", "", 400, refused("9", "delete codebase CB: 1 sandboxes are made of it: destroy them first")},
+		{"DELETE", "/v1/codebases/CB", "", 400, refused("9", "delete codebase CB: used by 1 sandboxes: destroy them first")},
 		{"POST", "/v1/sandboxes/SB/stop", "{}", 200, sandbox("STOPPED", `"TIME"`, `"TIME"`)},
 		{"DELETE", "/v1/sandboxes/SB", "", 200, `{}`},
 		{"GET", "/v1/sandboxes/SB", "", 404, because("5", `sandbox \"SB\": no such sandbox`, "SANDBOX_NOT_FOUND")},

@@ -54,7 +54,7 @@ func TestTheLifeOfASandbox(t *testing.T) {
 		t.Errorf("stopped = %v", stopped)
 	}
 	_, err = s.codebases.DeleteCodebase(ctx, &sandboxv1.DeleteCodebaseRequest{CodebaseId: cb})
-	wantCode(t, err, codes.FailedPrecondition, "sandboxes are made of it")
+	wantCode(t, err, codes.FailedPrecondition, "sandboxes: destroy them first")
 	_, err = s.sandboxes.DestroySandbox(ctx, &sandboxv1.DestroySandboxRequest{SandboxId: id})
 	must(t, 0, err)
 	_, err = s.sandboxes.GetSandbox(ctx, &sandboxv1.GetSandboxRequest{SandboxId: id})

@@ -72,16 +72,16 @@ type SandboxLimits struct {
 
 // SandboxCreated tells what a sandbox was made of.
 type SandboxCreated struct {
-	Source       Text    `json:"source"`    // host directory, or a server's codebase
-	Workspace    Text    `json:"workspace"` // path of it inside
-	Runtime      string  `json:"runtime"`
-	Net          string  `json:"net"`
-	HostUID      uint32  `json:"host_uid"`
-	Preset       string  `json:"preset,omitempty"`
-	Rules        []Rule  `json:"rules"`
-	RulesOmitted int64   `json:"rules_omitted,omitempty"`
-	Mounts       []Mount `json:"mounts,omitempty"`
-	Limits       SandboxLimits  `json:"limits"`
+	Source       Text          `json:"source"`    // host directory, or a server's codebase
+	Workspace    Text          `json:"workspace"` // path of it inside
+	Runtime      string        `json:"runtime"`
+	Net          string        `json:"net"`
+	HostUID      uint32        `json:"host_uid"`
+	Preset       string        `json:"preset,omitempty"`
+	Rules        []Rule        `json:"rules"`
+	RulesOmitted int64         `json:"rules_omitted,omitempty"`
+	Mounts       []Mount       `json:"mounts,omitempty"`
+	Limits       SandboxLimits `json:"limits"`
 }
 
 // SandboxStarted tells that a supervisor serves the sandbox.

@@ -55,11 +55,11 @@ type Record struct {
 	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
 	// Marks are the project's own, beside the built-in ones.
 	Marks   []policy.RiskFlag `json:"marks,omitempty"`
-	Runtime string        `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
-	Image   string        `json:"image,omitempty"` // docker's
-	Net     string        `json:"net"`             // NetNone, NetHost or NetBridge
-	Mounts  []Mount       `json:"mounts,omitempty"`
-	Limits  Limits        `json:"limits"`
+	Runtime string            `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
+	Image   string            `json:"image,omitempty"` // docker's
+	Net     string            `json:"net"`             // NetNone, NetHost or NetBridge
+	Mounts  []Mount           `json:"mounts,omitempty"`
+	Limits  Limits            `json:"limits"`
 	// Ignore are patterns as of gitignore(5): what of the source they match is not
 	// there for the sandbox. They are those of the time when it was made.
 	Ignore []byte `json:"ignore,omitempty"`

@@ -8,17 +8,16 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// account is what the codebases of one owner hold together, with what is on its
-// way into them.
+// account is the total size of one owner's codebases, including running uploads.
 type account struct {
 	limits StorageLimits
 
 	mu      sync.Mutex
 	used    SizeDelta
-	uploads int // on their way
+	uploads int // running
 }
 
-// mostUploads bounds the uploads at once of one owner: each has a file open.
+// mostUploads limits the concurrent uploads of one owner, because each has an open file.
 const mostUploads = 256
 
 // accountOf returns the account of an owner.
@@ -50,8 +49,8 @@ func (g SizeDelta) minus(less SizeDelta) SizeDelta {
 	return g.plus(SizeDelta{FileCount: -less.FileCount, DirCount: -less.DirCount, SizeBytes: -less.SizeBytes})
 }
 
-// joinLocked lets the codebase count in its owner's account, once its owner is
-// known. Errors: as Options.OwnerOf.
+// joinLocked adds the codebase to its owner's account once the owner is known. Errors: those of
+// Options.OwnerOf.
 func (c *Codebase) joinLocked() error {
 	if c.account != nil || c.store.ownerOf == nil || c.link != nil {
 		return nil
@@ -65,9 +64,8 @@ func (c *Codebase) joinLocked() error {
 	return nil
 }
 
-// settleLocked brings the account up to what the codebase holds. What was held
-// for the change is given back in the same step, so that nobody else gets it
-// meanwhile.
+// settleLocked updates the account to the codebase's size. In the same step it releases the room
+// that was held for the change, so that no other upload gets it meanwhile.
 func (c *Codebase) settleLocked(h *hold) {
 	if c.account == nil {
 		return
@@ -85,19 +83,19 @@ func (c *Codebase) settleLocked(h *hold) {
 	c.account.add(change)
 }
 
-// mostSize is as much as one codebase, and one upload, counts for. A file with
-// holes may have any size, and a sum that does not fit could not be undone.
+// mostSize is the largest size that counts for one codebase or upload. A sparse file may have any
+// size, and an overflow of the sum could not be undone.
 const mostSize = 1 << 50
 
-// hold is room in an owner's account for what is being uploaded. The zero hold
-// is of no account, and without bound. It is for one goroutine.
+// hold is room in an owner's account for a running upload. The zero hold belongs to no account and
+// has no limit. It is not safe for concurrent use.
 type hold struct {
 	account *account
 	size    SizeDelta
-	upload  bool // it counts as one
+	upload  bool // it counts as an upload
 }
 
-// hold takes room for what is to come. Errors: Exhausted.
+// hold reserves room for an upload. Errors: Exhausted.
 func (c *Codebase) hold(p vpath.Path, g SizeDelta) (*hold, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +115,7 @@ func (h *hold) begin(p vpath.Path) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.uploads >= mostUploads {
-		return errdefs.New(errdefs.Exhausted, "upload %s: its owner has %w at once: end one first", p, &errdefs.Limit{Most: mostUploads, Resource: "uploads"})
+		return errdefs.New(errdefs.Exhausted, "upload %s: the owner already has %w running: wait until one ends", p, &errdefs.Limit{Most: mostUploads, Resource: "uploads"})
 	}
 	a.uploads++
 	h.upload = true
@@ -141,20 +139,19 @@ func (h *hold) grow(p vpath.Path, g SizeDelta) error {
 	return nil
 }
 
-// allowLocked refuses growth beyond what an owner may have. One who has too much
-// may still shrink.
+// allowLocked refuses growth beyond an owner's limits. An owner above the limits may still shrink.
 func (a *account) allowLocked(p vpath.Path, g SizeDelta) error {
 	for _, of := range []struct {
 		what, resource   string
 		grow, used, most int64
 	}{
 		{"bytes", "bytes", g.SizeBytes, a.used.SizeBytes, a.limits.OwnerBytes},
-		// A directory takes an inode, as a file does.
+		// A directory takes an inode, like a file.
 		{"files and directories", "files", g.names(), a.used.names(), a.limits.OwnerFiles},
 	} {
 		if of.most > 0 && of.grow > 0 && safefs.AddSizes(of.used, of.grow) > of.most {
 			return errdefs.New(errdefs.Exhausted,
-				"upload %s: the codebases of its owner hold %d %s, with what is being uploaded, and %w are allowed: delete files or codebases",
+				"upload %s: the codebases and uploads of the owner hold %d %s, and %w are allowed: delete files or codebases",
 				p, of.used, of.what, &errdefs.Limit{Most: of.most, Resource: of.resource})
 		}
 	}

@@ -61,7 +61,7 @@ func TestAnOwnerHasBounds(t *testing.T) {
 
 	_, err := upload(two, path(t, "d"), strings.Repeat("x", 20), 0)
 	wantKind(t, "beyond the bytes", err, errdefs.Exhausted)
-	if want := "hold 90 bytes, with what is being uploaded, and 100 bytes are allowed"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "hold 90 bytes, and 100 bytes are allowed"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	begun, err := two.Upload(path(t, "d"), 0, 0)

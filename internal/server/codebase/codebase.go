@@ -1,13 +1,13 @@
-// Package codebase keeps the directories that a server's sandboxes are made of.
+// Package codebase stores the directories from which a server creates sandboxes.
 //
-// A codebase appears and disappears whole, by one rename, and so does every file: a reader sees the
-// old file or the new one. The last committed of several uploads to one path wins. No path leads
-// out of files/, and no symbolic link is followed (package safefs). What was committed survives the
-// death of the process at once, and that of the machine within about a second.
+// A codebase is created and deleted by one rename, and so is every file: a reader sees the old file
+// or the new one. Of several uploads to one path the last commit wins. No path leads out of files/,
+// and no symbolic link is followed (package safefs). A commit survives a killed process at once,
+// and a crash of the machine after about a second.
 //
-// A linked directory is never changed and never read here: calls on its files are Precondition. The
-// package knows no names, owners or sandboxes of codebases but by Options.OwnerOf; the caller
-// decides who may delete a codebase, and when. Errors name paths inside the codebase only.
+// The package never changes or reads a linked directory: calls on its files fail with Precondition.
+// It knows the owners of codebases only by Options.OwnerOf, and no names or sandboxes; the caller
+// decides who may delete a codebase, and when. Errors contain only paths inside the codebase.
 //
 // Lock order: Codebase.telling, Codebase.mu, Store.mu; account.mu is the last.
 package codebase
@@ -25,7 +25,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// ID names a codebase for ever: "cb_" and 16 hex digits.
+// ID is the id of a codebase, which is never reused: "cb_" and 16 hexadecimal digits.
 type ID = id.Codebase
 
 // Names in a codebase's directory.
@@ -38,21 +38,21 @@ const (
 //
 // It is a directory below the store's:
 //
-//	ID/files/      what was uploaded and synchronized: the source of sandboxes
-//	ID/staging/    uploads until they are whole, and what is being removed
-//	ID/usage.json  how much files/ holds; there only while it is certain
-//	ID/link.json   instead of files/, for a directory of the host that is linked
+//	ID/files/      uploaded and synced files: the source of sandboxes
+//	ID/staging/    running uploads, and files that are being removed
+//	ID/usage.json  the size of files/; exists only while it is exact
+//	ID/link.json   instead of files/, for a linked directory of the host
 //
-// A file is written in staging/ and moved; after a kill staging/ is swept. Size and number of files
-// are kept as they change, and for each owner those of all codebases, with what is being uploaded.
-// They are counted anew only if the process that last changed the codebase died before Close.
+// A file is written in staging/ and then moved; after a kill, staging/ is emptied. The size and the
+// number of files are updated with each change, also in total for each owner, with running uploads.
+// They are counted again only if the process that last changed the codebase died before Close.
 type Codebase struct {
 	store *Store
 	id    ID
 
-	telling sync.Mutex // held while the observer is told
+	telling sync.Mutex // held while the observer is called
 
-	mu     sync.Mutex // held while files or what follows change
+	mu     sync.Mutex // held while files or the fields below change
 	loaded bool
 	gone   bool
 	link   *Link // nil: uploaded
@@ -60,7 +60,7 @@ type Codebase struct {
 	clean  bool // usage.json holds usage
 
 	account *account  // nil until the owner is known
-	counted SizeDelta // what account knows of usage
+	counted SizeDelta // the part of usage that account includes
 
 	staged uint64
 }
@@ -68,9 +68,8 @@ type Codebase struct {
 // ID returns the codebase's ID.
 func (c *Codebase) ID() ID { return c.id }
 
-// Source returns the absolute host path of the directory that sandboxes are
-// made of. Errors: NotFound; for a linked directory Precondition, if another
-// one stands there now, and as Link.
+// Source returns the absolute host path of the source of sandboxes. Errors: NotFound; for a linked
+// directory also Precondition if its path now has another directory, and those of Link.
 func (c *Codebase) Source() (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,20 +82,20 @@ func (c *Codebase) Source() (string, error) {
 	return filepath.Join(c.store.dir, string(c.id), filesDir), nil
 }
 
-// absent is the same for a malformed, an unknown and a deleted ID.
+// absent is the error for a malformed, an unknown and a deleted ID alike.
 func (c *Codebase) absent() error { return noCodebase(c.id) }
 
 func noCodebase(id ID) error {
 	return errdefs.WithReason(errdefs.New(errdefs.NotFound, "codebase %s: no such codebase", vpath.Quote(string(id))), errdefs.CodebaseNotFound)
 }
 
-// usableLocked refuses what a linked or deleted codebase cannot do.
+// usableLocked refuses calls on the files of a linked or deleted codebase.
 func (c *Codebase) usableLocked() error {
 	switch {
 	case c.gone:
 		return c.absent()
 	case c.link != nil:
-		return errdefs.New(errdefs.Precondition, "codebase %s: it is a linked directory: use its sandboxes' files, or the directory itself", c.id)
+		return errdefs.New(errdefs.Precondition, "codebase %s: linked directory: use the files of its sandboxes, or the directory itself", c.id)
 	}
 	return nil
 }
@@ -107,7 +106,7 @@ func (c *Codebase) usable() error {
 	return c.usableLocked()
 }
 
-// open opens the directory sub of the codebase's.
+// open opens the subdirectory sub of the codebase's directory.
 func (c *Codebase) open(sub string) (int, error) {
 	fd, err := safefs.OpenDir(c.store.root(), string(c.id)+"/"+sub, unix.O_PATH)
 	if errors.Is(err, unix.ENOENT) {
@@ -116,7 +115,7 @@ func (c *Codebase) open(sub string) (int, error) {
 	return fd, wrap("open", vpath.Root, err)
 }
 
-// at calls do with the files' directory.
+// at calls do with a descriptor of files/.
 func (c *Codebase) at(do func(files int) error) error {
 	if err := c.usable(); err != nil {
 		return err
@@ -135,8 +134,7 @@ type dirs struct {
 	files, staging int
 }
 
-// change calls do while nobody else changes the codebase, and tells the
-// observer afterwards.
+// change calls do while no other call changes the codebase, and then calls the observer.
 func (c *Codebase) change(do func(d dirs) error) error {
 	err := c.changeQuietly(do)
 	if err == nil {

@@ -10,10 +10,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// OpenFile opens the regular file p for reading. What is read is one version of
-// it, whatever is uploaded meanwhile. Errors: NotFound; Invalid for a directory,
-// a special file, and a symbolic link there or on the way; Denied; Precondition
-// for a linked codebase.
+// OpenFile opens the regular file p for reading. The reader sees one version of it, also during an
+// upload. Errors: NotFound; Invalid for a directory, a special file, and a symbolic link in the
+// path; Denied; Precondition for a linked codebase.
 func (c *Codebase) OpenFile(p vpath.Path) (*os.File, FileInfo, error) {
 	var file *os.File
 	var info FileInfo
@@ -30,8 +29,8 @@ func openFile(files int, p vpath.Path) (*os.File, FileInfo, error) {
 		return nil, FileInfo{}, err
 	}
 	defer unix.Close(dir)
-	// Only a handle, until it is known what it is: to open a FIFO or a device
-	// can wait for ever or do something.
+	// O_PATH until the type is known: opening a FIFO can block, and opening a device can have
+	// effects.
 	handle, err := safefs.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, FileInfo{}, err
@@ -58,7 +57,7 @@ func onlyRegular(p vpath.Path, st *unix.Stat_t) error {
 	case unix.S_IFLNK:
 		return unix.ELOOP
 	case unix.S_IFDIR:
-		return errdefs.New(errdefs.Invalid, "read %s: it is a directory", p)
+		return errdefs.New(errdefs.Invalid, "read %s: is a directory", p)
 	}
-	return errdefs.New(errdefs.Invalid, "read %s: it is a special file", p)
+	return errdefs.New(errdefs.Invalid, "read %s: is a special file", p)
 }

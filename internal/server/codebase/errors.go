@@ -10,8 +10,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// wrap gives an error of the host's file system its kind and the text
-// "operation path: cause", without the host's path. A fault passes as it is.
+// wrap gives an error of the host's file system its kind and the text "operation path: cause",
+// without the host's path. It returns an *errdefs.Error unchanged.
 func wrap(operation string, p vpath.Path, err error) error {
 	if err == nil {
 		return nil
@@ -20,7 +20,7 @@ func wrap(operation string, p vpath.Path, err error) error {
 		return err
 	}
 	if errors.Is(err, unix.ELOOP) {
-		return errdefs.New(errdefs.Invalid, "%s %s: a symbolic link is not followed", operation, p)
+		return errdefs.New(errdefs.Invalid, "%s %s: symbolic link is not followed", operation, p)
 	}
 	return errdefs.New(safefs.Kind(err), "%s %s: %w", operation, p, withoutPath(err))
 }
@@ -36,7 +36,7 @@ func wrapStore(what string, err error) error {
 	return errdefs.New(safefs.Kind(err), "%s: %w", what, withoutPath(err))
 }
 
-// withoutPath drops the host's path that the os package puts before the cause.
+// withoutPath removes the host's path that package os puts before the cause.
 func withoutPath(err error) error {
 	if errno, is := errors.AsType[unix.Errno](err); is {
 		return errno
@@ -44,8 +44,8 @@ func withoutPath(err error) error {
 	return err
 }
 
-// wrapRead is wrap for the calls that read: where a part of the path is no
-// directory there is no such file.
+// wrapRead is wrap for calls that read: if an element of the path is not a directory, the file does
+// not exist.
 func wrapRead(operation string, p vpath.Path, err error) error {
 	if errors.Is(err, unix.ENOTDIR) {
 		return errdefs.New(errdefs.NotFound, "%s %s: %w", operation, p, unix.ENOENT)
@@ -53,11 +53,11 @@ func wrapRead(operation string, p vpath.Path, err error) error {
 	return wrap(operation, p, err)
 }
 
-// wrapWrite is wrap for the calls that change something: there it stands in
-// the way.
+// wrapWrite is wrap for calls that write: an element of the path that is not a directory is a
+// conflict.
 func wrapWrite(operation string, p vpath.Path, err error) error {
 	if errors.Is(err, unix.ENOTDIR) {
-		return errdefs.New(errdefs.Precondition, "%s %s: a file is where a directory would have to be", operation, p)
+		return errdefs.New(errdefs.Precondition, "%s %s: a parent of the path is a file", operation, p)
 	}
 	return wrap(operation, p, err)
 }

@@ -11,11 +11,10 @@ import (
 	"github.com/agentfense/agentfense/internal/transfer/ignore"
 )
 
-// Ignores returns the patterns, as of gitignore(5), of what a new sandbox does
-// not see of a directory that was linked so: the defaults, and those of the files
-// at its root. They are empty for any other codebase. Errors: Invalid for files
-// that hold no patterns; Precondition, if another directory stands there now;
-// Denied.
+// Ignores returns the patterns (gitignore(5)) of the files that a new sandbox of the codebase does
+// not see: the default patterns, and those of the ignore files at the root of a directory that was
+// linked with ignoreFiles; none for another codebase. Errors: Invalid for a malformed ignore file;
+// Precondition if the path now has another directory; Denied.
 func (c *Codebase) Ignores() ([]byte, error) {
 	l, linked := c.Linked()
 	if !linked || !l.IgnoreFiles {
@@ -41,7 +40,7 @@ func (l Link) ignores() ([]byte, error) {
 		if err != nil {
 			return nil, errdefs.New(errdefs.Invalid, "link: %s: %w", name, err)
 		}
-		texts = append(texts, strings.TrimPrefix(text, "\ufeff")) // a mark inside would be a pattern's
+		texts = append(texts, strings.TrimPrefix(text, "\ufeff")) // a byte order mark inside belongs to a pattern
 	}
 	all := strings.Join(texts, "\n")
 	if _, err := ignore.New(all); err != nil {
@@ -50,8 +49,8 @@ func (l Link) ignores() ([]byte, error) {
 	return []byte(all), nil
 }
 
-// readPatterns reads a file of patterns; "" if there is none. Only a regular file
-// will do, as with git.
+// readPatterns reads an ignore file; "" if it does not exist. It must be a regular file, as for
+// git.
 func readPatterns(dir int, name string) (string, error) {
 	text, err := safefs.ReadRegular(dir, name, ignore.MaxBytes)
 	if errors.Is(err, unix.ENOENT) {

@@ -6,30 +6,30 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// StorageLimits bound what is uploaded; zero is no limit. What others put there (see
-// Change) they do not bound, but it counts.
+// StorageLimits limit uploads; zero is no limit. Files that reach the codebase otherwise (see
+// Change) are not limited, but count.
 type StorageLimits struct {
 	FileBytes int64 // of one file
 	Bytes     int64 // of all files of a codebase
 	Files     int64 // of a codebase
 
-	// Of all codebases of one owner, with what is being uploaded to them.
+	// Of all codebases of one owner, with running uploads.
 	OwnerBytes int64
 	OwnerFiles int64 // and directories
 }
 
-// allowFile refuses a file that no codebase could take.
+// allowFile refuses a file that is larger than any codebase may hold.
 func (l StorageLimits) allowFile(p vpath.Path, size int64) error {
 	for _, most := range []int64{l.FileBytes, l.Bytes} {
 		if most > 0 && size > most {
-			return errdefs.New(errdefs.Exhausted, "upload %s: more than the %w that are allowed", p, &errdefs.Limit{Most: most, Resource: "bytes"})
+			return errdefs.New(errdefs.Exhausted, "upload %s: larger than the %w that are allowed", p, &errdefs.Limit{Most: most, Resource: "bytes"})
 		}
 	}
 	return nil
 }
 
-// allowLocked refuses a growth beyond what a codebase may hold; one that holds
-// too much may still shrink.
+// allowLocked refuses growth beyond the limits of a codebase; one above the limits may still
+// shrink.
 func (c *Codebase) allowLocked(p vpath.Path, g SizeDelta) error {
 	l := c.store.limits
 	switch {

@@ -17,16 +17,16 @@ import (
 // linkFile holds a Link in a codebase's directory.
 const linkFile = "link.json"
 
-// Link is a directory of the host that a codebase stands for.
+// Link is the directory of the host of a linked codebase.
 type Link struct {
 	Path string // absolute, without symbolic links; bytes
-	// Dev and Ino are its identity when it was linked.
+	// Dev and Ino identify the directory that was linked.
 	Dev, Ino uint64
-	// IgnoreFiles leaves out of its sandboxes' view what an upload would.
+	// IgnoreFiles hides from its sandboxes what an upload would leave out.
 	IgnoreFiles bool
 }
 
-// linkJSON is a Link as it is stored; the path is escaped by vpath.Escape.
+// linkJSON is the stored form of a Link; its path is escaped by vpath.Escape.
 type linkJSON struct {
 	Path        string `json:"path"`
 	Dev         uint64 `json:"dev"`
@@ -34,12 +34,11 @@ type linkJSON struct {
 	IgnoreFiles bool   `json:"ignore_files"`
 }
 
-// Link makes a codebase of the directory at path, which stays as it is and
-// where it is. It may contain the state directory, which its sandboxes hide
-// (record.Home.Reserved). Errors: Invalid if path is not absolute, not a
-// directory, is or lies in the state directory or the store, or contains a store
-// that the state directory does not; NotFound; Denied if this process cannot read
-// it; as Create. With ignoreFiles also as Ignores.
+// Link creates a codebase from the directory at path, without changing it. The directory may
+// contain the state directory, which its sandboxes hide (record.Home.Reserved). Errors: Invalid if
+// path is not absolute or not a directory, if it is or is inside the state directory or the store,
+// or if it contains a store that is not in the state directory; NotFound; Denied if this process
+// cannot read it; those of Create, and with ignoreFiles of Ignores.
 func (s *Store) Link(id ID, path string, ignoreFiles bool) (*Codebase, error) {
 	l, err := s.resolve(path)
 	if err != nil {
@@ -61,7 +60,7 @@ func (s *Store) Link(id ID, path string, ignoreFiles bool) (*Codebase, error) {
 	return s.Get(id)
 }
 
-// Linked returns the directory that the codebase stands for, if it is linked.
+// Linked returns the directory of a linked codebase.
 func (c *Codebase) Linked() (Link, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +70,7 @@ func (c *Codebase) Linked() (Link, bool) {
 	return *c.link, true
 }
 
-// resolve checks that a codebase can be made of path.
+// resolve checks that path can be linked.
 func (s *Store) resolve(path string) (Link, error) {
 	if !filepath.IsAbs(path) || strings.Contains(path, "\x00") {
 		return Link{}, errdefs.New(errdefs.Invalid, "link %s: not an absolute path", vpath.Quote(path))
@@ -94,7 +93,7 @@ func (s *Store) resolve(path string) (Link, error) {
 	return l, s.checkApart(l, path)
 }
 
-// checkApart refuses a directory whose sandboxes would reach the server's own.
+// checkApart refuses a directory through which sandboxes would reach the server's own directories.
 func (s *Store) checkApart(l Link, path string) error {
 	if l.Path == "/" {
 		return errdefs.New(errdefs.Invalid, "link /: the whole root cannot be a workspace")
@@ -105,9 +104,9 @@ func (s *Store) checkApart(l Link, path string) error {
 		case err != nil:
 			return linkError(path, err)
 		case r == within:
-			return errdefs.New(errdefs.Invalid, "link %s: it is or lies in the server's own directory", vpath.Quote(path))
+			return errdefs.New(errdefs.Invalid, "link %s: it is, or is inside, a directory of the server", vpath.Quote(path))
 		case r == above && ours != s.home && !safefs.IsBelow(ours, s.home):
-			return errdefs.New(errdefs.Invalid, "link %s: it contains the server's codebases (storage.codebase_path), which only a state directory hides", vpath.Quote(path))
+			return errdefs.New(errdefs.Invalid, "link %s: it contains the server's codebases: move storage.codebase_path out of it, or into the state directory", vpath.Quote(path))
 		}
 	}
 	return nil
@@ -125,9 +124,8 @@ func (l Link) open(st *unix.Stat_t) (int, error) {
 	return fd, nil
 }
 
-// check refuses what stands at the path now if it is another directory. The
-// device of a file system without a disk of its own (major 0) gets a new number
-// at each mount.
+// check refuses another directory at the path. It ignores the device number of a file system
+// without a block device (major 0), which changes with each mount.
 func (l Link) check() error {
 	var st unix.Stat_t
 	fd, err := l.open(&st)
@@ -137,21 +135,21 @@ func (l Link) check() error {
 	unix.Close(fd)
 	sameDev := st.Dev == l.Dev || unix.Major(st.Dev) == 0 && unix.Major(l.Dev) == 0
 	if st.Ino != l.Ino || !sameDev {
-		return errdefs.New(errdefs.Precondition, "link %s: another directory stands there now than was linked", vpath.Quote(l.Path))
+		return errdefs.New(errdefs.Precondition, "link %s: this is not the directory that was linked", vpath.Quote(l.Path))
 	}
 	return nil
 }
 
-// relation is how a linked directory lies to one of the server's own.
+// relation is the position of a linked directory relative to a directory of the server.
 type relation int
 
 const (
 	apart  relation = iota
-	above           // it contains that
-	within          // it is that, or lies in it
+	above           // it contains the other
+	within          // it is the other, or inside it
 )
 
-// relationOf compares by identity, so that a bind mount is recognised.
+// relationOf compares device and inode, so that it recognizes a bind mount.
 func relationOf(l Link, ours string) (relation, error) {
 	if ours == "" {
 		return apart, nil
@@ -176,8 +174,7 @@ func relationOf(l Link, ours string) (relation, error) {
 	return apart, nil
 }
 
-// hasAncestor reports whether the directory of that identity is path or one
-// above it.
+// hasAncestor reports whether path or a directory above it has this device and inode.
 func hasAncestor(path string, dev, ino uint64) (bool, error) {
 	for dir := path; ; dir = filepath.Dir(dir) {
 		var st unix.Stat_t
@@ -197,7 +194,7 @@ func linkError(path string, err error) error {
 	return errdefs.New(safefs.Kind(err), "link %s: %w", vpath.Quote(path), withoutPath(err))
 }
 
-// readLink reads the link in the codebase's directory; nil if it is none.
+// readLink reads the link of a codebase; nil if it is not linked.
 func readLink(dir int) (*Link, error) {
 	text, err := readSmall(dir, linkFile)
 	if errors.Is(err, unix.ENOENT) {

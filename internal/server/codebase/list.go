@@ -17,7 +17,7 @@ import (
 
 // FileInfo describes a file or directory of a codebase.
 type FileInfo struct {
-	Path       vpath.Path // Text() is how it goes on the wire
+	Path       vpath.Path // Text() is its form in the API
 	Mode       uint32     // type and permission bits, as st_mode (inode(7))
 	SizeBytes  int64      // of a regular file, else 0
 	ModifiedAt time.Time
@@ -35,10 +35,9 @@ func infoOf(p vpath.Path, st *unix.Stat_t) FileInfo {
 	return i
 }
 
-// List describes what is in the directory p, or with recursive all that is
-// below it, directories too, sorted by path. What vanishes meanwhile is left
-// out. Errors: NotFound; Invalid for what is no directory or lies behind a
-// symbolic link; Denied; Canceled.
+// List describes the entries of the directory p, or with recursive all entries below it, sorted by
+// path. It skips entries that are removed meanwhile. Errors: NotFound; Invalid if p is not a
+// directory or its path has a symbolic link; Denied; Canceled.
 func (c *Codebase) List(ctx context.Context, p vpath.Path, recursive bool) ([]FileInfo, error) {
 	var list []FileInfo
 	err := c.at(func(files int) error {
@@ -65,7 +64,7 @@ func (c *Codebase) List(ctx context.Context, p vpath.Path, recursive bool) ([]Fi
 	return list, nil
 }
 
-// checkListable tells apart what openat2 reports alike.
+// checkListable distinguishes causes for which openat2 reports the same error.
 func checkListable(files int, p vpath.Path) error {
 	st, err := lookup(files, p)
 	switch {
@@ -74,7 +73,7 @@ func checkListable(files int, p vpath.Path) error {
 	case isLink(st):
 		return unix.ELOOP
 	case !isDir(st):
-		return errdefs.New(errdefs.Invalid, "list %s: it is not a directory", p)
+		return errdefs.New(errdefs.Invalid, "list %s: not a directory", p)
 	}
 	return nil
 }
@@ -89,7 +88,7 @@ func lookup(files int, p vpath.Path) (*unix.Stat_t, error) {
 	return lstat(dir, name)
 }
 
-// openParent opens the directory that p lies in; the root lies in itself.
+// openParent opens the parent directory of p; for the root, the root itself.
 func openParent(files int, p vpath.Path) (dir int, name string, err error) {
 	if name = p.Base(); p.IsRoot() {
 		name = "."
@@ -116,26 +115,26 @@ func readLinkAt(dir int, name string) (string, error) {
 	return string(buf[:max(n, 0)]), err
 }
 
-// found is what a walker came upon: an entry of the directory open as dir.
+// found is an entry that a walker visits, in the open directory dir.
 type found struct {
 	dir  int
 	path vpath.Path
 	st   unix.Stat_t
 }
 
-// walker calls do for each entry of a directory, and with recursive for all
-// below. It holds one descriptor at a time, whatever the depth, and takes what
-// vanishes, or turns into something else, for gone.
+// walker calls do for each entry of a directory, with recursive also for all entries below. It has
+// one open descriptor at a time, at any depth. An entry whose type changes meanwhile counts as
+// removed.
 type walker struct {
 	root      int
 	recursive bool
-	// skipClosed passes by directories that this process may not list.
+	// skipClosed skips directories that this process may not list.
 	skipClosed bool
 	do         func(found) error
 }
 
-// walk visits p. A file system mounted below it is not entered. Errors:
-// Canceled; those of the host and of do.
+// walk visits p. It does not enter file systems mounted below. Errors: Canceled; those of the host
+// and of do.
 func (w walker) walk(ctx context.Context, p vpath.Path) error {
 	pending := []vpath.Path{p}
 	for len(pending) > 0 {

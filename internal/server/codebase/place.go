@@ -12,9 +12,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// replacing says what may make room for a file that is put in its place. A
-// symbolic link makes room for another alone: an upload to its name may well
-// mean the file behind it.
+// replacing says what a new file may replace. Only a symbolic link may replace a symbolic link: an
+// upload to its name may be meant for the link's target.
 type replacing func(p vpath.Path, before *unix.Stat_t) error
 
 func replaceFile(p vpath.Path, before *unix.Stat_t) error {
@@ -26,14 +25,14 @@ func replaceFile(p vpath.Path, before *unix.Stat_t) error {
 
 func replaceLink(p vpath.Path, before *unix.Stat_t) error {
 	if before != nil && isDir(before) {
-		return errdefs.New(errdefs.Precondition, "upload %s: a directory is there", p)
+		return errdefs.New(errdefs.Precondition, "upload %s: is a directory", p)
 	}
 	return nil
 }
 
-// put moves what is staged as name to p, in one step with the directories on
-// the way that are missing. g is by how much it makes the usage grow, without
-// what it replaces; h was held for it. After an error nothing has changed.
+// put moves the staged entry name to p, in one step with missing parent directories. g is the
+// growth of the usage, without the replaced file; h was held for it. After an error nothing has
+// changed.
 func (d dirs) put(name string, p vpath.Path, g SizeDelta, h *hold, may replacing) error {
 	parent, missing, err := d.nearest(p)
 	if err != nil {
@@ -72,8 +71,7 @@ func (d dirs) put(name string, p vpath.Path, g SizeDelta, h *hold, may replacing
 	return err
 }
 
-// nearest opens the deepest directory above p that is there, and names those
-// that are missing below it.
+// nearest opens the deepest existing directory above p, and returns the names of the missing ones.
 func (d dirs) nearest(p vpath.Path) (fd int, missing []string, err error) {
 	fd, err = safefs.OpenDir(d.files, p.Dir().Rel(), unix.O_PATH)
 	if !errors.Is(err, unix.ENOENT) {
@@ -102,8 +100,8 @@ func (d dirs) nearest(p vpath.Path) (fd int, missing []string, err error) {
 	return at, missing, nil
 }
 
-// putWithWay makes the missing directories in staging, moves what is staged as
-// name into the last of them as base, and then the first of them to parent.
+// putWithWay creates the missing directories in staging, moves the staged entry name into the last
+// one as base, and then moves the first one to parent.
 func (d dirs) putWithWay(name string, parent int, missing []string, base string) (err error) {
 	way := name + wayExt
 	defer func() {
@@ -135,11 +133,10 @@ func (d dirs) putWithWay(name string, parent int, missing []string, base string)
 	return err
 }
 
-// wayExt ends the name in staging of the directories that are made for what is
-// staged as the rest of it.
+// wayExt is the suffix of the staging name of the directories for a staged entry.
 const wayExt = ".way"
 
-// makeDirIn makes the directory name in dir and opens it.
+// makeDirIn creates the directory name in dir and opens it.
 func makeDirIn(dir int, name string) (fd int, err error) {
 	if err := unix.Mkdirat(dir, name, dirMode); err != nil {
 		return -1, err
@@ -148,16 +145,16 @@ func makeDirIn(dir int, name string) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := unix.Chmod(safefs.ProcPath(fd), dirMode); err != nil { // whatever the umask
+	if err := unix.Chmod(safefs.ProcPath(fd), dirMode); err != nil { // independent of the umask
 		unix.Close(fd)
 		return -1, err
 	}
 	return fd, nil
 }
 
-// MakeDir makes the directory p and what is missing above it. One that is there
-// gets the mode, if one is given. Of mode the permission bits count, 0 is 0755;
-// the owner can always list and change it. Errors: as Upload and Commit.
+// MakeDir creates the directory p and its missing parents. An existing one gets the mode, unless
+// that is 0. Only the permission bits of mode count; 0 is 0755; the owner always gets rwx. Errors:
+// those of Upload and Commit.
 func (c *Codebase) MakeDir(p vpath.Path, mode uint32) error {
 	if !p.IsRoot() {
 		if err := checkTarget("make directory", p); err != nil {
@@ -204,10 +201,9 @@ func (d dirs) makeDir(name string, p vpath.Path, mode uint32, h *hold) error {
 	return nil
 }
 
-// MakeLink makes p a symbolic link, in the place of a file or another link if
-// one is there. target is kept as it is, and leads where it leads in a sandbox:
-// it is never followed here. Errors: Invalid for an empty or over-long target;
-// as Upload and Commit.
+// MakeLink creates the symbolic link p; it replaces a file or another link. target is stored
+// unchanged and resolved only in a sandbox. Errors: Invalid for an empty or too long target; those
+// of Upload and Commit.
 func (c *Codebase) MakeLink(p vpath.Path, target string) error {
 	if err := checkTarget("make link", p); err != nil {
 		return err

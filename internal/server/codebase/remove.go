@@ -10,9 +10,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Remove deletes p: a file, a symbolic link itself, or a directory and all
-// below it, in one step. Errors: NotFound; Invalid for the root and behind a
-// symbolic link; Denied; Precondition for a linked codebase.
+// Remove deletes p in one step: a file, a symbolic link (not its target), or a directory with
+// everything below it. Errors: NotFound; Invalid for the root, and if the path has a symbolic link;
+// Denied; Precondition for a linked codebase.
 func (c *Codebase) Remove(p vpath.Path) error {
 	if p.IsRoot() {
 		return errdefs.New(errdefs.Invalid, "remove: the path is empty or the root")
@@ -44,7 +44,7 @@ func (d dirs) takeAway(p vpath.Path, name string) (*unix.Stat_t, error) {
 	}
 	err = unix.Renameat(parent, base, d.staging, name)
 	if errors.Is(err, unix.EACCES) && isDir(st) {
-		// A directory that leaves its parent must be writable itself.
+		// A directory must be writable to move to another parent.
 		if err = safefs.OpenUp(parent, base); err == nil {
 			err = unix.Renameat(parent, base, d.staging, name)
 		}
@@ -52,7 +52,7 @@ func (d dirs) takeAway(p vpath.Path, name string) (*unix.Stat_t, error) {
 	return st, err
 }
 
-// discountLocked takes what is staged as name off the usage.
+// discountLocked subtracts the staged entry name from the usage.
 func (c *Codebase) discountLocked(d dirs, st *unix.Stat_t, name string) error {
 	var g SizeDelta
 	g.add(st, -1)
@@ -70,7 +70,7 @@ func (c *Codebase) discountLocked(d dirs, st *unix.Stat_t, name string) error {
 	return nil
 }
 
-// clear removes what is staged as name for good.
+// clear deletes the staged entry name.
 func (c *Codebase) clear(name string) error {
 	staging, err := c.open(stagingDir)
 	if errors.Is(err, unix.ENOENT) || errdefs.Is(err, errdefs.NotFound) {

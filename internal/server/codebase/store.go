@@ -16,35 +16,33 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Names that no codebase can have.
+// Names that are not ids of codebases.
 const (
 	makingPrefix = ".making-"
 	gonePrefix   = ".gone-"
 	lockFile     = "lock"
 )
 
-// Observer is told what a codebase holds, after each change and in order. It
-// must not call the codebase.
+// Observer gets the usage of a codebase after each change, in order. It must not call the codebase.
 type Observer interface {
 	CodebaseChanged(id ID, u Usage)
 }
 
-// Options are what a Store is opened with.
+// Options are those of Open.
 type Options struct {
-	// Dir is the directory of the codebases; it is made if it is absent.
+	// Dir is the directory of the codebases; Open creates it if it does not exist.
 	Dir string
-	// Home is the state directory, which no linked directory may touch.
+	// Home is the state directory; a linked directory may not be inside it.
 	Home string
 	// Observer may be nil.
 	Observer Observer
 	Limits   StorageLimits
-	// OwnerOf names the owner of a codebase, which never changes. It must not call
-	// the codebase. Nil: no owner has limits. Errors: NotFound while it is not
-	// known yet.
+	// OwnerOf returns the owner of a codebase, which never changes. It must not call the codebase.
+	// Nil: owners have no limits. Errors: NotFound while the owner is not known yet.
 	OwnerOf func(ID) (string, error)
 }
 
-// Store keeps codebases below one directory. It may be used concurrently.
+// Store stores codebases below one directory. It is safe for concurrent use.
 type Store struct {
 	dir      string // absolute, without symbolic links
 	home     string
@@ -57,16 +55,15 @@ type Store struct {
 	mu       sync.Mutex
 	known    map[ID]*Codebase
 	accounts map[string]*account // by owner
-	flush    *time.Timer         // nil: nothing waits to be made durable
+	flush    *time.Timer         // nil: no change waits to be made durable
 	closed   bool
 
-	flushing sync.WaitGroup // flush, until it is through
+	flushing sync.WaitGroup // the running flush
 }
 
-// Open opens the store for this process alone and sweeps what a crash left of
-// codebases half made and half deleted. Errors: Precondition if another process
-// has it, or if others may write to it; Denied, Exhausted and Invalid as the
-// file system has it.
+// Open opens the store exclusively and removes codebases that a killed process created or deleted
+// in part. Errors: Precondition if another process uses the store, or if other users may write to
+// it; Denied, Exhausted and Invalid of the file system.
 func Open(o Options) (*Store, error) {
 	dir, err := makePrivate(o.Dir)
 	if err != nil {
@@ -87,8 +84,7 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// makePrivate makes dir if it is absent, and refuses one that others could have
-// filled.
+// makePrivate creates dir if it does not exist, and refuses one that other users may write to.
 func makePrivate(dir string) (string, error) {
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
@@ -107,12 +103,12 @@ func makePrivate(dir string) (string, error) {
 	case st.Uid != uint32(os.Geteuid()):
 		return "", errdefs.New(errdefs.Precondition, "codebases %s: the directory belongs to uid %d, not to uid %d", dir, st.Uid, os.Geteuid())
 	case st.Mode&0o022 != 0:
-		return "", errdefs.New(errdefs.Precondition, "codebases %s: mode %04o lets others write: chmod go-w it", dir, st.Mode&0o7777)
+		return "", errdefs.New(errdefs.Precondition, "codebases %s: other users may write (mode %04o): run chmod go-w", dir, st.Mode&0o7777)
 	}
 	return dir, nil
 }
 
-// take locks the store, so that no other process's uploads are swept.
+// take locks the store, so that Open never removes another process's uploads.
 func (s *Store) take() error {
 	f, err := os.OpenFile(filepath.Join(s.dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -136,8 +132,8 @@ func (s *Store) letGo() {
 
 func (s *Store) root() int { return int(s.handle.Fd()) }
 
-// sweep deletes codebases half made and half deleted. What resists is left for
-// the next time; nobody can see it.
+// sweep deletes codebases that were created or deleted in part. What it cannot delete stays,
+// invisible, for the next time.
 func (s *Store) sweep() error {
 	names, err := s.names()
 	for _, name := range lastFirst(names) {
@@ -148,8 +144,7 @@ func (s *Store) sweep() error {
 	return err
 }
 
-// lastFirst sorts names such that what RemoveTreeAt once lifted out of a tree
-// comes before the tree, which may have more to lift.
+// lastFirst sorts names so that entries that RemoveTreeAt moved out of a tree come before the tree.
 func lastFirst(names []string) []string {
 	slices.Sort(names)
 	slices.Reverse(names)
@@ -165,8 +160,7 @@ func (s *Store) names() ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
-// IDs returns the codebases there are, sorted, so that the caller can tell
-// those it knows nothing of.
+// IDs returns the ids of all codebases, sorted.
 func (s *Store) IDs() ([]ID, error) {
 	names, err := s.names()
 	if err != nil {
@@ -182,8 +176,7 @@ func (s *Store) IDs() ([]ID, error) {
 	return ids, nil
 }
 
-// Create makes an empty codebase. Errors: Invalid for a malformed ID; Exists;
-// Exhausted; Denied.
+// Create creates an empty codebase. Errors: Invalid for a malformed ID; Exists; Exhausted; Denied.
 func (s *Store) Create(id ID) (*Codebase, error) {
 	err := s.appear(id, func(making string) error {
 		for _, sub := range []string{filesDir, stagingDir} {
@@ -199,7 +192,7 @@ func (s *Store) Create(id ID) (*Codebase, error) {
 	return s.Get(id)
 }
 
-// appear lets the codebase's directory appear with what fill puts into it.
+// appear creates the codebase's directory in one step, with the content that fill writes.
 func (s *Store) appear(id ID, fill func(making string) error) error {
 	if !id.IsValid() {
 		return errdefs.New(errdefs.Invalid, "codebase %s: malformed id", vpath.Quote(string(id)))
@@ -221,7 +214,7 @@ func (s *Store) appear(id ID, fill func(making string) error) error {
 	return nil
 }
 
-// keep returns the codebase of that ID that is known already, else c.
+// keep returns the cached codebase with the ID of c, or caches and returns c.
 func (s *Store) keep(c *Codebase) *Codebase {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,9 +225,8 @@ func (s *Store) keep(c *Codebase) *Codebase {
 	return c
 }
 
-// Get returns the codebase id. The first time it sweeps what a crash left in
-// its staging directory and, if need be, counts its files. Errors: NotFound,
-// for a malformed id too.
+// Get returns the codebase id. The first time, it empties the staging directory and counts the
+// files if necessary. Errors: NotFound, also for a malformed id.
 func (s *Store) Get(id ID) (*Codebase, error) {
 	if !id.IsValid() {
 		return nil, noCodebase(id)
@@ -255,7 +247,7 @@ func (s *Store) forget(c *Codebase) {
 	}
 }
 
-// load reads what is known of the codebase, once.
+// load reads the codebase's state, once.
 func (c *Codebase) load() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -295,7 +287,7 @@ func (c *Codebase) loadLocked() error {
 	return nil
 }
 
-// sweepStaging removes what uploads and removals left that were cut short.
+// sweepStaging removes the leftovers of interrupted uploads and removals.
 func (c *Codebase) sweepStaging(dir int) error {
 	staging, err := safefs.Open(dir, stagingDir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -310,11 +302,11 @@ func (c *Codebase) sweepStaging(dir int) error {
 	return err
 }
 
-// doomedFile in a codebase's directory says that its deletion has begun.
+// doomedFile in a codebase's directory marks that its deletion has begun.
 const doomedFile = "doomed"
 
-// Doom notes, durably, that the codebase is about to be deleted: for whoever
-// finds it half deleted after a crash. Errors: NotFound, Denied, Exhausted.
+// Doom marks durably that the deletion of the codebase begins, so that the next server completes or
+// cancels it after a crash. Errors: NotFound, Denied, Exhausted.
 func (s *Store) Doom(id ID) error {
 	if !id.IsValid() {
 		return noCodebase(id)
@@ -329,7 +321,7 @@ func (s *Store) IsDoomed(id ID) bool {
 	return id.IsValid() && err == nil
 }
 
-// Spare takes Doom back. Errors: Denied.
+// Spare removes the mark of Doom. Errors: Denied.
 func (s *Store) Spare(id ID) error {
 	err := os.Remove(filepath.Join(s.dir, string(id), doomedFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -338,9 +330,9 @@ func (s *Store) Spare(id ID) error {
 	return wrapStore("codebase "+string(id), err)
 }
 
-// Delete removes the codebase and its files; of a linked directory the link
-// alone. One that is not there is deleted already, so that a deletion that was
-// cut short can be asked for again. Errors: Denied, Exhausted.
+// Delete removes the codebase and its files; for a linked directory, only the link. It succeeds if
+// the codebase does not exist, so that an interrupted deletion can be repeated. Errors: Denied,
+// Exhausted.
 func (s *Store) Delete(id ID) error {
 	if !id.IsValid() {
 		return nil
@@ -355,7 +347,7 @@ func (s *Store) Delete(id ID) error {
 	return wrapStore("codebase "+string(id), err)
 }
 
-// leave lets the codebase's directory disappear to the name gone.
+// leave renames the codebase's directory to gone, in one step.
 func (c *Codebase) leave(gone string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -371,8 +363,8 @@ func (c *Codebase) leave(gone string) error {
 	return err
 }
 
-// flushAfter is how long a change may wait to be made durable. Each on its own
-// would take a disk's turn, some milliseconds.
+// flushAfter is how long a change may wait until it is made durable. To flush each change alone
+// would take some milliseconds of disk time.
 const flushAfter = time.Second
 
 func (s *Store) flushSoon() {
@@ -387,17 +379,17 @@ func (s *Store) flushSoon() {
 		s.mu.Lock()
 		s.flush = nil
 		s.mu.Unlock()
-		_ = s.Flush() // nobody waits; the next one tells
+		_ = s.Flush() // the next Flush reports the error
 	})
 }
 
-// Flush makes durable what has been committed. Errors: Exhausted, Internal.
+// Flush makes all commits durable. Errors: Exhausted, Internal.
 func (s *Store) Flush() error {
 	return wrapStore("codebases", unix.Syncfs(s.root()))
 }
 
-// Close notes what is certain and lets the store go. Uploads that are not
-// committed are lost.
+// Close records the usage of the codebases and unlocks the store. Uploads without a commit are
+// lost.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {

@@ -1,7 +1,7 @@
 package codebase
 
 import (
-	"crypto/md5" //nolint:gosec // what the API's clients compare, no protection
+	"crypto/md5" //nolint:gosec // a checksum for clients, not for security
 	"encoding/hex"
 	"errors"
 	"hash"
@@ -16,19 +16,19 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Modes of what is uploaded without one.
+// Default modes of uploads.
 const (
 	fileMode = 0o644
 	dirMode  = 0o755
 )
 
-// Upload is a file on its way into a codebase. It is for one goroutine.
+// Upload is a running upload of a file. It is not safe for concurrent use.
 type Upload struct {
 	codebase *Codebase
 	path     vpath.Path
-	total    int64 // 0: not told
+	total    int64 // 0: unknown
 	mode     uint32
-	name     string   // in staging; "" once it has left it
+	name     string   // in staging; "" after it was moved
 	file     *os.File // nil: ended
 	sum      hash.Hash
 	size     int64
@@ -36,17 +36,16 @@ type Upload struct {
 	held     *hold
 }
 
-// Uploaded is what has been stored.
+// Uploaded describes a stored file.
 type Uploaded struct {
 	SizeBytes int64
 	MD5       string // in hexadecimal digits
 }
 
-// Upload begins the upload of the file p. total is how many bytes will come, 0
-// if that is not known. Of mode the permission bits count, 0 is 0644; setuid,
-// setgid and sticky are dropped and the owner can always read. The caller ends
-// it with Commit or Abort. Errors: Invalid, NotFound, Exhausted; Precondition
-// for a linked codebase.
+// Upload begins the upload of the file p. total is the number of bytes; 0: unknown. Only the
+// permission bits of mode count, without setuid, setgid and sticky; 0 is 0644; the owner can always
+// read. The caller ends the upload with Commit or Abort. Errors: Invalid, NotFound, Exhausted;
+// Precondition for a linked codebase.
 func (c *Codebase) Upload(p vpath.Path, total int64, mode uint32) (*Upload, error) {
 	if total < 0 {
 		return nil, errdefs.New(errdefs.Invalid, "upload %s: total_size is negative", p)
@@ -78,7 +77,7 @@ func (c *Codebase) Upload(p vpath.Path, total int64, mode uint32) (*Upload, erro
 	return u, nil
 }
 
-// stage makes the file that the upload is received in.
+// stage creates the file that receives the upload.
 func (u *Upload) stage() error {
 	staging, err := u.codebase.open(stagingDir)
 	if err != nil {
@@ -93,7 +92,7 @@ func (u *Upload) stage() error {
 	return nil
 }
 
-// checkTarget refuses paths at which nothing can be put.
+// checkTarget refuses paths at which no file can be.
 func checkTarget(operation string, p vpath.Path) error {
 	switch {
 	case p.IsRoot():
@@ -104,7 +103,7 @@ func checkTarget(operation string, p vpath.Path) error {
 	return nil
 }
 
-// modeOr returns the permission bits of mode, or what stands for none.
+// modeOr returns the permission bits of mode, or the default for 0.
 func modeOr(mode, none uint32) uint32 {
 	if mode&0o777 == 0 {
 		return none
@@ -112,7 +111,7 @@ func modeOr(mode, none uint32) uint32 {
 	return mode & 0o777
 }
 
-// stagedName returns a name that is free in staging.
+// stagedName returns an unused name in staging.
 func (c *Codebase) stagedName() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,8 +119,8 @@ func (c *Codebase) stagedName() string {
 	return strconv.FormatUint(c.staged, 10)
 }
 
-// Write adds to the file. Errors: Invalid for more than the total; Exhausted.
-// After an error only Abort is of use.
+// Write appends to the file. Errors: Invalid for more than the total; Exhausted. After an error the
+// caller must call Abort.
 func (u *Upload) Write(b []byte) (int, error) {
 	if err := u.usable(); err != nil {
 		return 0, err
@@ -147,23 +146,22 @@ func (u *Upload) Write(b []byte) (int, error) {
 
 func (u *Upload) usable() error {
 	if u.failure == nil && u.file == nil {
-		return errdefs.New(errdefs.Precondition, "upload %s: it has ended", u.path)
+		return errdefs.New(errdefs.Precondition, "upload %s: already ended", u.path)
 	}
 	return u.failure
 }
 
-// Commit gives the file its place. What stood there is replaced in one step,
-// and directories on the way are made. Errors: Invalid if bytes are missing, or
-// if a symbolic link stands there or on the way; Precondition for a directory
-// there or a file on the way; NotFound if the codebase was deleted meanwhile;
-// Exhausted. After an error nothing has changed, and the upload is over.
+// Commit moves the file to its path. It replaces an existing file in one step, and creates missing
+// parents. Errors: Invalid if bytes are missing, or if the path has a symbolic link; Precondition
+// if the path is a directory, or a parent is a file; NotFound if the codebase was deleted
+// meanwhile; Exhausted. After an error nothing has changed, and the upload has ended.
 func (u *Upload) Commit() (Uploaded, error) {
 	defer u.Abort()
 	if err := u.usable(); err != nil {
 		return Uploaded{}, err
 	}
 	if u.total > 0 && u.size < u.total {
-		return Uploaded{}, errdefs.New(errdefs.Invalid, "upload %s: %d bytes came, %d of total_size are missing", u.path, u.size, u.total-u.size)
+		return Uploaded{}, errdefs.New(errdefs.Invalid, "upload %s: received %d bytes, %d of total_size are missing", u.path, u.size, u.total-u.size)
 	}
 	err := u.finish()
 	failpoint.At("upload: received")
@@ -176,7 +174,7 @@ func (u *Upload) Commit() (Uploaded, error) {
 	return Uploaded{SizeBytes: u.size, MD5: hex.EncodeToString(u.sum.Sum(nil))}, nil
 }
 
-// finish closes the staged file, which may tell that the disk is full.
+// finish closes the staged file, which may report a full disk.
 func (u *Upload) finish() error {
 	err := errors.Join(u.file.Chmod(os.FileMode(u.mode)), u.file.Close())
 	u.file = nil
@@ -191,7 +189,7 @@ func (u *Upload) place(d dirs) error {
 	return err
 }
 
-// Abort ends an upload that has not been committed, and does nothing else.
+// Abort ends an upload without a commit; after Commit it does nothing.
 func (u *Upload) Abort() {
 	if u.file != nil {
 		u.file.Close()
@@ -201,7 +199,7 @@ func (u *Upload) Abort() {
 	if u.name == "" {
 		return
 	}
-	// A name that stays is swept when the codebase is next opened.
+	// A file that stays is removed when the codebase is opened again.
 	if staging, err := u.codebase.open(stagingDir); err == nil {
 		_ = unix.Unlinkat(staging, u.name, 0)
 		unix.Close(staging)

@@ -14,9 +14,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Usage is what a codebase holds. A linked directory's is zero.
+// Usage is the size of a codebase; zero for a linked directory.
 type Usage struct {
-	// FileCount counts names of everything but directories.
+	// FileCount counts all entries except directories.
 	FileCount int64 `json:"file_count"`
 	// SizeBytes is the length of all regular files.
 	SizeBytes int64     `json:"size_bytes"`
@@ -25,10 +25,10 @@ type Usage struct {
 	DirCount int64 `json:"dir_count"`
 }
 
-// SizeDelta is by how much a change made a codebase's usage grow.
+// SizeDelta is the growth of a codebase's usage by a change.
 type SizeDelta struct{ FileCount, SizeBytes, DirCount int64 }
 
-// add counts one name, or with a sign of -1 discounts it. Nil is none.
+// add counts one entry, or with the sign -1 subtracts it. Nil counts nothing.
 func (g *SizeDelta) add(st *unix.Stat_t, sign int64) {
 	switch {
 	case st == nil:
@@ -43,20 +43,20 @@ func (g *SizeDelta) add(st *unix.Stat_t, sign int64) {
 	}
 }
 
-// names is how many names of any kind there are more.
+// names is the number of additional entries of any kind.
 func (g SizeDelta) names() int64 { return g.FileCount + g.DirCount }
 
-// usageFile is there only while nothing has been changed since it was written.
+// usageFile exists only while it is exact: the first change removes it.
 const usageFile = "usage.json"
 
-// Usage returns what the codebase holds.
+// Usage returns the size of the codebase.
 func (c *Codebase) Usage() Usage {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.usage
 }
 
-// growLocked notes growth, for which h, if not nil, was held.
+// growLocked records growth, for which h, if not nil, was held.
 func (c *Codebase) growLocked(g SizeDelta, h *hold) {
 	c.usage.FileCount += g.FileCount
 	c.usage.SizeBytes = safefs.AddSizes(c.usage.SizeBytes, g.SizeBytes)
@@ -65,7 +65,7 @@ func (c *Codebase) growLocked(g SizeDelta, h *hold) {
 	c.settleLocked(h)
 }
 
-// tell tells the observer what holds now: whoever comes last tells the latest.
+// tell calls the observer with the current usage.
 func (c *Codebase) tell() {
 	if c.store.observer == nil {
 		return
@@ -75,11 +75,9 @@ func (c *Codebase) tell() {
 	c.store.observer.CodebaseChanged(c.id, c.Usage())
 }
 
-// Change calls do while nothing else changes the codebase: for a sandbox's sync
-// or apply, which replaces files beneath Source by itself. do returns by how
-// much the usage grew, also when it fails half-way; nil if it cannot tell, and
-// then all files are counted. Errors: those of do; NotFound; Precondition for a
-// linked directory.
+// Change calls do while no other call changes the codebase, for a sync or an apply, which replaces
+// files below Source. do returns the growth of the usage, also if it fails midway; for nil all
+// files are counted again. Errors: those of do; NotFound; Precondition for a linked directory.
 func (c *Codebase) Change(do func() (*SizeDelta, error)) error {
 	var failure error
 	err := c.change(func(d dirs) error {
@@ -93,7 +91,7 @@ func (c *Codebase) Change(do func() (*SizeDelta, error)) error {
 	return errors.Join(failure, err)
 }
 
-// soilLocked takes the note of the usage away before the first change.
+// soilLocked removes usageFile before the first change.
 func (c *Codebase) soilLocked() error {
 	if !c.clean {
 		return nil
@@ -110,11 +108,10 @@ func (c *Codebase) soilLocked() error {
 	return nil
 }
 
-// path is the host path of the codebase's directory, which nobody else can
-// write to.
+// path is the host path of the codebase's directory, which only the server's user can write.
 func (c *Codebase) path() string { return filepath.Join(c.store.dir, string(c.id)) }
 
-// close notes the usage.
+// close writes usageFile.
 func (c *Codebase) close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,15 +126,15 @@ func (c *Codebase) close() error {
 	return wrapStore("codebase "+string(c.id), err)
 }
 
-// loadUsageLocked reads the note of the usage, or counts.
+// loadUsageLocked reads usageFile, or counts the files.
 func (c *Codebase) loadUsageLocked(dir int) error {
 	text, err := readSmall(dir, usageFile)
-	noted := Usage{DirCount: -1} // an older server did not count them
+	noted := Usage{DirCount: -1} // an older server did not record it
 	if err == nil && json.Unmarshal(text, &noted) == nil && noted.DirCount >= 0 {
 		c.usage, c.clean = noted, true
 		return nil
 	}
-	if err == nil { // damaged, or an older server's: never to be read again
+	if err == nil { // damaged, or of an older server: remove it
 		err = unix.Unlinkat(dir, usageFile, 0)
 	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {
@@ -164,8 +161,8 @@ func readSmall(dir int, name string) ([]byte, error) {
 	return buf[:n], err
 }
 
-// recountLocked counts all files. What a sandbox closed even to its owner has
-// no part in it: the codebase must stay usable.
+// recountLocked counts all files. It skips directories that a sandbox made unreadable even for
+// their owner, because the codebase must stay usable.
 func (c *Codebase) recountLocked(files int) error {
 	g, err := count(files, vpath.Root, true)
 	if err != nil {
@@ -176,7 +173,7 @@ func (c *Codebase) recountLocked(files int) error {
 	return nil
 }
 
-// count counts all names below the directory p.
+// count counts all entries below the directory p.
 func count(root int, p vpath.Path, skipClosed bool) (g SizeDelta, err error) {
 	w := walker{root: root, recursive: true, skipClosed: skipClosed, do: func(e found) error {
 		g.add(&e.st, 1)

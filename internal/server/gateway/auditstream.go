@@ -12,8 +12,8 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
-// auditStream sends a sandbox's audit events, and those to come. A browser that
-// lost the connection names the last event it had, and gets those behind it.
+// auditStream sends a sandbox's audit events, and then new ones. A browser that reconnects names
+// the last event that it has, and gets the events after it.
 func (g *gateway) auditStream(w http.ResponseWriter, r *http.Request, sandboxID string) {
 	request, err := auditRequest(r, sandboxID)
 	if err != nil {
@@ -50,7 +50,7 @@ func auditRequest(r *http.Request, sandboxID string) (*sandboxv1.AuditRequest, e
 	return request, nil
 }
 
-// readQuery sets the fields of a request that the query names.
+// readQuery sets the fields of a request from the query.
 func readQuery(r *http.Request, request proto.Message) error {
 	if err := (&query{}).Parse(request, r.URL.Query(), utilities.NewDoubleArray(nil)); err != nil {
 		return invalid("%v", err)

@@ -9,21 +9,20 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// body is a request's body that is neither too large nor too slow.
+// body is a request's body with limits of size and time.
 type body struct {
 	io.ReadCloser
 	most     int64 // bytes; 0: any number
 	tooLarge bool
-	ended    error // what Read returned last
+	ended    error // error of the last Read
 	silence  time.Duration
 	conn     *http.ResponseController
 }
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// admit tells the connection's place by who calls, and refuses whoever may make no
-// call with a body, which would lie in memory for as long as it takes to come. Of
-// a request without one, the call itself refuses an unknown caller.
+// admit authenticates the caller of a request with a body, before the body takes memory. For a
+// request without a body, the call itself refuses an unknown caller.
 func (g *gateway) admit(w http.ResponseWriter, r *http.Request) error {
 	if g.o.Admit == nil {
 		return nil
@@ -36,14 +35,14 @@ func (g *gateway) admit(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case err == nil:
 	case hasBody(r):
-		w.Header().Set("Connection", "close") // else the rest of the body is waited for
+		w.Header().Set("Connection", "close") // otherwise the server would wait for the rest of the body
 	case isUnknownCaller(err):
 		return nil
 	}
 	return err
 }
 
-// boundBody bounds r's body: to most bytes, 0 is any number.
+// boundBody limits r's body to most bytes; 0: no limit.
 func (g *gateway) boundBody(w http.ResponseWriter, r *http.Request, most int64) {
 	if !hasBody(r) {
 		return
@@ -55,9 +54,8 @@ func (g *gateway) boundBody(w http.ResponseWriter, r *http.Request, most int64) 
 	r.Body = &body{ReadCloser: inner, most: most, silence: g.o.BodyTimeout, conn: http.NewResponseController(w)}
 }
 
-// Read reads from the client, who has a while to send anything. After the end it
-// leaves the connection alone: the server reads on, to learn of the client's
-// leaving, and would take a deadline for that.
+// Read reads from the client, with a deadline. After the end of the body it sets no deadline: the
+// server keeps reading to notice that the client disconnects, and a deadline would look the same.
 func (b *body) Read(p []byte) (int, error) {
 	if b.ended != nil {
 		return 0, b.ended

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// codec is the JSON of the interface: zero values are written, and unknown
-// fields are ignored where ignoresUnknown says so.
+// codec is the JSON of REST: it writes zero values, and ignores unknown fields of the requests of
+// ignoresUnknown.
 type codec struct {
 	runtime.JSONPb
 }
@@ -29,8 +29,7 @@ func newCodec() *codec {
 	}}
 }
 
-// Marshal returns v without the spaces that protojson puts in or leaves out from
-// one build of a program to the next.
+// Marshal returns v without the spaces that protojson adds at random, by build.
 func (c *codec) Marshal(v any) ([]byte, error) {
 	text, err := c.JSONPb.Marshal(v)
 	if err != nil {
@@ -43,8 +42,7 @@ func (c *codec) Marshal(v any) ([]byte, error) {
 	return compact.Bytes(), nil
 }
 
-// NewDecoder returns a decoder that takes the whole of r as one value. Its error
-// is io.EOF if there is none.
+// NewDecoder returns a decoder that reads all of r as one value. Its error is io.EOF if r is empty.
 func (c *codec) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
 		m, ok := v.(proto.Message)
@@ -61,8 +59,8 @@ func (c *codec) NewDecoder(r io.Reader) runtime.Decoder {
 		if err := c.UnmarshalOptions.Unmarshal(text, m); err != nil {
 			return c.notTaken(m, text, err)
 		}
-		// Ignoring unknown fields, protojson ignores unknown names of enums too: a
-		// misspelt type of a rule would make it another rule.
+		// protojson that ignores unknown fields also ignores unknown names of enums: a misspelled
+		// type of a rule would change its meaning.
 		var value any
 		if err := json.Unmarshal(text, &value); err != nil {
 			return err
@@ -72,8 +70,8 @@ func (c *codec) NewDecoder(r io.Reader) runtime.Decoder {
 	})
 }
 
-// notTaken says why a body is no message m: by the first of its fields that
-// cannot be read, where it has such a field.
+// notTaken returns why a body is not a valid message m, with its first invalid field, if there is
+// one.
 func (c *codec) notTaken(m proto.Message, text []byte, err error) error {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(text, &fields) != nil {
@@ -91,14 +89,14 @@ func (c *codec) notTaken(m proto.Message, text []byte, err error) error {
 	return fmt.Errorf("body: %s", plainText(err))
 }
 
-// plainText is the text of an error of the protobuf library, which begins with
-// the library's name and varies its spaces so that nobody relies on it.
+// plainText is the text of an error of the protobuf library, without the library's name and its
+// varying spaces.
 func plainText(err error) string {
 	return strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: ")
 }
 
-// checker checks the names in the JSON of a message, wherever they are in it:
-// those of enums' values and, if it is strict, those of fields.
+// checker checks the names in the JSON of a message and of the messages in it: the names of enum
+// values and, if strict, of fields.
 type checker struct{ strict bool }
 
 func (c checker) message(message protoreflect.MessageDescriptor, value any) error {
@@ -137,7 +135,7 @@ func (c checker) field(field protoreflect.FieldDescriptor, key string, value any
 	return nil
 }
 
-// single are the values of a field: the elements of a list or of a map.
+// single returns the values of a field: for a list or a map, its elements.
 func single(field protoreflect.FieldDescriptor, value any) []any {
 	switch v := value.(type) {
 	case []any:

@@ -17,7 +17,7 @@ import (
 func (g *gateway) execStream(w http.ResponseWriter, r *http.Request, sandboxID string) {
 	request := &sandboxv1.ExecRequest{}
 	g.sendOutput(w, r, sandboxv1.SandboxService_ExecStream_FullMethodName, request, func(ctx context.Context) (outputStream, error) {
-		request.SandboxId = sandboxID // whatever the body says
+		request.SandboxId = sandboxID // overrides the body
 		return g.sandboxes.ExecStream(ctx, request)
 	})
 }
@@ -26,15 +26,14 @@ func (g *gateway) execStream(w http.ResponseWriter, r *http.Request, sandboxID s
 func (g *gateway) sessionExecStream(w http.ResponseWriter, r *http.Request, sessionID string) {
 	request := &sandboxv1.SessionExecRequest{}
 	g.sendOutput(w, r, sandboxv1.SandboxService_SessionExecStream_FullMethodName, request, func(ctx context.Context) (outputStream, error) {
-		request.SessionId = sessionID // whatever the body says
+		request.SessionId = sessionID // overrides the body
 		return g.sandboxes.SessionExecStream(ctx, request)
 	})
 }
 
 type outputStream = grpc.ServerStreamingClient[sandboxv1.ExecOutput]
 
-// sendOutput reads request from r's body, and then sends what the stream of open
-// yields.
+// sendOutput reads request from r's body, and then sends the stream of open.
 func (g *gateway) sendOutput(w http.ResponseWriter, r *http.Request, method string, request proto.Message, open func(context.Context) (outputStream, error)) {
 	g.boundBody(w, r, g.o.MaxBodyBytes)
 	ctx, err := g.call(r, method)
@@ -49,20 +48,20 @@ func (g *gateway) sendOutput(w http.ResponseWriter, r *http.Request, method stri
 	stream(ctx, g, w, r, source[sandboxv1.ExecOutput]{open: open, emit: o.emit, end: o.end})
 }
 
-// output makes events of a command's output. A character whose bytes come in
-// two messages comes in one event.
+// output converts a command's output to events. A character that is split between two messages is
+// sent in one event.
 type output struct {
-	held   map[string][]byte // by event: the beginning of a character
+	held   map[string][]byte // by event: the first bytes of a character
 	exited bool
 }
 
 // outputData is the data of an event "stdout" or "stderr": one of the two.
 type outputData struct {
 	Text   string `json:"text,omitempty"`
-	Base64 []byte `json:"base64,omitempty"` // what is no UTF-8
+	Base64 []byte `json:"base64,omitempty"` // output that is not UTF-8
 }
 
-// startedData is the data of an event "started", of a command that can be taken up.
+// startedData is the data of an event "started", for a command that can be resumed.
 type startedData struct {
 	ExecID string `json:"execId"`
 }
@@ -134,7 +133,7 @@ func sendExit(out *events, message *sandboxv1.ExecOutput) error {
 	return out.send("exit", data)
 }
 
-// rawOf are messages as the answers of other calls spell them.
+// rawOf returns messages in the same JSON as in the answers of other calls.
 func rawOf[M proto.Message](messages []M) ([]json.RawMessage, error) {
 	raw := []json.RawMessage{}
 	for _, m := range messages {
@@ -147,7 +146,7 @@ func rawOf[M proto.Message](messages []M) ([]json.RawMessage, error) {
 	return raw, nil
 }
 
-// end checks that the client was told how the command ended.
+// end checks that the end of the command was sent.
 func (o *output) end(out *events) error {
 	if err := o.release(out); err != nil {
 		return err
@@ -165,7 +164,7 @@ func (o *output) hold(name string, rest []byte) {
 	o.held[name] = bytes.Clone(rest)
 }
 
-// release sends what began a character that did not come.
+// release sends the first bytes of a character that was not completed.
 func (o *output) release(out *events) error {
 	for _, name := range []string{"stdout", "stderr"} {
 		if err := sendData(out, name, o.held[name]); err != nil {
@@ -191,8 +190,7 @@ func sendData(out *events, name string, data []byte) error {
 	return out.send(name, text)
 }
 
-// cutPartial cuts off the bytes at the end of data that begin a character
-// without ending it.
+// cutPartial splits off the bytes of an incomplete character at the end of data.
 func cutPartial(data []byte) (whole, rest []byte) {
 	for n := 1; n < utf8.UTFMax && n <= len(data); n++ {
 		at := len(data) - n

@@ -14,7 +14,7 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
-const pieceBytes = 64 << 10 // of a message of an upload, as downloads have it
+const pieceBytes = 64 << 10 // of an upload in one message, as in downloads
 
 type uploadStream = grpc.ClientStreamingClient[sandboxv1.UploadChunk, sandboxv1.UploadResult]
 
@@ -38,8 +38,8 @@ func (g *gateway) sendFile(r *http.Request, codebaseID, file string) (*sandboxv1
 	if err != nil {
 		return nil, err
 	}
-	// Leaving without having closed the stream cancels the call: what came of a
-	// body that broke off is not stored.
+	// A return before the stream is closed cancels the call, so that an incomplete body is not
+	// stored.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := g.codebases.UploadFiles(ctx)
@@ -53,7 +53,7 @@ func (g *gateway) sendFile(r *http.Request, codebaseID, file string) (*sandboxv1
 	piece := make([]byte, pieceBytes)
 	for {
 		n, readErr := fill(r.Body, piece)
-		if readErr != nil && readErr != io.EOF { //nolint:errorlint // a wrapped io.EOF is no end
+		if readErr != nil && readErr != io.EOF { //nolint:errorlint // a wrapped io.EOF is an error
 			return nil, invalid("body: %v", readErr)
 		}
 		if n > 0 {
@@ -68,8 +68,8 @@ func (g *gateway) sendFile(r *http.Request, codebaseID, file string) (*sandboxv1
 	}
 }
 
-// fill reads until p is full. Unlike io.ReadFull it tells the end of r from a
-// body that broke off, which is io.ErrUnexpectedEOF.
+// fill reads until p is full. Unlike io.ReadFull it returns io.EOF at the end of r, and
+// io.ErrUnexpectedEOF only for an incomplete body.
 func fill(r io.Reader, p []byte) (int, error) {
 	for n := 0; ; {
 		if n == len(p) {
@@ -83,7 +83,7 @@ func fill(r io.Reader, p []byte) (int, error) {
 	}
 }
 
-// refusal is why the service ended an upload before it was sent.
+// refusal returns why the service ended an upload early.
 func refusal(stream uploadStream, sendErr error) (*sandboxv1.UploadResult, error) {
 	if !errors.Is(sendErr, io.EOF) {
 		return nil, sendErr
@@ -105,7 +105,7 @@ func uploadMetadata(r *http.Request, codebaseID, file string) (*sandboxv1.Upload
 		if err != nil {
 			return nil, invalid("totalSize %q: want a number of bytes", text)
 		}
-		meta.TotalSize = cmp.Or(size, meta.TotalSize) // 0 is a size that is not told
+		meta.TotalSize = cmp.Or(size, meta.TotalSize) // 0: unknown
 	}
 	meta.SymlinkTarget = cmp.Or(query.Get("symlinkTarget"), query.Get("symlink_target"))
 	if text := query.Get("mode"); text != "" {
@@ -143,7 +143,7 @@ func (g *gateway) download(w http.ResponseWriter, r *http.Request, codebaseID, f
 	writeFile(w, r, stream.Recv)
 }
 
-// readView sends a file's content as a sandbox sees it.
+// readView sends the content of a file of a sandbox's view.
 func (g *gateway) readView(w http.ResponseWriter, r *http.Request, sandboxID string) {
 	ctx, err := g.call(r, sandboxv1.SandboxService_ReadView_FullMethodName)
 	if err != nil {
@@ -157,7 +157,7 @@ func (g *gateway) readView(w http.ResponseWriter, r *http.Request, sandboxID str
 		writeError(w, r, err)
 		return
 	}
-	request.SandboxId = sandboxID // whatever the query says
+	request.SandboxId = sandboxID // overrides the query
 	stream, err := g.sandboxes.ReadView(ctx, request)
 	if err != nil {
 		writeError(w, r, err)
@@ -166,25 +166,25 @@ func (g *gateway) readView(w http.ResponseWriter, r *http.Request, sandboxID str
 	writeFile(w, r, stream.Recv)
 }
 
-// writeFile answers r with a file that comes in pieces.
+// writeFile answers r with a file that it receives in pieces.
 func writeFile[P interface{ GetData() []byte }](w http.ResponseWriter, r *http.Request, next func() (P, error)) {
 	chunk, err := next()
 	if err != nil && !errors.Is(err, io.EOF) {
 		writeError(w, r, err)
 		return
 	}
-	// Whatever the file is, a browser neither shows nor runs it here.
+	// A browser must not show or run the file in this origin.
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", "attachment")
 	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	for ; err == nil; chunk, err = next() {
 		if _, err := w.Write(chunk.GetData()); err != nil {
-			return // the client is gone
+			return // the client has disconnected
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		// The status is sent already. A connection that breaks off is all that
-		// tells the client that something is missing.
+		// The status was already sent: only an aborted connection tells the client that the file
+		// is incomplete.
 		panic(http.ErrAbortHandler)
 	}
 }

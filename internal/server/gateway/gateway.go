@@ -1,18 +1,14 @@
-// Package gateway is the REST face of the server: HTTP and JSON in front of the
-// gRPC services.
+// Package gateway serves the API as REST: HTTP and JSON in front of the gRPC services.
 //
-// Each request becomes one call on Options.Conn, a connection to the very
-// server that gRPC clients use, so that interceptors, limits and streams are
-// the same. Most routes are generated from the API's files; those of uploads,
-// downloads and streams, for which JSON is no good, are written here. gateway
-// decides nothing: who may do what, and what a path means, is the service's,
-// and no file is touched here. docs/rest.md describes the routes.
+// Each request becomes one call on Options.Conn, with the same interceptors, limits and streams as
+// a call of a gRPC client. Most routes are generated from the API's files; the package adds those
+// of uploads, downloads and streams, for which JSON does not fit. It decides nothing: the service
+// checks rights and paths, and this package accesses no file. docs/rest.md describes the routes.
 //
-// What a browser sends on behalf of a page of another origin is refused: there
-// is no CORS.
+// It refuses requests that a browser sends for a page of another origin: there is no CORS.
 //
-// Each stream has one goroutine that receives from the service; it ends with
-// the request. The request's end, by whichever side, cancels the call.
+// Each stream has one goroutine that receives from the service and ends with the request. The end
+// of the request cancels the call.
 package gateway
 
 import (
@@ -34,37 +30,34 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
-// ClientCertKey is the metadata that carries the DER form of the client's
-// certificate, if the connection's TLS verified one. The service believes it
-// only from the gateway's own connection, which a network client cannot have.
+// ClientCertKey is the metadata with the DER form of the client's certificate, if TLS verified one.
+// The service accepts it only on the gateway's own connection, which is not on the network.
 const ClientCertKey = "agentfense-client-cert-bin"
 
-// Options of New. Only Conn is needed.
+// Options are those of New. Only Conn is required.
 type Options struct {
-	// Conn leads to the gRPC server. Nobody else has it, see ClientCertKey. Its
-	// messages must be as large as the server's may be.
+	// Conn is the connection to the gRPC server. Only the gateway may use it, see ClientCertKey. It
+	// must allow messages as large as the server's.
 	Conn grpc.ClientConnInterface
-	// Admit refuses a caller who may make no call, by the incoming metadata of
-	// the context, before the body of a request is read. The peer of the context
-	// is the connection's (see Server). Nil: the calls tell.
+	// Admit authenticates a caller by the incoming metadata of the context, before the body of the
+	// request is read. The peer of the context is that of the connection (see Server). Nil: only
+	// the calls authenticate.
 	Admit func(context.Context) error
-	// Ready says why the server does not take work yet, if it does not. Nil: it
-	// always does.
+	// Ready returns why the server is not ready, nil if it is. Nil: it is always ready.
 	Ready func(context.Context) error
-	// Registry is what /metrics shows; the gateway adds its own. Nil: those, and
-	// what Go and the host tell of this process.
+	// Registry has the metrics of /metrics; the gateway adds its own. Nil: a new one with those of
+	// Go and of the process.
 	Registry *prometheus.Registry
-	// Connections is what /metrics tells of all connections. Nil: nothing.
+	// Connections returns the numbers of connections for /metrics. Nil: no such metrics.
 	Connections func() Connections
 	Log         *slog.Logger // nil: slog.Default()
 
-	MaxBodyBytes int64         // of a request in JSON; 0: 16 MiB. The service bounds uploads.
-	BodyTimeout  time.Duration // the longest silence within a request's body; 0: 30 s
-	Heartbeat    time.Duration // between comments in a stream that says nothing; 0: 15 s
+	MaxBodyBytes int64         // of a request in JSON; 0: 16 MiB. The service limits uploads.
+	BodyTimeout  time.Duration // the longest pause within a request's body; 0: 30 s
+	Heartbeat    time.Duration // between comments in an idle stream; 0: 15 s
 
-	// LoopbackOnly refuses requests to a host name that does not mean this host:
-	// without a token, any page could reach the server by a name of its own that
-	// resolves to 127.0.0.1.
+	// LoopbackOnly refuses requests whose Host is not this host: without tokens, a web page could
+	// reach the server by a name that resolves to 127.0.0.1 (DNS rebinding).
 	LoopbackOnly bool
 }
 
@@ -78,7 +71,7 @@ type gateway struct {
 }
 
 // New returns the handler of all routes.
-// Errors: without a Conn; if the Registry has metrics of the gateway's names.
+// Errors: without a Conn; if the Registry already has metrics with the gateway's names.
 func New(o Options) (http.Handler, error) {
 	if o.Conn == nil {
 		return nil, errors.New("gateway: no connection to the server")
@@ -113,9 +106,8 @@ func New(o Options) (http.Handler, error) {
 	return m.count(g.guard(http.HandlerFunc(g.serve))), nil
 }
 
-// Server returns a server of h that does not wait for ever: for a request's
-// head, or for the next request. Responses may take as long as they like;
-// streams do. The caller sets the address, TLS and the log.
+// Server returns a server of h with time-outs for the header of a request and for the next request,
+// but not for responses, because streams last. The caller sets the address, TLS and the log.
 func Server(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -132,16 +124,16 @@ func newMux() *runtime.ServeMux {
 	drop := func(string) (string, bool) { return "", false }
 	return runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newCodec()),
-		runtime.SetQueryParameterParser(&query{}), // for this process: there is one gateway
+		runtime.SetQueryParameterParser(&query{}), // global: a process has one gateway
 		runtime.WithErrorHandler(muxError),
 		runtime.WithRoutingErrorHandler(routingError),
 		runtime.WithMetadata(clientCert),
-		// The library would let a request name any metadata, and show all of ours.
-		// Authorization passes without being matched.
+		// By default the library maps headers to any metadata, and metadata to headers. It always
+		// passes Authorization.
 		runtime.WithIncomingHeaderMatcher(drop),
 		runtime.WithOutgoingHeaderMatcher(drop),
 		runtime.WithOutgoingTrailerMatcher(drop),
-		// A form could otherwise pass for another method than POST.
+		// Otherwise a form could override the method of a POST.
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
 	)
@@ -155,8 +147,7 @@ func (g *gateway) register() error {
 	return sandboxv1.RegisterCodebaseServiceHandlerClient(ctx, g.mux, g.codebases)
 }
 
-// call is the context of the call that r becomes: what r carries for the
-// service is in its metadata.
+// call returns the context of the call for r, with the credentials of r as metadata.
 func (g *gateway) call(r *http.Request, method string) (context.Context, error) {
 	return runtime.AnnotateContext(r.Context(), g.mux, r, method)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics count requests by HTTP method and status: what a label holds is of a
-// short list, never a path, an id or a name that a client made up.
+// metrics count requests by HTTP method and status. The values of labels are from a short list,
+// never a path, an id or a name of a client.
 type metrics struct {
 	page     http.Handler
 	requests *prometheus.CounterVec
@@ -19,11 +19,11 @@ type metrics struct {
 	inFlight prometheus.Gauge
 }
 
-// Connections are those of the server, on all its listeners.
+// Connections are the numbers of connections of all listeners.
 type Connections struct {
-	Anonymous, Admitted int    // that have shown no credentials yet, and that have
-	Evicted             uint64 // closed without credentials, for a younger one
-	Silent              uint64 // closed for showing no credentials in time
+	Anonymous, Admitted int    // open ones without and with credentials
+	Evicted             uint64 // anonymous ones that newer ones replaced
+	Silent              uint64 // closed without credentials in time
 }
 
 // connectionMetrics are the metrics of connections.
@@ -77,8 +77,8 @@ func newMetrics(registry *prometheus.Registry, connections func() Connections) (
 	return m, nil
 }
 
-// count wraps next in the counting, also of what ends in a panic: a download
-// that is cut does.
+// count wraps next with the metrics. It also counts requests that panic, as an aborted download
+// does.
 func (m *metrics) count(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		method, begun, sw := methodLabel(r.Method), time.Now(), &statusWriter{ResponseWriter: w, code: http.StatusOK}
@@ -106,7 +106,7 @@ type statusWriter struct {
 	code int
 }
 
-// WriteHeader sends code; a status of the 1xx kind is not the last.
+// WriteHeader sends code. It does not record a 1xx status, because another one follows.
 func (w *statusWriter) WriteHeader(code int) {
 	if code >= http.StatusOK {
 		w.code = code
@@ -114,5 +114,5 @@ func (w *statusWriter) WriteHeader(code int) {
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

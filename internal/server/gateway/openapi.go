@@ -8,8 +8,7 @@ import (
 	"github.com/agentfense/agentfense/api"
 )
 
-// handwritten describes what the generated description does not have: the
-// routes that are written here.
+// handwritten describes the routes that are not generated.
 //
 //go:embed handwritten.swagger.json
 var handwritten []byte
@@ -29,7 +28,7 @@ func openAPI() ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// merge adds to into what from has. What both have must be an object in both.
+// merge adds the entries of from to into. An entry of both must be an object in both.
 func merge(into, from map[string]any) error {
 	for key, value := range from {
 		old, both := into[key]

@@ -5,13 +5,13 @@ import (
 	"net/http"
 )
 
-// healthz says that the process serves.
+// healthz reports that the process serves.
 func (g *gateway) healthz(w http.ResponseWriter, _ *http.Request) {
 	ok(w)
 }
 
-// readyz says whether the server takes work. Why not is in the log: who asks
-// has shown no token.
+// readyz reports whether the server is ready. The reason is only in the log, because the request
+// has no credentials.
 func (g *gateway) readyz(w http.ResponseWriter, r *http.Request) {
 	if g.o.Ready != nil {
 		if err := g.o.Ready(r.Context()); err != nil {

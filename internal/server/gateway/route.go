@@ -29,9 +29,8 @@ func readOnly(h http.HandlerFunc) methods {
 	return methods{http.MethodGet: h, http.MethodHead: h}
 }
 
-// serve finds the handler of a request. The path is never cleaned: what ".."
-// means in the path of a file, the service decides, and elsewhere it is an id
-// that nothing has.
+// serve finds the handler of a request. It never cleans the path: the service decides about ".." in
+// the path of a file, and elsewhere ".." is an unknown id.
 func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/healthz":
@@ -73,19 +72,18 @@ func (g *gateway) serveAPI(w http.ResponseWriter, r *http.Request) {
 // path is the path of a request, its elements unescaped.
 type path struct {
 	elements []string
-	// The path of a file of a codebase, if that is what the request is about.
+	// The path of a file of a codebase, if the request has one.
 	file   string
 	isFile bool
 }
 
-// is reports whether p has these elements; "*" is any.
+// is reports whether p has these elements; "*" matches any element.
 func (p path) is(elements ...string) bool {
 	return slices.EqualFunc(p.elements, elements, func(got, want string) bool { return want == "*" || got == want })
 }
 
-// parsePath takes u's path apart. An element with a "/" of its own is no id, and
-// neither is one that is no UTF-8, which no message could carry. The path of a
-// file is the text that messages have, escaped as they have it.
+// parsePath splits u's path. An element that contains "/" or is not UTF-8 is not an id. The path of
+// a file has the same escapes as in messages.
 func parsePath(u *url.URL) (path, error) {
 	var p path
 	for raw := range strings.SplitSeq(strings.TrimPrefix(u.EscapedPath(), "/"), "/") {
@@ -110,8 +108,7 @@ func parsePath(u *url.URL) (path, error) {
 	return p, nil
 }
 
-// checkQuery refuses what no message could carry, and what the generated code
-// would not see.
+// checkQuery refuses a query that no message can hold, or that the generated code would ignore.
 func checkQuery(u *url.URL) error {
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -125,9 +122,8 @@ func checkQuery(u *url.URL) error {
 	return nil
 }
 
-// checkAuthorization refuses what no metadata could carry. It would be left out:
-// what a request shows must be checked, or the request would be taken for one
-// that shows nothing.
+// checkAuthorization refuses credentials that metadata cannot hold. Without this check they would
+// be dropped, and the request would count as one without credentials.
 func checkAuthorization(h http.Header) error {
 	for _, value := range h.Values("Authorization") {
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -137,7 +133,7 @@ func checkAuthorization(h http.Header) error {
 	return nil
 }
 
-// handwritten are the routes that are not generated, nil if p is none of them.
+// handwritten returns the methods of a route that is not generated, nil for another path.
 func (g *gateway) handwritten(p path) methods {
 	switch {
 	case p.isFile && p.is("v1", "codebases", "*", "files"):

@@ -6,14 +6,14 @@ import (
 	"net/http"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
-	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // so that details of errors can be written as JSON
+	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // registers the details of errors for JSON
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// The codes here are of what the gateway refuses before there is a call; the
-// service maps all else (internal/server/service/status.go). HTTP statuses follow from
-// codes as grpc-gateway has it, but for the two that HTTP knows better.
+// The gateway uses these codes for requests that it refuses before a call; the service maps all
+// other errors (internal/server/service/status.go). grpc-gateway maps codes to HTTP statuses,
+// except for two with more precise HTTP statuses.
 
 func invalid(format string, args ...any) error {
 	return status.Errorf(codes.InvalidArgument, format, args...)
@@ -27,8 +27,7 @@ func unauthenticated(reason string) error {
 	return status.Error(codes.Unauthenticated, reason)
 }
 
-// isUnknownCaller reports whether err says that the caller shows no credentials
-// that the server knows.
+// isUnknownCaller reports whether err means missing or unknown credentials.
 func isUnknownCaller(err error) bool { return status.Code(err) == codes.Unauthenticated }
 
 func denied(reason string) error {
@@ -72,7 +71,7 @@ func routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w
 	}
 }
 
-// writeError answers r with err, of which nothing was written yet.
+// writeError answers r with err. Nothing may have been written before.
 func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if b, ok := r.Body.(*body); ok && b.tooLarge {
 		err = tooLarge(b.most)
@@ -93,8 +92,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	_, _ = w.Write(statusJSON(st))
 }
 
-// statusJSON is st as JSON: without its details if one of them is of a type
-// that is not known here.
+// statusJSON returns st as JSON, without details if one of them has an unknown type.
 func statusJSON(st *status.Status) []byte {
 	p := st.Proto()
 	text, err := newCodec().Marshal(p)
@@ -102,7 +100,7 @@ func statusJSON(st *status.Status) []byte {
 		p.Details = nil
 		text, err = newCodec().Marshal(p)
 	}
-	if err != nil { // the message is no UTF-8
+	if err != nil { // the message is not UTF-8
 		return []byte(`{"code":13,"message":"the error cannot be written as JSON","details":[]}`)
 	}
 	return text

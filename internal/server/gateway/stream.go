@@ -19,7 +19,7 @@ import (
 type events struct {
 	w       http.ResponseWriter
 	conn    *http.ResponseController
-	started bool // the status is sent
+	started bool // the status was sent
 }
 
 // start sends the status.
@@ -29,7 +29,7 @@ func (e *events) start() error {
 	}
 	e.started = true
 	e.w.Header().Set("Content-Type", "text/event-stream")
-	e.w.Header().Set("X-Accel-Buffering", "no") // nginx would collect events
+	e.w.Header().Set("X-Accel-Buffering", "no") // otherwise nginx buffers events
 	e.w.WriteHeader(http.StatusOK)
 	return e.conn.Flush()
 }
@@ -39,13 +39,13 @@ func (e *events) send(name string, data []byte) error {
 	return e.write(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, data))
 }
 
-// sendNumbered sends an event with an id, at which a client may begin again.
+// sendNumbered sends an event with an id, after which a client can resume.
 func (e *events) sendNumbered(name string, id uint64, data []byte) error {
 	return e.write(fmt.Appendf(nil, "id: %d\nevent: %s\ndata: %s\n\n", id, name, data))
 }
 
-// beat sends a comment: it keeps proxies from giving up, and finds out that the
-// client is gone.
+// beat sends a comment, so that proxies keep the connection and the gateway notices that the client
+// has disconnected.
 func (e *events) beat() error {
 	return e.write([]byte(": still here\n\n"))
 }
@@ -60,13 +60,13 @@ func (e *events) write(text []byte) error {
 	return e.conn.Flush()
 }
 
-// fail tells err: by the status, or by an event where that is sent already.
+// fail sends err: as the status, or as an event if the status was already sent.
 func (e *events) fail(r *http.Request, err error) {
 	if !e.started {
 		writeError(e.w, r, err)
 		return
 	}
-	_ = e.send("error", statusJSON(status.Convert(err))) // it is the last, nobody is left to tell
+	_ = e.send("error", statusJSON(status.Convert(err))) // the last event: its error does not matter
 }
 
 // eventData is v in JSON, on one line.
@@ -80,21 +80,21 @@ func eventData(v any) ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
-// source is a stream of the service, made into events.
+// source is a stream of the service, converted to events.
 type source[T any] struct {
 	open func(context.Context) (grpc.ServerStreamingClient[T], error)
 	emit func(*events, *T) error
 	end  func(*events) error // after the last message
 }
 
-// received is what receive has for its reader: neither a message nor an error
-// says that the service has begun.
+// received is an item of receive. One with neither a message nor an error means that the service
+// has started the stream.
 type received[T any] struct {
 	message *T
 	err     error
 }
 
-// receive passes on what the stream yields until it ends or ctx does.
+// receive sends the items of the stream until the stream or ctx ends.
 func receive[T any](ctx context.Context, stream grpc.ServerStreamingClient[T], to chan<- received[T]) {
 	defer close(to)
 	pass := func(item received[T]) bool {
@@ -105,7 +105,7 @@ func receive[T any](ctx context.Context, stream grpc.ServerStreamingClient[T], t
 			return false
 		}
 	}
-	// No header and no error is a stream that ended at once: Recv says how.
+	// No header and no error: the stream has already ended, and Recv returns its error.
 	if header, err := stream.Header(); err == nil && header != nil && !pass(received[T]{}) {
 		return
 	}
@@ -117,8 +117,7 @@ func receive[T any](ctx context.Context, stream grpc.ServerStreamingClient[T], t
 	}
 }
 
-// stream answers r with the events of s. The call is canceled when the client is
-// gone.
+// stream answers r with the events of s. It cancels the call when the client disconnects.
 func stream[T any](ctx context.Context, g *gateway, w http.ResponseWriter, r *http.Request, s source[T]) {
 	out := &events{w: w, conn: http.NewResponseController(w)}
 	ctx, cancel := context.WithCancel(ctx)
@@ -162,7 +161,7 @@ func stream[T any](ctx context.Context, g *gateway, w http.ResponseWriter, r *ht
 			err = ctx.Err()
 		}
 		if err != nil {
-			return // the client is gone
+			return // the client has disconnected
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// ignoresUnknown are the requests of the original API. Programs exist that send
-// them fields which no server ever knew, so such fields are ignored. Every other
-// request is refused with one: most often its name is misspelt.
+// ignoresUnknown are the requests of the original API. Existing programs send them with fields that
+// no server ever knew, so the gateway ignores unknown fields. It refuses any other request with an
+// unknown field, which is most often a misspelled name.
 var ignoresUnknown = map[protoreflect.Name]bool{
 	"CreateCodebaseRequest": true, "GetCodebaseRequest": true, "ListCodebasesRequest": true, "DeleteCodebaseRequest": true,
 	"ListFilesRequest": true, "DownloadFileRequest": true,
@@ -24,8 +24,7 @@ var ignoresUnknown = map[protoreflect.Name]bool{
 	"CreateSessionRequest": true, "GetSessionRequest": true, "ListSessionsRequest": true, "DestroySessionRequest": true, "SessionExecRequest": true,
 }
 
-// fieldOf returns the field of a message that key names in one of its two
-// spellings, or nil.
+// fieldOf returns the field with the name key in one of its two spellings, or nil.
 func fieldOf(message protoreflect.MessageDescriptor, key string) protoreflect.FieldDescriptor {
 	if field := message.Fields().ByJSONName(key); field != nil {
 		return field
@@ -33,14 +32,14 @@ func fieldOf(message protoreflect.MessageDescriptor, key string) protoreflect.Fi
 	return message.Fields().ByTextName(key)
 }
 
-// unknownField says that message has no field called key, and which it has.
+// unknownField returns the error for a key that is not a field; it lists the fields.
 func unknownField(message protoreflect.MessageDescriptor, key string) error {
 	names := []string{}
 	for i := range message.Fields().Len() {
 		names = append(names, message.Fields().Get(i).JSONName())
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("unknown field %q: there are none", key)
+		return fmt.Errorf("unknown field %q: this request has no fields", key)
 	}
 	slices.Sort(names)
 	return fmt.Errorf("unknown field %q; want one of: %s", key, strings.Join(names, ", "))
@@ -49,7 +48,7 @@ func unknownField(message protoreflect.MessageDescriptor, key string) error {
 // query reads the fields of a request from a query.
 type query struct{ runtime.DefaultQueryParser }
 
-// Parse sets those fields of m that values name and the route's path does not.
+// Parse sets the fields of m from values, except those of the route's path.
 func (q *query) Parse(m proto.Message, values url.Values, inPath *utilities.DoubleArray) error {
 	message := m.ProtoReflect().Descriptor()
 	if !ignoresUnknown[message.Name()] {
@@ -62,8 +61,8 @@ func (q *query) Parse(m proto.Message, values url.Values, inPath *utilities.Doub
 	return q.DefaultQueryParser.Parse(m, values, inPath)
 }
 
-// checkKey refuses a key of a query that leads to no field: FIELD, FIELD.FIELD
-// or, of a map, FIELD[KEY].
+// checkKey refuses a key of a query that is not a field: FIELD, FIELD.FIELD or, for a map,
+// FIELD[KEY].
 func checkKey(message protoreflect.MessageDescriptor, key string) error {
 	name, _, _ := strings.Cut(key, "[")
 	for part := range strings.SplitSeq(name, ".") {
@@ -79,8 +78,7 @@ func checkKey(message protoreflect.MessageDescriptor, key string) error {
 	return nil
 }
 
-// onlyQuery refuses a query with another key than those, for a route whose query
-// is no message.
+// onlyQuery refuses a query with other keys, for a route whose query is not a message.
 func onlyQuery(values url.Values, keys ...string) error {
 	for key := range values {
 		if !slices.Contains(keys, key) {

@@ -9,7 +9,7 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
-// watchView sends what changes in a sandbox's view.
+// watchView sends the changes in a sandbox's view.
 func (g *gateway) watchView(w http.ResponseWriter, r *http.Request, sandboxID string) {
 	request := &sandboxv1.WatchViewRequest{}
 	if err := readQuery(r, request); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/id"
 )
 
-// Codebase is a source the server knows.
+// Codebase is the row of a codebase.
 type Codebase struct {
 	ID         id.Codebase
 	Name       string
@@ -31,9 +31,8 @@ func scanCodebase(row scanner) (c Codebase, err error) {
 	return c, err
 }
 
-// AddCodebase stores a new codebase, unless its owner has most already; 0 is no
-// limit. Two calls at once cannot both take the last place. Errors: Exists if its
-// ID is taken; Exhausted.
+// AddCodebase stores a new codebase, unless its owner already has most codebases; 0: no limit. The
+// check is atomic. Errors: Exists if the ID is in use; Exhausted.
 func (s *Store) AddCodebase(ctx context.Context, c Codebase, most int) error {
 	return s.write(ctx, "create codebase "+string(c.ID), powerCut, func(tx *sql.Tx) error {
 		if err := roomFor(ctx, tx, "codebases", c.OwnerID, most); err != nil {
@@ -59,8 +58,8 @@ type CodebaseFilter struct {
 	OwnerID string
 }
 
-// Codebases returns a page of the codebases, the oldest first, and the token of
-// the next page, "" after the last. Errors: Invalid for a page that cannot be.
+// Codebases returns a page of codebases, the oldest first, and the token of the next page, "" after
+// the last. Errors: Invalid for an invalid page.
 func (s *Store) Codebases(ctx context.Context, f CodebaseFilter, p Page) ([]Codebase, string, error) {
 	return listing[Codebase]{
 		what: "list codebases", columns: codebaseColumns, table: "codebases", isID: func(s string) bool { return id.Codebase(s).IsValid() },
@@ -69,8 +68,8 @@ func (s *Store) Codebases(ctx context.Context, f CodebaseFilter, p Page) ([]Code
 	}.page(ctx, s.reader, p)
 }
 
-// SetCodebaseContent records what a codebase holds since updatedAt. It does not
-// wait for the disk: it is called for each file. Errors: NotFound.
+// SetCodebaseContent records the size of a codebase since updatedAt. It does not wait for the disk,
+// because it is called for each file. Errors: NotFound.
 func (s *Store) SetCodebaseContent(ctx context.Context, key id.Codebase, sizeBytes int64, fileCount int, updatedAt time.Time) error {
 	return s.write(ctx, "update codebase "+string(key), ownDeath, func(tx *sql.Tx) error {
 		return change(ctx, tx, "UPDATE codebases SET size = ?, file_count = ?, updated_at = ? WHERE id = ?",
@@ -78,8 +77,7 @@ func (s *Store) SetCodebaseContent(ctx context.Context, key id.Codebase, sizeByt
 	})
 }
 
-// RemoveCodebase forgets a codebase. Errors: NotFound; Precondition while there
-// are sandboxes made of it.
+// RemoveCodebase removes a codebase. Errors: NotFound; Precondition while sandboxes use it.
 func (s *Store) RemoveCodebase(ctx context.Context, key id.Codebase) error {
 	return s.write(ctx, "delete codebase "+string(key), powerCut, func(tx *sql.Tx) error {
 		var n int
@@ -88,7 +86,7 @@ func (s *Store) RemoveCodebase(ctx context.Context, key id.Codebase) error {
 		case err != nil:
 			return err
 		case n > 0:
-			return errdefs.New(errdefs.Precondition, "%d sandboxes are made of it: destroy them first", n)
+			return errdefs.New(errdefs.Precondition, "used by %d sandboxes: destroy them first", n)
 		}
 		return change(ctx, tx, "DELETE FROM codebases WHERE id = ?", key)
 	})

@@ -12,14 +12,14 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// errNotThere is what a statement found that changed no row.
-var errNotThere = errdefs.New(errdefs.NotFound, "there is none")
+// errNotThere is the error of a statement that changed no row.
+var errNotThere = errdefs.New(errdefs.NotFound, "not found")
 
 func fileError(err error) error {
 	return errdefs.New(safefs.Kind(err), "database: %w", err)
 }
 
-// failed is nil for a nil err, else "what: err" with the kind of the cause.
+// failed returns nil for nil, else "what: err" with the kind of the cause.
 func failed(ctx context.Context, what string, err error) error {
 	if err == nil {
 		return nil
@@ -31,7 +31,7 @@ func kindOf(ctx context.Context, err error) errdefs.Kind {
 	if e, ok := errors.AsType[*errdefs.Error](err); ok {
 		return e.Kind
 	}
-	// An interrupted statement says so in SQLite's words, not the context's.
+	// SQLite reports an interrupted statement with its own error, not that of the context.
 	switch ended := errors.Join(err, ctx.Err()); {
 	case errors.Is(err, sql.ErrNoRows):
 		return errdefs.NotFound
@@ -46,13 +46,13 @@ func kindOf(ctx context.Context, err error) errdefs.Kind {
 	return safefs.Kind(err)
 }
 
-// kindOfCode gives SQLite's result codes (sqlite.org/rescode.html) a kind.
+// kindOfCode is the kind of each of SQLite's result codes (sqlite.org/rescode.html).
 func kindOfCode(code int) errdefs.Kind {
 	switch code {
 	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE:
 		return errdefs.Exists
 	case sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_NOMEM:
-		// The index of the log could not grow: no room where it lies.
+		// The shared-memory file of the log could not grow: the disk is full.
 		return errdefs.Exhausted
 	}
 	switch code & 0xff {

@@ -10,15 +10,15 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// migrations holds one file for each version: NNNN_what.sql makes version NNNN
-// of the one before. A file that was released is never changed.
+// migrations has one file for each version: NNNN_what.sql migrates from the version before to NNNN.
+// A released file is never changed.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate brings the database to the latest version, in one transaction, so
-// that it is of the old version or of the new. It looks by the reader first:
-// the writer's first connection turns a foreign database into one with a log.
+// migrate migrates the database to the latest version in one transaction. It checks the version by
+// the reader first, because the writer's first connection would switch a foreign database to WAL
+// mode.
 func (s *Store) migrate(ctx context.Context, path string) error {
 	steps, err := migrationTexts()
 	if err != nil {
@@ -48,8 +48,8 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// version is the database's. Errors: Precondition if it is none that this
-// agentfense can bring to the latest.
+// version returns the version of the database. Errors: Precondition if this agentfense cannot
+// migrate it.
 func version(ctx context.Context, q querier, latest int) (int, error) {
 	var version, tables int
 	err := q.QueryRowContext(ctx, "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version").Scan(&version, &tables)
@@ -57,9 +57,9 @@ func version(ctx context.Context, q querier, latest int) (int, error) {
 	case err != nil:
 		return 0, err
 	case version > latest:
-		return 0, errdefs.New(errdefs.Precondition, "it has version %d, of a newer agentfense; this one knows %d", version, latest)
+		return 0, errdefs.New(errdefs.Precondition, "version %d is of a newer agentfense; this one knows versions up to %d", version, latest)
 	case version < 0 || version == 0 && tables > 0:
-		return 0, errdefs.New(errdefs.Precondition, "it is a database, but not one of agentfense's")
+		return 0, errdefs.New(errdefs.Precondition, "not a database of agentfense")
 	}
 	return version, nil
 }

@@ -17,18 +17,17 @@ type Page struct {
 	Token string // where the last page ended; "" for the first
 }
 
-// A page token says after which row the next page begins. It holds nothing that
-// a caller may not know, but its form is ours to change.
+// A page token identifies the last row of a page. It contains nothing that the caller may not know.
+// Its form may change.
 func pageToken(createdAt time.Time, id string) string {
 	key := binary.BigEndian.AppendUint64(nil, uint64(nanos(createdAt)))
 	return base64.RawURLEncoding.EncodeToString(append(key, id...))
 }
 
-// PageToken is that of the page that begins after s in the listing of Sandboxes.
+// PageToken returns the token of the page after s in the listing of Sandboxes.
 func (s Sandbox) PageToken() string { return pageToken(s.CreatedAt, string(s.ID)) }
 
-// after returns the row at which the last page ended, and one before every row
-// for the first page.
+// after returns the last row of the page before; for the first page, a value before every row.
 func (p Page) after(isID func(string) bool) (createdAt int64, id string, err error) {
 	if p.Token == "" {
 		return -1 << 63, "", nil
@@ -36,7 +35,7 @@ func (p Page) after(isID func(string) bool) (createdAt int64, id string, err err
 	const timeBytes = 8
 	key, err := base64.RawURLEncoding.Strict().DecodeString(p.Token)
 	if err != nil || len(key) < timeBytes || !isID(string(key[timeBytes:])) {
-		return 0, "", errdefs.New(errdefs.Invalid, "page_token: it is none that this listing has given")
+		return 0, "", errdefs.New(errdefs.Invalid, "page_token: not a token of this listing")
 	}
 	return int64(binary.BigEndian.Uint64(key)), string(key[timeBytes:]), nil
 }
@@ -48,13 +47,13 @@ type listing[T any] struct {
 	columns string
 	table   string
 	isID    func(string) bool
-	// equal are the columns that must have a value; "" is no condition.
+	// equal are the values that columns must have; "" is no condition.
 	equal map[string]string
 	scan  func(row scanner) (T, error)
 	key   func(T) (time.Time, string)
 }
 
-// scanner is what *sql.Row and *sql.Rows have in common.
+// scanner is the common part of *sql.Row and *sql.Rows.
 type scanner interface{ Scan(to ...any) error }
 
 // page returns one page and the token of the next, "" if it was the last.

@@ -10,7 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/id"
 )
 
-// Sandbox is what the index knows of a sandbox.
+// Sandbox is the index entry of a sandbox.
 type Sandbox struct {
 	ID         id.Sandbox
 	Name       string
@@ -34,10 +34,9 @@ func insertSandbox(ctx context.Context, tx *sql.Tx, b Sandbox) error {
 	return err
 }
 
-// AddSandbox puts a new sandbox into the index, unless its owner has most
-// already; 0 is no limit. Two calls at once cannot both take the last place.
-// Errors: NotFound if the codebase it names is not there; Exists if its ID or
-// name is taken; Exhausted.
+// AddSandbox adds a new sandbox to the index, unless its owner already has most sandboxes; 0: no
+// limit. The check is atomic. Errors: NotFound if its codebase does not exist; Exists if its ID or
+// name is in use; Exhausted.
 func (s *Store) AddSandbox(ctx context.Context, b Sandbox, most int) error {
 	return s.write(ctx, "create sandbox "+string(b.ID), ownDeath, func(tx *sql.Tx) error {
 		if b.CodebaseID != "" {
@@ -56,13 +55,12 @@ func (s *Store) AddSandbox(ctx context.Context, b Sandbox, most int) error {
 	})
 }
 
-// CheckRoom refuses one more sandbox of an owner, as AddSandbox would now: for
-// whoever would make something before that stays. Errors: Exhausted.
+// CheckRoom refuses one more sandbox of an owner, as AddSandbox would. Errors: Exhausted.
 func (s *Store) CheckRoom(ctx context.Context, owner string, most int) error {
 	return failed(ctx, "create sandbox", roomFor(ctx, s.reader, "sandboxes", owner, most))
 }
 
-// roomFor counts what an owner has in a table; most 0 is no limit.
+// roomFor checks the number of an owner's rows in a table; most 0: no limit.
 func roomFor(ctx context.Context, in interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }, table, owner string, most int,
@@ -73,12 +71,12 @@ func roomFor(ctx context.Context, in interface {
 	var n int
 	err := in.QueryRowContext(ctx, "SELECT count(*) FROM "+table+" WHERE owner_id = ?", owner).Scan(&n)
 	if err == nil && n >= most {
-		err = errdefs.New(errdefs.Exhausted, "its owner has %d, and %w are allowed: remove one first", n, &errdefs.Limit{Most: int64(most), Resource: table})
+		err = errdefs.New(errdefs.Exhausted, "the owner has %d, and %w are allowed: remove one first", n, &errdefs.Limit{Most: int64(most), Resource: table})
 	}
 	return err
 }
 
-// Sandbox returns what the index knows of the sandbox id. Errors: NotFound.
+// Sandbox returns the index entry of the sandbox id. Errors: NotFound.
 func (s *Store) Sandbox(ctx context.Context, key id.Sandbox) (Sandbox, error) {
 	b, err := scanSandbox(s.reader.QueryRowContext(ctx, "SELECT "+sandboxColumns+" FROM sandboxes WHERE id = ?", key))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -94,7 +92,7 @@ type SandboxFilter struct {
 	Name       string
 }
 
-// Sandboxes is as Codebases.
+// Sandboxes is Codebases for sandboxes.
 func (s *Store) Sandboxes(ctx context.Context, f SandboxFilter, p Page) ([]Sandbox, string, error) {
 	return listing[Sandbox]{
 		what: "list sandboxes", columns: sandboxColumns, table: "sandboxes", isID: func(s string) bool { return id.Sandbox(s).IsValid() },
@@ -103,16 +101,15 @@ func (s *Store) Sandboxes(ctx context.Context, f SandboxFilter, p Page) ([]Sandb
 	}.page(ctx, s.reader, p)
 }
 
-// RemoveSandbox takes a sandbox out of the index. Errors: NotFound.
+// RemoveSandbox removes a sandbox from the index. Errors: NotFound.
 func (s *Store) RemoveSandbox(ctx context.Context, key id.Sandbox) error {
 	return s.write(ctx, "destroy sandbox "+string(key), ownDeath, func(tx *sql.Tx) error {
 		return change(ctx, tx, "DELETE FROM sandboxes WHERE id = ?", key)
 	})
 }
 
-// ReplaceSandboxes makes the index again from what the records say: it holds
-// exactly these after, or what it held before if there is an error. A codebase
-// need not be there. Errors: Exists if two have one ID or name.
+// ReplaceSandboxes replaces the index by these sandboxes, from their records; after an error it is
+// unchanged. Their codebases need not exist. Errors: Exists if two have the same ID or name.
 func (s *Store) ReplaceSandboxes(ctx context.Context, all []Sandbox) error {
 	return s.write(ctx, "make the index of sandboxes", ownDeath, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM sandboxes"); err != nil {

@@ -1,17 +1,16 @@
 // Package store is the server's database: codebases, tokens, and an index of the sandboxes by owner
 // and codebase. It is one SQLite file, and the package touches no other.
 //
-// What a method has stored survives the server's death. Codebases and tokens survive a power cut
-// too; what a codebase holds and the index of the sandboxes may then be older by some calls,
-// because files and records say the same (ReplaceSandboxes makes the index again from them).
+// Stored data survives a killed server. Codebases and tokens also survive a power cut; the sizes of
+// codebases and the index of the sandboxes may then be some calls older, because the server
+// rebuilds them from files and records (ReplaceSandboxes).
 //
-// Calls are safe for concurrent use. Writes go one after the other through one connection, reads
-// through a pool beside it; a read sees every write that returned before it began. The store does
-// not decide who may see what.
+// Calls are safe for concurrent use. One connection writes, a pool of others reads; a read sees
+// every write that returned before it began. The store does not decide who may see what.
 //
 // Errors of every method, besides those it names: Exhausted if the disk is full, Unavailable if
-// another process holds the database or the disk fails, Canceled and Deadline as the context has
-// it, Internal for a damaged database.
+// another process locks the database or the disk fails, Canceled and Deadline of the context,
+// Internal for a damaged database.
 package store
 
 import (
@@ -40,14 +39,14 @@ type Options struct {
 	BusyTimeout time.Duration
 }
 
-// readers is how many reads run at once.
+// readers is the number of concurrent reads.
 const readers = 4
 
-// Open opens the database file path, makes it with mode 0600 if it is absent,
-// and brings it to this version's form. Close it after.
+// Open opens the database file path, creates it with mode 0600 if it does not exist, and migrates
+// it to this version. The caller closes it.
 //
-// Errors: Precondition if a newer agentfense has written it, or if it is not a
-// database of ours; NotFound and Denied as the file system has it.
+// Errors: Precondition if a newer agentfense has written it, or if it is not a database of
+// agentfense; NotFound and Denied of the file system.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if o.BusyTimeout == 0 {
 		o.BusyTimeout = 5 * time.Second
@@ -69,8 +68,8 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// touch makes an absent database an empty file that only its owner can read;
-// SQLite gives the files beside it the same mode.
+// touch creates the database as an empty file that only its owner can read, if it does not exist.
+// SQLite gives its other files the same mode.
 func touch(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -96,31 +95,29 @@ func openPool(path string, o Options, connections int, pragmas ...string) (*sql.
 	return db, nil
 }
 
-// Close closes the database. Calls under way end first.
+// Close closes the database after running calls have ended.
 func (s *Store) Close() error {
 	return errors.Join(s.reader.Close(), s.writer.Close())
 }
 
-// Check reads from the database, to tell whether it answers.
+// Check reads from the database, to check that it works.
 func (s *Store) Check(ctx context.Context) error {
 	var n int
 	return failed(ctx, "check the database", s.reader.QueryRowContext(ctx, "SELECT count(*) FROM tokens").Scan(&n))
 }
 
-// durability says what a write must survive once it is committed: it is what
-// SQLite is told before it.
+// durability is what a committed write survives: SQLite's setting "synchronous".
 type durability string
 
 const (
 	// powerCut waits for the disk.
 	powerCut durability = "PRAGMA synchronous = FULL"
-	// ownDeath leaves the disk to the kernel. The next write that waits for
-	// the disk makes it durable too.
+	// ownDeath does not wait for the disk. The next write that does makes this one durable too.
 	ownDeath durability = "PRAGMA synchronous = NORMAL"
 )
 
-// write runs do in a transaction that holds the write lock from its beginning.
-// It is committed if do returns nil, and undone otherwise.
+// write runs do in a transaction that has the write lock from its beginning. It commits if do
+// returns nil, otherwise it rolls back.
 func (s *Store) write(ctx context.Context, what string, survives durability, do func(tx *sql.Tx) error) error {
 	conn, err := s.writer.Conn(ctx)
 	if err != nil {
@@ -141,7 +138,7 @@ func (s *Store) write(ctx context.Context, what string, survives durability, do 
 	return failed(ctx, what, tx.Commit())
 }
 
-// change runs one statement on the row of an object that must be there.
+// change runs a statement that must change a row.
 func change(ctx context.Context, tx *sql.Tx, statement string, args ...any) error {
 	result, err := tx.ExecContext(ctx, statement, args...)
 	if err != nil {
@@ -154,7 +151,7 @@ func change(ctx context.Context, tx *sql.Tx, statement string, args ...any) erro
 	return err
 }
 
-// fromNanos is the time of a column, the zero time for 0.
+// fromNanos converts a column to a time; 0 is the zero time.
 func fromNanos(n int64) time.Time {
 	if n == 0 {
 		return time.Time{}
@@ -162,7 +159,7 @@ func fromNanos(n int64) time.Time {
 	return time.Unix(0, n).UTC()
 }
 
-// nanos is the column of a time.
+// nanos is the reverse of fromNanos.
 func nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

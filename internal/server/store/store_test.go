@@ -293,8 +293,8 @@ func TestOpenRefuses(t *testing.T) {
 		kind       errdefs.Kind
 		says       string
 	}{
-		{"a database of a newer version", newer, errdefs.Precondition, "version 99, of a newer agentfense"},
-		{"another program's database", foreign, errdefs.Precondition, "not one of agentfense's"},
+		{"a database of a newer version", newer, errdefs.Precondition, "version 99 is of a newer agentfense"},
+		{"another program's database", foreign, errdefs.Precondition, "not a database of agentfense"},
 		{"a file that is no database", text, errdefs.Precondition, "not a database"},
 		{"a directory that is not there", filepath.Join(dir, "no", "db"), errdefs.NotFound, "no such file"},
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Hash is the SHA-256 of a token; the token itself is stored nowhere.
+// Hash is the SHA-256 of a token; the token itself is not stored.
 type Hash [sha256.Size]byte
 
-// Scopes are what a token may be used for, as a set.
+// Scopes is a set of permissions of a token.
 type Scopes uint8
 
 // The scopes.
@@ -23,7 +23,7 @@ const (
 	ScopeRead   Scopes = 1 << iota // see codebases, files, sandboxes, changes, audit
 	ScopeExec                      // start and stop sandboxes, run commands and sessions in them
 	ScopeManage                    // create, change and delete codebases, sandboxes, policies
-	ScopeApply                     // carry changes over to a source, or discard them
+	ScopeApply                     // apply changes to a source, or discard them
 
 	AllScopes = ScopeRead | ScopeExec | ScopeManage | ScopeApply
 )
@@ -33,7 +33,7 @@ var scopeNames = []string{"read", "exec", "manage", "apply"} // by bit
 // Has reports whether all of other are in s.
 func (s Scopes) Has(other Scopes) bool { return s&other == other }
 
-// String returns the names, with commas between.
+// String returns the names, separated by commas.
 func (s Scopes) String() string {
 	var names []string
 	for i, name := range scopeNames {
@@ -44,25 +44,24 @@ func (s Scopes) String() string {
 	return strings.Join(names, ",")
 }
 
-// ParseScopes reads what String returns. Errors: Invalid for an unknown scope,
-// or none at all.
+// ParseScopes is the reverse of String. Errors: Invalid for an unknown scope, and for none.
 func ParseScopes(text string) (Scopes, error) {
 	var s Scopes
 	for name := range strings.SplitSeq(text, ",") {
 		i := slices.Index(scopeNames, name)
 		if i < 0 {
-			return 0, errdefs.New(errdefs.Invalid, "unknown scope %s: it is one of %s", vpath.Quote(name), strings.Join(scopeNames, ", "))
+			return 0, errdefs.New(errdefs.Invalid, "unknown scope %s (want %s)", vpath.Quote(name), strings.Join(scopeNames, ", "))
 		}
 		s |= 1 << i
 	}
 	return s, nil
 }
 
-// Token is what is stored of a token.
+// Token is the row of a token.
 type Token struct {
 	Hash      Hash
-	Name      string // by which people know it; no two are alike
-	OwnerID   string // whose things it reaches; "" for everybody's
+	Name      string // unique
+	OwnerID   string // "": all owners
 	Scopes    Scopes
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero: never
@@ -78,21 +77,20 @@ func scanToken(row scanner) (t Token, err error) {
 		return Token{}, err
 	}
 	if t.Scopes, err = ParseScopes(scopes); err != nil || len(hash) != len(t.Hash) {
-		return Token{}, errdefs.New(errdefs.Internal, "the row of token %s is damaged", vpath.Quote(t.Name))
+		return Token{}, errdefs.New(errdefs.Internal, "token %s: damaged row", vpath.Quote(t.Name))
 	}
 	t.Hash = Hash(hash)
 	t.CreatedAt, t.ExpiresAt = fromNanos(created), fromNanos(expires)
 	return t, nil
 }
 
-// AddToken stores a token. Errors: Invalid without a name or scope; Exists if
-// there is one of its name.
+// AddToken stores a token. Errors: Invalid without a name or scope; Exists if the name is in use.
 func (s *Store) AddToken(ctx context.Context, t Token) error {
 	switch {
 	case t.Name == "":
-		return errdefs.New(errdefs.Invalid, "create token: it has no name")
+		return errdefs.New(errdefs.Invalid, "create token: a name is required")
 	case t.Scopes == 0 || !AllScopes.Has(t.Scopes):
-		return errdefs.New(errdefs.Invalid, "create token %s: its scopes are some of %s", vpath.Escape(t.Name), AllScopes)
+		return errdefs.New(errdefs.Invalid, "create token %s: invalid scopes (want some of %s)", vpath.Escape(t.Name), AllScopes)
 	}
 	return s.write(ctx, "create token "+vpath.Escape(t.Name), powerCut, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO tokens ("+tokenColumns+") VALUES (?, ?, ?, ?, ?, ?)",
@@ -101,7 +99,7 @@ func (s *Store) AddToken(ctx context.Context, t Token) error {
 	})
 }
 
-// TokenByHash returns the token with a hash, expired or not. Errors: NotFound.
+// TokenByHash returns the token with a hash, also an expired one. Errors: NotFound.
 func (s *Store) TokenByHash(ctx context.Context, h Hash) (Token, error) {
 	t, err := scanToken(s.reader.QueryRowContext(ctx, "SELECT "+tokenColumns+" FROM tokens WHERE hash = ?", h[:]))
 	return t, failed(ctx, "token", err)
@@ -114,7 +112,7 @@ func (s *Store) Tokens(ctx context.Context) ([]Token, error) {
 	return found, failed(ctx, "list tokens", err)
 }
 
-// RemoveToken revokes the token of a name. Errors: NotFound.
+// RemoveToken removes the token with a name. Errors: NotFound.
 func (s *Store) RemoveToken(ctx context.Context, name string) error {
 	return s.write(ctx, "revoke token "+vpath.Escape(name), powerCut, func(tx *sql.Tx) error {
 		return change(ctx, tx, "DELETE FROM tokens WHERE name = ?", name)

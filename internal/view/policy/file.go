@@ -23,8 +23,8 @@ const MaxFileBytes = 8 << 20
 // Document is a policy file as it was read.
 type Document struct {
 	Version int
-	Preset  string // "" if none is named
-	Rules   []Rule // the file's own; AllRules has the preset's too
+	Preset  string     // "" if none is named
+	Rules   []Rule     // the file's own; AllRules has the preset's too
 	Marks   []RiskFlag // more of what is marked in a review; built-in marks stay
 	Expect  []Expectation
 }

@@ -33,7 +33,7 @@ func (d *Document) Write(w io.Writer) error {
 		Version int        `yaml:"version"`
 		Preset  string     `yaml:"preset,omitempty"`
 		Rules   []written  `yaml:"rules"`
-		Marks   []RiskFlag     `yaml:"marks,omitempty"`
+		Marks   []RiskFlag `yaml:"marks,omitempty"`
 		Expect  []expected `yaml:"expect,omitempty"`
 	}{Version: FileVersion, Preset: d.Preset, Rules: []written{}, Marks: d.Marks}
 	for _, r := range d.Rules {

@@ -97,7 +97,7 @@ func TestOwnerBounds(t *testing.T) {
 		cbs = append(cbs, mallory.must(http.MethodPost, "/codebases", `{"name": "c"}`, "id"))
 	}
 	statusCode, text := mallory.ask(http.MethodPost, "/codebases", `{"name": "c"}`)
-	if statusCode != http.StatusTooManyRequests || !strings.Contains(text, "its owner has 3, and 3 codebases are allowed") {
+	if statusCode != http.StatusTooManyRequests || !strings.Contains(text, "the owner has 3, and 3 codebases are allowed") {
 		t.Errorf("a fourth codebase: %d %s", statusCode, text)
 	}
 
