@@ -81,13 +81,16 @@ var inside = map[string]string{
 	"sandbox/supervise/effects": "audit supervise/api",
 	"sandbox/supervise/launch":  "record supervise/api",
 	// view
-	"view/fuseconn":      "",
-	"view/fusefs":        "fuseconn layer policy",
-	"view/layer":         "layer/journal layer/nameenc",
-	"view/layer/journal": "",
-	"view/layer/nameenc": "",
-	"view/policy":        "",
-	"view/secretscan":    "policy",
+	"view/fuseconn":          "",
+	"view/fusefs":            "fuseconn layer policy",
+	"view/layer":             "layer/journal layer/nameenc",
+	"view/layer/journal":     "",
+	"view/layer/nameenc":     "",
+	"view/policy":            "policy/secretname",
+	"view/policy/policyfile": "policy policy/preset",
+	"view/policy/preset":     "policy policy/secretname",
+	"view/policy/secretname": "",
+	"view/secretscan":        "policy policy/secretname",
 	// confine
 	"confine/cgroup":              "",
 	"confine/guest":               "",
@@ -118,6 +121,7 @@ var inside = map[string]string{
 	"lib/failpoint":     "",
 	"lib/id":            "errdefs vpath",
 	"lib/linetest":      "",
+	"lib/nearest":       "errdefs vpath",
 	"lib/pidfd":         "pollfd",
 	"lib/pollfd":        "",
 	"lib/safefs":        "errdefs",
@@ -157,7 +161,7 @@ var rooms = map[string]string{
 	"github.com/spf13/cobra":                    "internal/cli",
 	"github.com/spf13/pflag":                    "internal/cli",
 	"go.uber.org/goleak":                        "",
-	"go.yaml.in/yaml/v3":                        "internal/sandbox/config internal/view/policy internal/lib/yamlfile",
+	"go.yaml.in/yaml/v3":                        "internal/sandbox/config internal/view/policy/policyfile internal/lib/yamlfile",
 	"golang.org/x/net":                          "internal/confine/seccomp/denylist",
 	"golang.org/x/sync":                         "*",
 	"golang.org/x/sys":                          "*",
@@ -296,7 +300,6 @@ var large = map[string]string{
 	"internal/server/service":    "one type holds the answers to a server's calls, as gRPC asks for",
 	"internal/view/fusefs":       "one file system, one lock order",
 	"internal/view/layer":        "copy-up, rename and remove share a lock order",
-	"internal/view/policy":       "one language: patterns, presets, checks",
 }
 
 func TestPackagesAreOfReadableSize(t *testing.T) {

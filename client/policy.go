@@ -6,6 +6,7 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 // Permission is what a path is to a sandbox.
@@ -56,15 +57,15 @@ const (
 )
 
 // DefaultPreset is used where neither a preset nor rules are given.
-const DefaultPreset = policy.DefaultPreset
+const DefaultPreset = preset.Default
 
 // Presets returns the names of the presets, sorted.
-func Presets() []string { return policy.PresetNames() }
+func Presets() []string { return preset.Names() }
 
 // Preset returns the rules of a preset. Errors: ErrInvalid, with the nearest
 // name.
 func Preset(name string) ([]PermissionRule, error) {
-	found, err := policy.Preset(name)
+	found, err := preset.Rules(name)
 	if err != nil {
 		return nil, invalid("preset", err)
 	}

@@ -9,6 +9,7 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
 
 // Policy is a preset, if one is named, and more rules: what a policy file of the
@@ -91,7 +92,7 @@ func (s *Sandbox) SetPolicy(ctx context.Context, p Policy) error {
 // understood is an error. Errors: ErrInvalid, with name, line and the nearest
 // valid word; those of r.
 func ReadPolicy(r io.Reader, name string) (Policy, error) {
-	file, err := policy.Load(r, name)
+	file, err := policyfile.Load(r, name)
 	if err != nil {
 		if errdefs.Is(err, errdefs.Unavailable) {
 			return Policy{}, failure("read policy", err.Error(), errors.Unwrap(err))
@@ -109,7 +110,7 @@ func ReadPolicy(r io.Reader, name string) (Policy, error) {
 // Errors: ErrInvalid for a malformed rule; those of w.
 func (p Policy) WriteTo(w io.Writer) (int64, error) {
 	const operation = "write policy"
-	file := policy.Document{Version: policy.FileVersion, Preset: p.Preset}
+	file := policyfile.Document{Version: policyfile.Version, Preset: p.Preset}
 	for _, r := range p.Rules {
 		if r.Origin != OriginRule {
 			return 0, invalid(operation, errors.New("rule "+r.Pattern+": a policy file cannot hold what a flag of the command line says"))

@@ -16,7 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
-	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 type auditOptions struct {
@@ -268,7 +268,7 @@ func describeEnd(v audit.CommandExecuted) string {
 func describeDenial(v audit.PermissionDenied) string {
 	rule := "no rule"
 	if v.RuleIndex >= 0 {
-		rule = fmt.Sprintf("rule %q (%s)", escape(audit.Text(policy.Written(string(v.Rule)))), escape(v.RuleSource))
+		rule = fmt.Sprintf("rule %q (%s)", escape(audit.Text(secretname.Written(string(v.Rule)))), escape(v.RuleSource))
 	}
 	text := fmt.Sprintf("%s %s: %s by %s, %s[%d]", v.Operation, escape(audit.Text(v.Path)), v.Permission, rule, escape(v.Program), v.PID)
 	if v.Count > 1 {
@@ -286,7 +286,7 @@ func describeOmitted(v audit.EventsOmitted) string {
 	for _, c := range v.Events {
 		text := fmt.Sprintf("%d %s", c.Records, vpath.Escape(string(c.Event)))
 		if c.Rule != "" {
-			text += fmt.Sprintf(" by %q", escape(audit.Text(policy.Written(string(c.Rule)))))
+			text += fmt.Sprintf(" by %q", escape(audit.Text(secretname.Written(string(c.Rule)))))
 		}
 		if c.Count > c.Records {
 			text += fmt.Sprintf(" (%d times)", c.Count)

@@ -15,6 +15,8 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
+	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 // inspection is the JSON document of `inspect`: the record as it is stored,
@@ -106,12 +108,12 @@ func (d inspection) rows() [][]string {
 func ruleRows(rules []policy.Rule) [][]string {
 	var rows [][]string
 	secrets := map[string]bool{}
-	for _, s := range policy.Secrets() {
+	for _, s := range secretname.All() {
 		secrets[s.Pattern] = true
 	}
 	hidden := map[bool]int{} // by whether the rule is own
 	for _, rule := range rules {
-		if rule.Origin == policy.OriginRule && rule.Permission == policy.None && rule.Priority == policy.SecretPriority && secrets[rule.Pattern] {
+		if rule.Origin == policy.OriginRule && rule.Permission == policy.None && rule.Priority == preset.SecretPriority && secrets[rule.Pattern] {
 			hidden[rule.Own]++
 			continue
 		}
@@ -120,7 +122,7 @@ func ruleRows(rules []policy.Rule) [][]string {
 	for _, own := range []bool{true, false} {
 		if n := hidden[own]; n > 0 {
 			making := makingAt(policy.Rule{Own: own})
-			rows = append(rows, []string{"", fmt.Sprintf("none rules for %s of secrets%s, priority %d (see --json)", plural(n, "name"), making, policy.SecretPriority)})
+			rows = append(rows, []string{"", fmt.Sprintf("none rules for %s of secrets%s, priority %d (see --json)", plural(n, "name"), making, preset.SecretPriority)})
 		}
 	}
 	return rows

@@ -10,6 +10,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
+	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 func newPolicy(e *env) *cobra.Command {
@@ -114,7 +116,7 @@ func (o *policySource) rulesFor(e *env, dir string) ([]policy.Rule, error) {
 
 // allPresets are the names that --preset takes.
 func allPresets() []string {
-	return slices.Concat(policy.PresetNames(), policy.FirstPresetNames())
+	return slices.Concat(preset.Names(), preset.FirstNames())
 }
 
 func projectFileIn(dir string) string { return dir + string(policy.ProjectFile) }
@@ -169,11 +171,11 @@ func runPolicyPresets(e *env, args []string, asJSON bool) error {
 	}
 	var presets []presetJSON
 	for _, name := range wanted {
-		rules, err := policy.Preset(name)
+		rules, err := preset.Rules(name)
 		if err != nil {
 			return err
 		}
-		presets = append(presets, presetJSON{Name: name, Summary: policy.PresetSummary(name), Rules: rules})
+		presets = append(presets, presetJSON{Name: name, Summary: preset.Summary(name), Rules: rules})
 	}
 	if asJSON {
 		return e.printJSON(struct {
@@ -188,7 +190,7 @@ func runPolicyPresets(e *env, args []string, asJSON bool) error {
 			continue
 		}
 		for _, r := range p.Rules {
-			rows = append(rows, []string{vpath.Escape(policy.Written(r.Pattern)), r.Permission.String(), fmt.Sprintf("priority %d", r.Priority)})
+			rows = append(rows, []string{vpath.Escape(secretname.Written(r.Pattern)), r.Permission.String(), fmt.Sprintf("priority %d", r.Priority)})
 		}
 	}
 	return printRows(e.stdout, rows)

@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 	"github.com/agentfense/agentfense/internal/view/secretscan"
 )
 
@@ -71,7 +72,7 @@ func runPolicyScan(ctx context.Context, e *env, o policySource, dir string, asJS
 		list = append(list, scannedJSON{f.Path.String(), f.Line, f.Kind, f.Reason, permission})
 		if permission >= policy.Read {
 			proposed = append(proposed, policy.Rule{
-				Pattern: string(f.Path), Permission: policy.None, Type: policy.File, Priority: policy.SecretPriority,
+				Pattern: string(f.Path), Permission: policy.None, Type: policy.File, Priority: preset.SecretPriority,
 			})
 		}
 	}

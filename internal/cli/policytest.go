@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
 
 func newPolicyTest(e *env) *cobra.Command {
@@ -62,7 +63,7 @@ func runPolicyTest(e *env, file string, asJSON bool) error {
 	}
 	failed := 0
 	list := []outcomeJSON{}
-	for _, o := range p.Test(doc.Expect) {
+	for _, o := range policyfile.Test(p, doc.Expect) {
 		path := o.Path.String()
 		if o.Dir && !o.Path.IsRoot() {
 			path += "/"

@@ -16,13 +16,15 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 // projectRules returns the project's own policy file and its rules, nil if it has
 // none. The file came with the project, maybe from a stranger: unless
 // it only narrows the default preset, the person must agree to it once for
 // each content.
-func (e *env) projectRules(home *record.Home, source string) (doc *policy.Document, rules []policy.Rule, note string, err error) {
+func (e *env) projectRules(home *record.Home, source string) (doc *policyfile.Document, rules []policy.Rule, note string, err error) {
 	dir, err := projectDir(source)
 	if err != nil || dir == "" {
 		return nil, nil, "", err
@@ -56,7 +58,7 @@ func (e *env) projectRules(home *record.Home, source string) (doc *policy.Docume
 
 // rulesBelow reads the policy file of dir and returns what it says of source,
 // which is dir or lies below it.
-func rulesBelow(content []byte, dir, source string) (*policy.Document, []policy.Rule, error) {
+func rulesBelow(content []byte, dir, source string) (*policyfile.Document, []policy.Rule, error) {
 	doc, rules, err := parsePolicy(content, projectFileFrom(dir, source))
 	if err != nil || dir == source {
 		return doc, rules, err
@@ -65,7 +67,7 @@ func rulesBelow(content []byte, dir, source string) (*policy.Document, []policy.
 }
 
 // moveBelow makes the policy of dir one of source, which lies below it.
-func moveBelow(doc *policy.Document, rules []policy.Rule, dir, source string) (*policy.Document, []policy.Rule, error) {
+func moveBelow(doc *policyfile.Document, rules []policy.Rule, dir, source string) (*policyfile.Document, []policy.Rule, error) {
 	at, err := vpath.Parse(strings.TrimPrefix(source, strings.TrimSuffix(dir, "/")))
 	if err != nil {
 		return nil, nil, err
@@ -78,7 +80,7 @@ func moveBelow(doc *policy.Document, rules []policy.Rule, dir, source string) (*
 			return nil, nil, err
 		}
 		for _, r := range patterns {
-			moved.Marks = append(moved.Marks, policy.RiskFlag{Pattern: r.Pattern, Reason: m.Reason})
+			moved.Marks = append(moved.Marks, policyfile.RiskFlag{Pattern: r.Pattern, Reason: m.Reason})
 		}
 	}
 	rules, err = policy.Below(rules, at)
@@ -168,7 +170,7 @@ func has(dir, name string) bool {
 // link that leads elsewhere is refused, not passed over. Errors:
 // fs.ErrNotExist; Invalid.
 func readProjectFile(source string) ([]byte, error) {
-	content, err := safefs.ReadRegularIn(source, policy.ProjectFile.Rel(), policy.MaxFileBytes)
+	content, err := safefs.ReadRegularIn(source, policy.ProjectFile.Rel(), policyfile.MaxBytes)
 	if err != nil {
 		return nil, errdefs.New(errdefs.Invalid, "project policy %s: %w", vpath.Escape(filepath.Join(source, policy.ProjectFile.Rel())), err)
 	}
@@ -178,8 +180,8 @@ func readProjectFile(source string) ([]byte, error) {
 // onlyNarrows reports whether a policy certainly grants no more than the
 // default preset: it is that preset, or nothing, with none-rules on top. Of a
 // directory above, whose rules are moved, it grants nothing to be written.
-func onlyNarrows(doc *policy.Document, rules []policy.Rule) bool {
-	if doc.Preset != "" && doc.Preset != policy.DefaultPreset {
+func onlyNarrows(doc *policyfile.Document, rules []policy.Rule) bool {
+	if doc.Preset != "" && doc.Preset != preset.Default {
 		return false
 	}
 	for _, r := range doc.Rules {
@@ -187,7 +189,7 @@ func onlyNarrows(doc *policy.Document, rules []policy.Rule) bool {
 			return false
 		}
 	}
-	usual, err := policy.Preset(policy.DefaultPreset)
+	usual, err := preset.Rules(preset.Default)
 	return err == nil && !slices.ContainsFunc(rules, func(r policy.Rule) bool {
 		return r.Permission == policy.Write && !slices.ContainsFunc(usual, func(u policy.Rule) bool { return u.Pattern == r.Pattern })
 	})
@@ -195,7 +197,7 @@ func onlyNarrows(doc *policy.Document, rules []policy.Rule) bool {
 
 // askForTrust shows what the project's file grants and asks on the terminal.
 // Without one nothing prompts.
-func (e *env) askForTrust(doc *policy.Document, file string) error {
+func (e *env) askForTrust(doc *policyfile.Document, file string) error {
 	how := fmt.Sprintf("the project's %s grants more than the default preset; read it, then pass it with --policy %[1]s, or choose a --preset", vpath.Escape(file))
 	if !e.canAsk() {
 		return errdefs.New(errdefs.Denied, "%s", how)

@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 var update = flag.Bool("update", false, "rewrite the generated file of the Python package")
@@ -55,13 +56,13 @@ from typing import Dict, Tuple
 	writeWords(&b, "Risk", "How a changed file could act outside of the sandbox: tools of the host do what it says, or it is run there.", riskWords(t))
 	writeWords(&b, "Reason", "Why a server refuses a call: it tells errors of one status apart.", errorReasons())
 	b.WriteString("\nRule = Tuple[str, Permission, PatternType, int]\n\"\"\"Pattern, permission, type and priority.\"\"\"\n\n")
-	for _, name := range policy.PresetNames() {
+	for _, name := range preset.Names() {
 		fmt.Fprintf(&b, "PRESET_%s = %q\n", constant(name), name)
 	}
-	fmt.Fprintf(&b, "\nDEFAULT_PRESET = PRESET_%s\n\n", constant(policy.DefaultPreset))
-	writePresets(t, &b, "PRESETS", policy.PresetNames())
+	fmt.Fprintf(&b, "\nDEFAULT_PRESET = PRESET_%s\n\n", constant(preset.Default))
+	writePresets(t, &b, "PRESETS", preset.Names())
 	b.WriteByte('\n')
-	writePresets(t, &b, "FIRST_PRESETS", policy.FirstPresetNames())
+	writePresets(t, &b, "FIRST_PRESETS", preset.FirstNames())
 	return b.Bytes()
 }
 
@@ -103,7 +104,7 @@ func writePresets(t *testing.T, b *bytes.Buffer, variable string, names []string
 	t.Helper()
 	fmt.Fprintf(b, "%s: Dict[str, Tuple[Rule, ...]] = {\n", variable)
 	for _, name := range names {
-		rules, err := policy.Preset(name)
+		rules, err := preset.Rules(name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 // untold stands for a rule that decided, of which the token may not know more.
@@ -62,7 +63,7 @@ func (e *env) tellRefused(name string, refusals []audit.PermissionDenied, change
 		case r.RuleIndex < 0:
 		case r.Rule == "":
 			r.RuleSource, isKnown = untold, false
-		case r.RuleIndex < len(rules) && policy.Written(rules[r.RuleIndex].Pattern) == policy.Written(string(r.Rule)):
+		case r.RuleIndex < len(rules) && secretname.Written(rules[r.RuleIndex].Pattern) == secretname.Written(string(r.Rule)):
 			r.RuleSource = audit.Text(rules[r.RuleIndex].Source)
 		}
 	}

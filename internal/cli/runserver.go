@@ -17,6 +17,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 // serverFlags are those of run and create that say what a server's sandbox is.
@@ -150,7 +151,7 @@ func (o *sandboxOptions) serverRules(ctx context.Context, e *env, s backend.Serv
 		return rules, o.sayWarnings(e, rules)
 	}
 	if o.Policy == "" && o.Preset == "" {
-		o.Preset = policy.DefaultPreset
+		o.Preset = preset.Default
 	}
 	base, _, err := o.baseRules(e, nil, "")
 	if err != nil {

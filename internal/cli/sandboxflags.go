@@ -12,11 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 // sandboxOptions are the flags that say what a sandbox is: those of run and
@@ -48,7 +51,7 @@ type sandboxOptions struct {
 	Rebase  bool
 
 	// marks are those of the policy file that the rules are from, set by rules.
-	marks []policy.RiskFlag
+	marks []policyfile.RiskFlag
 }
 
 // policyFlags are the flags whose presence at a resume replaces the stored
@@ -64,7 +67,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.Dir, "dir", "", "source directory (default: the current one)")
 	f.BoolVarP(&o.Yes, "yes", "y", false, "do not ask before a sandbox is made of your home directory")
 	f.StringVar(&o.Codebase, "codebase", "", "on a server: `ID` of the codebase that is the source (default: --dir is uploaded)")
-	f.StringVar(&o.Preset, "preset", "", "start from a preset: "+strings.Join(policy.PresetNames(), ", ")+" (default agent-safe)")
+	f.StringVar(&o.Preset, "preset", "", "start from a preset: "+strings.Join(preset.Names(), ", ")+" (default agent-safe)")
 	f.StringVar(&o.Policy, "policy", "", "take the rules from a policy file instead of the preset")
 	f.StringArrayVar(&o.Write, "write", nil, "make what matches `PATTERN` writable")
 	f.StringArrayVar(&o.Read, "read", nil, "make what matches `PATTERN` readable")
@@ -161,7 +164,7 @@ func (o *sandboxOptions) checkHere() error {
 
 // didYouMean ends an error's text with the nearest valid word, if one is near.
 func didYouMean(word string, valid []string) string {
-	if near := policy.Nearest(word, valid); near != "" {
+	if near := nearest.Word(word, valid); near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
 	}
 	return ""
@@ -255,9 +258,9 @@ func (o *sandboxOptions) baseRules(e *env, home *record.Home, source string) ([]
 			o.marks = doc.Marks
 			return rules, note, nil
 		}
-		o.Preset = policy.DefaultPreset
+		o.Preset = preset.Default
 	}
-	rules, err := policy.Preset(o.Preset)
+	rules, err := preset.Rules(o.Preset)
 	return rules, "preset " + o.Preset, err
 }
 
@@ -265,10 +268,10 @@ func (o *sandboxOptions) baseRules(e *env, home *record.Home, source string) ([]
 // link is followed, for that is where others write. Elsewhere the user's own
 // links count, and a pipe that a shell passes in (safefs.ReadNamed). An empty
 // source is none.
-func loadPolicyFile(path, source string) (*policy.Document, []policy.Rule, error) {
-	read := func() ([]byte, error) { return safefs.ReadNamed(path, policy.MaxFileBytes) }
+func loadPolicyFile(path, source string) (*policyfile.Document, []policy.Rule, error) {
+	read := func() ([]byte, error) { return safefs.ReadNamed(path, policyfile.MaxBytes) }
 	if rel, ok := relBelow(source, path); ok && source != "" {
-		read = func() ([]byte, error) { return safefs.ReadRegularIn(source, rel, policy.MaxFileBytes) }
+		read = func() ([]byte, error) { return safefs.ReadRegularIn(source, rel, policyfile.MaxBytes) }
 	}
 	content, err := read()
 	if err != nil {
@@ -294,8 +297,8 @@ func relBelow(dir, path string) (rel string, ok bool) {
 	return rel, err == nil && filepath.IsLocal(rel)
 }
 
-func parsePolicy(content []byte, name string) (*policy.Document, []policy.Rule, error) {
-	doc, err := policy.Load(bytes.NewReader(content), vpath.Escape(name))
+func parsePolicy(content []byte, name string) (*policyfile.Document, []policy.Rule, error) {
+	doc, err := policyfile.Load(bytes.NewReader(content), vpath.Escape(name))
 	if err != nil {
 		return nil, nil, err
 	}

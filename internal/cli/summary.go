@@ -9,7 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
-	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 // How much the summary tells.
@@ -181,9 +181,9 @@ func (e *env) printDenials(groups []present.DenialGroup, room int) int {
 		case g.Rule == "" && g.Source != "":
 			rule = "by " + vpath.Escape(g.Source)
 		case g.Rule != "" && g.Source == "": // the policy was replaced meanwhile
-			rule = "by " + vpath.Quote(policy.Written(g.Rule))
+			rule = "by " + vpath.Quote(secretname.Written(g.Rule))
 		case g.Rule != "":
-			rule = fmt.Sprintf("by %s (%s)", vpath.Quote(policy.Written(g.Rule)), vpath.Escape(g.Source))
+			rule = fmt.Sprintf("by %s (%s)", vpath.Quote(secretname.Written(g.Rule)), vpath.Escape(g.Source))
 		}
 		e.say("denied %s: %s %s", times(g.Count), strings.Join(g.Paths, ", "), rule)
 	}

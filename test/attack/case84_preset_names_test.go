@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -20,7 +20,7 @@ var plantedSecrets = []string{
 // through a directory's listing, not by a link that the command makes, and not
 // beside an example that is readable.
 func TestPresetsHidePlantedSecrets(t *testing.T) {
-	for _, preset := range policy.PresetNames() {
+	for _, preset := range preset.Names() {
 		if preset == "view-only" || preset == "full-access" {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
 
 // Backend is what the verbs ask of the sandboxes of this host (package local) or of a
@@ -135,9 +136,9 @@ type Policy struct {
 // Rules are a new policy of a sandbox.
 type Rules struct {
 	Rules  []policy.Rule
-	Note   string            // for people: where they are from
-	Marks  []policy.RiskFlag // of a policy file; a server knows the built-in ones alone
-	Reason string            // for the audit log of this host
+	Note   string                // for people: where they are from
+	Marks  []policyfile.RiskFlag // of a policy file; a server knows the built-in ones alone
+	Reason string                // for the audit log of this host
 }
 
 // Explained is what rules say of paths.

@@ -12,10 +12,10 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
-	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Backend is the sandboxes of a state directory. It may be used concurrently.
@@ -49,7 +49,7 @@ func (b *Backend) didYouMean(name string) string {
 	for i, sb := range all {
 		names[i] = sb.Name()
 	}
-	if near := policy.Nearest(name, names); near != "" {
+	if near := nearest.Word(name, names); near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
 	}
 	return ""

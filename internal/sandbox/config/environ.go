@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/lib/nearest"
 )
 
 // readEnviron takes the variables of keys. One that is set counts, even if it
@@ -80,7 +80,7 @@ func unknownVariable(name string) error {
 	for _, s := range settings {
 		names = append(names, strings.ToLower(Variable(s.key)))
 	}
-	if near := policy.Nearest(name, names); near != "" {
+	if near := nearest.Word(name, names); near != "" {
 		return errdefs.New(errdefs.Invalid, "environment: unknown variable %s: did you mean %s?", name, strings.ToUpper(near))
 	}
 	return errdefs.New(errdefs.Invalid, "environment: unknown variable %s: no configuration key has this name", name)

@@ -8,10 +8,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/lib/yamlfile"
-	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // maxFileBytes bounds a configuration file.
@@ -189,7 +189,7 @@ func unknownKey(section, name string) error {
 	if section != "" {
 		prefix += "."
 	}
-	near := policy.Nearest(name, valid)
+	near := nearest.Word(name, valid)
 	if near != "" {
 		near = prefix + near
 	} else if i := slices.IndexFunc(settings, func(s setting) bool { return strings.HasSuffix(s.key, "."+name) }); i >= 0 {

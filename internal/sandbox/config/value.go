@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // value is what a key is given.
@@ -199,7 +199,7 @@ func oneOf[T ~string](v value, to *T, words ...T) error {
 	for i, w := range words {
 		names[i] = string(w)
 	}
-	if near := policy.Nearest(v.text, names); near != "" {
+	if near := nearest.Word(v.text, names); near != "" {
 		return errdefs.New(errdefs.Invalid, "%s: did you mean %q?", vpath.Quote(v.text), near)
 	}
 	return v.bad("one of " + strings.Join(names, ", "))

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
 
 // SchemaVersion is the version of the record's file format. It grows with
@@ -54,12 +55,12 @@ type Record struct {
 	// one of them hid, a directory deleted then did not hold for the sandbox.
 	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
 	// Marks are the project's own, beside the built-in ones.
-	Marks   []policy.RiskFlag `json:"marks,omitempty"`
-	Runtime string            `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
-	Image   string            `json:"image,omitempty"` // docker's
-	Net     string            `json:"net"`             // NetNone, NetHost or NetBridge
-	Mounts  []Mount           `json:"mounts,omitempty"`
-	Limits  Limits            `json:"limits"`
+	Marks   []policyfile.RiskFlag `json:"marks,omitempty"`
+	Runtime string                `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
+	Image   string                `json:"image,omitempty"` // docker's
+	Net     string                `json:"net"`             // NetNone, NetHost or NetBridge
+	Mounts  []Mount               `json:"mounts,omitempty"`
+	Limits  Limits                `json:"limits"`
 	// Ignore are patterns as of gitignore(5): what of the source they match is not
 	// there for the sandbox. They are those of the time when it was made.
 	Ignore []byte `json:"ignore,omitempty"`
@@ -153,7 +154,7 @@ func (r *Record) check() error {
 	if err := r.checkHome(); err != nil {
 		return err
 	}
-	if err := policy.CheckMarks(r.Marks); err != nil {
+	if err := policyfile.CheckMarks(r.Marks); err != nil {
 		return errdefs.New(errdefs.Precondition, "%w", err)
 	}
 	if r.Name == string(r.ID) {

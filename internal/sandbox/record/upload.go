@@ -21,6 +21,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/gitindex"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
 
 // A directory that was uploaded for a sandbox of a server is remembered as a
@@ -132,7 +133,7 @@ func uploadName(key ID) (string, error) {
 
 // RememberUpload remembers that the directory source was uploaded into a codebase
 // for a sandbox of a server, with its rules.
-func (h *Home) RememberUpload(id ID, codebaseID string, source Source, rules []policy.Rule, marks []policy.RiskFlag, files *Uploaded) error {
+func (h *Home) RememberUpload(id ID, codebaseID string, source Source, rules []policy.Rule, marks []policyfile.RiskFlag, files *Uploaded) error {
 	home, err := h.uploads()
 	if err != nil {
 		return err

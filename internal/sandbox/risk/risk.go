@@ -19,6 +19,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
 
 // Entry is a line of a table.
@@ -52,7 +53,7 @@ var builtIn = sync.OnceValue(func() *Table {
 // New returns the built-in table with marks of a project's own, which count as
 // read and obeyed where no built-in entry matches. Errors: Invalid for a
 // malformed pattern.
-func New(own []policy.RiskFlag) (*Table, error) {
+func New(own []policyfile.RiskFlag) (*Table, error) {
 	if len(own) == 0 {
 		return builtIn(), nil
 	}
@@ -80,7 +81,7 @@ const (
 )
 
 // compile has the engine of policies match the patterns.
-func compile(entries []Entry, own []policy.RiskFlag) (*Table, error) {
+func compile(entries []Entry, own []policyfile.RiskFlag) (*Table, error) {
 	t := &Table{names: map[string]bool{}}
 	var rules []policy.Rule
 	add := func(e Entry, rank int32) {

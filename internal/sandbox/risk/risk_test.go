@@ -7,7 +7,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
 
 // example returns a path that a pattern of the table matches, below dir.
@@ -105,7 +105,7 @@ func TestOtherSpellingsOfAName(t *testing.T) {
 }
 
 func TestMarksOfAProjectAreAdded(t *testing.T) {
-	own := []policy.RiskFlag{{Pattern: "/ops/", Reason: "the deployer runs it"}, {Pattern: "*.Rules", Reason: "the engine obeys it"}, {Pattern: "**", Reason: "all"}}
+	own := []policyfile.RiskFlag{{Pattern: "/ops/", Reason: "the deployer runs it"}, {Pattern: "*.Rules", Reason: "the engine obeys it"}, {Pattern: "**", Reason: "all"}}
 	table, err := New(own)
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestMarksOfAProjectAreAdded(t *testing.T) {
 			t.Errorf("%s: %+v with marks of a project, %+v without", p, got, want)
 		}
 	}
-	if _, err := New([]policy.RiskFlag{{Pattern: "[", Reason: "x"}}); !errdefs.Is(err, errdefs.Invalid) {
+	if _, err := New([]policyfile.RiskFlag{{Pattern: "[", Reason: "x"}}); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("a malformed pattern: %v", err)
 	}
 }

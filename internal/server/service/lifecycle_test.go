@@ -10,7 +10,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 // Those that wait do not keep the others waiting.
@@ -52,7 +52,7 @@ func removed(t *testing.T, home *record.Home, name string) (record.ID, func(at t
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := policy.Preset(policy.DefaultPreset)
+	rules, err := preset.Rules(preset.Default)
 	if err != nil {
 		t.Fatal(err)
 	}

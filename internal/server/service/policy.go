@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 // SetPolicy replaces the rules of a sandbox. When it returns, the old ones decide nothing any more.
@@ -32,7 +33,7 @@ func (c *sandboxServer) SetPolicy(ctx context.Context, m *sandboxv1.SetPolicyReq
 	if err := checkRuleRoom(sb.Record(), rules); err != nil {
 		return nil, err
 	}
-	err = sb.ReplaceRules(rules, policy.Attribute(rules, wireconv.SentNote), "asked of the server by "+vpath.Escape(callerOf(ctx).Name), func(rec *record.Record) { rec.Served.Sent = r.Rules.Sent })
+	err = sb.ReplaceRules(rules, preset.Attribute(rules, wireconv.SentNote), "asked of the server by "+vpath.Escape(callerOf(ctx).Name), func(rec *record.Record) { rec.Served.Sent = r.Rules.Sent })
 	if err != nil {
 		return nil, err
 	}

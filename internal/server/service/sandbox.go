@@ -21,7 +21,7 @@ import (
 	"github.com/agentfense/agentfense/internal/server/auth"
 	"github.com/agentfense/agentfense/internal/server/store"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
-	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 // sandboxServer answers the calls of SandboxService.
@@ -136,7 +136,7 @@ func (s *Service) newRecord(caller auth.Caller, r wireconv.NewSandbox, of store.
 	}
 	at, err := workspaceOf(caller, r.AtHostPath, of, source)
 	return record.Record{
-		Name: r.Name, Source: source, Workspace: at, Rules: rules, PolicyNote: policy.Attribute(rules, wireconv.SentNote),
+		Name: r.Name, Source: source, Workspace: at, Rules: rules, PolicyNote: preset.Attribute(rules, wireconv.SentNote),
 		Runtime: how.name, Image: how.image, UID: r.UID, Home: r.Home, Net: how.net, Limits: r.Limits, Ignore: ignored, Served: served,
 	}, err
 }

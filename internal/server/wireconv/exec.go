@@ -10,7 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
-	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 // Ending is how a command ended. Its paths are in the API's spelling.
@@ -63,7 +63,7 @@ func encodeDenied(list []api.Denied) []*sandboxv1.Denial {
 	for _, d := range list {
 		wire = append(wire, &sandboxv1.Denial{
 			Path: d.Path, Operation: d.Operation, Permission: Permission.Encode(d.Permission),
-			Rule: policy.Written(d.Rule), RuleIndex: int32(d.RuleIndex), Pid: int32(d.PID), Program: d.Program, Count: d.Count,
+			Rule: secretname.Written(d.Rule), RuleIndex: int32(d.RuleIndex), Pid: int32(d.PID), Program: d.Program, Count: d.Count,
 		})
 	}
 	return wire

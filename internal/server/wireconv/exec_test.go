@@ -7,14 +7,16 @@ import (
 
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
+	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 func TestADenialNamesTheRuleAsItWasWritten(t *testing.T) {
-	rules, err := policy.Preset("development")
+	rules, err := preset.Rules("development")
 	if err != nil {
 		t.Fatal(err)
 	}
-	long := slices.IndexFunc(rules, func(r policy.Rule) bool { return policy.Written(r.Pattern) != r.Pattern })
+	long := slices.IndexFunc(rules, func(r policy.Rule) bool { return secretname.Written(r.Pattern) != r.Pattern })
 	if long < 0 {
 		t.Fatal("the preset has no pattern that is spelled out")
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
-	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 // Sandbox is a server's sandbox as the API describes it.
@@ -65,7 +65,7 @@ func DecodeSandbox(m *sandboxv1.Sandbox) (Sandbox, error) {
 	if err != nil {
 		return Sandbox{}, errdefs.New(errdefs.Internal, "sandbox %s: %w", vpath.Escape(m.Id), err)
 	}
-	note := policy.Attribute(rules, SentNote)
+	note := preset.Attribute(rules, SentNote)
 	s := Sandbox{
 		Status: Status.Decode(m.Status), Sent: DecodeSent(m.Permissions), SyncHeld: m.SyncHeld, Usage: decodeUsage(m.Usage),
 		Variables: make([]record.HostPath, len(m.Variables)),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 func hideFlag(t *testing.T, pattern string) policy.Rule {
@@ -78,7 +79,7 @@ func TestAdviseNamesTheShortestFlagThatWins(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			rules, err := policy.Preset(tt.preset)
+			rules, err := preset.Rules(tt.preset)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 const manyRules = 10_000
@@ -18,7 +19,7 @@ var ruleSets = []struct {
 	rules func() []policy.Rule
 }{
 	{"preset", func() []policy.Rule {
-		rules, _ := policy.Preset("agent-safe")
+		rules, _ := preset.Rules("agent-safe")
 		return rules
 	}},
 	{"mixed", func() []policy.Rule {

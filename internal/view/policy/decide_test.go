@@ -8,6 +8,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 // rules reads rules from a shorthand: "PATTERN=PERMISSION[@PRIORITY][ TYPE]",
@@ -60,7 +61,7 @@ func flagRule(t testing.TB, flag, pattern string) policy.Rule {
 
 func presetRules(t testing.TB, name string, more ...string) []policy.Rule {
 	t.Helper()
-	out, err := policy.Preset(name)
+	out, err := preset.Rules(name)
 	if err != nil {
 		t.Fatal(err)
 	}

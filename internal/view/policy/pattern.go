@@ -10,7 +10,7 @@ import (
 // The bounds of one pattern. They keep a match in time that does not depend on
 // what the pattern is.
 const (
-	maxPatternBytes = 4096 // PATH_MAX, linux/limits.h: a longer one names nothing
+	MaxPatternBytes = 4096 // PATH_MAX, linux/limits.h: a longer one names nothing
 	maxDoubleStars  = 16   // in one alternative
 )
 
@@ -77,8 +77,8 @@ func checkText(text string) error {
 	switch {
 	case text == "":
 		return errdefs.New(errdefs.Invalid, "it is empty")
-	case len(text) > maxPatternBytes:
-		return errdefs.New(errdefs.Invalid, "it is longer than %d bytes", maxPatternBytes)
+	case len(text) > MaxPatternBytes:
+		return errdefs.New(errdefs.Invalid, "it is longer than %d bytes", MaxPatternBytes)
 	case strings.Contains(text, "\x00"):
 		return errdefs.New(errdefs.Invalid, "it holds a NUL")
 	}

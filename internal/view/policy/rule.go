@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 // Permission is what the view shows of a path. Each one includes those below.
@@ -176,11 +177,21 @@ func (r *Rule) UnmarshalJSON(data []byte) error {
 // String returns the rule on one line, escaped: `none rule "**/.env*" (preset
 // development)`.
 func (r Rule) String() string {
-	s := r.Permission.String() + " rule " + vpath.Quote(Written(r.Pattern))
+	s := r.Permission.String() + " rule " + vpath.Quote(secretname.Written(r.Pattern))
 	if r.Source == "" {
 		return s
 	}
 	return s + " (" + vpath.Escape(r.Source) + ")"
+}
+
+// Check refuses a rule of which no policy can be compiled. Errors: Invalid, without the
+// rule's source.
+func (r Rule) Check() error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	_, err := read(r)
+	return err
 }
 
 // check refuses values that are none of the constants and origins that
@@ -221,15 +232,5 @@ func parseName(names []string, s, what string) (int, error) {
 	if i := slices.Index(names, s); i >= 0 {
 		return i, nil
 	}
-	return 0, unknown(what, s, names)
-}
-
-// unknown is the error for a word that is none of the valid ones: it names the
-// nearest, or all of them if none is near.
-func unknown(what, word string, valid []string) error {
-	if near := Nearest(word, valid); near != "" {
-		return errdefs.New(errdefs.Invalid, "unknown %s %s: did you mean %q?", what, vpath.Quote(word), near)
-	}
-	return errdefs.New(errdefs.Invalid, "unknown %s %s: it is one of %s",
-		what, vpath.Quote(word), strings.Join(valid, ", "))
+	return 0, nearest.Unknown(what, s, names)
 }

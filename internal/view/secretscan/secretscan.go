@@ -1,5 +1,5 @@
 // Package secretscan looks for secrets in a directory: by the names of its files
-// (policy.Secrets) and by their content. The content is a key, a token of a known
+// (secretname.All) and by their content. The content is a key, a token of a known
 // form, or a random value of a variable with a name that stands for a secret.
 //
 // It reads beneath the directory only. It follows no link, and reads regular files only,
@@ -25,6 +25,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 // The bounds of a scan.
@@ -91,7 +92,7 @@ type nameRules struct {
 func namesPolicy() (nameRules, error) {
 	rules := []policy.Rule{{Pattern: "**", Permission: policy.Read}}
 	kinds := []string{""}
-	for _, s := range policy.Secrets() {
+	for _, s := range secretname.All() {
 		rules = append(rules, policy.Rule{Pattern: s.Pattern, Permission: policy.None, Type: policy.Glob, Priority: 1})
 		kinds = append(kinds, s.Kind)
 	}

@@ -1,4 +1,4 @@
-package policy
+package policyfile
 
 import (
 	"encoding/json"
@@ -12,6 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -26,9 +29,9 @@ func wantSchema() *jsonschema.Schema {
 		return s
 	}
 	nothingElse := func() *jsonschema.Schema { return &jsonschema.Schema{Not: &jsonschema.Schema{}} }
-	var version any = FileVersion
+	var version any = Version
 	least, most, one := float64(math.MinInt32), float64(math.MaxInt32), 1
-	longest := maxPatternBytes
+	longest := policy.MaxPatternBytes
 	rule := &jsonschema.Schema{
 		Type:        "object",
 		Description: "What the paths that a pattern matches may be used for.",
@@ -37,8 +40,8 @@ func wantSchema() *jsonschema.Schema {
 				Types: []string{"string", "number", "boolean"}, MinLength: &one, MaxLength: &longest,
 				Description: "A path or glob. Only a slash before the last character ties it to the workspace's root.",
 			},
-			"permission": words("The most that is allowed.", Permissions()),
-			"type":       words("How the pattern is read; told from its text if not given.", PatternTypes()),
+			"permission": words("The most that is allowed.", policy.Permissions()),
+			"type":       words("How the pattern is read; told from its text if not given.", policy.PatternTypes()),
 			"priority": {
 				Type: "integer", Minimum: &least, Maximum: &most, Default: json.RawMessage("0"),
 				Description: "The matching rule of the highest priority wins.",
@@ -72,7 +75,7 @@ func wantSchema() *jsonschema.Schema {
 		Description: "What the policy decides at a path.",
 		Properties: map[string]*jsonschema.Schema{
 			"path":       {Types: []string{"string", "number", "boolean"}, MinLength: &one, Description: "A path from the workspace's root; with a slash at its end a directory."},
-			"permission": words("What is expected.", Permissions()),
+			"permission": words("What is expected.", policy.Permissions()),
 		},
 		PropertyOrder:        []string{"path", "permission"},
 		Required:             []string{"path", "permission"},
@@ -85,7 +88,7 @@ func wantSchema() *jsonschema.Schema {
 		Type: "object",
 		Properties: map[string]*jsonschema.Schema{
 			"version": {Const: &version, Description: "The version of this format."},
-			"preset":  words("A preset whose rules come first.", slices.Concat(PresetNames(), FirstPresetNames())),
+			"preset":  words("A preset whose rules come first.", slices.Concat(preset.Names(), preset.FirstNames())),
 			"rules":   {Type: "array", Items: rule, Description: "The rules; their order is without meaning."},
 			"marks":   {Type: "array", Items: mark, MaxItems: &mostMarks, Description: "More files that a review marks; the built-in marks stay."},
 			"expect":  {Type: "array", Items: expectation, MaxItems: &mostExpectations, Description: "What agentfense policy test checks."},

@@ -1,4 +1,4 @@
-package policy
+package policyfile
 
 import (
 	"strings"
@@ -9,6 +9,20 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/lib/yamlfile"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// RiskFlag is a path of a project that acts on the host once it is changed: a
+// program of its own runs or obeys it.
+type RiskFlag struct {
+	Pattern string `json:"pattern"` // as of a rule, without regard to case
+	Reason  string `json:"reason"`  // for people; it prints, on one line
+}
+
+// The bounds of a project's marks.
+const (
+	MaxMarks       = 1024
+	maxReasonBytes = 200
 )
 
 // CheckMarks refuses marks that cannot be. Errors: Invalid.
@@ -25,7 +39,7 @@ func CheckMarks(marks []RiskFlag) error {
 }
 
 func (m RiskFlag) check() error {
-	if _, err := read(Rule{Pattern: m.Pattern, Permission: Read}); err != nil {
+	if err := (policy.Rule{Pattern: m.Pattern, Permission: policy.Read}).Check(); err != nil {
 		return errdefs.New(errdefs.Invalid, "pattern: %w", err)
 	}
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }

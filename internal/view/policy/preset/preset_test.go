@@ -1,4 +1,4 @@
-package policy_test
+package preset_test
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
+	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 // TestTheFirstPresetsAreAsPublished holds the rules of 0.3.0 to what they were.
@@ -24,7 +26,7 @@ func TestTheFirstPresetsAreAsPublished(t *testing.T) {
 		"read-only@v1":   {"**/*:read:0"},
 		"view-only@v1":   {"**/*:view:0"},
 	}
-	if diff := cmp.Diff(want, publishedRules(t, policy.FirstPresetNames())); diff != "" {
+	if diff := cmp.Diff(want, publishedRules(t, preset.FirstNames())); diff != "" {
 		t.Errorf("presets (-want +got):\n%s", diff)
 	}
 }
@@ -33,7 +35,7 @@ func TestTheFirstPresetsAreAsPublished(t *testing.T) {
 // secrets after them.
 func TestThePresetsAreAsPublished(t *testing.T) {
 	var secrets []string
-	for _, s := range policy.Secrets() {
+	for _, s := range secretname.All() {
 		secrets = append(secrets, s.Pattern+":none:100")
 	}
 	want := map[string][]string{
@@ -43,11 +45,11 @@ func TestThePresetsAreAsPublished(t *testing.T) {
 		"read-only":   append([]string{"**/*:read:0"}, secrets...),
 		"view-only":   {"**/*:view:0"},
 	}
-	if diff := cmp.Diff(want, publishedRules(t, policy.PresetNames())); diff != "" {
+	if diff := cmp.Diff(want, publishedRules(t, preset.Names())); diff != "" {
 		t.Errorf("presets (-want +got):\n%s", diff)
 	}
-	if !slices.IsSorted(policy.PresetNames()) || !slices.Contains(policy.PresetNames(), policy.DefaultPreset) {
-		t.Errorf("PresetNames = %v", policy.PresetNames())
+	if !slices.IsSorted(preset.Names()) || !slices.Contains(preset.Names(), preset.Default) {
+		t.Errorf("PresetNames = %v", preset.Names())
 	}
 }
 
@@ -56,7 +58,7 @@ func publishedRules(t *testing.T, names []string) map[string][]string {
 	t.Helper()
 	got := map[string][]string{}
 	for _, name := range names {
-		rules, err := policy.Preset(name)
+		rules, err := preset.Rules(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +68,7 @@ func publishedRules(t *testing.T, names []string) map[string][]string {
 			}
 			got[name] = append(got[name], fmt.Sprintf("%s:%s:%d", r.Pattern, r.Permission, r.Priority))
 		}
-		if policy.PresetSummary(name) == "" {
+		if preset.Summary(name) == "" {
 			t.Errorf("%s has no summary", name)
 		}
 		if warnings := compile(t, rules).Check(); len(warnings) > 0 {
@@ -77,14 +79,14 @@ func publishedRules(t *testing.T, names []string) map[string][]string {
 }
 
 func TestAnUnknownPresetNamesTheNearest(t *testing.T) {
-	_, err := policy.Preset("agentsafe")
+	_, err := preset.Rules("agentsafe")
 	if !errdefs.Is(err, errdefs.Invalid) || err.Error() != `unknown preset "agentsafe": did you mean "agent-safe"?` {
 		t.Errorf("Preset error = %v", err)
 	}
 }
 
 func TestWhatTheAgentSafePresetShows(t *testing.T) {
-	p := compile(t, presetRules(t, "agent-safe"))
+	p := compile(t, rulesOf(t, "agent-safe"))
 	for path, want := range map[vpath.Path]string{
 		"/":                   "read",
 		"/main.go":            "read",
@@ -120,4 +122,30 @@ func TestWhatTheAgentSafePresetShows(t *testing.T) {
 	if !p.ChildWritable("/") || p.ChildWritable("/src") || !p.ChildWritable("/output/a") {
 		t.Error("only / and what lies below /output and /tmp has writable children")
 	}
+}
+
+func rulesOf(t *testing.T, name string) []policy.Rule {
+	t.Helper()
+	rules, err := preset.Rules(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+func compile(t *testing.T, rules []policy.Rule) *policy.Policy {
+	t.Helper()
+	p, err := policy.Compile(rules, policy.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// outcome is "none", "view", "read", "write", or "traversable".
+func outcome(d policy.Decision) string {
+	if d.Permission == policy.None && d.Traversable {
+		return "traversable"
+	}
+	return d.Permission.String()
 }

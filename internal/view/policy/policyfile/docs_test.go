@@ -1,4 +1,4 @@
-package policy_test
+package policyfile_test
 
 import (
 	"os"
@@ -8,9 +8,11 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
-const page = "../../../docs/policy.md"
+const page = "../../../../docs/policy.md"
 
 // TestTheExamplesOfTheDocumentationAreTrue loads each yaml block of the page,
 // and decides the paths that the comments at its end name.
@@ -23,10 +25,10 @@ func TestTheExamplesOfTheDocumentationAreTrue(t *testing.T) {
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	claims := 0
 	for _, block := range blocks {
-		if err := policy.SchemaAccepts(t, block[1]); err != nil {
+		if err := policyfile.SchemaAccepts(t, block[1]); err != nil {
 			t.Errorf("the schema refuses an example: %v\n%s", err, block[1])
 		}
-		document, err := policy.Load(strings.NewReader(block[1]), "example")
+		document, err := policyfile.Load(strings.NewReader(block[1]), "example")
 		if err != nil {
 			t.Errorf("%v\n%s", err, block[1])
 			continue
@@ -53,9 +55,17 @@ func TestTheDocumentationNamesEveryPreset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range policy.PresetNames() {
+	for _, name := range preset.Names() {
 		if !strings.Contains(string(text), "| `"+name+"` |") {
 			t.Errorf("%s has no row for the preset %s", page, name)
 		}
 	}
+}
+
+// outcome is "none", "view", "read", "write", or "traversable".
+func outcome(d policy.Decision) string {
+	if d.Permission == policy.None && d.Traversable {
+		return "traversable"
+	}
+	return d.Permission.String()
 }

@@ -1,4 +1,4 @@
-package policy
+package policyfile
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/lib/yamlfile"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // MaxExpectations bounds those of a policy file.
@@ -17,22 +18,22 @@ const MaxExpectations = 1 << 16
 type Expectation struct {
 	Path       vpath.Path
 	Dir        bool // the path is a directory: written with a slash at its end
-	Permission Permission
+	Permission policy.Permission
 	Source     string // for people: "policy.yaml:12"
 }
 
 // Outcome is how a policy decides where something was expected.
 type Outcome struct {
 	Expectation
-	Decision Decision
-	Got      Permission // what the path shows; of a directory, Decision.ForDir
+	Decision policy.Decision
+	Got      policy.Permission // what the path shows; of a directory, Decision.ForDir
 }
 
 // Holds reports whether the policy decides as expected.
 func (o Outcome) Holds() bool { return o.Got == o.Permission }
 
 // Test returns how p decides at each path.
-func (p *Policy) Test(expectations []Expectation) []Outcome {
+func Test(p *policy.Policy, expectations []Expectation) []Outcome {
 	out := make([]Outcome, len(expectations))
 	for i, x := range expectations {
 		d := p.Decide(x.Path)
@@ -76,7 +77,7 @@ func (l *loader) readExpectation(n *yaml.Node) (Expectation, error) {
 			return nil
 		}},
 		{"permission", func(v *yaml.Node) (err error) {
-			x.Permission, err = readWord(l, v, "permission", ParsePermission)
+			x.Permission, err = readWord(l, v, "permission", policy.ParsePermission)
 			return err
 		}},
 	})

@@ -1,4 +1,4 @@
-package policy_test
+package preset_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 // hiddenNames are files that hold secrets.
@@ -34,7 +35,7 @@ var shownNames = []vpath.Path{
 
 func TestPresetsHideSecrets(t *testing.T) {
 	for _, name := range []string{"agent-safe", "development", "read-only"} {
-		p := compile(t, presetRules(t, name))
+		p := compile(t, rulesOf(t, name))
 		for _, path := range hiddenNames {
 			if d := p.Decide(path); d.Permission != policy.None {
 				t.Errorf("%s: %s is %s by %s, want none", name, path, d.Permission, d.Reason)
@@ -51,7 +52,7 @@ func TestPresetsHideSecrets(t *testing.T) {
 // TestAnExampleInAHiddenDirectoryStaysHidden: what keeps examples readable is no
 // rule, which could outrank one that hides a directory.
 func TestAnExampleInAHiddenDirectoryStaysHidden(t *testing.T) {
-	rules := append(presetRules(t, "development"), policy.Rule{Pattern: "/private/", Permission: policy.None})
+	rules := append(rulesOf(t, "development"), policy.Rule{Pattern: "/private/", Permission: policy.None})
 	p := compile(t, rules)
 	for _, path := range []vpath.Path{"/private/.env.example", "/private/cacert.pem", "/secrets/x.sample"} {
 		if d := p.Decide(path); d.Permission != policy.None {
@@ -67,7 +68,7 @@ func TestAnExampleInAHiddenDirectoryStaysHidden(t *testing.T) {
 
 func TestSecretsHaveAKindAndASource(t *testing.T) {
 	seen := map[string]bool{}
-	for _, s := range policy.Secrets() {
+	for _, s := range secretname.All() {
 		if seen[s.Pattern] {
 			t.Errorf("%s is there twice", s.Pattern)
 		}

@@ -1,4 +1,4 @@
-package policy_test
+package preset_test
 
 import (
 	"slices"
@@ -6,34 +6,35 @@ import (
 	"testing"
 
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 func TestEachPresetIsRecognised(t *testing.T) {
-	for _, name := range slices.Concat(policy.PresetNames(), policy.FirstPresetNames()) {
+	for _, name := range slices.Concat(preset.Names(), preset.FirstNames()) {
 		want := "preset " + name
 		if name == "view-only@v1" || name == "full-access@v1" { // its rules have not changed
 			want = strings.TrimSuffix(want, "@v1")
 		}
-		rules := presetRules(t, name)
+		rules := rulesOf(t, name)
 		more := policy.Rule{Pattern: "/x", Permission: policy.Read, Origin: policy.OriginFlag, Source: "sent"}
 		for i := range rules {
 			rules[i].Source = "sent"
 		}
-		if got := policy.Attribute(slices.Clone(rules), "sent"); got != want {
+		if got := preset.Attribute(slices.Clone(rules), "sent"); got != want {
 			t.Errorf("%s: Attribute = %q", name, got)
 		}
 		rules = append(rules, more)
-		if got := policy.Attribute(rules, "sent"); got != want+" and 1 more" || rules[0].Source != want || rules[len(rules)-1].Source != "sent" {
+		if got := preset.Attribute(rules, "sent"); got != want+" and 1 more" || rules[0].Source != want || rules[len(rules)-1].Source != "sent" {
 			t.Errorf("%s with a rule: Attribute = %q, %v", name, got, rules)
 		}
 		if len(rules) == 2 {
 			rules[0].Source, rules[1].Origin = "sent", policy.OriginRule
-			if got := policy.Attribute(rules, "sent"); got != "sent" || rules[0].Source != "sent" {
+			if got := preset.Attribute(rules, "sent"); got != "sent" || rules[0].Source != "sent" {
 				t.Errorf("%s before a rule of its own: Attribute = %q", name, got)
 			}
 		}
 		if len(rules) > 2 && strings.HasPrefix(name, "development") {
-			if got := policy.Attribute(rules[1:], "sent"); got != "sent" {
+			if got := preset.Attribute(rules[1:], "sent"); got != "sent" {
 				t.Errorf("%s without its first rule: Attribute = %q", name, got)
 			}
 		}

@@ -1,4 +1,4 @@
-package policy_test
+package policyfile_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
 
 func TestExpectations(t *testing.T) {
@@ -20,15 +20,15 @@ expect:
   - {path: /docs/, permission: view}
   - {path: /docs, permission: none}
 `
-	doc, err := policy.Load(strings.NewReader(text), "p.yaml")
+	doc, err := policyfile.Load(strings.NewReader(text), "p.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := policy.SchemaAccepts(t, text); err != nil {
+	if err := policyfile.SchemaAccepts(t, text); err != nil {
 		t.Errorf("the schema refuses it: %v", err)
 	}
 	got := map[string]bool{}
-	for _, o := range compile(t, doc.Rules).Test(doc.Expect) {
+	for _, o := range policyfile.Test(compile(t, doc.Rules), doc.Expect) {
 		got[o.Source+" "+o.Got.String()] = o.Holds()
 	}
 	want := map[string]bool{"p.yaml:6 write": true, "p.yaml:7 write": false, "p.yaml:8 view": true, "p.yaml:9 none": true}
@@ -39,7 +39,7 @@ expect:
 	if err := doc.Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	again, err := policy.Load(strings.NewReader(b.String()), "p.yaml")
+	again, err := policyfile.Load(strings.NewReader(b.String()), "p.yaml")
 	if err != nil || len(again.Expect) != 4 || !again.Expect[2].Dir || again.Expect[1].Path != "/src" {
 		t.Errorf("read again: %+v, %v", again, err)
 	}
@@ -55,7 +55,7 @@ func TestMalformedExpectationsAreRefused(t *testing.T) {
 		"\n  - {pattern: /a, permission: read}": `p:4: unknown key "pattern"`,
 		"\n  - {path: /../a, permission: read}": "p:4: ",
 	} {
-		if _, err := policy.Load(strings.NewReader(before+text), "p"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := policyfile.Load(strings.NewReader(before+text), "p"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Load(%q) = %v, want %q", text, err, want)
 		}
 	}

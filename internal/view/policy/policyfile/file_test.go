@@ -1,4 +1,4 @@
-package policy_test
+package policyfile_test
 
 import (
 	"errors"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 func TestLoadReadsEveryField(t *testing.T) {
@@ -28,11 +30,11 @@ rules:
     type: directory
     priority: -1
 `
-	got, err := policy.Load(strings.NewReader(text), "policy.yaml")
+	got, err := policyfile.Load(strings.NewReader(text), "policy.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &policy.Document{Version: 1, Preset: "read-only", Rules: []policy.Rule{
+	want := &policyfile.Document{Version: 1, Preset: "read-only", Rules: []policy.Rule{
 		{Pattern: "**/*.pem", Permission: policy.None, Type: policy.Glob, Priority: 100, Source: "policy.yaml:5", Own: true},
 		{Pattern: "*.key", Permission: policy.None, Source: "policy.yaml:9"},
 		{Pattern: "src/", Permission: policy.Write, Source: "policy.yaml:10"},
@@ -41,17 +43,21 @@ rules:
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Load (-want +got):\n%s", diff)
 	}
+	first, err := preset.Rules("read-only")
+	if err != nil {
+		t.Fatal(err)
+	}
 	all, err := got.AllRules()
-	if err != nil || len(all) != len(presetRules(t, "read-only"))+4 || all[0].Source != "preset read-only" {
+	if err != nil || len(all) != len(first)+4 || all[0].Source != "preset read-only" {
 		t.Errorf("AllRules = %v, %v: want the preset's rule first", all, err)
 	}
-	if err := policy.SchemaAccepts(t, text); err != nil {
+	if err := policyfile.SchemaAccepts(t, text); err != nil {
 		t.Errorf("the schema refuses it: %v", err)
 	}
 }
 
 func TestAnEmptyRuleListShowsNothing(t *testing.T) {
-	d, err := policy.Load(strings.NewReader("version: 1\nrules: []\n"), "p")
+	d, err := policyfile.Load(strings.NewReader("version: 1\nrules: []\n"), "p")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +127,7 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := policy.Load(strings.NewReader(tt.text), "p.yaml")
+			_, err := policyfile.Load(strings.NewReader(tt.text), "p.yaml")
 			if want := "p.yaml:" + tt.want; !errdefs.Is(err, errdefs.Invalid) || err.Error() != want {
 				t.Errorf("Load error = %v\nwant         %s", err, want)
 			}
@@ -131,20 +137,20 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 
 func TestLoadIsBounded(t *testing.T) {
 	endless := strings.NewReader("version: 1\npreset: read-only\n" + strings.Repeat("# and on\n", 1<<20))
-	if _, err := policy.Load(endless, "p"); !errdefs.Is(err, errdefs.Invalid) || !strings.Contains(err.Error(), "longer than") {
+	if _, err := policyfile.Load(endless, "p"); !errdefs.Is(err, errdefs.Invalid) || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("a file of 9 MiB: error = %v, want Invalid", err)
 	}
 	bomb := "version: 1\na: &a [x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c <= 'z'; c++ {
 		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.Repeat(fmt.Sprintf("*%c,", c-1), 8))
 	}
-	if _, err := policy.Load(strings.NewReader(bomb), "p"); !errdefs.Is(err, errdefs.Invalid) {
+	if _, err := policyfile.Load(strings.NewReader(bomb), "p"); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("nested aliases: error = %v, want Invalid", err)
 	}
 }
 
 func TestLoadTellsAFailingReaderFromABadFile(t *testing.T) {
-	_, err := policy.Load(iotest.ErrReader(errors.New("disk on fire")), "p")
+	_, err := policyfile.Load(iotest.ErrReader(errors.New("disk on fire")), "p")
 	if !errdefs.Is(err, errdefs.Unavailable) || err.Error() != "p: read: disk on fire" {
 		t.Errorf("Load error = %v", err)
 	}
@@ -158,7 +164,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		d, err := policy.Load(strings.NewReader(text), "p")
+		d, err := policyfile.Load(strings.NewReader(text), "p")
 		if err != nil {
 			if !errdefs.Is(err, errdefs.Invalid) || !strings.HasPrefix(err.Error(), "p:") {
 				t.Fatalf("error = %v, want Invalid with the file's name", err)
@@ -169,11 +175,20 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := policy.SchemaAccepts(t, text); err != nil && len(text) < 200 {
+		if err := policyfile.SchemaAccepts(t, text); err != nil && len(text) < 200 {
 			t.Errorf("Load accepts what the schema refuses: %v", err)
 		}
 		if p, err := policy.Compile(all, policy.Options{}); err == nil {
 			p.Decide("/a/b")
 		}
 	})
+}
+
+func compile(t *testing.T, rules []policy.Rule) *policy.Policy {
+	t.Helper()
+	p, err := policy.Compile(rules, policy.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

@@ -1,13 +1,19 @@
-package policy
+// Package nearest finds the word that a person meant.
+package nearest
 
-import "strings"
+import (
+	"strings"
 
-// Nearest returns the word of valid that word was most likely meant to be,
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+)
+
+// Word returns the word of valid that word was most likely meant to be,
 // upper and lower case alike: the one with the fewest single-character edits
 // (insert, delete, replace, swap of neighbours), if they are at most a third of
 // the longer word, rounded up; an abbreviation of three letters or more counts
 // as one edit. It returns "" if none is that near.
-func Nearest(word string, valid []string) string {
+func Word(word string, valid []string) string {
 	const longest = 64 // beyond it nobody mistyped a word of ours
 	if len(word) > longest {
 		return ""
@@ -50,4 +56,14 @@ func editDistance(a, b string) int {
 		before, last, row = last, row, before
 	}
 	return last[len(b)]
+}
+
+// Unknown is the error for a word that is none of the valid ones: it names the
+// nearest, or all of them if none is near.
+func Unknown(what, word string, valid []string) error {
+	if near := Word(word, valid); near != "" {
+		return errdefs.New(errdefs.Invalid, "unknown %s %s: did you mean %q?", what, vpath.Quote(word), near)
+	}
+	return errdefs.New(errdefs.Invalid, "unknown %s %s: it is one of %s",
+		what, vpath.Quote(word), strings.Join(valid, ", "))
 }

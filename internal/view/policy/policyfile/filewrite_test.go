@@ -1,4 +1,4 @@
-package policy_test
+package policyfile_test
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 // What Write has written Load reads again; what it cannot hold it refuses.
@@ -23,8 +25,8 @@ func TestFileIsReadAsItWasWritten(t *testing.T) {
 				Priority:   rapid.Int32().Draw(t, "priority"),
 			}
 		})
-		want := &policy.Document{
-			Version: policy.FileVersion, Preset: rapid.SampledFrom(append(policy.PresetNames(), "")).Draw(t, "preset"),
+		want := &policyfile.Document{
+			Version: policyfile.Version, Preset: rapid.SampledFrom(append(preset.Names(), "")).Draw(t, "preset"),
 			Rules: rapid.SliceOfN(rule, 0, 4).Draw(t, "rules"),
 		}
 		var text bytes.Buffer
@@ -34,7 +36,7 @@ func TestFileIsReadAsItWasWritten(t *testing.T) {
 			}
 			return
 		}
-		got, err := policy.Load(&text, "policy.yaml")
+		got, err := policyfile.Load(&text, "policy.yaml")
 		if err != nil {
 			t.Fatal(err)
 		}

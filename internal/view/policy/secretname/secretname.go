@@ -1,4 +1,6 @@
-package policy
+// Package secretname has the names under which secrets are kept. It is a table, with the
+// programs that keep secrets so; it does not decide what happens with them.
+package secretname
 
 import (
 	_ "embed"
@@ -8,8 +10,8 @@ import (
 	"sync"
 )
 
-// Secret is a name under which secrets are kept, which the presets hide.
-type Secret struct {
+// Name is a name under which secrets are kept, which the presets hide.
+type Name struct {
 	Pattern string // of a rule of type glob
 	Kind    string // "private-key"
 	Origin  string // what says that a secret is kept there, for people
@@ -19,13 +21,13 @@ type Secret struct {
 var secretsText string
 
 // secrets is the table, with !(…) replaced by what a glob can say.
-var secrets = sync.OnceValue(func() []Secret { list, _ := readSecrets(); return list })
+var secrets = sync.OnceValue(func() []Name { list, _ := readSecrets(); return list })
 
 // writtenSecrets are the patterns with !(…) as the table has them, by what took
 // their place.
 var writtenSecrets = sync.OnceValue(func() map[string]string { _, written := readSecrets(); return written })
 
-func readSecrets() (list []Secret, written map[string]string) {
+func readSecrets() (list []Name, written map[string]string) {
 	written = map[string]string{}
 	for line := range strings.Lines(secretsText) {
 		fields := strings.Fields(line)
@@ -33,7 +35,7 @@ func readSecrets() (list []Secret, written map[string]string) {
 			continue
 		}
 		pattern := expandExcept(fields[0])
-		list = append(list, Secret{pattern, fields[1], strings.Join(fields[2:], " ")})
+		list = append(list, Name{pattern, fields[1], strings.Join(fields[2:], " ")})
 		if pattern != fields[0] {
 			written[pattern] = fields[0]
 		}
@@ -53,8 +55,8 @@ func Written(pattern string) string {
 	return pattern
 }
 
-// Secrets returns the names of secrets that the presets hide.
-func Secrets() []Secret { return slices.Clone(secrets()) }
+// All returns the names of secrets that the presets hide.
+func All() []Name { return slices.Clone(secrets()) }
 
 // expandExcept replaces each !(a|*b) of a pattern of the table by braces that
 // match any text but exactly "a" and what ends in "b".

@@ -1,4 +1,6 @@
-package policy
+// Package policyfile reads and writes policy files: a preset, rules, marks and what the policy
+// is expected to decide, in YAML.
+package policyfile
 
 import (
 	"fmt"
@@ -10,45 +12,35 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/lib/yamlfile"
+	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
-// FileVersion is the version of the policy file's format.
-const FileVersion = 1
+// Version is the version of the policy file's format.
+const Version = 1
 
-// MaxFileBytes bounds a policy file; 65,536 rules fit.
-const MaxFileBytes = 8 << 20
+// MaxBytes bounds a policy file; 65,536 rules fit.
+const MaxBytes = 8 << 20
 
 // Document is a policy file as it was read.
 type Document struct {
 	Version int
-	Preset  string     // "" if none is named
-	Rules   []Rule     // the file's own; AllRules has the preset's too
-	Marks   []RiskFlag // more of what is marked in a review; built-in marks stay
+	Preset  string        // "" if none is named
+	Rules   []policy.Rule // the file's own; AllRules has the preset's too
+	Marks   []RiskFlag    // more of what is marked in a review; built-in marks stay
 	Expect  []Expectation
 }
 
-// RiskFlag is a path of a project that acts on the host once it is changed: a
-// program of its own runs or obeys it.
-type RiskFlag struct {
-	Pattern string `json:"pattern"` // as of a rule, without regard to case
-	Reason  string `json:"reason"`  // for people; it prints, on one line
-}
-
-// The bounds of a project's marks.
-const (
-	MaxMarks       = 1024
-	maxReasonBytes = 200
-)
-
 // AllRules returns the rules of the preset, if one is named, then the file's.
 // Errors: Invalid for an unknown preset; one from Load has none.
-func (d *Document) AllRules() ([]Rule, error) {
+func (d *Document) AllRules() ([]policy.Rule, error) {
 	if d.Preset == "" {
 		return slices.Clone(d.Rules), nil
 	}
-	rules, err := Preset(d.Preset)
+	rules, err := preset.Rules(d.Preset)
 	if err != nil {
 		return nil, err
 	}
@@ -62,13 +54,13 @@ func (d *Document) AllRules() ([]Rule, error) {
 // Errors: Invalid, with name, line and the nearest valid word; Unavailable if r
 // fails.
 func Load(r io.Reader, name string) (*Document, error) {
-	text, err := io.ReadAll(io.LimitReader(r, MaxFileBytes+1))
+	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
 	if err != nil {
 		return nil, errdefs.New(errdefs.Unavailable, "%s: read: %w", vpath.Escape(name), err)
 	}
 	l := loader{File: yamlfile.File(name), file: new(Document)}
-	if len(text) > MaxFileBytes {
-		return nil, l.At(1, "the file is longer than %d bytes", MaxFileBytes)
+	if len(text) > MaxBytes {
+		return nil, l.At(1, "the file is longer than %d bytes", MaxBytes)
 	}
 	document, err := l.parse(text)
 	if err != nil {
@@ -87,7 +79,7 @@ type loader struct {
 func (l *loader) parse(text []byte) (*yaml.Node, error) {
 	n, err := l.Parse(text)
 	if err == nil && n == nil {
-		err = l.At(1, "the file is empty: it begins with version: %d", FileVersion)
+		err = l.At(1, "the file is empty: it begins with version: %d", Version)
 	}
 	return n, err
 }
@@ -104,7 +96,7 @@ func (l *loader) readFile(n *yaml.Node) error {
 	case err != nil:
 		return err
 	case !has["version"]:
-		return l.At(n.Line, "version is missing: the file begins with version: %d", FileVersion)
+		return l.At(n.Line, "version is missing: the file begins with version: %d", Version)
 	case !has["preset"] && !has["rules"]:
 		return l.At(n.Line, "preset and rules are both missing")
 	}
@@ -132,7 +124,7 @@ func (l *loader) readMapping(n *yaml.Node, what string, fields []field) (map[str
 		at := slices.Index(keys, key.Value)
 		switch {
 		case key.Kind != yaml.ScalarNode || at < 0:
-			return nil, l.At(key.Line, "%w", unknown("key", key.Value, keys))
+			return nil, l.At(key.Line, "%w", nearest.Unknown("key", key.Value, keys))
 		case has[key.Value]:
 			return nil, l.At(key.Line, "key %q is given twice", key.Value)
 		}
@@ -149,10 +141,10 @@ func (l *loader) readVersion(n *yaml.Node) error {
 	if err != nil {
 		return err
 	}
-	if text != strconv.Itoa(FileVersion) {
-		return l.At(n.Line, "version %s is not known: this agentfense reads version %d", vpath.Quote(text), FileVersion)
+	if text != strconv.Itoa(Version) {
+		return l.At(n.Line, "version %s is not known: this agentfense reads version %d", vpath.Quote(text), Version)
 	}
-	l.file.Version = FileVersion
+	l.file.Version = Version
 	return nil
 }
 
@@ -161,7 +153,7 @@ func (l *loader) readPreset(n *yaml.Node) error {
 	if err != nil {
 		return err
 	}
-	if _, err := Preset(name); err != nil {
+	if _, err := preset.Rules(name); err != nil {
 		return l.At(n.Line, "%w", err)
 	}
 	l.file.Preset = name
@@ -182,8 +174,8 @@ func (l *loader) readRules(n *yaml.Node) error {
 	return nil
 }
 
-func (l *loader) readRule(n *yaml.Node) (Rule, error) {
-	rule := Rule{Source: fmt.Sprintf("%s:%d", l.File, n.Line)}
+func (l *loader) readRule(n *yaml.Node) (policy.Rule, error) {
+	rule := policy.Rule{Source: fmt.Sprintf("%s:%d", l.File, n.Line)}
 	patternLine, strict := n.Line, false
 	has, err := l.readMapping(n, "rule", []field{
 		{"pattern", func(v *yaml.Node) (err error) {
@@ -192,11 +184,11 @@ func (l *loader) readRule(n *yaml.Node) (Rule, error) {
 			return err
 		}},
 		{"permission", func(v *yaml.Node) (err error) {
-			rule.Permission, err = readWord(l, v, "permission", ParsePermission)
+			rule.Permission, err = readWord(l, v, "permission", policy.ParsePermission)
 			return err
 		}},
 		{"type", func(v *yaml.Node) (err error) {
-			rule.Type, err = readWord(l, v, "type", ParsePatternType)
+			rule.Type, err = readWord(l, v, "type", policy.ParsePatternType)
 			return err
 		}},
 		{"priority", func(v *yaml.Node) (err error) {
@@ -217,12 +209,12 @@ func (l *loader) readRule(n *yaml.Node) (Rule, error) {
 		}
 	}
 	switch {
-	case has["strict"] && rule.Permission != None:
+	case has["strict"] && rule.Permission != policy.None:
 		return rule, l.At(n.Line, "strict goes with permission none, not %s", rule.Permission)
-	case rule.Permission == None:
+	case rule.Permission == policy.None:
 		rule.Own = !strict
 	}
-	if _, err := read(rule); err != nil {
+	if err := rule.Check(); err != nil {
 		return rule, l.At(patternLine, "pattern %s: %w", vpath.Quote(rule.Pattern), err)
 	}
 	return rule, nil

@@ -1,4 +1,4 @@
-package policy
+package policyfile
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // written is the form in which Write has a rule.
@@ -35,10 +36,10 @@ func (d *Document) Write(w io.Writer) error {
 		Rules   []written  `yaml:"rules"`
 		Marks   []RiskFlag `yaml:"marks,omitempty"`
 		Expect  []expected `yaml:"expect,omitempty"`
-	}{Version: FileVersion, Preset: d.Preset, Rules: []written{}, Marks: d.Marks}
+	}{Version: Version, Preset: d.Preset, Rules: []written{}, Marks: d.Marks}
 	for _, r := range d.Rules {
-		one := written{Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority, Strict: r.Permission == None && !r.Own}
-		if r.Type != Auto {
+		one := written{Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own}
+		if r.Type != policy.Auto {
 			one.Type = r.Type.String()
 		}
 		file.Rules = append(file.Rules, one)
@@ -58,10 +59,12 @@ func (d *Document) Write(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	same := func(a, b Rule) bool {
+	same := func(a, b policy.Rule) bool {
 		return a.Pattern == b.Pattern && a.Permission == b.Permission && a.Type == b.Type && a.Priority == b.Priority && a.Own == b.Own
 	}
-	if i := slices.IndexFunc(d.Rules, func(r Rule) bool { return !slices.ContainsFunc(again.Rules, func(b Rule) bool { return same(r, b) }) }); i >= 0 {
+	if i := slices.IndexFunc(d.Rules, func(r policy.Rule) bool {
+		return !slices.ContainsFunc(again.Rules, func(b policy.Rule) bool { return same(r, b) })
+	}); i >= 0 {
 		return errdefs.New(errdefs.Invalid, "policy file: it cannot hold the pattern %s", vpath.Quote(d.Rules[i].Pattern))
 	}
 	_, err = w.Write(text)
