@@ -41,7 +41,7 @@ func TestMkdirAtAHiddenAncestorTellsNothing(t *testing.T) {
 			if r.Code == 0 {
 				t.Error("apply replaced what the source has there")
 			}
-			wantLines(t, r.Stdout, "conflict\tA\ta\tthe source has something there that the policy hides", "conflict\tA\tb\t",
+			wantLines(t, r.Stdout, "conflict\tA\ta\tthe source has an entry there that the policy hides", "conflict\tA\tb\t",
 				"conflict\tA\tc/in\t", "conflict\tA\ta/in/out/new\t")
 			for path, want := range hidden {
 				if got := s.Read(path); got != want {

@@ -25,7 +25,7 @@ func TestADirectoryMadeAgainIsAskedFor(t *testing.T) {
 		code   int
 	}{{"\n", 1}, {"n\n", 1}, {"y\n", 0}} {
 		screen := start(t, s, "apply", s.Name)
-		screen.expect("another directory stands there now")
+		screen.expect("another one at its path")
 		screen.expect("Take the directory that is there now? [y/N]")
 		screen.send(c.answer)
 		if code := screen.end(); code != c.code {

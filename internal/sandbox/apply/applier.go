@@ -18,42 +18,42 @@ import (
 )
 
 const (
-	// batchFiles and batchBytes bound what is written before it is made
-	// durable and placed: descriptors and disk space in flight.
+	// batchFiles and batchBytes are how many files and bytes are staged before they are
+	// made durable and placed. They bound the open descriptors and the extra disk space.
 	batchFiles = 4096
 	batchBytes = 64 << 20
-	// fewFiles are made durable one by one; more, with all that the file
-	// system has to write, by one syncfs(2).
+	// Up to fewFiles files are made durable one by one, more by one syncfs(2), which writes
+	// the whole file system.
 	fewFiles = 8
 )
 
-// applier carries a plan out. Nothing in it is changed by more than one
-// goroutine.
+// applier executes a plan. One goroutine changes its fields.
 type applier struct {
 	work     *changes.Work
 	plan     *plan
 	progress func(tried, total int)
-	tell     func() error // what was done, to the audit log
-	// drop lets the delta forget; all says that it is everything planned.
+	tell     func() error // writes what was done to the audit log
+	// drop drops the entries of steps from the delta. all says that these are all steps of
+	// the plan.
 	drop func(v []changes.Version, all bool) (stale []vpath.Path, err error)
 
-	broken  map[vpath.Path]bool // git directories of which a change has failed
-	touched map[vpath.Path]bool // directories whose names are not durable yet
-	late    []*step             // directories that get their mode when they are full
+	broken  map[vpath.Path]bool // git directories with a failed change
+	touched map[vpath.Path]bool // directories with names that are not durable yet
+	late    []*step             // directories that get their mode after their content
 	tried   int                 // steps
 	total   int
-	failure error // the first, but for those in own
-	// own is a failure that a command can bring about at will: it closes a file, or,
-	// which counts less, keeps writing to one. It never hides another.
+	failure error // the first, except those in own
+	// own is a failure that a command can cause at will: it closes a file or, of lower
+	// precedence, keeps writing to one. It never hides failure.
 	own     error
-	stopped bool // no use in going on
-	dropped bool // the delta has forgotten what was applied
+	stopped bool // give up the remaining steps
+	dropped bool // the applied entries are dropped from the delta
 	stale   []vpath.Path
 }
 
-// run does what was planned: directories, files, deletions, and then what
-// takes the place of a deleted directory. A directory's mode changes first if
-// its owner can then fill it, else last.
+// run executes the plan: directories, files, deletions, and then entries that replace a
+// deleted directory. It changes a directory's mode first if the owner can then fill it,
+// else last.
 func (a *applier) run(ctx context.Context) error {
 	a.touched, a.broken = map[vpath.Path]bool{}, map[vpath.Path]bool{}
 	var opened, dirs, files, deletions, instead, closed []*step
@@ -82,8 +82,8 @@ func (a *applier) run(ctx context.Context) error {
 	a.files(ctx, files)
 	a.plan.holdBack()
 	if a.failure != nil || a.own != nil {
-		// A rename is an addition and a deletion. Where the one did not come
-		// to pass, the other must not.
+		// A rename is an addition and a deletion. If the addition failed, the deletion must
+		// not happen.
 		a.stopped = true
 	}
 	a.each(ctx, deletions, a.remove)
@@ -94,7 +94,7 @@ func (a *applier) run(ctx context.Context) error {
 	return errors.Join(a.failure, a.settle())
 }
 
-// each does the steps one after the other.
+// each executes the steps in order.
 func (a *applier) each(ctx context.Context, steps []*step, do func(*step, changes.Entry) error) {
 	for _, s := range steps {
 		if !a.mayGoOn(ctx, s) {
@@ -104,18 +104,18 @@ func (a *applier) each(ctx context.Context, steps []*step, do func(*step, change
 	}
 }
 
-// mayGoOn reports whether s is still to be tried, and skips it if not.
+// mayGoOn reports whether s can still be tried. If not, it marks s as skipped.
 func (a *applier) mayGoOn(ctx context.Context, s *step) bool {
 	if err := ctx.Err(); err != nil && !a.stopped {
 		a.stopped = true
 		a.failure = errors.Join(a.failure, errdefs.New(errdefs.Canceled, "apply: %w", err))
 	}
 	if a.stopped {
-		s.stop(Skipped, "not tried, because something before it failed")
+		s.stop(Skipped, "not tried, because an earlier step failed")
 		return false
 	}
 	if parent := a.plan.at[s.Path.Dir()]; parent != nil && (parent.outcome == Failed || parent.outcome == Skipped || parent.outcome == ChangedSinceReview) && s.Status != changes.Deleted {
-		s.stop(Skipped, "its directory could not be made")
+		s.stop(Skipped, "its directory could not be created")
 		return false
 	}
 	if a.isBroken(s) {
@@ -125,7 +125,7 @@ func (a *applier) mayGoOn(ctx context.Context, s *step) bool {
 	return s.outcome == Applied
 }
 
-// finish notes how a step went.
+// finish records the result of a step.
 func (a *applier) finish(s *step, err error) {
 	a.tried++
 	a.progress(min(a.tried, a.total), a.total)
@@ -138,7 +138,7 @@ func (a *applier) finish(s *step, err error) {
 	kind := safefs.Kind(err)
 	hosts := kind == errdefs.Exhausted || kind == errdefs.Unavailable || errors.Is(err, unix.EROFS)
 	if !hosts && !errors.Is(err, changes.ErrMoved) && a.hasMovedOn(s) {
-		err = ErrBusy // the rest is but a consequence
+		err = ErrBusy // the other errors are a consequence
 	}
 	switch {
 	case a.plan.reviewed != nil && (errors.Is(err, errNotReviewed) || errors.Is(err, ErrBusy)):
@@ -149,7 +149,7 @@ func (a *applier) finish(s *step, err error) {
 		s.stop(Conflict, "%s", err)
 	case errors.Is(err, unix.EIO):
 		kind = record.DiskKind(err)
-		s.stop(Failed, "input/output error: a disk of this host fails, that of the source or that of the state directory; the kernel log says more")
+		s.stop(Failed, "input/output error on the disk of the source or of the state directory; see the kernel log")
 	case errdefs.KindOf(err) != errdefs.Internal:
 		kind = errdefs.KindOf(err)
 		s.stop(Failed, "%s", err)
@@ -161,8 +161,8 @@ func (a *applier) finish(s *step, err error) {
 	a.stopped = a.stopped || kind == errdefs.Exhausted || errors.Is(err, unix.EROFS)
 }
 
-// keep keeps the failure of a step, unless one is kept that counts as much. hosts
-// says that the host failed, and not because of what a command did.
+// keep keeps the failure of a step, unless it has one of the same or a higher precedence.
+// hosts says that the host failed, without the influence of a command.
 func (a *applier) keep(s *step, kind errdefs.Kind, busy, hosts bool) {
 	switch {
 	case busy:
@@ -176,8 +176,8 @@ func (a *applier) keep(s *step, kind errdefs.Kind, busy, hosts bool) {
 	}
 }
 
-// hasMovedOn reports whether the sandbox, which runs, has made something else
-// of an entry of its delta meanwhile, or nothing.
+// hasMovedOn reports whether the running sandbox has changed or removed the delta's entry
+// since the plan was made.
 func (a *applier) hasMovedOn(s *step) bool {
 	if a.work.Lock != nil {
 		return false
@@ -186,8 +186,8 @@ func (a *applier) hasMovedOn(s *step) bool {
 	return err == nil && !same
 }
 
-// check looks at the source's entry once more, now that it is about to be
-// replaced, and returns it. Errors: ErrMoved.
+// check checks the source's entry again directly before its replacement, and returns it.
+// Errors: ErrMoved.
 func (a *applier) check(s *step, e changes.Entry) (*unix.Stat_t, error) {
 	now, err := e.Stat()
 	if err != nil {
@@ -200,8 +200,8 @@ func (a *applier) check(s *step, e changes.Entry) (*unix.Stat_t, error) {
 	return now, err
 }
 
-// makeDir makes a directory. One that its owner could not fill gets its mode
-// when it is full.
+// makeDir makes a directory. If the final mode does not let the owner fill it, it gets that
+// mode later.
 func (a *applier) makeDir(s *step, e changes.Entry) error {
 	if s.remade {
 		a.late = append(a.late, s)
@@ -219,7 +219,7 @@ func (a *applier) makeDir(s *step, e changes.Entry) error {
 	return e.MakeDir(changes.Look{Mode: mode | changes.OwnerBits}, before)
 }
 
-// finishDirs gives the directories their modes that are full now.
+// finishDirs sets the final modes of directories after their content was applied.
 func (a *applier) finishDirs() {
 	for _, s := range slices.Backward(a.late) {
 		if !s.done {
@@ -253,7 +253,7 @@ func (a *applier) remove(s *step, e changes.Entry) error {
 	return e.Remove(before)
 }
 
-// clearDir removes the directory whose place s takes, emptied before.
+// clearDir removes the empty directory that s replaces.
 func (a *applier) clearDir(s *step, e changes.Entry) error {
 	if err := e.RemoveDir(); err != nil {
 		return err
@@ -262,11 +262,10 @@ func (a *applier) clearDir(s *step, e changes.Entry) error {
 	return nil
 }
 
-// settle makes durable what was done to names and then lets the delta forget
-// it.
+// settle makes the changed names durable and then drops the applied entries from the delta.
 func (a *applier) settle() error {
 	if err := a.syncNames(); err != nil {
-		return errdefs.New(record.DiskKind(err), "apply: what was applied may not be on the disk yet, it stays in the delta: %w", err)
+		return errdefs.New(record.DiskKind(err), "apply: the applied changes may not be durable yet and stay in the delta: %w", err)
 	}
 	var versions []changes.Version
 	all := true
@@ -279,7 +278,7 @@ func (a *applier) settle() error {
 		}
 	}
 	failpoint.At("sync: settled")
-	// In this order, so that a crash leaves nothing done of which nobody is told.
+	// In this order, so that a crash leaves no change without a record in the audit log.
 	err := a.tell()
 	if err != nil {
 		return err
@@ -301,7 +300,7 @@ func (a *applier) syncNames() error {
 		err := a.work.Tree.Sync(dir)
 		switch {
 		case changes.IsWayGone(err):
-			// removed since, or replaced: there are no names in it to lose
+			// removed or replaced since, so it has no names to lose
 		case errors.Is(err, unix.EACCES):
 			return a.syncAll()
 		case err != nil:
@@ -311,7 +310,7 @@ func (a *applier) syncNames() error {
 	return nil
 }
 
-// syncAll writes out the whole file system of the source.
+// syncAll writes the whole file system of the source to the disk.
 func (a *applier) syncAll() error {
 	fd, err := a.work.Tree.OpenDir(vpath.Root, unix.O_RDONLY)
 	if err != nil {
@@ -321,7 +320,7 @@ func (a *applier) syncAll() error {
 	return unix.Syncfs(fd)
 }
 
-// failed keeps the failures that were known before anything was touched.
+// failed keeps the failures that were known before the first step.
 func (a *applier) failed() {
 	for _, s := range a.plan.steps {
 		if s.outcome == Failed && !s.done {

@@ -20,7 +20,7 @@ func TestAFailingDiskIsNoServerThatIsGone(t *testing.T) {
 		progress: func(int, int) {},
 	}
 	a.finish(s, &os.PathError{Op: "read", Path: "f", Err: unix.EIO})
-	if s.outcome != Failed || !strings.Contains(s.reason, "input/output error: a disk of this host fails") {
+	if s.outcome != Failed || !strings.Contains(s.reason, "input/output error on the disk") {
 		t.Errorf("outcome %q: %s", s.outcome, s.reason)
 	}
 	if kind := errdefs.KindOf(a.failure); kind != errdefs.Precondition {

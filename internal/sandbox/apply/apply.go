@@ -1,7 +1,7 @@
-// Package apply brings the changes of a sandbox into its source, or discards them.
-// Nothing is lost: a path whose source is not what the sandbox saw is refused, each
-// file is replaced whole, and an entry leaves the delta only after the source holds
-// it durably. A killed apply is finished by the next command.
+// Package apply applies the changes of a sandbox to its source, or discards them. No data
+// is lost: apply refuses a path that has changed in the source since the sandbox saw it, it
+// replaces each file in one step, and it drops an entry from the delta only after the
+// source has it durably. The next command finishes a killed apply.
 package apply
 
 import (
@@ -21,24 +21,23 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
-// Outcome is what apply did, or would do, with a path.
+// Outcome is what an apply did, or would do, with a path.
 type Outcome string
 
 // The outcomes.
 const (
-	Applied Outcome = "applied" // the source has it now; in a dry run: would have
+	Applied Outcome = "applied" // the source has it now, or in a dry run would have it
 	Present Outcome = "present" // the source had it already
-	Kept    Outcome = "kept"    // not deleted: not the sandbox's to delete
-	// Conflict and Refused stop the whole apply before it begins.
-	Conflict Outcome = "conflict" // the source is not what the sandbox saw
-	Refused  Outcome = "refused"  // the policy does not let the sandbox write there
-	Failed   Outcome = "failed"   // the host did not let it
-	Skipped  Outcome = "skipped"  // not tried, because something before it failed or something stopped the whole
-	// ChangedSinceReview is left out of an apply of what was reviewed. It stays in
-	// the delta.
+	Kept    Outcome = "kept"    // not deleted, because the sandbox did not delete it
+	// Conflict and Refused prevent the whole apply.
+	Conflict Outcome = "conflict" // the source has changed since the sandbox saw it
+	Refused  Outcome = "refused"  // the policy does not permit the sandbox to write there
+	Failed   Outcome = "failed"   // the host refused it
+	Skipped  Outcome = "skipped"  // not tried, because an earlier step failed or another path stopped the apply
+	// ChangedSinceReview: an apply of reviewed changes left it out. It stays in the delta.
 	ChangedSinceReview Outcome = "changed_since_review"
-	// LeftOut is what no apply takes: an own entry, and a deletion whose content is
-	// in one. It stays in the delta.
+	// LeftOut: an apply never includes own entries, or a deletion if an own entry has the
+	// deleted content. It stays in the delta.
 	LeftOut Outcome = "left_out"
 )
 
@@ -47,57 +46,57 @@ type PathResult struct {
 	Path    vpath.Path
 	Status  changes.Status
 	Outcome Outcome
-	Reason  string // why, unless applied
+	Reason  string // the reason, unless applied
 	Mark    *review.RiskFlag
-	// Implied says that it is a directory that a review does not list, because
-	// something below it tells of it.
+	// Implied marks a directory that a review does not list, because the review lists a
+	// change below it.
 	Implied bool
 	// Group, RenamedFrom and RenamedTo are as in review.FileDiff.
 	Group                  string
 	RenamedFrom, RenamedTo vpath.Path
-	// Overwrote says that the source was not what the sandbox saw, and the
-	// sandbox's version took its place.
+	// Overwrote says that the source had changed, and the sandbox's version replaced it.
 	Overwrote bool
 }
 
-// Options say what to apply.
+// Options are the options of an apply.
 type Options struct {
-	// Paths select what lies at and below them; none: everything.
+	// Paths select the changes at and below them; empty selects all.
 	Paths  []vpath.Path
 	DryRun bool
-	// To is the directory that takes the changes instead of the source, nil: none.
-	// What counts as a conflict is its content, and the delta keeps everything.
+	// To is a directory to change instead of the source, or nil. Conflicts are then
+	// conflicts with its content, and the delta keeps all changes.
 	To *record.Source
-	// Reviewed is the digest of what is applied (review.Review.Remember): what is not as
-	// it was shown is left out, by name. "": what is there now.
+	// Reviewed is the digest of the reviewed changes (review.Review.Remember). A change
+	// that differs from the shown one is left out and reported. "" applies the present
+	// changes.
 	Reviewed string
-	// AtStart has a live sandbox's changes applied as they are at the start: what
-	// it rewrites meanwhile is left out.
+	// AtStart applies the changes of a running sandbox as they are at the start, and leaves
+	// out what the sandbox rewrites meanwhile.
 	AtStart bool
-	// OnConflict is what happens where the source is not what the sandbox saw.
+	// OnConflict says what to do with a path that has changed in the source.
 	OnConflict OnConflict
-	// Drop is told what was applied, for the live supervisor to forget it
-	// (see changes.DropVersions). Nil: the sandbox does not run; Changes takes its lock
-	// and forgets by itself.
+	// Drop makes the running supervisor drop the applied entries (see
+	// changes.DropVersions). With nil the sandbox must not run; Changes takes its lock and
+	// drops them itself.
 	Drop func([]changes.Version) (stale []vpath.Path, err error)
-	// placed, if not nil, is told what the delta is about to forget, with what the
-	// source has of it now.
+	// placed, if not nil, is called before the delta drops the applied entries, with what
+	// the source now has of them.
 	placed func([]changes.Version)
 	// Progress, if not nil, is called after each path that was tried.
 	Progress func(tried, total int)
 }
 
-// Result tells what became of each selected path, by path.
+// Result has the outcome at each selected path, ordered by path.
 type Result struct {
 	Paths  []PathResult
 	Groups []review.Group // of the changes
-	// Changed are paths that were applied while the sandbox wrote to them
-	// again; the later version is still in the delta.
+	// Changed are applied paths to which the sandbox wrote again meanwhile. The delta still
+	// has the later version.
 	Changed []vpath.Path
 	Growth  changes.SizeDelta
 }
 
-// Skip notes that what would have been applied was not.
+// Skip turns the outcome of paths that would have been applied into Skipped.
 func (r *Result) Skip() {
 	for i := range r.Paths {
 		if r.Paths[i].Outcome == Applied {
@@ -106,8 +105,7 @@ func (r *Result) Skip() {
 	}
 }
 
-// Count returns how many changes had the outcome, counted as a review counts
-// them.
+// Count returns how many changes had the outcome. It counts like a review.
 func (r *Result) Count(o Outcome) int {
 	n := 0
 	for _, p := range r.Paths {
@@ -118,7 +116,7 @@ func (r *Result) Count(o Outcome) int {
 	return n
 }
 
-// Listed returns the paths that a person is told of.
+// Listed returns the paths to show to a person.
 func (r *Result) Listed() []PathResult {
 	var list []PathResult
 	for _, p := range r.Paths {
@@ -129,7 +127,7 @@ func (r *Result) Listed() []PathResult {
 	return list
 }
 
-// AppliedLast returns what Listed does, what was applied last.
+// AppliedLast returns the paths of Listed, with the applied ones at the end.
 func (r *Result) AppliedLast() []PathResult {
 	var list, applied []PathResult
 	for _, p := range r.Listed() {
@@ -142,28 +140,26 @@ func (r *Result) AppliedLast() []PathResult {
 	return append(list, applied...)
 }
 
-// isListed reports whether a person is told of the path: a review lists it, or
-// something stopped it that is not told at another path.
+// isListed reports whether to show the path to a person: a review lists it, or it has a
+// reason that no other path shows.
 func (p *PathResult) isListed() bool {
 	return !p.Implied || p.Outcome != Applied && p.Outcome != Present && p.Outcome != Skipped && p.Reason != PartOfRepository
 }
 
-// Changes brings the sandbox's changes into its source.
+// Changes applies the sandbox's changes to its source.
 //
-// Every selected path is checked first. If the source at one of them is not
-// what the sandbox saw, or the policy does not let the sandbox write there,
-// nothing is applied: the error is a Precondition and the result names all
-// such paths; the others can be applied by selecting them, or by another
-// Options.OnConflict than Stop. Otherwise each file is replaced by one rename,
-// directories first and deletions last, and what the source holds durably leaves
-// the delta. If the host fails midway, what was done is done and reported, and the
-// rest stays in the delta.
+// It first checks every selected path. If one of them has changed in the source, or if the
+// policy does not permit the sandbox to write there, it applies nothing: the error is a
+// Precondition, and the result names all such paths. The caller can select the other paths,
+// or set Options.OnConflict. Otherwise Changes replaces each file by one rename,
+// directories first and deletions last, and then drops from the delta what the source has
+// durably. If the host fails midway, the result reports the finished steps, and the others
+// stay in the delta.
 //
-// Errors: Precondition, also if the sandbox is locked; NotFound for a path at
-// which nothing changed, and for Options.Reviewed if it is kept no longer; Denied and
-// Exhausted as the host has it; Canceled; ErrBusy. ErrBusy and Denied stand for failures that a
-// command in the sandbox can bring about; where anything else failed too, the error tells of that
-// alone.
+// Errors: Precondition, also if the sandbox is locked; NotFound for a path without changes,
+// and for an Options.Reviewed that is no longer stored; Denied and Exhausted from the host;
+// Canceled; ErrBusy. A command in the sandbox can cause ErrBusy and Denied; if there is
+// also another failure, the error is only that.
 func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, err error) {
 	var own error // see applier
 	defer func() { err = cmp.Or(err, own) }()
@@ -225,7 +221,7 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 	return result, err
 }
 
-// planReviewed plans what o says.
+// planReviewed plans the changes that o selects.
 func planReviewed(w *changes.Work, changes []changes.Change, o Options) (p *plan, err error) {
 	var reviewed manifest.Manifest
 	switch {
@@ -245,7 +241,7 @@ func planReviewed(w *changes.Work, changes []changes.Change, o Options) (p *plan
 	return p, p.lookAhead(o.DryRun)
 }
 
-// settled tells what is no change any more because of the apply.
+// settled returns the paths that are no longer changes because of the apply.
 func (p *plan) settled() map[vpath.Path]bool {
 	done, pending := map[vpath.Path]bool{}, map[vpath.Path]bool{}
 	for _, s := range p.steps {
@@ -257,14 +253,14 @@ func (p *plan) settled() map[vpath.Path]bool {
 		pending[c.Path] = true
 	}
 	for at := range p.work.Resumed {
-		if !pending[at] { // a killed apply was about to touch it, and did
+		if !pending[at] { // a killed apply has applied it
 			done[at] = true
 		}
 	}
 	return done
 }
 
-// answer decides about the paths that stop an apply, or would.
+// answer resolves the conflicts, and returns an error if a path stops the apply.
 func (p *plan) answer(how OnConflict, name string) error {
 	if how != Stop {
 		if err := p.resolve(how); err != nil {
@@ -276,13 +272,13 @@ func (p *plan) answer(how OnConflict, name string) error {
 	}
 	p.keepWhole()
 	for _, s := range p.steps {
-		s.was = s.Base // clearDir makes room and takes it away
+		s.was = s.Base // clearDir removes the directory first
 	}
 	return nil
 }
 
-// run carries the plan out, and calls tell when it is done and the delta still
-// has it. It returns what the sandbox wrote to meanwhile; own is applier.own.
+// run executes the plan. It calls tell after the steps and before it drops the entries from
+// the delta. It returns the paths to which the sandbox wrote meanwhile. own is applier.own.
 func (p *plan) run(ctx context.Context, o Options, tell func() error) (stale []vpath.Path, err, own error) {
 	paths := p.paths()
 	a := applier{work: p.work, plan: p, total: len(paths), progress: o.Progress, tell: tell, drop: func(v []changes.Version, all bool) ([]vpath.Path, error) {
@@ -297,7 +293,7 @@ func (p *plan) run(ctx context.Context, o Options, tell func() error) (stale []v
 			return nil, err
 		}
 		if o.Drop == nil && all && forgets && len(o.Paths) == 0 {
-			return nil, p.work.Stack.Reset() // the same, at once
+			return nil, p.work.Stack.Reset() // equivalent, and faster
 		}
 		return p.work.Drop(v)
 	}}
@@ -318,11 +314,11 @@ func (p *plan) run(ctx context.Context, o Options, tell func() error) (stale []v
 	failpoint.At("sync: dropped")
 	if a.dropped {
 		err = errors.Join(err, p.work.EndApply())
-	} // else the delta has what was placed, as after a kill
+	} // else the delta still has the placed entries, as after a kill
 	return a.stale, err, a.own
 }
 
-// paths lists the paths of the source that will be touched.
+// paths returns the paths of the source that the plan changes.
 func (p *plan) paths() []vpath.Path {
 	var list []vpath.Path
 	for _, s := range p.steps {
@@ -333,7 +329,7 @@ func (p *plan) paths() []vpath.Path {
 	return list
 }
 
-// result lists the outcomes at the paths that have one to tell of.
+// result returns the outcomes to report.
 func (p *plan) result() Result {
 	r := Result{Groups: p.groups}
 	for _, s := range p.steps {
@@ -350,7 +346,7 @@ func (p *plan) result() Result {
 	return r
 }
 
-// refusal is the error that stops an apply before it begins.
+// refusal returns the error that stops the apply before its first step.
 func (p *plan) refusal(name string) error {
 	paths := make([]PathResult, len(p.steps))
 	for i, s := range p.steps {
@@ -359,7 +355,7 @@ func (p *plan) refusal(name string) error {
 	return Refusal(name, paths)
 }
 
-// Refusal is the error that stops the apply of a sandbox before it begins, nil
+// Refusal returns the error that stops the apply of a sandbox before its first step, or nil
 // if no path is in conflict or refused. Errors: Precondition.
 func Refusal(name string, paths []PathResult) error {
 	conflicts, closed, own, moved := 0, 0, 0, 0
@@ -396,10 +392,10 @@ func Refusal(name string, paths []PathResult) error {
 	return errdefs.New(errdefs.Precondition, "apply %s: nothing applied: %s", name, strings.Join(parts, ", "))
 }
 
-// stoppedByAnother is why a path was skipped.
+// stoppedByAnother is the reason of a skipped path.
 const stoppedByAnother = "another path stopped the apply"
 
-// skip notes that what would have been applied was not.
+// skip marks the steps that would have been applied as skipped.
 func (p *plan) skip() {
 	for _, s := range p.steps {
 		if s.outcome == Applied {
@@ -408,7 +404,7 @@ func (p *plan) skip() {
 	}
 }
 
-// event is the audit record of what was done.
+// event returns the audit record of the apply.
 func (p *plan) event() audit.Applied {
 	var e audit.Applied
 	for _, s := range p.steps {
@@ -420,7 +416,7 @@ func (p *plan) event() audit.Applied {
 				e.Overwrote = append(e.Overwrote, audit.Text(s.Path))
 			}
 		case s.outcome == Present && p.work.Resumed[s.Path]:
-			e.Paths = append(e.Paths, audit.Text(s.Path)) // which the killed apply has not told
+			e.Paths = append(e.Paths, audit.Text(s.Path)) // applied by a killed apply, which wrote no record
 		case s.outcome != Present && s.outcome != LeftOut:
 			e.Refused = append(e.Refused, audit.Text(s.Path.Plain()))
 		}

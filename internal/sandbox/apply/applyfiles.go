@@ -17,21 +17,21 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// ErrBusy says that the sandbox, which runs, changed an entry while it was
-// applied. Another apply may find it at rest.
+// ErrBusy means that the running sandbox changed an entry while it was applied. Another
+// apply may succeed.
 var ErrBusy = errdefs.New(errdefs.Precondition, "the sandbox is writing to it; apply again, or stop the sandbox")
 
-// batch are files written to the source that have no place in it yet.
+// batch has files that are staged in the source's file system and not placed yet.
 type batch struct {
-	steps  []*step // what is to be placed
+	steps  []*step // the steps to place
 	files  map[*step]*changes.Staged
 	linked map[layer.FileID]*changes.Staged
 	ahead  map[*step]written
 }
 
-// files applies everything that is no directory. Regular files are written,
-// made durable together and then placed one by one; names of one file in the
-// delta become names of one file, as far as a batch reaches.
+// files applies everything except directories. It stages regular files, makes them durable
+// together and then places them one by one. Hard links in the delta become hard links
+// within a batch.
 func (a *applier) files(ctx context.Context, steps []*step) {
 	most := filesAtOnce()
 	for len(steps) > 0 {
@@ -51,22 +51,20 @@ func (a *applier) files(ctx context.Context, steps []*step) {
 	}
 }
 
-// written is a file that was staged before its turn came.
+// written is the result of staging a file ahead of its turn.
 type written struct {
 	file *changes.Staged
 	err  error
 }
 
-// manyFiles are worth more than one goroutine, of which there are writers at
-// most.
+// From manyFiles files on, up to writers goroutines stage them.
 const (
 	manyFiles = 64
 	writers   = 4
 )
 
-// writeAhead stages regular files of one name, several at once, where there are
-// many: most of the time is the kernel's. What becomes of them stage decides, in
-// order.
+// writeAhead stages many regular files without hard links concurrently, because the kernel
+// takes most of the time. stage then uses the results in order.
 func (a *applier) writeAhead(ctx context.Context, steps []*step) map[*step]written {
 	if len(steps) < manyFiles || a.stopped {
 		return nil
@@ -102,7 +100,7 @@ func (a *applier) writeAhead(ctx context.Context, steps []*step) map[*step]writt
 	return ahead
 }
 
-// forgetUnused lets go of what was staged and came to nothing.
+// forgetUnused removes staged files that were not placed.
 func (b *batch) forgetUnused(a *applier) {
 	for s, w := range b.ahead {
 		if w.file == nil || b.files[s] == w.file {
@@ -113,7 +111,8 @@ func (b *batch) forgetUnused(a *applier) {
 	}
 }
 
-// filesAtOnce is batchFiles, or a quarter of what the process may have open.
+// filesAtOnce returns batchFiles, or a quarter of the process's descriptor limit if that is
+// lower.
 func filesAtOnce() int {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
@@ -122,10 +121,10 @@ func filesAtOnce() int {
 	return int(max(1, min(lim.Cur/4, batchFiles)))
 }
 
-// stage prepares one step; those that need no preparation are only noted.
+// stage prepares one step. It only adds a step that needs no preparation.
 func (a *applier) stage(ctx context.Context, b *batch, s *step) {
 	if s.outcome == Applied && s.done {
-		s.done = false // a directory made way; now for what comes instead
+		s.done = false // the directory is removed; now place its replacement
 	}
 	if !a.mayGoOn(ctx, s) {
 		return
@@ -148,8 +147,8 @@ func (a *applier) stage(ctx context.Context, b *batch, s *step) {
 	}
 }
 
-// writeNow stages one file whose turn has come, unless it is a further name of one
-// that is staged, or only gets another mode.
+// writeNow stages one file in its turn, unless it is another name of a staged file, or only
+// its mode changes.
 func (a *applier) writeNow(b *batch, s *step) (w written) {
 	w.err = a.work.Tree.At(s.Path, func(e changes.Entry) (err error) {
 		s.inPlace, err = s.isModeOnly(e)
@@ -168,9 +167,9 @@ func (a *applier) writeNow(b *batch, s *step) (w written) {
 	return w
 }
 
-// isModeOnly reports whether nothing but the mode of the source's file has to
-// change. Where the file has other names, in the view they are other files and
-// keep their mode: it is replaced.
+// isModeOnly reports whether only the mode of the source's file must change. It returns
+// false for a file with other names: in the view these are other files and keep their mode,
+// so the file must be replaced.
 func (s *step) isModeOnly(e changes.Entry) (bool, error) {
 	if !s.SameContent {
 		return false, nil
@@ -179,8 +178,7 @@ func (s *step) isModeOnly(e changes.Entry) (bool, error) {
 	return now != nil && now.Nlink == 1, err
 }
 
-// write copies the delta's file beside its place. It may be called from several
-// goroutines.
+// write stages a copy of the delta's file. Several goroutines may call it.
 func (a *applier) write(s *step, e changes.Entry) (*changes.Staged, error) {
 	before, err := a.check(s, e)
 	if err != nil {
@@ -207,7 +205,7 @@ func (a *applier) write(s *step, e changes.Entry) (*changes.Staged, error) {
 	return file, nil
 }
 
-// isUnchanged refuses a copy of which the original moved on meanwhile.
+// isUnchanged returns an error if the original has changed during the copy.
 func isUnchanged(src *os.File, s *step) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
@@ -242,7 +240,7 @@ func (a *applier) commit(b *batch) {
 		failpoint.At("sync: one placed")
 	}
 	for _, s := range b.steps {
-		if s.done && s.Info.Nlink > 1 { // each further name has changed the file
+		if s.done && s.Info.Nlink > 1 { // each new link changes the file's ctime
 			_ = a.act(s, func(*step, changes.Entry) error { return nil })
 		}
 	}
@@ -251,14 +249,14 @@ func (a *applier) commit(b *batch) {
 	}
 }
 
-// unstage removes what is staged for s.
+// unstage removes the staged file of s.
 func (b *batch) unstage(a *applier, s *step) {
 	if file := b.files[s]; file != nil {
 		_ = a.work.Tree.At(s.Path, func(e changes.Entry) error { return e.RemoveIfNamed(file) })
 	}
 }
 
-// staged is the file that is staged for s, nil if none is.
+// staged returns the staged file of s, or nil.
 func (b *batch) staged(s *step) *changes.Staged { return cmp.Or(b.files[s], b.linked[s.Info.ID]) }
 
 func (a *applier) syncBatch(b *batch) error {

@@ -20,11 +20,11 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
-// Shown is what a client was shown of the changes of a server's sandbox. Nothing
-// else is brought into its directory, whatever the server sends.
+// Shown has the changes of a server's sandbox that the client has shown. The client applies
+// no other change to its directory, whatever the server sends.
 type Shown struct {
 	entries manifest.Manifest
-	holders map[vpath.Path]bool // directories above the entries
+	holders map[vpath.Path]bool // parent directories of the entries
 }
 
 func shownOf(entries manifest.Manifest) *Shown {
@@ -37,7 +37,7 @@ func shownOf(entries manifest.Manifest) *Shown {
 	return s
 }
 
-// ShownOf returns what r, which is of review.Of, shows.
+// ShownOf returns the changes that r, a result of review.Of, shows.
 func ShownOf(r *review.Review) (*Shown, error) {
 	var list []CarriedChange
 	for _, f := range r.Files() {
@@ -60,7 +60,7 @@ func ShownOf(r *review.Review) (*Shown, error) {
 	return ShownChanges(list), nil
 }
 
-// ShownChanges returns what shows these changes.
+// ShownChanges returns a Shown with these changes.
 func ShownChanges(list []CarriedChange) *Shown {
 	entries := manifest.Manifest{}
 	for _, c := range list {
@@ -69,7 +69,7 @@ func ShownChanges(list []CarriedChange) *Shown {
 			e.Mode, e.Target = shownMode(c.Mode), record.HostPath(c.Target).String()
 		}
 		if e.IsRegular() {
-			if e.SHA256 = c.SHA256; e.SHA256 == "" { // too large to be told from another
+			if e.SHA256 = c.SHA256; e.SHA256 == "" { // too large to have a hash
 				continue
 			}
 		}
@@ -78,7 +78,7 @@ func ShownChanges(list []CarriedChange) *Shown {
 	return shownOf(entries)
 }
 
-// shownMode is what counts of a mode.
+// shownMode returns the relevant part of a mode.
 func shownMode(mode uint32) uint32 {
 	switch mode & record.TypeBits {
 	case unix.S_IFDIR:
@@ -89,7 +89,7 @@ func shownMode(mode uint32) uint32 {
 	return mode & (record.TypeBits | record.PermBits)
 }
 
-// Beside returns what both show. At and below the paths that is what s shows.
+// Beside returns the union of s and before. At and below the paths it uses s only.
 func (s *Shown) Beside(before *Shown, paths []vpath.Path) *Shown {
 	if before == nil || len(paths) == 0 {
 		return s
@@ -100,9 +100,9 @@ func (s *Shown) Beside(before *Shown, paths []vpath.Path) *Shown {
 	return shownOf(all)
 }
 
-// Admit returns a change that may be brought over, with the sum that its content must
-// have. Errors: Internal for one that was not shown so; an honest server says itself
-// what has changed since.
+// Admit returns a change that may be applied, with the hash that its content must have.
+// Errors: Internal for a change that differs from the shown one. A server that works
+// correctly reports such changes itself.
 func (s *Shown) Admit(c CarriedChange) (CarriedChange, error) {
 	if !isCarried(c.Outcome) {
 		return c, nil
@@ -115,19 +115,19 @@ func (s *Shown) Admit(c CarriedChange) (CarriedChange, error) {
 		return c, nil
 	}
 	if !is || shownMode(c.Mode) != want.Mode || record.HostPath(c.Target).String() != want.Target {
-		return c, errdefs.New(errdefs.Internal, "the server sends a change of %s that it did not show: nothing is applied; to see what is there now, run agentfense diff again", c.Path)
+		return c, errdefs.New(errdefs.Internal, "the server sent a change of %s that it did not show: nothing is applied; run agentfense diff again to see the present changes", c.Path)
 	}
 	c.SHA256 = cmp.Or(want.SHA256, c.SHA256)
 	return c, nil
 }
 
-// implies reports whether c goes without saying: a directory that is made for what
-// was shown in it, or that goes with it.
+// implies reports whether a shown change implies c: c makes or deletes a directory that
+// contains the shown change.
 func (s *Shown) implies(c CarriedChange) bool {
 	return s.holders[c.Path] && (c.Status == changes.Deleted || c.Status == changes.Added && c.Mode&record.TypeBits == unix.S_IFDIR)
 }
 
-// lastShownFile has what was shown last of the sandbox of an upload.
+// lastShownFile is the file with the last shown changes of an upload's sandbox.
 const lastShownFile = "shown.json"
 
 // shownFile is the form of lastShownFile.
@@ -138,7 +138,7 @@ type shownFile struct {
 	Changes       json.RawMessage `json:"changes"`
 }
 
-// SetShown keeps what was shown last, to which the server gave a digest.
+// SetShown stores the last shown changes, with the server's digest of them.
 func SetShown(u *record.Upload, digest string, s *Shown) error {
 	changes, err := s.entries.Encode()
 	if err != nil {
@@ -154,8 +154,8 @@ func SetShown(u *record.Upload, digest string, s *Shown) error {
 	return nil
 }
 
-// LastShownOf returns what was shown last, if its digest is that one. Errors: NotFound if
-// it is not; Precondition if it is damaged.
+// LastShownOf returns the last shown changes if they have this digest. Errors: NotFound if
+// they do not; Precondition if the file is damaged.
 func LastShownOf(u *record.Upload, digest string) (*Shown, error) {
 	path := filepath.Join(u.Sandbox.Dir(), lastShownFile)
 	text, err := os.ReadFile(path)
@@ -169,7 +169,7 @@ func LastShownOf(u *record.Upload, digest string) (*Shown, error) {
 		}
 	}
 	if f.Digest != digest {
-		return nil, errdefs.New(errdefs.NotFound, "review %s: not shown here last: run agentfense diff again", digest)
+		return nil, errdefs.New(errdefs.NotFound, "review %s: not the last one shown on this host: run agentfense diff again", digest)
 	}
 	entries, err := manifest.Decode(f.Changes, f.Entries)
 	if err != nil {

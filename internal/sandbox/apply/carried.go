@@ -13,14 +13,14 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// CarriedChange is a change on its way to the directory that a client uploaded.
+// CarriedChange is a change that a server sends for the directory that a client uploaded.
 type CarriedChange struct {
 	Path    vpath.Path
 	Status  changes.Status
-	Outcome Outcome // what Changes would do with it
+	Outcome Outcome // what Changes would do with it on the server
 	Reason  string
-	// Mode is the type and the permission bits of what is there now, 0 for nothing
-	// or for what is not carried.
+	// Mode is the type and the permission bits of the entry, or 0 if there is none or it is
+	// not carried.
 	Mode      uint32
 	SizeBytes int64
 	Target    string // of a symbolic link
@@ -30,9 +30,9 @@ type CarriedChange struct {
 // isCarried reports whether a change with the outcome is carried.
 func isCarried(o Outcome) bool { return o == Applied || o == Present }
 
-// ReadChanges calls put with each change that Changes would consider with o, parents
-// before children, and with the content of a regular file that Changes would
-// bring over. It only reads. Errors: those of Changes and of put.
+// ReadChanges calls put with each change that Changes would consider with o, parents before
+// children, and with the content of each regular file that Changes would apply. It changes
+// nothing. Errors: those of Changes and of put.
 func ReadChanges(s *record.Sandbox, o Options, put func(CarriedChange, *os.File) error) (err error) {
 	o.DryRun = true
 	w, err := openToApply(s, o)

@@ -13,31 +13,28 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// DiscardOptions say what to throw away.
+// DiscardOptions say what to discard.
 type DiscardOptions struct {
-	// Paths select what lies at and below them; none: everything.
+	// Paths select the changes at and below them; empty selects all.
 	Paths  []vpath.Path
 	DryRun bool
 	// Drop is as in Options.
 	Drop func([]changes.Version) (stale []vpath.Path, err error)
 }
 
-// DiscardResult tells what was thrown away.
+// DiscardResult says what was discarded.
 type DiscardResult struct {
-	// Paths are the changes as a review lists them: there the view shows the source
-	// again.
+	// Paths are the discarded changes as a review lists them.
 	Paths []vpath.Path
-	// Changed are paths that the sandbox wrote to meanwhile; they are still in
-	// the delta.
+	// Changed are paths to which the sandbox wrote meanwhile. They are still in the delta.
 	Changed []vpath.Path
 }
 
-// Discard lets the sandbox's view show the source again. A rename is a
-// deletion and an addition, and each can be discarded without the other: the
-// view then shows the file twice, or not at all.
+// Discard drops changes, so that the sandbox's view shows the source again. A rename is a
+// deletion and an addition, and each can be discarded separately: the view then shows the
+// file twice, or not at all.
 //
-// Errors: Precondition if the sandbox is locked; NotFound for a path at which
-// nothing changed.
+// Errors: Precondition if the sandbox is locked; NotFound for a path without changes.
 func Discard(s *record.Sandbox, o DiscardOptions) (result DiscardResult, err error) {
 	w, err := openToDiscard(s, o)
 	if err != nil {
@@ -75,7 +72,7 @@ func Discard(s *record.Sandbox, o DiscardOptions) (result DiscardResult, err err
 	if err != nil {
 		return result, err
 	}
-	// Also what was shown there and is no change at this moment.
+	// Also paths that were shown and are not changes now.
 	err = manifest.Settle(s, changes.Selection(o.Paths))
 	if len(result.Paths) == 0 {
 		return result, err
@@ -83,8 +80,8 @@ func Discard(s *record.Sandbox, o DiscardOptions) (result DiscardResult, err err
 	return result, errors.Join(log.Append(audit.Discarded{Paths: audit.Texts(result.Paths)}), err)
 }
 
-// openToDiscard opens the sandbox to throw changes away. Without its source only
-// all of them can be: what a single one uncovers is not known.
+// openToDiscard opens the sandbox to discard changes. If its source is lost, it can only
+// discard all of them, because the source's entry below a single change is unknown.
 func openToDiscard(s *record.Sandbox, o DiscardOptions) (*changes.Work, error) {
 	_, why := s.SourceLost()
 	switch {

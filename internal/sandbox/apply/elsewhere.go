@@ -25,7 +25,7 @@ func ResolveTarget(s *record.Sandbox, path string) (*record.Source, error) {
 	return &to, nil
 }
 
-// openToApply opens the sandbox to apply its changes to the source, or elsewhere.
+// openToApply opens the sandbox to apply its changes to the source or to Options.To.
 func openToApply(s *record.Sandbox, o Options) (*changes.Work, error) {
 	if o.To == nil {
 		return changes.OpenTo(s, record.PurposeApply, o.Drop, o.DryRun)
@@ -39,7 +39,7 @@ func openToApply(s *record.Sandbox, o Options) (*changes.Work, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A list of its own: what a killed apply left is in another directory.
+		// A separate list, because leftovers of a killed apply are in another directory.
 		w.Elsewhere, w.ApplyLockFile = true, fmt.Sprintf("apply-to-%d-%d.lock", o.To.Dev, o.To.Ino)
 		return w, nil
 	})

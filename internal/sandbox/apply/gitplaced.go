@@ -9,8 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
-// stageFrom writes src beside its place in the source, and sees to it that it
-// is what was reviewed.
+// stageFrom stages src, and checks that it is the reviewed content.
 func (a *applier) stageFrom(s *step, e changes.Entry, src *os.File, l changes.Look) (*changes.Staged, error) {
 	out, err := a.work.Outgoing(s.Path, src)
 	if err != nil {
@@ -32,8 +31,8 @@ func (a *applier) stageFrom(s *step, e changes.Entry, src *os.File, l changes.Lo
 	return file, a.plan.checkContent(s, file)
 }
 
-// keepWhole leaves out all changes of a git directory of which one is left out: an
-// own entry, too, for what git made beside it may need it.
+// keepWhole leaves out all changes of a git directory if one of them is left out. That
+// includes own entries, because other files of the repository may need them.
 func (p *plan) keepWhole() {
 	left := map[vpath.Path]Outcome{}
 	note := func(at vpath.Path, o Outcome) {
@@ -71,7 +70,7 @@ func (a *applier) isBroken(s *step) bool {
 	return ok && a.broken[dir]
 }
 
-// breakWhole notes that s has failed.
+// breakWhole records that s has failed.
 func (a *applier) breakWhole(s *step) {
 	if dir, _, ok := review.GitDirOf(s.Path); ok {
 		a.broken[dir] = true
@@ -87,7 +86,7 @@ const (
 	rankHead
 )
 
-// gitRank says when the file at p is placed.
+// gitRank returns the rank of the file at p.
 func gitRank(p vpath.Path) int {
 	_, rel, ok := review.GitDirOf(p)
 	switch {

@@ -13,25 +13,25 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
-// PartOfRepository is the reason at what is left out because another change of its
+// PartOfRepository is the reason of a path that is left out because another change of its
 // git repository is.
 const PartOfRepository = "the changes of a git repository are applied as a whole, and another one is left out"
 
-// Why a path is left out of an apply of what was reviewed.
+// The reasons of paths that an apply of reviewed changes leaves out.
 const (
 	notShown   = "it was not among the changes when they were shown"
 	madeAgain  = "it was applied or discarded since it was shown, and then made again"
 	nowElse    = "it has changed since it was shown"
-	nowGone    = "it was a change when it was shown, and is none now"
+	nowGone    = "it was a change when it was shown, and no longer is"
 	dirLeftOut = "its directory was left out"
-	mayBeMoved = "not deleted: an addition that was shown with it was left out, which may hold its content"
+	mayBeMoved = "not deleted: an addition that was shown with it was left out and may have its content"
 )
 
-// errNotReviewed says that an entry of the delta is not what was reviewed.
+// errNotReviewed means that an entry of the delta differs from the reviewed one.
 var errNotReviewed = errors.New(nowElse)
 
-// differs says why the step is not what was reviewed, "" if it is as far as can
-// be told before its content is copied.
+// differs returns the reason why the step differs from the reviewed one. It returns "" if
+// it finds no difference without copying the content.
 func (p *plan) differs(s *step) (string, error) {
 	if p.reviewed == nil {
 		return "", nil
@@ -57,13 +57,13 @@ func (p *plan) differs(s *step) (string, error) {
 		return nowElse, nil
 	}
 	if s.Status == changes.Retyped && record.IsDir(s.BaseMode()) {
-		return p.differsNow(s) // before the directory is emptied for it
+		return p.differsNow(s) // check before the directory is emptied
 	}
 	return "", nil
 }
 
-// isDirLeftOut reports whether the step is made or undone by that of a directory
-// above it, or of what takes its place, which is left out.
+// isDirLeftOut reports whether the step depends on a step for a parent directory, or for
+// its replacement, that is left out.
 func (p *plan) isDirLeftOut(s *step) bool {
 	if above := p.at[s.Path.Dir()]; s.Status != changes.Deleted && above != nil && above != s {
 		return above.outcome == ChangedSinceReview
@@ -87,8 +87,8 @@ func (p *plan) differsNow(s *step) (string, error) {
 	return "", nil
 }
 
-// lookAhead says what the copying would find: for a dry run, and in git
-// directories, of which all is left out or nothing.
+// lookAhead compares contents before they are copied: for a dry run, and for git
+// directories, which are applied completely or not at all.
 func (p *plan) lookAhead(dryRun bool) error {
 	for _, s := range p.steps {
 		_, _, inGit := review.GitDirOf(s.Path)
@@ -107,9 +107,8 @@ func (p *plan) lookAhead(dryRun bool) error {
 	return nil
 }
 
-// holdBack keeps what would be deleted where something that was to be added is
-// left out. A rename is an addition and a deletion: where the one does not come
-// to pass, the other must not.
+// holdBack keeps deletions if an addition is left out. A rename is an addition and a
+// deletion: without the addition, the deletion must not happen.
 func (p *plan) holdBack() {
 	missing := slices.ContainsFunc(p.gone, func(at vpath.Path) bool { return isAddedFile(p.reviewed[at]) })
 	for _, s := range p.steps {
@@ -127,7 +126,7 @@ func (p *plan) holdBack() {
 
 func isAddedFile(e manifest.Entry) bool { return e.Added && !record.IsDir(e.Mode) }
 
-// findGone lists what was reviewed at and below paths and is no change any more.
+// findGone finds the reviewed changes at and below paths that are no longer changes.
 func (p *plan) findGone(paths []vpath.Path) {
 	wanted := changes.Selection(paths)
 	for at, e := range p.reviewed {
@@ -139,7 +138,7 @@ func (p *plan) findGone(paths []vpath.Path) {
 	slices.Sort(p.gone)
 }
 
-// goneResults are the outcomes at what findGone found.
+// goneResults returns the outcomes of the paths that findGone found.
 func (p *plan) goneResults() []PathResult {
 	var list []PathResult
 	for _, at := range p.gone {
@@ -155,8 +154,8 @@ func (p *plan) goneResults() []PathResult {
 	return list
 }
 
-// checkContent refuses a file that was written beside its place and does not hold
-// what was reviewed. Nobody else has the file. Errors: errNotReviewed.
+// checkContent checks that a staged file has the reviewed content. No other process can
+// change the staged file. Errors: errNotReviewed.
 func (p *plan) checkContent(s *step, file *changes.Staged) error {
 	if p.reviewed == nil {
 		return nil
@@ -171,8 +170,7 @@ func (p *plan) checkContent(s *step, file *changes.Staged) error {
 	return p.checkSum(s, file.Sum)
 }
 
-// checkSum refuses a content that is not what was reviewed. Errors:
-// errNotReviewed.
+// checkSum checks that sum is the reviewed one. Errors: errNotReviewed.
 func (p *plan) checkSum(s *step, sum string) error {
 	if p.reviewed != nil && (sum == "" || sum != p.reviewed[s.Path].SHA256) {
 		return errNotReviewed
@@ -180,8 +178,8 @@ func (p *plan) checkSum(s *step, sum string) error {
 	return nil
 }
 
-// checkInPlace refuses to change the mode of a file of the source that does not
-// hold what was reviewed. Errors: errNotReviewed.
+// checkInPlace checks, before only a mode changes, that the source's file has the reviewed
+// content. Errors: errNotReviewed.
 func (p *plan) checkInPlace(s *step) error {
 	if p.reviewed == nil {
 		return nil
@@ -198,8 +196,7 @@ func (p *plan) checkInPlace(s *step) error {
 	return p.checkSum(s, sum)
 }
 
-// checkTarget refuses a link that leads elsewhere than was reviewed. Errors:
-// errNotReviewed.
+// checkTarget checks that a link has the reviewed target. Errors: errNotReviewed.
 func (p *plan) checkTarget(s *step, target string) error {
 	if p.reviewed != nil && record.HostPath(target).String() != p.reviewed[s.Path].Target {
 		return errNotReviewed
@@ -207,8 +204,8 @@ func (p *plan) checkTarget(s *step, target string) error {
 	return nil
 }
 
-// leaveOut settles the outcome of a step that no apply takes: it is refused if it
-// was asked for by name.
+// leaveOut sets the outcome of a step that is never applied: Refused if the caller named
+// its path, else LeftOut.
 func (p *plan) leaveOut(s *step, why string) {
 	at := s.Path
 	if s.IsOwn() {

@@ -5,10 +5,10 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// act does a step at its entry, and remembers what it has made of the source: if
-// the sandbox, which runs, has made something else of the delta's entry by the time
-// the delta is to forget it, that is what the entry is made of. What somebody else
-// has made of the source is never taken for it.
+// act executes a step, and records the resulting entry of the source in step.made. If the
+// running sandbox changes the delta's entry before the delta drops it, step.made becomes
+// the base of that entry. act never records an entry that another process made in the
+// source.
 func (a *applier) act(s *step, do func(*step, changes.Entry) error) error {
 	return a.work.Tree.At(s.Path, func(e changes.Entry) error {
 		if err := do(s, e); err != nil || a.work.Lock != nil && !a.work.NoteMade {
@@ -17,7 +17,7 @@ func (a *applier) act(s *step, do func(*step, changes.Entry) error) error {
 		s.made = nil
 		now, err := e.Stat()
 		switch {
-		case err != nil || s.places == nil || !e.IsPlaced(s.places, now): // it is not known, and a conflict later
+		case err != nil || s.places == nil || !e.IsPlaced(s.places, now): // unknown, so a later apply finds a conflict
 		case now == nil:
 			s.made = &layer.Base{Absent: true}
 		default:

@@ -12,16 +12,15 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// An apply that is killed has placed what the delta still calls its own. If the
-// sandbox makes something else of it before the next apply or discard, what was recorded of the
-// source is neither what the source has nor what the apply made of it, and the
-// sandbox would be in conflict with itself. Therefore an apply lists what it is
-// about to place, and the next apply or discard takes it for what the sandbox's entry is made of
-// (layer.Stack.DropMatching), wherever the source still has it.
+// After a killed apply, the source has entries that the delta still lists as changes. If
+// the sandbox changes such an entry before the next apply or discard, its recorded base no
+// longer matches the source, and the sandbox would conflict with itself. Therefore an apply
+// lists the entries before it places them. The next apply or discard makes a listed entry
+// the base of the sandbox's entry (layer.Stack.DropMatching), if the source still has it.
 
-// placing tells what the step is about to make of the source: the version of the
-// delta's entry, and what the source has then. file is what is staged for it, nil if
-// nothing is. False if that is not known.
+// placing returns what the step will place: the version of the delta's entry, with the
+// resulting entry of the source. file is the staged file, or nil. known is false if the
+// result cannot be predicted.
 func (a *applier) placing(s *step, file *changes.Staged) (v changes.Version, known bool) {
 	v = s.Version()
 	v.Made = &layer.Base{Mode: s.Info.Mode & (record.TypeBits | record.StickyBits), Mtime: s.Info.Mtime}
@@ -48,8 +47,7 @@ func (a *applier) placing(s *step, file *changes.Staged) (v changes.Version, kno
 	return v, true
 }
 
-// statStaged describes the file that is staged for s, or the one that only gets
-// another mode.
+// statStaged describes the staged file of s, or the source's file if only its mode changes.
 func (a *applier) statStaged(s *step, file *changes.Staged) (st *unix.Stat_t, err error) {
 	if file != nil {
 		st = &unix.Stat_t{}
@@ -62,12 +60,12 @@ func (a *applier) statStaged(s *step, file *changes.Staged) (st *unix.Stat_t, er
 	return st, err
 }
 
-// listPlacing lists, durably, what the steps are about to place. staged gives the
-// file that is staged for one, nil for none. Where the disk has no room for that, the
-// next turn finds a conflict at most.
+// listPlacing lists, durably, what the steps will place. staged returns the staged file of
+// a step, or nil. If the disk has no room for the list, the worst result is a conflict in
+// the next apply.
 func (a *applier) listPlacing(steps []*step, staged func(*step) *changes.Staged) error {
 	if a.work.Elsewhere {
-		return nil // the delta stays as it is
+		return nil // the delta does not change
 	}
 	var lines []string
 	for _, s := range steps {
@@ -88,7 +86,7 @@ func (a *applier) listPlacing(steps []*step, staged func(*step) *changes.Staged)
 	return nil
 }
 
-// target reads what the link in the delta points to.
+// target returns the target of the link in the delta.
 func (a *applier) target(s *step) (target string, err error) {
 	err = record.AsOwner(func() (err error) {
 		target, err = a.work.Stack.Readlink(s.Path)
@@ -97,7 +95,7 @@ func (a *applier) target(s *step) (target string, err error) {
 	return target, err
 }
 
-// unstaged are the steps of which nothing has to be staged to know what they place.
+// unstaged returns the steps that place an entry without a staged file.
 func (p *plan) unstaged() []*step {
 	var steps []*step
 	for _, s := range p.steps {

@@ -16,44 +16,44 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// step is one change on its way into the source.
+// step is the plan for one change.
 type step struct {
 	changes.Change
-	outcome  Outcome // Applied is what is planned, until it is done
+	outcome  Outcome // before its execution, Applied means planned
 	reason   string
-	shown    review.FileDiff // how a review shows it
+	shown    review.FileDiff // as a review shows it
 	implied  bool            // a review does not list it
 	withRest bool            // left out because another change of its git directory is
-	done     bool            // nothing is left to do but to drop it
-	inPlace  bool            // the source's file only gets another mode
-	remade   bool            // the source's directory only lacks its mode, see changes.Work.Unfinished
-	// overwrites says that the source was not what the sandbox saw.
+	done     bool            // only dropping it from the delta remains
+	inPlace  bool            // only the mode of the source's file changes
+	remade   bool            // only the mode of the source's directory is missing, see changes.Work.Unfinished
+	// overwrites says that the source has changed since the sandbox saw it.
 	overwrites bool
-	was        *layer.Base // what is replaced
-	places     *layer.Base // what it makes of the source, see placing; nil if that is not known
-	made       *layer.Base // what the source has now, nil if that is not known
+	was        *layer.Base // the replaced entry
+	places     *layer.Base // the resulting entry of the source, see placing; nil if unknown
+	made       *layer.Base // the source's entry after the step; nil if unknown
 }
 
 func (s *step) stop(o Outcome, format string, args ...any) {
 	s.outcome, s.reason = o, fmt.Sprintf(format, args...)
 }
 
-// plan is what apply will do, parents before children.
+// plan has the steps of an apply, parents before children.
 type plan struct {
 	work  *changes.Work
 	steps []*step
 	at    map[vpath.Path]*step
-	// groups are those of the changes.
+	// groups are the groups of the changes.
 	groups []review.Group
-	// reviewed is what may be applied, nil for what is there now; gone is what of
-	// it is no change any more.
+	// reviewed has the reviewed changes, or nil to apply the present ones. gone are
+	// reviewed changes that are no longer changes.
 	reviewed manifest.Manifest
 	gone     []vpath.Path
-	named    []vpath.Path // that were asked for
+	named    []vpath.Path // named by the caller
 }
 
-// newPlan decides what becomes of each change, looking only. What is not as
-// reviewed has it, unless that is nil, is left out. named is what was asked for.
+// newPlan decides the outcome of each change and changes nothing. If reviewed is not nil,
+// it leaves out changes that differ from it. named are the paths that the caller named.
 func newPlan(w *changes.Work, changes []changes.Change, reviewed manifest.Manifest, named []vpath.Path) (*plan, error) {
 	p := &plan{work: w, named: named, at: make(map[vpath.Path]*step, len(changes)), reviewed: reviewed}
 	for _, c := range changes {
@@ -68,7 +68,7 @@ func newPlan(w *changes.Work, changes []changes.Change, reviewed manifest.Manife
 	return p, p.showSteps(changes)
 }
 
-// showSteps finds out how a review shows the steps, before any is taken.
+// showSteps sets how a review shows the steps.
 func (p *plan) showSteps(changes []changes.Change) error {
 	files, groups, err := review.FileDiffs(p.work, changes, manifest.Manifest{})
 	if err != nil {
@@ -84,7 +84,7 @@ func (p *plan) showSteps(changes []changes.Change) error {
 	return nil
 }
 
-// decide settles the outcome of s as far as s alone tells, and its parent.
+// decide sets the outcome of s that follows from s and its parent.
 func (p *plan) decide(s *step) error {
 	switch {
 	case s.Status == 0:
@@ -98,7 +98,7 @@ func (p *plan) decide(s *step) error {
 		p.leaveOut(s, s.LeftOut())
 		return nil
 	case s.Info.Mode&record.TypeBits == unix.S_IFSOCK && s.Status != changes.Deleted:
-		s.stop(Kept, "a socket means nothing without the process behind it")
+		s.stop(Kept, "a socket cannot be applied, because it belongs to a process")
 		return nil
 	}
 	if why, err := p.differs(s); err != nil || why != "" {
@@ -115,7 +115,7 @@ func (p *plan) decide(s *step) error {
 		return err
 	}
 	if !s.Fresh {
-		return p.judge(s)
+		return p.decideChanged(s)
 	}
 	if why := p.work.CannotPlace(&s.Change); why != "" {
 		s.stop(Failed, "%s", why)
@@ -124,8 +124,8 @@ func (p *plan) decide(s *step) error {
 	return p.checkParent(s)
 }
 
-// judge settles the outcome of a step whose source is not what the sandbox saw.
-func (p *plan) judge(s *step) error {
+// decideChanged sets the outcome of a step for a path that has changed in the source.
+func (p *plan) decideChanged(s *step) error {
 	present, err := isPresent(p.work, &s.Change)
 	switch {
 	case err != nil:
@@ -134,18 +134,18 @@ func (p *plan) judge(s *step) error {
 		s.stop(Present, "the source has it already")
 		s.done = true
 	case s.Base != nil && s.Base.Absent && p.work.Policy.Decide(s.Path).Permission == policy.None:
-		s.stop(Conflict, "the source has something there that the policy hides")
+		s.stop(Conflict, "the source has an entry there that the policy hides")
 	case s.Base != nil && s.Base.Absent:
-		s.stop(Conflict, "made in the source, too")
+		s.stop(Conflict, "also made in the source")
 	default:
 		s.stop(Conflict, "changed in the source since the sandbox saw it")
 	}
 	return nil
 }
 
-// mayWrite asks the policy of now. The policy of then is asked by keeps, for
-// what went with its directory; for all else the delta's entry is the proof
-// that it let the sandbox write.
+// mayWrite reports whether the present policy permits the change. changes.Work.keeps checks
+// earlier policies for entries that were deleted with their directory. For others, the
+// delta's entry proves that the policy permitted the write.
 func (p *plan) mayWrite(s *step) bool {
 	if s.Status == changes.Added && record.IsDir(s.Info.Mode) && p.work.Policy.MayMkdir(s.Path) {
 		return true
@@ -153,7 +153,7 @@ func (p *plan) mayWrite(s *step) bool {
 	return p.work.Policy.Decide(s.Path).Permission >= policy.Write
 }
 
-// checkParent finds a directory that is gone from the source.
+// checkParent detects that the directory no longer exists in the source.
 func (p *plan) checkParent(s *step) error {
 	if s.Status == changes.Deleted || s.Path.IsRoot() {
 		return nil
@@ -173,11 +173,11 @@ func (p *plan) checkParent(s *step) error {
 	if err != nil && errdefs.Is(err, errdefs.Internal) {
 		return err
 	}
-	s.stop(Conflict, "its directory is gone from the source")
+	s.stop(Conflict, "its directory no longer exists in the source")
 	return nil
 }
 
-// keepDirs lets a directory survive that holds something that does.
+// keepDirs keeps each directory that contains a kept entry.
 func (p *plan) keepDirs() {
 	for _, s := range slices.Backward(p.steps) {
 		if s.Status != changes.Deleted || s.outcome != Kept && s.outcome != ChangedSinceReview && s.outcome != LeftOut {
@@ -191,25 +191,24 @@ func (p *plan) keepDirs() {
 	}
 }
 
-// keepFor lets a directory survive that was to be applied, for what survives below it.
+// keepFor keeps the directory of s because of the step below.
 func (s *step) keepFor(below *step) {
 	deleted, becameOther := s.Status == changes.Deleted, s.Status == changes.Retyped && !record.IsDir(s.Info.Mode)
 	switch {
 	case below.outcome == ChangedSinceReview && (deleted || becameOther):
-		s.stop(ChangedSinceReview, "it holds %s, which was left out", changes.Quote(below.Path))
+		s.stop(ChangedSinceReview, "it contains %s, which was left out", changes.Quote(below.Path))
 	case below.outcome == LeftOut && deleted:
-		s.stop(LeftOut, "it holds %s, which is not deleted", changes.Quote(below.Path))
+		s.stop(LeftOut, "it contains %s, which is not deleted", changes.Quote(below.Path))
 	case deleted:
-		s.stop(Kept, "it holds %s, which is kept", changes.Quote(below.Path))
+		s.stop(Kept, "it contains %s, which is kept", changes.Quote(below.Path))
 		s.done = true
 	case becameOther:
-		s.stop(Conflict, "a directory that holds %s, which is not the sandbox's to delete, became a %s", changes.Quote(below.Path), record.TypeName(s.Info.Mode))
+		s.stop(Conflict, "a directory that contains %s, which the sandbox did not delete, became a %s", changes.Quote(below.Path), record.TypeName(s.Info.Mode))
 	}
 }
 
-// forgiveCleared takes a directory that is gone from the source for one that
-// an interrupted apply emptied and removed to put c there: there is nothing
-// to lose.
+// forgiveCleared accepts that the source's directory is missing if an interrupted apply
+// emptied and removed it to put c there. Nothing can be lost.
 func forgiveCleared(w *changes.Work, c *changes.Change) error {
 	if c.Fresh || c.Status != changes.Retyped || !record.IsDir(c.BaseMode()) {
 		return nil
@@ -222,9 +221,8 @@ func forgiveCleared(w *changes.Work, c *changes.Change) error {
 	return record.UnlessDenied(err)
 }
 
-// isPresent reports whether the source, which is not what the sandbox saw, is
-// already what the change makes of it: an apply that was interrupted, or the
-// same done by hand.
+// isPresent reports whether the source already has the result of the change: from an
+// interrupted apply, or made by hand.
 func isPresent(w *changes.Work, c *changes.Change) (bool, error) {
 	now, err := w.Stack.SourceInfo(c.Path)
 	switch {
@@ -243,8 +241,8 @@ func isPresent(w *changes.Work, c *changes.Change) (bool, error) {
 	return same, record.UnlessDenied(err)
 }
 
-// resume has the apply go on with a directory that a killed one made: there is
-// nothing to lose.
+// resume makes the apply continue with a directory that a killed apply made. Nothing can be
+// lost.
 func resume(w *changes.Work, s *step) {
 	if _, s.remade = w.Unfinished[s.Path]; s.remade {
 		s.Fresh, s.Base = true, &layer.Base{Absent: true}

@@ -10,11 +10,10 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-// Rebase takes the directory that is at the source's path now for the source, and
-// says so in the audit log. What the delta's entries were made of stays recorded:
-// an apply finds a conflict wherever the new directory has another content.
-// Errors: Precondition while something runs in the sandbox, and if the path leads
-// through a symbolic link now; those of record.Home.ResolveSource.
+// Rebase makes the directory that is now at the source's path the source, and records that
+// in the audit log. The bases of the delta's entries stay, so an apply finds a conflict
+// where the new directory has another content. Errors: Precondition while the sandbox runs,
+// and if the path now has a symbolic link; those of record.Home.ResolveSource.
 func Rebase(s *record.Sandbox) error {
 	defer s.Home.MakeRoom()()
 	now, err := s.Home.ResolveSource(string(s.Stored.Source.Path))
@@ -22,7 +21,7 @@ func Rebase(s *record.Sandbox) error {
 	case err != nil:
 		return err
 	case now.Path != s.Stored.Source.Path:
-		return errdefs.New(errdefs.Precondition, "source %s: leads through a symbolic link now, to %s", s.Stored.Source.Path, now.Path)
+		return errdefs.New(errdefs.Precondition, "source %s: the path now has a symbolic link, to %s", s.Stored.Source.Path, now.Path)
 	case s.Stored.Source.IsSame(now):
 		return nil
 	}
@@ -31,7 +30,7 @@ func Rebase(s *record.Sandbox) error {
 		return err
 	}
 	defer lock.Release()
-	// What a killed apply left is in the directory that is gone.
+	// Leftovers of a killed apply are in the old directory.
 	if err := os.Truncate((&changes.Work{Sandbox: s, ApplyLockFile: record.ApplyLockFile}).ApplyLockPath(), 0); safefs.IgnoreAbsent(err) != nil {
 		return record.HostError("sandbox "+s.Name(), err)
 	}

@@ -7,18 +7,17 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// OnConflict says what an apply does where the source is not what the sandbox
-// saw.
+// OnConflict says what an apply does with a path that has changed in the source.
 type OnConflict uint8
 
-// The answers. All but Stop apply the paths that are in no conflict.
+// The values. All except Stop apply the paths without a conflict.
 const (
 	Stop      OnConflict = iota // nothing is applied
-	Leave                       // the source stays there, and the delta keeps its entry
-	Overwrite                   // the sandbox's version wins, unless a directory stands in the way
+	Leave                       // the source keeps its entry, and the delta keeps the sandbox's
+	Overwrite                   // the sandbox's version wins, unless a directory is in the way
 )
 
-// resolve answers the conflicts of the plan, parents before children.
+// resolve applies how to the conflicts of the plan, parents before children.
 func (p *plan) resolve(how OnConflict) error {
 	for _, s := range p.steps {
 		if how != Overwrite || s.outcome != Conflict {
@@ -36,8 +35,8 @@ func (p *plan) resolve(how OnConflict) error {
 	return nil
 }
 
-// overwrite plans s against what the source holds now, if one entry can take
-// the place of the other without anything below it.
+// overwrite plans s against the source's present entry, if it can replace that entry
+// without affecting entries below.
 func (p *plan) overwrite(s *step) error {
 	base, err := p.baseNow(s)
 	if err != nil {
@@ -64,7 +63,7 @@ func (p *plan) overwrite(s *step) error {
 	return p.checkParent(s)
 }
 
-// baseNow records what the source holds at the step's path.
+// baseNow returns the source's present entry at the step's path as a base.
 func (p *plan) baseNow(s *step) (*layer.Base, error) {
 	var now layer.Info
 	err := record.AsUser(func() (err error) {
@@ -82,7 +81,7 @@ func (p *plan) baseNow(s *step) (*layer.Base, error) {
 	}, nil
 }
 
-// keepAbove leaves the directories alone whose removal would take what stays.
+// keepAbove keeps the parent directories of an entry that stays.
 func (p *plan) keepAbove(s *step) {
 	for dir := range s.Path.Ancestors() {
 		above := p.at[dir]
@@ -90,13 +89,13 @@ func (p *plan) keepAbove(s *step) {
 			continue
 		}
 		if above.Status == changes.Deleted || above.Status == changes.Retyped && !record.IsDir(above.Info.Mode) {
-			above.stop(Conflict, "it holds %s, which stays", changes.Quote(s.Path))
+			above.stop(Conflict, "it contains %s, which stays", changes.Quote(s.Path))
 			above.done = false
 		}
 	}
 }
 
-// growth sums what was done.
+// growth returns the sum of the finished steps.
 func (p *plan) growth() changes.SizeDelta {
 	var g changes.SizeDelta
 	for _, s := range p.steps {

@@ -25,11 +25,10 @@ import (
 // and with the content of a regular file.
 type Fetch func(put func(CarriedChange, io.Reader) error) error
 
-// Upload brings the changes that fetch returns into the directory, by the checks of
-// Changes: the base of each is what was uploaded, and the rules are those
-// that were sent. Nothing that the server sends counts for either. Where something
-// stops the apply on the server, nothing is applied here. Errors: those of
-// Changes, which call the sandbox name, and of fetch.
+// Upload applies the changes that fetch returns to the directory, with the checks of
+// Changes. The base of each change is what was uploaded, and the rules are those that the
+// client sent; the server controls neither. If a path stops the apply on the server, Upload
+// applies nothing. Errors: those of Changes, with name as the sandbox, and of fetch.
 func Upload(ctx context.Context, u *record.Upload, name string, fetch Fetch, dryRun bool, progress func(tried, total int)) (result Result, err error) {
 	st, err := stage(u, fetch)
 	if err != nil {
@@ -51,8 +50,8 @@ func Upload(ctx context.Context, u *record.Upload, name string, fetch Fetch, dry
 	return result, errors.Join(err, note(u, made, st.sums))
 }
 
-// openDelta opens the delta to be changed, once what a killed apply has left in the
-// directory is cleared away.
+// openDelta opens the delta for changes, after it has removed the leftovers of a killed
+// apply from the directory.
 func openDelta(u *record.Upload) (*changes.Work, error) {
 	w, err := changes.OpenTo(u.Sandbox, record.PurposeApply, nil, false)
 	if err != nil {
@@ -80,17 +79,17 @@ func clear(u *record.Upload) error {
 	return w.Close()
 }
 
-// staging is what was fetched: in the delta, or told of.
+// staging has the fetched changes: in the delta, or as outcomes.
 type staging struct {
 	upload *record.Upload
 	stack  *layer.Stack
-	// told are the outcomes at the paths that are not brought over, or for which
-	// there is nothing to do.
+	// told are the outcomes of paths that are not applied, or for which there is nothing to
+	// do.
 	told    map[vpath.Path]PathResult
 	sums    map[vpath.Path]sum // of regular files and of links
 	carried []CarriedChange
-	// gone are directories that are deleted, modes those that get one, once all else
-	// is done; parents first.
+	// gone are directories to delete, and modes directories to get a mode, after all other
+	// changes; parents first.
 	gone  []vpath.Path
 	modes []CarriedChange
 	late  []lateFile
@@ -98,13 +97,13 @@ type staging struct {
 
 type sum = [sha256.Size]byte
 
-// lateFile is a file that takes the place of a directory.
+// lateFile is a file that replaces a directory.
 type lateFile struct {
 	CarriedChange
-	content *os.File // without a name; nil for what has none
+	content *os.File // without a name; nil if it has no content
 }
 
-// stage makes the changes the delta.
+// stage puts the fetched changes into the delta.
 func stage(u *record.Upload, fetch Fetch) (st *staging, err error) {
 	w, err := openDelta(u)
 	if err != nil {
@@ -137,12 +136,12 @@ func (st *staging) put(c CarriedChange, content io.Reader) error {
 	return st.settle(c, st.place(c, content))
 }
 
-// settle ends the step of a change that ended with err. Whatever the delta makes of
-// the directory as it is now, what was uploaded is what the sandbox saw.
+// settle finishes a change with the error err. It records what was uploaded as its base,
+// whatever the directory has now.
 func (st *staging) settle(c CarriedChange, err error) error {
 	switch {
 	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition), errdefs.Is(err, errdefs.Exists):
-		st.tell(c, Conflict, "the directory does not hold what was uploaded")
+		st.tell(c, Conflict, "the directory has changed since the upload")
 		return nil
 	case err != nil:
 		return err
@@ -153,8 +152,8 @@ func (st *staging) settle(c CarriedChange, err error) error {
 	return st.stack.Record(c.Path, st.base(c.Path))
 }
 
-// base is what the sandbox saw at p: what was uploaded, or the git index that is there
-// now, if git wrote it again and it says the same.
+// base returns what the sandbox saw at p: what was uploaded, or the present git index if it
+// has the same content and git only wrote it again.
 func (st *staging) base(p vpath.Path) *layer.Base {
 	if want := st.upload.Index(p); want != nil {
 		said, now := sourceIndexNow(func() (*os.File, error) { return st.stack.OpenSource(p) })
@@ -165,12 +164,12 @@ func (st *staging) base(p vpath.Path) *layer.Base {
 	return st.upload.Base(p)
 }
 
-// tell notes the outcome at a path that is not brought over.
+// tell records the outcome of a path that is not applied.
 func (st *staging) tell(c CarriedChange, o Outcome, reason string) {
 	st.told[c.Path] = PathResult{Path: c.Path, Status: c.Status, Outcome: o, Reason: reason}
 }
 
-// place makes the change in the delta, as far as it can be made by now.
+// place makes the change in the delta, as far as that is possible now.
 func (st *staging) place(c CarriedChange, content io.Reader) error {
 	now, err := st.stack.Lookup(c.Path)
 	if err != nil && !errdefs.Is(err, errdefs.NotFound) && !errdefs.Is(err, errdefs.Precondition) {
@@ -179,7 +178,7 @@ func (st *staging) place(c CarriedChange, content io.Reader) error {
 	there := err == nil
 	switch {
 	case c.Status == changes.Deleted && !there:
-		st.tell(c, Present, "it is gone already")
+		st.tell(c, Present, "it is already deleted")
 		return nil
 	case there && now.IsDir():
 		return st.placeOverDir(c, content)
@@ -191,7 +190,7 @@ func (st *staging) place(c CarriedChange, content io.Reader) error {
 	return st.make(c, content)
 }
 
-// placeOverDir makes the change where a directory is.
+// placeOverDir makes a change that replaces a directory.
 func (st *staging) placeOverDir(c CarriedChange, content io.Reader) error {
 	switch {
 	case c.Status == changes.Deleted:
@@ -204,7 +203,7 @@ func (st *staging) placeOverDir(c CarriedChange, content io.Reader) error {
 	return nil
 }
 
-// putOff keeps what takes the place of a directory until that is empty.
+// putOff keeps the replacement of a directory until the directory is empty.
 func (st *staging) putOff(c CarriedChange, content io.Reader) error {
 	l := lateFile{CarriedChange: c}
 	st.gone = append(st.gone, c.Path)
@@ -222,7 +221,7 @@ func (st *staging) putOff(c CarriedChange, content io.Reader) error {
 	return nil
 }
 
-// make makes an entry where nothing is. A directory can be filled until finish.
+// make makes a new entry. The owner can fill a directory until finish.
 func (st *staging) make(c CarriedChange, content io.Reader) error {
 	var err error
 	switch c.Mode & record.TypeBits {
@@ -242,8 +241,8 @@ func (st *staging) make(c CarriedChange, content io.Reader) error {
 	return err
 }
 
-// write makes a regular file. Errors: Unavailable if the content is not what was
-// announced.
+// write makes a regular file. Errors: Unavailable if the content differs from the announced
+// one.
 func (st *staging) write(c CarriedChange, content io.Reader) (err error) {
 	f, _, err := st.stack.Create(c.Path, c.Mode&record.PermBits)
 	if err != nil {
@@ -253,7 +252,7 @@ func (st *staging) write(c CarriedChange, content io.Reader) (err error) {
 	h := sha256.New()
 	n, err := io.Copy(io.NewOffsetWriter(f, 0), io.TeeReader(io.LimitReader(content, c.SizeBytes), h))
 	if err == nil && n != c.SizeBytes {
-		err = errdefs.New(errdefs.Unavailable, "fetch %s: it has %d bytes of %d: the sandbox changes it just now; try again", c.Path, n, c.SizeBytes)
+		err = errdefs.New(errdefs.Unavailable, "fetch %s: received %d bytes of %d: the sandbox is changing it; try again", c.Path, n, c.SizeBytes)
 	}
 	if err != nil {
 		return err
@@ -266,12 +265,12 @@ func (st *staging) write(c CarriedChange, content io.Reader) (err error) {
 	return nil
 }
 
-// finish does what had to wait.
+// finish makes the delayed changes.
 func (st *staging) finish() error {
 	for _, p := range slices.Backward(st.gone) {
 		err := st.stack.Rmdir(p, nil)
 		if errdefs.Is(err, errdefs.Precondition) {
-			st.tell(CarriedChange{Path: p, Status: changes.Deleted}, Kept, "it holds what was not uploaded")
+			st.tell(CarriedChange{Path: p, Status: changes.Deleted}, Kept, "it contains files that were not uploaded")
 			err = nil
 		}
 		if err := st.settle(CarriedChange{Path: p, Status: changes.Deleted}, err); err != nil {
@@ -300,7 +299,7 @@ func (st *staging) finish() error {
 	return nil
 }
 
-// stopped reports whether something stops the apply before it begins.
+// stopped reports whether a path stops the apply before its first step.
 func (st *staging) stopped() bool {
 	for _, r := range st.told {
 		if r.Outcome == Conflict || r.Outcome == Refused {

@@ -14,9 +14,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// note remembers what an apply has made of the directory: from now on that is what
-// the sandbox saw. Of what is not known nothing is remembered, which is a conflict
-// later.
+// note records the results of an apply in the directory as what the sandbox saw. It records
+// nothing where the result is unknown, which is a conflict later.
 func note(u *record.Upload, versions []changes.Version, sums map[vpath.Path]sum) (err error) {
 	if len(versions) == 0 {
 		return nil
@@ -42,12 +41,13 @@ func note(u *record.Upload, versions []changes.Version, sums map[vpath.Path]sum)
 	return u.Store()
 }
 
-// indexOf returns the sum of the git index at p, nil if it is none or not made.
+// indexOf returns the sum of the git index at p, or nil if it is not an index or the apply
+// did not make it.
 func indexOf(t *changes.SourceTree, p vpath.Path, made *layer.Base) (sum []byte) {
 	if _, is := gitindex.WorkTreeOf(p); !is || made == nil {
 		return nil
 	}
-	_ = t.At(p, func(e changes.Entry) error { // what cannot be looked at is not known
+	_ = t.At(p, func(e changes.Entry) error { // an unreadable entry is unknown
 		said, now := sourceIndexNow(func() (*os.File, error) {
 			fd, err := safefs.Open(e.Dir, e.Name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 			if err != nil {
@@ -63,8 +63,8 @@ func indexOf(t *changes.SourceTree, p vpath.Path, made *layer.Base) (sum []byte)
 	return sum
 }
 
-// sourceIndexNow returns the sum of the git index that open opens and what it is,
-// both nil if it cannot be read or changes meanwhile.
+// sourceIndexNow returns the sum and the base of the git index that open opens, both nil if
+// it cannot be read or changes meanwhile.
 func sourceIndexNow(open func() (*os.File, error)) (sum []byte, base *layer.Base) {
 	f, err := open()
 	if err != nil {
@@ -83,10 +83,10 @@ func sourceIndexNow(open func() (*os.File, error)) (sum []byte, base *layer.Base
 	return of[:], changes.BaseOf(&after)
 }
 
-// baseOfSame describes what is at p, if it is a directory or a file with that sum;
-// else it returns nil.
+// baseOfSame returns the base of the entry at p if it is a directory, or a file with that
+// sum, else nil.
 func baseOfSame(t *changes.SourceTree, p vpath.Path, want sum) (base *layer.Base) {
-	_ = t.At(p, func(e changes.Entry) error { // what cannot be looked at is not known
+	_ = t.At(p, func(e changes.Entry) error { // an unreadable entry is unknown
 		st, err := e.Stat()
 		if err != nil || st == nil {
 			return err

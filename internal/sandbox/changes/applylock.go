@@ -19,29 +19,27 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// applyLock is the right to apply or discard, one command at a time also while a
-// supervisor has the sandbox's lock. Its file lists the paths an apply is
-// about to touch, so that the next apply or discard finds what a killed one left in the
-// source: files under temporary names, and directories without their mode. Of what
-// it was about to place it says what it looks like (see placing). The list stays
-// until nothing of that is left.
+// applyLock is the right to apply or discard. One command has it at a time, also while a
+// supervisor has the sandbox's lock. Its file lists the paths that an apply will change, so
+// that the next apply or discard finds the leftovers of a killed one in the source: files
+// under temporary names, and directories without their mode. It also describes the entries
+// that the apply will place (see notePlacing). The list stays until no leftover exists.
 type applyLock struct {
 	file *os.File
-	size int64 // of the list, in whole lines
-	mark int64 // where the line is that forgetting writes
+	size int64 // of the list, up to its last complete line
+	mark int64 // offset of the line that Forgetting writes
 }
 
-// ApplyLockPath is the path of the apply lock.
+// ApplyLockPath returns the path of the apply lock.
 func (w *Work) ApplyLockPath() string { return filepath.Join(w.Sandbox.Dir(), w.ApplyLockFile) }
 
-// takeApplyLock takes the apply lock and clears up after an apply that was killed.
-// Errors: Precondition if another command has it, or if what was left is
-// somebody's work.
+// takeApplyLock takes the apply lock and removes the leftovers of a killed apply. Errors:
+// Precondition if another command has it, or if a leftover may be another program's file.
 func (w *Work) takeApplyLock() error {
 	s := w.Sandbox
 	f, err := os.OpenFile(w.ApplyLockPath(), os.O_RDWR|os.O_CREATE, 0o600)
 	if w.Lock != nil && safefs.Kind(err) == errdefs.Exhausted {
-		return nil // there is no list to make, nor one that was left; the lock keeps others away
+		return nil // without a source there is no list; the sandbox's lock excludes other commands
 	}
 	if err != nil {
 		return record.HostError("sandbox "+s.Name(), err)
@@ -66,19 +64,18 @@ func (w *Work) takeApplyLock() error {
 	return err
 }
 
-// releaseApplyLock releases the apply lock, if it is held. What is still listed stays so.
+// releaseApplyLock releases the apply lock, if it is held. A list that is not empty stays.
 func (w *Work) releaseApplyLock() {
 	if w.ApplyLock == nil {
 		return
 	}
 	if w.Elsewhere && w.ApplyLock.size == 0 {
-		_ = os.Remove(w.ApplyLockPath()) // an empty list more does no harm
+		_ = os.Remove(w.ApplyLockPath()) // a leftover empty list does no harm
 	}
 	w.ApplyLock.file.Close()
 }
 
-// Intend lists, durably, the paths that are about to be touched, behind those
-// that are listed already.
+// Intend adds the paths that an apply will change to the list, durably.
 func (t *applyLock) Intend(paths []vpath.Path) error {
 	if t == nil {
 		return record.HostError("apply", unix.ENOSPC)
@@ -92,8 +89,8 @@ func (t *applyLock) Intend(paths []vpath.Path) error {
 	return err
 }
 
-// Forgetting says, durably, that the delta is about to forget what was placed. The
-// room for that is taken already.
+// Forgetting records, durably, that the delta will now drop the placed entries. It
+// overwrites a reserved line, and so needs no disk space.
 func (t *applyLock) Forgetting() error {
 	_, err := t.file.WriteAt([]byte(forgetting), t.mark)
 	if err == nil {
@@ -105,7 +102,7 @@ func (t *applyLock) Forgetting() error {
 	return nil
 }
 
-// Append adds lines to the list, durably, all or none.
+// Append adds all lines to the list, durably, or none.
 func (t *applyLock) Append(lines []string) error {
 	if len(lines) == 0 {
 		return nil
@@ -129,7 +126,7 @@ func (t *applyLock) Append(lines []string) error {
 	return nil
 }
 
-// EndApply forgets the list, unless a directory still lacks its mode.
+// EndApply clears the list, unless the mode of a directory is still missing.
 func (w *Work) EndApply() error {
 	if len(w.Unfinished) > 0 || w.ApplyLock == nil {
 		return nil
@@ -138,8 +135,7 @@ func (w *Work) EndApply() error {
 	return w.ApplyLock.file.Truncate(0)
 }
 
-// growth is what the entry counts for, with what stands under its temporary
-// name.
+// growth returns the size of the entry and of its temporary file.
 func (e Entry) growth() (g SizeDelta) {
 	for _, name := range []string{e.Name, e.temp} {
 		if st, err := statEntry(e.Dir, name); err == nil && st != nil {
@@ -149,19 +145,19 @@ func (e Entry) growth() (g SizeDelta) {
 	return g
 }
 
-// clearUp removes what a killed apply left in the source.
+// clearUp removes the leftovers of a killed apply from the source.
 func (w *Work) clearUp() error {
 	var err error
 	if w.ApplyLock.size, err = w.readApplyList(w.ApplyLock.file, w.clearTemp); err != nil {
 		return err
 	}
-	if err := w.adoptPlaced(); err != nil {
+	if err := w.rebasePlaced(); err != nil {
 		return err
 	}
 	return w.EndApply()
 }
 
-// peekApplyLock finds out what a killed apply has left and changes nothing.
+// peekApplyLock finds the leftovers of a killed apply and changes nothing.
 func (w *Work) peekApplyLock() error {
 	f, err := os.Open(w.ApplyLockPath())
 	if errors.Is(err, os.ErrNotExist) {
@@ -175,9 +171,9 @@ func (w *Work) peekApplyLock() error {
 	return err
 }
 
-// readApplyList calls clear with each path that a killed apply has listed and what the
-// delta records for it, and notes the directories that lack their mode. It
-// returns the size of the whole lines.
+// readApplyList calls clear with each path that a killed apply has listed and its recorded
+// base. It also records the directories without their mode. It returns the size of the
+// complete lines.
 func (w *Work) readApplyList(f io.Reader, clear func(vpath.Path, *layer.Base) error) (size int64, err error) {
 	list, err := io.ReadAll(f)
 	if err != nil {
@@ -193,7 +189,7 @@ func (w *Work) readApplyList(f io.Reader, clear func(vpath.Path, *layer.Base) er
 	for line := range strings.Lines(string(list)) {
 		text, whole := strings.CutSuffix(line, "\n")
 		if !whole {
-			break // it was killed while it wrote the list, before it touched what this line names
+			break // killed while it wrote the list, before it changed this path
 		}
 		size += int64(len(line))
 		if strings.HasPrefix(text, "{") {
@@ -231,7 +227,7 @@ func (w *Work) clearUpAt(p vpath.Path, bases map[vpath.Path]layer.Base, clear fu
 	return w.noteUnfinished(p, base)
 }
 
-// clearTemp removes what stands under the temporary name of p.
+// clearTemp removes the temporary file of p.
 func (w *Work) clearTemp(p vpath.Path, base *layer.Base) error {
 	err := w.Tree.At(p, func(e Entry) error {
 		before := e.growth()
@@ -242,7 +238,7 @@ func (w *Work) clearTemp(p vpath.Path, base *layer.Base) error {
 			w.Cleared.Dirs += after.Dirs - before.Dirs
 		}()
 		if base == nil || base.Absent || record.IsDir(base.Mode) {
-			// Nothing was ever taken away to make room for it.
+			// The apply never removes an entry for it.
 			return e.removeTemp()
 		}
 		return e.recover(func(name string, st *unix.Stat_t) bool {
@@ -250,13 +246,13 @@ func (w *Work) clearTemp(p vpath.Path, base *layer.Base) error {
 		})
 	})
 	if IsWayGone(err) {
-		return nil // its directory is gone
+		return nil // its directory no longer exists
 	}
 	return err
 }
 
-// placed is what the source has at p, if a killed apply has placed it and the
-// sandbox has made something else of its entry since, else nil.
+// placed returns the source's entry at p, if a killed apply has placed it and the sandbox
+// has changed its entry since, else nil.
 func (w *Work) placed(p vpath.Path) *layer.Base {
 	v, listed := w.placing[p]
 	if !listed {
@@ -267,7 +263,7 @@ func (w *Work) placed(p vpath.Path) *layer.Base {
 		return nil
 	}
 	if same, err := v.isAt(p, info, err); err != nil || same {
-		return nil // it is gone on with
+		return nil // the apply continues with it
 	}
 	var made *layer.Base
 	err = w.Tree.At(p, func(e Entry) error {
@@ -287,14 +283,14 @@ func (w *Work) placed(p vpath.Path) *layer.Base {
 	return made
 }
 
-// adoptPlaced has the delta take what was placed for what its entries are made of,
-// and tells of it in the audit log.
-func (w *Work) adoptPlaced() error {
+// rebasePlaced makes the placed entries the bases of the delta's entries, and records them
+// in the audit log.
+func (w *Work) rebasePlaced() error {
 	var versions []Version
 	var told []vpath.Path
 	for p := range w.placing {
 		if made := w.placed(p); made != nil {
-			// No version that the delta could have: it is to forget nothing.
+			// A version that the delta cannot have, so that it drops nothing.
 			versions = append(versions, Version{Path: p.String(), Made: made})
 			told = append(told, p)
 		}
@@ -309,8 +305,8 @@ func (w *Work) adoptPlaced() error {
 	return w.Sandbox.Log(audit.Applied{Paths: audit.Texts(told)})
 }
 
-// IsPlaced reports whether now, the entry's status, is what was about to be placed:
-// but for the ctime, which a rename or a link moves.
+// IsPlaced reports whether now, the attributes of the entry, are those of made. It ignores
+// the ctime, which a rename or a link changes.
 func (e Entry) IsPlaced(made *layer.Base, now *unix.Stat_t) bool {
 	switch {
 	case made.Absent || now == nil:
@@ -325,12 +321,12 @@ func (e Entry) IsPlaced(made *layer.Base, now *unix.Stat_t) bool {
 	return isBase(made, now)
 }
 
-// BaseOf is what a delta records of a file of the source, but for its content.
+// BaseOf returns the base of a file of the source without its content.
 func BaseOf(st *unix.Stat_t) *layer.Base {
 	return &layer.Base{Dev: st.Dev, Ino: st.Ino, Size: st.Size, Mode: st.Mode, Nlink: uint32(st.Nlink), Mtime: st.Mtim, Ctime: st.Ctim}
 }
 
-// notePlacing reads a line of listPlacing. One that cannot be read tells nothing.
+// notePlacing reads a line of listPlacing. It ignores a malformed line.
 func (w *Work) notePlacing(line string) {
 	var v Version
 	if json.Unmarshal([]byte(line), &v) != nil || v.Made == nil {
@@ -341,9 +337,9 @@ func (w *Work) notePlacing(line string) {
 	}
 }
 
-// forgetting is the list's line behind which the delta forgets what was placed: where
-// it has nothing then, the sandbox need not have removed anything.
+// The line of the list that says whether the delta has begun to drop the placed entries. If
+// it has, a missing entry of the delta does not mean that the sandbox removed it.
 const (
 	forgetting    = "forgetting"
-	notForgetting = "          " // as long
+	notForgetting = "          " // the same length
 )

@@ -20,7 +20,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// Status says what became of a path, in git's letters.
+// Status is the way in which a path changed, as git's letter.
 type Status byte
 
 // The statuses. Renames are a deletion and an addition.
@@ -34,38 +34,39 @@ const (
 // String returns git's letter.
 func (s Status) String() string { return string(rune(s)) }
 
-// statusWords are the API's words.
+// statusWords are the API's names of the statuses.
 var statusWords = map[Status]string{Added: "added", Modified: "modified", Deleted: "deleted", Retyped: "retyped"}
 
-// MarshalText returns the API's word, "" for none.
+// MarshalText returns the API's name, or "" for 0.
 func (s Status) MarshalText() ([]byte, error) { return []byte(statusWords[s]), nil }
 
-// Change is an entry of the delta and what it means for the source.
+// Change is an entry of the delta, with its effect on the source.
 type Change struct {
 	layer.Change
-	// Status is 0 where there is nothing to see: a file that was only opened
-	// for writing, a directory that only leads to a change.
+	// Status is 0 without a visible change: for a file that was only opened for writing, or
+	// a directory that only contains a change.
 	Status Status
-	// Fresh says that the source still is what the sandbox saw.
+	// Fresh says that the source has not changed since the sandbox saw it.
 	Fresh bool
-	// SameContent says that at most the mode differs.
+	// SameContent says that only the mode can differ.
 	SameContent bool
-	// Taken is the directory with which the path was deleted; "" if the delta
-	// has an entry for the path itself.
+	// Taken is the deleted directory that contained the path; "" if the delta has an entry
+	// for the path itself.
 	Taken vpath.Path
-	// movedTo is the own entry that has the content of what is deleted, see
-	// findMoved; "" for none.
+	// movedTo is the own entry that has the deleted content, see findMoved; "" if there is
+	// none.
 	movedTo vpath.Path
-	// Kept says why the source's entry survives although the view does not
-	// show it; "" if it does not survive.
+	// Kept is the reason why the source keeps its entry although the view does not show it;
+	// "" if the source does not keep it.
 	Kept string
 }
 
-// IsListed reports whether the change is one to tell of: something has changed, and
-// does not survive in the source.
+// IsListed reports whether a review shows the change: it has a status, and the source does
+// not keep its entry.
 func (c *Change) IsListed() bool { return c.Status != 0 && c.Kept == "" }
 
-// BaseMode returns the type and permissions in the source, 0 for nothing.
+// BaseMode returns the recorded type and permissions in the source, or 0 if nothing was
+// there.
 func (c *Change) BaseMode() uint32 {
 	if c.Base == nil || c.Base.Absent {
 		return 0
@@ -73,16 +74,15 @@ func (c *Change) BaseMode() uint32 {
 	return c.Base.Mode
 }
 
-// Changes returns the changes at and below the paths (none: all), parents
-// before children. With ways, it returns also the directories made by the
-// sandbox that lead there. A path at which nothing changed is an error,
-// NotFound.
+// Changes returns the changes at and below the paths (none: all), parents before children.
+// With ways, it also returns their parent directories that the sandbox made. Errors:
+// NotFound for a path without changes.
 func (w *Work) Changes(paths []vpath.Path, ways bool) ([]Change, error) {
 	all, err := w.Stack.Changes()
 	if err != nil {
 		return nil, err
 	}
-	if w.ApplyLock == nil { // it only looks
+	if w.ApplyLock == nil { // read-only
 		for i := range all {
 			all[i].Base = cmp.Or(w.placed(all[i].Path), all[i].Base)
 		}
@@ -108,13 +108,13 @@ func (w *Work) Changes(paths []vpath.Path, ways bool) ([]Change, error) {
 			list = append(list, c)
 		case w.Lock != nil || !errdefs.Is(err, errdefs.NotFound):
 			return nil, err
-		} // else it is gone again, from a live sandbox
+		} // else the running sandbox has removed it again
 	}
 	findMoved(all, list)
 	return list, nil
 }
 
-// withoutOwn leaves own entries out: what will be applied.
+// withoutOwn returns the changes without own entries, which are never applied.
 func withoutOwn(all []layer.Change) []layer.Change {
 	isOwn := func(c layer.Change) bool { return c.Path.IsOwn() }
 	if !slices.ContainsFunc(all, isOwn) {
@@ -123,8 +123,8 @@ func withoutOwn(all []layer.Change) []layer.Change {
 	return slices.DeleteFunc(slices.Clone(all), isOwn)
 }
 
-// MarkTaken finds for each change the directory above it with which it was
-// deleted. all has parents before children.
+// MarkTaken returns, for each change, the deleted directory that contained it. all has
+// parents before children.
 func MarkTaken(all []layer.Change) []vpath.Path {
 	taken := make([]vpath.Path, len(all))
 	covers := map[vpath.Path]bool{}
@@ -144,7 +144,7 @@ func MarkTaken(all []layer.Change) []vpath.Path {
 	return taken
 }
 
-// Classify fills in what the change means.
+// Classify sets the fields that describe the effect of the change.
 func (w *Work) Classify(c *Change) error {
 	var err error
 	if c.Fresh, err = w.IsFresh(c.Path, c.Base); err != nil {
@@ -172,9 +172,9 @@ func (w *Work) Classify(c *Change) error {
 	return nil
 }
 
-// IsFresh reports whether the source still is what the sandbox saw. A file
-// that lost names elsewhere is: each of them that is deleted or replaced
-// moves the ctime of the others.
+// IsFresh reports whether the source's entry is still the one that the sandbox saw. It
+// ignores the ctime of a file that lost other names: the deletion or replacement of one
+// name changes the ctime of the others.
 func (w *Work) IsFresh(p vpath.Path, b *layer.Base) (bool, error) {
 	var fresh bool
 	err := record.AsUser(func() (err error) {
@@ -183,9 +183,9 @@ func (w *Work) IsFresh(p vpath.Path, b *layer.Base) (bool, error) {
 	})
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
-		return b.Absent, nil // nothing can be where the directory is none
+		return b.Absent, nil // nothing can exist below a path that is not a directory
 	case errdefs.Is(err, errdefs.Denied):
-		return false, nil // unreadable by now: not what it was
+		return false, nil // unreadable now, so it has changed
 	case err != nil || fresh || b == nil || b.Absent || b.Nlink < 2:
 		return fresh, err
 	}
@@ -194,11 +194,11 @@ func (w *Work) IsFresh(p vpath.Path, b *layer.Base) (bool, error) {
 		fresh = now != nil && uint32(now.Nlink) < b.Nlink && isBase(b, now)
 		return err
 	})
-	return fresh && err == nil, nil // what cannot be looked at is not what it was
+	return fresh && err == nil, nil // an unreadable entry counts as changed
 }
 
-// isBase reports whether st is the file that b recorded, but for the ctime. A
-// nil st stands for nothing.
+// isBase reports whether st is the file that b recorded, ignoring the ctime. A nil st means
+// that nothing is there.
 func isBase(b *layer.Base, st *unix.Stat_t) bool {
 	if st == nil || b == nil || b.Absent {
 		return st == nil && b != nil && b.Absent
@@ -209,7 +209,7 @@ func isBase(b *layer.Base, st *unix.Stat_t) bool {
 	return st.Dev == b.Dev && st.Ino == b.Ino && st.Mode == b.Mode && st.Size == b.Size && st.Mtim == b.Mtime
 }
 
-// PermOf returns the permission bits that count for a type.
+// PermOf returns the relevant permission bits of a mode.
 func PermOf(mode uint32) uint32 {
 	switch mode & record.TypeBits {
 	case unix.S_IFDIR:
@@ -220,10 +220,9 @@ func PermOf(mode uint32) uint32 {
 	return record.PermBits
 }
 
-// keeps says why the source keeps what the view does not show any more: the
-// sandbox did not remove it, it went out of sight with its directory. What
-// some policy of the sandbox hid is kept too, because the record of an earlier
-// change to it does not tell who removed it.
+// keeps returns the reason why the source keeps an entry that the view no longer shows: the
+// sandbox did not remove it, but its directory. It also keeps an entry that any policy of
+// the sandbox hid, because the record of an earlier change does not say who removed it.
 func (w *Work) keeps(c *Change) string {
 	switch {
 	case c.Base == nil || c.Base.Absent:
@@ -246,7 +245,7 @@ func IsHidden(p *policy.Policy, path vpath.Path) bool {
 	return p.Decide(path).Permission < policy.View
 }
 
-// isSameContent reports whether the delta holds what the sandbox saw.
+// isSameContent reports whether the delta has the content that the sandbox saw.
 func (w *Work) isSameContent(c *Change) (bool, error) {
 	if c.Fresh {
 		return w.IsSameAsSource(c.Path, c.Info.Mode, c.Base.Size, c.Info.Size)
@@ -277,8 +276,8 @@ func (w *Work) isSameContent(c *Change) (bool, error) {
 	return true, nil
 }
 
-// IsSameAsSource reports whether the delta and the source, which have the
-// same type and these sizes there, hold the same at p.
+// IsSameAsSource reports whether the delta and the source, which have the same type and
+// these sizes at p, have the same content at p.
 func (w *Work) IsSameAsSource(p vpath.Path, mode uint32, sourceSize, deltaSize int64) (bool, error) {
 	switch mode & record.TypeBits {
 	case unix.S_IFLNK:
@@ -308,7 +307,7 @@ func (w *Work) IsSameAsSource(p vpath.Path, mode uint32, sourceSize, deltaSize i
 	defer now.Close()
 	was, err := w.Stack.OpenSource(p)
 	if errdefs.Is(err, errdefs.NotFound) || errdefs.Is(err, errdefs.Denied) {
-		return false, nil // it went this moment, or the user may only write it
+		return false, nil // removed meanwhile, or the user may not read it
 	}
 	if err != nil {
 		return false, err
@@ -317,11 +316,11 @@ func (w *Work) IsSameAsSource(p vpath.Path, mode uint32, sourceSize, deltaSize i
 	return safefs.HaveSameContent(was, now)
 }
 
-// Quote returns the path relative to the source, as git writes it.
+// Quote returns the path relative to the source, quoted like git.
 func Quote(p vpath.Path) string { return textdiff.QuoteName(p.Rel()) }
 
-// HasBaseContent reports whether the file name of dir, which st describes, has the
-// mode and the content that b recorded, although it is another file.
+// HasBaseContent reports whether the file name of dir, which st describes, has the mode and
+// the content that b recorded. It may be another file.
 func HasBaseContent(b *layer.Base, dir int, name string, st *unix.Stat_t) bool {
 	if st == nil || st.Mode != b.Mode {
 		return false

@@ -8,18 +8,18 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-// notPlaced is why an apply cannot take a change that the view lets a command make:
-// a file is changed in place there, and an apply puts another in its place.
-const notPlaced = "its directory is another user's, who does not let you replace what is in it; take the content from here (agentfense files cat) and write it into the file yourself"
+// notPlaced is the reason for a change that the view permits but an apply cannot make: the
+// view changes a file in place, while an apply replaces it.
+const notPlaced = "you may not replace files in its directory, which belongs to another user; read the content with agentfense files cat and write it into the file"
 
-// CannotPlace says why an apply as this user cannot take the change, "" if nothing is
-// known to be in its way.
+// CannotPlace returns the reason why this user cannot apply the change, or "" if none is
+// known.
 func (w *Work) CannotPlace(c *Change) string {
 	if os.Geteuid() == 0 || c.Status == 0 || c.Status == Modified && (record.IsDir(c.Info.Mode) || c.SameContent) || c.Path.IsRoot() {
 		return ""
 	}
 	refused := false
-	_ = w.Tree.At(c.Path, func(e Entry) error { // what else is in the way the apply says
+	_ = w.Tree.At(c.Path, func(e Entry) error { // the apply itself reports other obstacles
 		refused = isClosedToUs(e)
 		return nil
 	})
@@ -29,8 +29,9 @@ func (w *Work) CannotPlace(c *Change) string {
 	return ""
 }
 
-// isClosedToUs reports whether another user's directory does not let us replace the
-// entry: we may not write it, or it is sticky and the entry is not ours (inode(7)).
+// isClosedToUs reports whether another user's directory prevents this user from replacing
+// the entry: this user may not write the directory, or it is sticky and the entry belongs
+// to another user (inode(7)).
 func isClosedToUs(e Entry) bool {
 	var dir, file unix.Stat_t
 	me := uint32(os.Geteuid())

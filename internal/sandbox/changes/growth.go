@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SizeDelta is by how much an apply made the source grow: names of everything but
-// directories, the bytes of regular files, and directories.
+// SizeDelta is by how much an apply made the source grow: entries other than directories,
+// the bytes of regular files, and directories.
 type SizeDelta struct{ Files, Bytes, Dirs int64 }
 
-// Add counts what has the mode and size, or with a sign of -1 discounts it.
+// Add adds an entry of the given mode and size, or with sign -1 subtracts it.
 func (g *SizeDelta) Add(mode uint32, size, sign int64) {
 	if record.IsDir(mode) {
 		g.Dirs += sign

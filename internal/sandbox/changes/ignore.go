@@ -9,26 +9,27 @@ import (
 	"github.com/agentfense/agentfense/internal/transfer/ignore"
 )
 
-// Absent returns what of the source is not there for the sandbox, as
-// layer.Options.Absent takes it. Errors: Precondition for patterns that are none.
+// Absent returns the filter of ignored entries of the source, for layer.Options.Absent.
+// Errors: Precondition for malformed patterns.
 //
-// A sandbox on a linked directory does not see what an upload would leave out, and may create it. A
-// policy cannot say that, so the layer is given this filter on the source alone, for look-up and
-// listing. What the sandbox creates in place of such an entry is recorded as made where nothing
-// was, and apply then finds the host's own file there: a conflict. A directory that still holds
-// such a file survives its deletion at apply. The record keeps the patterns: if they were read
-// anew, an edit of .gitignore would make files appear and vanish under a running command.
+// A sandbox on a linked directory does not see entries that an upload would omit, and may
+// create them. A policy cannot express that, so the layer applies this filter to look-ups
+// and listings of the source. An entry that the sandbox creates at such a path has an
+// absent base, so that apply finds a conflict with the host's file. An apply keeps a
+// deleted directory that still contains such a file. The record stores the patterns. If
+// they were read again, an edit of .gitignore would make files appear and disappear during
+// a command.
 func Absent(r *record.Record) (func(p vpath.Path, isDir bool) bool, error) {
 	m, err := ignored(r)
 	if m == nil {
 		return nil, err
 	}
-	// Not Excludes, which asks for all directories above: each step of a look-up
-	// comes here, and paths and patterns are somebody else's.
+	// Not Excludes, which also checks all parent directories: each step of a look-up calls
+	// this function, and others control the paths and patterns.
 	return m.ExcludesEntry, nil
 }
 
-// ignored returns the patterns of what is not there, nil for none.
+// ignored returns the patterns of the ignored entries, or nil.
 func ignored(r *record.Record) (*ignore.Matcher, error) {
 	if len(r.Ignore) == 0 {
 		return nil, nil
@@ -40,8 +41,8 @@ func ignored(r *record.Record) (*ignore.Matcher, error) {
 	return m, nil
 }
 
-// MarkKept marks the versions whose entries the view would not show any more if
-// the delta forgot them, because they are ignored in the source.
+// MarkKept marks the versions of entries that the view would no longer show if the delta
+// dropped them, because they are ignored in the source.
 func (w *Work) MarkKept(versions []Version) (marked []Version, all bool, err error) {
 	ignored, err := ignored(&w.Sandbox.Stored)
 	if err != nil || ignored == nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadIndex parses an index that open opens; nil if it is none or not readable.
+// ReadIndex parses the index that open opens. It returns nil if it is not a readable index.
 func ReadIndex(open func() (*os.File, error)) *gitindex.Index {
 	f, err := open()
 	if err != nil {
@@ -26,13 +26,13 @@ func ReadIndex(open func() (*os.File, error)) *gitindex.Index {
 	return x
 }
 
-// SourceIndex is the index of the source at p, nil if there is none to read.
+// SourceIndex returns the source's index at p, or nil if there is no readable one.
 func (w *Work) SourceIndex(p vpath.Path) *gitindex.Index {
 	return ReadIndex(func() (*os.File, error) { return w.Stack.OpenSource(p) })
 }
 
-// DeltaIndex is the index of the delta at p without our bits, nil if there is
-// none to read.
+// DeltaIndex returns the delta's index at p without our bits, or nil if there is no
+// readable one.
 func (w *Work) DeltaIndex(p vpath.Path) *gitindex.Index {
 	root, ok := gitindex.WorkTreeOf(p)
 	if !ok {
@@ -45,8 +45,8 @@ func (w *Work) DeltaIndex(p vpath.Path) *gitindex.Index {
 	return x
 }
 
-// isSameIndex reports whether the delta's index at p says to git what the one
-// that open opens does. Nothing that git derives counts, nor do our bits.
+// isSameIndex reports whether the delta's index at p is equivalent to the one that open
+// opens. It ignores derived data and our bits.
 func (w *Work) isSameIndex(p vpath.Path, open func() (*os.File, error)) bool {
 	now := w.DeltaIndex(p)
 	if now == nil {
@@ -56,15 +56,15 @@ func (w *Work) isSameIndex(p vpath.Path, open func() (*os.File, error)) bool {
 	return was != nil && gitindex.Same(was, now)
 }
 
-// outgoing is what apply writes of a git index of the delta that has our bits, or
-// what git derived inside.
+// outgoing is what apply writes instead of a git index of the delta that has our bits, or
+// data that git derived inside.
 type outgoing struct {
-	File *os.File // without both
-	Sum  string   // of the delta's file, which was reviewed, in hex
+	File *os.File // the index without them
+	Sum  string   // hash of the delta's file, which was reviewed, in hex
 }
 
-// Outgoing returns what to write instead of the delta's file src at p; nil for
-// src itself.
+// Outgoing returns what to write instead of the delta's file src at p, or nil to write src
+// itself.
 func (w *Work) Outgoing(p vpath.Path, src *os.File) (*outgoing, error) {
 	root, ok := gitindex.WorkTreeOf(p)
 	if !ok {
@@ -101,7 +101,8 @@ func (w *Work) Outgoing(p vpath.Path, src *os.File) (*outgoing, error) {
 	return &outgoing{f, hex.EncodeToString(sum[:])}, nil
 }
 
-// TakeOff takes the bits off again that hidden reports and source has not.
+// TakeOff clears the bits of entries for which hidden returns true and which source does
+// not have set.
 func TakeOff(x, source *gitindex.Index, root vpath.Path, hidden func(vpath.Path) bool) bool {
 	theirs := map[string]bool{}
 	if source != nil {
@@ -120,8 +121,7 @@ func TakeOff(x, source *gitindex.Index, root vpath.Path, hidden func(vpath.Path)
 	})
 }
 
-// WasHidden reports whether a policy of the sandbox, the one in force or an
-// earlier one, hides p.
+// WasHidden reports whether the present policy of the sandbox or an earlier one hides p.
 func (w *Work) WasHidden(p vpath.Path) bool {
 	if IsHidden(w.Policy, p) {
 		return true

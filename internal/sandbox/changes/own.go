@@ -7,19 +7,19 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// An own entry is one that a command made at a path where the policy hides what
-// the source has (docs/adr/0027). No apply takes it.
+// A command makes an own entry at a path where the policy hides the source's entry
+// (docs/adr/0027). An own entry is never applied.
 
-// OwnReason says why an own entry is left out.
+// OwnReason is the reason why an own entry is left out.
 const OwnReason = "made under a name that the policy hides: never applied"
 
-// MovedReason begins why a deletion is left out, see findMoved.
+// MovedReason is the beginning of the reason why a deletion is left out, see findMoved.
 const MovedReason = "not deleted: its content was moved to "
 
 // IsOwn reports whether the change is of an own entry.
 func (c *Change) IsOwn() bool { return c.Path.IsOwn() }
 
-// LeftOut says why no apply takes the change, "" if one may.
+// LeftOut returns the reason why the change is never applied, or "" if it may be.
 func (c *Change) LeftOut() string {
 	switch {
 	case c.IsOwn():
@@ -30,9 +30,9 @@ func (c *Change) LeftOut() string {
 	return ""
 }
 
-// findMoved notes of what is deleted that its content is in an own entry now: as
-// that is never applied, the source must keep it. The number that an entry shows
-// stays with it wherever it is moved.
+// findMoved finds the deletions of files that were moved to own entries. Own entries are
+// never applied, so the source must keep the deleted files. A moved file keeps the inode
+// number that it shows.
 func findMoved(all []layer.Change, list []Change) {
 	own := map[uint64]vpath.Path{}
 	for _, c := range all {
@@ -48,7 +48,7 @@ func findMoved(all []layer.Change, list []Change) {
 		if c.Status != Deleted || c.Kept != "" {
 			continue
 		}
-		// The source may have another file there now, or be another directory.
+		// The source may now be another directory, or have another file there.
 		for _, number := range append(layer.NumbersOf(c.Path, c.Base), c.Info.Ino) {
 			if to, ok := own[number]; ok {
 				c.movedTo = to

@@ -9,8 +9,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// Selection tells what lies at or below one of the paths; no paths: everything
-// does. There may be very many paths.
+// Selection returns a function that reports whether a path is at or below one of paths.
+// Without paths it is always true. There may be very many paths.
 func Selection(paths []vpath.Path) func(vpath.Path) bool {
 	if len(paths) == 0 {
 		return func(vpath.Path) bool { return true }
@@ -29,11 +29,10 @@ func Selection(paths []vpath.Path) func(vpath.Path) bool {
 	}
 }
 
-// selected tells which changes are meant by paths. There may be very many of
-// both.
+// selected returns which changes paths select. There may be very many of both.
 func selected(all []layer.Change, paths []vpath.Path) ([]bool, error) {
 	wanted := make([]bool, len(all))
-	met := make(map[vpath.Path]bool, len(paths)) // what is meant, and whether anything changed there
+	met := make(map[vpath.Path]bool, len(paths)) // whether a change was found at each path
 	for _, p := range paths {
 		met[p] = false
 	}
@@ -56,8 +55,7 @@ func selected(all []layer.Change, paths []vpath.Path) ([]bool, error) {
 	return wanted, nil
 }
 
-// addWays marks as wanted the directories that the sandbox made and that lead
-// to what is wanted.
+// addWays marks the directories that the sandbox made and that contain a wanted change.
 func addWays(all []layer.Change, wanted []bool) {
 	ways := map[vpath.Path]bool{}
 	for i, c := range slices.Backward(all) {
@@ -67,6 +65,6 @@ func addWays(all []layer.Change, wanted []bool) {
 			ways[c.Path.Dir()] = true
 		}
 	}
-	// A directory of the source between two of the sandbox's breaks no way:
-	// what lies in a directory the sandbox made, it made.
+	// Between two directories that the sandbox made there is none of the source, because
+	// the sandbox made everything in a directory that it made.
 }

@@ -15,20 +15,18 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-// SourceTree is the writable side of a source. Every path is resolved beneath
-// its handle, in the state the directories have at that moment: no symbolic
-// link is followed and no mount is entered, so nobody who plants one there
-// can lead a change elsewhere (openat2(2)).
+// SourceTree gives write access to a source. It resolves every path beneath its handle,
+// follows no symbolic link and enters no mount (openat2(2)). So a link or a mount that
+// another program makes there cannot redirect a change.
 type SourceTree struct {
 	Root  *os.File
 	Owner record.ID // in the names of temporary files
-	// plain does without O_TMPFILE and the flags of renameat2, as on a file
-	// system that lacks them.
+	// plain avoids O_TMPFILE and the flags of renameat2, as on a file system without them.
 	plain bool
 }
 
-// IsWayGone reports whether err says that a directory on the way to an entry is not
-// there any more, or is something else by now.
+// IsWayGone reports whether err means that a parent directory of an entry no longer exists,
+// or is no longer a directory.
 func IsWayGone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
@@ -46,8 +44,8 @@ type Entry struct {
 	Name, temp string
 }
 
-// At calls do with the entry of p, whose directory is open meanwhile, and with
-// no rights but the user's.
+// At calls do with the entry of p, with its directory open, and with the rights of the user
+// only.
 func (t *SourceTree) At(p vpath.Path, do func(Entry) error) error {
 	return record.AsUser(func() error { return t.openAt(p, do) })
 }
@@ -60,14 +58,13 @@ func (t *SourceTree) openAt(p vpath.Path, do func(Entry) error) error {
 	defer unix.Close(dir)
 	name := p.Base()
 	if p.IsRoot() {
-		name = "." // which can only get another mode
+		name = "." // only its mode can change
 	}
 	return do(Entry{tree: t, Dir: dir, Name: name, temp: t.tempName(p)})
 }
 
-// tempName returns the name beside p under which a change passes: always the
-// same, so that what a crash left is found again, and for nobody to guess who
-// cannot read the state directory.
+// tempName returns the temporary name beside p. It is always the same for p, so that the
+// next command finds a leftover. Only users who can read the state directory can guess it.
 func (t *SourceTree) tempName(p vpath.Path) string {
 	sum := sha256.Sum256([]byte(string(t.Owner) + "\x00" + string(p)))
 	return ".agentfense-" + hex.EncodeToString(sum[:12])
@@ -85,7 +82,7 @@ func (t *SourceTree) Sync(p vpath.Path) error {
 	})
 }
 
-// Stat describes the entry; nil if there is none.
+// Stat describes the entry. It returns nil if there is none.
 func (e Entry) Stat() (*unix.Stat_t, error) { return statEntry(e.Dir, e.Name) }
 
 func statEntry(dir int, name string) (*unix.Stat_t, error) {
@@ -97,8 +94,8 @@ func statEntry(dir int, name string) (*unix.Stat_t, error) {
 	return &st, err
 }
 
-// IsVersion reports whether b is the file a, unchanged. ctime is left out
-// because the renames of a replacement move it.
+// IsVersion reports whether b is the unchanged file a. It ignores the ctime, which the
+// renames of a replacement change.
 func IsVersion(a, b *unix.Stat_t) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -106,13 +103,12 @@ func IsVersion(a, b *unix.Stat_t) bool {
 	return a.Dev == b.Dev && a.Ino == b.Ino && a.Mode == b.Mode && a.Size == b.Size && a.Mtim == b.Mtim
 }
 
-// ErrMoved says that the source's entry is not the one that was checked.
+// ErrMoved means that the source's entry is not the one that was checked.
 var ErrMoved = errors.New("changed while it was being applied")
 
-// put lets the entry become what makeAt makes under a name, in one step.
-// before is what stands there and has been checked, nil for nothing; anything
-// else that is found in its place is put back. makeAt must not replace.
-// Errors: ErrMoved.
+// put replaces the entry, in one step, by the entry that makeAt makes under a temporary
+// name. before is the entry that was checked, or nil. If put finds another entry, it puts
+// that back. makeAt must not replace an existing name. Errors: ErrMoved.
 func (e Entry) put(before *unix.Stat_t, makeAt func(dir int, name string) error) error {
 	if before == nil {
 		err := makeAt(e.Dir, e.Name)
@@ -127,8 +123,7 @@ func (e Entry) put(before *unix.Stat_t, makeAt func(dir int, name string) error)
 	return e.swap(before)
 }
 
-// swap exchanges the entry with what stands under the temporary name and
-// removes what was there before.
+// swap exchanges the entry with its temporary file and removes the old entry.
 func (e Entry) swap(before *unix.Stat_t) error {
 	err := e.rename(e.temp, e.Name, unix.RENAME_EXCHANGE)
 	if errors.Is(err, unix.EINVAL) {
@@ -143,13 +138,13 @@ func (e Entry) swap(before *unix.Stat_t) error {
 		return e.removeTemp()
 	}
 	if err := e.rename(e.temp, e.Name, unix.RENAME_EXCHANGE); err != nil {
-		return fmt.Errorf("%w; what stood there is now %s: %w", ErrMoved, e.temp, err)
+		return fmt.Errorf("%w; the entry that was found there is now %s: %w", ErrMoved, e.temp, err)
 	}
 	return errors.Join(ErrMoved, e.removeTemp())
 }
 
-// swapPlain is swap where names cannot be exchanged: between the check and
-// the rename is a moment.
+// swapPlain is swap on a file system that cannot exchange names. There is a short time
+// between its check and the rename.
 func (e Entry) swapPlain(before *unix.Stat_t) error {
 	now, err := e.Stat()
 	if err == nil && !IsVersion(before, now) {
@@ -164,8 +159,8 @@ func (e Entry) swapPlain(before *unix.Stat_t) error {
 	return nil
 }
 
-// Remove deletes the entry, which has been checked to be before and is no
-// directory. Errors: ErrMoved.
+// Remove deletes the entry, a non-directory that was checked to be before. Errors:
+// ErrMoved.
 func (e Entry) Remove(before *unix.Stat_t) error {
 	err := e.rename(e.Name, e.temp, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) {
@@ -187,13 +182,13 @@ func (e Entry) Remove(before *unix.Stat_t) error {
 		return e.removeTemp()
 	}
 	if err := e.rename(e.temp, e.Name, unix.RENAME_NOREPLACE); err != nil {
-		return fmt.Errorf("%w; what stood there is now %s: %w", ErrMoved, e.temp, err)
+		return fmt.Errorf("%w; the entry that was found there is now %s: %w", ErrMoved, e.temp, err)
 	}
 	return ErrMoved
 }
 
-// RemoveDir deletes the entry, a directory, if it is empty. Errors: ErrMoved
-// if it is not, or is none.
+// RemoveDir deletes the entry, an empty directory. Errors: ErrMoved if it is not empty, or
+// not a directory.
 func (e Entry) RemoveDir() error {
 	err := unix.Unlinkat(e.Dir, e.Name, unix.AT_REMOVEDIR)
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTDIR) {
@@ -212,8 +207,8 @@ func (e Entry) rename(from, to string, flags uint) error {
 	return unix.Renameat2(e.Dir, from, e.Dir, to, flags)
 }
 
-// removeTemp removes what stands under the temporary name: what was replaced,
-// or an empty directory that found no place.
+// removeTemp removes the temporary entry: the replaced one, or an empty directory that
+// could not be placed.
 func (e Entry) removeTemp() error {
 	err := unix.Unlinkat(e.Dir, e.temp, 0)
 	if errors.Is(err, unix.EISDIR) {
@@ -229,11 +224,10 @@ func movedIfAbsent(err error) error {
 	return err
 }
 
-// recover clears the temporary name after an apply that was interrupted.
-// isBefore tells whether a file is what the delta was recorded to replace. What
-// is removed cannot be anybody's work: the new version that did not get its
-// place, or the old one that lost it. Errors: ErrMoved, naming the file, for
-// anything else.
+// recover removes the temporary entry of an interrupted apply. isBefore reports whether a
+// file is the one that the delta's entry replaces. recover only removes the new version
+// that was not placed, or the replaced old one, which nobody needs. Errors: ErrMoved,
+// naming the file, for any other entry.
 func (e Entry) recover(isBefore func(name string, st *unix.Stat_t) bool) error {
 	left, err := statEntry(e.Dir, e.temp)
 	if left == nil || err != nil {
@@ -251,5 +245,5 @@ func (e Entry) recover(isBefore func(name string, st *unix.Stat_t) bool) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w; an interrupted apply left what stood there as %s", ErrMoved, e.temp)
+	return fmt.Errorf("%w; an interrupted apply left the entry that was found there as %s", ErrMoved, e.temp)
 }

@@ -13,20 +13,20 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// Staged is a whole new file of the source that has no place in it yet.
+// Staged is a complete new file in the source's file system that is not placed yet.
 type Staged struct {
 	File  *os.File
-	named bool // it stands under the entry's temporary name, else it has none
-	// Sum is the SHA-256 of its content in hex, where that is checked.
+	named bool // it has the entry's temporary name, else no name
+	// Sum is the SHA-256 of its content in hex, if it is checked.
 	Sum string
 }
 
-// Look is how a new entry of the source looks besides its content.
+// Look has the attributes of a new entry of the source.
 type Look struct {
 	Mode  uint32 // permission bits
 	Mtime unix.Timespec
-	// Before is the file that is replaced; its owner and its extended
-	// attributes stay. Nil: the owner is that of the directory.
+	// Before is the replaced file, from which the new one takes the owner and the extended
+	// attributes. With nil the owner is that of the directory.
 	Before *unix.Stat_t
 }
 
@@ -41,7 +41,7 @@ func (e Entry) Stage(src *os.File, l Look) (*Staged, error) {
 		err = e.copyAttributes(s.File)
 	}
 	if err == nil {
-		err = e.dress(int(s.File.Fd()), l)
+		err = e.setAttributes(int(s.File.Fd()), l)
 	}
 	if err != nil {
 		s.Close()
@@ -78,16 +78,14 @@ func (e Entry) RemoveIfNamed(s *Staged) error {
 	return e.removeTemp()
 }
 
-// Link gives the staged file the entry's name, too, in one step. Errors:
-// ErrMoved.
+// Link makes the entry another name of the staged file, in one step. Errors: ErrMoved.
 func (e Entry) Link(s *Staged, before *unix.Stat_t) error {
 	return e.put(before, func(dir int, name string) error {
 		return unix.Linkat(unix.AT_FDCWD, safefs.ProcPath(int(s.File.Fd())), dir, name, unix.AT_SYMLINK_FOLLOW)
 	})
 }
 
-// Place gives the file that was staged at the entry its name, in one step.
-// Errors: ErrMoved.
+// Place gives the staged file the entry's name, in one step. Errors: ErrMoved.
 func (e Entry) Place(s *Staged, before *unix.Stat_t) error {
 	if !s.named {
 		return e.Link(s, before)
@@ -96,7 +94,7 @@ func (e Entry) Place(s *Staged, before *unix.Stat_t) error {
 	if before != nil {
 		return e.swap(before)
 	}
-	// Link and unlink instead of a rename, which might replace.
+	// Link and unlink, because a rename could replace an entry.
 	err := unix.Linkat(e.Dir, e.temp, e.Dir, e.Name, 0)
 	if errors.Is(err, unix.EEXIST) {
 		err = ErrMoved
@@ -104,8 +102,8 @@ func (e Entry) Place(s *Staged, before *unix.Stat_t) error {
 	return errors.Join(err, e.removeTemp())
 }
 
-// dress gives the new entry open as fd its owner, mode and time.
-func (e Entry) dress(fd int, l Look) error {
+// setAttributes gives the new entry, open as fd, its owner, mode and time.
+func (e Entry) setAttributes(fd int, l Look) error {
 	if err := e.chown(fd, l); err != nil {
 		return err
 	}
@@ -116,9 +114,9 @@ func (e Entry) dress(fd int, l Look) error {
 	return unix.UtimesNanoAt(unix.AT_FDCWD, safefs.ProcPath(fd), times, 0)
 }
 
-// chown gives what root makes to whom the replaced file or the directory
-// belongs. What an ordinary user makes is the user's, in the group of the file it
-// replaces where the user is in it, as after a write; a new file has the user's own
+// chown sets the owner. If root applies, it is the owner of the replaced file or of the
+// directory. If an ordinary user applies, the user owns the file. Its group is that of the
+// replaced file, if the user is a member, as after a write. A new file has the user's
 // group, or that of a setgid directory.
 func (e Entry) chown(fd int, l Look) error {
 	if os.Geteuid() != 0 {
@@ -134,7 +132,7 @@ func (e Entry) chown(fd int, l Look) error {
 	return unix.Fchownat(fd, "", int(owner.Uid), int(owner.Gid), unix.AT_EMPTY_PATH)
 }
 
-// keepGroup gives the file open as fd the group of before, if the user may.
+// keepGroup gives the file, open as fd, the group of before, if the user may do that.
 func keepGroup(fd int, before *unix.Stat_t) error {
 	var now unix.Stat_t
 	if before == nil {
@@ -150,9 +148,8 @@ func keepGroup(fd int, before *unix.Stat_t) error {
 	return err
 }
 
-// copyAttributes carries the extended attributes of the entry that is
-// replaced over to its successor: the delta never had them. Capabilities of
-// the file and signatures of its content do not go with new content.
+// copyAttributes copies the extended attributes of the replaced entry, which the delta does
+// not have. It omits file capabilities and signatures, which do not apply to new content.
 func (e Entry) copyAttributes(to *os.File) error {
 	fd, err := safefs.Open(e.Dir, e.Name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -173,8 +170,8 @@ func (e Entry) copyAttributes(to *os.File) error {
 			err = unix.Fsetxattr(int(to.Fd()), name, value, 0)
 		}
 		if errors.Is(err, unix.EINVAL) && name == accessControlList {
-			// In a user namespace there is nobody but the user.
-			return errdefs.New(errdefs.Unsupported, "its access control list names others: apply it once the sandbox has no file left that is closed to its owner")
+			// In a user namespace only the user is mapped.
+			return errdefs.New(errdefs.Unsupported, "its access control list names other users: apply it when the sandbox has no file left that its owner may not read")
 		}
 		if err != nil && !errors.Is(err, unix.ENODATA) {
 			return fmt.Errorf("attribute %s: %w", name, err)
@@ -183,7 +180,7 @@ func (e Entry) copyAttributes(to *os.File) error {
 	return nil
 }
 
-// accessControlList is the attribute in which a file's POSIX ACL is.
+// accessControlList is the extended attribute with a file's POSIX ACL.
 const accessControlList = "system.posix_acl_access"
 
 func listAttributes(path string) ([]string, error) {
@@ -207,13 +204,13 @@ func getAttribute(path, name string) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// MakeDir makes the entry an empty directory, whole with its owner and mode.
-// The setgid bit that it inherits stays.
+// MakeDir makes the entry an empty directory with its owner and mode. An inherited setgid
+// bit stays.
 func (e Entry) MakeDir(l Look, before *unix.Stat_t) error {
 	if err := unix.Mkdirat(e.Dir, e.temp, 0o700); err != nil {
 		return err
 	}
-	if err := e.dressDir(l); err != nil {
+	if err := e.setDirAttributes(l); err != nil {
 		return errors.Join(err, e.removeTemp())
 	}
 	if before != nil {
@@ -230,7 +227,7 @@ func (e Entry) MakeDir(l Look, before *unix.Stat_t) error {
 	return nil
 }
 
-func (e Entry) dressDir(l Look) error {
+func (e Entry) setDirAttributes(l Look) error {
 	fd, err := safefs.Open(e.Dir, e.temp, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
@@ -242,8 +239,8 @@ func (e Entry) dressDir(l Look) error {
 	return chmodKeepSetgid(fd, l.Mode)
 }
 
-// Chmod gives the entry, if it still is before, other permission bits. A
-// directory keeps its setgid bit. Errors: ErrMoved.
+// Chmod changes the permission bits of the entry, if it still is before. A directory keeps
+// its setgid bit. Errors: ErrMoved.
 func (e Entry) Chmod(before *unix.Stat_t, mode uint32) error {
 	fd, err := safefs.Open(e.Dir, e.Name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -280,7 +277,7 @@ func (e Entry) MakeLink(target string, before *unix.Stat_t) error {
 		if err := unix.Symlinkat(target, dir, name); err != nil {
 			return err
 		}
-		return e.dressName(dir, name, func(fd int) error { return e.chown(fd, Look{Before: before}) })
+		return e.setNameAttributes(dir, name, func(fd int) error { return e.chown(fd, Look{Before: before}) })
 	})
 }
 
@@ -290,16 +287,16 @@ func (e Entry) MakeFIFO(l Look) error {
 		if err := unix.Mknodat(dir, name, unix.S_IFIFO|0o600, 0); err != nil {
 			return err
 		}
-		return e.dressName(dir, name, func(fd int) error { return e.dress(fd, l) })
+		return e.setNameAttributes(dir, name, func(fd int) error { return e.setAttributes(fd, l) })
 	})
 }
 
-// dressName opens what was just made as name and dresses it, or takes it away
-// again.
-func (e Entry) dressName(dir int, name string, dress func(fd int) error) error {
+// setNameAttributes opens the new entry name and calls set. If that fails it removes the
+// entry.
+func (e Entry) setNameAttributes(dir int, name string, set func(fd int) error) error {
 	fd, err := safefs.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err == nil {
-		err = dress(fd)
+		err = set(fd)
 		unix.Close(fd)
 	}
 	if err != nil {
@@ -308,8 +305,8 @@ func (e Entry) dressName(dir int, name string, dress func(fd int) error) error {
 	return nil
 }
 
-// copyContent copies src to the empty dst: by sharing the blocks where the
-// file system can, else extent by extent, so that holes stay holes.
+// copyContent copies src to the empty dst. It shares blocks if the file system can, else it
+// copies each extent, so that holes stay.
 func copyContent(dst, src *os.File) error {
 	if unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) == nil {
 		return nil
@@ -343,6 +340,6 @@ func copyRange(dst, src *os.File, from, to int64) error {
 	if _, err := dst.Seek(from, io.SeekStart); err != nil {
 		return err
 	}
-	_, err := io.CopyN(dst, src, to-from) // copy_file_range where it works
+	_, err := io.CopyN(dst, src, to-from) // uses copy_file_range if possible
 	return err
 }

@@ -12,20 +12,20 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// OwnerBits are what a directory's owner needs to fill it. Apply makes a
-// directory with these and takes away what is too much when it is full.
+// OwnerBits are the permission bits that a directory's owner needs to fill it. Apply makes
+// a directory with these, and sets the final mode after its content.
 const OwnerBits = 0o700
 
-// noteUnfinished finds out whether p is a directory that a killed apply made and
-// did not come round to give its mode. base is what the delta records for p.
+// noteUnfinished checks whether p is a directory that a killed apply made without its final
+// mode. base is the recorded base of p.
 func (w *Work) noteUnfinished(p vpath.Path, base *layer.Base) error {
 	if base != nil && !base.Absent && record.IsDir(base.Mode) {
-		return nil // the source's own: its mode changes in one step
+		return nil // a directory of the source, of which the mode changes in one step
 	}
 	ours, err := w.Stack.Lookup(p)
 	switch {
 	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition):
-		return nil // the delta has it no more
+		return nil // the delta no longer has it
 	case err != nil:
 		return err
 	case ours.Origin == layer.Source || !record.IsDir(ours.Mode) || ours.Mode&OwnerBits == OwnerBits:
@@ -38,8 +38,8 @@ func (w *Work) noteUnfinished(p vpath.Path, base *layer.Base) error {
 	return record.UnlessDenied(err)
 }
 
-// FinishDirs gives those of the changed directories their mode that a killed
-// apply left without: the delta is about to forget them.
+// FinishDirs sets the modes of the changed directories that a killed apply left without.
+// Call it before the delta drops them.
 func (w *Work) FinishDirs(changes []Change) error {
 	for _, c := range slices.Backward(changes) {
 		mode, is := w.Unfinished[c.Path]

@@ -13,32 +13,32 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// Version names the state of a delta's entry that was applied or discarded,
-// so that what was written to it since is not forgotten with it.
+// Version identifies the state of a delta's entry that was applied or discarded, so that
+// later changes of the entry are not dropped.
 type Version struct {
-	Path    string        `json:"path"` // escaped by vpath.Escape
+	Path    string        `json:"path"` // escaped with vpath.Escape
 	Deleted bool          `json:"deleted,omitempty"`
 	ID      layer.FileID  `json:"id"`
 	Mode    uint32        `json:"mode"`
 	Size    int64         `json:"size"`
 	Mtime   unix.Timespec `json:"mtime"`
-	// Keep has the delta keep the entry, as made of what the source has now.
+	// Keep makes the delta keep the entry, with the source's present entry as base.
 	Keep bool `json:"keep,omitempty"`
-	// Made is what an apply has made of the source there, which the entry is made
-	// of from then on if it is not this version any more; nil: nothing that is known.
+	// Made is the source's entry after an apply. It becomes the base of the delta's entry
+	// if that is no longer this version. Nil means unknown.
 	Made *layer.Base `json:"made,omitempty"`
 }
 
 func versionOf(p vpath.Path, i *layer.Info) Version {
 	v := Version{Path: vpath.Escape(string(p)), ID: i.ID, Mode: i.Mode}
-	// A directory's size and time move with what is applied below it.
+	// An apply below a directory changes its size and time.
 	if !i.IsDir() {
 		v.Size, v.Mtime = i.Size, i.Mtime
 	}
 	return v
 }
 
-// Version names the delta's entry of the change.
+// Version returns the version of the delta's entry of the change.
 func (c *Change) Version() Version {
 	if c.Kind == layer.Deleted {
 		return Version{Path: vpath.Escape(string(c.Path)), Deleted: true}
@@ -46,12 +46,11 @@ func (c *Change) Version() Version {
 	return versionOf(c.Path, &c.Info)
 }
 
-// DropVersions forgets the entries of the delta that still are what versions
-// say, or keeps those that are so marked, and returns the paths of the others,
-// which have then been made of what was applied (Version.Made). It is for the
-// process that owns the stack: a command that holds the sandbox's lock, or the
-// supervisor, who then lets its view forget the paths too. Errors: Invalid for a path that is
-// not escaped; those of layer.Stack.Drop.
+// DropVersions drops the entries of the delta that still have these versions, or keeps
+// those marked with Keep. For the others, it records Version.Made as the base and returns
+// their paths. The process that owns the stack calls it: a command with the sandbox's lock,
+// or the supervisor, which then also invalidates the paths in its view. Errors: Invalid for
+// a path that is not escaped; those of layer.Stack.Drop.
 func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err error) {
 	current := map[vpath.Path]Version{}
 	made := map[vpath.Path]layer.Base{}
@@ -73,19 +72,19 @@ func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err e
 			stale = append(stale, p)
 		}
 	}
-	if err := adoptKept(s, current); err != nil {
+	if err := rebaseKept(s, current); err != nil {
 		return nil, err
 	}
 	paths := slices.Clone(stale)
-	gone := map[vpath.Path]bool{} // directories deleted with all below
+	gone := map[vpath.Path]bool{} // directories deleted with everything below
 	for p, v := range current {
 		if v.Deleted && !noteGone(s, p, current, gone) {
 			delete(current, p)
 		}
 		paths = append(paths, p)
 	}
-	// Once more, now that nobody can write in between: a directory that is there
-	// again is not to be deleted again.
+	// Check again while the stack is locked: a directory that exists again must not be
+	// deleted again.
 	_, err = s.DropMatching(func(p vpath.Path, i layer.Info, err error) bool {
 		if gone[p] {
 			gone[p] = err != nil
@@ -109,13 +108,13 @@ func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err e
 	return stale, deleteAgain(s, slices.SortedFunc(maps.Keys(gone), deepestFirst))
 }
 
-// adoptKept takes the versions out of current whose entries stay.
-func adoptKept(s *layer.Stack, current map[vpath.Path]Version) error {
+// rebaseKept rebases the entries that stay, and removes them from current.
+func rebaseKept(s *layer.Stack, current map[vpath.Path]Version) error {
 	for p, v := range current {
 		if !v.Keep {
 			continue
 		}
-		if err := s.Rebase(p); err != nil && !errdefs.Is(err, errdefs.NotFound) { // it may be gone again
+		if err := s.Rebase(p); err != nil && !errdefs.Is(err, errdefs.NotFound) { // it may have been removed again
 			return err
 		}
 		delete(current, p)
@@ -123,10 +122,9 @@ func adoptKept(s *layer.Stack, current map[vpath.Path]Version) error {
 	return nil
 }
 
-// noteGone adds to gone the directories above the deleted p that the view does
-// not show either and that are not dropped themselves. It reports false if a
-// file that is not dropped stands in place of one: as long as it does, there
-// is nothing to forget below it.
+// noteGone adds to gone the parent directories of the deleted p that the view does not show
+// and that are not dropped. It returns false if a file that is not dropped replaces one of
+// them: then nothing below can be dropped.
 func noteGone(s *layer.Stack, p vpath.Path, dropped map[vpath.Path]Version, gone map[vpath.Path]bool) bool {
 	for dir := p.Dir(); !dir.IsRoot(); dir = dir.Dir() {
 		info, err := s.Lookup(dir)
@@ -141,8 +139,8 @@ func noteGone(s *layer.Stack, p vpath.Path, dropped map[vpath.Path]Version, gone
 	return true
 }
 
-// deleteAgain deletes the directories that show again, because one path was
-// taken out of their deletion, if nothing shows in them.
+// deleteAgain deletes the directories that show again because one deleted path below was
+// dropped, if they show no entry.
 func deleteAgain(s *layer.Stack, dirs []vpath.Path) error {
 	for _, dir := range dirs {
 		err := s.Rmdir(dir, nil)
@@ -157,7 +155,7 @@ func deepestFirst(a, b vpath.Path) int {
 	return cmp.Or(len(b)-len(a), strings.Compare(string(a), string(b)))
 }
 
-// At returns the path of the entry. Errors: Invalid for one that is not escaped.
+// At returns the path of the entry. Errors: Invalid if it is not escaped.
 func (v Version) At() (vpath.Path, error) {
 	text, err := vpath.Unescape(v.Path)
 	if err != nil {
@@ -172,10 +170,10 @@ func (v Version) Holds(s *layer.Stack, p vpath.Path) (bool, error) {
 	return v.isAt(p, info, err)
 }
 
-// isAt is holds for what Lookup answered.
+// isAt is Holds for the result of Lookup.
 func (v Version) isAt(p vpath.Path, info layer.Info, err error) (bool, error) {
 	switch {
-	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition): // or below what is no directory
+	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition): // ENOTDIR
 		return v.Deleted, nil
 	case err != nil:
 		return false, err

@@ -1,11 +1,10 @@
-// Package changes opens the changes of a sandbox beside its source, so that they
-// can be shown, applied or discarded. It compares the delta with the source by the
-// recorded bases, reaches the source beneath one handle and never follows a
-// symbolic link in either.
+// Package changes opens the changes of a sandbox together with its source, to show, apply
+// or discard them. It compares the delta with the source by the recorded bases, accesses
+// the source beneath one handle and never follows a symbolic link.
 //
-// The apply lock is held by one command at a time, also while a supervisor holds
-// the sandbox's lock. Its file lists what an apply is about to touch, so that the
-// next command finds what a killed one left.
+// One command at a time holds the apply lock, also while a supervisor holds the sandbox's
+// lock. Its file lists the paths that an apply will change, so that the next command finds
+// the leftovers of a killed one.
 package changes
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// Work is a sandbox's changes opened to be shown, applied or discarded.
+// Work is the open changes of a sandbox.
 type Work struct {
 	Sandbox *record.Sandbox
 	source  *os.File
@@ -27,26 +26,26 @@ type Work struct {
 	Policy  *policy.Policy
 	earlier []*policy.Policy
 
-	room          func()       // gives the reserve back
-	Lock          *record.Lock // held if stack may be changed, else nil
+	room          func()       // restores the reserve
+	Lock          *record.Lock // held if Stack may be changed, else nil
 	ApplyLockFile string
-	Elsewhere     bool                // source is not the sandbox's
-	ApplyLock     *applyLock          // taken if the source or the delta may be changed, else nil
-	Resumed       map[vpath.Path]bool // what a killed apply was about to touch
-	// Unfinished are directories that an apply has made and has not given their
-	// mode yet, and that mode.
+	Elsewhere     bool                // the source is not the sandbox's
+	ApplyLock     *applyLock          // held if the source or the delta may be changed, else nil
+	Resumed       map[vpath.Path]bool // paths that a killed apply listed
+	// Unfinished has the directories that an apply has made without their final mode, with
+	// that mode.
 	Unfinished map[vpath.Path]uint32
-	placing    map[vpath.Path]Version // what a killed apply was about to place
-	forgot     bool                   // it was killed while the delta forgot that, or after
-	// Drop lets the delta forget: it, or the supervisor that has it.
+	placing    map[vpath.Path]Version // entries that a killed apply may have placed
+	forgot     bool                   // it was killed when the delta had begun to drop them
+	// Drop drops versions from the delta, directly or through the supervisor.
 	Drop     dropping
-	Delta    []layer.Change // all there are, since changes was called
-	NoteMade bool           // an apply says what it has made of the source
-	Cleared  SizeDelta      // by how much clearing up after it made the source grow
+	Delta    []layer.Change // all changes, after a call of Changes
+	NoteMade bool           // an apply sets Version.Made
+	Cleared  SizeDelta      // the growth of the source by clearing up
 }
 
-// open opens the sandbox's source and layers. With readOnly it may run beside
-// a supervisor, else the caller holds the lock.
+// open opens the sandbox's source and layers. With readOnly a supervisor may run; otherwise
+// the caller holds the lock.
 func open(s *record.Sandbox, readOnly bool) (*Work, error) {
 	source, err := s.Stored.Source.Open()
 	if err != nil {
@@ -55,8 +54,8 @@ func open(s *record.Sandbox, readOnly bool) (*Work, error) {
 	return OpenOver(s, source, s.Stored.Source, layer.Options{ReadOnly: readOnly})
 }
 
-// OpenOver opens the sandbox's layers over the directory source, which is at, and
-// closes it with the work, or now if it fails.
+// OpenOver opens the sandbox's layers over the directory source, which at describes.
+// Work.Close closes source, as does OpenOver on an error.
 func OpenOver(s *record.Sandbox, source *os.File, at record.Source, o layer.Options) (*Work, error) {
 	w := &Work{Sandbox: s, source: source, ApplyLockFile: record.ApplyLockFile, Resumed: map[vpath.Path]bool{}, placing: map[vpath.Path]Version{}, Unfinished: map[vpath.Path]uint32{}}
 	w.Tree = SourceTree{Root: source, Owner: s.ID()}
@@ -71,7 +70,8 @@ func OpenOver(s *record.Sandbox, source *os.File, at record.Source, o layer.Opti
 	return w, nil
 }
 
-// OpenLayers opens the sandbox's layers over source, with o and what the record says.
+// OpenLayers opens the sandbox's layers over source, with o and the options from the
+// record.
 func OpenLayers(s *record.Sandbox, source *os.File, o layer.Options) (*layer.Stack, error) {
 	var err error
 	if o.User, err = record.SourceUser(); err != nil {
@@ -84,17 +84,17 @@ func OpenLayers(s *record.Sandbox, source *os.File, o layer.Options) (*layer.Sta
 	return layer.Open(o)
 }
 
-// dropping lets a delta forget versions, as DropVersions.
+// dropping drops versions from a delta, like DropVersions.
 type dropping = func([]Version) (stale []vpath.Path, err error)
 
-// OpenTo opens the sandbox in order to change its source or its delta: by
-// itself, or, with drop, beside a supervisor that changes the delta on request. A
-// dry run changes nothing. Errors: Precondition if somebody is in the way.
+// OpenTo opens the sandbox to change its source or its delta: directly or, with drop, while
+// a supervisor runs, which changes the delta on request. A dry run changes nothing. Errors:
+// Precondition if another process holds a lock.
 func OpenTo(s *record.Sandbox, p record.LockReason, drop dropping, dryRun bool) (*Work, error) {
 	return OpenBy(s, p, drop, dryRun, func(readOnly bool) (*Work, error) { return open(s, readOnly) })
 }
 
-// OpenBy is OpenTo of what open opens.
+// OpenBy is OpenTo with another function to open the work.
 func OpenBy(s *record.Sandbox, p record.LockReason, drop dropping, dryRun bool, open func(readOnly bool) (*Work, error)) (*Work, error) {
 	room := func() {}
 	if !dryRun {
@@ -129,7 +129,7 @@ func OpenBy(s *record.Sandbox, p record.LockReason, drop dropping, dryRun bool, 
 	return w, nil
 }
 
-// Close gives back what opening took: the lock, the apply lock and the layers.
+// Close releases the lock, the apply lock and the layers.
 func (w *Work) Close() error {
 	w.releaseApplyLock()
 	err := errors.Join(w.Stack.Close(), w.source.Close())
@@ -140,8 +140,8 @@ func (w *Work) Close() error {
 	return err
 }
 
-// Compile compiles the policies of now and before, with what is reserved.
-// source is the directory that the changes are for.
+// Compile compiles the present and the earlier policies, with the reserved paths. source is
+// the directory that the changes are for.
 func (w *Work) Compile(source record.Source) error {
 	r := &w.Sandbox.Stored
 	reserved, err := w.Sandbox.Home.Reserved(source)
@@ -162,8 +162,7 @@ func (w *Work) Compile(source record.Source) error {
 	return nil
 }
 
-// OpenToRead opens the sandbox to look at its changes, without its source if that
-// is lost.
+// OpenToRead opens the sandbox to read its changes, without its source if that is lost.
 func OpenToRead(s *record.Sandbox) (*Work, error) {
 	source, lost, err := s.SourceToRead()
 	if err != nil {

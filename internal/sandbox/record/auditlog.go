@@ -12,18 +12,18 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 )
 
-// BoundAudit bounds the audit logs from now on, in place of what the environment
-// said when the home was opened.
+// BoundAudit sets the bounds of the audit logs. It replaces those that OpenHome read from
+// the environment.
 func (h *Home) BoundAudit(a config.Audit) { h.audit = a }
 
 // auditFile is one log of the state directory.
 type auditFile struct {
 	path  string
 	bytes int64
-	last  time.Time // when it was written to
+	last  time.Time // time of the last write
 }
 
-// auditFiles lists the logs, those of removed sandboxes included.
+// auditFiles lists the logs, including those of removed sandboxes.
 func (h *Home) auditFiles() ([]auditFile, error) {
 	entries, err := os.ReadDir(h.auditDir())
 	if err != nil {
@@ -46,9 +46,9 @@ func (h *Home) auditFiles() ([]auditFile, error) {
 	return files, nil
 }
 
-// auditSize returns how many bytes the logs of owner have, "" being the user of
-// the state directory. It returns more if all logs together are below enough,
-// because then it need not be known whose each is.
+// auditSize returns the size of the logs of owner, in bytes; "" is the user of the state
+// directory. If all logs together have less than enough bytes it returns their sum, without
+// reading the owner of each.
 func (h *Home) auditSize(owner string, enough int64) (int64, error) {
 	files, err := h.auditFiles()
 	if err != nil {
@@ -73,8 +73,7 @@ func (h *Home) auditSize(owner string, enough int64) (int64, error) {
 	return own, nil
 }
 
-// checkAuditRoom refuses another log where those of owner have reached the
-// budget.
+// checkAuditRoom refuses a new log if the logs of owner have reached the budget.
 func (h *Home) checkAuditRoom(owner string) error {
 	budget := h.audit.MaxBytesPerOwner
 	if budget == 0 {
@@ -85,7 +84,7 @@ func (h *Home) checkAuditRoom(owner string) error {
 		return err
 	}
 	return errdefs.New(errdefs.Exhausted,
-		"audit logs: they have %d bytes, and the budget is %d: delete those of removed sandboxes with `agentfense audit --prune 24h`, or raise audit.max_bytes_per_owner", used, budget)
+		"audit logs: they have %d bytes and their budget is %d: delete those of removed sandboxes with `agentfense audit --prune 24h`, or raise audit.max_bytes_per_owner", used, budget)
 }
 
 // PruneLogs deletes the logs of sandboxes that were removed longer ago than age,
@@ -98,7 +97,7 @@ func (h *Home) PruneLogs(age time.Duration) (n int, err error) {
 	return n, err
 }
 
-// pruneLogs is PruneLogs; an age of 0 is for ever.
+// pruneLogs is PruneLogs. With age 0 it deletes nothing.
 func (h *Home) pruneLogs(now time.Time, age time.Duration) (n int, err error) {
 	if age == 0 {
 		return 0, nil
@@ -122,8 +121,8 @@ func (h *Home) pruneLogs(now time.Time, age time.Duration) (n int, err error) {
 	return n, errors.Join(errs...)
 }
 
-// ArchiveLog moves the records of the sandbox's log into the empty file out; the
-// log goes on behind them. Errors: as audit.Log.Archive.
+// ArchiveLog moves the records of the sandbox's log into the empty file out. The log
+// continues after them. Errors: as audit.Log.Archive.
 func (s *Sandbox) ArchiveLog(out *os.File) error {
 	log, err := s.openLog()
 	if err != nil {

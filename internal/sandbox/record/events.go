@@ -8,8 +8,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// OpenLog opens the sandbox's audit log for something that is about to be done.
-// Errors: Exhausted if there is no room left to record it.
+// OpenLog opens the sandbox's audit log before an action. Errors: Exhausted if there is no
+// room to record it.
 func (s *Sandbox) OpenLog() (*audit.Log, error) {
 	log, err := s.openLog()
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *Sandbox) OpenLog() (*audit.Log, error) {
 	return log, nil
 }
 
-// openLog opens the log for what is done already, or frees space.
+// openLog opens the log for a finished action, or for one that frees space.
 func (s *Sandbox) openLog() (*audit.Log, error) {
 	r := s.Record()
 	o := audit.Options{Sandbox: r.Name, ID: string(r.ID)}
@@ -46,9 +46,9 @@ func (s *Sandbox) Log(ev audit.Event) error {
 	return l.Append(ev)
 }
 
-// ReplaceRules stores another policy and says so, and why, in the audit log.
-// also, if not nil, changes the record in the same step. A live supervisor has
-// to be told by the caller.
+// ReplaceRules stores another policy and records it, with the reason why, in the audit log.
+// also, if not nil, changes the record in the same step. The caller informs a running
+// supervisor.
 func (s *Sandbox) ReplaceRules(rules []policy.Rule, note, why string, also func(*Record)) error {
 	log, err := s.OpenLog()
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Sandbox) ReplaceRules(rules []policy.Rule, note, why string, also func(
 	return errors.Join(err, log.Close())
 }
 
-// createdEvent tells what the sandbox was made of.
+// createdEvent describes how the sandbox was made.
 func (s *Sandbox) createdEvent() audit.SandboxCreated {
 	r := &s.Stored
 	e := audit.SandboxCreated{
@@ -77,7 +77,7 @@ func (s *Sandbox) createdEvent() audit.SandboxCreated {
 			TimeoutMS: time.Duration(r.Limits.Timeout).Milliseconds(),
 		},
 	}
-	if r.Served != nil { // a server's clients read its log
+	if r.Served != nil { // clients of a server may read the log
 		e.Source = audit.Text(r.Served.CodebaseID)
 	}
 	for _, m := range r.Mounts {
@@ -86,7 +86,7 @@ func (s *Sandbox) createdEvent() audit.SandboxCreated {
 	return e
 }
 
-// AuditRules returns rules as the audit log has them.
+// AuditRules returns rules in the form of the audit log.
 func AuditRules(rules []policy.Rule) []audit.Rule {
 	list := make([]audit.Rule, len(rules))
 	for i, r := range rules {

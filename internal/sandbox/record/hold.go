@@ -8,11 +8,11 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// heldFile stands in a sandbox's directory while its sync is held.
+// heldFile is a file in a sandbox's directory that exists while its sync is held.
 const heldFile = "sync-held"
 
-// HoldSync notes, durably, that a server brings nothing of the sandbox's changes
-// into its codebase until ReleaseSync, but by an apply.
+// HoldSync records, durably, that until ReleaseSync a server copies the sandbox's changes
+// to its codebase only by an apply.
 func (s *Sandbox) HoldSync() error {
 	held, err := s.IsSyncHeld()
 	if held || err != nil {
@@ -24,7 +24,7 @@ func (s *Sandbox) HoldSync() error {
 	return nil
 }
 
-// IsSyncHeld reports whether HoldSync holds.
+// IsSyncHeld reports whether the sync is held.
 func (s *Sandbox) IsSyncHeld() (bool, error) {
 	_, err := os.Lstat(filepath.Join(s.Dir(), heldFile))
 	switch {
@@ -36,7 +36,7 @@ func (s *Sandbox) IsSyncHeld() (bool, error) {
 	return true, nil
 }
 
-// ReleaseSync ends what HoldSync began.
+// ReleaseSync ends HoldSync.
 func (s *Sandbox) ReleaseSync() error {
 	if err := safefs.IgnoreAbsent(os.Remove(filepath.Join(s.Dir(), heldFile))); err != nil {
 		return HostError("sandbox "+s.Name(), err)

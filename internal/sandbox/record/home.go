@@ -14,14 +14,14 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 )
 
-// auditSuffix ends the name of an audit log.
+// auditSuffix is the suffix of an audit log's name.
 const auditSuffix = ".jsonl"
 
 // Home is the state directory of one user.
 type Home struct {
 	dir   string
 	audit config.Audit
-	outer string // of the state directory in which it lies, "" for none
+	outer string // the state directory that contains it, or ""
 }
 
 // OpenHome opens the state directory: $AGENTFENSE_HOME, else
@@ -36,11 +36,10 @@ func OpenHome(getenv func(string) string) (*Home, error) {
 	return OpenHomeAt(dir)
 }
 
-// OpenHomeAt opens the state directory dir and makes what is missing of it,
-// with mode 0700. Errors: Precondition if it belongs to another user or
-// others may write to it, because its records would then be theirs; Denied,
-// Exhausted and Invalid as the file system has it; Invalid for a variable that
-// bounds the audit logs.
+// OpenHomeAt opens the state directory dir and makes its missing parts, with mode 0700.
+// Errors: Precondition if another user owns it or may write to it, because that user could
+// change its records; Denied, Exhausted and Invalid from the file system; Invalid for a
+// variable that bounds the audit logs.
 func OpenHomeAt(dir string) (*Home, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -71,7 +70,7 @@ func OpenHomeAt(dir string) (*Home, error) {
 	return h, nil
 }
 
-// checkPrivate refuses a directory that somebody else could have filled.
+// checkPrivate refuses a directory that another user could have changed.
 func checkPrivate(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
@@ -81,9 +80,9 @@ func checkPrivate(dir string) error {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return errdefs.New(errdefs.Precondition, "state directory %s: not a directory", dir)
 	case st.Uid != uint32(os.Geteuid()):
-		return errdefs.New(errdefs.Precondition, "state directory %s: belongs to uid %d, not to you (uid %d): set AGENTFENSE_HOME to a directory of your own", dir, st.Uid, os.Geteuid())
+		return errdefs.New(errdefs.Precondition, "state directory %s: owned by uid %d, not by you (uid %d): set AGENTFENSE_HOME to a directory that you own", dir, st.Uid, os.Geteuid())
 	case st.Mode&0o022 != 0:
-		return errdefs.New(errdefs.Precondition, "state directory %s: mode %04o lets others write: chmod go-w it", dir, st.Mode&0o7777)
+		return errdefs.New(errdefs.Precondition, "state directory %s: mode %04o lets other users write: run chmod go-w on it", dir, st.Mode&0o7777)
 	}
 	return nil
 }
@@ -100,8 +99,8 @@ func (h *Home) auditDir() string { return filepath.Join(h.dir, "audit") }
 
 func (h *Home) sandboxDir(name string) string { return filepath.Join(h.sandboxesDir(), name) }
 
-// locked runs do while no other process changes which sandboxes exist, their
-// records or the trust store. It waits for its turn; do must be short.
+// locked runs do with the home's lock, which excludes changes of records, of the trust
+// store and of which sandboxes exist. It waits for the lock. do must be short.
 func (h *Home) locked(do func() error) error {
 	f, err := os.OpenFile(filepath.Join(h.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -114,8 +113,7 @@ func (h *Home) locked(do func() error) error {
 	return do()
 }
 
-// HostError gives an error of the host's file system the kind a caller can
-// act on.
+// HostError gives an error of the host's file system its kind.
 func HostError(what string, err error) error {
 	return errdefs.New(safefs.Kind(err), "%s: %w", what, err)
 }

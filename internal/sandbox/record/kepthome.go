@@ -12,16 +12,17 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// The home directories that a sandbox's commands can have.
+// The kinds of home directories of a sandbox's commands.
 const (
 	HomePrivate = "private" // new and empty with each start; "" in a record
-	HomeKeep    = "keep"    // stays until the sandbox is removed
+	HomeKeep    = "keep"    // exists until the sandbox is removed
 )
 
 // Homes lists them.
 func Homes() []string { return []string{HomeKeep, HomePrivate} }
 
-// ParseHome reads such a word, "" for HomePrivate, into what a record has. Errors: Invalid.
+// ParseHome parses a kind of home; "" means HomePrivate. It returns the value for a record.
+// Errors: Invalid.
 func ParseHome(word string) (string, error) {
 	switch word {
 	case HomeKeep:
@@ -32,16 +33,16 @@ func ParseHome(word string) (string, error) {
 	return "", errdefs.New(errdefs.Invalid, "home %q: want keep or private", word)
 }
 
-// HomeWord is the word for what the record has.
+// HomeWord returns the kind of home of the record.
 func (r *Record) HomeWord() string { return cmp.Or(r.Home, HomePrivate) }
 
-// KeptHomeInside is where a kept home is inside. Nothing else is mounted there: the
-// workspace often lies in the user's own home directory, and a mount point below a
-// kept one would be reached by names that commands have made, which may be links.
+// KeptHomeInside is the path of a kept home inside. Nothing else is mounted below it: a
+// command could replace a part of the path to such a mount point by a symbolic link. The
+// user's own home path is unsuitable, because it often contains the workspace.
 const KeptHomeInside = "/run/agentfense/home"
 
-// keptHomeDir is the name of its layers in the sandbox's directory, beside those of the
-// workspace: it is in no diff and is never applied, and it is removed with the sandbox.
+// keptHomeDir is the name of the kept home's layers in the sandbox's directory. They are
+// not part of a diff, are never applied, and are removed with the sandbox.
 const keptHomeDir = "home"
 
 // checkHome refuses a kept home that the sandbox cannot have.
@@ -57,19 +58,19 @@ func (r *Record) checkHome() error {
 		return path == KeptHomeInside || strings.HasPrefix(path, KeptHomeInside+"/") || strings.HasPrefix(KeptHomeInside, strings.TrimSuffix(path, "/")+"/")
 	}
 	if overlap(r.Workspace) {
-		return errdefs.New(errdefs.Precondition, "a kept home (--home keep) is at %s, which the workspace %s takes", KeptHomeInside, HostPath(r.Workspace))
+		return errdefs.New(errdefs.Precondition, "a kept home (--home keep) is at %s, which overlaps with the workspace %s", KeptHomeInside, HostPath(r.Workspace))
 	}
 	for _, m := range r.Mounts {
 		if overlap(string(m.Target)) {
-			return errdefs.New(errdefs.Precondition, "a kept home (--home keep) is at %s, which the mount at %s takes", KeptHomeInside, m.Target)
+			return errdefs.New(errdefs.Precondition, "a kept home (--home keep) is at %s, which overlaps with the mount at %s", KeptHomeInside, m.Target)
 		}
 	}
 	return nil
 }
 
-// KeptHomeDir returns the directory on the host that holds the layers of the kept home,
-// which are made on first use; "" if the sandbox keeps none. Errors: Precondition if
-// something else is in its place.
+// KeptHomeDir returns the host directory with the layers of the kept home, which it makes
+// if absent, or "" if the sandbox keeps no home. Errors: Precondition if the path is not a
+// directory of this user.
 func (s *Sandbox) KeptHomeDir() (string, error) {
 	if s.Stored.Home != HomeKeep {
 		return "", nil

@@ -15,10 +15,10 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// LockReason says what a holder does with a sandbox it has locked.
+// LockReason says why a process has locked a sandbox.
 type LockReason string
 
-// The purposes.
+// The reasons.
 const (
 	PurposeSupervise LockReason = "supervisor"
 	PurposeApply     LockReason = "apply"
@@ -28,9 +28,9 @@ const (
 	PurposeRebase    LockReason = "rebase"
 )
 
-// Owner is who holds a sandbox's lock. It is read from the lock file and only
-// informs: whether the lock is held the kernel says, so that a process that
-// died, or another that got its pid, never counts as the holder.
+// Owner is the holder of a sandbox's lock, as written in the lock file. It is for
+// information only. The kernel decides whether the lock is held, so a process that died, or
+// another with its pid, never counts as the holder.
 type Owner struct {
 	PID     int        `json:"pid"`
 	Purpose LockReason `json:"purpose"`
@@ -54,18 +54,17 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("sandbox %s: in use by process %d (%s)", e.Name, e.Owner.PID, e.Owner.Purpose)
 }
 
-// Lock is the right to change a sandbox's delta. It ends with Release or with
-// the process.
+// Lock is the right to change a sandbox's delta. Release or the end of the process releases
+// it.
 type Lock struct{ file *os.File }
 
-// TryLock takes the sandbox's lock, or says who has it.
-// Errors: Precondition with a *HeldError cause; NotFound if the sandbox was
-// removed meanwhile.
+// TryLock takes the sandbox's lock, or returns an error with its holder. Errors:
+// Precondition with a *HeldError cause; NotFound if the sandbox was removed meanwhile.
 func (s *Sandbox) TryLock(purpose LockReason) (*Lock, error) {
 	return s.Home.tryLock(s.Stored.Name, purpose)
 }
 
-// Lock is TryLock that waits until the holder is done or ctx ends.
+// Lock is TryLock, but waits until the lock is free or ctx ends.
 func (s *Sandbox) Lock(ctx context.Context, purpose LockReason) (*Lock, error) {
 	const interval = 20 * time.Millisecond
 	for {
@@ -81,7 +80,7 @@ func (s *Sandbox) Lock(ctx context.Context, purpose LockReason) (*Lock, error) {
 	}
 }
 
-// Holder returns who holds the sandbox's lock, if anybody does.
+// Holder returns the holder of the sandbox's lock, if it is held.
 func (s *Sandbox) Holder() (Owner, bool, error) {
 	f, err := os.Open(s.Home.lockPath(s.Stored.Name))
 	if errors.Is(err, os.ErrNotExist) {
@@ -107,8 +106,8 @@ func (s *Sandbox) HasSupervisor() bool {
 	return err == nil && held && owner.Purpose == PurposeSupervise
 }
 
-// isLocked reports whether another has the lock of f. A shared lock on the way
-// of one who wants the whole makes that one wait its interval, no more.
+// isLocked reports whether another process has the lock of f. Its brief shared lock can
+// delay a process that wants the exclusive lock by one interval.
 func isLocked(f *os.File) (bool, error) {
 	err := Flock(f, unix.LOCK_SH|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -137,23 +136,23 @@ func (h *Home) tryLock(name string, purpose LockReason) (*Lock, error) {
 		}
 		return nil, HostError("sandbox "+name, err)
 	}
-	// Between open and flock the sandbox may have been removed, and another
-	// of its name made.
+	// Between open and flock the sandbox may have been removed, and another one made with
+	// its name.
 	if !IsAt(f, h.lockPath(name)) {
 		f.Close()
 		return nil, noSandbox(name)
 	}
 	l := &Lock{file: f}
 	err = l.write(Owner{PID: os.Getpid(), Purpose: purpose})
-	if err != nil && purpose == PurposeSupervise { // the others may be what frees a full disk
+	if err != nil && purpose == PurposeSupervise { // a full disk must not prevent the others, which may free space
 		l.Release()
 		return nil, HostError("sandbox "+name, err)
 	}
 	return l, nil
 }
 
-// ownerBytes is the size of an owner in the lock file. It is written over the one
-// before, so that it takes no room on a full disk, and is there as a whole.
+// ownerBytes is the size of an owner in the lock file. Each owner overwrites the previous
+// one in one write, so that it needs no disk space.
 const ownerBytes = 96
 
 func (l *Lock) write(o Owner) error {
@@ -165,14 +164,13 @@ func (l *Lock) write(o Owner) error {
 	return err
 }
 
-// supervised is the bit of the lock file's mode that says that a supervisor holds
-// the sandbox, or was killed and nobody has looked since for what it left. A mode
-// is changed in place: also where the disk is full, and with no trace of whoever
-// has locked the sandbox in between.
+// supervised is the bit of the lock file's mode that says that a supervisor holds the
+// sandbox, or that one was killed and its leftovers are not removed yet. A mode can be
+// changed on a full disk, and other holders of the lock do not change it.
 const supervised = 0o100
 
-// SetSupervised notes that a supervisor begins to hold the sandbox, or that
-// nothing of one is left.
+// SetSupervised records that a supervisor holds the sandbox, or that no leftover of one
+// exists.
 func (l *Lock) SetSupervised(is bool) error {
 	mode := uint32(0o600)
 	if is {
@@ -184,19 +182,19 @@ func (l *Lock) SetSupervised(is bool) error {
 	return nil
 }
 
-// Supervised reports whether a supervisor holds the sandbox, or held it and did
-// not say that nothing of it is left.
+// Supervised reports whether a supervisor holds the sandbox, or has held it and may have
+// left something.
 func (s *Sandbox) Supervised() bool {
 	st, err := os.Stat(s.Home.lockPath(s.Stored.Name))
 	return err == nil && st.Mode()&supervised != 0
 }
 
-// Release gives the lock up. A second call does nothing, nor does one on nil.
+// Release releases the lock. It does nothing for nil or on a second call.
 func (l *Lock) Release() {
 	if l == nil || l.file == nil {
 		return
 	}
-	_, _ = l.file.WriteAt(fmt.Appendf(nil, "%*s", ownerBytes, ""), 0) // who holds it only informs
+	_, _ = l.file.WriteAt(fmt.Appendf(nil, "%*s", ownerBytes, ""), 0) // the holder is for information only
 	l.file.Close()
 	l.file = nil
 }
@@ -205,12 +203,12 @@ func readOwner(f *os.File) Owner {
 	var o Owner
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, 256))
 	if err != nil || json.Unmarshal(text, &o) != nil {
-		return Owner{} // being written
+		return Owner{} // incomplete
 	}
 	return o
 }
 
-// IsAt reports whether f is the file that path names now.
+// IsAt reports whether path still names f.
 func IsAt(f *os.File, path string) bool {
 	have, err := f.Stat()
 	if err != nil {
@@ -220,7 +218,7 @@ func IsAt(f *os.File, path string) bool {
 	return err == nil && os.SameFile(have, named)
 }
 
-// Flock is flock(2), which goes on after a signal.
+// Flock is flock(2), repeated after EINTR.
 func Flock(f *os.File, how int) error {
 	for {
 		err := unix.Flock(int(f.Fd()), how)

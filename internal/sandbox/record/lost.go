@@ -9,13 +9,13 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// A source that was deleted, or made again, is lost to its sandbox. The delta is
-// not: it can be looked at over an empty directory in the source's place, brought
-// into another directory (apply.Options.To), thrown away, or put on top of the
-// directory that is at the source's path now (apply.Rebase).
+// A sandbox loses its source if the directory is deleted or made again. It keeps its delta.
+// A user can look at the delta over an empty directory, apply it to another directory
+// (apply.Options.To), discard it, or rebase it onto the directory that is now at the
+// source's path (apply.Rebase).
 
-// SourceLost says why the sandbox cannot reach the directory it was made of, nil
-// if it can. replaced says that another directory is at its path now.
+// SourceLost returns the reason why the source is lost, or nil if it is not. replaced
+// reports whether another directory is now at its path.
 func (s *Sandbox) SourceLost() (replaced bool, why error) {
 	f, err := s.Stored.Source.Open()
 	if err == nil {
@@ -42,18 +42,17 @@ func (s *Sandbox) SourceToRead() (source *os.File, lost bool, err error) {
 	return source, true, err
 }
 
-// EmptyDir opens a directory that has no name, so that nobody can put anything
-// into it.
+// EmptyDir opens an empty directory that has no name, so that no process can add an entry.
 func (h *Home) EmptyDir() (*os.File, error) {
 	var errs []error
-	for _, parent := range []string{os.TempDir(), h.dir} { // one may be full
+	for _, parent := range []string{os.TempDir(), h.dir} { // one of the disks may be full
 		f, err := emptyDirIn(parent)
 		if err == nil {
 			return f, nil
 		}
 		errs = append(errs, err)
 	}
-	return nil, HostError("stand-in for the source", errors.Join(errs...))
+	return nil, HostError("empty directory for the lost source", errors.Join(errs...))
 }
 
 func emptyDirIn(parent string) (*os.File, error) {
@@ -62,7 +61,7 @@ func emptyDirIn(parent string) (*os.File, error) {
 		return nil, err
 	}
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	removed := unix.Rmdir(path) // which fails if somebody has put something into it
+	removed := unix.Rmdir(path) // fails if another process has added an entry
 	if err != nil {
 		return nil, errors.Join(err, removed)
 	}

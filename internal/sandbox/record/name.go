@@ -19,8 +19,8 @@ var nouns = [...]string{
 	"otter", "pebble", "pine", "plover", "poplar", "quartz", "raven", "reef", "ridge", "river", "robin", "sage", "sparrow", "thistle", "tulip", "willow",
 }
 
-// proposeName draws a readable name. Whether it is free only making the
-// sandbox tells; after some tries the names get longer, so that one is found.
+// proposeName returns a random readable name. It may be in use, which only making the
+// sandbox shows. After some tries the names get longer, so that one is free.
 func proposeName(try int) string {
 	words := []string{adjectives[rand.IntN(len(adjectives))]}
 	for range 1 + try/4 {

@@ -17,10 +17,10 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
 
-// SchemaVersion is the version of the record's file format. It grows with
-// every change, added fields too, because an older agentfense that ignored a
-// field could weaken the sandbox. Earlier versions are read; the next change of
-// such a record makes it one of this version.
+// SchemaVersion is the version of the record's file format. Every change increments it,
+// also an added field, because an older agentfense that ignored a field could weaken the
+// sandbox. Earlier versions can be read; the next update of such a record writes this
+// version.
 const SchemaVersion = 4
 
 // The runtimes.
@@ -39,7 +39,7 @@ const (
 // recordFile is the record's name in the sandbox's directory.
 const recordFile = "sandbox.json"
 
-// Record is what is remembered of a sandbox between its runs.
+// Record is the stored description of a sandbox.
 type Record struct {
 	SchemaVersion int    `json:"schema_version"`
 	ID            ID     `json:"id"`
@@ -47,14 +47,13 @@ type Record struct {
 	Source        Source `json:"source"`
 	// Workspace is the source's path inside the sandbox.
 	Workspace string `json:"workspace"`
-	// Rules are the policy in force; PolicyNote says where they are from, for
-	// people.
+	// Rules are the policy in force. PolicyNote says, for people, where they come from.
 	Rules      []policy.Rule `json:"rules"`
 	PolicyNote string        `json:"policy_note,omitempty"`
-	// EarlierRules are the policies under which the sandbox ran before. What
-	// one of them hid, a directory deleted then did not hold for the sandbox.
+	// EarlierRules are the earlier policies of the sandbox. If the sandbox deleted a
+	// directory, it did not see entries that one of them hid.
 	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
-	// Marks are the project's own, beside the built-in ones.
+	// Marks are the project's marks, in addition to the built-in ones.
 	Marks   []policyfile.RiskFlag `json:"marks,omitempty"`
 	Runtime string                `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
 	Image   string                `json:"image,omitempty"` // docker's
@@ -64,16 +63,16 @@ type Record struct {
 	// Ignore are patterns as of gitignore(5): what of the source they match is not
 	// there for the sandbox. They are those of the time when it was made.
 	Ignore []byte `json:"ignore,omitempty"`
-	// UID is the user, and the group, that the sandbox's processes are inside; with
-	// docker it is HostUID. nil: those who run the sandbox.
+	// UID is the user and group id of the sandbox's processes inside; with docker it is
+	// HostUID. nil means the ids of the user who runs the sandbox.
 	UID *uint32 `json:"uid,omitempty"`
-	// HostUID is the user that the sandbox's processes are on the host when
-	// root runs it, no other sandbox's; 0 = they are the user who runs it.
+	// HostUID is the host user of the sandbox's processes if root runs it, unique to the
+	// sandbox. 0 means the user who runs the sandbox.
 	HostUID uint32 `json:"host_uid,omitempty"`
-	// Home is HomeKeep, or empty: a home directory that is new with each start.
+	// Home is HomeKeep, or empty for a new home directory with each start.
 	Home      string    `json:"home,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
-	// Served is what a server's sandbox has besides; nil for one that run made.
+	// Served has the additional fields of a server's sandbox; nil for one that run made.
 	Served *Served `json:"served,omitempty"`
 }
 
@@ -83,7 +82,7 @@ type Mount struct {
 	Target HostPath `json:"target"`
 }
 
-// Limits bound what a sandbox uses; zero is no limit.
+// Limits are the resource limits of a sandbox. Zero means no limit.
 type Limits struct {
 	MemoryBytes int64    `json:"memory_bytes,omitempty"`
 	CPUs        float64  `json:"cpus,omitempty"`
@@ -94,7 +93,7 @@ type Limits struct {
 	Timeout     Duration `json:"timeout,omitempty"` // of each exec
 }
 
-// Duration is a time.Duration that JSON has as text: "1m30s".
+// Duration is a time.Duration with the JSON form "1m30s".
 type Duration time.Duration
 
 // MarshalText returns time.Duration's text.
@@ -110,7 +109,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// SetRules makes rules the policy in force and remembers the one before.
+// SetRules makes rules the policy in force and keeps the previous one in EarlierRules.
 func (r *Record) SetRules(rules []policy.Rule, note string) {
 	same := func(earlier []policy.Rule) bool { return slices.Equal(earlier, r.Rules) }
 	if !slices.Equal(r.Rules, rules) && !slices.ContainsFunc(r.EarlierRules, same) {
@@ -136,7 +135,7 @@ func (r *Record) clone() Record {
 	return c
 }
 
-// check refuses a record that no sandbox can have.
+// check returns an error for an invalid record.
 func (r *Record) check() error {
 	switch {
 	case !r.ID.IsValid():
@@ -163,8 +162,8 @@ func (r *Record) check() error {
 	return CheckName(r.Name)
 }
 
-// checkRuntime refuses a runtime that is unknown, and an image, a network and a
-// user inside that it cannot have.
+// checkRuntime refuses an unknown runtime, and an image, a network or a user that the
+// runtime does not support.
 func (r *Record) checkRuntime() error {
 	switch {
 	case r.Runtime != RuntimeBwrap && r.Runtime != RuntimeDocker:
@@ -184,14 +183,14 @@ func (r *Record) checkRuntime() error {
 
 func (r *Record) encode() ([]byte, error) {
 	stored := *r
-	stored.Workspace = vpath.EncodeText(r.Workspace) // JSON holds nothing but UTF-8
+	stored.Workspace = vpath.EncodeText(r.Workspace) // JSON strings must be UTF-8
 	text, err := json.MarshalIndent(stored, "", "  ")
 	return append(text, '\n'), err
 }
 
-// readRecord reads the record of the sandbox in dir, whose name is dir's.
-// Errors: NotFound; Precondition, naming the file, if it is damaged or of a
-// newer version.
+// readRecord reads the record of the sandbox in dir. The base name of dir is the sandbox's
+// name. Errors: NotFound; Precondition, naming the file, if it is damaged or of a newer
+// version.
 func readRecord(dir string) (Record, error) {
 	path := filepath.Join(dir, recordFile)
 	text, err := os.ReadFile(path)
@@ -199,7 +198,7 @@ func readRecord(dir string) (Record, error) {
 		if _, err := os.Lstat(dir); err != nil {
 			return Record{}, noSandbox(filepath.Base(dir))
 		}
-		text, err = os.ReadFile(path) // it may have appeared in between, whole
+		text, err = os.ReadFile(path) // the sandbox may have appeared meanwhile
 	}
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -234,7 +233,7 @@ func decodeRecord(text []byte) (Record, error) {
 		return Record{}, errdefs.New(errdefs.Precondition, "damaged: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Record{}, errdefs.New(errdefs.Precondition, "damaged: text behind the record")
+		return Record{}, errdefs.New(errdefs.Precondition, "damaged: text after the record")
 	}
 	if err := r.check(); err != nil {
 		return Record{}, err
@@ -246,8 +245,8 @@ func decodeRecord(text []byte) (Record, error) {
 	return r, nil
 }
 
-// isWhatWeWrite refuses what decoding let pass: a key twice or in other
-// letters, an unknown key of a rule. Only formatting may differ.
+// isWhatWeWrite refuses forms that decoding accepts but agentfense never writes: a key that
+// is repeated or in another case, an unknown key of a rule. Only formatting may differ.
 func isWhatWeWrite(text []byte, r *Record) error {
 	again, err := json.Marshal(r)
 	if err != nil {
@@ -263,8 +262,8 @@ func isWhatWeWrite(text []byte, r *Record) error {
 	return nil
 }
 
-// Alias is the path inside at which the runtimes show the workspace too, where
-// it lies elsewhere (isolate.Workspace); "" where something else is in its place.
+// Alias returns the second path inside of the workspace, isolate.Workspace, or "" if the
+// workspace is there already or something else is mounted there.
 func (r Record) Alias() string {
 	const alias = "/workspace"
 	taken := func(path string) bool { return path == alias || strings.HasPrefix(path, alias+"/") }

@@ -12,22 +12,22 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// The reserve is room on the state directory's disk that is given up when the
-// disk is full, so that what frees the disk can write what it must: the list of
-// an apply, records of the audit log and of a delta. It is files of allocated
-// blocks, because inodes run out too (docs/adr/0019-a-full-disk.md).
+// The reserve is disk space that is released when the state directory's disk is full. So
+// commands that free the disk can write the list of an apply, and records of the audit log
+// and of a delta. The reserve consists of files with allocated blocks, because inodes can
+// run out too (docs/adr/0019-a-full-disk-and-a-lost-source.md).
 const (
 	reserveFiles = 16
 	reserveBytes = 128 << 10 // of each file
-	// reservePart is the part of a small disk that the reserve takes at most.
+	// reservePart: the reserve takes at most 1/reservePart of a small disk.
 	reservePart = 16
 )
 
-// reserveDir is the reserve's directory in the state directory.
+// reserveDir returns the reserve's directory in the state directory.
 func (h *Home) reserveDir() string { return filepath.Join(cmp.Or(h.outer, h.dir), "reserve") }
 
-// keepReserve makes what is missing of the reserve. It does what it can: a disk
-// that is full has none until something is freed.
+// keepReserve makes the missing files of the reserve. It ignores errors: on a full disk
+// there is no reserve until space is freed.
 func (h *Home) keepReserve() {
 	last := filepath.Join(h.reserveDir(), strconv.Itoa(reserveFiles-1))
 	if _, err := os.Lstat(last); err == nil {
@@ -43,7 +43,7 @@ func (h *Home) keepReserve() {
 	defer dir.Close()
 	var st unix.Statfs_t
 	if Flock(dir, unix.LOCK_EX|unix.LOCK_NB) != nil || unix.Fstatfs(int(dir.Fd()), &st) != nil {
-		return // somebody needs the room just now
+		return // another command uses the room now
 	}
 	share := int64(st.Blocks) * st.Bsize / (reservePart * reserveFiles)
 	size := min(reserveBytes, share/st.Bsize*st.Bsize)
@@ -54,7 +54,7 @@ func (h *Home) keepReserve() {
 	}
 }
 
-// keepFile makes a file of allocated blocks, whole or not at all.
+// keepFile makes a file with allocated blocks, or none on an error.
 func keepFile(dir int, name string, size int64) error {
 	fd, err := safefs.Open(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o600)
 	if errors.Is(err, unix.EEXIST) {
@@ -70,9 +70,8 @@ func keepFile(dir int, name string, size int64) error {
 	return nil
 }
 
-// MakeRoom gives the reserve up if the state directory's disk is full, for a
-// step that frees the disk, or that has to be recorded, until done is called.
-// done makes the reserve again of what was freed.
+// MakeRoom releases the reserve if the state directory's disk is full, for a step that
+// frees space or must be recorded. done makes the reserve again.
 func (h *Home) MakeRoom() (done func()) {
 	dir, err := os.Open(h.reserveDir())
 	if err != nil {
@@ -89,7 +88,7 @@ func (h *Home) MakeRoom() (done func()) {
 	}
 }
 
-// isFull reports whether the disk has less room than the reserve is large.
+// isFull reports whether the disk has less free space than the size of the reserve.
 func (h *Home) isFull() bool {
 	var st unix.Statfs_t
 	if unix.Statfs(h.dir, &st) == nil && st.Files > 0 && st.Ffree < reserveFiles {

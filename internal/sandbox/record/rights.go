@@ -12,13 +12,13 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// A program inside may close its files to everybody, with modes such as 0000.
-// An ordinary user's command gets at them with capabilities over the user's
-// own files, in a user namespace (launch.RunAsOwner). They are for the
-// delta only: in the source the modes hold.
+// A program inside may make its files inaccessible to everybody, with modes such as 0000.
+// An ordinary user's command accesses them with capabilities over the user's own files, in
+// a user namespace (launch.RunAsOwner). It uses the capabilities for the delta only. In the
+// source the modes apply.
 
-// IsClosed reports whether the layers hold something of which the modes do not
-// let its owner read it or change it. For root nothing is closed.
+// IsClosed reports whether the layers have an entry that its owner may not read or change
+// because of its mode. It returns false for root.
 func (s *Sandbox) IsClosed() (bool, error) {
 	if os.Geteuid() == 0 {
 		return false, nil
@@ -30,12 +30,12 @@ func (s *Sandbox) IsClosed() (bool, error) {
 	return closed, nil
 }
 
-// MaxDepth is how deep isClosed looks by recursion, which costs a descriptor a
-// level. A program inside can make a tree of any depth.
+// MaxDepth is how deep isClosed looks. It uses a descriptor for each level, and a program
+// inside can make a tree of any depth.
 const MaxDepth = 200
 
-// isClosed looks at the directory name of dir and all below. Deeper than it
-// can look it says yes.
+// isClosed examines the directory name of dir and everything below. It returns true for a
+// tree that is too deep.
 func isClosed(dir int, name string, depth int) (bool, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -73,8 +73,8 @@ func isClosedAt(dir int, name string, depth int) (bool, error) {
 	return false, nil
 }
 
-// SourceUser is whose modes count in the source, nil where the kernel sees to
-// it. Errors: Internal.
+// SourceUser returns the user whose rights to the source apply, or nil if the kernel checks
+// them. Errors: Internal.
 func SourceUser() (*layer.User, error) {
 	caps, err := capabilities()
 	if err != nil || os.Geteuid() == 0 || caps[0].Permitted == 0 {
@@ -83,13 +83,13 @@ func SourceUser() (*layer.User, error) {
 	return &layer.User{UID: uint32(os.Geteuid())}, nil
 }
 
-// AsUser calls do with no capability in force, unless we are root.
+// AsUser calls do without effective capabilities, unless this process is root.
 func AsUser(do func() error) error { return withRights(false, do) }
 
-// AsOwner calls do, within AsUser, with the capabilities we have.
+// AsOwner calls do, within AsUser, with all permitted capabilities.
 func AsOwner(do func() error) error { return withRights(true, do) }
 
-// withRights changes what is in force on this thread while do runs.
+// withRights changes the effective capabilities of this thread while do runs.
 func withRights(all bool, do func() error) error {
 	if os.Geteuid() == 0 {
 		return do()
@@ -120,7 +120,7 @@ func withRights(all bool, do func() error) error {
 	return err
 }
 
-// capSets are a thread's capability sets as capget(2) has them, in two halves.
+// capSets are a thread's capability sets in the form of capget(2), in two halves.
 type capSets [2]unix.CapUserData
 
 func capabilities() (capSets, error) {
@@ -142,16 +142,17 @@ func setCapabilities(sets capSets) error {
 const (
 	TypeBits = unix.S_IFMT
 	PermBits = 0o777
-	// StickyBits are the permissions a directory takes over: all but setuid
-	// and setgid.
+	// StickyBits are the permission bits that a directory takes over: all except setuid and
+	// setgid.
 	StickyBits = 0o1777
 )
 
 // IsDir reports whether mode is that of a directory.
 func IsDir(mode uint32) bool { return mode&TypeBits == unix.S_IFDIR }
 
-// DiskKind is safefs.Kind of what a caller waits for. Unavailable would say that
-// the server is gone, and have clients try again; a disk that fails is neither.
+// DiskKind is safefs.Kind, with Precondition instead of Unavailable: clients of a server
+// would take Unavailable for a lost server and try again, which does not help with a
+// failing disk.
 func DiskKind(err error) errdefs.Kind {
 	if kind := safefs.Kind(err); kind != errdefs.Unavailable {
 		return kind
@@ -159,7 +160,8 @@ func DiskKind(err error) errdefs.Kind {
 	return errdefs.Precondition
 }
 
-// UnlessDenied takes what cannot be read for something else.
+// UnlessDenied returns nil for an error which means that an entry cannot be read (Denied,
+// NotFound, Precondition, Invalid), and other errors unchanged.
 func UnlessDenied(err error) error {
 	if errdefs.Is(err, errdefs.Denied) || errdefs.Is(err, errdefs.NotFound) || errdefs.Is(err, errdefs.Precondition) || errdefs.Is(err, errdefs.Invalid) {
 		return nil
@@ -167,7 +169,7 @@ func UnlessDenied(err error) error {
 	return err
 }
 
-// TypeName names the type of file of a mode.
+// TypeName returns the name of a mode's file type.
 func TypeName(mode uint32) string {
 	switch mode & TypeBits {
 	case unix.S_IFREG:

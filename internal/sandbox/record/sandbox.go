@@ -1,11 +1,11 @@
-// Package record holds what is known of a sandbox while nothing runs in it: its
-// record, its name, its lock and its place in the state directory.
+// Package record stores sandboxes: the record, the name, the lock and the directory of
+// each.
 //
-// The state directory (Home) belongs to one user and has mode 0700. A sandbox is
-// one directory in it, NAME/, with its record sandbox.json, its lock and its
-// layers/. The directory appears by one rename and disappears by one. Whoever
-// changes a sandbox's delta holds its lock: the supervisor while it lives, else the
-// command that applies, discards or removes.
+// The state directory (Home) belongs to one user and has mode 0700. A sandbox is one
+// directory in it, NAME/, with its record sandbox.json, its lock and its layers/. The
+// directory appears and disappears by one rename each. A process that changes a sandbox's
+// delta holds its lock: the supervisor while it runs, else the command that applies,
+// discards or removes.
 //
 // Lock order: a sandbox's lock, then the home's.
 package record
@@ -20,31 +20,29 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// ID names a sandbox for ever: "sb_" and 16 hex digits. A name may be used
-// again after rm, an ID never is.
+// ID identifies a sandbox: "sb_" and 16 hex digits. After rm, a name may be reused, an ID
+// never.
 type ID = id.Sandbox
 
-// nameForm does not count: a program that does takes 80 kB to compile, in every
-// process of a sandbox.
+// nameForm has no bounded repetition, which would take 80 kB to compile in every process of
+// a sandbox.
 var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
 
 const maxNameBytes = 63
 
-// CheckName refuses what cannot name a sandbox: it must be 1 to 63 of
-// a-z 0-9 . _ - and start with a letter or digit; what starts like an ID is
-// kept for IDs. Errors: Invalid.
+// CheckName checks a sandbox's name: 1 to 63 of a-z 0-9 . _ - that start with a letter or
+// digit, and not with the prefix of an ID. Errors: Invalid.
 func CheckName(name string) error {
 	switch {
 	case len(name) > maxNameBytes, !nameForm.MatchString(name):
 		return errdefs.New(errdefs.Invalid, "sandbox name %s: want 1 to 63 of a-z, 0-9, '.', '_' and '-', starting with a letter or digit", vpath.Quote(name))
 	case strings.HasPrefix(name, id.SandboxPrefix):
-		return errdefs.New(errdefs.Invalid, "sandbox name %s: names starting with %q are kept for ids", vpath.Quote(name), id.SandboxPrefix)
+		return errdefs.New(errdefs.Invalid, "sandbox name %s: names starting with %q are reserved for ids", vpath.Quote(name), id.SandboxPrefix)
 	}
 	return nil
 }
 
-// checkDirName refuses what cannot name a sandbox's directory: besides names it
-// may be the ID.
+// checkDirName checks the name of a sandbox's directory: a name or an ID.
 func checkDirName(name string) error {
 	if ID(name).IsValid() {
 		return nil
@@ -52,14 +50,14 @@ func checkDirName(name string) error {
 	return CheckName(name)
 }
 
-// Sandbox is one sandbox of a Home. Its methods may be called by several
-// goroutines unless they say otherwise.
+// Sandbox is one sandbox of a Home. Several goroutines may call its methods, except where a
+// method says otherwise.
 type Sandbox struct {
 	Home   *Home
 	Stored Record
 }
 
-// Record returns the sandbox's record as it was when opened or last updated.
+// Record returns the sandbox's record, as of Open or the last Update.
 func (s *Sandbox) Record() Record { return s.Stored.clone() }
 
 // ID returns the sandbox's ID.
@@ -77,5 +75,5 @@ func (s *Sandbox) LayersDir() string { return filepath.Join(s.Dir(), layersDir) 
 // LogPath returns the path of the supervisor's log.
 func (s *Sandbox) LogPath() string { return filepath.Join(s.Dir(), "supervisor.log") }
 
-// AuditPath returns the path of the sandbox's audit log, which outlives it.
+// AuditPath returns the path of the sandbox's audit log, which stays after Remove.
 func (s *Sandbox) AuditPath() string { return s.Home.AuditPath(s.Stored.ID) }

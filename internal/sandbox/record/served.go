@@ -10,32 +10,30 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 )
 
-// Served is what the record of a server's sandbox holds besides.
+// Served has the additional fields of a server's sandbox.
 type Served struct {
 	CodebaseID string `json:"codebase_id"`
 	OwnerID    string `json:"owner_id"`
-	// Sent are the rules as the client sent them. Record.Rules are what they
-	// mean.
+	// Sent are the rules as the client sent them. Record.Rules are their meaning.
 	Sent   []SentRule        `json:"sent,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
-	// Sync is when the changes reach the codebase, "" for what the server is
-	// configured to do.
+	// Sync says when the server copies the changes to the codebase; "" means the server's
+	// configuration.
 	Sync config.Sync `json:"sync,omitempty"`
-	// Git is who the client is to git.
+	// Git is the client's git identity.
 	Git gitconfig.User `json:"git,omitzero"`
-	// ExpiresAt is when the server stops the sandbox; zero is never.
+	// ExpiresAt is when the server stops the sandbox; zero means never.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
-	// Running says that a client has started the sandbox and nobody has stopped
-	// it: one without a supervisor then has come to grief.
+	// Running says that a client has started the sandbox and no client has stopped it. If
+	// it then has no supervisor, the supervisor has failed.
 	Running   bool      `json:"running,omitempty"`
 	StartedAt time.Time `json:"started_at,omitzero"`
 	StoppedAt time.Time `json:"stopped_at,omitzero"`
-	// Failure says why the last start failed; "" if it did not.
+	// Failure is the reason why the last start failed, or "".
 	Failure string `json:"failure,omitempty"`
 }
 
-// SentRule is a rule in the numbers of the API's enums, 0 where the client left
-// one out.
+// SentRule is a rule with the numbers of the API's enums; 0 is an omitted one.
 type SentRule struct {
 	Pattern    string `json:"pattern"`
 	Type       int32  `json:"type,omitempty"`
@@ -58,14 +56,14 @@ func (s *Served) clone() *Served {
 // uploadedFiles is the name of an uploaded codebase's files in its directory.
 const uploadedFiles = "files"
 
-// IsUploaded reports whether the sandbox is made of an uploaded codebase, which
-// only the server changes: it counts what is in it.
+// IsUploaded reports whether the sandbox's source is an uploaded codebase. Only the server
+// changes such a codebase, because it counts its files.
 func (r *Record) IsUploaded() bool {
 	path := string(r.Source.Path)
 	return r.Served != nil && filepath.Base(path) == uploadedFiles && filepath.Base(filepath.Dir(path)) == r.Served.CodebaseID
 }
 
-// IsExpired reports whether the time of a server's sandbox is over.
+// IsExpired reports whether a server's sandbox has expired.
 func (r *Record) IsExpired(now time.Time) bool {
 	return r.Served != nil && !r.Served.ExpiresAt.IsZero() && !now.Before(r.Served.ExpiresAt)
 }

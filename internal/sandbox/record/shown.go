@@ -13,15 +13,15 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// What was shown last of sandboxes of servers: a file of this directory of the
-// home for each of the last maxShown, which holds the digest.
+// shownDir is the directory in the home with the digests that were last shown of servers'
+// sandboxes. It has one file for each of the last maxShown sandboxes.
 const (
 	shownDir = "shown"
 	maxShown = 256
 )
 
-// ShownOf returns the digest of what was shown last of a server's sandbox, "" if
-// that is what its last command left.
+// ShownOf returns the digest that was last shown of a server's sandbox, or "" if none is
+// stored.
 func (h *Home) ShownOf(id ID) (string, error) {
 	if !id.IsValid() {
 		return "", errdefs.New(errdefs.Internal, "sandbox %q: not an id", id)
@@ -33,12 +33,12 @@ func (h *Home) ShownOf(id ID) (string, error) {
 	case err != nil:
 		return "", HostError("what was shown", err)
 	case !IsDigest(string(text)):
-		return "", errdefs.New(errdefs.Precondition, "what was shown of %s: the note is damaged: run agentfense diff again", id)
+		return "", errdefs.New(errdefs.Precondition, "what was shown of %s: the file is damaged: run agentfense diff again", id)
 	}
 	return string(text), nil
 }
 
-// SetShownOf notes what ShownOf returns.
+// SetShownOf stores the digest for ShownOf.
 func (h *Home) SetShownOf(id ID, digest string) error {
 	if !id.IsValid() {
 		return errdefs.New(errdefs.Internal, "sandbox %q: not an id", id)
@@ -66,7 +66,7 @@ func (h *Home) SetShownOf(id ID, digest string) error {
 	})
 }
 
-// forgetOldest removes what is beyond maxShown.
+// forgetOldest removes the oldest files beyond maxShown.
 func forgetOldest(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) <= maxShown {

@@ -13,14 +13,14 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// HostPath is a path on the host: bytes, escaped by vpath.Escape in JSON and
-// when printed.
+// HostPath is a path on the host, as bytes. JSON and messages have it escaped with
+// vpath.Escape.
 type HostPath string
 
-// String returns the path escaped for people.
+// String returns the escaped path.
 func (p HostPath) String() string { return vpath.Escape(string(p)) }
 
-// MarshalText returns the path escaped without loss.
+// MarshalText returns the escaped path.
 func (p HostPath) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote. Errors: Invalid.
@@ -30,22 +30,20 @@ func (p *HostPath) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Source is the directory a sandbox was made of, by path and by identity.
+// Source is the directory of which a sandbox was made, by path and by identity.
 type Source struct {
 	Path HostPath `json:"path"` // absolute, without symbolic links
 	Dev  uint64   `json:"dev"`
 	Ino  uint64   `json:"ino"`
-	// Born is when the directory was made, in nanoseconds since 1970, where a disk
-	// knows that: another directory may get the same number. 0: not known, or
-	// recorded before 0.4.
+	// Born is the birth time of the directory, in nanoseconds since 1970, because another
+	// directory may reuse its inode number. 0 means unknown, or recorded before 0.4.
 	Born int64 `json:"born,omitempty"`
 }
 
-// ResolveSource returns the identity of the directory at path, after checking
-// that a sandbox can be made of it. Errors: NotFound; Invalid for what is no
-// directory and for the part of the state directory that is ours alone;
-// Denied if it cannot be read; Precondition if it was removed while it was
-// the current directory; Unavailable if its file system does not answer.
+// ResolveSource returns the identity of the directory at path, after checking that it can
+// be a source. Errors: NotFound; Invalid if it is not a directory, or is a private part of
+// the state directory; Denied if it cannot be read; Precondition if it is the current
+// directory and was removed; Unavailable if its file system does not answer.
 func (h *Home) ResolveSource(path string) (Source, error) {
 	abs, err := filepath.Abs(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -92,7 +90,7 @@ func (s Source) Open() (*os.File, error) {
 	}
 	if !s.IsSame(now) {
 		f.Close()
-		return nil, errdefs.New(errdefs.Precondition, "source %s: another directory stands there now than the sandbox was made of", s.Path)
+		return nil, errdefs.New(errdefs.Precondition, "source %s: it is not the directory of which the sandbox was made, but another one at its path", s.Path)
 	}
 	return f, nil
 }
@@ -105,9 +103,8 @@ func (s Source) open() (*os.File, error) {
 	return os.NewFile(uintptr(fd), string(s.Path)), nil
 }
 
-// IsSame compares identities. The device of a file system without a disk of
-// its own (btrfs, NFS, overlay, tmpfs: major 0) gets a new number at each
-// mount, so it says nothing after a reboot.
+// IsSame compares identities. It ignores device numbers with major 0 (btrfs, NFS, overlay,
+// tmpfs), which change with each mount, and so with each reboot.
 func (s Source) IsSame(other Source) bool {
 	if s.Path != other.Path || s.Ino != other.Ino {
 		return false
@@ -118,23 +115,21 @@ func (s Source) IsSame(other Source) bool {
 	return s.Dev == other.Dev || unix.Major(s.Dev) == 0 && unix.Major(other.Dev) == 0
 }
 
-// CheckSource refuses to run the sandbox on another source than its own.
-// Errors: Precondition, naming both.
+// CheckSource checks that other is the sandbox's source. Errors: Precondition, naming both.
 func (s *Sandbox) CheckSource(other Source) error {
 	own := s.Stored.Source
 	switch {
 	case own.IsSame(other):
 		return nil
 	case own.Path != other.Path:
-		return errdefs.New(errdefs.Precondition, "sandbox %s: made of %s, not of %s", s.Name(), own.Path, other.Path)
+		return errdefs.New(errdefs.Precondition, "sandbox %s: its source is %s, not %s", s.Name(), own.Path, other.Path)
 	}
-	return errdefs.New(errdefs.Precondition, "sandbox %s: made of another directory that stood at %s, not of the one there now", s.Name(), own.Path)
+	return errdefs.New(errdefs.Precondition, "sandbox %s: its source is an earlier directory at %s, not the present one", s.Name(), own.Path)
 }
 
-// Reserved returns the paths inside the source that no sandbox may reach: the
-// state directory, if the source contains it. They go into
-// policy.Options.Reserved. The state directory is looked for by identity, so
-// that a source reached through a bind mount is recognised.
+// Reserved returns the paths in the source that no sandbox may access, for
+// policy.Options.Reserved: the state directory, if the source contains it. It searches by
+// identity, so that it also works for a source below a bind mount.
 func (h *Home) Reserved(s Source) ([]vpath.Path, error) {
 	rest := ""
 	for dir := cmp.Or(h.outer, h.dir); ; dir = filepath.Dir(dir) {
@@ -153,8 +148,8 @@ func (h *Home) Reserved(s Source) ([]vpath.Path, error) {
 	}
 }
 
-// identify fills in what tells the open directory from others. Overlayfs and its
-// like, of major number 0, show another birth when they copy a directory.
+// identify sets the identity of the open directory. It omits the birth time for a device
+// with major 0: overlayfs shows another one after it has copied a directory up.
 func (s *Source) identify(f *os.File) error {
 	var st unix.Statx_t
 	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
@@ -168,7 +163,7 @@ func (s *Source) identify(f *os.File) error {
 	return nil
 }
 
-// sourceError says in words what a person can do about it.
+// sourceError turns an error at path into a message for a person.
 func sourceError(path string, err error) error {
 	kind, shown := safefs.Kind(err), HostPath(path)
 	switch kind {
@@ -184,7 +179,7 @@ func sourceError(path string, err error) error {
 	return errdefs.New(kind, "source %s: %w", shown, err)
 }
 
-// UnwrapErrno drops the path that the os package puts before the cause.
+// UnwrapErrno returns the cause of an os.PathError, without the path.
 func UnwrapErrno(err error) error {
 	if errno, is := errors.AsType[unix.Errno](err); is {
 		return errno

@@ -1,18 +1,18 @@
 package record
 
-// Status is where a server's sandbox stands.
+// Status is the status of a server's sandbox.
 type Status string
 
 // The statuses.
 const (
-	Pending Status = "pending" // made, never started
+	Pending Status = "pending" // created, never started
 	Running Status = "running"
 	Stopped Status = "stopped"
 	Failed  Status = "error" // a start failed or the supervisor died
 )
 
-// Status returns where the sandbox stands, and why if that is Failed. live says whether
-// it has a supervisor.
+// Status returns the status of the sandbox, and the reason if it is Failed. live says
+// whether it has a supervisor.
 func (s *Served) Status(live bool) (status Status, reason string) {
 	switch {
 	case live:
@@ -20,7 +20,7 @@ func (s *Served) Status(live bool) (status Status, reason string) {
 	case s.Failure != "":
 		return Failed, s.Failure
 	case s.Running:
-		return Failed, "it was not stopped, and its supervisor has ended"
+		return Failed, "its supervisor ended, although no client stopped the sandbox"
 	case s.StartedAt.IsZero():
 		return Pending, ""
 	}

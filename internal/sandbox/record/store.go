@@ -18,7 +18,8 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 )
 
-// Names that no sandbox can have: those half made and half removed.
+// Prefixes of the directories of incomplete and of removed sandboxes. No sandbox has such a
+// name.
 const (
 	makingPrefix = ".making-"
 	gonePrefix   = ".gone-"
@@ -27,11 +28,10 @@ const (
 // layersDir is the name of the layer stack's directory in the sandbox's.
 const layersDir = "layers"
 
-// Create makes a sandbox of the record r. ID, HostUID, CreatedAt and
-// SchemaVersion are set here, UID if root runs it and it is nil, and Name if it is
-// empty: a server's sandbox is
-// then called by its ID, another gets a name made up. The sandbox is not
-// locked. Errors: Invalid for the name; Exists; Exhausted; Denied.
+// Create makes a sandbox with the record r. It sets ID, HostUID, CreatedAt and
+// SchemaVersion, UID if root runs it and it is nil, and Name if it is empty: to the ID for
+// a server's sandbox, else to a random name. The sandbox is not locked. Errors: Invalid for
+// the name; Exists; Exhausted; Denied.
 func (h *Home) Create(r Record) (*Sandbox, error) {
 	if r.Name != "" {
 		if err := CheckName(r.Name); err != nil {
@@ -50,10 +50,10 @@ func (h *Home) Create(r Record) (*Sandbox, error) {
 	return s, nil
 }
 
-// make lets the sandbox's directory appear, whole. The home is locked.
+// make makes the sandbox's directory. The home is locked.
 func (s *Sandbox) make() error {
 	h := s.Home
-	// What resists is left for the next time.
+	// Leftovers that cannot be removed stay until the next time.
 	_ = h.sweepLocked(func(string) error { return nil })
 	owner := ""
 	if s.Stored.Served != nil {
@@ -68,7 +68,7 @@ func (s *Sandbox) make() error {
 	}
 	s.Stored.setUIDs(hostUID)
 	making := filepath.Join(h.sandboxesDir(), makingPrefix+string(s.Stored.ID))
-	// With its layers' directory, so that it can be looked at before it runs.
+	// Make the layers' directory too, so that the sandbox can be read before it runs.
 	if err := os.MkdirAll(filepath.Join(making, layersDir), 0o700); err != nil {
 		return HostError("sandbox", err)
 	}
@@ -84,9 +84,9 @@ func (s *Sandbox) make() error {
 	}
 }
 
-// appear gives the sandbox made in the directory making its name. Its log tells
-// of it first, so that none is there of which the log does not; the home is
-// locked, so nobody else can take the name.
+// appear renames the directory making to the sandbox's name. It first writes the audit log,
+// so that no sandbox exists without a record. The home is locked, so no other process can
+// take the name.
 func (s *Sandbox) appear(making string, try int) error {
 	r := s.Stored
 	if r.Name == "" {
@@ -102,7 +102,7 @@ func (s *Sandbox) appear(making string, try int) error {
 	if err != nil {
 		return errdefs.New(errdefs.Internal, "sandbox %s: %w", r.Name, err)
 	}
-	// The locks are there from the start: they must be had on a full disk, too.
+	// Make the lock files now, because they must also be available on a full disk.
 	for _, name := range []string{lockFile, ApplyLockFile} {
 		if err := os.WriteFile(filepath.Join(making, name), nil, 0o600); err != nil {
 			return HostError("sandbox "+r.Name, err)
@@ -130,8 +130,8 @@ func (s *Sandbox) appear(making string, try int) error {
 	return nil
 }
 
-// Open returns the sandbox of that name or ID. Errors: NotFound; Precondition,
-// naming the file, if the record is damaged.
+// Open returns the sandbox with that name or ID. Errors: NotFound; Precondition, naming the
+// file, if the record is damaged.
 func (h *Home) Open(name string) (*Sandbox, error) {
 	if ID(name).IsValid() {
 		return h.openID(ID(name))
@@ -146,7 +146,7 @@ func (h *Home) Open(name string) (*Sandbox, error) {
 	return &Sandbox{Home: h, Stored: r}, nil
 }
 
-// openID looks first where a server's sandbox is.
+// openID first tries the directory of a server's sandbox.
 func (h *Home) openID(id ID) (*Sandbox, error) {
 	r, err := readRecord(h.sandboxDir(string(id)))
 	switch {
@@ -164,8 +164,8 @@ func (h *Home) openID(id ID) (*Sandbox, error) {
 	return nil, errors.Join(noSandbox(string(id)), err)
 }
 
-// List returns the sandboxes by name. The error joins one for each record
-// that cannot be read; the others are returned all the same.
+// List returns the sandboxes, ordered by name. If a record cannot be read, it still returns
+// the others; the error joins one for each such record.
 func (h *Home) List() ([]*Sandbox, error) {
 	entries, err := os.ReadDir(h.sandboxesDir())
 	if err != nil {
@@ -188,9 +188,9 @@ func (h *Home) List() ([]*Sandbox, error) {
 	return all, errors.Join(damaged...)
 }
 
-// Update changes the sandbox's record by change, on disk and in s. The
-// identity (ID, Name, Source, HostUID, CreatedAt) stays whatever change does.
-// Errors: those of change; NotFound if the sandbox was removed.
+// Update changes the sandbox's record with change, on disk and in s. It keeps ID, Name,
+// Source, HostUID and CreatedAt, whatever change does. Errors: those of change; NotFound if
+// the sandbox was removed.
 func (s *Sandbox) Update(change func(*Record) error) error {
 	source := s.Stored.Source
 	return s.UpdateSource(func(r *Record) error {
@@ -200,7 +200,7 @@ func (s *Sandbox) Update(change func(*Record) error) error {
 	})
 }
 
-// UpdateSource is Update that may change the source, too.
+// UpdateSource is Update, but change may also change the source.
 func (s *Sandbox) UpdateSource(change func(*Record) error) error {
 	return s.Home.locked(func() error {
 		r, err := readRecord(s.Dir())
@@ -232,14 +232,12 @@ func (s *Sandbox) UpdateSource(change func(*Record) error) error {
 	})
 }
 
-// Remove removes the sandbox and its delta, also if its record is damaged.
-// The audit log stays. Errors: NotFound; Precondition, with a *HeldError
-// cause, while something runs in it or works on it.
+// Remove removes the sandbox and its delta, also if its record is damaged. The audit log
+// stays. Errors: NotFound; Precondition, with a *HeldError cause, while it is locked.
 func (h *Home) Remove(name string) error { return h.RemoveIf(name, nil) }
 
-// RemoveIf is Remove unless check refuses. Nothing runs in the sandbox or changes
-// it while check looks at it; check gets nil for one whose record is damaged.
-// Errors: as Remove, and those of check.
+// RemoveIf is Remove, unless check returns an error. The sandbox is locked during check.
+// check gets nil if the record is damaged. Errors: as Remove, and those of check.
 func (h *Home) RemoveIf(name string, check func(*Sandbox) error) error {
 	if ID(name).IsValid() {
 		s, err := h.openID(ID(name))
@@ -248,7 +246,7 @@ func (h *Home) RemoveIf(name string, check func(*Sandbox) error) error {
 			name = s.Name()
 		case errdefs.Is(err, errdefs.NotFound):
 			return err
-		} // else it is damaged, and called by its ID
+		} // else the record is damaged, and name may be the ID
 	}
 	if checkDirName(name) != nil {
 		return noSandbox(vpath.Escape(name))
@@ -274,7 +272,7 @@ func (h *Home) RemoveIf(name string, check func(*Sandbox) error) error {
 		}
 		failpoint.At("destroy: gone")
 		if openErr != nil {
-			return nil // damaged: it has no ID to log under
+			return nil // a damaged record has no ID for the log
 		}
 		return s.Log(audit.SandboxDestroyed{})
 	})
@@ -285,9 +283,9 @@ func (h *Home) RemoveIf(name string, check func(*Sandbox) error) error {
 	return errors.Join(err, removeTree(gone))
 }
 
-// removeUnlogged removes a sandbox's directory whose end the audit log had no
-// room for: what is large first, then the rest if the log can take it by now. If
-// not, the record stays until Sweep writes the log.
+// removeUnlogged removes a sandbox's directory if the audit log had no room for the event.
+// It first removes the large parts, and then the rest if the log now has room. If not, the
+// record stays until Sweep writes the log.
 func (h *Home) removeUnlogged(gone string) error {
 	if err := removeTree(filepath.Join(gone, layersDir)); err != nil {
 		return err

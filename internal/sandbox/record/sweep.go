@@ -12,15 +12,15 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 )
 
-// Sweep deletes what a crash left half made or half removed. before is called
-// first with each such directory. Errors: those of before, and Internal for
-// what cannot be deleted; the others are deleted all the same.
+// Sweep deletes the incomplete sandboxes that a crash left. It first calls before with each
+// such directory. Errors: those of before, and Internal for a directory that it cannot
+// delete. After an error Sweep continues with the others.
 func (h *Home) Sweep(before func(dir string) error) error {
 	return h.locked(func() error { return h.sweepLocked(before) })
 }
 
-// sweepLocked is Sweep. Nobody makes a sandbox while the home is locked; that
-// somebody else may be deleting the same tree does no harm.
+// sweepLocked is Sweep with the home locked, so that no sandbox is being made. Another
+// process may delete the same tree concurrently.
 func (h *Home) sweepLocked(before func(dir string) error) error {
 	entries, err := os.ReadDir(h.sandboxesDir())
 	if err != nil {
@@ -49,10 +49,10 @@ func (h *Home) sweepLocked(before func(dir string) error) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// logGone writes into the log of the sandbox whose directory is gone now that it
-// was destroyed, unless that is there: then not even the record was deleted yet.
-// A damaged record names no log, and neither does what a deletion has lifted out
-// of a sandbox's tree, where anything may call itself a record.
+// logGone records in the audit log that the sandbox in the directory gone was destroyed,
+// unless the log says so already. It ignores a damaged record, and a directory that a
+// deletion moved out of a sandbox's tree, because a program inside may have made a file
+// with a record's name.
 func (h *Home) logGone(gone string) error {
 	if filepath.Ext(strings.TrimPrefix(filepath.Base(gone), gonePrefix)) != "" {
 		return nil
@@ -80,7 +80,7 @@ func (h *Home) logGone(gone string) error {
 	return s.Log(audit.SandboxDestroyed{})
 }
 
-// forgetLog removes the log of a sandbox that never appeared.
+// forgetLog removes the log of a sandbox that was never completed.
 func (h *Home) forgetLog(id ID) error {
 	if !id.IsValid() {
 		return nil
@@ -88,8 +88,8 @@ func (h *Home) forgetLog(id ID) error {
 	return audit.Remove(h.AuditPath(id))
 }
 
-// Knew reports whether a sandbox of this id is, or was, in this home: its audit
-// log stays.
+// Knew reports whether this home has, or had, a sandbox with this id. It looks for the
+// audit log, which stays.
 func (h *Home) Knew(id ID) bool {
 	if !id.IsValid() {
 		return false
@@ -98,7 +98,7 @@ func (h *Home) Knew(id ID) bool {
 	return err == nil
 }
 
-// IsOwnDir reports whether dir is, or was, a sandbox's directory in this home.
+// IsOwnDir reports whether dir is or was the directory of a sandbox in this home.
 func (h *Home) IsOwnDir(dir string) bool {
 	return filepath.Dir(dir) == h.sandboxesDir() && filepath.IsAbs(dir)
 }

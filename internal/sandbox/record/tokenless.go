@@ -11,14 +11,13 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// A server that asks for no token trusts whoever reaches its loopback address.
-// What runs on the host's network does, so the two never run at once: each
-// takes its own lock first and looks for the other's then.
+// A server without tokens trusts every client at its loopback address, and a command on the
+// host's network could connect to it. So the two must not run at the same time: each first
+// takes its own lock and then checks the other's.
 
-// Tokenless says that a server of this state directory asks for no token, until
-// release or the end of the process.
-// Errors: Precondition while a sandbox on the host's network runs, or a second
-// such server.
+// Tokenless records that a server of this state directory requires no token, until release
+// or the end of the process. Errors: Precondition while a sandbox on the host's network
+// runs, or a second such server.
 func (h *Home) Tokenless() (release func(), err error) {
 	f, err := os.OpenFile(h.tokenlessPath(), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -27,7 +26,7 @@ func (h *Home) Tokenless() (release func(), err error) {
 	release = func() { f.Close() }
 	if err := Flock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		release()
-		return nil, errdefs.New(errdefs.Precondition, "another server of %s asks for no token", h.dir)
+		return nil, errdefs.New(errdefs.Precondition, "another server of %s requires no token", h.dir)
 	}
 	if err := h.checkNoHostNetwork(); err != nil {
 		release()
@@ -50,16 +49,15 @@ func (h *Home) checkNoHostNetwork() error {
 			return err
 		}
 		if held && owner.Purpose != PurposeApply && owner.Purpose != PurposeDiscard && owner.Purpose != PurposeRemove {
-			return errdefs.New(errdefs.Precondition, "sandbox %s runs on the host's network and could command a server that asks for no token: "+
+			return errdefs.New(errdefs.Precondition, "sandbox %s runs on the host's network and could use a server that requires no token: "+
 				"stop it (agentfense stop %s), or serve with tokens", b.Stored.Name, b.Stored.Name)
 		}
 	}
 	return nil
 }
 
-// CheckNetwork refuses to run a sandbox on the host's network beside a server
-// that asks for no token. The caller holds the sandbox's lock.
-// Errors: Precondition.
+// CheckNetwork refuses to run a sandbox on the host's network while a server requires no
+// token. The caller holds the sandbox's lock. Errors: Precondition.
 func (s *Sandbox) CheckNetwork() error {
 	if s.Stored.Net != NetHost {
 		return nil
@@ -77,8 +75,8 @@ func (s *Sandbox) CheckNetwork() error {
 		return HostError("state directory", err)
 	}
 	if held {
-		return errdefs.New(errdefs.Precondition, "a server of this state directory asks for no token (--no-auth), "+
-			"and a command on the host's network could command it: serve with tokens, or run without --net host")
+		return errdefs.New(errdefs.Precondition, "a server of this state directory requires no token (--no-auth), "+
+			"and a command on the host's network could use it: serve with tokens, or run without --net host")
 	}
 	return nil
 }

@@ -15,19 +15,17 @@ import (
 // trustVersion is the version of the trust store's format.
 const trustVersion = 1
 
-// trustFile keeps the project policy files that the user has agreed to.
+// trustFile has the project policy files that the user trusts.
 const trustFile = "trust.json"
 
-// trust maps the escaped path of a policy file to the SHA-256 of the content
-// agreed to.
+// trust maps the escaped path of a policy file to the SHA-256 of the trusted content.
 type trust struct {
 	SchemaVersion int               `json:"schema_version"`
 	Files         map[string]string `json:"files"`
 }
 
-// IsTrusted reports whether the user has agreed to the policy file at path
-// having exactly this content. Errors: Precondition if the trust store is
-// damaged.
+// IsTrusted reports whether the user trusts the policy file at path with exactly this
+// content. Errors: Precondition if the trust store is damaged.
 func (h *Home) IsTrusted(path string, content []byte) (bool, error) {
 	t, err := h.readTrust()
 	if err != nil {
@@ -36,9 +34,8 @@ func (h *Home) IsTrusted(path string, content []byte) (bool, error) {
 	return t.Files[HostPath(path).String()] == digest(content), nil
 }
 
-// Trust remembers that the user agreed to the policy file at path with this
-// content; what was agreed to for the path before is forgotten. The path is
-// absolute, without symbolic links.
+// Trust records that the user trusts the policy file at path with this content. It replaces
+// an earlier content of the path. The path is absolute, without symbolic links.
 func (h *Home) Trust(path string, content []byte) error {
 	return h.locked(func() error {
 		t, err := h.readTrust()

@@ -16,16 +16,16 @@ const (
 	lastUID  = 0x7FFF_FFFD
 )
 
-// insideUID is the user inside of a sandbox that root runs: an ordinary one, as
-// programs expect of whoever has no privileges.
+// insideUID is the user inside of a sandbox that root runs. It is not 0, because programs
+// expect privileges of user 0.
 const insideUID = 1000
 
-// maxUID is below the kernel's overflow id, which stands for whoever has no id
+// maxUID is below the kernel's overflow id, which represents users that are not mapped
 // inside.
 const maxUID = 65533
 
-// ParseUser reads the user inside as it is asked for; nil, for an empty text, is the
-// default. Errors: Invalid.
+// ParseUser parses the number of the user inside. An empty text is nil, the default.
+// Errors: Invalid.
 func ParseUser(text string) (*uint32, error) {
 	if text == "" {
 		return nil, nil
@@ -37,16 +37,16 @@ func ParseUser(text string) (*uint32, error) {
 	return new(uint32(n)), nil
 }
 
-// CheckUser refuses a user that the runtime cannot have. Errors: Invalid.
+// CheckUser refuses a user that the runtime does not support. Errors: Invalid.
 func CheckUser(uid *uint32, runtime string) error {
 	if uid != nil && runtime == RuntimeDocker {
-		return errdefs.New(errdefs.Invalid, "user %d: a container's users are the host's, so it runs as the sandbox's own: leave the user out, or use runtime bwrap", *uid)
+		return errdefs.New(errdefs.Invalid, "user %d: a container uses the host's users and runs as the sandbox's host user: omit the user, or use runtime bwrap", *uid)
 	}
 	return nil
 }
 
-// setUIDs gives a sandbox that is being made its user on the host and, unless it has
-// one, inside. The home is locked.
+// setUIDs sets the host user of a new sandbox and, if it is nil, the user inside. The home
+// is locked.
 func (r *Record) setUIDs(hostUID uint32) {
 	r.HostUID = hostUID
 	switch {
@@ -58,8 +58,7 @@ func (r *Record) setUIDs(hostUID uint32) {
 	}
 }
 
-// SetRuntime gives the sandbox another runtime. A user inside that the other had is
-// its default again.
+// SetRuntime gives the sandbox another runtime, and resets the user inside to the default.
 func (r *Record) SetRuntime(runtime, image string) {
 	same := r.Runtime == runtime
 	r.Runtime, r.Image = runtime, image
@@ -69,10 +68,10 @@ func (r *Record) SetRuntime(runtime, image string) {
 	}
 }
 
-// freeUIDLocked returns a host uid that no sandbox of this home has, drawn at
-// random so that two homes, and a sandbox and its predecessor, are unlikely to
-// share one; 0 for an ordinary user. The home is locked. A damaged record
-// might hold any, so it stops the allocation.
+// freeUIDLocked returns a host uid that no sandbox of this home has, or 0 for an ordinary
+// user. The uid is random, so that two homes, or a sandbox and its predecessor, are
+// unlikely to share one. The home is locked. A damaged record could have any uid, so it is
+// an error.
 func (h *Home) freeUIDLocked() (uint32, error) {
 	if os.Geteuid() != 0 {
 		return 0, nil

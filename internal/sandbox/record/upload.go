@@ -24,28 +24,27 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
 
-// A directory that was uploaded for a sandbox of a server is remembered as a
-// sandbox in a state directory of its own, uploadsDir of the home: with the
-// directory as its source, the rules that were sent, and the manifest of what was
-// uploaded beside its record. What the server sends of the changes becomes its
-// delta, and apply.Upload brings that into the directory.
+// A directory that was uploaded for a server's sandbox is stored as a sandbox in a separate
+// state directory, uploadsDir of the home. The directory is its source, its rules are those
+// that were sent, and the manifest of the uploaded files is beside its record. The changes
+// that the server sends become its delta, which apply.Upload applies to the directory.
 const (
 	uploadsDir   = "uploads"
 	manifestFile = "uploaded.json"
 )
 
-// Uploaded lists the files of an upload as they were.
+// Uploaded has the files of an upload as they were at that time.
 type Uploaded struct {
 	entries map[vpath.Path]layer.Base
-	indexes map[vpath.Path][]byte // what git indexes say, as gitindex.Index.Sum
+	indexes map[vpath.Path][]byte // gitindex.Index.Sum of the git indexes
 }
 
-// Add adds an entry, which info describes. The content of a regular file is read
-// from its beginning, where it is left. Errors: those of the host.
+// Add adds an entry, which info describes. It reads the content of a regular file from the
+// beginning, and leaves the offset there. Errors: those of the host.
 func (u *Uploaded) Add(p vpath.Path, info fs.FileInfo, target string, content *os.File) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return errdefs.New(errdefs.Internal, "upload %s: not a file of this host", p)
+		return errdefs.New(errdefs.Internal, "upload %s: it has no attributes of a file of this host", p)
 	}
 	var sum []byte
 	switch {
@@ -76,10 +75,10 @@ func (u *Uploaded) Add(p vpath.Path, info fs.FileInfo, target string, content *o
 	return nil
 }
 
-// UploadedEntry describes an entry as it was uploaded.
+// UploadedEntry describes an uploaded entry.
 type UploadedEntry = layer.Base
 
-// AddEntry adds an entry. A sum counts only if it is a SHA-256, of a content of at most
+// AddEntry adds an entry. It ignores a sum that is not a SHA-256 of a content of at most
 // layer.ContentMax bytes.
 func (u *Uploaded) AddEntry(p vpath.Path, e UploadedEntry) {
 	if len(e.SHA256) != sha256.Size || e.Size > layer.ContentMax {
@@ -91,25 +90,25 @@ func (u *Uploaded) AddEntry(p vpath.Path, e UploadedEntry) {
 	u.entries[p] = e
 }
 
-// Upload is what is remembered of the directory of a server's sandbox.
+// Upload is the stored description of the uploaded directory of a server's sandbox.
 type Upload struct {
 	Sandbox  *Sandbox
 	manifest uploadManifest
 }
 
-// uploadManifest is the form of manifestFile.
+// uploadManifest is the format of manifestFile.
 type uploadManifest struct {
 	SchemaVersion int    `json:"schema_version"`
 	ID            ID     `json:"id"` // the server's sandbox's
 	CodebaseID    string `json:"codebase_id"`
 	// Entries are by escaped path.
 	Entries map[string]layer.Base `json:"entries"`
-	// Indexes are what the git indexes among the entries say, by escaped path. git
-	// writes an index again without changing what it says.
+	// Indexes are the sums of the git indexes among the entries, by escaped path. git may
+	// write an index again without changing its meaning.
 	Indexes map[string][]byte `json:"indexes,omitempty"`
 }
 
-// uploads is the state directory of what was uploaded.
+// uploads opens the state directory of the uploads.
 func (h *Home) uploads() (*Home, error) {
 	u := &Home{dir: filepath.Join(h.dir, uploadsDir), audit: h.audit, outer: h.dir}
 	for _, dir := range []string{u.dir, u.sandboxesDir(), u.auditDir()} {
@@ -123,7 +122,7 @@ func (h *Home) uploads() (*Home, error) {
 	return u, nil
 }
 
-// uploadName is what is remembered of a server's sandbox called by.
+// uploadName returns the name of the upload of a server's sandbox.
 func uploadName(key ID) (string, error) {
 	if !key.IsValid() {
 		return "", errdefs.New(errdefs.Internal, "sandbox %q: not an id", key)
@@ -131,8 +130,8 @@ func uploadName(key ID) (string, error) {
 	return strings.TrimPrefix(string(key), id.SandboxPrefix), nil
 }
 
-// RememberUpload remembers that the directory source was uploaded into a codebase
-// for a sandbox of a server, with its rules.
+// RememberUpload stores that the directory source was uploaded to a codebase for a server's
+// sandbox, with its rules.
 func (h *Home) RememberUpload(id ID, codebaseID string, source Source, rules []policy.Rule, marks []policyfile.RiskFlag, files *Uploaded) error {
 	home, err := h.uploads()
 	if err != nil {
@@ -175,8 +174,8 @@ func (u *Upload) Store() error {
 	return nil
 }
 
-// Upload returns what is remembered of the directory of a server's sandbox.
-// Errors: NotFound if nothing is; Precondition if it is damaged.
+// Upload returns the stored upload of a server's sandbox. Errors: NotFound if there is
+// none; Precondition if it is damaged.
 func (h *Home) Upload(id ID) (*Upload, error) {
 	name, err := uploadName(id)
 	if err != nil {
@@ -196,7 +195,7 @@ func (h *Home) Upload(id ID) (*Upload, error) {
 	path := filepath.Join(u.Sandbox.Dir(), manifestFile)
 	text, err := os.ReadFile(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // it was killed before it had written it
+	case errors.Is(err, fs.ErrNotExist): // killed before it wrote the manifest
 		return nil, noSandbox(string(id))
 	case err != nil:
 		return nil, HostError("what was uploaded", err)
@@ -205,12 +204,12 @@ func (h *Home) Upload(id ID) (*Upload, error) {
 		return nil, errdefs.New(errdefs.Precondition, "what was uploaded, %s: damaged: %w", path, err)
 	}
 	if m := u.manifest; m.SchemaVersion < 1 || m.SchemaVersion > SchemaVersion || m.ID != id {
-		return nil, errdefs.New(errdefs.Precondition, "what was uploaded, %s: of sandbox %q and schema version %d, which are not known here", path, m.ID, m.SchemaVersion)
+		return nil, errdefs.New(errdefs.Precondition, "what was uploaded, %s: of sandbox %q and schema version %d, which this agentfense does not know", path, m.ID, m.SchemaVersion)
 	}
 	return u, nil
 }
 
-// FindUpload is Home.Upload of the user's state directory, which need not be there.
+// FindUpload is Home.Upload in the user's state directory, which need not exist.
 func FindUpload(getenv func(string) string, id ID) (*Upload, error) {
 	dir, err := statedir.Path(getenv)
 	if err != nil {
@@ -226,10 +225,10 @@ func FindUpload(getenv func(string) string, id ID) (*Upload, error) {
 	return home.Upload(id)
 }
 
-// Record describes the directory as a sandbox of this host would.
+// Record returns the record of the upload.
 func (u *Upload) Record() Record { return u.Sandbox.Record() }
 
-// ForgetUpload forgets what RememberUpload remembers.
+// ForgetUpload removes the stored upload.
 func (h *Home) ForgetUpload(id ID) error {
 	u, err := h.Upload(id)
 	if errdefs.Is(err, errdefs.NotFound) {
@@ -249,13 +248,13 @@ func (u *Upload) Forget() error {
 	return u.Sandbox.Home.forgetLog(u.Sandbox.ID())
 }
 
-// Source is the directory.
+// Source returns the uploaded directory.
 func (u *Upload) Source() Source { return u.Sandbox.Stored.Source }
 
-// CodebaseID is the codebase into which it was uploaded.
+// CodebaseID returns the codebase to which it was uploaded.
 func (u *Upload) CodebaseID() string { return u.manifest.CodebaseID }
 
-// SetRules makes rules those of the sandbox from now on.
+// SetRules replaces the rules of the sandbox.
 func (u *Upload) SetRules(rules []policy.Rule) error {
 	return u.Sandbox.Update(func(r *Record) error {
 		r.SetRules(rules, "")
@@ -263,11 +262,10 @@ func (u *Upload) SetRules(rules []policy.Rule) error {
 	})
 }
 
-// Index is the sum of what the git index at p said when it was uploaded, nil if that
-// is not known.
+// Index returns the sum of the uploaded git index at p, or nil if it is unknown.
 func (u *Upload) Index(p vpath.Path) []byte { return u.manifest.Indexes[p.String()] }
 
-// SetIndex notes what Index returns, where p is a git index; nil for nothing.
+// SetIndex sets the sum of the git index at p; nil removes it.
 func (u *Upload) SetIndex(p vpath.Path, sum []byte) {
 	switch _, isIndex := gitindex.WorkTreeOf(p); {
 	case sum == nil || !isIndex:
@@ -279,7 +277,7 @@ func (u *Upload) SetIndex(p vpath.Path, sum []byte) {
 	}
 }
 
-// Base is what was uploaded at p, nil for nothing.
+// Base returns what was uploaded at p, or nil.
 func (u *Upload) Base(p vpath.Path) *layer.Base {
 	b, was := u.manifest.Entries[p.String()]
 	if !was {
@@ -288,7 +286,7 @@ func (u *Upload) Base(p vpath.Path) *layer.Base {
 	return &b
 }
 
-// SetBase notes what Base returns; nil, or what is Absent, for nothing.
+// SetBase sets the base of p; nil or an Absent base removes it.
 func (u *Upload) SetBase(p vpath.Path, b *layer.Base) {
 	if b == nil || b.Absent {
 		delete(u.manifest.Entries, p.String())

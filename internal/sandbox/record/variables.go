@@ -12,19 +12,19 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// variablesFile keeps the variables of a sandbox's commands. It has mode 0600, and
-// the command inside never sees it.
+// variablesFile has the variables of a sandbox's commands. Its mode is 0600, and commands
+// inside never see it.
 const variablesFile = "variables.json"
 
-// variables is its content. NAME=VALUE is stored as it was given; NAME alone stands
-// for the caller's own value at the time of each command, which is not stored.
+// variables is the content of variablesFile. NAME=VALUE is stored as given. NAME alone
+// means the caller's value at the time of each command, which is not stored.
 type variables struct {
 	SchemaVersion int      `json:"schema_version"`
 	Variables     [][]byte `json:"variables"` // bytes, because a value need not be UTF-8
 }
 
-// Variables returns what RememberVariables was given, by name. Errors: Precondition
-// if the file is damaged.
+// Variables returns the stored variables, ordered by name. Errors: Precondition if the file
+// is damaged.
 func (s *Sandbox) Variables() ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(s.Dir(), variablesFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -44,15 +44,14 @@ func (s *Sandbox) Variables() ([]string, error) {
 	return list, nil
 }
 
-// RememberVariables keeps variables for the commands to come: NAME=VALUE, or NAME for
-// the value that the caller of each command has. One that is kept already is
-// replaced.
+// RememberVariables stores variables for later commands: NAME=VALUE, or NAME for the value
+// of the caller of each command. It replaces stored variables of the same names.
 func (s *Sandbox) RememberVariables(given []string) error {
 	return s.rememberVariables(given, func(string) bool { return true })
 }
 
-// rememberVariables is RememberVariables of those that keep wants. The others are
-// forgotten.
+// rememberVariables is RememberVariables, but drops the variables for which keep returns
+// false.
 func (s *Sandbox) rememberVariables(given []string, keep func(string) bool) error {
 	return s.Home.locked(func() error {
 		kept, err := s.Variables()
@@ -82,13 +81,13 @@ func (s *Sandbox) rememberVariables(given []string, keep func(string) bool) erro
 	})
 }
 
-// RememberNames keeps of variables for commands on the server the names of those whose
-// value the caller of each command has. The server keeps the others.
+// RememberNames stores the names among variables for commands on the server, for which each
+// command uses the caller's value. The server stores the others.
 func (u *Upload) RememberNames(given []string) error {
 	return u.Sandbox.rememberVariables(given, func(v string) bool { return !strings.Contains(v, "=") })
 }
 
-// Names returns what RememberNames keeps.
+// Names returns the stored names.
 func (u *Upload) Names() ([]string, error) { return u.Sandbox.Variables() }
 
 func nameOf(variable string) string {
