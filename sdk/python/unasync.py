@@ -60,6 +60,7 @@ TEXT = [
         "The client connects when it is first used, and belongs to the event loop that runs then.",
         "Threads may share a client.",
     ),
+    ("an ``async with``", "a ``with``"),
     ("``async with``", "``with``"),
 ]
 """What differs in docstrings, in the order in which it is replaced. Each text must occur in some module."""

@@ -50,6 +50,7 @@ def test_the_first_example(home: Path, project: Path) -> None:
     with Sandbox.from_local(project, preset="agent-safe") as sb:
         assert sb.run("cat main.py").stdout == "print('hello')\n"
         assert (sb.status, sb.runtime) == (SandboxStatus.RUNNING, RuntimeType.BWRAP)
+        assert repr(sb) == f"<Sandbox {sb.id} running>"
         assert sb.info.started_at is not None and sb.info.stopped_at is None
         assert sb.run("cat .env secrets/key.txt").stdout == ""
         assert sb.run("echo x > main.py").exit_code != 0

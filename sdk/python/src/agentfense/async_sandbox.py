@@ -31,6 +31,8 @@ from .utils import PathLike, user_name
 class AsyncSandbox(AsyncSandboxExecs):
     """A sandbox. Leaving its ``async with`` block destroys it, and the codebase that ``from_local`` made.
 
+    Without an ``async with`` block, call ``destroy``: a sandbox outlives the program that created it.
+
     Tasks of one event loop may share it; a forked process cannot use it. Methods raise the errors
     of ``agentfense.exceptions``.
     """
@@ -49,6 +51,9 @@ class AsyncSandbox(AsyncSandboxExecs):
         """The sandbox's files as a command inside sees them."""
         self.policy = AsyncSandboxPolicy(client, info.id)
         """The sandbox's rules, and which of them decides about a path."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} {self.status.value}>"
 
     @classmethod
     async def from_local(

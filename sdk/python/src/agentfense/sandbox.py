@@ -32,6 +32,8 @@ from .utils import PathLike, user_name
 class Sandbox(SandboxExecs):
     """A sandbox. Leaving its ``with`` block destroys it, and the codebase that ``from_local`` made.
 
+    Without a ``with`` block, call ``destroy``: a sandbox outlives the program that created it.
+
     Threads may share it; a forked process cannot use it. Methods raise the errors of
     ``agentfense.exceptions``.
     """
@@ -50,6 +52,9 @@ class Sandbox(SandboxExecs):
         """The sandbox's files as a command inside sees them."""
         self.policy = SandboxPolicy(client, info.id)
         """The sandbox's rules, and which of them decides about a path."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} {self.status.value}>"
 
     @classmethod
     def from_local(
