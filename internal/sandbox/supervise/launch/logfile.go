@@ -30,19 +30,21 @@ func OpenLogFile(path string) (*os.File, error) {
 // BoundedLog takes lines, one at a time, and passes on as many as fit.
 type BoundedLog struct {
 	To   io.Writer
-	Left int // bytes
+	Left int // bytes, that it is full included
 }
 
 const logIsFull = `{"level":"WARN","msg":"the log is full: nothing more is written into it until the next start"}` + "\n"
 
 // Write never fails for want of room: nobody could be told.
 func (l *BoundedLog) Write(line []byte) (int, error) {
-	if l.Left <= 0 {
+	switch {
+	case l.Left == 0:
 		return len(line), nil
-	}
-	if l.Left -= len(line); l.Left > 0 {
+	case len(line) <= l.Left-len(logIsFull):
+		l.Left -= len(line)
 		return l.To.Write(line)
 	}
+	l.Left = 0
 	_, err := io.WriteString(l.To, logIsFull)
 	return len(line), err
 }

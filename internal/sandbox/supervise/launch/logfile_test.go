@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"bytes"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -34,6 +35,23 @@ func TestTheLogIsBounded(t *testing.T) {
 		}
 		if !strings.Contains(string(text), `"number":`+string(rune('0'+start))) || !strings.HasSuffix(string(text), logIsFull) {
 			t.Errorf("start %d: the log ends with %.200s", start, text[max(0, len(text)-200):])
+		}
+	}
+}
+
+func TestABoundedLogTakesNoMoreWhateverItsLinesAre(t *testing.T) {
+	const most = 1000
+	for size := 1; size <= most; size++ {
+		var text bytes.Buffer
+		log := BoundedLog{To: &text, Left: most}
+		line := bytes.Repeat([]byte("x"), size)
+		for range most {
+			if n, err := log.Write(line); n != size || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		if text.Len() > most || !strings.HasSuffix(text.String(), logIsFull) {
+			t.Errorf("lines of %d bytes: the log has %d bytes, and ends with %.200s", size, text.Len(), text.Bytes()[max(0, text.Len()-200):])
 		}
 	}
 }
