@@ -25,6 +25,7 @@ var InitEnv = []string{"GOMAXPROCS=1", "GOGC=50"}
 // sandbox is at its limit of processes.
 func Main() {
 	harden()
+	restoreSignals()
 	socket, err := socketOf(os.Args)
 	if err != nil {
 		die("find the socket", err)
@@ -81,16 +82,33 @@ func harden() {
 // fatalSignals are the signals that end a Go program without os/signal.Notify.
 var fatalSignals = []unix.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGBUS,
-	unix.SIGFPE, unix.SIGSEGV, unix.SIGTERM, unix.SIGSTKFLT, unix.SIGSYS, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU,
+	unix.SIGFPE, unix.SIGSEGV, unix.SIGTERM, unix.SIGSTKFLT, unix.SIGSYS,
 }
+
+// inheritedSignals are the signals that Go's runtime leaves to children as it found them: it does
+// not handle the stops, and not the first two where they were ignored, as by nohup and by a shell
+// that starts a program in the background.
+var inheritedSignals = []unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}
 
 // ignoreSignals makes the kernel ignore fatalSignals, without package os/signal, which
 // would cost each exec two milliseconds and a thread. The runtime still believes that it
 // handles them, so children get the default action. A fault of this process still kills it,
 // because such a signal cannot be ignored.
 func ignoreSignals() {
-	action := struct{ handler, flags, restorer, mask uintptr }{handler: 1} // SIG_IGN
-	for _, sig := range fatalSignals {
+	const ignore = 1 // SIG_IGN
+	setAction(ignore, fatalSignals)
+}
+
+// restoreSignals gives inheritedSignals the default action, so that whoever started the sandbox
+// does not decide what commands ignore. The kernel drops them for PID 1 (pid_namespaces(7)).
+func restoreSignals() {
+	const standard = 0 // SIG_DFL
+	setAction(standard, inheritedSignals)
+}
+
+func setAction(handler uintptr, signals []unix.Signal) {
+	action := struct{ handler, flags, restorer, mask uintptr }{handler: handler}
+	for _, sig := range signals {
 		_, _, _ = unix.Syscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
 	}
 }

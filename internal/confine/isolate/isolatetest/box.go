@@ -194,6 +194,8 @@ func (b *box) tryBegin(command guest.Command) (*running, error) {
 // line reads a line that the command writes to stdout.
 func (r *running) line() string {
 	r.t.Helper()
+	r.stdout.SetReadDeadline(time.Now().Add(patience))
+	defer r.stdout.SetReadDeadline(time.Time{})
 	var line []byte
 	for one := make([]byte, 1); ; {
 		if _, err := r.stdout.Read(one); err != nil {

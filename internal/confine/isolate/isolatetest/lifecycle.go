@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -29,9 +30,26 @@ var lifeCases = []testCase{
 	{name: "only pipes go in", run: testOnlyPipes},
 	{name: "many commands run at once", run: testConcurrent},
 	{name: "a signal reaches the command's process group", run: testSignal},
+	{name: "a command ignores no signal", run: testIgnoredSignals},
 	{name: "background processes outlive their exec", run: testBackground},
 	{name: "a group is entered before PID 1 and the cgroup namespace are made", run: testPlaced, hostOnly: true},
 	{name: "an exec is placed before it runs", run: testPlacedExec},
+}
+
+// testIgnoredSignals starts a sandbox as nohup and a shell's "&" do.
+func testIgnoredSignals(t *testing.T, factory Factory) {
+	ignored := []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}
+	signal.Ignore(ignored...)
+	defer func() { // Reset undoes Notify alone
+		signal.Notify(make(chan os.Signal, 1), ignored...)
+		signal.Reset(ignored...)
+	}()
+	b := simple(t, factory)
+	for range 2 { // the second may have the leader of the first
+		if got := b.must("grep SigIgn /proc/self/status"); got != "SigIgn:\t0000000000000000" {
+			t.Errorf("a command has %s", got)
+		}
+	}
 }
 
 func testStatus(t *testing.T, factory Factory) {
