@@ -122,7 +122,7 @@ func ended(err error) error {
 // output is where a stream goes: to a writer, or by a pipe to who reads it.
 type output struct {
 	to      io.Writer
-	pipe    *pipe
+	pipe    *stream.Pipe
 	from    int64
 	written atomic.Int64
 }
@@ -130,7 +130,7 @@ type output struct {
 func newOutput(to io.Writer, from int64) *output {
 	o := &output{to: to, from: from}
 	if to == nil {
-		o.pipe = newPipe()
+		o.pipe = stream.NewPipe()
 		o.to = o.pipe
 	}
 	return o
@@ -139,7 +139,7 @@ func newOutput(to io.Writer, from int64) *output {
 // offset is how far the stream was delivered.
 func (o *output) offset() int64 {
 	if o.pipe != nil {
-		return o.from + o.pipe.delivered()
+		return o.from + o.pipe.Delivered()
 	}
 	return o.from + o.written.Load()
 }
@@ -167,7 +167,7 @@ func (x *AttachedExec) pump(answer *sandboxv1.ExecOutput) {
 func (x *AttachedExec) finish(why error) {
 	for _, o := range x.outputs {
 		if o.pipe != nil {
-			o.pipe.finish(why)
+			o.pipe.Finish(why)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 func TestEveryWaitForAnAnswerHasALimit(t *testing.T) {
@@ -109,53 +107,6 @@ func TestWhatIsMadeForNobodyIsUndone(t *testing.T) {
 	}
 	if _, err := lasting(ctx, call, "thing", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("a context that has ended before: %v", err)
-	}
-}
-
-func TestPipeHoldsAWriterUpAndLosesNothing(t *testing.T) {
-	p := newPipe()
-	written := make(chan int)
-	go func() {
-		total := 0
-		for range 10 {
-			n, err := p.Write(make([]byte, pipeBytes/2))
-			if err != nil {
-				t.Error(err)
-			}
-			total += n
-		}
-		p.finish(io.EOF)
-		p.finish(errors.New("a second end"))
-		written <- total
-	}()
-	got, err := io.ReadAll(p)
-	if total := <-written; err != nil || len(got) != total || p.delivered() != int64(total) {
-		t.Errorf("%d of %d bytes, %v", len(got), total, err)
-	}
-	if _, err := p.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("a write after the end: %v", err)
-	}
-	// The end frees who waits.
-	p = newPipe()
-	full := make(chan error)
-	go func() {
-		_, err := p.Write(make([]byte, pipeBytes))
-		if err == nil {
-			_, err = p.Write([]byte("x"))
-		}
-		full <- err
-	}()
-	testenv.Eventually(t, "it waits, or is about to", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.data) == pipeBytes
-	})
-	p.finish(context.Canceled)
-	if err := <-full; !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("who wrote into a full pipe: %v", err)
-	}
-	if rest, err := io.ReadAll(p); len(rest) != pipeBytes || !errors.Is(err, context.Canceled) {
-		t.Errorf("%d bytes, %v", len(rest), err)
 	}
 }
 

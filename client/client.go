@@ -17,6 +17,8 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/endpoint"
 	"github.com/agentfense/agentfense/internal/lib/endpoint/dial"
+	"github.com/agentfense/agentfense/internal/lib/endpoint/localserver"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/statedir"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -90,6 +92,14 @@ func isReady(ctx context.Context, conn *grpc.ClientConn) bool {
 	}
 }
 
+// notStarted is why this user's own server was neither found nor started.
+func notStarted(ctx context.Context, err error) error {
+	if over := ctx.Err(); over != nil && errdefs.Is(err, errdefs.Canceled) {
+		return failure("start server", err.Error(), over)
+	}
+	return local("start server", err)
+}
+
 // server is one that was found, or is named.
 type server struct {
 	at       endpoint.Endpoint
@@ -112,8 +122,8 @@ func (s *settings) server(ctx context.Context) (server, error) {
 		if !utf8.ValidString(dir) { // what the server says of itself is UTF-8
 			return found, failure("connect", "state directory "+vpath.Quote(dir)+": its path is no UTF-8: set AGENTFENSE_HOME", ErrInvalid)
 		}
-		if own, err = localServer(ctx, dir, s.program); err != nil {
-			return found, err
+		if own, err = localserver.Find(ctx, dir, s.program); err != nil {
+			return found, notStarted(ctx, err)
 		}
 		address, serves = own.Address(), true
 	} else if err == nil {

@@ -13,9 +13,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"google.golang.org/grpc"
+
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/transfer/stream"
+	"github.com/agentfense/agentfense/internal/transfer/viewfs"
 )
 
 // SandboxFiles are a sandbox's own view: the codebase, and what the sandbox changed,
@@ -215,7 +218,74 @@ func (f SandboxFiles) FS(ctx context.Context) interface {
 	fs.StatFS
 	fs.ReadLinkFS
 } {
-	return viewFS{ctx, f}
+	return viewfs.New(fileView{ctx, f})
+}
+
+// fileView is the view as package viewfs asks for it.
+type fileView struct {
+	ctx   context.Context
+	files SandboxFiles
+}
+
+func (v fileView) Stat(name string) (viewfs.Entry, error) {
+	e, err := v.files.Stat(v.ctx, name)
+	return e.ofFS(), errOfFS(err)
+}
+
+func (v fileView) List(name string) ([]viewfs.Entry, error) {
+	entries, err := v.files.List(v.ctx, name)
+	list := make([]viewfs.Entry, len(entries))
+	for i, e := range entries {
+		list[i] = e.ofFS()
+	}
+	return list, errOfFS(err)
+}
+
+func (v fileView) Read(name string) ([]byte, error) {
+	content, err := v.files.Read(v.ctx, name)
+	return content, errOfFS(err)
+}
+
+func (v fileView) Open(name string) (io.ReadCloser, error) {
+	ctx, cancel := context.WithCancel(v.ctx)
+	from, err := v.files.c.sandboxes.ReadView(ctx, &sandboxv1.ReadViewRequest{SandboxId: v.files.id, Path: inside(name)})
+	if err != nil {
+		cancel()
+		return nil, errOfFS(v.files.c.fail(v.ctx, "read", err))
+	}
+	return &viewReader{v: v, from: from, cancel: cancel}, nil
+}
+
+func (e ViewEntry) ofFS() viewfs.Entry {
+	return viewfs.Entry{Path: e.Path, Mode: e.Mode, SizeBytes: e.SizeBytes, ModifiedAt: e.ModifiedAt, SymlinkTarget: e.SymlinkTarget, Sys: e}
+}
+
+// viewReader is the content of a file.
+type viewReader struct {
+	v      fileView
+	from   grpc.ServerStreamingClient[sandboxv1.ReadViewResponse]
+	cancel context.CancelFunc
+	rest   []byte
+}
+
+// Read reads on.
+func (r *viewReader) Read(b []byte) (int, error) {
+	for len(r.rest) == 0 {
+		piece, err := r.from.Recv()
+		if err != nil {
+			return 0, errOfFS(r.v.files.c.fail(r.v.ctx, "read", err)) // io.EOF stays what it is
+		}
+		r.rest = piece.Data
+	}
+	n := copy(b, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// Close ends the reading.
+func (r *viewReader) Close() error {
+	r.cancel()
+	return nil
 }
 
 // errOfFS is what package fs calls a kind.

@@ -1,4 +1,4 @@
-package client
+package stream
 
 import (
 	"io"
@@ -8,9 +8,9 @@ import (
 // pipeBytes is how much of its output a program may be ahead of who reads it.
 const pipeBytes = 256 << 10
 
-// pipe is a stream of a program's output: who writes waits while it is full,
+// Pipe is a stream of a program's output: who writes waits while it is full,
 // who reads while it is empty.
-type pipe struct {
+type Pipe struct {
 	mu   sync.Mutex
 	turn *sync.Cond // what follows has changed
 	data []byte
@@ -18,14 +18,15 @@ type pipe struct {
 	read int64
 }
 
-func newPipe() *pipe {
-	p := &pipe{}
+// NewPipe returns an empty Pipe.
+func NewPipe() *Pipe {
+	p := &Pipe{}
 	p.turn = sync.NewCond(&p.mu)
 	return p
 }
 
 // Write takes all of b, however much that is, once there is room.
-func (p *pipe) Write(b []byte) (int, error) {
+func (p *Pipe) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.data) >= pipeBytes && p.end == nil {
@@ -40,7 +41,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 }
 
 // Read reads what there is.
-func (p *pipe) Read(b []byte) (int, error) {
+func (p *Pipe) Read(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.data) == 0 && p.end == nil {
@@ -58,8 +59,8 @@ func (p *pipe) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// finish says that nothing more comes, and why: io.EOF at the end.
-func (p *pipe) finish(why error) {
+// Finish says that nothing more comes, and why: io.EOF at the end.
+func (p *Pipe) Finish(why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.end == nil {
@@ -68,8 +69,8 @@ func (p *pipe) finish(why error) {
 	p.turn.Broadcast()
 }
 
-// delivered is how many bytes were read.
-func (p *pipe) delivered() int64 {
+// Delivered is how many bytes were read.
+func (p *Pipe) Delivered() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.read

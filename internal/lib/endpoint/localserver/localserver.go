@@ -1,8 +1,11 @@
 //go:build linux
 
-package client
+// Package localserver finds this user's own server, or starts it. One process after the other
+// starts it, and all of the user share it; it ends when nothing was connected for a minute.
+package localserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/endpoint"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 const (
@@ -27,21 +31,23 @@ const (
 	interval = 10 * time.Millisecond
 )
 
-// localServer returns the server of the state directory dir. It starts one if none
-// runs: on a socket in dir, shared by the user's processes, with its log in server.log.
-func localServer(ctx context.Context, dir, program string) (own endpoint.LocalServer, err error) {
+// Find returns the server of the state directory dir. It starts one if none runs: on a socket
+// in dir, with its log in server.log. program is that of the server; "" for
+// $AGENTFENSE_BINARY, or else for the agentfense of PATH.
+// Errors: Unavailable; Unsupported for a program that is too old; Canceled.
+func Find(ctx context.Context, dir, program string) (own endpoint.LocalServer, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, errSlow)
 	defer cancel()
 	if own, serves := endpoint.FindDefault(dir); serves {
 		return own, nil
 	}
-	path, err := exec.LookPath(first(program, os.Getenv("AGENTFENSE_BINARY"), "agentfense"))
+	path, err := exec.LookPath(cmp.Or(program, os.Getenv("AGENTFENSE_BINARY"), "agentfense"))
 	if err != nil {
-		return own, failure("start server", err.Error()+"; install agentfense, or name it in AGENTFENSE_BINARY, or a server in AGENTFENSE_ENDPOINT", ErrUnavailable, err)
+		return own, errdefs.New(errdefs.Unavailable, "%w; install agentfense, or name it in AGENTFENSE_BINARY, or a server in AGENTFENSE_ENDPOINT", err)
 	}
 	release, err := startLock(ctx, dir)
 	if err != nil {
-		return own, failure("start server", err.Error(), ErrUnavailable, err)
+		return own, errdefs.New(errdefs.Unavailable, "%w", err)
 	}
 	defer release()
 	if own, serves := endpoint.FindDefault(dir); serves { // another process has started it meanwhile
@@ -85,7 +91,7 @@ var (
 // start starts a server that outlives us and waits until it says where it is.
 // One that has just ended may have the state directory a moment longer.
 func start(ctx context.Context, dir, program string) (own endpoint.LocalServer, err error) {
-	const operation, held = "start server", "in use by another server"
+	const held = "in use by another server"
 	for {
 		own, said, err := startOnce(ctx, dir, program)
 		switch {
@@ -94,22 +100,22 @@ func start(ctx context.Context, dir, program string) (own endpoint.LocalServer, 
 		case strings.Contains(said, "--idle-exit"):
 			return own, tooOld(program, said)
 		case errors.Is(err, errSlow):
-			return own, failure(operation, program+" serve: "+err.Error()+": "+said, ErrUnavailable)
+			return own, errdefs.New(errdefs.Unavailable, "%s serve: %w: %s", program, err, said)
 		case err != nil && ctx.Err() != nil:
-			return own, failure(operation, err.Error(), ctx.Err())
+			return own, errdefs.New(errdefs.Canceled, "%w", err)
 		case err != nil:
-			return own, failure(operation, err.Error(), ErrUnavailable, err)
+			return own, errdefs.New(errdefs.Unavailable, "%w", err)
 		case own.GRPC != "":
 			return own, nil
 		case !strings.Contains(said, held) || ctx.Err() != nil:
-			return own, failure(operation, said, ErrUnavailable)
+			return own, errdefs.New(errdefs.Unavailable, "%s", said)
 		}
 		time.Sleep(interval)
 	}
 }
 
 func tooOld(program, why string) error {
-	return failure("start server", program+" is older than this program: "+why+": upgrade it, or name another in AGENTFENSE_BINARY", ErrVersion)
+	return errdefs.New(errdefs.Unsupported, "%s is older than this program: %s: upgrade it, or name another in AGENTFENSE_BINARY", program, why)
 }
 
 // startOnce returns the server, or what the program has said instead: without an
@@ -158,7 +164,7 @@ func lastWords(logName, without string) string {
 		return err.Error()
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return first(lines[len(lines)-1], without)
+	return cmp.Or(lines[len(lines)-1], without)
 }
 
 // awaitServer returns the server of dir, the zero value if its program has ended. A

@@ -1,7 +1,8 @@
-package client
+// Package viewfs makes a file system of the standard library of what a server tells of a
+// sandbox's view. It follows symbolic links as far as they stay in the workspace.
+package viewfs
 
 import (
-	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -9,20 +10,35 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"google.golang.org/grpc"
-
-	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
-// viewFS is SandboxFiles.FS.
-type viewFS struct {
-	ctx   context.Context
-	files SandboxFiles
+// Entry is a file or directory of a view.
+type Entry struct {
+	Path          string // relative to the workspace; of that itself ""
+	Mode          fs.FileMode
+	SizeBytes     int64
+	ModifiedAt    time.Time
+	SymlinkTarget string
+	Sys           any // what its FileInfo returns as Sys
 }
 
+// View is what a server tells. Paths are relative to the workspace. Errors: those of package
+// fs, or others.
+type View interface {
+	Stat(name string) (Entry, error) // does not follow a link
+	List(name string) ([]Entry, error)
+	Read(name string) ([]byte, error)
+	Open(name string) (io.ReadCloser, error)
+}
+
+// FS is the file system.
+type FS struct{ view View }
+
+// New returns the file system of a view.
+func New(v View) FS { return FS{v} }
+
 func pathError(operation, name string, err error) error {
-	return &fs.PathError{Op: operation, Path: name, Err: errOfFS(err)}
+	return &fs.PathError{Op: operation, Path: name, Err: err}
 }
 
 // inView is a name of package fs as a path of the view.
@@ -40,7 +56,7 @@ func inView(operation, name string) (string, error) {
 const maxLinks = 40
 
 // resolve follows a link at name's end, as far as it stays in the workspace.
-func (v viewFS) resolve(operation, name string) (ViewEntry, error) {
+func (v FS) resolve(operation, name string) (Entry, error) {
 	at := name
 	for range maxLinks {
 		e, err := v.lstat(operation, at)
@@ -57,15 +73,15 @@ func (v viewFS) resolve(operation, name string) (ViewEntry, error) {
 			return e, pathError(operation, name, fs.ErrNotExist)
 		}
 	}
-	return ViewEntry{}, pathError(operation, name, errors.New("too many levels of symbolic links"))
+	return Entry{}, pathError(operation, name, errors.New("too many levels of symbolic links"))
 }
 
-func (v viewFS) lstat(operation, name string) (ViewEntry, error) {
+func (v FS) lstat(operation, name string) (Entry, error) {
 	at, err := inView(operation, name)
 	if err != nil {
-		return ViewEntry{}, err
+		return Entry{}, err
 	}
-	e, err := v.files.Stat(v.ctx, at)
+	e, err := v.view.Stat(at)
 	if err != nil {
 		return e, pathError(operation, name, err)
 	}
@@ -73,24 +89,24 @@ func (v viewFS) lstat(operation, name string) (ViewEntry, error) {
 }
 
 // Open opens a file or a directory.
-func (v viewFS) Open(name string) (fs.File, error) {
+func (v FS) Open(name string) (fs.File, error) {
 	e, err := v.resolve("open", name)
 	if err != nil {
 		return nil, err
 	}
-	if e.IsDir() {
-		return &viewDir{v: v, name: name, info: infoOf(e, name)}, nil
+	if e.Mode.IsDir() {
+		return &viewDir{fs: v, name: name, info: infoOf(e, name)}, nil
 	}
-	return &viewFile{v: v, name: name, info: infoOf(e, name)}, nil
+	return &viewFile{fs: v, name: name, info: infoOf(e, name)}, nil
 }
 
-// ReadFile is Files.Read.
-func (v viewFS) ReadFile(name string) ([]byte, error) {
+// ReadFile returns the content of a file.
+func (v FS) ReadFile(name string) ([]byte, error) {
 	e, err := v.resolve("open", name)
 	if err != nil {
 		return nil, err
 	}
-	content, err := v.files.Read(v.ctx, e.Path)
+	content, err := v.view.Read(e.Path)
 	if err != nil {
 		return nil, pathError("read", name, err)
 	}
@@ -98,7 +114,7 @@ func (v viewFS) ReadFile(name string) ([]byte, error) {
 }
 
 // Stat describes a file.
-func (v viewFS) Stat(name string) (fs.FileInfo, error) {
+func (v FS) Stat(name string) (fs.FileInfo, error) {
 	e, err := v.resolve("stat", name)
 	if err != nil {
 		return nil, err
@@ -107,7 +123,7 @@ func (v viewFS) Stat(name string) (fs.FileInfo, error) {
 }
 
 // Lstat is Stat that does not follow a link.
-func (v viewFS) Lstat(name string) (fs.FileInfo, error) {
+func (v FS) Lstat(name string) (fs.FileInfo, error) {
 	e, err := v.lstat("lstat", name)
 	if err != nil {
 		return nil, err
@@ -116,7 +132,7 @@ func (v viewFS) Lstat(name string) (fs.FileInfo, error) {
 }
 
 // ReadLink is where a symbolic link leads.
-func (v viewFS) ReadLink(name string) (string, error) {
+func (v FS) ReadLink(name string) (string, error) {
 	e, err := v.lstat("readlink", name)
 	if err == nil && e.Mode.Type() != fs.ModeSymlink {
 		err = pathError("readlink", name, fs.ErrInvalid)
@@ -125,15 +141,15 @@ func (v viewFS) ReadLink(name string) (string, error) {
 }
 
 // ReadDir lists a directory by name.
-func (v viewFS) ReadDir(name string) ([]fs.DirEntry, error) {
+func (v FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	dir, err := v.resolve("readdir", name)
-	if err == nil && !dir.IsDir() {
+	if err == nil && !dir.Mode.IsDir() {
 		err = pathError("readdir", name, errors.New("not a directory"))
 	}
 	if err != nil {
 		return nil, err
 	}
-	entries, err := v.files.List(v.ctx, dir.Path)
+	entries, err := v.view.List(dir.Path)
 	if err != nil {
 		return nil, pathError("readdir", name, err)
 	}
@@ -145,29 +161,27 @@ func (v viewFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
-// viewInfo is a ViewEntry as package fs has it.
+// viewInfo is a Entry as package fs has it.
 type viewInfo struct {
-	entry ViewEntry
+	entry Entry
 	name  string
 }
 
-func infoOf(e ViewEntry, name string) viewInfo { return viewInfo{e, path.Base(name)} }
+func infoOf(e Entry, name string) viewInfo { return viewInfo{e, path.Base(name)} }
 
 func (i viewInfo) Name() string       { return i.name }
 func (i viewInfo) Size() int64        { return i.entry.SizeBytes }
 func (i viewInfo) Mode() fs.FileMode  { return i.entry.Mode }
 func (i viewInfo) ModTime() time.Time { return i.entry.ModifiedAt }
-func (i viewInfo) IsDir() bool        { return i.entry.IsDir() }
-func (i viewInfo) Sys() any           { return i.entry }
+func (i viewInfo) IsDir() bool        { return i.entry.Mode.IsDir() }
+func (i viewInfo) Sys() any           { return i.entry.Sys }
 
 // viewFile is an open file, read from its beginning.
 type viewFile struct {
-	v      viewFS
+	fs     FS
 	name   string
 	info   viewInfo
-	cancel context.CancelFunc // nil until it is read
-	from   grpc.ServerStreamingClient[sandboxv1.ReadViewResponse]
-	rest   []byte
+	from   io.ReadCloser // nil until it is read
 	closed bool
 }
 
@@ -183,49 +197,31 @@ func (f *viewFile) Read(b []byte) (int, error) {
 		return 0, nil
 	}
 	if f.from == nil {
-		if err := f.start(); err != nil {
-			return 0, err
-		}
-	}
-	for len(f.rest) == 0 {
-		piece, err := f.from.Recv()
-		if errors.Is(err, io.EOF) {
-			return 0, io.EOF
-		}
+		from, err := f.fs.view.Open(f.info.entry.Path)
 		if err != nil {
-			return 0, pathError("read", f.name, f.v.files.c.fail(f.v.ctx, "read", err))
+			return 0, pathError("read", f.name, err)
 		}
-		f.rest = piece.Data
+		f.from = from
 	}
-	n := copy(b, f.rest)
-	f.rest = f.rest[n:]
-	return n, nil
-}
-
-func (f *viewFile) start() error {
-	ctx, cancel := context.WithCancel(f.v.ctx)
-	request := &sandboxv1.ReadViewRequest{SandboxId: f.v.files.id, Path: inside(f.info.entry.Path)}
-	from, err := f.v.files.c.sandboxes.ReadView(ctx, request)
-	if err != nil {
-		cancel()
-		return pathError("read", f.name, f.v.files.c.fail(f.v.ctx, "read", err))
+	n, err := f.from.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = pathError("read", f.name, err)
 	}
-	f.cancel, f.from = cancel, from
-	return nil
+	return n, err
 }
 
 // Close ends the reading.
 func (f *viewFile) Close() error {
-	if f.cancel != nil {
-		f.cancel()
-	}
 	f.closed = true
-	return nil
+	if f.from == nil {
+		return nil
+	}
+	return f.from.Close()
 }
 
 // viewDir is an open directory.
 type viewDir struct {
-	v      viewFS
+	fs     FS
 	name   string
 	info   viewInfo
 	list   []fs.DirEntry
@@ -247,7 +243,7 @@ func (d *viewDir) Close() error { return nil }
 func (d *viewDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	if !d.listed {
 		var err error
-		if d.list, err = d.v.ReadDir(d.name); err != nil {
+		if d.list, err = d.fs.ReadDir(d.name); err != nil {
 			return nil, err
 		}
 		d.listed = true
