@@ -10,20 +10,19 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Archived is the first record of a log whose earlier records were moved to
-// another file. Its prev is the hash of the last of those.
+// Archived is the first record of a log after its earlier records were moved to another
+// file. Its prev is the hash of the last moved record.
 type Archived struct {
-	Records uint64 `json:"records"` // the number of the last record that was moved
+	Records uint64 `json:"records"` // the number of the last moved record
 }
 
 // Kind returns KindArchived.
 func (Archived) Kind() Kind { return KindArchived }
 
-// Archive moves the log's records into the empty file out, which it syncs, and
-// begins the log anew with an Archived record. Numbers and hashes go on. A crash
-// in between leaves the records in both files, or the log empty and the next
-// record a gap record. Errors: as of Append, and those of writing to out, which
-// leave the log as it is.
+// Archive moves the log's records into the empty file out, which it syncs, and begins the
+// log again with an Archived record. Numbers and hashes continue. After a crash, both files
+// may have the records, or the log may be empty; then its next record is a gap record.
+// Errors: as Append; and those of writing to out, after which the log is unchanged.
 func (l *Log) Archive(out *os.File) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,8 +63,8 @@ func (l *Log) Archive(out *os.File) error {
 	return err
 }
 
-// IsOver reports whether the last record of the log at path says that its
-// sandbox was removed. Errors: NotFound, Denied, Invalid as from Read.
+// IsOver reports whether the last record of the log at path is a SandboxDestroyed. Errors:
+// NotFound, Denied, Invalid as from Read.
 func IsOver(path string) (bool, error) {
 	f, size, err := openStable(path)
 	if err != nil {
@@ -80,8 +79,7 @@ func IsOver(path string) (bool, error) {
 	return over, nil
 }
 
-// OwnerOf returns the user_id that the first record of the log at path holds.
-// Errors: as from Read.
+// OwnerOf returns the user_id of the first record of the log at path. Errors: as from Read.
 func OwnerOf(path string) (string, error) {
 	f, err := openFile(path, unix.O_RDONLY)
 	if err != nil {

@@ -1,17 +1,16 @@
-// Package audit keeps what happened to a sandbox: one append-only file per
-// sandbox, one JSON object per line, each holding the hash of the one before.
-// docs/audit.md is the reference of the format.
+// Package audit stores the events of a sandbox: one append-only file per sandbox, with one
+// JSON object per line, each with the hash of the previous one. docs/audit.md is the
+// reference of the format.
 //
-// The package promises that a record is never glued to another, silently lost
-// or silently changed: what a crash or a full disk left behind is accounted for
-// by a gap record, and Verify finds edits, removals and a changed order. It
-// does not promise to notice that a log was replaced as a whole, with the head
-// beside it; for that, keep a Head elsewhere and give it to Verify.
+// The package promises that records are not merged, and not lost or changed silently: a gap
+// record accounts for the effects of a crash or a full disk, and Verify finds edits,
+// removals and a changed order. It cannot notice that a log was replaced together with its
+// head file; to detect that, store a Head elsewhere and pass it to Verify.
 //
-// Log writes at once and may be used by several goroutines and by several
-// processes on one file (flock). Writer puts a bounded queue and one goroutine
-// in front, for callers who must not wait for a disk. Lock order: Writer.mu is
-// never held while Log.mu is taken; Log.mu before the file's flock.
+// Log writes at once. Several goroutines may use it, and several processes may use one file
+// (flock). Writer adds a bounded queue and a goroutine, for callers that must not wait for
+// a disk. Lock order: Writer.mu is never held while Log.mu is taken; Log.mu before the
+// file's flock.
 package audit
 
 import (
@@ -28,7 +27,7 @@ import (
 const SchemaVersion = 1
 
 const (
-	maxLine = 4 << 20   // bytes of a record; a longer line is none
+	maxLine = 4 << 20   // bytes of a record; a longer line is malformed
 	maxText = 512 << 10 // bytes of one escaped text
 	maxPath = 1 << 10   // bytes of the escaped path of a refusal
 	maxList = 1 << 20   // bytes of the lists of one record, as JSON
@@ -40,8 +39,8 @@ type Hash [sha256.Size]byte
 // String returns h in hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// parseHash reads what String writes, and nothing else: a second spelling of a
-// hash would be an edit that shows nowhere.
+// parseHash accepts only the form that String writes: another spelling would be an edit
+// that Verify does not find.
 func parseHash(text string) (Hash, bool) {
 	var h Hash
 	b, err := hex.DecodeString(text)
@@ -51,8 +50,8 @@ func parseHash(text string) (Hash, bool) {
 	return Hash(b), true
 }
 
-// Head names a record that a log had as its last at some time. The zero Head
-// is that of an empty log.
+// Head identifies the last record of a log at some time. The zero Head is that of an empty
+// log.
 type Head struct {
 	Seq  uint64
 	Hash Hash

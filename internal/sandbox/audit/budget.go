@@ -11,31 +11,31 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Budget bounds the size of a log. The zero Budget bounds nothing.
+// Budget limits the size of a log. The zero Budget has no limit.
 //
-// Detail, which a program inside can produce without end (refusals, changes,
-// reached limits), gets three quarters of Bytes; commands and sessions get
-// fifteen sixteenths; the rest is kept for what else happens to the sandbox.
-// What does not fit is counted, and EventsOmitted records hold the counts.
+// Details, which a program inside can produce without limit (refusals, changes, reached
+// limits), may use three quarters of Bytes. Commands and sessions may use fifteen
+// sixteenths. The rest is for other events of the sandbox. Events that do not fit are
+// counted in EventsOmitted records.
 type Budget struct {
 	// Bytes is the largest size of the log's file.
 	Bytes int64
-	// OwnerBytes is the largest size of all logs of the same owner together, with
-	// the same parts; 0: any.
+	// OwnerBytes is the largest total size of the logs of the same owner, with the same
+	// fractions; 0: no limit.
 	OwnerBytes int64
-	// OwnerUsed returns how many bytes they have, this one included. It is asked
-	// once for each MiB. Not nil with OwnerBytes.
+	// OwnerUsed returns their total size in bytes, including this log. It is called once
+	// for each MiB. It is required with OwnerBytes.
 	OwnerUsed func() (int64, error)
 }
 
-// class says which part of a budget a kind may use. A kind without one may use
-// all of it, and go beyond: CheckRoom refuses what would lead to its record.
+// class is the part of a budget that a kind may use. A kind without a class may exceed the
+// budget: CheckRoom refuses the action before its record.
 type class int
 
 const (
 	always   class = iota
-	repeated       // by a client, as often as it likes
-	detail         // by the program inside, as often as it likes
+	repeated       // a client can repeat it without limit
+	detail         // the program inside can repeat it without limit
 )
 
 var classes = map[Kind]class{
@@ -43,7 +43,7 @@ var classes = map[Kind]class{
 	KindCommandExecuted: repeated, KindSessionCreated: repeated, KindSessionClosed: repeated,
 }
 
-// room is the size up to which records of a class are written.
+// room returns the size of the log up to which records of a class are written.
 func (b Budget) room(c class) int64 {
 	switch c {
 	case detail:
@@ -55,11 +55,11 @@ func (b Budget) room(c class) int64 {
 }
 
 const (
-	ownerStep    = 1 << 20  // bytes between two looks at the owner's logs
+	ownerStep    = 1 << 20  // bytes between two measurements of the owner's logs
 	ownerMinStep = 64 << 10 // the same, when little is left
 	ownerPause   = time.Minute
 
-	// maxReservedBody bounds a record in the part that detail does not get.
+	// maxReservedBody is the maximum size of a record in the part that details may not use.
 	maxReservedBody = 8 << 10
 
 	firstSummary = time.Minute // between two records of what was omitted
@@ -73,8 +73,8 @@ const (
 	OmittedOwnerBudget   = "owner_budget"
 )
 
-// EventsOmitted tells how many records were not written because the log had
-// reached its budget.
+// EventsOmitted says how many records were not written because the log had reached its
+// budget.
 type EventsOmitted struct {
 	Reason string         `json:"reason"`
 	Since  string         `json:"since"` // when the first of them happened
@@ -82,12 +82,12 @@ type EventsOmitted struct {
 	Events []OmittedCount `json:"events"`
 }
 
-// OmittedCount counts records alike.
+// OmittedCount counts equal records.
 type OmittedCount struct {
 	Event   Kind  `json:"event"`
 	Rule    Text  `json:"rule,omitempty"` // of refusals
 	Records int64 `json:"records"`
-	Count   int64 `json:"count,omitempty"` // of refusals: how many they stand for
+	Count   int64 `json:"count,omitempty"` // of refusals: how many they represent
 }
 
 // Kind returns KindEventsOmitted.
@@ -102,7 +102,7 @@ func (e EventsOmitted) Records() int64 {
 	return n
 }
 
-// Refusals returns how many refusals those records stand for.
+// Refusals returns how many refusals the omitted records represent.
 func (e EventsOmitted) Refusals() int64 {
 	var n int64
 	for _, c := range e.Events {
@@ -111,13 +111,13 @@ func (e EventsOmitted) Refusals() int64 {
 	return n
 }
 
-// tallyKey is what refusals alike share.
+// tallyKey has the fields that equal refusals share.
 type tallyKey struct {
 	kind Kind
 	rule Text
 }
 
-// tally counts what is not written.
+// tally counts the omitted records.
 type tally struct {
 	reason       string
 	since, until time.Time
@@ -165,22 +165,22 @@ func (t *tally) event() EventsOmitted {
 	return ev
 }
 
-// allowance is what a Log remembers of its budget.
+// allowance is the state of a Log's budget.
 type allowance struct {
 	omitted     tally
 	nextSummary time.Time
-	pause       time.Duration // until the summary after that
+	pause       time.Duration // until the next summary
 	owner       map[class]*ownerRoom
 }
 
-// ownerRoom is what may be written of a class.
+// ownerRoom is how much of a class may be written.
 type ownerRoom struct {
-	bytes int64     // without asking
-	asked time.Time // when there were none
+	bytes int64     // that may be written without another measurement
+	asked time.Time // when the last measurement found none
 }
 
-// CheckRoom tells whether what is about to be done can still be recorded.
-// Errors: Exhausted if the log has reached its budget.
+// CheckRoom checks that the record of a coming action fits. Errors: Exhausted if the log
+// has reached its budget.
 func (l *Log) CheckRoom() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,11 +195,11 @@ func (l *Log) CheckRoom() error {
 		return nil
 	}
 	return errdefs.New(errdefs.Exhausted,
-		"audit log of sandbox %s: it has %d bytes, and its budget is %d: move it away with `agentfense audit %s --archive FILE`, or raise audit.max_bytes_per_sandbox",
+		"audit log of sandbox %s: it has %d bytes and its budget is %d: archive it with `agentfense audit %s --archive FILE`, or raise audit.max_bytes_per_sandbox",
 		l.options.Sandbox, st.Size, l.options.Budget.Bytes, l.options.Sandbox)
 }
 
-// addOrCountLocked puts e into b if the budget has room for it.
+// addOrCountLocked adds e to b if the budget has room for it, else counts it.
 func (l *Log) addOrCountLocked(b *batch, e encoded) error {
 	c := classes[e.kind]
 	budget := l.options.Budget
@@ -210,7 +210,8 @@ func (l *Log) addOrCountLocked(b *batch, e encoded) error {
 			return err
 		}
 	}
-	// Its frame takes some bytes more: a budget is kept to within a record.
+	// The other fields take some more bytes: a log may exceed its budget by less than a
+	// record.
 	size += int64(len(e.body))
 	reason := ""
 	switch {
@@ -218,7 +219,7 @@ func (l *Log) addOrCountLocked(b *batch, e encoded) error {
 		reason = OmittedSandboxBudget
 	case c != always && !l.ownerGrantsLocked(c, int64(len(e.body))):
 		reason = OmittedOwnerBudget
-	case e.kind == KindCommandExecuted: // it comes after all that it did
+	case e.kind == KindCommandExecuted: // it comes after the command's other events
 		if err := l.addSummaryLocked(b); err != nil {
 			return err
 		}
@@ -231,15 +232,15 @@ func (l *Log) addOrCountLocked(b *batch, e encoded) error {
 	return nil
 }
 
-// omission is an event of a batch that is only counted.
+// omission is a counted event of a batch.
 type omission struct {
 	place  int // among the batch's events, from 1
 	event  encoded
 	reason string
 }
 
-// ownerGrantsLocked takes n bytes from what the owner's logs may still grow by
-// with records of a class. An owner whose logs cannot be measured has none left.
+// ownerGrantsLocked takes n bytes from the room that the owner's logs have for a class. If
+// the logs cannot be measured there is no room.
 func (l *Log) ownerGrantsLocked(c class, n int64) bool {
 	budget := l.options.Budget
 	if budget.OwnerBytes == 0 {
@@ -268,7 +269,7 @@ func (l *Log) ownerGrantsLocked(c class, n int64) bool {
 	return true
 }
 
-// shrunk is e in few bytes.
+// shrunk returns a small form of e.
 func (e encoded) shrunk() (encoded, error) {
 	if e.event == nil {
 		return e, nil
@@ -293,7 +294,7 @@ func (e encoded) shrunk() (encoded, error) {
 	return e, nil
 }
 
-// short is t, unless it is too long for what is kept of a budget.
+// short returns t, or a placeholder if it is too long for the reserved part of a budget.
 func short(t Text) Text {
 	if len(t.escape()) > maxPath {
 		return "(too long)"
@@ -301,7 +302,7 @@ func short(t Text) Text {
 	return t
 }
 
-// addSummaryLocked says what was omitted, if something was.
+// addSummaryLocked adds a record of the omitted events, if there are any.
 func (l *Log) addSummaryLocked(b *batch) error {
 	omitted := l.pendingLocked(b, len(b.ends))
 	if omitted.counts == nil {
@@ -318,8 +319,8 @@ func (l *Log) addSummaryLocked(b *batch) error {
 	return nil
 }
 
-// pendingLocked is what no summary has told when the first written events of b
-// are done with.
+// pendingLocked returns the counts that no summary includes after the first written events
+// of b.
 func (l *Log) pendingLocked(b *batch, written int) tally {
 	told := 0
 	for _, place := range b.summaries {
@@ -343,8 +344,8 @@ func (l *Log) summaryDueLocked() bool {
 	return l.allowance.omitted.counts != nil && !l.options.Now().Before(l.allowance.nextSummary)
 }
 
-// settleLocked remembers what b omitted and has not told, of which the first
-// written events are done with.
+// settleLocked stores the counts that no summary includes after the first written events of
+// b.
 func (l *Log) settleLocked(b *batch, written int) {
 	a := &l.allowance
 	a.omitted = l.pendingLocked(b, written)

@@ -24,27 +24,25 @@ const (
 	KindGap                   Kind = "gap"
 )
 
-// KindMalformed is what Read makes of a line that is no record. It is never
+// KindMalformed is the kind that Read gives a line that is not a record. It is never
 // written.
 const KindMalformed Kind = "malformed"
 
-// Event is what a record tells. The types of this package that end an
-// "event" each are the only ones.
+// Event is the content of a record. Only types of this package implement it.
 type Event interface {
 	// Kind returns the name of the event's type.
 	Kind() Kind
 }
 
-// durable are the events of which a power failure must not take the record:
-// what was done to the real directory, and what a person relies on having been
-// told.
+// durable are the events with records that must survive a power failure: changes of the
+// real directory, and events on which people rely.
 var durable = map[Kind]bool{
 	KindSandboxCreated: true, KindCommandExecuted: true, KindPolicyChanged: true,
 	KindApplied: true, KindDiscarded: true, KindSandboxRebased: true, KindSandboxDestroyed: true, KindGap: true,
 	KindEventsOmitted: true, KindArchived: true,
 }
 
-// Rule is a policy rule as it was in force.
+// Rule is a rule of the policy in force.
 type Rule struct {
 	Pattern    Text   `json:"pattern"`
 	Permission string `json:"permission"`
@@ -53,13 +51,13 @@ type Rule struct {
 	Source     Text   `json:"source,omitempty"` // where it was written: "policy.yaml:12", "--hide"
 }
 
-// Mount is a host directory that a sandbox sees besides its workspace.
+// Mount is a host directory that a sandbox sees in addition to its workspace.
 type Mount struct {
 	Source Text `json:"source"`
 	Target Text `json:"target"`
 }
 
-// SandboxLimits are what a sandbox may use; zero is no limit.
+// SandboxLimits are the resource limits of a sandbox. Zero means no limit.
 type SandboxLimits struct {
 	MemoryBytes int64   `json:"memory_bytes,omitempty"`
 	CPUs        float64 `json:"cpus,omitempty"`
@@ -70,7 +68,7 @@ type SandboxLimits struct {
 	TimeoutMS   int64   `json:"timeout_ms,omitempty"`
 }
 
-// SandboxCreated tells what a sandbox was made of.
+// SandboxCreated says that a sandbox was created, and with which settings.
 type SandboxCreated struct {
 	Source       Text          `json:"source"`    // host directory, or a server's codebase
 	Workspace    Text          `json:"workspace"` // path of it inside
@@ -84,19 +82,19 @@ type SandboxCreated struct {
 	Limits       SandboxLimits `json:"limits"`
 }
 
-// SandboxStarted tells that a supervisor serves the sandbox.
+// SandboxStarted says that a supervisor serves the sandbox.
 type SandboxStarted struct {
 	PID     int    `json:"pid"` // the supervisor's
 	Version string `json:"version,omitempty"`
-	// Enforced lists what really holds, in words of the mechanisms.
+	// Enforced lists the effective protections, by the names of the mechanisms.
 	Enforced []string `json:"enforced,omitempty"`
 }
 
-// CommandExecuted tells how a command ended.
+// CommandExecuted says how a command ended.
 type CommandExecuted struct {
-	Exec            string `json:"exec,omitempty"`    // ties records of one command together
-	Session         string `json:"session,omitempty"` // whose shell it was, or ran it
-	Argv            []Text `json:"argv"`              // of a session's command: its text alone
+	Exec            string `json:"exec,omitempty"`    // identifies the records of one command
+	Session         string `json:"session,omitempty"` // the session of which it is, or in which it ran
+	Argv            []Text `json:"argv"`              // for a session's command its text only
 	ArgvOmitted     int64  `json:"argv_omitted,omitempty"`
 	Dir             Text   `json:"dir,omitempty"`
 	ExitCode        int    `json:"exit_code"`
@@ -106,51 +104,51 @@ type CommandExecuted struct {
 	CPUUserMS       int64  `json:"cpu_user_ms"`
 	CPUSystemMS     int64  `json:"cpu_system_ms"`
 	MaxRSSBytes     int64  `json:"max_rss_bytes"`               // of its largest process
-	MemoryPeakBytes int64  `json:"memory_peak_bytes,omitempty"` // of all together, where counted
+	MemoryPeakBytes int64  `json:"memory_peak_bytes,omitempty"` // of all together, if counted
 	TimedOut        bool   `json:"timed_out"`
 	OOMKilled       bool   `json:"oom_killed"`
 }
 
-// PermissionDenied tells what the policy refused.
+// PermissionDenied says what the policy refused.
 type PermissionDenied struct {
 	Exec       string `json:"exec,omitempty"`
 	Path       Path   `json:"path"`
 	PathSHA256 string `json:"path_sha256,omitempty"` // of the whole path, when Path is cut
 	Operation  string `json:"operation"`
-	Permission string `json:"permission"`     // what the path has
+	Permission string `json:"permission"`     // of the path
 	Rule       Text   `json:"rule,omitempty"` // the deciding rule's pattern; empty: no rule, the default
 	RuleIndex  int    `json:"rule_index"`     // among the rules in force; -1: no rule
 	RuleSource Text   `json:"rule_source,omitempty"`
 	PID        int    `json:"pid"` // as the supervisor sees it; 0: not known
 	Program    Text   `json:"program,omitempty"`
-	Count      int    `json:"count"` // repeats that this record stands for, 1 at least
+	Count      int    `json:"count"` // repeats that this record represents, at least 1
 }
 
-// Rename is a name that moved.
+// Rename is a renamed entry.
 type Rename struct {
 	From Text `json:"from"`
 	To   Text `json:"to"`
 }
 
-// FileChanged tells what a command changed in the sandbox's view.
+// FileChanged says what a command changed in the sandbox's view.
 type FileChanged struct {
 	Exec     string   `json:"exec,omitempty"`
 	Created  []Text   `json:"created,omitempty"`
 	Modified []Text   `json:"modified,omitempty"`
 	Deleted  []Text   `json:"deleted,omitempty"`
 	Renamed  []Rename `json:"renamed,omitempty"`
-	Omitted  int64    `json:"omitted,omitempty"` // changes that were not listed for want of room
+	Omitted  int64    `json:"omitted,omitempty"` // changes that did not fit
 }
 
-// What ResourceLimitExceeded calls resources: the names of cgroup v2
-// (cgroup-v2.rst), whichever version enforces them.
+// The resources of ResourceLimitExceeded: the names of cgroup v2 (cgroup-v2.rst), also if
+// v1 enforces them.
 const (
 	ResourceMemory = "memory.max" // bytes
 	ResourcePIDs   = "pids.max"   // processes and threads
 )
 
-// ResourceLimitExceeded tells that a limit was reached: Limit is what the
-// sandbox was allowed of Resource, in the resource's unit.
+// ResourceLimitExceeded says that a limit was reached. Limit is the limit of Resource, in
+// the resource's unit.
 type ResourceLimitExceeded struct {
 	Exec     string  `json:"exec,omitempty"`
 	Resource string  `json:"resource"`
@@ -158,7 +156,7 @@ type ResourceLimitExceeded struct {
 	Count    int64   `json:"count,omitempty"` // how often: processes killed, forks refused
 }
 
-// PolicyChanged tells the rules from now on.
+// PolicyChanged has the new rules.
 type PolicyChanged struct {
 	Reason       string `json:"reason,omitempty"`
 	Preset       string `json:"preset,omitempty"`
@@ -166,25 +164,26 @@ type PolicyChanged struct {
 	RulesOmitted int64  `json:"rules_omitted,omitempty"`
 }
 
-// Applied tells which changes went into the source.
+// Applied says which changes were applied to the source.
 type Applied struct {
 	Paths   []Text `json:"paths"`
 	Refused []Text `json:"refused,omitempty"` // conflicts: left in the sandbox
-	// Overwrote are those of Paths where the source was not what the sandbox saw.
+	// Overwrote are those of Paths that had changed in the source since the sandbox saw
+	// them.
 	Overwrote []Text `json:"overwrote,omitempty"`
-	// To is another directory that they went into instead; they stay in the
-	// sandbox, too.
+	// To is the directory to which they were applied instead of the source; they also stay
+	// in the sandbox.
 	To      Text  `json:"to,omitempty"`
 	Omitted int64 `json:"omitted,omitempty"`
 }
 
-// Discarded tells which changes were thrown away.
+// Discarded says which changes were discarded.
 type Discarded struct {
 	Paths   []Text `json:"paths"`
 	Omitted int64  `json:"omitted,omitempty"`
 }
 
-// SessionCreated tells that a shell waits for commands.
+// SessionCreated says that a session's shell waits for commands.
 type SessionCreated struct {
 	Session string `json:"session"`
 	Exec    string `json:"exec,omitempty"` // the shell's own
@@ -196,13 +195,13 @@ type SessionCreated struct {
 const (
 	SessionEnded    = "shell_ended"     // the shell ended by itself or by a command
 	SessionByClient = "closed"          // a client closed it
-	SessionIdle     = "idle"            // no command came for as long as it may wait
-	SessionStuck    = "not_interrupted" // a command could not be ended but with its shell
-	SessionBroken   = "broken"          // the shell or its control channel did not keep to the protocol
+	SessionIdle     = "idle"            // no command came within the idle time-out
+	SessionStuck    = "not_interrupted" // a command could only be ended together with the shell
+	SessionBroken   = "broken"          // the shell or its control channel violated the protocol
 	SessionStopped  = "sandbox_stopped"
 )
 
-// SessionClosed tells that a session's shell is gone, and all that it started.
+// SessionClosed says that a session's shell and all that it started have ended.
 type SessionClosed struct {
 	Session    string `json:"session"`
 	Exec       string `json:"exec,omitempty"` // the shell's own
@@ -210,47 +209,45 @@ type SessionClosed struct {
 	DurationMS int64  `json:"duration_ms"`
 }
 
-// SandboxRebased tells that the sandbox's source is from now on another directory
-// at the same path.
+// SandboxRebased says that the sandbox's source is now another directory at the same path.
 type SandboxRebased struct {
 	Source   Text   `json:"source"`
 	WasInode uint64 `json:"was_inode"`
 	Inode    uint64 `json:"inode"`
 }
 
-// SandboxStopped tells that the sandbox's processes are gone.
+// SandboxStopped says that the sandbox's processes have ended.
 type SandboxStopped struct {
 	Reason Text `json:"reason,omitempty"`
 }
 
-// SandboxDestroyed tells that the sandbox and its changes were removed. It is
-// the last record of a log.
+// SandboxDestroyed says that the sandbox and its changes were removed. It is the last
+// record of a log.
 type SandboxDestroyed struct{}
 
 // The reasons of a Gap.
 const (
-	GapTorn           = "torn_write"      // Bytes before this record are no record
+	GapTorn           = "torn_write"      // Bytes before this record are not a record
 	GapLost           = "write_failed"    // Lost events could not be written
-	GapRecordsMissing = "records_missing" // Lost records were at the end of the log once
-	GapHeadMissing    = "head_missing"    // the head beside the log is gone
-	GapHeadDiffers    = "head_differs"    // the head names another record than the log has
+	GapRecordsMissing = "records_missing" // Lost records at the end of the log are missing
+	GapHeadMissing    = "head_missing"    // the head file of the log is missing
+	GapHeadDiffers    = "head_differs"    // the head file has another record than the log
 )
 
-// Gap tells that the log is not whole at this place. This package writes it by
-// itself.
+// Gap says that the log is incomplete at this place. Only this package writes it.
 type Gap struct {
 	Reason string `json:"reason"`
 	Offset int64  `json:"offset,omitempty"` // of the torn bytes in the file
 	Bytes  int64  `json:"bytes,omitempty"`
 	SHA256 string `json:"sha256,omitempty"` // of the torn bytes
 	Lost   uint64 `json:"lost,omitempty"`
-	Error  string `json:"error,omitempty"` // what the write failed with
+	Error  string `json:"error,omitempty"` // the error of the write
 }
 
-// Unknown is an event of a later version. Record.Raw has its fields.
+// Unknown is an event of a later version of agentfense. Record.Raw has its fields.
 type Unknown struct{ Name Kind }
 
-// Malformed is a line that is no record: torn, edited, or foreign.
+// Malformed is a line that is not a record: torn, edited, or foreign.
 type Malformed struct {
 	Bytes  int64 // without the newline
 	Reason string
@@ -301,7 +298,7 @@ func (SandboxDestroyed) Kind() Kind { return KindSandboxDestroyed }
 // Kind returns KindGap.
 func (Gap) Kind() Kind { return KindGap }
 
-// Kind returns the name that this version does not know.
+// Kind returns the unknown name.
 func (u Unknown) Kind() Kind { return u.Name }
 
 // Kind returns KindMalformed.

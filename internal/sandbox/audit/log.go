@@ -14,12 +14,12 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Options say whose log it is.
+// Options are the options of a Log.
 type Options struct {
 	Sandbox string // name, written into each record
 	ID      string // written into each record
-	// CodebaseID and UserID say of a server's sandbox which codebase it is made
-	// of and whose it is; they are written into each record unless empty.
+	// CodebaseID and UserID are the codebase and the owner of a server's sandbox. They are
+	// written into each record unless empty.
 	CodebaseID, UserID string
 	Now                func() time.Time // time.Now if nil; called by several goroutines
 	Budget             Budget
@@ -33,23 +33,22 @@ type Log struct {
 	file  *os.File
 	head  *os.File
 	last  Head
-	end   int64 // size of the file after last; -1: not known
+	end   int64 // size of the file after last; -1: unknown
 	lost  uint64
 	cause string // why events were lost
-	dirty bool   // something is not on the disk yet
+	dirty bool   // a record is not durable yet
 
 	allowance allowance
 }
 
-// headSuffix names the file beside a log that holds its Head.
+// headSuffix is the suffix of the file with a log's Head.
 const headSuffix = ".head"
 
 // headSize is the file's fixed size, so that one write replaces it.
 const headSize = 86
 
-// Open opens the log at path, making it (mode 0600) if it is not there; its
-// directory must be. Errors: NotFound, Denied, Invalid if path is not a regular
-// file.
+// Open opens the log at path, or makes it with mode 0600 if it is absent. Its directory
+// must exist. Errors: NotFound, Denied, Invalid if path is not a regular file.
 func Open(path string, o Options) (*Log, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -67,7 +66,7 @@ func Open(path string, o Options) (*Log, error) {
 	}
 	l := &Log{options: o, file: file, head: head, end: -1}
 	if fresh {
-		// A log that is on the disk must have its name there, too.
+		// The name of a durable log must be durable, too.
 		if dir, err := os.Open(filepath.Dir(path)); err == nil {
 			_ = dir.Sync()
 			dir.Close()
@@ -76,8 +75,7 @@ func Open(path string, o Options) (*Log, error) {
 	return l, nil
 }
 
-// openFile opens a regular file without following a link and without waiting
-// for a FIFO's other end.
+// openFile opens a regular file. It follows no link and does not block on a FIFO.
 func openFile(path string, flags int) (*os.File, error) {
 	fd, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -95,7 +93,7 @@ func openFile(path string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// failed names the log by its file's name alone: the directory is the host's.
+// failed names the log by the base name of its file, without the host's directory.
 func failed(operation, path string, err error) error {
 	kind := errdefs.Internal
 	switch {
@@ -114,11 +112,11 @@ func failed(operation, path string, err error) error {
 	return errdefs.New(kind, "%s audit log %s: %w", operation, filepath.Base(path), err)
 }
 
-// Append writes events, in order, and returns when the kernel has them; when
-// the disk has them if one is of a kind that must not be lost (docs/audit.md).
-// Events that could not be written are lost, and the next record says how many.
-// Errors: Exhausted if the disk is full; Precondition if the file was removed;
-// Invalid for an event that is not one of this package's.
+// Append writes events in order. It returns when the kernel has them, or when they are
+// durable if one is of a durable kind (docs/audit.md). Events that cannot be written are
+// lost, and the next record says how many. Errors: Exhausted if the disk is full;
+// Precondition if the file was removed; Invalid for an event that is not one of this
+// package's.
 func (l *Log) Append(events ...Event) error {
 	list := make([]encoded, 0, len(events))
 	for _, ev := range events {
@@ -135,7 +133,7 @@ func (l *Log) Append(events ...Event) error {
 	return err
 }
 
-// noteLost makes the next record be preceded by a gap record.
+// noteLost makes Append write a gap record before the next record.
 func (l *Log) noteLost(n uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +143,7 @@ func (l *Log) noteLost(n uint64, err error) {
 	}
 }
 
-// append writes events and returns how many of them the file has now.
+// append writes events and returns how many of them were written.
 func (l *Log) append(events []encoded) (done int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,16 +175,16 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// batch is what one write puts at the file's end.
+// batch has the data of one write at the end of the file.
 type batch struct {
 	log     *Log
 	data    []byte
 	last    Head
 	ends    []int // where in data each event ends
-	gaps    int   // the first of them, that are not the caller's
+	gaps    int   // how many of them, at the beginning, are gap records
 	durable bool
 
-	summaries []int // which of them say what was omitted, from 1
+	summaries []int // which of them are EventsOmitted records, from 1
 	omitted   []omission
 }
 
@@ -211,8 +209,8 @@ func (b *batch) addGap(g Gap) error {
 	return b.add(e)
 }
 
-// done returns how many of the caller's events are among the first written ones
-// of the batch.
+// done returns how many of the caller's events are among the first written events of the
+// batch.
 func (b *batch) done(written int) int {
 	n := max(0, written-b.gaps)
 	for _, place := range b.summaries {
@@ -223,8 +221,8 @@ func (b *batch) done(written int) int {
 	return max(0, n)
 }
 
-// beginLocked finds the log's end and starts a batch with what has to be said
-// about it. The caller holds l.mu and the file's lock.
+// beginLocked finds the log's end and starts a batch with the necessary gap records. The
+// caller holds l.mu and the file's lock.
 func (l *Log) beginLocked() (*batch, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(l.file.Fd()), &st); err != nil {
@@ -259,7 +257,7 @@ func (l *Log) beginLocked() (*batch, error) {
 	return b, nil
 }
 
-// writeLocked puts b at the file's end, then into the head.
+// writeLocked writes b to the end of the file, and then updates the head.
 func (l *Log) writeLocked(b *batch) (done int, err error) {
 	n := 0
 	if len(b.data) > 0 {
@@ -306,7 +304,7 @@ func (l *Log) unsynced() bool {
 	return l.dirty || l.allowance.omitted.counts != nil
 }
 
-// Sync returns when the disk has all that was appended.
+// Sync makes all appended records durable.
 func (l *Log) Sync() error {
 	l.mu.Lock()
 	due := l.file != nil && l.summaryDueLocked()
@@ -324,7 +322,7 @@ func (l *Log) Sync() error {
 	return l.syncLocked()
 }
 
-// Close says what was omitted, syncs and closes the log. Closing again does
+// Close writes the record of omitted events, syncs and closes the log. Closing again does
 // nothing.
 func (l *Log) Close() error {
 	l.mu.Lock()
@@ -341,7 +339,7 @@ func (l *Log) Close() error {
 	return err
 }
 
-// Remove deletes the log at path. It is no error if there is none.
+// Remove deletes the log at path. It succeeds if there is none.
 func Remove(path string) error {
 	for _, name := range []string{path + headSuffix, path} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {

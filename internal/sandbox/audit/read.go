@@ -14,10 +14,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Read calls do for each line that the log at path has now, in order. A line
-// that is no record comes as a Malformed, without which nothing is left out.
-// Errors: NotFound, Denied, Invalid if path is not a regular file, and what do
-// returns, which ends the reading.
+// Read calls do for each present line of the log at path, in order. A line that is not a
+// record is passed as a Malformed. Errors: NotFound, Denied, Invalid if path is not a
+// regular file, and the error of do, which ends Read.
 func Read(path string, do func(Record) error) error {
 	f, size, err := openStable(path)
 	if err != nil {
@@ -41,8 +40,8 @@ func openStable(path string) (*os.File, int64, error) {
 	return f, size, nil
 }
 
-// stableSize is the file's size while nobody is writing, so that no half
-// record is seen that will be whole in a moment.
+// stableSize returns the file's size with the lock held, so that it does not include a
+// partly written record.
 func stableSize(f *os.File) (int64, error) {
 	if err := flock(f, unix.LOCK_SH); err != nil {
 		return 0, err
@@ -76,8 +75,8 @@ func ReadFrom(r io.Reader, do func(Record) error) error {
 	return nil
 }
 
-// scanner cuts what it reads into lines. A line without its newline is kept
-// until that comes, so that a growing file can be followed.
+// scanner splits its input into lines. It keeps an incomplete line until the newline comes,
+// so that it can follow a growing file.
 type scanner struct {
 	in     *bufio.Reader
 	line   []byte // up to maxLine of the current line
@@ -90,8 +89,8 @@ func newScanner(r io.Reader) *scanner {
 	return &scanner{in: bufio.NewReaderSize(r, 64<<10), number: 1}
 }
 
-// next returns the next whole line. At io.EOF it may be called again when the
-// reader has more.
+// next returns the next complete line. After io.EOF it may be called again when the reader
+// has more data.
 func (s *scanner) next() (Record, error) {
 	for {
 		part, err := s.in.ReadSlice('\n')
@@ -110,8 +109,7 @@ func (s *scanner) next() (Record, error) {
 	}
 }
 
-// rest returns the last line if it has no newline. It may be a record, which
-// lacks nothing else.
+// rest returns the last line if it has no newline. It may be a complete record otherwise.
 func (s *scanner) rest() (Record, bool) {
 	if s.size == 0 {
 		return Record{}, false
@@ -119,8 +117,8 @@ func (s *scanner) rest() (Record, bool) {
 	return s.record(0), true
 }
 
-// record makes the current line a Record and starts the next, which begins
-// after terminator bytes.
+// record returns the current line as a Record and starts the next line, which begins after
+// terminator bytes.
 func (s *scanner) record(terminator int64) Record {
 	r, err := parse(s.line)
 	if s.size > int64(len(s.line)) {
@@ -136,17 +134,17 @@ func (s *scanner) record(terminator int64) Record {
 	return r
 }
 
-// malformed keeps of r where it is, and nothing that it claims.
+// malformed returns a record with the position of r and none of its fields.
 func malformed(r Record, m Malformed) Record {
 	return Record{Event: m, Raw: r.Raw, Offset: r.Offset, Line: r.Line}
 }
 
-// followPause is how often Follow looks for more.
+// followPause is how often Follow looks for more records.
 const followPause = 100 * time.Millisecond
 
-// Follow is Read that goes on with what is appended, until ctx ends (nil), the
-// sandbox is destroyed (nil) or do returns an error. Errors: as Read, and
-// Precondition if the log got shorter or was removed.
+// Follow is Read, and continues with appended records until ctx ends (nil), the sandbox is
+// destroyed (nil) or do returns an error. Errors: as Read, and Precondition if the log got
+// shorter or was removed.
 func Follow(ctx context.Context, path string, do func(Record) error) error {
 	f, err := openFile(path, unix.O_RDONLY)
 	if err != nil {
@@ -176,7 +174,8 @@ func Follow(ctx context.Context, path string, do func(Record) error) error {
 	}
 }
 
-// drain hands on what is there, and tells whether that was the last.
+// drain passes the present records to do. destroyed reports whether the last one is a
+// SandboxDestroyed.
 func drain(ctx context.Context, s *scanner, do func(Record) error) (destroyed bool, err error) {
 	for ctx.Err() == nil {
 		record, err := s.next()
@@ -194,7 +193,7 @@ func drain(ctx context.Context, s *scanner, do func(Record) error) (destroyed bo
 	return destroyed, nil
 }
 
-// growing reads a file up to the size it had when last looked at.
+// growing reads a file up to the size at the last call of look.
 type growing struct {
 	file    *os.File
 	offset  int64

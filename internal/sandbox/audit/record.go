@@ -13,24 +13,24 @@ import (
 // Record is a line of a log.
 type Record struct {
 	Version int
-	Seq     uint64 // from 1, one more with each record
+	Seq     uint64 // from 1, incremented with each record
 	Time    time.Time
 	Sandbox Text // name
 	ID      Text
 	// CodebaseID and UserID are empty unless the sandbox is a server's.
 	CodebaseID, UserID Text
 	Event              Event // one of this package's types, by value
-	Prev               Hash  // the record before, zero for the first
+	Prev               Hash  // hash of the previous record, zero for the first
 	Hash               Hash
-	Raw                []byte // the line without its newline; of a Malformed up to 4 MiB. Valid during the call it is given to.
+	Raw                []byte // the line without its newline; for a Malformed up to 4 MiB. Valid only during the call of do.
 	Offset             int64  // of the line in the file
 	Line               int    // from 1
 }
 
-// timeFormat has a fixed width, so that lines sort by it.
+// timeFormat has a fixed width, so that sorting lines sorts by time.
 const timeFormat = "2006-01-02T15:04:05.000000000Z"
 
-// header are the keys that each record begins with.
+// header has the first keys of each record.
 type header struct {
 	V          int    `json:"v"`
 	Seq        uint64 `json:"seq"`
@@ -40,21 +40,21 @@ type header struct {
 	Event      Kind   `json:"event"`
 	CodebaseID Text   `json:"codebase_id,omitempty"`
 	UserID     Text   `json:"user_id,omitempty"`
-	Prev       string `json:"prev,omitempty"` // of a record that is read
+	Prev       string `json:"prev,omitempty"` // only set when a record is read
 }
 
-// encoded is an event ready to be put into a record.
+// encoded is an event prepared for a record.
 type encoded struct {
 	kind  Kind
 	time  time.Time
 	body  []byte // "{}" or `{"key":…}`
-	event Event  // of a body that a budget may have to make smaller, else nil
+	event Event  // set if a budget may have to shrink the body, else nil
 
 	rule     Text // of refusals, for their counts
 	refusals int
 }
 
-// encode fits ev into what a record may hold.
+// encode encodes ev, shortened to the maximum size of a record.
 func encode(ev Event, at time.Time) (encoded, error) {
 	body, err := marshal(bound(ev, maxList))
 	if err != nil {
@@ -76,7 +76,7 @@ func encode(ev Event, at time.Time) (encoded, error) {
 	return e, nil
 }
 
-// bound drops from the lists what takes more than room bytes, and counts it.
+// bound drops the items of lists beyond the given bytes, and counts them.
 func bound(ev Event, bytes int) Event {
 	room := budget(bytes)
 	n := make([]int64, 4)
@@ -135,7 +135,7 @@ func orEmpty[T any](list []T) []T {
 
 const hashKey = `,"hash":"`
 
-// line makes the record of e that follows prev, newline included.
+// line returns the record of e that follows prev, with its newline.
 func (e encoded) line(of *Options, prev Head) ([]byte, Head, error) {
 	head, err := marshal(header{
 		V: SchemaVersion, Seq: prev.Seq + 1, Time: e.time.Format(timeFormat), Sandbox: Text(of.Sandbox), ID: Text(of.ID), Event: e.kind,
@@ -158,8 +158,7 @@ func (e encoded) line(of *Options, prev Head) ([]byte, Head, error) {
 	return b.Bytes(), next, nil
 }
 
-// parse reads a line without its newline. Errors: Invalid, also if the line
-// does not have the hash it claims.
+// parse reads a line without its newline. Errors: Invalid, also for a wrong hash.
 func parse(line []byte) (Record, error) {
 	const tail = len(hashKey) + 2*sha256.Size + len(`"}`)
 	if len(line) < tail || len(line) >= maxLine || !bytes.HasPrefix(line[len(line)-tail:], []byte(hashKey)) {
@@ -175,7 +174,7 @@ func parse(line []byte) (Record, error) {
 	}
 	prev, ok := parseHash(h.Prev)
 	if !ok {
-		return Record{}, errdefs.New(errdefs.Invalid, "it does not name the record before it")
+		return Record{}, errdefs.New(errdefs.Invalid, "it has no hash of the previous record")
 	}
 	at, err := time.Parse(timeFormat, h.Time)
 	if err != nil {
@@ -225,7 +224,7 @@ func decode(h header, line []byte) (Event, error) {
 	return as(line)
 }
 
-// IsKind reports whether records of the kind k are written here.
+// IsKind reports whether this version writes records of the kind k.
 func IsKind(k Kind) bool {
 	_, known := decoders[k]
 	return known

@@ -10,9 +10,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// resumeLocked finds the last record of a file that somebody else wrote to
-// last: another process, or this one before a crash or a full disk. It starts b
-// with the newline that a torn line lacks, and returns the gaps to record.
+// resumeLocked finds the last record of a file that another process wrote to last, or this
+// one before a crash or a full disk. It adds the newline of a torn line to b, and returns
+// the gaps to record.
 func (l *Log) resumeLocked(b *batch, size int64) ([]Gap, error) {
 	record, end, err := findLast(l.file, size)
 	if err != nil {
@@ -22,7 +22,7 @@ func (l *Log) resumeLocked(b *batch, size int64) ([]Gap, error) {
 	b.last = last
 	var gaps []Gap
 	switch {
-	case end == size+1: // a record that lacks nothing but its newline
+	case end == size+1: // a record of which only the newline is missing
 		b.data = append(b.data, '\n')
 	case end < size:
 		g, newline, err := describeTorn(l.file, end, size)
@@ -42,17 +42,16 @@ func (l *Log) resumeLocked(b *batch, size int64) ([]Gap, error) {
 	case head.Seq == last.Seq:
 		gaps = append(gaps, Gap{Reason: GapHeadDiffers})
 	}
-	// A head behind the log is that of a process which died between the two.
+	// The head is older than the log if a process died between the two writes.
 	return gaps, nil
 }
 
-// maxScan bounds how far back a last record is looked for.
+// maxScan is how far back to search for the last record.
 const maxScan = 64 << 20
 
-// findLast returns the last record of f's first size bytes and where its line
-// ends, newline included, be it there or not; the zero Record and 0 if there is
-// none. Errors: Precondition if there is
-// no record in the last 64 MiB.
+// findLast returns the last record in the first size bytes of f, and the offset after its
+// newline, which may be missing. Without a record it returns the zero Record and 0. Errors:
+// Precondition if there is no record in the last 64 MiB.
 func findLast(f io.ReaderAt, size int64) (Record, int64, error) {
 	for window := int64(64 << 10); ; window *= 4 {
 		start := max(0, size-window)
@@ -62,7 +61,7 @@ func findLast(f io.ReaderAt, size int64) (Record, int64, error) {
 		}
 		first := 0
 		if start > 0 {
-			first = bytes.IndexByte(data, '\n') + 1 // the line before is cut
+			first = bytes.IndexByte(data, '\n') + 1 // the first line is incomplete
 		}
 		if last, end, ok := lastIn(data, first); ok {
 			return last, start + end, nil
@@ -76,7 +75,7 @@ func findLast(f io.ReaderAt, size int64) (Record, int64, error) {
 	}
 }
 
-// lastIn returns the last record in data[first:] and where its line ends.
+// lastIn returns the last record in data[first:] and the end of its line.
 func lastIn(data []byte, first int) (Record, int64, bool) {
 	end := len(data)
 	if bytes.HasSuffix(data, []byte{'\n'}) {
@@ -92,8 +91,8 @@ func lastIn(data []byte, first int) (Record, int64, bool) {
 	return Record{}, 0, false
 }
 
-// describeTorn accounts for the bytes from begin to size, which are no record,
-// and gives the newline that ends them if they lack it.
+// describeTorn returns a Gap for the bytes from begin to size, which are not a record, and
+// the newline to append if they have none.
 func describeTorn(f io.ReaderAt, begin, size int64) (Gap, []byte, error) {
 	sum, err := sumOf(f, begin, size-begin)
 	if err != nil {
@@ -114,7 +113,7 @@ func describeTorn(f io.ReaderAt, begin, size int64) (Gap, []byte, error) {
 	}, newline, nil
 }
 
-// sumOf hashes the length bytes of f from begin on.
+// sumOf hashes length bytes of f from begin.
 func sumOf(f io.ReaderAt, begin, length int64) (hash.Hash, error) {
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(f, begin, length)); err != nil {

@@ -9,11 +9,10 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Text is bytes that came from inside a sandbox or from a file system: a path,
-// an argument, a program's name. In JSON it is escaped by vpath.Escape, so a
-// line stays one line and every byte comes back. Beyond 512 KiB of that it is
-// cut and ends in `\cut{N}`, N being the bytes left out; vpath.Unescape refuses
-// that, so no cut text passes for a whole one.
+// Text is bytes from a sandbox or from a file system: a path, an argument, a program's
+// name. JSON has it escaped with vpath.Escape, without newlines and without loss. An
+// escaped text above 512 KiB is cut and ends in `\cut{N}`, where N is the number of omitted
+// bytes. vpath.Unescape refuses a cut text.
 type Text string
 
 // Texts converts a list of strings or of paths.
@@ -29,9 +28,9 @@ var cutMark = regexp.MustCompile(`\\cut\{[0-9]+\}$`)
 
 func (t Text) escape() string { return escapeUpTo(string(t), maxText) }
 
-// escapeUpTo escapes whole, and cuts it if that takes more than limit bytes.
+// escapeUpTo escapes whole, and cuts the result at limit bytes.
 func escapeUpTo(whole string, limit int) string {
-	// Each byte escapes to at least one.
+	// Each byte has at least one escaped byte.
 	if len(whole) <= limit {
 		if e := vpath.Escape(whole); len(e) <= limit {
 			return e
@@ -44,8 +43,8 @@ func escapeUpTo(whole string, limit int) string {
 	return vpath.Escape(whole[:keep]) + fmt.Sprintf(`\cut{%d}`, len(whole)-keep)
 }
 
-// Path is a Text that is cut beyond 1 KiB: a program inside can name long paths
-// as often as it likes.
+// Path is a Text that is cut at 1 KiB, because a program inside can use long paths without
+// limit.
 type Path string
 
 // MarshalJSON writes p escaped.
@@ -57,8 +56,8 @@ func (p *Path) UnmarshalJSON(data []byte) error { return (*Text)(p).UnmarshalJSO
 // MarshalJSON writes t escaped.
 func (t Text) MarshalJSON() ([]byte, error) { return marshal(t.escape()) }
 
-// UnmarshalJSON gives back the bytes. The mark of a cut text stays in it.
-// Errors: Invalid for an escape that vpath.Escape never writes.
+// UnmarshalJSON unescapes the text. It keeps the mark of a cut text. Errors: Invalid for an
+// escape that vpath.Escape never writes.
 func (t *Text) UnmarshalJSON(data []byte) error {
 	var escaped string
 	if err := json.Unmarshal(data, &escaped); err != nil {
@@ -73,7 +72,7 @@ func (t *Text) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// marshal is json.Marshal that leaves <, > and & readable.
+// marshal is json.Marshal without escapes of <, > and &.
 func marshal(v any) ([]byte, error) {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -84,12 +83,11 @@ func marshal(v any) ([]byte, error) {
 	return []byte(strings.TrimSuffix(b.String(), "\n")), nil
 }
 
-// budget is how many bytes the lists of a record may still take.
+// budget is how many bytes remain for the lists of a record.
 type budget int
 
-// fit returns the items of list, in order, that the budget has room for, and
-// how many it had no room for. One that is too large does not keep later,
-// smaller ones out.
+// fit returns the items of list, in order, that fit into the budget, and the number of
+// omitted ones. An item that is too large does not exclude later, smaller ones.
 func fit[T any](b *budget, list []T) (kept []T, omitted int64) {
 	for _, item := range list {
 		data, err := marshal(item)

@@ -9,25 +9,25 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Summary is what Verify found in a log that is as it was written.
+// Summary is the result of Verify for an unchanged log.
 type Summary struct {
 	Sandbox, ID Text
 	Records     uint64
-	Archived    uint64 // number of the last record that was moved to an archive
-	Gaps        int    // places where the log says that it is not whole
-	Lost        uint64 // events and records that the gaps count as lost
-	Torn        bool   // it ends in an interrupted write; the next append accounts for that
-	Head        Head   // to be kept elsewhere, and given to a later Verify
-	NoHeadFile  bool   // so nothing tells whether records at the end were removed
+	Archived    uint64 // number of the last archived record
+	Gaps        int    // number of gap records
+	Lost        uint64 // lost events and records, as counted by the gap records
+	Torn        bool   // it ends with an interrupted write, for which the next Append writes a gap record
+	Head        Head   // to store elsewhere and pass to a later Verify
+	NoHeadFile  bool   // without a head file, Verify cannot notice removed records at the end
 }
 
-// Verify checks that no record of the log at path was changed, removed or moved
-// since it was written, as far as the log itself, the head beside it and the
-// heads given, which were recorded earlier, can tell. Errors: Invalid, naming
-// the line, if one was; NotFound, Denied.
+// Verify checks that no record of the log at path was changed, removed or moved since it
+// was written. It uses the log itself, its head file and the known heads from earlier.
+// Errors: Invalid, naming the line, if a check fails; NotFound, Denied.
 func Verify(path string, known ...Head) (Summary, error) {
 	v := verifier{known: known}
-	// Before the log: one that is appended to meanwhile is ahead, not behind.
+	// Read the head before the log, so that a concurrent append cannot make the log look
+	// older than the head.
 	if f, err := os.Open(path + headSuffix); err == nil {
 		head, ok := readHead(f)
 		f.Close()
@@ -48,12 +48,12 @@ func Verify(path string, known ...Head) (Summary, error) {
 	return v.Summary, err
 }
 
-// verifier walks along the chain.
+// verifier checks the chain of records.
 type verifier struct {
 	Summary
 	known     []Head
 	file      io.ReaderAt
-	tornBytes int64 // of the lines since the last record that are none
+	tornBytes int64 // of the lines since the last record
 	tornAt    int64
 	tornLine  int
 }
@@ -108,8 +108,8 @@ func (v *verifier) record(r Record) error {
 	return nil
 }
 
-// archived lets a log begin with the record that says where the records before
-// it are. A head of one of those cannot be checked here.
+// archived accepts an Archived record at the beginning of a log. The head of an archived
+// record cannot be checked.
 func (v *verifier) archived(r Record) error {
 	a, ok := r.Event.(Archived)
 	if !ok || v.Records > 0 || a.Records+1 != r.Seq {
@@ -131,8 +131,7 @@ func (v *verifier) malformed(r Record, m Malformed) {
 	v.tornBytes += m.Bytes + 1
 }
 
-// account checks that g, which is zero for a record that is no gap, is about
-// the torn bytes just before it.
+// account checks that g describes the torn bytes before it. g is zero for other records.
 func (v *verifier) account(line int, g Gap) error {
 	switch {
 	case v.tornBytes == 0 && g.Bytes != 0:

@@ -10,56 +10,55 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// WriterOptions tune a Writer.
+// WriterOptions are the options of a Writer.
 type WriterOptions struct {
-	// QueueBytes is how much may wait to be written; 4 MiB if zero. One event
-	// of any size fits into an empty queue.
+	// QueueBytes is the size of the queue; 0 means 4 MiB. One event of any size fits into
+	// an empty queue.
 	QueueBytes int
-	// OnFailure is called when a write fails that did not fail before, from the
-	// Writer's goroutine. Events wait, and the write is tried again.
+	// OnFailure is called from the Writer's goroutine when a write fails for the first
+	// time. The events stay in the queue, and the Writer tries again.
 	OnFailure func(error)
-	// OnRecovery is called when, after OnFailure, all was written.
+	// OnRecovery is called when all events were written after OnFailure.
 	OnRecovery func()
 }
 
 const (
 	defaultQueueBytes = 4 << 20
 	maxBatch          = 1 << 20                 // bytes that go into one write
-	syncInterval      = time.Second             // at most this long a record is not on the disk
+	syncInterval      = time.Second             // a record is durable after at most this time
 	firstRetry        = 50 * time.Millisecond   // after a failed write
 	lastRetry         = 2000 * time.Millisecond // doubled up to this
 )
 
-// Writer writes to a Log from one goroutine of its own, so that who reports an
-// event never waits for a disk. When the queue is full, Enqueue says so and
-// counts: the caller denies or stops what it was about to report (fail closed),
-// and a gap record tells how many events the log lacks.
+// Writer writes to a Log from its own goroutine, so that callers never wait for a disk. If
+// the queue is full, Enqueue returns an error and counts the event. The caller then denies
+// or stops the reported action (fail closed), and a gap record says how many events are
+// missing.
 type Writer struct {
 	log     *Log
 	options WriterOptions
-	wake    chan struct{} // holds one token when the queue is not empty
-	ended   chan struct{} // closed when the goroutine is gone
+	wake    chan struct{} // has a token if the queue is not empty
+	ended   chan struct{} // closed when the goroutine has ended
 	stop    chan struct{} // closed when it must not try again
 
 	mu      sync.Mutex
 	queue   []queued
 	bytes   int
-	dropped uint64 // refused since the last write
+	dropped uint64 // events refused since the last write
 	closed  bool
 	failure error // of the last write
 }
 
-// queued is an event that waits, and who waits for it.
+// queued is a waiting event.
 type queued struct {
 	encoded
-	done chan<- error // nil: nobody
+	done chan<- error // gets the result; nil if no caller waits
 }
 
-// size is what an event takes while it waits, in bytes.
+// size returns the size of a waiting event, in bytes.
 func (e encoded) size() int { return len(e.body) + 128 }
 
-// NewWriter starts a Writer on log, which stays the caller's to close, after
-// Close of the Writer.
+// NewWriter starts a Writer on log. The caller closes log after Close of the Writer.
 func NewWriter(log *Log, o WriterOptions) *Writer {
 	if o.QueueBytes == 0 {
 		o.QueueBytes = defaultQueueBytes
@@ -72,13 +71,13 @@ func NewWriter(log *Log, o WriterOptions) *Writer {
 	return w
 }
 
-// Enqueue hands ev over and returns without waiting. Errors: Exhausted if the
-// queue is full; Precondition after Close; Invalid as from Log.Append.
+// Enqueue queues ev and returns without waiting. Errors: Exhausted if the queue is full;
+// Precondition after Close; Invalid as from Log.Append.
 func (w *Writer) Enqueue(ev Event) error { return w.enqueue(ev, nil) }
 
-// Append hands ev over and returns when it is written, as Log.Append does, and
-// after all that was enqueued before it. Errors: as Enqueue; Canceled or
-// Deadline if ctx ended first: ev may still be written then.
+// Append queues ev and returns when it and all events queued before it are written, as
+// Log.Append. Errors: as Enqueue; Canceled or Deadline if ctx ended first; ev may still be
+// written.
 func (w *Writer) Append(ctx context.Context, ev Event) error {
 	done := make(chan error, 1)
 	if err := w.enqueue(ev, done); err != nil {
@@ -122,9 +121,9 @@ func (w *Writer) enqueue(ev Event, done chan<- error) error {
 	return nil
 }
 
-// Close writes what is queued and ends the goroutine. If writing goes on to
-// fail until ctx ends, it gives up. Errors: Exhausted or what else the last
-// write failed with; events are lost then. Closing again does nothing.
+// Close writes the queued events and ends the goroutine. It gives up if writes fail until
+// ctx ends. Errors: Exhausted or another error of the last write; the events are then lost.
+// Closing again does nothing.
 func (w *Writer) Close(ctx context.Context) error {
 	w.mu.Lock()
 	again := w.closed
@@ -152,7 +151,7 @@ func (w *Writer) Close(ctx context.Context) error {
 
 func (w *Writer) run() {
 	defer close(w.ended)
-	var due <-chan time.Time // set while something is not on the disk
+	var due <-chan time.Time // set while a record is not durable
 	for {
 		select {
 		case _, open := <-w.wake:
@@ -174,7 +173,7 @@ func (w *Writer) run() {
 	}
 }
 
-// drain writes until the queue is empty; false if it had to give up.
+// drain writes until the queue is empty. It returns false if it gave up.
 func (w *Writer) drain() bool {
 	retry := firstRetry
 	for {
@@ -202,8 +201,8 @@ func (w *Writer) drain() bool {
 
 var errQueueFull = errdefs.New(errdefs.Exhausted, "audit queue is full")
 
-// next returns what one write should take, without removing it: what cannot be
-// written stays in the queue and counts against its size.
+// next returns the events for one write. It does not remove them, so that events that
+// cannot be written stay in the queue.
 func (w *Writer) next() (batch []queued, dropped uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -227,8 +226,8 @@ func encodedOf(batch []queued) []encoded {
 	return events
 }
 
-// finish takes the first done of batch out of the queue and tells who waits.
-// An error although all was written is that of a sync: it is theirs, too.
+// finish removes the first done events of batch from the queue and reports their results.
+// If all were written, err is the error of a sync, which their callers get, too.
 func (w *Writer) finish(batch []queued, done int, err error) {
 	for _, q := range batch[:done] {
 		if q.done == nil {
@@ -249,7 +248,7 @@ func (w *Writer) finish(batch []queued, done int, err error) {
 	w.report(err)
 }
 
-// report tells of a failure when it begins and when it is over.
+// report calls OnFailure and OnRecovery.
 func (w *Writer) report(err error) {
 	w.mu.Lock()
 	before := w.failure

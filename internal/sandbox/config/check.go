@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// check refuses values that are each right and wrong together.
+// check refuses combinations of values that are each valid.
 func (l *loader) check() error {
 	for _, check := range []func() error{l.checkTLS, l.checkAddrs, l.checkTimeouts, l.checkNetwork, l.checkRuntimes} {
 		if err := check(); err != nil {
@@ -34,7 +34,7 @@ func (l *loader) checkAddrs() error {
 	s := l.config.Server
 	for _, a := range []struct{ key, addr string }{{"server.grpc_addr", s.GRPCAddr}, {"server.http_addr", s.HTTPAddr}} {
 		if _, isSocket := Socket(a.addr); isSocket && s.TLS.Enabled() {
-			return l.at(a.key, "%s is a socket of this host, over which no TLS is spoken: leave server.tls out", a.addr)
+			return l.at(a.key, "%s is a unix socket, which does not use TLS: remove server.tls", a.addr)
 		}
 		if a.addr != "" && !s.TLS.Enabled() && !IsLoopback(a.addr) {
 			return l.at(a.key, "%s can be reached from other hosts: give server.tls.cert and server.tls.key, or listen on 127.0.0.1", a.addr)
@@ -53,9 +53,9 @@ func (l *loader) checkTimeouts() error {
 		key = "runtime.max_timeout"
 	}
 	if r.DefaultTimeout == 0 {
-		return l.at(key, "runtime.default_timeout 0 means none, which is beyond runtime.max_timeout %s", r.MaxTimeout)
+		return l.at(key, "runtime.default_timeout 0 means no time-out, which exceeds runtime.max_timeout %s", r.MaxTimeout)
 	}
-	return l.at(key, "runtime.default_timeout %s is beyond runtime.max_timeout %s", r.DefaultTimeout, r.MaxTimeout)
+	return l.at(key, "runtime.default_timeout %s exceeds runtime.max_timeout %s", r.DefaultTimeout, r.MaxTimeout)
 }
 
 func (l *loader) checkNetwork() error {
@@ -69,23 +69,21 @@ func (l *loader) checkNetwork() error {
 func (l *loader) checkRuntimes() error {
 	r := l.config.Runtime
 	if len(r.Allowed) > 0 && !slices.Contains(r.Allowed, r.Type) {
-		return l.at("runtime.allowed", "it lacks %s, the runtime.type of a sandbox that does not ask for one", r.Type)
+		return l.at("runtime.allowed", "it must contain %s, the value of runtime.type", r.Type)
 	}
 	return nil
 }
 
 const socketScheme = "unix://"
 
-// Socket returns the path of an address that names a socket of this host:
-// unix:///path.
+// Socket returns the path of a unix socket's address: unix:///path.
 func Socket(addr string) (path string, ok bool) { return strings.CutPrefix(addr, socketScheme) }
 
-// SocketAddr is the address of a socket's path.
+// SocketAddr returns the address of the unix socket at path.
 func SocketAddr(path string) string { return socketScheme + path }
 
-// IsLoopback reports whether only this host can reach a listener at addr,
-// host:port or a socket. A name other than localhost is not trusted to stay what
-// it is.
+// IsLoopback reports whether only this host can reach a listener at addr, host:port or a
+// socket. It returns false for a name other than localhost, because its address may change.
 func IsLoopback(addr string) bool {
 	if _, isSocket := Socket(addr); isSocket {
 		return true

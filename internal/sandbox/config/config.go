@@ -1,12 +1,10 @@
-// Package config is the server's configuration: its keys, their defaults, the
-// YAML file and the environment they are read from, and what may not be
-// combined. It reads the file it is given and nothing else; it does not look
-// whether an address can be listened on or a program is there.
+// Package config reads the server's configuration: the keys, their defaults, the YAML file,
+// the environment, and invalid combinations. It reads only the given file. It does not
+// check whether an address or a program is available.
 //
-// A key is written SECTION.NAME. In the file sections are mappings; in the
-// environment the variable is AGENTFENSE_SECTION_NAME. The environment goes
-// before the file, the file before the defaults. Whatever is not understood is
-// an error that says where it stands, never ignored.
+// A key is written SECTION.NAME. In the file sections are mappings; in the environment the
+// variable is AGENTFENSE_SECTION_NAME. Precedence: environment, file, default. An unknown
+// key or an invalid value is an error with its place, and is never ignored.
 package config
 
 import (
@@ -15,8 +13,8 @@ import (
 	"time"
 )
 
-// Config is everything that can be configured. A path that is "" lies in the
-// state directory, see UnderHome.
+// Config is the whole configuration. A path that is "" is in the state directory, see
+// UnderHome.
 type Config struct {
 	Server  Server
 	Auth    Auth
@@ -35,26 +33,25 @@ type Server struct {
 	TLS      TLS
 }
 
-// TLS names the PEM files of both listeners. All are "" or Cert and Key are
-// given.
+// TLS names the PEM files of both listeners. Either all are "", or Cert and Key are set.
 type TLS struct {
 	Cert, Key string
-	// ClientCA signs the certificates that clients must then show.
+	// ClientCA, if set, is the CA of the certificates that clients must present.
 	ClientCA string
 }
 
 // Enabled reports whether the listeners speak TLS.
 func (t TLS) Enabled() bool { return t.Cert != "" }
 
-// Auth says who may call.
+// Auth has the settings of authentication.
 type Auth struct {
 	TokenFile string // of the default token
 }
 
-// Storage says where the server keeps what only it knows.
+// Storage has the paths of the server's data.
 type Storage struct {
 	CodebasePath string // directory of the uploaded codebases
-	MountPath    string // of no effect: a view is mounted in its sandbox's directory
+	MountPath    string // deprecated and ignored: a view is mounted in its sandbox's directory
 	DBPath       string // SQLite database
 }
 
@@ -67,21 +64,21 @@ const (
 	Docker RuntimeType = "docker"
 )
 
-// Runtime says how commands are run.
+// Runtime has the settings of runtimes.
 type Runtime struct {
-	Type           RuntimeType   // of a sandbox that does not ask for one
-	Allowed        []RuntimeType // that a sandbox may ask for; empty: Type alone
-	BwrapPath      string        // program, looked for on the PATH without a /
-	DefaultTimeout time.Duration // of an exec that asks for none; 0: none
-	MaxTimeout     time.Duration // an exec may ask for; 0: any
+	Type           RuntimeType   // the default of sandboxes
+	Allowed        []RuntimeType // that a client may request; empty: only Type
+	BwrapPath      string        // program; without a / it is searched in PATH
+	DefaultTimeout time.Duration // default of an exec; 0: none
+	MaxTimeout     time.Duration // maximum that an exec may request; 0: no limit
 	Docker         DockerRuntime
 }
 
-// DockerRuntime is how containers are made.
+// DockerRuntime has the settings of containers.
 type DockerRuntime struct {
 	Host         string // of the daemon, such as unix:///run/docker.sock; "": the client's default
 	DefaultImage string
-	Images       []string // that a sandbox may ask for beside DefaultImage; see Allows
+	Images       []string // that a client may request in addition to DefaultImage; see Allows
 	NetworkMode  NetworkMode
 	// EnableNetworking allows a NetworkMode other than NetworkNone.
 	EnableNetworking bool
@@ -97,29 +94,28 @@ const (
 	NetworkHost   NetworkMode = "host"
 )
 
-// Sync says when a sandbox's changes reach its uploaded codebase.
+// Sync says when the server copies a sandbox's changes to its uploaded codebase.
 type Sync string
 
-// The moments of a synchronization.
+// The times of a synchronization.
 const (
 	SyncOnExec Sync = "on_exec" // when an exec of any kind completes
 	SyncOnStop Sync = "on_stop" // when the sandbox stops
-	SyncManual Sync = "manual"  // only when asked
+	SyncManual Sync = "manual"  // only on request
 )
 
-// OnConflict says what a synchronization does with a file that the codebase
-// has changed meanwhile.
+// OnConflict says what a synchronization does with a file that has changed in the codebase.
 type OnConflict string
 
 // The answers to a conflict.
 const (
 	ConflictOverwrite OnConflict = "overwrite" // the sandbox's version wins
-	ConflictRefuse    OnConflict = "refuse"    // the codebase's stays, the sandbox keeps its own
+	ConflictRefuse    OnConflict = "refuse"    // the codebase and the sandbox keep their versions
 )
 
-// Sandbox says how sandboxes live.
+// Sandbox has the settings of the life of sandboxes.
 type Sandbox struct {
-	DefaultExpiration  time.Duration // of a sandbox that asks for none; 0: never
+	DefaultExpiration  time.Duration // default; 0: never
 	MaxPerUser         int           // sandboxes of one owner; 0: any number
 	CleanupInterval    time.Duration // between two removals of leftovers
 	Sync               Sync
@@ -127,7 +123,7 @@ type Sandbox struct {
 	SessionIdleTimeout time.Duration // 0: never
 }
 
-// ServerLimits bounds what one call may ask for.
+// ServerLimits has the limits of calls and uploads.
 type ServerLimits struct {
 	MaxPageSize      int   // entries of one page of a listing
 	MaxMessageBytes  int64 // of one request, or message of a stream
@@ -135,7 +131,7 @@ type ServerLimits struct {
 	MaxCodebaseBytes int64 // of an uploaded codebase; 0: any
 	MaxCodebaseFiles int   // of an uploaded codebase; 0: any
 
-	// Of one owner; 0: any. Bytes and files count those on their way, too.
+	// Of one owner; 0: any. Bytes and files include running uploads.
 	MaxCodebasesPerOwner     int
 	MaxCodebaseBytesPerOwner int64
 	MaxCodebaseFilesPerOwner int
@@ -169,7 +165,7 @@ type Logging struct {
 	Format LogFormat
 }
 
-// Default is the configuration without a file and a variable.
+// Default returns the configuration without a file or variables.
 func Default() *Config {
 	return &Config{
 		Server: Server{GRPCAddr: "127.0.0.1:9000", HTTPAddr: "127.0.0.1:8080"},
@@ -188,8 +184,7 @@ func Default() *Config {
 	}
 }
 
-// UnderHome gives the paths that are not configured their place in the state
-// directory dir.
+// UnderHome sets the paths that are not configured, below the state directory dir.
 func (c *Config) UnderHome(dir string) {
 	for _, p := range []struct {
 		path *string

@@ -8,9 +8,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/nearest"
 )
 
-// readEnviron takes the variables of keys. One that is set counts, even if it
-// is empty. A variable that has the form of a key and is none is refused: it
-// would be a setting that silently does nothing.
+// readEnviron reads the variables of keys, including empty ones. It refuses a variable with
+// the form of a key that does not exist, because it would have no effect.
 func (l *loader) readEnviron(environ []string) error {
 	given := map[string]string{}
 	for _, entry := range environ {
@@ -33,8 +32,8 @@ func (l *loader) readEnviron(environ []string) error {
 	return nil
 }
 
-// AuditOf returns the bounds of the audit logs as the variables of environ set
-// them. They hold without a server, too. Errors: Invalid.
+// AuditOf returns the bounds of the audit logs from the variables of environ. They also
+// apply without a server. Errors: Invalid.
 func AuditOf(environ []string) (Audit, error) {
 	var own []string
 	for _, entry := range environ {

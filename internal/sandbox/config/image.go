@@ -9,12 +9,12 @@ import (
 	"sync"
 )
 
-// Allows reports whether a sandbox may ask for the image: the default image, or
-// one that Images names. Both are compared in docker's full form, in which
-// "debian" is "docker.io/library/debian:latest".
+// Allows reports whether a client may request the image: it is the default image, or Images
+// allows it. It compares names in docker's full form, in which "debian" is
+// "docker.io/library/debian:latest".
 //
-// A name that docker could take for the ID of an image, whole or cut short, is
-// allowed only where it is written out: an ID names any image of the daemon.
+// If docker could take a name for an image ID, or the beginning of one, it is allowed only
+// if it is listed literally, because an ID can refer to any image of the daemon.
 func (d DockerRuntime) Allows(image string) bool {
 	if strings.Contains(image, "*") {
 		return false
@@ -41,8 +41,8 @@ func IsImage(s string) bool {
 	return !strings.Contains(s, "*") && fs.ValidPath(s) && (ok || maybeID(s))
 }
 
-// form compiles a pattern at its first use. The large repetitions take a tenth
-// of a megabyte, and every process of a sandbox has this package in it.
+// form compiles a pattern at its first use. The large repetitions take a tenth of a
+// megabyte, and every process of a sandbox links this package.
 func form(pattern string) func(string) bool {
 	compiled := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 	return func(s string) bool { return compiled().MatchString(s) }
@@ -72,7 +72,7 @@ type imageName struct {
 	digest             string
 }
 
-// parseImage reads what docker reads: [DOMAIN/]REPOSITORY[:TAG][@DIGEST].
+// parseImage parses a reference like docker: [DOMAIN/]REPOSITORY[:TAG][@DIGEST].
 func parseImage(s string) (n imageName, ok bool) {
 	s, digest, digested := strings.Cut(s, "@")
 	if n.digest = digest; digested && !digestForm(n.digest) {
@@ -109,9 +109,9 @@ func parseImage(s string) (n imageName, ok bool) {
 // dockerHub is the registry of names without one.
 const dockerHub = "docker.io"
 
-// matches reports whether n, a pattern, covers the image. A * covers any
-// characters but /. An image that is named by its digest is covered by a pattern
-// with a digest alone: docker does not look at its tag.
+// matches reports whether the pattern n matches the image. A * matches any characters
+// except /. Only a pattern with a digest matches an image with a digest, because docker
+// then ignores the tag.
 func (n imageName) matches(image imageName) bool {
 	return (n.digest == "") == (image.digest == "") && n.domain == image.domain &&
 		covers(n.repository, image.repository) && covers(n.tag, image.tag) && covers(n.digest, image.digest)
@@ -122,5 +122,5 @@ func covers(pattern, s string) bool {
 	return ok && err == nil
 }
 
-// Permits reports whether a sandbox may ask for the runtime.
+// Permits reports whether a client may request the runtime.
 func (r Runtime) Permits(t RuntimeType) bool { return t == r.Type || slices.Contains(r.Allowed, t) }

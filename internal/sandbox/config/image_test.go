@@ -85,7 +85,7 @@ func TestListsAreReadStrictly(t *testing.T) {
 	for text, want := range map[string]string{
 		"runtime: {allowed: [bwrap, mock]}":       `"mock" would run`,
 		"runtime: {allowed: [bwrap, dockr]}":      `did you mean "docker"?`,
-		"runtime: {allowed: [docker]}":            "it lacks bwrap",
+		"runtime: {allowed: [docker]}":            "it must contain bwrap, the value of runtime.type",
 		"runtime: {allowed: docker}":              "want a list",
 		"runtime: {docker: {images: python}}":     "want a list",
 		"runtime: {docker: {images: [[a]]}}":      "is text, not a list",

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// setting is one key and what takes its value.
+// setting is a key, with the function that sets its value.
 type setting struct {
 	key string
 	set func(c *Config, v value) error
@@ -74,7 +74,7 @@ var settings = []setting{
 	{"logging.format", func(c *Config, v value) error { return oneOf(v, &c.Logging.Format, LogText, LogJSON) }},
 }
 
-// lists are the keys that the file gives as a list.
+// lists are the keys with a list in the file.
 var lists = []string{"runtime.allowed", "runtime.docker.images"}
 
 // Keys returns every key, such as "server.grpc_addr".
@@ -100,8 +100,8 @@ func find(key string) (setting, bool) {
 	return settings[i], true
 }
 
-// below returns the names that may stand in the section, "" for the file
-// itself. There are none if it is no section.
+// below returns the names in a section; "" is the whole file. It returns none if there is
+// no such section.
 func below(section string) []string {
 	prefix := section
 	if section != "" {

@@ -17,13 +17,12 @@ import (
 // maxFileBytes bounds a configuration file.
 const maxFileBytes = 1 << 20
 
-// Load reads the configuration file path, none if path is "", and puts the
-// variables of environ ("NAME=VALUE") before it. A relative path in the file
-// starts from the file's directory.
+// Load reads the configuration file path, or none if path is "". The variables of environ
+// ("NAME=VALUE") take precedence. A relative path in the file is relative to the file's
+// directory.
 //
-// Errors: NotFound, Denied or Unavailable if the file cannot be read; Invalid
-// for everything in it or in environ that is not understood or not allowed,
-// with "FILE:LINE" or the variable, and the nearest key.
+// Errors: NotFound, Denied or Unavailable if the file cannot be read; Invalid for an
+// unknown key or an invalid value, with "FILE:LINE" or the variable, and the nearest key.
 func Load(path string, environ []string) (*Config, error) {
 	l := loader{config: Default(), from: map[string]origin{}}
 	if path != "" {
@@ -61,7 +60,7 @@ func fileError(path string, err error) error {
 	return errdefs.New(kind, "configuration file %s: %w", vpath.Escape(path), err)
 }
 
-// loader fills a Config and remembers where each value came from.
+// loader fills a Config and records the origin of each value.
 type loader struct {
 	config *Config
 	file   yamlfile.File
@@ -149,7 +148,7 @@ func (l *loader) readKey(key string, n *yaml.Node) error {
 // readItems reads a list of texts.
 func (l *loader) readItems(n *yaml.Node, key string) ([]string, error) {
 	if n.Anchor != "" {
-		return nil, l.file.At(n.Line, "%s is a plain list: an anchor has no use here", key)
+		return nil, l.file.At(n.Line, "%s must be a plain list without an anchor", key)
 	}
 	var items []string
 	for _, item := range n.Content {
@@ -176,13 +175,13 @@ func (l *loader) assign(s setting, from origin, v value) error {
 	}
 	other, given := l.from[syncNames[s.key]]
 	if given && (other.variable == "") == (from.variable == "") && sync != l.config.Sandbox.Sync {
-		return l.at(s.key, "does not agree with %s: give one of the two", syncNames[s.key])
+		return l.at(s.key, "conflicts with %s: set only one of the two", syncNames[s.key])
 	}
 	return nil
 }
 
-// unknownKey names the key most likely meant: the nearest of the section, or
-// one of that name in another.
+// unknownKey suggests a key: the nearest of the section, or one with that name in another
+// section.
 func unknownKey(section, name string) error {
 	valid := below(section)
 	prefix := section

@@ -184,7 +184,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"the mock runtime", "runtime:\n  type: mock", `2: runtime.type: "mock" would run commands without any isolation: use bwrap or docker`},
 		{"a socket with a relative path", "server: {grpc_addr: 'unix://af.sock'}", `1: server.grpc_addr: "unix://af.sock": want a socket's absolute path, such as unix:///run/agentfense.sock`},
 		{"a socket for REST", "server: {http_addr: 'unix:///run/af.sock'}", `1: server.http_addr: "unix:///run/af.sock": want a port number between 0 and 65535`},
-		{"TLS over a socket", "server: {grpc_addr: 'unix:///run/af.sock', tls: {cert: a, key: b}}", `1: server.grpc_addr: unix:///run/af.sock is a socket of this host, over which no TLS is spoken: leave server.tls out`},
+		{"TLS over a socket", "server: {grpc_addr: 'unix:///run/af.sock', tls: {cert: a, key: b}}", `1: server.grpc_addr: unix:///run/af.sock is a unix socket, which does not use TLS: remove server.tls`},
 		{"no port", "server: {grpc_addr: localhost}", `1: server.grpc_addr: "localhost": want host:port, such as 127.0.0.1:9000`},
 		{"a named port", "server: {grpc_addr: 'localhost:grpc'}", `1: server.grpc_addr: "localhost:grpc": want a port number between 0 and 65535`},
 		{"no gRPC at all", `server: {grpc_addr: ""}`, `1: server.grpc_addr: "": want host:port, such as 127.0.0.1:9000`},
@@ -193,14 +193,14 @@ func TestLoadRefuses(t *testing.T) {
 		{"a certificate without its key", "server:\n  tls: {cert: /c}", `2: server.tls.cert: server.tls.key is missing`},
 		{"a key without its certificate", "server:\n  tls: {key: /c}", `2: server.tls.key: server.tls.cert is missing`},
 		{"a client CA without TLS", "server:\n  tls: {client_ca: /c}", `2: server.tls.client_ca: server.tls.cert and server.tls.key are missing`},
-		{"a default beyond the most", "runtime:\n  max_timeout: 10s", `2: runtime.max_timeout: runtime.default_timeout 30s is beyond runtime.max_timeout 10s`},
-		{"no time-out by default, but a most", "runtime:\n  default_timeout: 0\n  max_timeout: 10s", `2: runtime.default_timeout: runtime.default_timeout 0 means none, which is beyond runtime.max_timeout 10s`},
+		{"a default beyond the most", "runtime:\n  max_timeout: 10s", `2: runtime.max_timeout: runtime.default_timeout 30s exceeds runtime.max_timeout 10s`},
+		{"no time-out by default, but a most", "runtime:\n  default_timeout: 0\n  max_timeout: 10s", `2: runtime.default_timeout: runtime.default_timeout 0 means no time-out, which exceeds runtime.max_timeout 10s`},
 		{"a network that is not enabled", "runtime:\n  docker:\n    network_mode: host", `3: runtime.docker.network_mode: host needs runtime.docker.enable_networking: true`},
 		{"an unknown network", "runtime: {docker: {network_mode: hots}}", `1: runtime.docker.network_mode: "hots": did you mean "host"?`},
 		{"a docker host that is a path", "runtime: {docker: {host: /run/docker.sock}}", `1: runtime.docker.host: "/run/docker.sock": want an address such as unix:///run/docker.sock or tcp://host:2376`},
 		{"an empty image", `runtime: {docker: {default_image: ""}}`, `1: runtime.docker.default_image: "": want a name without spaces`},
-		{"two names of sync that disagree", "sandbox:\n  sync: on_stop\n  sync_on_completion: true", `3: sandbox.sync_on_completion: does not agree with sandbox.sync: give one of the two`},
-		{"the same, the other way round", "sandbox:\n  sync_on_completion: false\n  sync: on_exec", `3: sandbox.sync: does not agree with sandbox.sync_on_completion: give one of the two`},
+		{"two names of sync that disagree", "sandbox:\n  sync: on_stop\n  sync_on_completion: true", `3: sandbox.sync_on_completion: conflicts with sandbox.sync: set only one of the two`},
+		{"the same, the other way round", "sandbox:\n  sync_on_completion: false\n  sync: on_exec", `3: sandbox.sync: conflicts with sandbox.sync_on_completion: set only one of the two`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,10 +1,9 @@
-// Package gitconfig reads who a user is to git, from the user's own configuration,
-// and writes the configuration of a git inside a sandbox.
+// Package gitconfig reads a user's git identity from the user's configuration, and writes
+// the configuration of git inside a sandbox.
 //
-// It starts no program. It opens nothing of a repository but the file .git that says
-// where the repository is, whose content is only compared. Of the user's
-// configuration nothing leaves but the name and the address: no credential helper, no
-// alias, no command.
+// It starts no program. Of a repository it opens only the file .git with the repository's
+// place, and only compares its content. It returns only name and address of the user's
+// configuration: no credential helper, no alias, no command.
 package gitconfig
 
 import (
@@ -27,16 +26,16 @@ const (
 	maxDepth = 10
 )
 
-// User is who somebody is to git; a field that is not configured is empty.
+// User is a git identity. A field that is not configured is empty.
 type User struct {
 	Name  string `json:"name,omitempty"`
 	Email string `json:"email,omitempty"`
 }
 
-// maxValue is how many bytes a name or an address may have that somebody else sends.
+// maxValue is the maximum length of a name or an address that a client sends, in bytes.
 const maxValue = 1024
 
-// Check refuses what cannot be somebody's name or address. Errors: Invalid.
+// Check checks a name and an address from a client. Errors: Invalid.
 func (u User) Check() error {
 	for _, v := range []struct{ field, value string }{{"name", u.Name}, {"email", u.Email}} {
 		switch {
@@ -49,10 +48,10 @@ func (u User) Check() error {
 	return nil
 }
 
-// Of returns who the user of the environment getenv is to git in the directory dir: by
-// the system's configuration and the user's (git-config(1), "FILES"), with what they
-// include. What the repository itself configures is not asked. A file that cannot be
-// read or parsed counts for nothing.
+// Of returns the git identity of the user of the environment getenv in the directory dir,
+// from the configuration of the system and the user (git-config(1), "FILES") with included
+// files. It does not read the repository's configuration. It ignores a file that it cannot
+// read or parse.
 func Of(getenv func(string) string, dir string) User {
 	r := reader{home: getenv("HOME"), gitDir: gitDirOf(dir)}
 	for _, path := range paths(getenv) {
@@ -123,7 +122,7 @@ func (r *reader) read(path string, depth int) {
 	}
 }
 
-// includes reports whether v, in the file at path, includes another.
+// includes reports whether v, in the file at path, includes another file.
 func (r *reader) includes(v variable, path string) bool {
 	if v.name != "path" || v.value == "" {
 		return false
@@ -159,8 +158,8 @@ func (r *reader) resolve(path, from string) string {
 	return filepath.Join(filepath.Dir(from), path)
 }
 
-// applies reports whether the condition of an includeIf in the file at from holds.
-// Conditions on anything but the repository's place never do.
+// applies reports whether the condition of an includeIf in the file at from is true. It
+// supports only conditions on the repository's place.
 func (r *reader) applies(condition, from string) bool {
 	pattern, ok := strings.CutPrefix(condition, "gitdir:")
 	gitDir := r.gitDir
@@ -192,7 +191,7 @@ func (r *reader) applies(condition, from string) bool {
 	return err == nil && m.Excludes(path, true)
 }
 
-// gitDirOf returns the repository that dir is in the work tree of, "" without one.
+// gitDirOf returns the git directory of the work tree that contains dir, or "".
 func gitDirOf(dir string) string {
 	for {
 		path := filepath.Join(dir, ".git")
@@ -216,17 +215,16 @@ func gitDirOf(dir string) string {
 	}
 }
 
-// Inside is what a git inside a sandbox is told, as the system's configuration.
+// Inside is the system's configuration of git inside a sandbox.
 type Inside struct {
 	User User
 	// Safe are directories whose owner does not matter; "*" is all.
 	Safe []string
 }
 
-// Encode returns the file. Files show inside as owned by whoever is inside, and not as
-// in the index that a git outside has written: so git is told not to compare owners,
-// for which it has one switch together with inode numbers (core.checkStat). Else it
-// would read every file again.
+// Encode returns the content of the file. Inside, files show another owner than in an index
+// that git wrote outside, and git would read every file again. Therefore it sets
+// core.checkStat, with which git ignores owners and inode numbers.
 func (c Inside) Encode() []byte {
 	var b strings.Builder
 	b.WriteString("[core]\n\tcheckStat = minimal\n")

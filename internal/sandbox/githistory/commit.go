@@ -21,14 +21,14 @@ const commitMax = 1 << 20
 // subjectMax is how many bytes of a message a Commit has.
 const subjectMax = 4 << 10
 
-// Commit is what a commit object says.
+// Commit has fields of a commit object.
 type Commit struct {
 	Parents []string // ids
 	Subject string   // first line of the message, at most 4 KiB; hostile text
 }
 
-// LooseName returns where the object with this id lies below a directory of
-// objects; "" for what is no id.
+// LooseName returns the path of the loose object with this id in an object directory, or ""
+// for a malformed id.
 func LooseName(id string) string {
 	if !isObjectID(id) {
 		return ""
@@ -36,9 +36,8 @@ func LooseName(id string) string {
 	return id[:2] + "/" + id[2:]
 }
 
-// ReadCommit reads the commit with this id from its loose file. Nothing but the
-// bytes of r is looked at. Errors: Precondition where they are not the commit
-// with this id, or larger than 1 MiB.
+// ReadCommit reads the commit with this id from its loose file. It reads only r. Errors:
+// Precondition if r is not the commit with this id, or is larger than 1 MiB.
 func ReadCommit(id string, r io.Reader) (Commit, error) {
 	body, err := readLoose(id, "commit", r)
 	if err != nil {
@@ -47,10 +46,9 @@ func ReadCommit(id string, r io.Reader) (Commit, error) {
 	return parseCommit(body), nil
 }
 
-// readLoose returns the content of a loose object (gitformat-loose(5)): a
-// header with its type and size, and the content, deflated together. The id is
-// the hash of both. git checks that, too: a file that lies about its id would
-// show a person another commit than git has.
+// readLoose returns the content of a loose object (gitformat-loose(5)): a header with its
+// type and size, and the content, deflated together. The id is the hash of both. git checks
+// that, too: otherwise a file with a wrong id would show a person another commit than git.
 func readLoose(id, kind string, r io.Reader) ([]byte, error) {
 	z, err := zlib.NewReader(io.LimitReader(r, commitMax))
 	if err != nil {

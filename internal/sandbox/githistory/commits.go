@@ -16,12 +16,11 @@ import (
 // batchMax is how many bytes of commits Commits reads.
 const batchMax = 32 << 20
 
-// Commits returns the commits that the tips lead to and the objects known do not, by
-// id, at most so many: also those in packs. Each has the id of its content, which
-// git does not check there. Where the history ends early, shallow lists the commits
-// without parents. With walled, git reads nothing but the objects that lie in o,
-// wherever a link or a list of alternates there leads. Errors: as Paths; Precondition
-// for more than 32 MiB; Unsupported where the kernel has no such wall.
+// Commits returns at most most commits that are reachable from the tips and not from known,
+// by id, including those in packs. It checks the id of each, which git does not do in
+// packs. shallow lists the commits at which a shallow history ends. With walled, git can
+// read only the objects in o, whatever links and alternates name. Errors: as Paths;
+// Precondition for more than 32 MiB; Unsupported if walled and the kernel has no Landlock.
 func Commits(ctx context.Context, o Objects, tips, known, shallow []string, most int, walled bool) (map[string]Commit, error) {
 	if len(tips) == 0 {
 		return nil, nil
@@ -58,7 +57,7 @@ func Commits(ctx context.Context, o Objects, tips, known, shallow []string, most
 	return commits, err
 }
 
-// exclusions are the lines that leave out what the ids lead to.
+// exclusions returns the lines that exclude what is reachable from the ids.
 func exclusions(ids []string) string {
 	var b strings.Builder
 	for _, id := range ids {

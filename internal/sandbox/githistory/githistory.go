@@ -1,12 +1,11 @@
-// Package githistory asks git which paths the commits of a hostile repository
-// have, and for commits that are in packs. Nothing of the repository runs, and nothing of its
-// configuration is read: git works on an empty repository made for the question, which only borrows
-// the directories of objects, by handle. Hooks, helpers, fetching and replacements are off besides.
-// Every question ends with its context, and its memory is bounded. Git has the rights of the
-// caller.
+// Package githistory runs git to find the paths that commits of a hostile repository
+// change, and to read commits in packs. It runs no program of the repository and reads none
+// of its configuration: git uses an empty temporary repository with the object directories
+// as alternates, opened by handle. Hooks, helpers, fetching and replacements are disabled.
+// The context ends git, and its memory is limited. Git has the rights of the caller.
 //
-// The package reads the refs itself. It does not look at work trees or indexes
-// (package gitindex does), and knows no policy.
+// The package reads the refs itself. It does not read work trees or indexes (see package
+// gitindex), and does not know policies.
 package githistory
 
 import (
@@ -29,11 +28,11 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// memoryMax bounds git's address space: objects may unpack to any size.
+// memoryMax is the limit of git's address space, because objects may unpack to any size.
 const memoryMax = 2 << 30
 
-// killPatience is how long a killed git may keep its pipes open.
-const killPatience = time.Second
+// killTimeout is how long a killed git may keep its pipes open.
+const killTimeout = time.Second
 
 // Objects are the object directories of a repository, open; the first is its
 // own.
@@ -46,12 +45,12 @@ func (o Objects) Close() {
 	}
 }
 
-// Paths calls do for each path that a commit reachable from the tips adds,
-// changes or removes, some of them several times, those of late commits first,
-// until do returns false. Where the history ends early, shallow lists the
-// commits without parents. Errors: Unsupported without a git; Deadline if ctx
-// ends first; Precondition if git refuses, because objects are missing or
-// damaged. In each case some paths may have been told.
+// Paths calls do for each path that a commit reachable from the tips adds, changes or
+// removes, until do returns false. It begins with the latest commits and may repeat a path.
+// Where the history ends early, shallow lists the commits without parents. Errors:
+// Unsupported without a git; Deadline if ctx ends first; Precondition if git refuses,
+// because objects are missing or damaged. After an error, do may have got some of the
+// paths.
 func Paths(ctx context.Context, o Objects, tips, shallow []string, do func(path string) bool) error {
 	if len(tips) == 0 {
 		return nil
@@ -64,8 +63,8 @@ func Paths(ctx context.Context, o Objects, tips, shallow []string, do func(path 
 	}, names(do))
 }
 
-// Changed calls do for each path that the commit or tree base has and tip has
-// not, or has otherwise, until do returns false. Errors: as Paths.
+// Changed calls do for each path that differs between the commits or trees base and tip,
+// until do returns false. Errors: as Paths.
 func Changed(ctx context.Context, o Objects, base, tip string, do func(path string, gone bool) bool) error {
 	if !isObjectID(base) || !isObjectID(tip) {
 		return errdefs.New(errdefs.Invalid, "git: %q or %q is no object", base, tip)
@@ -91,19 +90,19 @@ type question struct {
 	stdin   string
 	hash    int // digits of an object id
 	shallow []string
-	walled  bool // git reads only what it must, whatever links and alternates say
+	walled  bool // git may read only the necessary files, whatever links and alternates name
 }
 
-// settings turn off what could run a program or leave the directories of
-// objects, beside what the empty repository does not configure anyway, and
-// bound what git maps.
+// settings disable everything that could run a program or read outside of the object
+// directories, in addition to what the empty repository does not configure, and limit
+// mapped memory.
 var settings = []string{
 	"core.fsmonitor=false", "core.hooksPath=/dev/null", "core.attributesFile=/dev/null", "core.commitGraph=false",
 	"core.multiPackIndex=false", "core.packedGitWindowSize=32m", "core.packedGitLimit=256m", "protocol.allow=never",
 	"log.showSignature=false", "log.mailmap=false", "log.showRoot=true", "credential.helper=", "gc.auto=0", "maintenance.auto=false",
 }
 
-// environment is all that git gets of one.
+// environment returns git's whole environment.
 func environment(scratch string, n int) []string {
 	env := []string{
 		"PATH=/usr/bin:/bin", "LC_ALL=C", "HOME=" + scratch, "XDG_CONFIG_HOME=" + scratch,
@@ -119,10 +118,10 @@ func environment(scratch string, n int) []string {
 	return append(env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+strings.Join(others, ":"))
 }
 
-// inherited names the ith of the child's extra files, in the child.
+// inherited returns the path of the child's extra file i, in the child.
 func inherited(i int) string { return fmt.Sprintf("/proc/self/fd/%d", 3+i) }
 
-// ask puts a question to git, and has read take the answer until it returns false.
+// ask runs git for a question. read reads the answer until it returns false.
 func (o Objects) ask(ctx context.Context, q question, read func(out io.Reader) (more bool)) error {
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -138,11 +137,11 @@ func (o Objects) ask(ctx context.Context, q question, read func(out io.Reader) (
 	defer func() { _ = os.RemoveAll(scratch) }()
 	done := make(chan error, 1)
 	go func() {
-		// PR_SET_PDEATHSIG counts the death of the thread, which is ours meanwhile. One
-		// behind a wall ends with this goroutine.
+		// PR_SET_PDEATHSIG refers to the end of this thread, so keep it until git ends. A
+		// walled thread ends with this goroutine.
 		runtime.LockOSThread()
 		if q.walled {
-			err = o.wallIn(scratch, git)
+			err = o.restrictThread(scratch, git)
 		} else {
 			defer runtime.UnlockOSThread()
 		}
@@ -154,7 +153,7 @@ func (o Objects) ask(ctx context.Context, q question, read func(out io.Reader) (
 	return <-done
 }
 
-// run has git answer on the calling thread.
+// run runs git from the calling thread.
 func (o Objects) run(ctx context.Context, q question, git, scratch string, read func(out io.Reader) (more bool)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -169,7 +168,7 @@ func (o Objects) run(ctx context.Context, q question, git, scratch string, read 
 	cmd.Stderr = &complaint
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	cmd.WaitDelay = killPatience
+	cmd.WaitDelay = killTimeout
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -185,11 +184,11 @@ func (o Objects) run(ctx context.Context, q question, git, scratch string, read 
 	return explain(ctx, cmd.Wait(), complaint.line())
 }
 
-// alternatesMax is how long a list of other object directories may be.
+// alternatesMax is the maximum size of a list of alternates, in bytes.
 const alternatesMax = 64 << 10
 
-// checkAlternates refuses a list of other object directories that git would wait
-// for, or fill memory with. Errors: Precondition.
+// checkAlternates refuses a list of alternates on which git would block, or that would fill
+// its memory. Errors: Precondition.
 func (o Objects) checkAlternates() error {
 	for _, dir := range o {
 		if _, err := readFile(int(dir.Fd()), "info/alternates", alternatesMax); err != nil {
@@ -199,7 +198,7 @@ func (o Objects) checkAlternates() error {
 	return nil
 }
 
-// errEnough ends git when nobody wants to hear more.
+// errEnough ends git when the caller needs no more output.
 var errEnough = errors.New("enough")
 
 func explain(ctx context.Context, err error, complaint string) error {
@@ -207,14 +206,14 @@ func explain(ctx context.Context, err error, complaint string) error {
 	case errors.Is(context.Cause(ctx), errEnough):
 		return nil
 	case ctx.Err() != nil:
-		return errdefs.New(errdefs.Deadline, "git: it takes too long")
+		return errdefs.New(errdefs.Deadline, "git: time limit exceeded")
 	case err != nil:
 		return errdefs.New(errdefs.Precondition, "git: %q", complaint)
 	}
 	return nil
 }
 
-// makeScratch makes the repository that git is asked in.
+// makeScratch makes the empty repository in which git runs.
 func (q *question) makeScratch() (string, error) {
 	dir, err := os.MkdirTemp("", "agentfense-git-")
 	if err != nil {
@@ -238,7 +237,7 @@ func (q *question) makeScratch() (string, error) {
 	return dir, nil
 }
 
-// nameMax is the longest path that is told; no checkout can have a longer one
+// nameMax is the longest path that is reported; no checkout can have a longer one
 // (PATH_MAX, linux/limits.h).
 const nameMax = 4096
 
@@ -247,8 +246,8 @@ func names(do func(string) bool) func(io.Reader) bool {
 	return func(out io.Reader) bool { return eachName(out, do) }
 }
 
-// eachName calls do for each name of out, which end with NUL, with "" for one that
-// is too long, and reports whether do wanted them all.
+// eachName calls do for each NUL-terminated name of out, with "" for a name that is too
+// long. It reports whether do returned true for all.
 func eachName(out io.Reader, do func(string) bool) bool {
 	r := bufio.NewReaderSize(out, nameMax+1)
 	for {

@@ -10,8 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// The rights that Landlock handles for a git behind a wall. What git is asked here it
-// answers without writing anything.
+// The rights that Landlock restricts for a walled git, which never needs to write.
 const (
 	wallFile = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE
 	wallRead = wallFile | unix.LANDLOCK_ACCESS_FS_READ_DIR
@@ -20,10 +19,10 @@ const (
 // programs are the places of git itself.
 var programs = []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/null"}
 
-// wallIn lets the calling thread, and all that it starts from now on, read nothing
-// but the objects, the scratch directory and programs. It is not taken down again.
-// Errors: Unsupported where the kernel has no Landlock.
-func (o Objects) wallIn(scratch, git string) error {
+// restrictThread restricts the calling thread and all that it starts, permanently, to
+// reading the objects, the scratch directory and programs. Errors: Unsupported if the
+// kernel has no Landlock.
+func (o Objects) restrictThread(scratch, git string) error {
 	handled := uint64(wallRead) // struct landlock_ruleset_attr, as of its first version
 	ruleset, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&handled)), unsafe.Sizeof(handled), 0)
 	if errno != 0 {
@@ -49,7 +48,7 @@ func (o Objects) wallIn(scratch, git string) error {
 	return nil
 }
 
-// allowPath lets what is at path be read and executed, if it is there.
+// allowPath allows reading and executing path and everything below, if it exists.
 func allowPath(ruleset int, path string) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -62,7 +61,7 @@ func allowPath(ruleset int, path string) error {
 	return allow(ruleset, fd)
 }
 
-// allow lets fd, and what lies below, be read and executed.
+// allow allows reading and executing fd and everything below.
 func allow(ruleset, fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -1,11 +1,10 @@
-// Package gitindex reads and writes the index file of git (gitformat-index(5)):
-// versions 2, 3 and 4, SHA-1 and SHA-256. It changes nothing in an index but
-// the skip-worktree bits of its entries. It also tells which path is an index and
-// where its entries lie.
+// Package gitindex reads and writes the index file of git (gitformat-index(5)): versions 2,
+// 3 and 4, SHA-1 and SHA-256. It changes nothing in an index but the skip-worktree bits of
+// its entries. It also knows which paths are indexes, and the paths of their entries.
 //
-// The file is hostile: Parse bounds what it takes and refuses what git would
-// refuse. Pure: it opens no file and starts no program. A split index is not
-// supported, because its entries are in another file.
+// The file is hostile input: Parse limits its memory and refuses what git would refuse. The
+// package is pure: it opens no file and starts no program. A split index is not supported,
+// because its entries are in another file.
 package gitindex
 
 import (
@@ -254,8 +253,8 @@ func (e *entry) described() Entry {
 func (e *entry) mode() uint32       { return binary.BigEndian.Uint32(e.fixed[modeAt:]) }
 func (e *entry) skipWorktree() bool { return e.extended&extSkipWorktree != 0 }
 
-// Entries calls do for each entry, in git's order. A path in conflict comes
-// once for each of its stages.
+// Entries calls do for each entry, in git's order, with a path in conflict once for each
+// stage.
 func (x *Index) Entries(do func(Entry)) {
 	for i := range x.entries {
 		do(x.entries[i].described())
@@ -290,9 +289,9 @@ const (
 	offsetTable = "IEOT"
 )
 
-// DropDerived takes out what git makes anew, and reports whether there was any.
-// Git believes it without a look: a cache tree that names another tree decides
-// what the next commit has, whatever the entries say.
+// DropDerived removes the derived extensions, and reports whether there were any. Git
+// trusts them without a check: a wrong cache tree would decide the content of the next
+// commit, whatever the entries are.
 func (x *Index) DropDerived() (changed bool) {
 	meant := x.meant()
 	changed = len(meant) < len(x.extensions)
@@ -347,11 +346,11 @@ func (e *entry) append(out []byte, version uint32) []byte {
 	return append(out, make([]byte, padded(n)-n)...)
 }
 
-// Same reports whether a and b say the same to git: they differ at most in the
-// stat data of their entries, in the version and in what git derives.
+// Same reports whether a and b are equivalent for git: they differ at most in the stat data
+// of their entries, in the version and in derived extensions.
 func Same(a, b *Index) bool { return a.Sum() == b.Sum() }
 
-// Sum is the SHA-256 of what the index says to git, see Same.
+// Sum returns a SHA-256 that is equal for equivalent indexes, see Same.
 func (x *Index) Sum() (sum [sha256.Size]byte) {
 	const meaning = flagAssumeValid | flagStage
 	h := sha256.New()

@@ -2,9 +2,8 @@ package gitindex
 
 import "github.com/agentfense/agentfense/internal/lib/vpath"
 
-// WorkTreeOf returns the directory whose files the index at p is of. An index
-// of a linked work tree or of a submodule's own git directory is left alone:
-// its files are elsewhere.
+// WorkTreeOf returns the work tree of the index at p. It returns false for an index of a
+// linked work tree or of a submodule's git directory, because its files are elsewhere.
 func WorkTreeOf(p vpath.Path) (vpath.Path, bool) {
 	if p.Base() != "index" || p.Dir().Base() != ".git" {
 		return "", false
@@ -12,8 +11,8 @@ func WorkTreeOf(p vpath.Path) (vpath.Path, bool) {
 	return p.Dir().Dir(), true
 }
 
-// TrackedPath returns where the entry called name lies; ok is false if git
-// would not check it out.
+// TrackedPath returns the path of the entry name. ok is false if git would not check it
+// out.
 func TrackedPath(root vpath.Path, name string) (p vpath.Path, ok bool) {
 	if len(name) >= 2 && name[len(name)-1] == '/' {
 		name = name[:len(name)-1] // a directory of a sparse index

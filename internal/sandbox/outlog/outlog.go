@@ -1,14 +1,14 @@
-// Package outlog keeps what a sandbox's detached commands wrote, on disk and in
-// bounded space.
+// Package outlog stores the output of a sandbox's detached commands on disk, in bounded
+// space.
 //
-// A log is two files in the sandbox's directory: [current], and [previous], which
-// was the current one until it was full. Each line is a [Record] in JSON. The
-// supervisor writes; anybody who may enter the directory reads, while the sandbox
-// runs and after it has stopped. The log goes with the directory.
+// A log is two files in the sandbox's directory: [current], and [previous], which was the
+// current one until it was full. Each line is a [Record] in JSON. The supervisor writes it.
+// Users who may search the directory can read it, while the sandbox runs and after it has
+// stopped. The log is removed with the directory.
 //
-// Writing never fails and never waits for a reader: what a full disk does not take
-// is counted and told once there is room again. Nothing is synced, so a crash of
-// the host can lose the end.
+// A write never fails and never waits for a reader. Output that a full disk does not take
+// is counted, and recorded when there is room again. Nothing is synced, so a crash of the
+// host can lose the end.
 //
 // A Writer is safe for concurrent use and starts no goroutine.
 package outlog
@@ -25,10 +25,10 @@ const (
 	maxBytes = 8 << 20
 )
 
-// Stream says where a command wrote.
+// Stream is the stream to which a command wrote.
 type Stream string
 
-// The streams. A terminal has output alone.
+// The streams. A terminal has only output.
 const (
 	Stdout Stream = "stdout"
 	Stderr Stream = "stderr"
@@ -38,7 +38,8 @@ const (
 type Record struct {
 	Time time.Time `json:"time"`
 	Exec string    `json:"exec,omitempty"`
-	// Argv begins a command. Again says that the older file had that already.
+	// Argv is set in the first record of a command. Again says that the older file has one
+	// too.
 	Argv  [][]byte `json:"argv,omitempty"`
 	Again bool     `json:"again,omitempty"`
 
@@ -46,13 +47,12 @@ type Record struct {
 	Data   []byte `json:"data,omitempty"`
 
 	Exit *Exit `json:"exit,omitempty"`
-	// Over says that nothing more of the command comes: it has ended, and so has
-	// everything that had its streams.
+	// Over says that the command and all processes with its streams have ended.
 	Over bool `json:"over,omitempty"`
 
 	LostBytes int64 `json:"lost_bytes,omitempty"` // that the disk did not take
-	// Opened says that another supervisor writes from here on: all that ran before
-	// has ended.
+	// Opened says that a new supervisor writes the following records: all earlier commands
+	// have ended.
 	Opened bool `json:"opened,omitempty"`
 }
 

@@ -16,16 +16,16 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// followPause is how often a log is looked at that is followed.
+// followPause is how often Read looks for more records.
 var followPause = 100 * time.Millisecond // a variable for tests
 
 // maxLineBytes bounds a record: a writer takes a piece of a stream at a time, and
 // the arguments of a command.
 const maxLineBytes = 8 << 20
 
-// Read calls do with the records of the log in dir, the oldest first; none where
-// there is no log. With alive it goes on until no command is left, or alive says
-// that nobody writes any more. Errors: those of do; Canceled.
+// Read calls do with the records of the log in dir, the oldest first. It succeeds without a
+// log. With alive it continues until all commands are over, or alive returns false because
+// the writer has ended. Errors: those of do; Canceled.
 func Read(ctx context.Context, dir string, alive func() bool, do func(Record) error) error {
 	r := &reader{dir: dir, open: map[string]bool{}, do: do}
 	defer r.close()
@@ -57,8 +57,8 @@ type reader struct {
 	do   func(Record) error
 }
 
-// start reads the previous file and opens the current one. The writer may put
-// another in its place between the two: then we look again.
+// start reads the previous file and opens the current one. If the writer replaces the
+// current file between the two steps, it starts again.
 func (r *reader) start() error {
 	for {
 		now, err := openLog(r.dir, current)

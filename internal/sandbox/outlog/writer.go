@@ -25,14 +25,14 @@ type Writer struct {
 	begun  map[string]*command
 }
 
-// command is what the writer knows of a command that is not over.
+// command is the state of a command that is not over.
 type command struct {
 	argv [][]byte
 	open int // the command itself, and its streams
 }
 
-// Open returns the writer of the log in dir, which stays the caller's. A log that is
-// there is told that all that ran before has ended.
+// Open returns the writer of the log in dir, which the caller closes. If there is a log, it
+// adds an Opened record.
 func Open(dir *os.File) *Writer {
 	w := &Writer{dir: dir, limit: maxBytes, begun: map[string]*command{}}
 	if f, err := w.openFile(current, os.O_RDONLY); err == nil {
@@ -53,7 +53,7 @@ func (w *Writer) openFile(name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Begin notes that a command runs. streams is how many it has.
+// Begin records the start of a command with the given number of streams.
 func (w *Writer) Begin(exec string, argv [][]byte, streams int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,8 +61,7 @@ func (w *Writer) Begin(exec string, argv [][]byte, streams int) {
 	w.appendLocked(Record{Exec: exec, Argv: argv})
 }
 
-// End notes how a command ended. Its streams may go on: what it left behind may
-// have them.
+// End records how a command ended. Background processes may still use its streams.
 func (w *Writer) End(exec string, exit Exit) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,7 +69,7 @@ func (w *Writer) End(exec string, exit Exit) {
 	w.closeLocked(exec)
 }
 
-// Cancel notes that a command that was to begin never ran.
+// Cancel records that a command of Begin never ran.
 func (w *Writer) Cancel(exec string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,8 +80,8 @@ func (w *Writer) Cancel(exec string) {
 	w.appendLocked(Record{Exec: exec, Over: true})
 }
 
-// Stream returns what keeps a stream of a command that has begun. Its Close says
-// that the stream has ended.
+// Stream returns a writer for a stream of a running command. Close it at the end of the
+// stream.
 func (w *Writer) Stream(exec string, stream Stream) io.WriteCloser {
 	return &streamWriter{w: w, exec: exec, stream: stream}
 }
@@ -109,7 +108,7 @@ func (s *streamWriter) Close() error {
 	return nil
 }
 
-// closeLocked notes that one of those that keep a command open has ended.
+// closeLocked decrements the number of open parts of a command.
 func (w *Writer) closeLocked(exec string) {
 	c := w.begun[exec]
 	if c == nil {
@@ -164,8 +163,8 @@ func (w *Writer) writeLocked(r Record) error {
 	return nil
 }
 
-// startLocked opens the current file. What a crash has left half written is made a
-// line of its own, which readers skip.
+// startLocked opens the current file. It ends an incomplete line that a crash left, which
+// readers skip.
 func (w *Writer) startLocked() error {
 	f, err := w.openFile(current, os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -210,7 +209,7 @@ func (w *Writer) rotateLocked() error {
 	return nil
 }
 
-// Close lets the file go. What comes later is not kept.
+// Close closes the file. Later output is not stored.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

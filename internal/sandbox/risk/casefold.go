@@ -7,9 +7,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Spellings returns p as the table has names: in lower case, and, where that is
-// another path, as Windows takes it. git refuses the same spellings of ".git"
-// (core.protectHFS, core.protectNTFS in git-config(1)).
+// Spellings returns p in the spelling of the table: in lower case and, if different, as
+// Windows interprets it. git refuses the same spellings of ".git" (core.protectHFS,
+// core.protectNTFS in git-config(1)).
 func Spellings(p vpath.Path) []vpath.Path {
 	folded := fold(string(p))
 	if !strings.ContainsAny(folded, `\:~. `) {
@@ -22,8 +22,8 @@ func Spellings(p vpath.Path) []vpath.Path {
 	return []vpath.Path{vpath.Path(folded), vpath.Path(windows)}
 }
 
-// fold drops the difference of case, and code points that a file system ignores
-// in a name: HFS+ and casefold of ext4 find "\u200c.git" as ".git".
+// fold removes differences of case, and code points that file systems ignore: HFS+ and
+// casefold of ext4 find ".git" by "\u200c.git".
 func fold(s string) string {
 	plain := true
 	for i := 0; i < len(s); i++ {
@@ -38,7 +38,7 @@ func fold(s string) string {
 		case r < 0x80:
 			b.WriteRune(unicode.ToLower(r))
 		case r == unicode.ReplacementChar:
-			b.WriteByte(s[i]) // of what is no UTF-8, byte by byte
+			b.WriteByte(s[i]) // invalid UTF-8, byte by byte
 		case !isIgnorable(r):
 			b.WriteString(foldRune(r))
 		}
@@ -46,13 +46,13 @@ func fold(s string) string {
 	return b.String()
 }
 
-// isIgnorable reports whether file systems pass r over in a name:
+// isIgnorable reports whether file systems ignore r in a name:
 // Default_Ignorable_Code_Point, and the rest of the format characters.
 func isIgnorable(r rune) bool {
 	return unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
-// foldRune folds what is not ASCII, to ASCII where Unicode has it so.
+// foldRune folds a non-ASCII rune, to ASCII if Unicode defines that.
 func foldRune(r rune) string {
 	if s, ok := letters[r]; ok {
 		return s
@@ -65,14 +65,14 @@ func foldRune(r rune) string {
 	return string(unicode.ToLower(r))
 }
 
-// letters fold to several of ASCII (CaseFolding.txt, status F).
+// letters fold to several ASCII letters (CaseFolding.txt, status F).
 var letters = map[rune]string{
 	'ß': "ss", 'ẞ': "ss", 'ﬀ': "ff", 'ﬁ': "fi", 'ﬂ': "fl", 'ﬃ': "ffi", 'ﬄ': "ffl", 'ﬅ': "st", 'ﬆ': "st",
 }
 
-// asWindows returns a path as Windows takes it: a backslash divides, what
-// follows a colon names a stream of the file, dots and spaces at the end of a
-// name do not count, and git's names have short ones.
+// asWindows returns a path as Windows interprets it: a backslash separates elements, a
+// colon begins the name of a stream, dots and spaces at the end of a name are ignored, and
+// git's names have short forms.
 func asWindows(p string) string {
 	elements := strings.Split(strings.ReplaceAll(p[1:], `\`, "/"), "/")
 	kept := elements[:0]
@@ -92,8 +92,8 @@ func asWindows(p string) string {
 	return "/" + strings.Join(kept, "/")
 }
 
-// shortNames are what NTFS makes of names that DOS could not hold, less the
-// number at their end (is_ntfs_dotgit and is_ntfs_dot_generic in git's path.c).
+// shortNames are the short names that NTFS makes of git's names, without the number at
+// their end (is_ntfs_dotgit and is_ntfs_dot_generic in git's path.c).
 var shortNames = map[string]string{
 	"git~": ".git", "gitmod~": ".gitmodules", "gi7eba~": ".gitmodules", "gitatt~": ".gitattributes", "gi7d29~": ".gitattributes",
 	"gitcon~": ".gitconfig",

@@ -1,11 +1,10 @@
-// Package risk knows which files of a tree act on the host: what git, a shell, an
-// editor, a build tool or an agent runs or obeys.
+// Package risk knows which files of a tree have an effect on the host: those that git, a
+// shell, an editor, a build tool or an agent runs or follows.
 //
-// The knowledge is data, table.txt, and a project may add patterns of its own,
-// which never take the place of a built-in one. A Table answers for a path by
-// its text alone, in every spelling that some file system takes for the same.
-// What a tree makes of a path, such as a directory that git would take for a
-// repository, is the caller's to find out.
+// The data is in table.txt. A project may add patterns, which never replace a built-in one.
+// A Table looks only at the text of a path, in every spelling that some file system treats
+// as equal. The caller examines the tree, for example whether git would take a directory
+// for a repository.
 //
 // The package does no I/O. A Table is immutable and safe for concurrent use.
 package risk
@@ -24,14 +23,14 @@ import (
 
 // Entry is a line of a table.
 type Entry struct {
-	// Runs says that it runs without being asked for by name; else it is read and
-	// obeyed.
+	// Runs says that the host runs the file although nobody starts it by name. Otherwise
+	// the host reads and follows it.
 	Runs    bool
 	Pattern string // as in a policy file
 	Reason  string // for people: "git hook"
 }
 
-// Table says which paths are at risk. The zero value knows none.
+// Table says which paths are at risk. The zero value is empty.
 type Table struct {
 	entries []Entry
 	policy  *policy.Policy
@@ -41,7 +40,7 @@ type Table struct {
 //go:embed table.txt
 var builtInText string
 
-// builtIn is compiled at its first use: most commands mark nothing.
+// builtIn is compiled at its first use, because most commands do not need it.
 var builtIn = sync.OnceValue(func() *Table {
 	t, err := compile(parse(builtInText), nil)
 	if err != nil {
@@ -50,9 +49,8 @@ var builtIn = sync.OnceValue(func() *Table {
 	return t
 })
 
-// New returns the built-in table with marks of a project's own, which count as
-// read and obeyed where no built-in entry matches. Errors: Invalid for a
-// malformed pattern.
+// New returns the built-in table with a project's marks. A mark counts as read and followed
+// if no built-in entry matches. Errors: Invalid for a malformed pattern.
 func New(own []policyfile.RiskFlag) (*Table, error) {
 	if len(own) == 0 {
 		return builtIn(), nil
@@ -73,14 +71,14 @@ func parse(text string) []Entry {
 	return entries
 }
 
-// The ranks of entries: the gravest that matches is the one that counts.
+// The ranks of entries. The most severe match counts.
 const (
 	rankOwn = iota
 	rankLater
 	rankRuns
 )
 
-// compile has the engine of policies match the patterns.
+// compile makes a policy of the patterns, to match them with the policy engine.
 func compile(entries []Entry, own []policyfile.RiskFlag) (*Table, error) {
 	t := &Table{names: map[string]bool{}}
 	var rules []policy.Rule
@@ -112,15 +110,15 @@ func compile(entries []Entry, own []policyfile.RiskFlag) (*Table, error) {
 	return t, nil
 }
 
-// IsDirOfMarks reports whether entries lie below directories of this name. Only
-// names that begin with a dot or an underscore count, which tools keep to
-// themselves; others are too common.
+// IsDirOfMarks reports whether the table has entries below directories of this name. It
+// considers only names that begin with a dot or an underscore, which are specific to tools.
+// Other names are too common.
 func (t *Table) IsDirOfMarks(name string) bool {
 	isDir, _ := t.named(name)
 	return isDir
 }
 
-// Knows reports whether p, or what lies below it, may match by the last name of p.
+// Knows reports whether p, or a path below it, may match because of the last element of p.
 func (t *Table) Knows(p vpath.Path) bool {
 	_, known := t.named(p.Base())
 	if !known {
@@ -137,8 +135,8 @@ func (t *Table) named(name string) (isDir, known bool) {
 	return isDir, known
 }
 
-// At returns the gravest entry that matches p in any of its spellings. A
-// directory is at risk only with what is below it.
+// At returns the most severe entry that matches p in any of its spellings. A directory
+// itself is not at risk, only its content.
 func (t *Table) At(p vpath.Path, isDir bool) (best Entry, found bool) {
 	for _, spelt := range Spellings(p) {
 		d := t.policy.Decide(spelt)
