@@ -28,7 +28,7 @@ func main() {
 			if err != nil {
 				return nil, err
 			}
-			return remote.New(client, openHome), nil
+			return remote.New(client, openHome, os.Getenv), nil
 		},
 		Tokens:    tokenstore.Open,
 		ReadToken: auth.ReadToken,

@@ -1,23 +1,14 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"os"
-	"os/signal"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
-	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/supervise"
-	"github.com/agentfense/agentfense/internal/transfer/scan"
 )
 
 func newCodebase(e *env) *cobra.Command {
@@ -75,7 +66,9 @@ replaced, and none is removed.`,
 		Args: cobra.ExactArgs(1),
 	}
 	e.asking(cmd, func(ctx context.Context, s backend.Server, args []string) error {
-		made, err := e.push(ctx, s, args[0], o, nil)
+		p := e.progress("uploading")
+		made, err := s.Push(ctx, backend.Push{Dir: args[0], To: o.To, Name: o.Name, Owner: o.Owner, Uploading: e.uploading(p)})
+		p.stop()
 		if err != nil {
 			return err
 		}
@@ -100,70 +93,21 @@ type codebaseDocument struct {
 	backend.Codebase
 }
 
-// push uploads a directory. A new codebase into which not all could be uploaded
-// does not stay. What is uploaded is noted, unless that is nil.
-func (e *env) push(ctx context.Context, s backend.Server, dir string, o pushOptions, noted *record.Uploaded) (backend.Codebase, error) {
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
-	defer stop()
-	from, err := scan.Open(dir)
-	if err != nil {
-		return backend.Codebase{}, err
+// uploading shows an upload on p, and tells what was not uploaded.
+func (e *env) uploading(p *progress) backend.Uploading {
+	return backend.Uploading{
+		Progress: p.count,
+		Skipped: func(paths []vpath.Path) {
+			p.stop()
+			for _, path := range paths {
+				e.say("not uploaded: %s: not a file, directory or link", shown(path))
+			}
+		},
+		Stays: func(id string, err error) {
+			p.stop()
+			e.say("codebase %s was created but the upload is incomplete: %s", id, oneLine(err))
+		},
 	}
-	defer from.Close()
-	if o.To != "" {
-		if _, err := s.Codebase(ctx, o.To); err != nil {
-			return backend.Codebase{}, err
-		}
-		return e.upload(ctx, s, from, o.To, noted)
-	}
-	made, err := createCodebase(ctx, s, cmp.Or(o.Name, filepath.Base(from.Path)), o.Owner)
-	if err != nil {
-		return made, err
-	}
-	filled, err := e.upload(ctx, s, from, made.ID, noted)
-	if err != nil {
-		if gone := s.DeleteCodebase(context.WithoutCancel(ctx), made.ID); gone != nil {
-			e.say("codebase %s was created but the upload is incomplete: %s", made.ID, oneLine(gone))
-		}
-		return made, err
-	}
-	return filled, nil
-}
-
-// createCodebase makes a codebase. Whose it is where nobody says: the server
-// knows that of a token with an owner, else it is ours.
-func createCodebase(ctx context.Context, s backend.Server, name, owner string) (backend.Codebase, error) {
-	made, err := s.CreateCodebase(ctx, name, owner)
-	if owner == "" && errdefs.Is(err, errdefs.Invalid) {
-		return s.CreateCodebase(ctx, name, supervise.CurrentUser().Name)
-	}
-	return made, err
-}
-
-func (e *env) upload(ctx context.Context, s backend.Server, from *scan.Tree, id string, noted *record.Uploaded) (backend.Codebase, error) {
-	p := e.progress("uploading")
-	defer p.stop()
-	sent := 0
-	_, err := s.Upload(ctx, id, func() (scan.File, *os.File, error) {
-		p.count(sent, from.Len())
-		sent++
-		f, content, err := from.Next()
-		if err != nil || noted == nil {
-			return f, content, err
-		}
-		if err = noted.Add(f.Path, from.Info(), f.Target, content); err != nil && content != nil {
-			content.Close()
-		}
-		return f, content, err
-	})
-	if err != nil {
-		return backend.Codebase{}, err
-	}
-	p.stop()
-	for _, path := range from.Skipped {
-		e.say("not uploaded: %s: not a file, directory or link", shown(path))
-	}
-	return s.Codebase(ctx, id)
 }
 
 func newCodebaseLs(e *env) *cobra.Command {

@@ -34,49 +34,35 @@ func newCreate(e *env) *cobra.Command {
 				return err
 			}
 		}
-		return e.dispatch(cmd,
-			func() error { return runCreate(cmd.Context(), e, o) },
-			func(ctx context.Context, s backend.Server) error {
-				m, err := o.createOnServer(ctx, e, s, cmd, nil)
-				if err == nil {
-					_, err = fmt.Fprintln(e.stdout, m.Record.Name)
-				}
-				return err
-			}, append([]string{"name"}, serverFlags...)...)
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error { return runCreate(ctx, e, cmd, b, o) })
 	}
 	o.register(cmd)
 	cmd.Flags().StringVar(&o.Name, "name", "", "name of the sandbox, as NAME (default: a generated one)")
 	return cmd
 }
 
-func runCreate(ctx context.Context, e *env, o sandboxOptions) error {
-	if err := o.checkHere(); err != nil {
-		return err
-	}
-	home, err := e.openHome()
+func runCreate(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, o sandboxOptions) error {
+	n, err := o.described(cmd, b, false, nil)
 	if err != nil {
 		return err
 	}
 	if o.Name != "" {
-		if err := record.CheckName(o.Name); err != nil {
-			return err
-		}
-		if _, err := home.Open(o.Name); err == nil {
+		if _, err := b.Sandbox(ctx, o.Name); err == nil {
 			return errdefs.New(errdefs.Exists, "sandbox %s: exists already", o.Name)
 		}
 	}
-	sb, err := o.create(e, home)
+	sb, err := o.create(ctx, e, b, n)
 	if err == nil {
-		err = e.sayMounts(sb)
+		err = e.sayUnshown(ctx, b, sb)
 	}
 	if err == nil {
-		look := startGitLook(ctx, sb)
+		look := startGitLook(ctx, b, sb)
 		defer look.end()
 		err = look.tell(e, gitPatience)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(e.stdout, sb.Name())
+	_, err = fmt.Fprintln(e.stdout, sb.Record.Name)
 	return err
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
@@ -25,37 +24,4 @@ func (e *env) sayUnset(extra []string) {
 			e.say("--env %s: not set, so not passed on", vpath.Quote(name))
 		}
 	}
-}
-
-// given are the variables whose value is given, which a server keeps.
-func given(extra []string) map[string]string {
-	vars := map[string]string{}
-	for _, v := range extra {
-		if name, value, is := strings.Cut(v, "="); is {
-			vars[name] = value
-		}
-	}
-	return vars
-}
-
-// rememberOnServer notes the names of variables whose value stays here. A sandbox of
-// which nothing was uploaded from here has no place for them.
-func (e *env) rememberOnServer(sb backend.Sandbox, extra []string) error {
-	if len(extra) == 0 {
-		return nil
-	}
-	u, err := e.uploadOf(sb)
-	if err != nil || u == nil {
-		return err
-	}
-	return u.RememberNames(extra)
-}
-
-// namesOnServer returns what rememberOnServer has noted.
-func (e *env) namesOnServer(sb backend.Sandbox) ([]string, error) {
-	u, err := e.uploadOf(sb)
-	if err != nil || u == nil {
-		return nil, err
-	}
-	return u.Names()
 }

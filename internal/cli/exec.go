@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,7 +47,7 @@ policy set command that allows it.`,
 		if err != nil || command == nil {
 			return err
 		}
-		return e.exec(cmd, args[0], o, func() []string { return command }, command)
+		return e.exec(cmd, args[0], o, func(bool) []string { return command })
 	}
 	marked(cmd)
 	cmd.Flags().SetInterspersed(false)
@@ -72,42 +73,45 @@ func flagsThenCommand(cmd *cobra.Command, args []string) ([]string, error) {
 	return cmd.Flags().Args(), nil
 }
 
-// exec runs one command more in a sandbox: one here, or another on a server.
-func (e *env) exec(cmd *cobra.Command, name string, o execOptions, here func() []string, there []string) error {
+// exec runs one command more in a sandbox: what argv says, which it tells whether the
+// sandbox has programs of this host.
+func (e *env) exec(cmd *cobra.Command, name string, o execOptions, argv func(hostPrograms bool) []string) error {
 	if o.Timeout < 0 {
 		return errdefs.New(errdefs.Invalid, "--timeout %s: want a positive duration", o.Timeout)
 	}
 	if err := checkVariables(o.Env); err != nil {
 		return err
 	}
-	return e.dispatch(cmd,
-		func() error { return runExec(cmd.Context(), e, name, o, here()) },
-		func(ctx context.Context, s backend.Server) error { return e.execOnServer(ctx, s, name, o, there) },
-		"env", "workdir", "timeout", "shell")
+	return e.on(cmd, func(ctx context.Context, b backend.Backend) error { return runExec(ctx, e, b, name, o, argv) })
 }
 
-func runExec(ctx context.Context, e *env, name string, o execOptions, argv []string) error {
-	home, sb, err := e.open(name)
-	if err == nil {
-		err = e.settleSource(ctx, sb, o.Rebase)
-	}
+func runExec(ctx context.Context, e *env, b backend.Backend, name string, o execOptions, argv func(hostPrograms bool) []string) error {
+	sb, err := b.Sandbox(ctx, name)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	live, err := e.enter(ctx, home, sb, false)
+	var live backend.Live
+	err = e.rebasing(o.Rebase, func(rebase bool) (err error) {
+		live, err = b.Enter(ctx, sb, backend.EnterOptions{Rebase: rebase})
+		return err
+	})
 	if err != nil {
 		return outOfTime(ctx, err, o.Timeout, time.Since(began))
 	}
-	exit, err := e.runInside(ctx, sb, live, o, argv)
-	if left := live.leave(); !api.IsSilent(err) {
+	c := o.command(argv(sb.HostPrograms))
+	c.Timeout = o.Timeout
+	exit, err := e.execute(ctx, live, sb, c)
+	if left := live.Leave(); !api.IsSilent(err) {
 		err = errors.Join(err, left)
 	}
 	e.explainExit(exit)
+	e.sayConflicts(exit)
+	e.sayHeld(name, exit)
 	if err == nil {
-		e.sayRefused(home, sb, exit)
+		e.sayRefused(ctx, b, sb, exit)
 	}
-	if code := exit.ExitCode(); err == nil && code != exitOK {
+	if code := exit.Code; err == nil && code != exitOK {
 		return exitError(code)
 	}
 	return err
@@ -130,21 +134,41 @@ func outOfTime(ctx context.Context, err error, timeout, took time.Duration) erro
 	return errdefs.New(errdefs.Deadline, "timed out after %s: %w", timeout, err)
 }
 
-func (e *env) runInside(ctx context.Context, sb *record.Sandbox, live *entered, o execOptions, argv []string) (api.Exit, error) {
-	command, err := o.command(e, sb, argv)
-	if err != nil {
-		return api.Exit{}, err
+// execute runs a command with our own streams, and says what helps where a program was
+// not found.
+func (e *env) execute(ctx context.Context, live backend.Live, sb backend.Sandbox, c backend.Command) (backend.Exit, error) {
+	e.sayCommand(sb, c)
+	exit, err := e.attach(ctx, live, c)
+	if err == nil && exit.Code == api.ExitNotFound {
+		e.sayMissing(sb, c)
 	}
-	command.Timeout = time.Duration(sb.Record().Limits.Timeout)
-	if o.Timeout > 0 {
-		command.Timeout = o.Timeout
-	}
-	exit, err := e.execute(ctx, live.client, command)
-	if err == nil && exit.ExitCode() == api.ExitNotFound {
-		e.sayMissing(sb.Record(), command)
-	}
-	return exit, e.explainNotFound(err, argv[0])
+	return exit, e.explainNotFound(err, c.Argv[0])
 }
+
+// sayCommand says what is to be known before a command runs.
+func (e *env) sayCommand(sb backend.Sandbox, c backend.Command) {
+	e.sayUnset(c.Env)
+	if !sb.HostPrograms {
+		return
+	}
+	variables := variablesOf(sb, c)
+	if len(c.Argv) > 0 && !slices.ContainsFunc(variables, isPath) {
+		e.sayProgram(sb.Record, c.Argv[0])
+	}
+	e.sayRustup(sb.Record, variables)
+}
+
+// variablesOf are the variables that a command has by --env, now or of earlier ones.
+func variablesOf(sb backend.Sandbox, c backend.Command) []string {
+	var list []string
+	for _, name := range sb.Variables {
+		list = append(list, string(name))
+	}
+	return append(list, c.Env...)
+}
+
+// isPath reports whether a variable of --env is PATH.
+func isPath(variable string) bool { return variable == "PATH" || strings.HasPrefix(variable, "PATH=") }
 
 // explainNotFound says where on the host a command is that was not found
 // inside, unless sayProgram has.

@@ -5,23 +5,37 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // shells are the programs whose exit code 127 means that a command of theirs was
 // not found (POSIX, Shell Command Language, 2.8.2).
 var shells = []string{"sh", "bash", "dash", "ash", "ksh", "mksh", "zsh"}
 
-// sayMissing says, of a shell that ended because it did not find a command, what
+// sayMissing says where a program has to be that was not found inside.
+func (e *env) sayMissing(sb backend.Sandbox, c backend.Command) {
+	switch {
+	case sb.Record.Runtime == record.RuntimeDocker || len(c.Argv) == 0:
+	case sb.HostPrograms:
+		e.sayMissingHere(sb, c)
+	default:
+		name := "a command was not found"
+		if !slices.Contains(shells, filepath.Base(c.Argv[0])) {
+			name = vpath.Escape(c.Argv[0]) + ": not found"
+		}
+		e.say("%s: a sandbox on a server has the programs below /usr of the server's host and those of its workspace, not yours; for others: --runtime docker --image IMAGE", name)
+	}
+}
+
+// sayMissingHere says, of a shell that ended because it did not find a command, what
 // of the caller's PATH is not shown inside: the program that its words name, or
 // else the directories below the home.
-func (e *env) sayMissing(r record.Record, c api.Command) {
-	in := e.lookInside(r)
-	isOurs := r.Runtime != record.RuntimeDocker && slices.Contains(c.Env, "PATH="+strings.Join(in.path, string(filepath.ListSeparator)))
-	if !isOurs || len(c.Argv) == 0 || !slices.Contains(shells, filepath.Base(c.Argv[0])) {
+func (e *env) sayMissingHere(sb backend.Sandbox, c backend.Command) {
+	in := e.lookInside(sb.Record)
+	if slices.ContainsFunc(variablesOf(sb, c), isPath) || !slices.Contains(shells, filepath.Base(c.Argv[0])) {
 		return
 	}
 	words := wordsOf(c.Argv[1:])
@@ -30,7 +44,7 @@ func (e *env) sayMissing(r record.Record, c api.Command) {
 			return // this is what was told
 		}
 		if ours := e.ownProgram(word); ours != "" && !in.shows(ours) && findProgram(word, in.path, in.shows) == "" {
-			e.sayProgram(r, word)
+			e.sayProgram(sb.Record, word)
 			return
 		}
 	}

@@ -11,24 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // forwarded are the signals that reach the command instead of ending us.
 var forwarded = []os.Signal{
 	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
-}
-
-// execute runs command through client with our own standard streams: by a
-// terminal of its own when ours are a terminal, else by fresh pipes. No
-// descriptor of ours enters the sandbox: one of a file could be reopened
-// through /proc/self/fd with wider rights.
-func (e *env) execute(ctx context.Context, client *api.Client, command api.Command) (api.Exit, error) {
-	if e.interactive() {
-		return e.executeTerminal(ctx, client, command)
-	}
-	return e.executePipes(ctx, client, command)
 }
 
 // interactive reports whether the command gets a terminal: all three streams
@@ -43,38 +32,40 @@ func (e *env) interactive() bool {
 	return foreground && err == nil
 }
 
-func (e *env) executePipes(ctx context.Context, client *api.Client, command api.Command) (api.Exit, error) {
-	var inside, outside [3]*os.File
-	for i := range inside {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return api.Exit{}, errdefs.New(errdefs.Exhausted, "pipe: %w", err)
+// attach runs a command with our own standard streams: by a terminal of its own when
+// ours are a terminal, else by fresh pipes.
+func (e *env) attach(ctx context.Context, live backend.Live, c backend.Command) (backend.Exit, error) {
+	onTerminal := e.interactive()
+	fd := int(e.stdin.Fd())
+	if onTerminal {
+		c.Rows, c.Columns = 24, 80
+		if columns, rows, err := term.GetSize(fd); err == nil && columns > 0 && rows > 0 {
+			c.Rows, c.Columns = uint16(rows), uint16(columns)
 		}
-		inside[i], outside[i] = w, r
-		if i == 0 {
-			inside[i], outside[i] = r, w
-		}
-		defer r.Close()
-		defer w.Close()
 	}
-	running, err := client.Exec(ctx, command, inside[:]...)
-	for _, f := range inside {
-		f.Close()
-	}
+	running, err := live.Attach(ctx, c)
 	if err != nil {
-		return api.Exit{}, err
+		return backend.Exit{}, err
 	}
-	defer forwardSignals(func(s unix.Signal) { running.Signal(s) })()
-	go func() {
-		_, _ = io.Copy(outside[0], e.input()) // a command that reads no more is its own affair
-		outside[0].Close()
+	if onTerminal {
+		state, err := term.MakeRaw(fd)
+		if err != nil {
+			return backend.Exit{}, errdefs.New(errdefs.Internal, "terminal: %w", err)
+		}
+		defer term.Restore(fd, state)
+		defer followWindow(e.stdin, func(size *unix.Winsize) { running.Resize(size.Row, size.Col) })()
+	}
+	defer forwardSignals(running.Signal)()
+	go func() { // ends with this process
+		_, err := io.Copy(running, e.input()) // a command that reads no more is its own affair
+		switch {
+		case !onTerminal:
+			running.CloseInput()
+		case hungUp(err):
+			running.Signal(unix.SIGHUP) // the kernel tells those alone whom the terminal controls
+		}
 	}()
-	out := api.CopyOutput(e.stdout, outside[1])
-	errs := api.CopyOutput(e.stderr, outside[2])
-	exit, err := running.Wait(ctx)
-	out.Finish()
-	errs.Finish()
-	return exit, err
+	return running.Wait(e.stdout, e.stderr)
 }
 
 // forwardSignals sends ours to the command until the returned function is
@@ -97,37 +88,6 @@ func forwardSignals(send func(unix.Signal)) func() {
 		signal.Stop(signals)
 		close(done)
 	}
-}
-
-func (e *env) executeTerminal(ctx context.Context, client *api.Client, command api.Command) (api.Exit, error) {
-	fd := int(e.stdin.Fd())
-	command.TTY = true
-	if columns, rows, err := term.GetSize(fd); err == nil {
-		command.Rows, command.Columns = uint16(rows), uint16(columns)
-	}
-	running, err := client.Exec(ctx, command)
-	if err != nil {
-		return api.Exit{}, err
-	}
-	defer running.Terminal.Close()
-	state, err := term.MakeRaw(fd)
-	if err != nil {
-		return api.Exit{}, errdefs.New(errdefs.Internal, "terminal: %w", err)
-	}
-	defer term.Restore(fd, state)
-	defer forwardSignals(func(s unix.Signal) { running.Signal(s) })()
-	defer followWindow(e.stdin, func(size *unix.Winsize) {
-		unix.IoctlSetWinsize(int(running.Terminal.Fd()), unix.TIOCSWINSZ, size)
-	})()
-	go func() { // ends with this process
-		if _, err := io.Copy(running.Terminal, e.input()); hungUp(err) {
-			running.Signal(unix.SIGHUP) // the kernel tells those alone whom the terminal controls
-		}
-	}()
-	out := api.CopyOutput(e.stdout, running.Terminal)
-	exit, err := running.Wait(ctx)
-	out.Finish()
-	return exit, err
 }
 
 // hungUp reports whether copying from a terminal ended with err because the

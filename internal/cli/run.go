@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"path"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
-	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
@@ -78,10 +77,9 @@ signal N, 137 out of memory.`,
 		if err := checkVariables(o.Env); err != nil {
 			return err
 		}
-		return e.dispatch(cmd,
-			func() error { return runRun(cmd.Context(), e, cmd, o, args) },
-			func(ctx context.Context, s backend.Server) error { return e.runOnServer(ctx, s, cmd, o, args) },
-			append([]string{"name", "env", "workdir", "timeout", "apply", "rm", "detach", "exclusive"}, serverFlags...)...)
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
+			return runRun(ctx, e, cmd, b, o, func(bool) []string { return args })
+		})
 	}
 	o.sandboxOptions.register(cmd)
 	f := cmd.Flags()
@@ -108,147 +106,118 @@ func (o *runOptions) takeName(cmd *cobra.Command, args []string) []string {
 	return args[2:]
 }
 
-func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args []string) error {
-	if err := o.checkHere(); err != nil {
-		return err
-	}
-	home, err := e.openHome()
+func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, o runOptions, argv func(hostPrograms bool) []string) error {
+	sb, isNew, err := o.prepare(ctx, e, cmd, b)
 	if err != nil {
 		return err
 	}
-	sb, isNew, err := o.prepare(e, cmd, home)
-	if err != nil {
-		return err
-	}
-	before, err := lastSeq(ctx, local.New(home, e.owner), backend.Sandbox{Record: sb.Record()})
-	if err != nil {
-		return err
-	}
-	look := startGitLook(ctx, sb)
-	defer look.end()
-	live, err := e.enter(ctx, home, sb, o.Exclusive)
-	if err != nil {
-		if isNew {
-			err = errors.Join(err, removeUnused(home, sb)) // we ran nothing in it
+	before := uint64(0)
+	if !isNew {
+		if before, err = lastSeq(ctx, b, sb); err != nil {
+			return err
 		}
-		return err
+	}
+	unused := func(err error) error { // we ran nothing in it
+		if !isNew {
+			return err
+		}
+		_, removing := b.RemoveUnused(ctx, sb)
+		return errors.Join(err, removing)
+	}
+	look := startGitLook(ctx, b, sb)
+	defer look.end()
+	live, err := b.Enter(ctx, sb, backend.EnterOptions{Exclusive: o.Exclusive})
+	if err != nil {
+		return unused(err)
 	}
 	if err := look.tell(e, 0); err != nil {
-		return errors.Join(err, live.leave())
+		return errors.Join(err, live.Leave())
 	}
-	exit, err := o.runIn(ctx, e, cmd, sb, live, args)
-	err = errors.Join(err, live.leave())
-	notStarted := (*api.CommandError)(nil)
-	if errors.As(err, &notStarted) {
-		e.sayNamedSo(cmd, home, o.Name, args)
-	}
-	if notStarted != nil && isNew {
-		return errors.Join(err, removeUnused(home, sb))
+	c := o.command(argv(sb.HostPrograms))
+	c.Timeout, c.Remember = o.Timeout, !isNew
+	exit, err := o.runIn(ctx, e, live, sb, c)
+	err = errors.Join(err, live.Leave())
+	if _, never := errors.AsType[*backend.NotStartedError](err); never {
+		e.sayNamedSo(ctx, cmd, b, o.Name, c.Argv)
+		return unused(err)
 	}
 	err = errors.Join(err, look.tell(e, summaryPatience))
-	if o.Detach {
+	if err != nil && !o.Detach {
+		e.say("sandbox %[1]s stays, with what the command changed: see agentfense diff %[1]s", sb.Record.Name)
+	}
+	if err != nil || o.Detach {
 		return err
 	}
-	return e.finishHere(ctx, home, sb, o, exit, err, before)
+	e.explainExit(exit)
+	e.sayConflicts(exit)
+	e.sayHeld(sb.Record.Name, exit)
+	return e.finishRun(ctx, b, sb, o, exit.Code, before)
 }
 
 // prepare finds or makes the sandbox, and says what is to be known before the command
 // runs.
-func (o *runOptions) prepare(e *env, cmd *cobra.Command, home *record.Home) (sb *record.Sandbox, isNew bool, err error) {
-	if sb, isNew, err = o.openOrCreate(e, cmd, home); err != nil {
-		return nil, false, err
+func (o *runOptions) prepare(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend) (sb backend.Sandbox, isNew bool, err error) {
+	if sb, isNew, err = o.openOrCreate(ctx, e, cmd, b, o.Env); err != nil {
+		return sb, false, err
 	}
-	if err := e.sayMounts(sb); err != nil {
-		return nil, false, err
-	}
-	if len(o.Env) > 0 {
-		if err := sb.RememberVariables(o.Env); err != nil {
-			return nil, false, err
-		}
+	if err := e.sayUnshown(ctx, b, sb); err != nil {
+		return sb, false, err
 	}
 	if o.Name == "" && term.IsTerminal(int(e.stderr.Fd())) {
-		e.say("sandbox %s", sb.Name())
+		e.say("sandbox %s", sb.Record.Name)
 	}
 	return sb, isNew, nil
 }
 
 // sayNamedSo says, of a command that could not be started, which word may have
 // been meant as the other: the command as a name, or the name as the command.
-func (e *env) sayNamedSo(cmd *cobra.Command, home *record.Home, name string, args []string) {
+func (e *env) sayNamedSo(ctx context.Context, cmd *cobra.Command, b backend.Backend, name string, args []string) {
 	switch {
 	case name != "" && !cmd.Flags().Changed("name"):
 		e.say("%[1]s was taken for the name of the sandbox; to run it as the command: agentfense run -- %[1]s -- …", name)
 	case name == "" && len(args) > 0 && record.CheckName(args[0]) == nil:
-		if _, err := home.Open(args[0]); err == nil {
+		if _, err := b.Sandbox(ctx, args[0]); err == nil {
 			e.say("there is a sandbox %[1]s; to run in it: agentfense run %[1]s -- COMMAND", args[0])
 		}
 	}
 }
 
-// removeUnused removes a sandbox that was made for a command which never started,
-// unless somebody else has used it meanwhile.
-func removeUnused(home *record.Home, sb *record.Sandbox) error {
-	if changed, err := review.HasChanges(sb); err != nil || changed {
-		return err
+// runIn runs the command in the live sandbox, or leaves the sandbox running, with the
+// command in it if there is one.
+func (o *runOptions) runIn(ctx context.Context, e *env, live backend.Live, sb backend.Sandbox, c backend.Command) (backend.Exit, error) {
+	if !o.Detach {
+		return e.execute(ctx, live, sb, c)
 	}
-	err := home.Remove(sb.Name())
-	if held := (*record.HeldError)(nil); errors.As(err, &held) {
-		return nil
+	e.sayCommand(sb, c)
+	exit, err := live.Detach(ctx, c, e.stderr)
+	if err == nil && exit.Code != exitOK {
+		err = exitError(exit.Code)
 	}
-	return err
+	if err == nil {
+		_, err = fmt.Fprintln(e.stdout, sb.Record.Name)
+	}
+	return exit, err
 }
 
-// runIn runs the command in the live sandbox.
-func (o *runOptions) runIn(ctx context.Context, e *env, cmd *cobra.Command, sb *record.Sandbox, live *entered, args []string) (api.Exit, error) {
-	if live.joined && changed(cmd, policyFlags) {
-		if err := live.client.SetPolicy(ctx, sb.Record().Rules); err != nil {
-			return api.Exit{}, err
-		}
+// sayConflicts tells which changes met others in the codebase.
+func (e *env) sayConflicts(exit backend.Exit) {
+	for _, text := range exit.Conflicts[:min(len(exit.Conflicts), summaryLines)] {
+		e.say("conflict: %s was changed in the codebase meanwhile", vpath.Escape(path.Clean(vpath.DecodeText(text))))
 	}
-	if o.Detach {
-		return api.Exit{}, o.detach(ctx, e, sb, live, args)
+	if more := exit.ConflictCount - summaryLines; more > 0 {
+		e.say("… and %d more conflicts; see the audit log", more)
 	}
-	return e.runInside(ctx, sb, live, execOptions{commandOptions: o.commandOptions}, args)
 }
 
-// detach leaves the sandbox running, with the command in it if there is one.
-func (o *runOptions) detach(ctx context.Context, e *env, sb *record.Sandbox, live *entered, args []string) error {
-	if len(args) > 0 {
-		command, err := o.command(e, sb, args)
-		if err != nil {
-			return err
-		}
-		command.Detached = true
-		command.Timeout = time.Duration(sb.Record().Limits.Timeout)
-		running, err := live.client.Exec(ctx, command)
-		if err != nil {
-			return err
-		}
-		if err := running.Detach(); err != nil {
-			return err
-		}
+// sayHeld says that what a command changed waits in the sandbox.
+func (e *env) sayHeld(name string, exit backend.Exit) {
+	if exit.SyncHeld {
+		e.say("the changes stay in the sandbox, because a token without the scope apply ran a command in it; to apply them with a token that has the scope: agentfense apply %s", name)
 	}
-	if err := live.client.Pin(ctx); err != nil { // last: what never ran leaves nothing running
-		return err
-	}
-	_, err := fmt.Fprintln(e.stdout, sb.Name())
-	return err
-}
-
-// finishHere is finishRun for a sandbox of this host.
-func (e *env) finishHere(ctx context.Context, home *record.Home, sb *record.Sandbox, o runOptions, exit api.Exit, runErr error, before uint64) error {
-	if runErr != nil { // the sandbox stays, whatever happened to it
-		if o.Name == "" {
-			e.say("sandbox %s stays", sb.Name())
-		}
-		return runErr
-	}
-	e.explainExit(exit)
-	return e.finishRun(ctx, local.New(home, e.owner), backend.Sandbox{Record: sb.Record()}, o, exit.ExitCode(), before)
 }
 
 // explainExit says why a command did not end by itself.
-func (e *env) explainExit(exit api.Exit) {
+func (e *env) explainExit(exit backend.Exit) {
 	switch exit.Reason {
 	case api.ReasonTimeout:
 		e.say("the command was ended: it ran longer than --timeout allows")

@@ -104,14 +104,6 @@ var runtimeNames = []string{record.RuntimeBwrap, record.RuntimeDocker}
 // defaultImage is the server's too.
 func defaultImage() string { return config.Default().Runtime.Docker.DefaultImage }
 
-// image is what the runtime shows, "" if it is the host's system.
-func (o *sandboxOptions) image() string {
-	if o.Runtime != record.RuntimeDocker {
-		return ""
-	}
-	return cmp.Or(o.Image, defaultImage())
-}
-
 // minMemory is less than any sandbox needs for itself.
 const minMemory = 1 << 20
 
@@ -146,20 +138,6 @@ func (o *sandboxOptions) checkUser() error {
 		err = record.CheckUser(uid, o.Runtime)
 	}
 	return err
-}
-
-// uid is who commands are inside, nil for the default. The flags were checked.
-func (o *sandboxOptions) uid() *uint32 {
-	uid, _ := record.ParseUser(o.User)
-	return uid
-}
-
-// checkHere refuses what only a server's sandbox has.
-func (o *sandboxOptions) checkHere() error {
-	if o.Codebase != "" {
-		return usageError{errdefs.New(errdefs.Invalid, "--codebase %s: needs --endpoint", vpath.Quote(o.Codebase))}
-	}
-	return nil
 }
 
 // didYouMean ends an error's text with the nearest valid word, if one is near.
@@ -249,7 +227,7 @@ func (o *sandboxOptions) baseRules(e *env, home *record.Home, source string) ([]
 		o.marks = doc.Marks
 		return rules, "file " + vpath.Escape(o.Policy), nil
 	}
-	if o.Preset == "" {
+	if o.Preset == "" && source != "" {
 		doc, rules, note, err := e.projectRules(home, source)
 		if err != nil {
 			return nil, "", err
@@ -258,8 +236,8 @@ func (o *sandboxOptions) baseRules(e *env, home *record.Home, source string) ([]
 			o.marks = doc.Marks
 			return rules, note, nil
 		}
-		o.Preset = preset.Default
 	}
+	o.Preset = cmp.Or(o.Preset, preset.Default)
 	rules, err := preset.Rules(o.Preset)
 	return rules, "preset " + o.Preset, err
 }

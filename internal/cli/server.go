@@ -104,6 +104,9 @@ func (e *env) on(cmd *cobra.Command, do func(context.Context, backend.Backend) e
 	if only, is := errors.AsType[*backend.LocalOnlyError](err); is {
 		return usageError{errdefs.New(errdefs.Invalid, "%s %w", cmd.CommandPath(), only)}
 	}
+	if only, is := errors.AsType[*backend.ServerOnlyError](err); is {
+		return usageError{only}
+	}
 	return doneElsewhere(err)
 }
 
@@ -116,7 +119,7 @@ func (e *env) onHost(cmd *cobra.Command, do func(context.Context, backend.Backen
 	if err != nil {
 		return err
 	}
-	return do(cmd.Context(), local.New(home, e.owner))
+	return do(cmd.Context(), local.New(home, e.getenv, e.owner))
 }
 
 // doneElsewhere is err, or how another process ended that has done the rest.
@@ -129,28 +132,6 @@ func doneElsewhere(err error) error {
 		return nil
 	}
 	return exitError(done.Code)
-}
-
-// dispatch does here what cmd says, or there, on the server that is given, for
-// which those of cmd's own flags count that are named.
-func (e *env) dispatch(cmd *cobra.Command, here func() error, there func(context.Context, backend.Server) error, flags ...string) error {
-	address := e.address()
-	if address == "" {
-		if given := slices.IndexFunc(endpointFlags, cmd.Flags().Changed); given >= 0 {
-			return usageError{errdefs.New(errdefs.Invalid, "--%s: needs --endpoint", endpointFlags[given])}
-		}
-		return here()
-	}
-	var err error
-	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if err == nil && f.Changed && f.Name != "help" && !slices.Contains(flags, f.Name) {
-			err = usageError{errdefs.New(errdefs.Invalid, "%s --%s: works only on this host, not on a server", cmd.CommandPath(), f.Name)}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return e.onServer(cmd.Context(), address, func(ctx context.Context, s backend.Server) error { return there(ctx, s) })
 }
 
 // onServer has do act on a server. The light program cannot: it becomes

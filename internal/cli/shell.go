@@ -45,26 +45,27 @@ which is made as run makes it and stays afterwards.`,
 
 // open opens a shell in the sandbox that args name, or in a new one.
 func (o *shellOptions) open(cmd *cobra.Command, e *env, args []string) error {
-	here, there := func() []string { return []string{e.defaultShell()} }, serverShell
-	if o.Shell != "" {
-		there = []string{o.Shell}
-		here = func() []string { return there }
+	argv := func(hostPrograms bool) []string {
+		switch {
+		case o.Shell != "":
+			return []string{o.Shell}
+		case hostPrograms:
+			return []string{e.defaultShell()}
+		}
+		return serverShell
 	}
 	if len(args) > 0 {
 		if err := refuseMaking(cmd, args[0]); err != nil {
 			return err
 		}
-		return e.exec(cmd, args[0], execOptions{o.commandOptions, o.Timeout, o.Rebase}, here, there)
+		return e.exec(cmd, args[0], execOptions{o.commandOptions, o.Timeout, o.Rebase}, argv)
 	}
 	if err := checkVariables(o.Env); err != nil {
 		return err
 	}
-	return e.dispatch(cmd,
-		func() error { return runRun(cmd.Context(), e, cmd, o.runOptions, here()) },
-		func(ctx context.Context, s backend.Server) error {
-			return e.runOnServer(ctx, s, cmd, o.runOptions, there)
-		},
-		append([]string{"env", "workdir", "timeout", "shell"}, serverFlags...)...)
+	return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
+		return runRun(ctx, e, cmd, b, o.runOptions, argv)
+	})
 }
 
 // refuseMaking refuses the flags that say what a sandbox is, for the one called
@@ -92,3 +93,6 @@ func (e *env) defaultShell() string {
 	}
 	return "/bin/sh"
 }
+
+// serverShell is the shell on a server, whose system is not ours.
+var serverShell = []string{"/bin/sh", "-c", "command -v bash >/dev/null && exec bash; exec sh"}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // gitPatience bounds the look at git's history, summaryPatience how long the
@@ -92,12 +92,12 @@ type gitLook struct {
 }
 
 // startGitLook begins to look.
-func startGitLook(ctx context.Context, sb *record.Sandbox) *gitLook {
-	ctx, cancel := context.WithTimeout(ctx, gitPatience)
+func startGitLook(ctx context.Context, b backend.Backend, sb backend.Sandbox) *gitLook {
+	ctx, cancel := context.WithCancel(ctx)
 	l := &gitLook{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
-		l.found, l.seen, l.err = gitview.LookAtSandbox(ctx, sb)
+		l.found, l.seen, l.err = b.LookAtGit(ctx, sb)
 	}()
 	return l
 }

@@ -1,22 +1,23 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // maxNotes is how many mounts, or warnings, are named.
 const maxNotes = 5
 
-// sayMounts says which file systems mounted in the source are not shown.
-func (e *env) sayMounts(sb *record.Sandbox) error {
-	mounts, err := review.NestedMounts(sb)
+// sayUnshown says which file systems mounted in the source are not shown.
+func (e *env) sayUnshown(ctx context.Context, b backend.Backend, sb backend.Sandbox) error {
+	mounts, err := b.Unshown(ctx, sb)
 	if err != nil || len(mounts) == 0 {
 		return err
 	}
@@ -34,7 +35,7 @@ func (e *env) sayMounts(sb *record.Sandbox) error {
 
 // isAtRoot reports whether the directory has something at the path.
 func (o *sandboxOptions) isAtRoot(pattern string) bool {
-	_, err := os.Lstat(filepath.Join(o.directory(), pattern))
+	_, err := os.Lstat(filepath.Join(cmp.Or(o.Dir, "."), pattern))
 	return err == nil
 }
 

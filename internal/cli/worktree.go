@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -112,7 +113,7 @@ func workTreeAbove(source string) string {
 // sayRepository says where the repository of a subdirectory, a worktree or a submodule
 // is, if the policy shows .git, and what git can do inside. On a server, which has but
 // the directory, nothing can be mounted.
-func (e *env) sayRepository(source string, rules []policy.Rule, mounts []record.Mount, onServer bool) error {
+func (e *env) sayRepository(source string, rules []policy.Rule, sb backend.Sandbox) error {
 	f, above := readGitFile(source), workTreeAbove(source)
 	if above == "" && (f == nil || safefs.IsBelow(f.shows, source)) {
 		return nil
@@ -130,9 +131,9 @@ func (e *env) sayRepository(source string, rules []policy.Rule, mounts []record.
 	switch {
 	case f.kind == "":
 		e.say(none+".git leads to %s, which does not name this directory in turn", where)
-	case onServer:
+	case !sb.HostPrograms:
 		e.say(none+"this is a %s of %s, which is not uploaded; %s", f.kind, where, outside)
-	case slices.ContainsFunc(mounts, func(m record.Mount) bool { return safefs.IsBelow(f.shows, string(m.Target)) }):
+	case slices.ContainsFunc(sb.Record.Mounts, func(m record.Mount) bool { return safefs.IsBelow(f.shows, string(m.Target)) }):
 		e.say("git: reads the repository of this %s inside, and cannot write it; %s", f.kind, outside)
 	default:
 		e.say(none+"this is a %s of %s, which lies outside of the source; to let git read it, with all its branches: --mount %s; %s",

@@ -26,6 +26,29 @@ type Backend interface {
 	// Sandboxes lists the sandboxes, with what each holds if usage is set. An error that
 	// concerns some of them comes with a list of the others, which is not nil.
 	Sandboxes(ctx context.Context, usage bool) ([]Sandbox, error)
+	// Sandbox finds a sandbox.
+	Sandbox(ctx context.Context, name string) (Sandbox, error)
+	// Check refuses what no sandbox here can have, before anything is asked for.
+	Check(n NewSandbox) error
+	// Create makes a sandbox, and does not start it. Errors: Exists for a name that is
+	// taken; Invalid; NotFound.
+	Create(ctx context.Context, n NewSandbox) (Sandbox, error)
+	// Reopen finds a sandbox and changes what the flags say. Errors: Precondition for what
+	// cannot be changed; *ReplacedError.
+	Reopen(ctx context.Context, name string, r Reopening) (Sandbox, error)
+	// Enter starts a sandbox that does not run. Leave it after. Errors: Precondition;
+	// *ReplacedError.
+	Enter(ctx context.Context, sb Sandbox, o EnterOptions) (Live, error)
+	// IsDirOf tells of a path of a codebase whether it is a directory. Of what cannot be
+	// told it says false.
+	IsDirOf(ctx context.Context, codebase string) func(path string) bool
+	// Unshown lists the places of file systems that are mounted in the source, of which
+	// nothing is shown inside.
+	Unshown(ctx context.Context, sb Sandbox) ([]vpath.Path, error)
+	// LookAtGit looks at what git keeps of hidden files. seen is to be called when that has
+	// been told.
+	LookAtGit(ctx context.Context, sb Sandbox) (found gitview.Tracked, seen func() error, err error)
+
 	// Inspect tells what a sandbox is and what runs in it.
 	Inspect(ctx context.Context, name string) (Inspection, error)
 	// Stop ends everything that runs in a sandbox. One that does not run is no error.

@@ -7,15 +7,11 @@
 package backend
 
 import (
+	"slices"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/audit"
-	"github.com/agentfense/agentfense/internal/sandbox/config"
-	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
-	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Codebase is a source that a server knows.
@@ -36,6 +32,8 @@ type Sandbox struct {
 	Status    record.Status
 	Usage     *review.Usage     // nil where the server does not tell, or was not asked
 	Variables []record.HostPath // names of those that its commands have
+	// HostPrograms says that it has programs of this host, at their paths.
+	HostPrograms bool
 }
 
 // Ref names the sandbox in a call: a server's has an id, this host's a name.
@@ -48,54 +46,37 @@ func (s *Sandbox) Ref() string {
 
 // NewSandbox is what a sandbox is made of.
 type NewSandbox struct {
-	Name       string // "" for its id
-	CodebaseID string
-	Rules      []policy.Rule
-	Runtime    string // "" for the server's default
-	Image      string
-	User       string // "" for the server's default
-	Home       string // as a record has it
-	Git        gitconfig.User
+	Name       string        // "" for a generated one
+	Source     record.Source // a directory of this host, which a server gets a copy of
+	CodebaseID string        // of a server, in place of Source
+	Rules      Rules
+	Runtime    string // "" for the default
+	Image      string // "" for the default
+	User       string // "" for the default
+	Net        string
+	Mounts     []string // SRC or SRC:DST
+	Home       string   // as a record has it
 	Limits     record.Limits
-	Sync       config.Sync       // "" for what the server is configured to do
-	Env        map[string]string // of all its commands
+	Env        []string // of all its commands: NAME=VALUE, or NAME for the caller's value
+	Uploading  Uploading
+	// ForCommand says that it is made for a command, which is given Limits.Timeout itself.
+	ForCommand bool
+	// Rebase says that the directory that is in the place of the source of a known sandbox
+	// is its source now.
+	Rebase bool
 }
 
-// Command is a command to be run in a sandbox.
-type Command struct {
-	SandboxID string
-	Argv      []string
-	Env       map[string]string
-	Remember  map[string]string // as Env, and for the later commands of the sandbox
-	Dir       string            // "" for the workspace
-	Timeout   time.Duration
-	Rows      uint16 // of a terminal of its own; 0: it gets pipes
-	Columns   uint16
+// Reopening says what changes of a known sandbox, before a command runs in it.
+type Reopening struct {
+	New   NewSandbox // of which the given flags count
+	Flags []string   // the names of those
+	Dir   string     // as it was given
+	Here  string     // the caller's directory
 }
 
-// NotStartedError is an error of which the server says that it is certain that
-// nothing of the command has run.
-type NotStartedError struct{ error }
-
-// NotStarted says so of err.
-func NotStarted(err error) error { return &NotStartedError{err} }
-
-// Unwrap is the error.
-func (e *NotStartedError) Unwrap() error { return e.error }
-
-// Exit is how a command ended.
-type Exit struct {
-	Code int
-	// Conflicts are paths that the command changed and somebody outside too, as
-	// many as the server tells of; ConflictCount is how many there were.
-	Conflicts     []string
-	ConflictCount int64
-	// SyncHeld says that what the command changed waits in the sandbox for an apply.
-	SyncHeld bool
-	// Refused is what the policy refused the command, as much as the server tells
-	// of, without the sources of rules; Touched are the paths that it made or changed.
-	Refused []audit.PermissionDenied
-	Touched []vpath.Path
+// Given reports whether one of the flags was given.
+func (r *Reopening) Given(names ...string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(r.Flags, n) })
 }
 
 // Token is what is kept of a token. The token itself is not.

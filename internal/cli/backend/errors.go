@@ -22,6 +22,19 @@ func (e *LocalOnlyError) Unwrap() error { return errLocalOnly }
 
 var errLocalOnly = errdefs.New(errdefs.Unsupported, "not on a server")
 
+// ServerOnlyError says that a flag needs a server. Its kind is Unsupported.
+type ServerOnlyError struct{ Flag, Value string }
+
+// Error says so.
+func (e *ServerOnlyError) Error() string {
+	return fmt.Sprintf("--%s %s: needs --endpoint", e.Flag, vpath.Quote(e.Value))
+}
+
+// Unwrap is the error's kind.
+func (e *ServerOnlyError) Unwrap() error { return errServerOnly }
+
+var errServerOnly = errdefs.New(errdefs.Unsupported, "needs a server")
+
 // DoneError says that another process has done the rest of the work, and said what
 // there is to say. That process was needed because files of the delta are closed to
 // their owner.

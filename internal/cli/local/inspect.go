@@ -46,13 +46,8 @@ func (b *Backend) Inspect(ctx context.Context, name string) (backend.Inspection,
 		Sandbox:   backend.Sandbox{Record: sb.Record(), Status: record.Stopped},
 		Directory: record.HostPath(sb.Dir()), AuditLog: record.HostPath(sb.AuditPath()),
 	}
-	remembered, err := sb.Variables()
-	if err != nil {
+	if in.Variables, err = variableNames(sb); err != nil {
 		return in, err
-	}
-	for _, v := range remembered {
-		name, _, _ := strings.Cut(v, "=")
-		in.Variables = append(in.Variables, record.HostPath(name))
 	}
 	c, err := client(ctx, sb)
 	if err != nil || c == nil {
@@ -66,4 +61,15 @@ func (b *Backend) Inspect(ctx context.Context, name string) (backend.Inspection,
 		return in, err
 	}
 	return in, nil
+}
+
+// variableNames are the names of the variables that a sandbox remembers.
+func variableNames(sb *record.Sandbox) ([]record.HostPath, error) {
+	remembered, err := sb.Variables()
+	var names []record.HostPath
+	for _, v := range remembered {
+		name, _, _ := strings.Cut(v, "=")
+		names = append(names, record.HostPath(name))
+	}
+	return names, err
 }

@@ -21,14 +21,17 @@ import (
 // Backend is the sandboxes of a state directory. It may be used concurrently.
 type Backend struct {
 	home    *record.Home
+	getenv  func(string) string
 	isOwner bool
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New is the sandboxes of home. isOwner says that this process has capabilities over
-// its own files, as launch.RunAsOwner gives them.
-func New(home *record.Home, isOwner bool) *Backend { return &Backend{home, isOwner} }
+// New is the sandboxes of home. getenv looks up a variable of the caller. isOwner says
+// that this process has capabilities over its own files, as launch.RunAsOwner gives them.
+func New(home *record.Home, getenv func(string) string, isOwner bool) *Backend {
+	return &Backend{home, getenv, isOwner}
+}
 
 // Close does nothing.
 func (b *Backend) Close() error { return nil }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -31,8 +32,20 @@ type attached struct {
 	gaveUp atomic.Int32 // the signal that got through to nobody, 0 for none
 }
 
+// Call is a command as a server gets it.
+type Call struct {
+	SandboxID string
+	Argv      []string
+	Env       map[string]string
+	Remember  map[string]string // as Env, and for the later commands of the sandbox
+	Dir       string            // "" for the workspace
+	Timeout   time.Duration
+	Rows      uint16 // of a terminal of its own; 0: it gets pipes
+	Columns   uint16
+}
+
 // attach starts the call for a command.
-func (c *Client) attach(ctx context.Context, command backend.Command, detach bool) (*attached, error) {
+func (c *Client) attach(ctx context.Context, command Call, detach bool) (*attached, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	call, err := c.sandboxes.Attach(ctx)
 	if err != nil {
@@ -44,7 +57,7 @@ func (c *Client) attach(ctx context.Context, command backend.Command, detach boo
 }
 
 // Attach runs a command. When ctx ends, or Wait has returned, so does it.
-func (c *Client) Attach(ctx context.Context, command backend.Command) (backend.Attached, error) {
+func (c *Client) Attach(ctx context.Context, command Call) (backend.Attached, error) {
 	a, err := c.attach(ctx, command, false)
 	if err != nil {
 		return nil, err
@@ -53,7 +66,7 @@ func (c *Client) Attach(ctx context.Context, command backend.Command) (backend.A
 }
 
 // startOf says what is to be run.
-func startOf(command backend.Command, detach bool) *sandboxv1.AttachRequest {
+func startOf(command Call, detach bool) *sandboxv1.AttachRequest {
 	start := &sandboxv1.AttachRequest_Start{
 		SandboxId: command.SandboxID, Argv: command.Argv, Env: command.Env, Workdir: command.Dir, Detach: detach,
 		RememberEnv: command.Remember,
@@ -154,7 +167,7 @@ func exitOf(last *sandboxv1.ExecOutput) backend.Exit {
 // Detach starts a command that goes on without us, its input at its end and its
 // output thrown away. If it could not be started, stderr says why and the exit
 // code is that of shells.
-func (c *Client) Detach(ctx context.Context, command backend.Command, stderr io.Writer) (backend.Exit, error) {
+func (c *Client) Detach(ctx context.Context, command Call, stderr io.Writer) (backend.Exit, error) {
 	a, err := c.attach(ctx, command, true)
 	if err != nil {
 		return backend.Exit{}, err

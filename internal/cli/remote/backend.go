@@ -20,13 +20,16 @@ import (
 type Backend struct {
 	*Client
 	openHome func() (*record.Home, error)
+	getenv   func(string) string
 }
 
 var _ backend.Server = (*Backend)(nil)
 
-// New is the sandboxes of the server that c reaches. openHome opens the state
-// directory of this host.
-func New(c *Client, openHome func() (*record.Home, error)) *Backend { return &Backend{c, openHome} }
+// New is the sandboxes of the server that c reaches. openHome opens the state directory
+// of this host, getenv looks up a variable of the caller.
+func New(c *Client, openHome func() (*record.Home, error), getenv func(string) string) *Backend {
+	return &Backend{c, openHome, getenv}
+}
 
 // uploadOf returns what is remembered of the directory that was uploaded for a
 // sandbox, nil if nothing is.
@@ -95,9 +98,6 @@ func (b *Backend) PruneAudit(context.Context, time.Duration) (int, error) {
 
 // localOnly refuses a flag.
 func localOnly(flag string) error { return &backend.LocalOnlyError{Flag: flag} }
-
-// Raw is the server's calls.
-func (b *Backend) Raw() backend.Raw { return b.Client }
 
 // BringBack brings changes into the directory that was uploaded for a sandbox.
 func (b *Backend) BringBack(ctx context.Context, name string, u *record.Upload, paths []vpath.Path, dryRun bool, take backend.Reviewed) (apply.Result, error) {

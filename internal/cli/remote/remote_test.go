@@ -198,7 +198,7 @@ func TestASignalBehindInputEndsTheCommand(t *testing.T) {
 		<-s.Context().Done()
 		return s.Context().Err()
 	}})
-	running, err := client.Attach(t.Context(), backend.Command{SandboxID: "sb_1", Argv: []string{"sleep"}})
+	running, err := client.Attach(t.Context(), Call{SandboxID: "sb_1", Argv: []string{"sleep"}})
 	if err != nil {
 		t.Fatal(err)
 	}

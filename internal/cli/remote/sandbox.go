@@ -8,6 +8,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/id"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
@@ -68,16 +70,17 @@ func (c *Client) Sandbox(ctx context.Context, name string) (backend.Sandbox, err
 	return backend.Sandbox{}, errdefs.WithReason(errdefs.New(errdefs.NotFound, "sandbox %s: no such sandbox at %s", vpath.Escape(name), c.at), errdefs.SandboxNotFound)
 }
 
-// Create makes a sandbox. It does not start it.
-func (c *Client) Create(ctx context.Context, n backend.NewSandbox) (backend.Sandbox, error) {
-	rules, err := wireconv.EncodeRules(n.Rules)
+// create makes a sandbox of a codebase.
+func (c *Client) create(ctx context.Context, n backend.NewSandbox, sync config.Sync, git gitconfig.User) (backend.Sandbox, error) {
+	rules, err := wireconv.EncodeRules(n.Rules.Rules)
 	if err != nil {
 		return backend.Sandbox{}, err
 	}
+	n.Limits.Timeout = 0 // the command has it
 	made, err := c.sandboxes.CreateSandbox(ctx, &sandboxv1.CreateSandboxRequest{
 		CodebaseId: n.CodebaseID, Permissions: rules, Runtime: wireconv.Runtime.Encode(n.Runtime), Image: n.Image,
-		Resources: wireconv.EncodeLimits(n.Limits), Name: n.Name, User: n.User, Home: n.Home, Sync: wireconv.Sync.Encode(n.Sync),
-		GitUser: wireconv.EncodeGit(n.Git), Env: n.Env,
+		Resources: wireconv.EncodeLimits(n.Limits), Name: n.Name, User: n.User, Home: n.Home, Sync: wireconv.Sync.Encode(sync),
+		GitUser: wireconv.EncodeGit(git), Env: given(n.Env),
 	})
 	if err != nil {
 		return backend.Sandbox{}, c.failed(err)

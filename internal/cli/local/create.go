@@ -1,0 +1,192 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/gitview"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+)
+
+// Sandbox finds a sandbox.
+func (b *Backend) Sandbox(_ context.Context, name string) (backend.Sandbox, error) {
+	sb, err := b.open(name)
+	if err != nil {
+		return backend.Sandbox{}, err
+	}
+	return sandboxOf(sb)
+}
+
+// sandboxOf describes a sandbox, without what runs.
+func sandboxOf(sb *record.Sandbox) (backend.Sandbox, error) {
+	names, err := variableNames(sb)
+	return backend.Sandbox{Record: sb.Record(), Variables: names, HostPrograms: true}, err
+}
+
+// Check refuses what only a server's sandbox has.
+func (b *Backend) Check(n backend.NewSandbox) error {
+	if n.CodebaseID != "" {
+		return &backend.ServerOnlyError{Flag: "codebase", Value: n.CodebaseID}
+	}
+	return nil
+}
+
+// Create makes a sandbox of a directory.
+func (b *Backend) Create(_ context.Context, n backend.NewSandbox) (backend.Sandbox, error) {
+	mounts, err := b.mounts(n.Mounts)
+	if err != nil {
+		return backend.Sandbox{}, err
+	}
+	uid, err := record.ParseUser(n.User)
+	if err != nil {
+		return backend.Sandbox{}, err
+	}
+	runtime := cmp.Or(n.Runtime, record.RuntimeBwrap)
+	sb, err := b.home.Create(record.Record{
+		Name: n.Name, Source: n.Source, Workspace: string(n.Source.Path),
+		Rules: n.Rules.Rules, PolicyNote: n.Rules.Note, Marks: n.Rules.Marks,
+		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, Mounts: mounts, Limits: n.Limits,
+		Home: n.Home,
+	})
+	if err != nil {
+		return backend.Sandbox{}, err
+	}
+	if len(n.Env) > 0 {
+		if err := sb.RememberVariables(n.Env); err != nil {
+			return backend.Sandbox{}, err
+		}
+	}
+	return sandboxOf(sb)
+}
+
+// imageOf is what the runtime shows, "" if it is the host's system.
+func imageOf(n backend.NewSandbox, runtime string) string {
+	if runtime != record.RuntimeDocker {
+		return ""
+	}
+	return cmp.Or(n.Image, config.Default().Runtime.Docker.DefaultImage)
+}
+
+// Reopen finds a sandbox, checks that it is meant, and stores what the flags change.
+func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) (backend.Sandbox, error) {
+	sb, err := b.home.Open(name)
+	if err != nil {
+		return backend.Sandbox{}, err
+	}
+	if err := settleSource(ctx, sb, r.New.Rebase); err != nil {
+		return backend.Sandbox{}, err
+	}
+	if err := b.checkSource(sb, r); err != nil {
+		return backend.Sandbox{}, err
+	}
+	if err := b.setLimits(sb, r); err != nil {
+		return backend.Sandbox{}, err
+	}
+	return sandboxOf(sb)
+}
+
+// checkSource refuses to resume a sandbox on another directory than its own. To be
+// somewhere below its source without --dir means that source.
+func (b *Backend) checkSource(sb *record.Sandbox, r backend.Reopening) error {
+	if r.Dir == "" && r.Here != "" && safefs.IsBelow(r.Here, string(sb.Record().Source.Path)) {
+		return nil
+	}
+	source, err := b.home.ResolveSource(cmp.Or(r.Dir, "."))
+	if err != nil {
+		return err
+	}
+	if err := sb.CheckSource(source); err != nil {
+		goThere := "go there, "
+		if source.Path == sb.Record().Source.Path { // what was there is gone
+			goThere = ""
+		}
+		return errdefs.New(errdefs.KindOf(err), "%w; %stake another --name, or remove it: agentfense rm %s", err, goThere, sb.Name())
+	}
+	return nil
+}
+
+// setLimits stores what flags say of the runtime and the limits. A running sandbox keeps
+// those it was started with, so changing them is refused then.
+func (b *Backend) setLimits(sb *record.Sandbox, r backend.Reopening) error {
+	n := r.New
+	settings := []struct {
+		flag  string
+		store func(*record.Record)
+	}{
+		{"runtime", func(to *record.Record) { to.SetRuntime(n.Runtime, imageOf(n, n.Runtime)) }},
+		{"image", func(to *record.Record) { to.Image = imageOf(n, n.Runtime) }},
+		{"user", func(to *record.Record) { to.UID, _ = record.ParseUser(n.User) }}, // it was checked
+		{"net", func(to *record.Record) { to.Net = n.Net }},
+		{"mount", nil},
+		{"memory", func(to *record.Record) { to.Limits.MemoryBytes = n.Limits.MemoryBytes }},
+		{"cpus", func(to *record.Record) { to.Limits.CPUs = n.Limits.CPUs }},
+		{"pids", func(to *record.Record) { to.Limits.PIDs = n.Limits.PIDs }},
+		{"disk", func(to *record.Record) { to.Limits.DiskBytes = n.Limits.DiskBytes }},
+		{"home", func(to *record.Record) { to.Home = n.Home }},
+		{"timeout", func(to *record.Record) { to.Limits.Timeout = n.Limits.Timeout }},
+	}
+	i := slices.IndexFunc(settings, func(s struct {
+		flag  string
+		store func(*record.Record)
+	}) bool {
+		return r.Given(s.flag)
+	})
+	if i < 0 {
+		return nil
+	}
+	_, held, err := sb.Holder()
+	if err != nil {
+		return err
+	}
+	if held {
+		return errdefs.New(errdefs.Precondition, "sandbox %s: running; its runtime, user, network, mounts and limits can only be changed while it is stopped", sb.Name())
+	}
+	mounts, err := b.mounts(n.Mounts)
+	if err != nil {
+		return err
+	}
+	return sb.Update(func(to *record.Record) error {
+		for _, s := range settings {
+			switch {
+			case !r.Given(s.flag):
+			case s.store == nil:
+				to.Mounts = mounts
+			default:
+				s.store(to)
+			}
+		}
+		return nil
+	})
+}
+
+// IsDirOf says false: there is no codebase.
+func (b *Backend) IsDirOf(context.Context, string) func(string) bool {
+	return func(string) bool { return false }
+}
+
+// Unshown looks at what is mounted in the source.
+func (b *Backend) Unshown(_ context.Context, s backend.Sandbox) ([]vpath.Path, error) {
+	sb, err := b.open(s.Ref())
+	if err != nil {
+		return nil, err
+	}
+	return review.NestedMounts(sb)
+}
+
+// LookAtGit looks at the repository of the source.
+func (b *Backend) LookAtGit(ctx context.Context, s backend.Sandbox) (found gitview.Tracked, seen func() error, err error) {
+	sb, err := b.open(s.Ref())
+	if err != nil {
+		return found, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, gitPatience)
+	defer cancel()
+	return gitview.LookAtSandbox(ctx, sb)
+}

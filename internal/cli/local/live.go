@@ -1,0 +1,158 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
+)
+
+// enterTimeout bounds how long entering waits for another process that is
+// just starting or ending the sandbox.
+const enterTimeout = 20 * time.Second
+
+// enterPause is how long entering waits before it looks again.
+const enterPause = 10 * time.Millisecond
+
+// localLive is a live sandbox that this process uses.
+type localLive struct {
+	b      *Backend
+	sb     *record.Sandbox
+	client *api.Client
+	use    io.Closer // keeps it running for us
+}
+
+// Enter joins the running sandbox, or starts it for our time.
+func (b *Backend) Enter(ctx context.Context, s backend.Sandbox, o backend.EnterOptions) (backend.Live, error) {
+	sb, err := b.open(s.Ref())
+	if err == nil {
+		err = settleSource(ctx, sb, o.Rebase)
+	}
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(enterTimeout)
+	for {
+		live, err := b.tryEnter(ctx, sb, o.Exclusive)
+		// Unavailable: somebody else is starting, leaving or applying it.
+		passing := errdefs.Is(err, errdefs.Unavailable)
+		switch {
+		case err == nil:
+			return live, nil
+		case o.Exclusive || !passing || time.Now().After(deadline):
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errdefs.New(errdefs.Canceled, "sandbox %s: %w", sb.Name(), ctx.Err())
+		case <-time.After(enterPause):
+		}
+	}
+}
+
+func (b *Backend) tryEnter(ctx context.Context, sb *record.Sandbox, exclusive bool) (*localLive, error) {
+	client, err := api.Dial(ctx, sb.Dir())
+	if err == nil {
+		if exclusive {
+			return nil, errdefs.New(errdefs.Precondition, "sandbox %s: running already, and --exclusive was given", sb.Name())
+		}
+		stay, err := client.Join(ctx)
+		if errdefs.Is(err, errdefs.NotFound) {
+			return nil, errdefs.New(errdefs.Unavailable, "sandbox %s: ended meanwhile: %w", sb.Name(), err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &localLive{b: b, sb: sb, client: client, use: stay}, nil
+	}
+	if !errdefs.Is(err, errdefs.NotFound) {
+		return nil, err
+	}
+	lease, err := launch.Start(ctx, b.home.Dir(), sb.Name())
+	if err != nil {
+		return nil, err
+	}
+	client, err = api.Dial(ctx, sb.Dir())
+	if err != nil {
+		lease.Release()
+		return nil, err
+	}
+	return &localLive{b: b, sb: sb, client: client, use: leaseCloser{lease}}, nil
+}
+
+// leaseCloser is the use of a sandbox that we have started. If nobody else uses it, it
+// has ended with everything it owned when Close returns.
+type leaseCloser struct{ *launch.Lease }
+
+// Close gives the sandbox up.
+func (l leaseCloser) Close() error { return l.Release() }
+
+// Leave gives the sandbox up.
+func (l *localLive) Leave() error { return l.use.Close() }
+
+// Detach starts a command and keeps the sandbox running until it is stopped.
+func (l *localLive) Detach(ctx context.Context, c backend.Command, _ io.Writer) (backend.Exit, error) {
+	command, err := l.command(c)
+	if err != nil {
+		return backend.Exit{}, err
+	}
+	if len(c.Argv) > 0 {
+		command.Detached = true
+		running, err := l.client.Exec(ctx, command)
+		if err != nil {
+			return backend.Exit{}, notStarted(err)
+		}
+		if err := running.Detach(); err != nil {
+			return backend.Exit{}, err
+		}
+	}
+	return backend.Exit{}, l.client.Pin(ctx) // last: what never ran leaves nothing running
+}
+
+// command builds what runs inside. Variables that the sandbox remembers come first, so
+// that the command's own win.
+func (l *localLive) command(c backend.Command) (api.Command, error) {
+	if c.Remember && len(c.Env) > 0 {
+		if err := l.sb.RememberVariables(c.Env); err != nil {
+			return api.Command{}, err
+		}
+	}
+	remembered, err := l.sb.Variables()
+	if err != nil {
+		return api.Command{}, err
+	}
+	r := l.sb.Record()
+	user := supervise.UserOf(&r)
+	reachable := []string{r.Workspace}
+	for _, m := range r.Mounts {
+		reachable = append(reachable, string(m.Target))
+	}
+	v := supervise.Environment{
+		Sandbox: r.Name, Home: user.Home, User: user.Name, Reachable: reachable,
+		Extra: append(slices.Clone(remembered), c.Env...),
+	}
+	timeout := c.Timeout
+	if timeout == 0 {
+		timeout = time.Duration(r.Limits.Timeout)
+	}
+	return api.Command{
+		Argv: c.Argv, Env: v.Build(l.b.getenv), Dir: c.Dir(r), Timeout: timeout,
+		TTY: c.Rows > 0, Rows: c.Rows, Columns: c.Columns,
+	}, nil
+}
+
+// notStarted marks the error of a command that could not be started.
+func notStarted(err error) error {
+	if _, is := errors.AsType[*api.CommandError](err); is {
+		return backend.NotStarted(err)
+	}
+	return err
+}

@@ -1,0 +1,100 @@
+package remote
+
+import (
+	"context"
+	"errors"
+
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
+	"github.com/agentfense/agentfense/internal/sandbox/gitview"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+)
+
+// Check refuses what no sandbox of a server can have.
+func (b *Backend) Check(n backend.NewSandbox) error {
+	switch {
+	case len(n.Mounts) > 0:
+		return localOnly("mount")
+	case n.Rebase:
+		return localOnly("rebase")
+	case n.Limits.Timeout > 0 && !n.ForCommand: // it is of each command, not of the sandbox
+		return localOnly("timeout")
+	case n.Net != "none":
+		return errdefs.New(errdefs.Unsupported, "--net %s: works only on this host, not on a server", n.Net)
+	}
+	return nil
+}
+
+// Create makes a sandbox of a codebase that is there, or of a directory that is uploaded.
+func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.Sandbox, error) {
+	home, err := b.openHome()
+	if err != nil {
+		return backend.Sandbox{}, err
+	}
+	if n.CodebaseID != "" {
+		return b.create(ctx, n, "", gitconfig.Of(b.getenv, "/"))
+	}
+	noted := &record.Uploaded{}
+	pushed, err := b.push(ctx, backend.Push{Dir: string(n.Source.Path), Uploading: n.Uploading}, noted)
+	if err != nil {
+		return backend.Sandbox{}, err
+	}
+	n.CodebaseID = pushed.ID
+	sb, err := b.create(ctx, n, config.SyncManual, gitconfig.Of(b.getenv, string(n.Source.Path)))
+	if err != nil {
+		return sb, errors.Join(err, b.deleteUpload(ctx, pushed.ID))
+	}
+	err = home.RememberUpload(sb.Record.ID, pushed.ID, n.Source, n.Rules.Rules, n.Rules.Marks, noted)
+	if err == nil {
+		err = b.rememberNames(sb, n.Env)
+	}
+	if err != nil {
+		ctx = context.WithoutCancel(ctx)
+		return sb, errors.Join(err, b.DestroyUnused(ctx, string(sb.Record.ID)), home.ForgetUpload(sb.Record.ID), b.deleteUpload(ctx, pushed.ID))
+	}
+	return sb, nil
+}
+
+// rememberNames notes the names of variables of which the value stays here. A sandbox of
+// which nothing was uploaded from here has no place for them.
+func (b *Backend) rememberNames(sb backend.Sandbox, extra []string) error {
+	if len(extra) == 0 {
+		return nil
+	}
+	u, err := b.uploadOf(sb)
+	if err != nil || u == nil {
+		return err
+	}
+	return u.RememberNames(extra)
+}
+
+// Reopen finds a sandbox, of which only the policy can be changed.
+func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) (backend.Sandbox, error) {
+	known, err := b.Sandbox(ctx, name)
+	if err != nil {
+		return known, err
+	}
+	served, n := known.Record.Served, r.New
+	switch {
+	case n.CodebaseID != "" && n.CodebaseID != served.CodebaseID:
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: made from codebase %s, not %s", name, served.CodebaseID, n.CodebaseID)
+	case r.Dir != "":
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already, with codebase %s; to upload files to it: agentfense codebase push %s --to %[2]s", name, served.CodebaseID, record.HostPath(r.Dir))
+	case r.Given("runtime", "image", "memory", "cpus", "pids", "disk"):
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the runtime and the limits of a server's sandbox cannot be changed", name)
+	case r.Given("home") && n.Home != known.Record.Home:
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; --home of a server's sandbox cannot be changed", name)
+	}
+	return known, err
+}
+
+// Unshown is empty: what a codebase has, the server shows.
+func (b *Backend) Unshown(context.Context, backend.Sandbox) ([]vpath.Path, error) { return nil, nil }
+
+// LookAtGit finds nothing: the repository is the server's to read.
+func (b *Backend) LookAtGit(context.Context, backend.Sandbox) (found gitview.Tracked, seen func() error, err error) {
+	return found, func() error { return nil }, nil
+}
