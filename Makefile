@@ -1,18 +1,18 @@
-# agentfense. `make` alone lists the targets; docs/architecture.md says where
-# things are. On a fresh Debian or Ubuntu, `make demo` and `make test` need Go
-# and make, and install the rest themselves (scripts/setup).
+# agentfense. `make` alone lists the targets; docs/architecture.md says where things are. On
+# a fresh Debian or Ubuntu, `make demo` and `make test` need only Go and make, and install
+# the other packages themselves (scripts/setup).
 
 GO         ?= go
 PREFIX     ?= /usr/local
-# The machine built for, as GOARCH has it; empty is this one.
+# The architecture to build for, as in GOARCH; empty means this machine's.
 ARCH       ?=
 BIN        := bin/agentfense
 MODULE     := github.com/agentfense/agentfense
 VERSION    ?= $(shell scripts/version)
 LDFLAGS    := -s -w -X $(MODULE)/internal/lib/executable.version=$(VERSION)
 LINT       := $(GO) tool -modfile=tools/go.mod golangci-lint
-# The stories and attacks drive the static programs as they ship; everything else
-# is tested under the race detector. go vet is among the linters.
+# The stories and attacks use the static programs; all other tests run under the race
+# detector. The linters include go vet.
 UNIT        = $(shell $(GO) list ./... | grep -v '^$(MODULE)/test/')
 TESTFLAGS  ?=
 BENCHFLAGS ?=
@@ -52,7 +52,7 @@ demo: ## install what running needs, build, and show the main job
 	@$(MAKE) --no-print-directory build-light
 	@scripts/demo $(BIN)
 
-# Two at a time: a suite waits about half of its time, which the linters use.
+# Two at a time: a suite waits for about half of its time, which the linters use.
 .PHONY: test
 test: setup ## set up, then check and test everything
 	@echo "test: two of lint, race and e2e, python at a time; each suite says how it ended" >&2
@@ -87,7 +87,7 @@ e2e: ## stories, attacks and the documentation's examples on the real binary; th
 CHAOS_TIME ?= 10m
 CHAOS_SEED ?= 0
 
-# 0 draws a seed, which the test prints. e2e runs a minute of it with a fixed one.
+# 0 means a random seed, which the test prints. e2e runs it for a minute with a fixed seed.
 .PHONY: chaos
 chaos: setup ## kill every process at random moments for CHAOS_TIME (10m), from CHAOS_SEED
 	$(GO) test -vet=off -count=1 -timeout 0 -v $(TESTFLAGS) ./test/chaos -chaos.duration=$(CHAOS_TIME) -chaos.seed=$(CHAOS_SEED)

@@ -33,7 +33,7 @@ func newDoctor(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check what this host lets agentfense do, and how to fix what it does not",
+		Short: "Check which features of agentfense work on this host, and how to fix the others",
 		Args:  cobra.NoArgs,
 		Example: `  agentfense doctor
   agentfense doctor --json`,
@@ -72,7 +72,7 @@ func runDoctor(ctx context.Context, e *env, asJSON bool) error {
 	return verdict(findings)
 }
 
-// verdict is an error if nothing can run here.
+// verdict returns an error if no sandbox can run on this host.
 func verdict(findings []finding) error {
 	for _, f := range findings {
 		if f.Status == statusMissing {
@@ -98,8 +98,8 @@ func (e *env) checkHome() finding {
 	return finding{Check: "state", Status: statusOK, Detail: home.Dir()}
 }
 
-// checkOpenat2 tries the system call that keeps us beneath a directory
-// (Linux 5.6; some container runtimes' seccomp profiles refuse it).
+// checkOpenat2 tries openat2(2), with which agentfense stays beneath a directory (Linux
+// 5.6; some container runtimes' seccomp profiles refuse it).
 func checkOpenat2() error {
 	fd, err := unix.Openat2(unix.AT_FDCWD, ".", &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
@@ -130,7 +130,7 @@ func checkCgroups() []finding {
 	return findings
 }
 
-// scopeFirst says of a controller that is wanting what a start tries by itself.
+// scopeFirst says, for a missing controller, what a start of a sandbox tries.
 func scopeFirst(c cgroup.Controller) string {
 	if os.Geteuid() == 0 || c.Version == 1 {
 		return ""
@@ -138,5 +138,5 @@ func scopeFirst(c cgroup.Controller) string {
 	if err := launch.CheckUserManager(); err != nil {
 		return " (no scope of the systemd user manager: " + err.Error() + ")"
 	}
-	return ", but a start asks the systemd user manager for a scope first, which holds it if it has the controller"
+	return "; a start first asks the systemd user manager for a scope, which can enforce it"
 }
