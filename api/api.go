@@ -1,10 +1,8 @@
-// Package api has the description of the server's interface: for gRPC the files
-// below sandbox/v1, for REST what is generated from them and embedded here. The
-// code that speaks it is in sandbox/v1, generated too.
+// Package api describes the server's API: for gRPC the files below sandbox/v1, for REST the
+// embedded document that is generated from them. The generated code is in sandbox/v1.
 //
-// The files change only so that programs written for what was released go on to
-// work; scripts/api checks that. New fields of the messages that were there
-// before agentfense have numbers from 100 up.
+// Programs for a released version keep working after every change of the files; scripts/api checks
+// that. New fields of messages of the original API have numbers from 100.
 package api
 
 import _ "embed"

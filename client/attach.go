@@ -13,11 +13,10 @@ import (
 	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
-// Signal is a signal of Linux, by its number (signal(7)), whatever system the
-// client runs on.
+// Signal is the number of a Linux signal (signal(7)), on every system of the client.
 type Signal int
 
-// The signals that end a program, or ask it to end.
+// Signals that end a program, or ask it to end.
 const (
 	SIGHUP  Signal = 1
 	SIGINT  Signal = 2
@@ -26,21 +25,19 @@ const (
 	SIGTERM Signal = 15
 )
 
-// AttachedExec is a program in a sandbox, with its streams. Wait or Close has to be
-// called; the end of the context of Attach or Resume ends it too, unless it is
-// detached.
+// AttachedExec is a program in a sandbox, with its streams. The caller must call Wait or Close. The
+// end of the context of Attach or Resume ends the program, unless it is detached.
 type AttachedExec struct {
-	// ID is its name for Resume, while it is detached.
+	// ID identifies it for Resume, if it is detached.
 	ExecID string
-	// Stdin is its standard input; closing it is the input's end, or Ctrl-D on a
-	// terminal. What is written to a program that has ended is lost without an
-	// error: Wait tells how it ended.
+	// Stdin is its standard input; closing it sends end of file, or Ctrl-D on a terminal. Input for
+	// a program that has ended is dropped without an error: Wait returns how it ended.
 	Stdin io.WriteCloser
-	// Stdout and Stderr are its output, nil where WithStdout or WithStderr takes
-	// it. A program may be 256 KiB ahead of who reads them, and then waits.
+	// Stdout and Stderr are its output, nil with WithStdout or WithStderr. The program waits when
+	// 256 KiB of one of them have not been read.
 	Stdout, Stderr io.Reader
-	// LostBytes is how much output in front of the first byte here is kept no
-	// longer; only Resume finds any.
+	// LostBytes is the number of output bytes before the first byte of Stdout and Stderr that are
+	// no longer kept; 0 except for Resume.
 	LostBytes int64
 
 	c       *Client
@@ -50,14 +47,14 @@ type AttachedExec struct {
 	started time.Time
 	program *stream.AttachStream
 	outputs [2]*output    // standard output, standard error
-	ended   chan struct{} // closed when result and err are there
+	ended   chan struct{} // closed when result and err are set
 	result  *ExecResult
 	err     error
 }
 
-// Attach runs a program, looked up in PATH, with its arguments, and returns when
-// it runs. Errors: ErrInvalid; ErrNotRunning. A program that is not found says
-// so on its standard error, and its exit code is 127.
+// Attach runs a program, looked up in PATH, with its arguments, and returns when it runs. Errors:
+// ErrInvalid; ErrNotRunning. If the program is not found, standard error has a message, and the
+// exit code is 127.
 func (s *Sandbox) Attach(ctx context.Context, argv []string, options ...AttachOption) (*AttachedExec, error) {
 	return s.attach(ctx, argv, collect(options))
 }
@@ -72,16 +69,16 @@ func (s *Sandbox) attach(ctx context.Context, argv []string, o *settings) (*Atta
 	return s.c.open(ctx, &sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Start_{Start: start}}, o)
 }
 
-// Resume takes up a detached command: its output from the beginning, or behind
-// WithOffsets, as far as it is kept, and then as it comes; its input, if that is
-// open. Errors: ErrNotFound for one that is not kept; ErrNotRunning.
+// Resume reconnects to a detached command: to its input, if that is open, and to its output, as far
+// as it is kept, from the beginning or after WithOffsets. Errors: ErrNotFound if the command is no
+// longer kept; ErrNotRunning.
 func (s *Sandbox) Resume(ctx context.Context, execID string, options ...ResumeOption) (*AttachedExec, error) {
 	o := collect(options)
 	resume := &sandboxv1.AttachRequest_Resume{SandboxId: s.ID, ExecId: execID, StdoutOffset: o.stdoutFrom, StderrOffset: o.stderrFrom}
 	return s.c.open(ctx, &sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Resume_{Resume: resume}}, o)
 }
 
-// open starts the call, and waits for its first answer.
+// open starts the call and waits for its first answer.
 func (c *Client) open(ctx context.Context, first *sandboxv1.AttachRequest, o *settings) (*AttachedExec, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	call, err := c.sandboxes.Attach(ctx)
@@ -111,15 +108,15 @@ func (c *Client) open(ctx context.Context, first *sandboxv1.AttachRequest, o *se
 	return x, nil
 }
 
-// ended is the error of a stream that should not have ended yet.
+// ended returns the error of a stream that ended too early.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) {
-		return errors.New("the server does not say how the command ended")
+		return errors.New("the server did not send how the command ended")
 	}
 	return err
 }
 
-// output is where a stream goes: to a writer, or by a pipe to who reads it.
+// output is the destination of a stream: a writer, or a pipe to the reader.
 type output struct {
 	to      io.Writer
 	pipe    *stream.Pipe
@@ -136,7 +133,7 @@ func newOutput(to io.Writer, from int64) *output {
 	return o
 }
 
-// offset is how far the stream was delivered.
+// offset is the number of bytes that were delivered.
 func (o *output) offset() int64 {
 	if o.pipe != nil {
 		return o.from + o.pipe.Delivered()
@@ -144,17 +141,17 @@ func (o *output) offset() int64 {
 	return o.from + o.written.Load()
 }
 
-// Offsets are how many bytes of the output have been delivered, counted from its
-// beginning: what WithOffsets is told to go on behind them.
+// Offsets returns the number of bytes of each stream that were delivered, from the beginning of the
+// output: the arguments of WithOffsets to continue after them.
 func (x *AttachedExec) Offsets() (stdout, stderr int64) {
 	return x.outputs[0].offset(), x.outputs[1].offset()
 }
 
-// pump carries the output until the program has ended.
+// pump copies the output until the program has ended.
 func (x *AttachedExec) pump(answer *sandboxv1.ExecOutput) {
 	defer close(x.ended)
 	defer x.cancel(nil)
-	stop := context.AfterFunc(x.ctx, func() { x.finish(x.ctx.Err()) }) // who is waited for need not come
+	stop := context.AfterFunc(x.ctx, func() { x.finish(x.ctx.Err()) }) // a writer or reader may block
 	defer stop()
 	x.result, x.err = x.copyOutput(answer)
 	if x.err != nil {
@@ -208,13 +205,13 @@ func (x *AttachedExec) deliver(answer *sandboxv1.ExecOutput) error {
 	return failure("attach", err.Error(), err)
 }
 
-// failed is why the call has ended.
+// failed returns why the call ended.
 func (x *AttachedExec) failed(err error) error { return x.c.fail(x.ctx, "attach", err) }
 
-// feed sends what a reader has as the standard input.
+// feed sends the content of a reader as the standard input.
 func (x *AttachedExec) feed(from io.Reader) {
 	_, err := io.CopyBuffer(x.Stdin, from, make([]byte, stream.Bytes))
-	if err != nil { // half of an input would be taken for all of it
+	if err != nil { // the program would take a part of the input for all of it
 		x.cancel(failure("attach", "standard input: "+err.Error(), err))
 		return
 	}
@@ -233,33 +230,32 @@ func (i input) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Close says that nothing more comes.
+// Close ends the input.
 func (i input) Close() error {
 	i.x.program.EndInput()
 	return nil
 }
 
-// Resize tells the program's terminal its new size.
+// Resize sets the size of the program's terminal.
 func (x *AttachedExec) Resize(rows, columns uint16) { x.program.Resize(rows, columns) }
 
-// Signal sends a signal. One that cannot get past input which nobody reads ends
-// the program.
+// Signal sends a signal. If it cannot be sent because the program does not read its input, the
+// program is ended.
 func (x *AttachedExec) Signal(s Signal) {
 	if !x.program.Signal(int32(s)) {
-		x.cancel(failure("signal", "it cannot get past input that the program does not read: the program was ended", ErrUnavailable))
+		x.cancel(failure("signal", "the program does not read its input, so the signal could not be sent: the program was ended", ErrUnavailable))
 	}
 }
 
-// Wait waits until the program has ended and its output is where it belongs: up
-// to 256 KiB of Stdout and Stderr each may be read after it. A program that
-// failed is no error. Errors: ErrTimeout; the end of the context.
+// Wait waits until the program has ended and its output was written. Up to 256 KiB of each of
+// Stdout and Stderr can be read after Wait. A program that failed is not an error. Errors:
+// ErrTimeout; that of the context.
 func (x *AttachedExec) Wait() (*ExecResult, error) {
 	<-x.ended
 	return x.result, x.err
 }
 
-// Close lets go of the program: it is ended, unless it has ended or is detached.
-// What of its output was not read is dropped.
+// Close ends the program, unless it is detached, and drops output that was not read.
 func (x *AttachedExec) Close() error {
 	x.cancel(nil)
 	<-x.ended

@@ -18,11 +18,11 @@ type AuditEvent struct {
 	Seq    uint64 // from 1
 	Time   time.Time
 	Event  string          // "command_executed", "permission_denied", …
-	Record json.RawMessage // the log's line, whose hash can be verified (docs/audit.md); empty if it is too large to be sent
+	Record json.RawMessage // the line of the log, with a hash that can be verified (docs/audit.md); empty if it is too large for a message
 }
 
-// Audit yields the records of a sandbox, the oldest first, also of one that is
-// gone. It ends with the first error.
+// Audit yields the records of a sandbox, the oldest first, also if its supervisor is not running.
+// It ends with the first error.
 func (s *Sandbox) Audit(ctx context.Context, options ...AuditOption) iter.Seq2[AuditEvent, error] {
 	o := collect(options)
 	request := &sandboxv1.AuditRequest{SandboxId: s.ID, Follow: o.follow, Events: o.events, AfterSeq: o.after}
@@ -45,20 +45,20 @@ func (s *Sandbox) Audit(ctx context.Context, options ...AuditOption) iter.Seq2[A
 	}
 }
 
-// Stats is what a running sandbox uses. Nil is what the host cannot tell.
+// Stats is what a running sandbox uses. A value that the host does not measure is nil.
 type Stats struct {
 	MemoryBytes, MemoryPeakBytes, PIDs *int64
 	CPUTime                            time.Duration // of all its processes since it was started
 	DeltaBytes, DeltaInodes            int64
 	Execs, Sessions                    int
-	// OOMKills are processes that were ended for want of memory, PIDsMaxHits forks
-	// that were refused, since it was started.
+	// OOMKills counts processes that were killed because memory ran out, PIDsMaxHits refused forks,
+	// since the start.
 	OOMKills, PIDsMaxHits int64
-	// ViewRequests are what the view's file system has answered, by kind.
+	// ViewRequests counts the requests that the view's file system has answered, by kind.
 	ViewRequests map[string]uint64
 }
 
-// Stats asks for them. Errors: ErrNotRunning.
+// Stats returns what the sandbox uses. Errors: ErrNotRunning.
 func (s *Sandbox) Stats(ctx context.Context) (Stats, error) {
 	got, err := s.c.sandboxes.GetStats(ctx, &sandboxv1.GetStatsRequest{SandboxId: s.ID})
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 	"github.com/agentfense/agentfense/internal/transfer/scan"
 )
 
-// noted is a directory as it was when it was uploaded.
+// noted records a directory as it was uploaded.
 type noted struct {
 	home   *record.Home
 	source record.Source
 	files  record.Uploaded
 }
 
-// noteUpload begins to note a directory. Errors: those of the state directory.
+// noteUpload begins the record of a directory. Errors: those of the state directory.
 func noteUpload(dir string) (*noted, error) {
 	home, err := record.OpenHome(os.Getenv)
 	if err != nil {
@@ -39,12 +39,12 @@ func noteUpload(dir string) (*noted, error) {
 	return &noted{home: home, source: source}, nil
 }
 
-// add notes an entry that is uploaded.
+// add records an uploaded entry.
 func (n *noted) add(f scan.File, info fs.FileInfo, content *os.File) error {
 	return n.files.Add(f.Path, info, f.Target, content)
 }
 
-// remember keeps the note where the command line keeps its own.
+// remember stores the record where the command line also stores its records.
 func (n *noted) remember(id, codebaseID string, given []PermissionRule) error {
 	rules, err := policyRules("create sandbox", given)
 	if err != nil {
@@ -53,8 +53,7 @@ func (n *noted) remember(id, codebaseID string, given []PermissionRule) error {
 	return n.home.RememberUpload(record.ID(id), codebaseID, n.source, rules, nil, &n.files)
 }
 
-// uploadOf is what is remembered of the directory that was uploaded for the sandbox,
-// nil if nothing is.
+// uploadOf returns the record of the directory that was uploaded for the sandbox, nil without one.
 func (s *Sandbox) uploadOf() (*record.Upload, error) {
 	u, err := record.FindUpload(os.Getenv, record.ID(s.ID))
 	if errdefs.Is(err, errdefs.NotFound) {
@@ -63,7 +62,7 @@ func (s *Sandbox) uploadOf() (*record.Upload, error) {
 	return u, err
 }
 
-// setUploadRules makes rules those of an apply to the directory that was uploaded.
+// setUploadRules sets the rules of an apply to the uploaded directory.
 func (s *Sandbox) setUploadRules(given []PermissionRule) error {
 	const operation = "set policy"
 	u, err := s.uploadOf()
@@ -80,28 +79,28 @@ func (s *Sandbox) setUploadRules(given []PermissionRule) error {
 	return nil
 }
 
-// forgetUpload forgets what is remembered of a sandbox that is gone.
+// forgetUpload removes the record of a removed sandbox.
 func (s *Sandbox) forgetUpload(ctx context.Context) {
 	u, err := s.uploadOf()
 	if err == nil && u != nil {
 		err = u.Forget()
 	}
 	if err != nil {
-		slog.WarnContext(ctx, "agentfense: what was uploaded for a sandbox that is gone is still remembered: "+err.Error(), "sandbox", s.ID)
+		slog.WarnContext(ctx, "agentfense: cannot remove the record of a removed sandbox's upload: "+err.Error(), "sandbox", s.ID)
 	}
 }
 
-// shown is what a review showed. Of the contents it has the sums.
+// shown is what a review showed, with the checksums of the contents.
 type shown struct {
 	digest string
 	what   *apply.Shown
 }
 
-// noteShown notes what a review shows, for an apply to the directory that was uploaded.
+// noteShown records what a review shows, for an apply to the uploaded directory.
 func (s *Sandbox) noteShown(digest string, files []*sandboxv1.FileDiff) error {
 	u, err := s.uploadOf()
 	if err != nil || u == nil {
-		return nil // an apply says why
+		return nil // Apply reports the error
 	}
 	what, err := remote.ShownOf(files)
 	if err != nil {
@@ -111,8 +110,8 @@ func (s *Sandbox) noteShown(digest string, files []*sandboxv1.FileDiff) error {
 	return nil
 }
 
-// reviewed is what an apply of a digest takes. Of a review that was not shown last to
-// this object the server says what it was.
+// reviewed returns what an apply of a digest applies. If it is not the last review of this object,
+// the server knows what it showed.
 func (s *Sandbox) reviewed(digest string) backend.Reviewed {
 	r := backend.Reviewed{Digest: digest}
 	if last := s.shown.Load(); last != nil && last.digest == digest {
@@ -121,8 +120,7 @@ func (s *Sandbox) reviewed(digest string) backend.Reviewed {
 	return r
 }
 
-// bringBack applies changes to the directory that was uploaded; result is nil if
-// none was.
+// bringBack applies changes to the uploaded directory; result is nil if there is none.
 func (s *Sandbox) bringBack(ctx context.Context, r *sandboxv1.ApplyRequest) (result *ApplyResult, err error) {
 	const operation = "apply"
 	u, err := s.uploadOf()
@@ -153,7 +151,7 @@ func (s *Sandbox) bringBack(ctx context.Context, r *sandboxv1.ApplyRequest) (res
 	return applyResultFrom(got), nil
 }
 
-// broughtBack makes the error of an apply to a directory of this host an *Error.
+// broughtBack converts the error of an apply to a directory of this host to an *Error.
 func (s *Sandbox) broughtBack(ctx context.Context, got apply.Result, err error) error {
 	if ctx.Err() != nil {
 		return failure("apply", ctx.Err().Error(), ctx.Err())
@@ -169,7 +167,7 @@ func (s *Sandbox) broughtBack(ctx context.Context, got apply.Result, err error) 
 		}
 		refused = refused || p.Outcome == apply.Refused
 	}
-	e.standsInTheWay(refused)
+	e.addApplyKind(refused)
 	return e
 }
 

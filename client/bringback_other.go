@@ -12,11 +12,11 @@ import (
 	"github.com/agentfense/agentfense/internal/transfer/scan"
 )
 
-// noted does nothing here: only Linux has the system calls that place files safely.
+// noted does nothing: only Linux has the system calls that apply changes safely.
 type noted struct{}
 
 func noteUpload(string) (*noted, error) {
-	return nil, errors.New("changes come back into a directory only on Linux")
+	return nil, errors.New("changes can be applied to an uploaded directory only on Linux")
 }
 
 func (*noted) add(scan.File, fs.FileInfo, *os.File) error { return nil }

@@ -14,14 +14,14 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/endpoint/dial"
 )
 
-// No wait for a server is without an end, whatever the caller's context.
+// Every wait for a server has a limit, also if the caller's context has none.
 const (
-	answerPatience = time.Minute      // of a call that does little
-	workPatience   = 10 * time.Minute // of one that takes a while
-	grace          = 15 * time.Second // of a command's call, beyond the command's own time-out
+	answerPatience = time.Minute      // of a short call
+	workPatience   = 10 * time.Minute // of a long call
+	grace          = 15 * time.Second // of a command's call, in addition to the command's time-out
 )
 
-// slow are the calls that take a while.
+// slow are the long calls.
 var slow = map[string]bool{
 	sandboxv1.SandboxService_StartSandbox_FullMethodName:    true,
 	sandboxv1.SandboxService_StopSandbox_FullMethodName:     true,
@@ -32,7 +32,7 @@ var slow = map[string]bool{
 	sandboxv1.CodebaseService_DeleteCodebase_FullMethodName: true,
 }
 
-// patience is how long a call may take; 0: as long as its command.
+// patience is the limit of a call; 0: that of its command.
 func patience(method string, request any) time.Duration {
 	if command, ok := request.(interface{ GetTimeout() *durationpb.Duration }); ok {
 		if after := command.GetTimeout().AsDuration(); after > 0 {
@@ -46,8 +46,7 @@ func patience(method string, request any) time.Duration {
 	return answerPatience
 }
 
-// bounded is a grpc.UnaryClientInterceptor that gives up a server which does not
-// answer.
+// bounded is a grpc.UnaryClientInterceptor with a time-out for the answer.
 func bounded(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	limit := patience(method, request)
 	if limit == 0 {
@@ -57,13 +56,12 @@ func bounded(ctx context.Context, method string, request, answer any, conn *grpc
 	defer cancel()
 	err := call(inner, method, request, answer, conn, options...)
 	if err != nil && inner.Err() != nil && ctx.Err() == nil {
-		return status.Errorf(codes.Unavailable, "it does not answer within %s", limit)
+		return status.Errorf(codes.Unavailable, "no answer within %s", limit)
 	}
 	return err
 }
 
-// again has the calls that change nothing sent again where the server could not
-// be reached.
+// again is the retry policy of calls that change nothing, for a server that cannot be reached.
 const again = `{"methodConfig": [{
 	"name": [
 		{"service": "sandbox.v1.SandboxService", "method": "GetSandbox"}, {"service": "sandbox.v1.SandboxService", "method": "ListSandboxes"},
@@ -86,9 +84,8 @@ func firstAnswer[A any](limit time.Duration, cancel context.CancelCauseFunc, rec
 	return receive()
 }
 
-// lasting makes a call that makes something new. It is not interrupted: the new
-// thing would stay, and nobody know its id. If ctx has ended meanwhile, undo
-// removes what was made.
+// lasting makes a call that creates an object. The end of ctx does not interrupt it, because the
+// object would stay and its id would be lost. If ctx has ended meanwhile, undo removes the object.
 func lasting[Q, A any](ctx context.Context, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q, undo func(context.Context, A) error) (A, error) {
 	var none A
 	if err := ctx.Err(); err != nil {

@@ -86,7 +86,7 @@ func TestAPageThatIsItsOwnNextIsAnError(t *testing.T) {
 			got = append(got, one)
 		}
 	}
-	if asked != 2 || len(got) != 1 || !errors.Is(last, ErrInternal) || last.Error() != "list: the server names the same page again" {
+	if asked != 2 || len(got) != 1 || !errors.Is(last, ErrInternal) || last.Error() != "list: the server returned the token of the same page" {
 		t.Errorf("asked %d times for %q, %v", asked, got, last)
 	}
 }

@@ -25,26 +25,25 @@ import (
 	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
-// Client speaks to one server. Close ends it.
+// Client is a connection to one server. The caller closes it.
 type Client struct {
-	at        endpoint.Endpoint // where the server is
+	at        endpoint.Endpoint // of the server
 	closed    atomic.Bool
-	sameHost  bool   // it is known to see this host's files
-	home      string // the state directory of this user's own server that was found, or started; else ""
+	sameHost  bool   // the server sees this host's files
+	home      string // the state directory, if the client found or started this user's own server; else ""
 	settings  *settings
 	conn      *grpc.ClientConn
 	sandboxes sandboxv1.SandboxServiceClient
 	codebases sandboxv1.CodebaseServiceClient
 }
 
-// New returns a client. A server that is named is called with the first call.
-// Errors: ErrInvalid for options that do not fit; ErrUnavailable if this user's
-// server cannot be started.
+// New returns a client. With an endpoint it connects at the first call. Errors: ErrInvalid for
+// invalid options; ErrUnavailable if this user's server cannot be started.
 func New(ctx context.Context, options ...Option) (*Client, error) {
 	return newClient(ctx, collect(options))
 }
 
-// findPatience bounds the search for this user's server.
+// findPatience limits the search for this user's server.
 const findPatience = time.Minute
 
 func newClient(ctx context.Context, o *settings) (*Client, error) {
@@ -57,8 +56,8 @@ func newClient(ctx context.Context, o *settings) (*Client, error) {
 		if err != nil {
 			return nil, invalid("connect", err)
 		}
-		// A connection keeps a server of one's own. One that was just ending is
-		// looked for again.
+		// A connection keeps this user's server running. If the server was just ending, find or
+		// start another.
 		if !found.own || isReady(ctx, conn) {
 			return &Client{
 				at: found.at, sameHost: found.sameHost, home: found.home, settings: o, conn: conn,
@@ -79,7 +78,7 @@ func invalid(operation string, err error) error {
 	return failure(operation, err.Error(), ErrInvalid, err)
 }
 
-// isReady reports whether there is a connection within a moment.
+// isReady reports whether the connection is established within a short time.
 func isReady(ctx context.Context, conn *grpc.ClientConn) bool {
 	const moment = 2 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, moment)
@@ -92,7 +91,7 @@ func isReady(ctx context.Context, conn *grpc.ClientConn) bool {
 	}
 }
 
-// notStarted is why this user's own server was neither found nor started.
+// notStarted converts the error of finding or starting this user's own server.
 func notStarted(ctx context.Context, err error) error {
 	if over := ctx.Err(); over != nil && errdefs.Is(err, errdefs.Canceled) {
 		return failure("start server", err.Error(), over)
@@ -100,15 +99,15 @@ func notStarted(ctx context.Context, err error) error {
 	return local("start server", err)
 }
 
-// server is one that was found, or is named.
+// server is a server that was found or named.
 type server struct {
 	at       endpoint.Endpoint
-	own      bool // it was found, or started: it may be gone, and another be found
-	sameHost bool // it is known to see this host's files
+	own      bool // it was found or started: if it ends, another can be found
+	sameHost bool // the server sees this host's files
 	home     string
 }
 
-// server finds the server and what is shown to it.
+// server finds the server and its credentials.
 func (s *settings) server(ctx context.Context) (server, error) {
 	address := first(s.endpoint, os.Getenv("AGENTFENSE_ENDPOINT"))
 	dir, err := statedir.Path(os.Getenv)
@@ -119,8 +118,8 @@ func (s *settings) server(ctx context.Context) (server, error) {
 		if err != nil {
 			return found, invalid("connect", err)
 		}
-		if !utf8.ValidString(dir) { // what the server says of itself is UTF-8
-			return found, failure("connect", "state directory "+vpath.Quote(dir)+": its path is no UTF-8: set AGENTFENSE_HOME", ErrInvalid)
+		if !utf8.ValidString(dir) { // the server's addresses are sent as UTF-8
+			return found, failure("connect", "state directory "+vpath.Quote(dir)+": the path is not UTF-8: set AGENTFENSE_HOME", ErrInvalid)
 		}
 		if own, err = localserver.Find(ctx, dir, s.program); err != nil {
 			return found, notStarted(ctx, err)
@@ -148,11 +147,11 @@ func (s *settings) server(ctx context.Context) (server, error) {
 	return found, err
 }
 
-// maxTokenBytes bounds a token's file.
+// maxTokenBytes limits the file of a token.
 const maxTokenBytes = 64 << 10
 
-// findToken is what is shown to the server, whose own file of its token, if it
-// is this user's, is own.
+// findToken returns the token for the server. own is the token file of this user's own server, else
+// "".
 func (s *settings) findToken(own string) (string, error) {
 	named := os.Getenv("AGENTFENSE_TOKEN_FILE")
 	file := first(named, own)
@@ -160,7 +159,7 @@ func (s *settings) findToken(own string) (string, error) {
 		return token, nil
 	}
 	text, err := safefs.ReadNamed(file, maxTokenBytes)
-	if named == "" && errors.Is(err, os.ErrNotExist) { // a server without a token of its own
+	if named == "" && errors.Is(err, os.ErrNotExist) { // a server without a token file
 		return "", nil
 	}
 	if err != nil {
@@ -169,11 +168,11 @@ func (s *settings) findToken(own string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// Endpoint says where the server is.
+// Endpoint returns the server's endpoint.
 func (c *Client) Endpoint() string { return c.at.String() }
 
-// Close ends the connection and the calls that are under way. Sandboxes go on.
-// Calls end with ErrPrecondition then. A second time does nothing.
+// Close closes the connection; running and later calls fail with ErrPrecondition. Sandboxes keep
+// running. A second Close does nothing.
 func (c *Client) Close() error {
 	if !c.closed.CompareAndSwap(false, true) {
 		return nil
@@ -181,8 +180,7 @@ func (c *Client) Close() error {
 	return c.conn.Close()
 }
 
-// pages yields what all pages of a listing have, the first one asked for with
-// an empty token.
+// pages yields the entries of all pages of a listing.
 func pages[M, T any](page func(token string) ([]M, string, error), convert func(M) T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for token := ""; ; {

@@ -16,7 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Codebase is a source that the server knows.
+// Codebase describes a codebase of the server.
 type Codebase struct {
 	ID, Name, OwnerID string
 	SizeBytes         int64
@@ -33,9 +33,9 @@ func codebaseFrom(c *sandboxv1.Codebase) Codebase {
 	}
 }
 
-// CreateCodebase makes an empty codebase, to be filled by UploadFile and
-// UploadTree. Without ownerID it is the token's owner's, else this user's.
-// Errors: ErrInvalid, ErrDenied for another's ownerID.
+// CreateCodebase creates an empty codebase, for UploadFile and UploadTree. With an empty ownerID it
+// belongs to the token's owner, or to this user if the token has none. Errors: ErrInvalid;
+// ErrDenied for an ownerID for which the token may not act.
 func (c *Client) CreateCodebase(ctx context.Context, name, ownerID string) (Codebase, error) {
 	got, err := c.createCodebase(ctx, name, ownerID)
 	if ownerID == "" && status.Code(err) == codes.InvalidArgument { // the token has no owner
@@ -51,12 +51,12 @@ func (c *Client) createCodebase(ctx context.Context, name, ownerID string) (*san
 	return lasting(ctx, c.codebases.CreateCodebase, &sandboxv1.CreateCodebaseRequest{Name: name, OwnerId: ownerID}, c.unmake)
 }
 
-// unmake removes a codebase whose maker has gone.
+// unmake removes a codebase that was created for a caller whose context has ended.
 func (c *Client) unmake(ctx context.Context, made *sandboxv1.Codebase) error {
 	return c.DeleteCodebase(ctx, made.Id)
 }
 
-// userName is the owner where a token has none. The command line uses the same.
+// userName is the owner for a token without one, as on the command line.
 func userName() string {
 	id := strconv.Itoa(os.Geteuid())
 	if u, err := user.LookupId(id); err == nil {
@@ -65,9 +65,8 @@ func userName() string {
 	return id
 }
 
-// LinkCodebase makes a codebase of a directory of the server's host, which nothing but
-// Apply changes. dir is absolute.
-// Errors: ErrInvalid, ErrNotFound, ErrDenied.
+// LinkCodebase creates a codebase from a directory of the server's host. Only Apply changes the
+// directory. dir is absolute. Errors: ErrInvalid, ErrNotFound, ErrDenied.
 func (c *Client) LinkCodebase(ctx context.Context, dir string, options ...LinkOption) (Codebase, error) {
 	return c.linked(ctx, dir, collect(options))
 }
@@ -83,7 +82,7 @@ func (c *Client) linked(ctx context.Context, dir string, o *settings) (Codebase,
 	return codebaseFrom(got), nil
 }
 
-// Codebase returns one. Errors: ErrNotFound.
+// Codebase returns the codebase with an id. Errors: ErrNotFound.
 func (c *Client) Codebase(ctx context.Context, id string) (Codebase, error) {
 	got, err := c.codebases.GetCodebase(ctx, &sandboxv1.GetCodebaseRequest{CodebaseId: id})
 	if err != nil {
@@ -92,7 +91,7 @@ func (c *Client) Codebase(ctx context.Context, id string) (Codebase, error) {
 	return codebaseFrom(got), nil
 }
 
-// Codebases lists them, of one owner or, with "", all that the token reaches.
+// Codebases lists the codebases of one owner, or with "" all that the token reaches.
 func (c *Client) Codebases(ctx context.Context, ownerID string) iter.Seq2[Codebase, error] {
 	return pages(func(token string) ([]*sandboxv1.Codebase, string, error) {
 		page, err := c.codebases.ListCodebases(ctx, &sandboxv1.ListCodebasesRequest{OwnerId: ownerID, PageToken: token})
@@ -100,8 +99,8 @@ func (c *Client) Codebases(ctx context.Context, ownerID string) iter.Seq2[Codeba
 	}, codebaseFrom)
 }
 
-// DeleteCodebase removes a codebase and its files; of a linked one only the
-// link. Errors: ErrNotFound; ErrPrecondition while it has sandboxes.
+// DeleteCodebase removes a codebase and its files; for a linked one, only the link. Errors:
+// ErrNotFound; ErrPrecondition while sandboxes use it.
 func (c *Client) DeleteCodebase(ctx context.Context, id string) error {
 	_, err := c.codebases.DeleteCodebase(ctx, &sandboxv1.DeleteCodebaseRequest{CodebaseId: id})
 	return c.fail(ctx, "delete codebase", err)

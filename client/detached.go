@@ -12,23 +12,22 @@ import (
 // DetachedExec is a detached command.
 type DetachedExec struct {
 	ExecID    string
-	Argv      []string // the text of a session's command; the beginning of what is longer than 4 KiB
-	SessionID string   // that it is a command of; else ""
+	Argv      []string // or the text of a session's command; cut after 4 KiB
+	SessionID string   // "" for a command without a session
 	StartedAt time.Time
-	// ExitCode is nil while it runs; 128 and its number where a signal ended it,
-	// 124 at a time-out.
+	// ExitCode is nil while it runs; 128 plus the number of a signal that ended it; 124 at a
+	// time-out.
 	ExitCode *int
 }
 
-// ExecDetached starts a command that goes on without its client, and without the
-// server: Execs lists it, Resume takes it up, and the last 256 KiB of each of its
-// streams are kept. It returns when the command runs.
-// Errors: ErrNotRunning.
+// ExecDetached starts a command that keeps running without its client and without the server, and
+// returns its id when it runs. Execs lists it, Resume reconnects to it, and the last 256 KiB of
+// each of its streams are kept. Errors: ErrNotRunning.
 func (s *Sandbox) ExecDetached(ctx context.Context, command string, options ...RunOption) (execID string, err error) {
 	o := collect(options)
 	o.detach = true
 	if o.stdin != nil && !inMemory(o.stdin) {
-		return "", failure("detach", "its input has to be in memory: use Attach with WithDetach", ErrInvalid)
+		return "", failure("detach", "the input must be in memory: use Attach with WithDetach", ErrInvalid)
 	}
 	request, err := s.request(command, o)
 	if err != nil {
@@ -37,14 +36,14 @@ func (s *Sandbox) ExecDetached(ctx context.Context, command string, options ...R
 	return detached(ctx, s.c, s.c.sandboxes.ExecStream, request)
 }
 
-// ExecDetached is Sandbox.ExecDetached of a command of the session.
+// ExecDetached is Sandbox.ExecDetached for a command of the session.
 func (x *Session) ExecDetached(ctx context.Context, command string, options ...SessionRunOption) (execID string, err error) {
 	o := collect(options)
 	o.detach = true
 	return detached(ctx, x.c, x.c.sandboxes.SessionExecStream, x.request(command, o))
 }
 
-// detached starts a command and returns what its first answer calls it.
+// detached starts a command and returns its id from the first answer.
 func detached[Q any](ctx context.Context, c *Client, call func(context.Context, Q, ...grpc.CallOption) (grpc.ServerStreamingClient[sandboxv1.ExecOutput], error), request Q) (string, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -52,15 +51,15 @@ func detached[Q any](ctx context.Context, c *Client, call func(context.Context, 
 	if err != nil {
 		return "", c.fail(ctx, "detach", err)
 	}
-	answer, err := firstAnswer(workPatience, cancel, stream.Recv) // a session may be at another command
+	answer, err := firstAnswer(workPatience, cancel, stream.Recv) // a session may be running another command
 	if err != nil {
 		return "", c.fail(ctx, "detach", ended(err))
 	}
 	return answer.ExecId, nil
 }
 
-// Execs lists the detached commands, the oldest first: those that run, and the
-// last ones that have ended. Errors: ErrNotRunning.
+// Execs lists the detached commands, the oldest first: those that run, and the last ones that have
+// ended. Errors: ErrNotRunning.
 func (s *Sandbox) Execs(ctx context.Context) ([]DetachedExec, error) {
 	got, err := s.c.sandboxes.ListExecs(ctx, &sandboxv1.ListExecsRequest{SandboxId: s.ID})
 	if err != nil {

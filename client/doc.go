@@ -1,5 +1,5 @@
-// Package client runs commands in policy-guarded sandboxes of an agentfense
-// server. One call makes a sandbox of a directory:
+// Package client runs commands in sandboxes of an agentfense server, under a policy. One call
+// creates a sandbox from a directory:
 //
 //	box, err := client.FromLocal(ctx, "/home/me/repo", client.WithPreset("agent-safe"))
 //	if err != nil {
@@ -12,35 +12,33 @@
 //	…
 //	applied, err := box.Apply(ctx, "src")
 //
-// Nothing that a command does reaches the directory before Apply. With New there
-// is a [Client], over whose one connection many codebases, sandboxes and sessions
-// are made. docs/go.md introduces the package, with an example of each thing.
+// Changes of a command reach the directory only with Apply. New returns a [Client], which creates
+// many codebases, sandboxes and sessions over one connection. docs/go.md introduces the package
+// with examples.
 //
-// Without an endpoint the client finds the running server of this user, or starts
-// one, for which it needs the program agentfense; that server ends when nobody
-// needs it any more.
+// Without an endpoint the client uses the running server of this user, or starts one with the
+// program agentfense. That server ends when it is idle.
 //
 // # Contexts and cleaning up
 //
-// Each call takes a context; when that ends, the command of the call is ended
-// too, unless it was detached. What makes something is not interrupted: it
-// undoes what it has made, and returns the context's error then. What removes
-// something, [Sandbox.Close], [Sandbox.Destroy] and [Session.Close], does so also
-// where the context has ended. No call waits for a silent server without an end.
+// The end of a call's context ends the call's command, unless it is detached. A call that creates
+// something is not interrupted: it removes what it created, and returns the context's error. A call
+// that removes something ([Sandbox.Close], [Sandbox.Destroy] and [Session.Close]) works also after
+// its context has ended. Every call has a time-out for a server that does not answer.
 //
 // # Errors
 //
-// An error is an *[Error], whose kind errors.Is finds:
+// An error is an *[Error]; errors.Is finds its kind:
 //
 //	if errors.Is(err, client.ErrNotFound) { … }
 //
-// A command that failed is no error: see [ExecResult].
+// A command that failed is not an error: see [ExecResult].
 //
 // # Concurrency and paths
 //
-// A Client and everything made from it are safe for concurrent use, but an [AttachedExec]'s
-// streams for one reader or writer each.
+// A Client and all objects created with it are safe for concurrent use, except that each stream of
+// an [AttachedExec] is for one reader or writer.
 //
-// Paths are those inside the workspace: "/workspace/x", "/x" and "x" are one. They
-// may hold any bytes but NUL.
+// Paths are paths of the workspace: "/workspace/x", "/x" and "x" are the same. They may contain any
+// bytes except NUL.
 package client

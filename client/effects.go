@@ -5,49 +5,47 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Effects are what the policy refused a command and what it changed, from its
-// start to its end, it and all that it started. What processes that it left
-// behind do later is in the audit log alone.
+// Effects are the operations that the policy refused to a command and the changes that it made,
+// with all processes that it started, up to its end. Later effects of processes that it left behind
+// are only in the audit log.
 type Effects struct {
-	// ExecID is that of the command's records in the audit log; empty for one that
-	// could not be started.
+	// ExecID is the id of the command in the audit log; empty if it could not be started.
 	ExecID string
-	// Denied is what was refused, in the order in which it was tried first, as much
-	// as there was room for. DeniedCount is how many refusals there were, repeats
-	// included.
+	// Denied are the refused operations, in the order of the first attempt; the list may be cut.
+	// DeniedCount is the number of refusals, repeats included.
 	Denied      []Denial
 	DeniedCount int64
-	// Changed is what became of the sandbox's view, net and by path, as much as
-	// there was room for; Diff has all. ChangedCount is how many changes there were.
+	// Changed are the net changes of the sandbox's view, by path; the list may be cut, Diff has
+	// all. ChangedCount is the number of changes.
 	Changed      []FileChange
 	ChangedCount int64
-	// SyncHeld says that the sandbox keeps its changes for Apply: a token without
-	// the scope apply has run a command in it.
+	// SyncHeld means that only Apply brings the sandbox's changes into its codebase, because a
+	// token without the scope apply ran a command in it.
 	SyncHeld bool
 }
 
-// Denial is what the policy refused a command.
+// Denial is an operation that the policy refused to a command.
 type Denial struct {
 	Path       string
-	Operation  string     // what was tried: "open", "unlink", …
-	Permission Permission // what the path has
-	Rule       string     // pattern of the rule that decided, as it was written; "": none did
-	RuleIndex  int        // of that rule among the sandbox's, from 0; -1: none
-	PID        int        // as the host sees it; 0: not known
+	Operation  string     // "open", "unlink", …
+	Permission Permission // of the path
+	Rule       string     // pattern of the rule that decided, as it was written; "": no rule
+	RuleIndex  int        // of that rule in the sandbox's rules, from 0; -1: no rule
+	PID        int        // as the host sees it; 0: unknown
 	Program    string
-	Count      int64 // how often
+	Count      int64 // number of times
 }
 
-// FileChange is what became of a path of a sandbox's view.
+// FileChange is a change of a path of a sandbox's view.
 type FileChange struct {
 	Path string
 	Kind ChangeKind
-	// OldPath is where it was, if it was renamed. All below a renamed directory
-	// was, too.
+	// OldPath is the previous path, if it was renamed. A renamed directory includes everything
+	// below it.
 	OldPath string
 }
 
-// ending is a message that says how a command ended.
+// ending is a message with the end of a command.
 type ending interface {
 	GetExecId() string
 	GetDenied() []*sandboxv1.Denial

@@ -7,8 +7,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// ChangeStatus is what became of a path against the source. A rename is a
-// deletion and an addition.
+// ChangeStatus is how a path differs from the source. A rename is a deletion and an addition.
 type ChangeStatus string
 
 // The change statuses.
@@ -19,15 +18,14 @@ const (
 	ChangeRetyped  ChangeStatus = "retyped" // a file became a link, a directory a file, …
 )
 
-// Risk says how a changed file could act outside of the sandbox once it is
-// applied.
+// Risk says how a changed file could act outside of the sandbox after it is applied.
 type Risk string
 
-// The risks, the gravest last.
+// The risks, the highest last.
 const (
 	RiskNone         Risk = ""
-	RiskTrustedLater Risk = "trusted_later" // tools of the host read it and do what it says
-	RiskRunsOnHost   Risk = "runs_on_host"  // git, or who starts it by name, runs it
+	RiskTrustedLater Risk = "trusted_later" // tools of the host read it and follow it
+	RiskRunsOnHost   Risk = "runs_on_host"  // git runs it, or a user who starts it by name
 )
 
 // Outcome is what Apply did, or would do, with a path.
@@ -35,32 +33,32 @@ type Outcome string
 
 // The outcomes.
 const (
-	OutcomeApplied  Outcome = "applied"  // the source has it now
-	OutcomePresent  Outcome = "present"  // the source had it already
-	OutcomeKept     Outcome = "kept"     // not deleted: not the sandbox's to delete
-	OutcomeConflict Outcome = "conflict" // the source is not what the sandbox saw
+	OutcomeApplied  Outcome = "applied"  // the change was applied to the source
+	OutcomePresent  Outcome = "present"  // the source already had the same state
+	OutcomeKept     Outcome = "kept"     // not deleted, because the sandbox may not delete it
+	OutcomeConflict Outcome = "conflict" // the source changed since the sandbox saw it
 	OutcomeRefused  Outcome = "refused"  // the policy does not let the sandbox write there
-	OutcomeFailed   Outcome = "failed"   // the host did not let it
-	OutcomeSkipped  Outcome = "skipped"  // not tried, because something stopped the whole
-	// OutcomeChangedSinceReview is left out: it is not what ApplyReviewed names.
+	OutcomeFailed   Outcome = "failed"   // the host's file system refused it
+	OutcomeSkipped  Outcome = "skipped"  // not tried, because another path stopped the whole apply
+	// OutcomeChangedSinceReview: left out, because it differs from what ApplyReviewed names.
 	OutcomeChangedSinceReview Outcome = "changed_since_review"
-	// OutcomeLeftOut is what no apply takes: see FileDiff.LeftOut.
+	// OutcomeLeftOut: never applied, see FileDiff.LeftOut.
 	OutcomeLeftOut Outcome = "left_out"
 )
 
-// ChangeKind is what became of a path of a sandbox's view.
+// ChangeKind is the kind of a change of a view.
 type ChangeKind string
 
 // The kinds of changes.
 const (
 	KindCreated  ChangeKind = "created"
-	KindModified ChangeKind = "modified" // its content, or its mode or times
+	KindModified ChangeKind = "modified" // its content, mode or times
 	KindDeleted  ChangeKind = "deleted"
 	KindRenamed  ChangeKind = "renamed"
-	KindLost     ChangeKind = "lost" // of Watch alone: more changed than could be kept
+	KindLost     ChangeKind = "lost" // only of Watch: too many changes to keep all
 )
 
-// SessionStatus is where a session stands in its life.
+// SessionStatus is the state of a session.
 type SessionStatus string
 
 // The states of a session.
@@ -69,8 +67,8 @@ const (
 	SessionClosed SessionStatus = "closed" // its shell has ended
 )
 
-// word is a value of an enum of the API: "CHANGE_STATUS_ADDED" is "added", the
-// zero value "".
+// word converts a value of an enum of the API: "CHANGE_STATUS_ADDED" to "added", the zero value to
+// "".
 func word(prefix string, value fmt.Stringer) string {
 	w := strings.ToLower(strings.TrimPrefix(value.String(), prefix))
 	if w == "unspecified" {
@@ -79,7 +77,7 @@ func word(prefix string, value fmt.Stringer) string {
 	return w
 }
 
-// knownWord is word, "" for a value of a newer server.
+// knownWord is word, but "" for a value of a newer server.
 func knownWord(prefix string, value protoreflect.Enum) string {
 	known := value.Descriptor().Values().ByNumber(value.Number())
 	if known == nil || value.Number() == 0 {

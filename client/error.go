@@ -35,26 +35,25 @@ var (
 	ErrConflict         = errors.New("conflict with the source") // of Apply; also ErrPrecondition
 	ErrExhausted        = errors.New("resource exhausted")
 	ErrTimeout          = errors.New("command timed out")
-	ErrCommand          = errors.New("command failed") // of ExecResult.Err alone
+	ErrCommand          = errors.New("command failed") // only of ExecResult.Err
 	ErrUnavailable      = errors.New("server unavailable")
-	ErrVersion          = errors.New("version mismatch") // of server and program; the text says which to upgrade
+	ErrVersion          = errors.New("version mismatch") // between server and program; the message says which to upgrade
 	ErrInternal         = errors.New("internal error")
 )
 
-// Error is what a server answered, or why it did not.
+// Error is the error of a call.
 type Error struct {
 	Operation string // the call, such as "run"
-	Message   string // the server's words
-	// Conflicts are the paths of ErrConflict, as many as there was room for;
-	// ApplyDryRun has all.
+	Message   string // of the server
+	// Conflicts are the paths of ErrConflict; the list may be cut, ApplyDryRun has all.
 	Conflicts []string
-	// Status is how the sandbox of ErrNotRunning stands.
+	// Status is the state of the sandbox of ErrNotRunning.
 	Status SandboxStatus
-	// Limit is that of ErrExhausted and Resource what there may be so many of:
-	// "bytes", "files", "sandboxes". 0 and "": not known.
+	// Limit is the limit of ErrExhausted, and Resource what it limits: "bytes", "files",
+	// "sandboxes". 0 and "": unknown.
 	Limit    int64
 	Resource string
-	// NotStarted says of a command that it is certain that nothing of it has run.
+	// NotStarted means that certainly nothing of the command has run.
 	NotStarted bool
 
 	kinds []error
@@ -64,7 +63,7 @@ func failure(operation, message string, kinds ...error) *Error {
 	return &Error{Operation: operation, Message: message, kinds: kinds}
 }
 
-// Error says what failed and why.
+// Error returns the operation and the message.
 func (e *Error) Error() string { return e.Operation + ": " + e.Message }
 
 // Is reports whether target is one of the error's kinds.
@@ -72,7 +71,7 @@ func (e *Error) Is(target error) bool {
 	return slices.Contains(e.kinds, target)
 }
 
-// kindOf is the inverse of the server's table; what is not in it is internal.
+// kindOf is the reverse of the server's table; another code is internal.
 var kindOf = map[codes.Code]error{
 	codes.InvalidArgument:    ErrInvalid,
 	codes.Unauthenticated:    ErrUnauthenticated,
@@ -86,8 +85,8 @@ var kindOf = map[codes.Code]error{
 	codes.Unimplemented:      ErrVersion,
 }
 
-// ofReason are the kinds that an error has for its reason, beside that of its code. A
-// reason that is not here has the code's kind alone: Error has its fields.
+// ofReason are additional kinds of errors by their reason. An error with another reason has only
+// the kind of its code; the details are in the fields of Error.
 var ofReason = map[errdefs.Reason]error{
 	errdefs.SandboxNotFound:   ErrSandboxNotFound,
 	errdefs.CodebaseNotFound:  ErrCodebaseNotFound,
@@ -98,7 +97,7 @@ var ofReason = map[errdefs.Reason]error{
 	errdefs.SessionClosed:     ErrSessionClosed,
 }
 
-// clockSkew is how much earlier the server may find that a deadline has passed.
+// clockSkew is how much earlier than the client the server may see a deadline.
 const clockSkew = 100 * time.Millisecond
 
 // ofKind are the kinds of errors of this host's files.
@@ -108,12 +107,12 @@ var ofKind = map[errdefs.Kind]error{
 	errdefs.Deadline: ErrTimeout, errdefs.Unsupported: ErrVersion, errdefs.Internal: ErrInternal,
 }
 
-// local makes an error of this host's files an *Error.
+// local converts an error of this host's files to an *Error.
 func local(operation string, err error) error {
 	return failure(operation, err.Error(), ofKind[errdefs.KindOf(err)], err)
 }
 
-// explained is what the server says, or is said of it, with what to do.
+// explained returns the message of a status, for some codes with advice.
 func (c *Client) explained(s *status.Status) string {
 	switch s.Code() {
 	case codes.Unavailable:
@@ -124,15 +123,15 @@ func (c *Client) explained(s *status.Status) string {
 	return s.Message()
 }
 
-// fail makes an error of a call an *Error. The end of the caller's own context
-// stays what it is, and our own reason to end a call is its error.
+// fail converts an error of a call to an *Error. If the caller's context has ended, it is that
+// error; if the client itself ended the call, its reason.
 func (c *Client) fail(ctx context.Context, operation string, err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
 	s := status.Convert(err)
 	if at, bounded := ctx.Deadline(); bounded && s.Code() == codes.DeadlineExceeded && time.Until(at) < clockSkew {
-		<-ctx.Done() // the server, which knows the deadline, was a moment earlier
+		<-ctx.Done() // the server saw the deadline a moment earlier
 	}
 	if why := (*Error)(nil); errors.As(context.Cause(ctx), &why) {
 		return why
@@ -156,14 +155,14 @@ func (c *Client) fail(ctx context.Context, operation string, err error) error {
 	return e
 }
 
-// take reads what the server says beside its words: see internal/server/service/detail.go.
+// take reads the details of a status: see internal/server/service/detail.go.
 func (e *Error) take(details []any) {
 	refused := false
 	for _, d := range details {
 		switch d := d.(type) {
 		case *errdetails.ErrorInfo:
 			e.Status, e.Resource = SandboxStatus(d.Metadata["status"]), d.Metadata["resource"]
-			e.Limit, _ = strconv.ParseInt(d.Metadata["limit"], 10, 64) // 0: it is another's
+			e.Limit, _ = strconv.ParseInt(d.Metadata["limit"], 10, 64) // 0 without a limit
 		case *errdetails.PreconditionFailure:
 			for _, v := range d.Violations {
 				if v.Type == string(OutcomeConflict) {
@@ -173,11 +172,11 @@ func (e *Error) take(details []any) {
 			}
 		}
 	}
-	e.standsInTheWay(refused)
+	e.addApplyKind(refused)
 }
 
-// standsInTheWay adds the kind of what an apply met.
-func (e *Error) standsInTheWay(refused bool) {
+// addApplyKind adds the kind of the error of an apply.
+func (e *Error) addApplyKind(refused bool) {
 	if len(e.Conflicts) > 0 {
 		e.kinds = append(e.kinds, ErrConflict)
 	} else if refused {

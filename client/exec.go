@@ -15,17 +15,16 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// ExecResult is how a command ended. A command that failed is no error.
+// ExecResult is the result of a command. A command that failed is not an error.
 type ExecResult struct {
 	Stdout, Stderr []byte
-	// Truncated says that output is missing at its end; ExecStream has no such limit.
+	// Truncated means that the end of the output is missing; ExecStream has no such limit.
 	StdoutTruncated, StderrTruncated bool
-	ExitCode                         int // 128 and its number where a signal ended it
+	ExitCode                         int // 128 plus the number of a signal that ended it
 	Duration                         time.Duration
-	// Conflicts are paths that somebody outside changed too, as many as there
-	// was room for.
+	// Conflicts are paths that also changed outside; the list may be cut.
 	Conflicts     []string
-	ConflictCount int64 // how many there were
+	ConflictCount int64 // number of conflicts
 	Effects
 }
 
@@ -63,9 +62,8 @@ func resultFrom(r *sandboxv1.ExecResult) *ExecResult {
 	}
 }
 
-// Run runs a command as /bin/sh -c COMMAND in the workspace and waits for its end.
-// Errors: ErrNotRunning; ErrTimeout after the time-out, when the command and all
-// it started have been ended.
+// Run runs a command as /bin/sh -c COMMAND in the workspace and waits for its end. Errors:
+// ErrNotRunning; ErrTimeout after the time-out, when the command and all its processes were ended.
 func (s *Sandbox) Run(ctx context.Context, command string, options ...RunOption) (*ExecResult, error) {
 	o := collect(options)
 	if o.stdin != nil && !inMemory(o.stdin) {
@@ -96,15 +94,14 @@ func (s *Sandbox) request(command string, o *settings) (*sandboxv1.ExecRequest, 
 	return r, nil
 }
 
-// inMemory reports whether all of an input is there, and not too much for one
-// message.
+// inMemory reports whether an input is completely in memory and fits in one message.
 func inMemory(from io.Reader) bool {
 	const most = 1 << 20
 	sized, ok := from.(interface{ Len() int })
 	return ok && sized.Len() <= most
 }
 
-// streamFed is ExecStream with an input that is sent as it is read.
+// streamFed is ExecStream with an input that is sent while it is read.
 func (s *Sandbox) streamFed(ctx context.Context, command string, stdout, stderr io.Writer, o *settings) (*ExecResult, error) {
 	o.stdout, o.stderr = orDiscard(stdout), orDiscard(stderr)
 	x, err := s.attach(ctx, []string{"/bin/sh", "-c", command}, o)
@@ -121,7 +118,7 @@ func orDiscard(to io.Writer) io.Writer {
 	return to
 }
 
-// runFed is Run with an input that is sent as it is read.
+// runFed is Run with an input that is sent while it is read.
 func (s *Sandbox) runFed(ctx context.Context, command string, o *settings) (*ExecResult, error) {
 	var stdout, stderr capped
 	result, err := s.streamFed(ctx, command, &stdout, &stderr, o)
@@ -133,7 +130,7 @@ func (s *Sandbox) runFed(ctx context.Context, command string, o *settings) (*Exe
 	return result, nil
 }
 
-// capped takes what is written, and keeps the beginning.
+// capped keeps the beginning of what is written.
 type capped struct {
 	text bytes.Buffer
 	cut  bool
@@ -155,9 +152,8 @@ func span(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-// ExecStream is Run that writes the output as it comes, however much there is. A
-// nil writer drops its stream; an error of a writer ends the command. The
-// result has no output.
+// ExecStream is Run that writes the output while the command runs, without a limit of size. A nil
+// writer drops its stream; an error of a writer ends the command. The result has no output.
 func (s *Sandbox) ExecStream(ctx context.Context, command string, stdout, stderr io.Writer, options ...RunOption) (*ExecResult, error) {
 	o := collect(options)
 	if o.stdin != nil && !inMemory(o.stdin) {
@@ -177,12 +173,12 @@ func (s *Sandbox) ExecStream(ctx context.Context, command string, stdout, stderr
 	return s.c.copyOutput(ctx, stream, stdout, stderr, started)
 }
 
-// endOf is what the last message of a command tells.
+// endOf converts the last message of a command.
 func endOf(last *sandboxv1.ExecOutput) *ExecResult {
 	return &ExecResult{ExitCode: int(*last.ExitCode), Conflicts: decoded(last.Conflicts), ConflictCount: last.ConflictCount, Effects: effectsFrom(last)}
 }
 
-// decoded are paths of the API as they are.
+// decoded converts paths of the API.
 func decoded(paths []string) []string {
 	var out []string
 	for _, p := range paths {

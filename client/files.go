@@ -21,23 +21,23 @@ import (
 	"github.com/agentfense/agentfense/internal/transfer/viewfs"
 )
 
-// SandboxFiles are a sandbox's own view: the codebase, and what the sandbox changed,
-// under its policy, whether it runs or not. ErrNotFound is also told of what the
-// policy hides.
+// SandboxFiles gives access to a sandbox's view: the codebase with the sandbox's changes, under its
+// policy. The sandbox need not be running. ErrNotFound is also the error for paths that the policy
+// hides.
 type SandboxFiles struct {
 	c  *Client
 	id string
 }
 
-// ViewEntry is a file or directory as the sandbox sees it.
+// ViewEntry is a file or directory of a sandbox's view.
 type ViewEntry struct {
-	Path          string // relative to the workspace; of that itself ""
+	Path          string // relative to the workspace; "" for the workspace itself
 	Permission    Permission
 	Mode          fs.FileMode
 	SizeBytes     int64
 	ModifiedAt    time.Time
 	SymlinkTarget string // of a symbolic link that can be read
-	Changed       bool   // the sandbox, not its codebase, has this content
+	Changed       bool   // the content is the sandbox's, not the codebase's
 }
 
 // Name is the path's last element, "." for the workspace.
@@ -67,13 +67,13 @@ func (f SandboxFiles) view(ctx context.Context, operation, name string, itself b
 	return entries, nil
 }
 
-// List lists a directory, by path; of a file it is the file. Errors: ErrNotFound.
+// List lists a directory, sorted by path; for a file it returns the file. Errors: ErrNotFound.
 func (f SandboxFiles) List(ctx context.Context, name string) ([]ViewEntry, error) {
 	return f.view(ctx, "list", name, false)
 }
 
-// Walk yields all that is below a directory, each directory before what is in
-// it. It ends with the first error.
+// Walk yields all entries below a directory, each directory before its entries. It ends with the
+// first error.
 func (f SandboxFiles) Walk(ctx context.Context, name string) iter.Seq2[ViewEntry, error] {
 	return func(yield func(ViewEntry, error) bool) { f.walk(ctx, name, yield) }
 }
@@ -92,32 +92,29 @@ func (f SandboxFiles) walk(ctx context.Context, name string, yield func(ViewEntr
 	return true
 }
 
-// Stat describes a file or directory; a symbolic link is not followed.
-// Errors: ErrNotFound.
+// Stat describes a file or directory. It does not follow a symbolic link. Errors: ErrNotFound.
 func (f SandboxFiles) Stat(ctx context.Context, name string) (ViewEntry, error) {
 	entries, err := f.view(ctx, "stat", name, true)
 	if err != nil {
 		return ViewEntry{}, err
 	}
 	if len(entries) != 1 {
-		return ViewEntry{}, failure("stat "+name, "the server does not describe it", ErrInternal)
+		return ViewEntry{}, failure("stat "+name, "the server sent no description", ErrInternal)
 	}
 	return entries[0], nil
 }
 
-// MaxRead bounds what SandboxFiles.Read and the ReadFile of its FS keep of a file,
-// in bytes: a command can make one of any size without using its disk up.
+// MaxRead is the largest file, in bytes, that SandboxFiles.Read and ReadFile of its FS return: a
+// command can create a sparse file of any size.
 const MaxRead = 64 << 20
 
-// Read returns a file's content.
-// Errors: ErrNotFound; ErrDenied for a file of which the policy shows the name
-// alone; ErrInvalid for what is no file; ErrExhausted for more than MaxRead,
-// which Copy is for.
+// Read returns a file's content. Errors: ErrNotFound; ErrDenied for a file with the permission
+// view; ErrInvalid if it is not a regular file; ErrExhausted above MaxRead: use Copy.
 func (f SandboxFiles) Read(ctx context.Context, name string) ([]byte, error) {
 	var content whole
 	err := f.Copy(ctx, name, &content)
 	if content.over {
-		e := failure("read "+name, fmt.Sprintf("larger than %d bytes: take it in pieces, by Copy or from an open file of FS", MaxRead), ErrExhausted)
+		e := failure("read "+name, fmt.Sprintf("larger than %d bytes: read it in pieces, with Copy or from an open file of FS", MaxRead), ErrExhausted)
 		e.Limit, e.Resource = MaxRead, "bytes"
 		return nil, e
 	}
@@ -127,10 +124,10 @@ func (f SandboxFiles) Read(ctx context.Context, name string) ([]byte, error) {
 	return content.text.Bytes(), nil
 }
 
-// whole keeps all that is written, or fails.
+// whole keeps everything that is written, up to MaxRead.
 type whole struct {
 	text bytes.Buffer
-	over bool // more than MaxRead was to be kept
+	over bool // more than MaxRead was written
 }
 
 // Write adds b. Errors: ErrExhausted.
@@ -141,17 +138,16 @@ func (w *whole) Write(b []byte) (int, error) {
 	return w.text.Write(b)
 }
 
-// Copy is Read that writes the content to w, however much that is.
+// Copy is Read that writes the content to w, without a limit of size.
 func (f SandboxFiles) Copy(ctx context.Context, name string, w io.Writer) error {
 	return f.c.contentError(ctx, "read "+name, stream.Content(ctx, w, f.c.sandboxes.ReadView, &sandboxv1.ReadViewRequest{SandboxId: f.id, Path: inside(name)}))
 }
 
-// store writes its input to the file that $1 is the printf form of, in
-// directories that are made. The full stop keeps line feeds at the name's end.
+// store writes its input to a file, whose name is $1 in the form of printfForm, and creates missing
+// directories. The full stop preserves line feeds at the end of the name.
 const store = `to=$(printf '%b.' "$1"); to=${to%.}; case $to in */*) mkdir -p -- "${to%/*}" || exit;; esac; cat >"$to"`
 
-// printfForm is a name as printf's %b makes it again: an argument of a command is
-// sent as UTF-8.
+// printfForm encodes a name for printf's %b, because arguments of commands must be UTF-8.
 func printfForm(name string) string {
 	var form strings.Builder
 	for _, b := range []byte(name) {
@@ -164,9 +160,8 @@ func printfForm(name string) string {
 	return form.String()
 }
 
-// Write stores a file as a command inside would, with the directories it needs.
-// Errors: ErrNotRunning; ErrDenied for what the policy does not let the sandbox
-// write; ErrNotFound, ErrExists, ErrExhausted.
+// Write writes a file as a command inside would, and creates missing directories. Errors:
+// ErrNotRunning; ErrDenied if the policy refuses it; ErrNotFound, ErrExists, ErrExhausted.
 func (f SandboxFiles) Write(ctx context.Context, name string, content io.Reader) error {
 	to := "./" + strings.TrimLeft(inWorkspace(name), "/")
 	var said capped
@@ -190,7 +185,7 @@ func (f SandboxFiles) Write(ctx context.Context, name string, content io.Reader)
 	return failure("write "+name, text, ofWords(text))
 }
 
-// ofWords is the kind of what the shell says about a file that it cannot store.
+// ofWords returns the kind of a shell's error message about a file.
 func ofWords(text string) error {
 	for kind, words := range map[error][]string{
 		ErrDenied:    {"Permission denied", "Read-only file system", "Operation not permitted"},
@@ -207,11 +202,9 @@ func ofWords(text string) error {
 	return ErrInternal
 }
 
-// FS is the view as a file system of the standard library, for as long as ctx
-// goes on. Open follows a symbolic link as far as it stays in the workspace.
-// ReadFile is bounded as Read is. What the policy hides is fs.ErrNotExist, and a
-// file that it shows and does not let be read is fs.ErrPermission when it is
-// read.
+// FS returns the view as an fs.FS, which works until ctx ends. Open follows symbolic links within
+// the workspace. ReadFile has the limit of Read. A path that the policy hides is fs.ErrNotExist;
+// reading a file with the permission view is fs.ErrPermission.
 func (f SandboxFiles) FS(ctx context.Context) interface {
 	fs.ReadDirFS
 	fs.ReadFileFS
@@ -288,7 +281,7 @@ func (r *viewReader) Close() error {
 	return nil
 }
 
-// errOfFS is what package fs calls a kind.
+// errOfFS returns the error of package fs for a kind.
 func errOfFS(err error) error {
 	switch {
 	case errors.Is(err, ErrNotFound):

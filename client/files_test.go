@@ -100,7 +100,7 @@ func TestASparseFileDoesNotFillTheMemory(t *testing.T) {
 		"ReadFile by link": func() ([]byte, error) { return fs.ReadFile(view, "link") },
 	} {
 		content, err := read()
-		if content != nil || !errors.Is(err, client.ErrExhausted) || !strings.Contains(err.Error(), "larger than 67108864 bytes: take it in pieces, by Copy") {
+		if content != nil || !errors.Is(err, client.ErrExhausted) || !strings.Contains(err.Error(), "larger than 67108864 bytes: read it in pieces, with Copy") {
 			t.Errorf("%s: %d bytes, %v", name, len(content), err)
 		}
 	}

@@ -12,19 +12,20 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// FromLocal makes a running sandbox of a directory of this host, with a client of
-// its own. Close ends and removes all of that.
+// FromLocal creates and starts a sandbox from a directory of this host, with its own client. Close
+// ends and removes them.
 //
-// On this user's own server the directory is linked, whatever its size: the
-// sandbox sees it as the command line's does, at its own path, to which /workspace
-// leads, and only Apply changes it. On any other server, with WithIgnorePatterns, and, with a
-// warning to slog, where the token may not link (one that has an owner), it is uploaded, but for
-// what the default patterns, .gitignore and .sandboxignore leave out, and what the sandbox changes
-// waits for Apply, which brings it back into the directory. After an error, and when ctx ends
-// before FromLocal has returned, nothing stays.
+// On this user's own server it links the directory, of any size: the sandbox sees it at its path on
+// the host, as on the command line, /workspace leads there, and only Apply changes it.
 //
-// Errors: ErrNotFound and ErrInvalid for what is no directory; those of New,
-// LinkCodebase, UploadTree and CreateSandbox.
+// On any other server, with WithIgnorePatterns, and, with a warning to slog, for a token that may
+// not link (one with an owner), it uploads the directory, without the files that the default
+// patterns, .gitignore and .sandboxignore leave out. The sandbox's changes then wait for Apply,
+// which applies them to the directory. After an error, and if ctx ends before FromLocal has
+// returned, it removes everything that it created.
+//
+// Errors: ErrNotFound and ErrInvalid for the directory; those of New, LinkCodebase, UploadTree and
+// CreateSandbox.
 func FromLocal(ctx context.Context, dir string, options ...LocalOption) (*Sandbox, error) {
 	o := collect(options)
 	path, err := directory(dir)
@@ -32,7 +33,7 @@ func FromLocal(ctx context.Context, dir string, options ...LocalOption) (*Sandbo
 		return nil, err
 	}
 	o.dir = path
-	if _, err := o.request(""); err != nil { // nothing is made for what cannot be
+	if _, err := o.request(""); err != nil { // checked before anything is created
 		return nil, err
 	}
 	c, err := newClient(ctx, o)
@@ -47,10 +48,10 @@ func FromLocal(ctx context.Context, dir string, options ...LocalOption) (*Sandbo
 	return s, nil
 }
 
-// directory is the absolute path of a directory of this host.
+// directory returns the absolute path of a directory of this host.
 func directory(dir string) (string, error) {
 	if dir == "" {
-		return "", failure("directory", "none is named", ErrInvalid)
+		return "", failure("directory", "no directory given", ErrInvalid)
 	}
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -88,8 +89,8 @@ func (c *Client) fromLocal(ctx context.Context, path string, o *settings) (*Sand
 	return s, nil
 }
 
-// noteUpload remembers what was uploaded, for Apply. Where that cannot be, Apply says
-// why; all else works.
+// noteUpload records what was uploaded, for Apply. If that fails, Apply returns the error;
+// everything else works.
 func (s *Sandbox) noteUpload(ctx context.Context, path string, base brought, o *settings) {
 	s.unnoted = base.unnoted
 	if s.unnoted == nil {
@@ -100,7 +101,7 @@ func (s *Sandbox) noteUpload(ctx context.Context, path string, base brought, o *
 		s.unnoted = err
 	}
 	if s.unnoted != nil {
-		slog.WarnContext(ctx, "agentfense: Apply will not bring changes back into the directory: "+s.unnoted.Error(), "directory", path)
+		slog.WarnContext(ctx, "agentfense: Apply cannot apply changes to the directory: "+s.unnoted.Error(), "directory", path)
 	}
 }
 
@@ -108,30 +109,29 @@ func (s *Sandbox) noteUpload(ctx context.Context, path string, base brought, o *
 type brought struct {
 	Codebase
 	note    *noted // what was uploaded
-	unnoted error  // why that was not noted
+	unnoted error  // why that was not recorded
 }
 
-// without removes a codebase that is not to stay because of err, which it
-// returns.
+// without removes a codebase because of err, which it returns.
 func (c *Client) without(ctx context.Context, codebaseID string, err error) error {
 	return errors.Join(err, c.undo(ctx, func(ctx context.Context, c *Client) error { return c.DeleteCodebase(ctx, codebaseID) }))
 }
 
-// bring makes a codebase of a directory, as FromLocal does.
+// bring creates the codebase of FromLocal.
 func (c *Client) bring(ctx context.Context, path string, o *settings) (brought, error) {
 	link := c.sameHost && len(o.ignore) == 0
 	if o.link != nil {
 		link = *o.link
 	}
 	if link && len(o.ignore) > 0 {
-		return brought{}, invalid("link "+path, errors.New("WithIgnorePatterns leaves files out of an upload alone; use .sandboxignore"))
+		return brought{}, invalid("link "+path, errors.New("WithIgnorePatterns works only with an upload: use .sandboxignore"))
 	}
 	if link {
 		base, err := c.linked(ctx, path, o)
-		if err == nil || o.link != nil || !errors.Is(err, ErrDenied) { // a token that has an owner may not link
+		if err == nil || o.link != nil || !errors.Is(err, ErrDenied) { // a token with an owner may not link
 			return brought{Codebase: base}, err
 		}
-		slog.WarnContext(ctx, "agentfense: the token may not link the directory, so it is uploaded", "directory", path)
+		slog.WarnContext(ctx, "agentfense: the token may not link the directory: uploading it", "directory", path)
 	}
 	base := brought{}
 	base.note, base.unnoted = noteUpload(path)
@@ -145,8 +145,8 @@ func (c *Client) bring(ctx context.Context, path string, o *settings) (brought, 
 	return base, nil
 }
 
-// FromCodebase makes a running sandbox of a codebase, with a client of its own.
-// Close ends and removes both. Errors: those of New and CreateSandbox.
+// FromCodebase creates and starts a sandbox from a codebase, with its own client. Close ends and
+// removes both. Errors: those of New and CreateSandbox.
 func FromCodebase(ctx context.Context, codebaseID string, options ...FromOption) (*Sandbox, error) {
 	o := collect(options)
 	c, err := newClient(ctx, o)
@@ -161,8 +161,8 @@ func FromCodebase(ctx context.Context, codebaseID string, options ...FromOption)
 	return s, nil
 }
 
-// Connect finds a sandbox by its id, with a client of its own. Close ends the
-// client; the sandbox stays. Errors: those of New; ErrNotFound.
+// Connect returns the sandbox with an id, with its own client. Close closes the client; the sandbox
+// stays. Errors: those of New; ErrNotFound.
 func Connect(ctx context.Context, sandboxID string, options ...Option) (*Sandbox, error) {
 	c, err := New(ctx, options...)
 	if err != nil {
@@ -176,11 +176,11 @@ func Connect(ctx context.Context, sandboxID string, options ...Option) (*Sandbox
 	return s, nil
 }
 
-// Close undoes the call that returned s, whatever became of the contexts: a
-// sandbox that was made is ended and removed, with every change that was not
-// applied, which Lost counts, and so is the codebase that FromLocal made; a client of its own is
-// closed. That holds where this user's own server has died, too: the next one is
-// started for it. A sandbox that was found stays. A second time does nothing.
+// Close undoes the call that returned s, also if contexts have ended. If the call created the
+// sandbox, Close ends and removes it, with every change that was not applied (Lost counts them),
+// and with the codebase that FromLocal created. It closes the sandbox's own client. If this user's
+// own server has died, Close starts another for the removal. A sandbox that was only found stays. A
+// second Close does nothing.
 func (s *Sandbox) Close() error {
 	if !s.made || s.released.Load() {
 		return s.release()
@@ -192,7 +192,7 @@ func (s *Sandbox) Close() error {
 	return errors.Join(err, rest)
 }
 
-// release closes a client of the sandbox's own.
+// release closes the sandbox's own client.
 func (s *Sandbox) release() error {
 	if s.ownsClient && s.released.CompareAndSwap(false, true) {
 		return s.c.Close()
@@ -200,12 +200,12 @@ func (s *Sandbox) release() error {
 	return nil
 }
 
-// Destroy ends and removes the sandbox, with every change that was not applied,
-// and the codebase and the client that FromLocal made. It does so also where ctx
-// has ended, and where this user's own server has died. Errors: ErrNotFound.
+// Destroy ends and removes the sandbox, with every change that was not applied, and the codebase
+// and the client of FromLocal. It works also if ctx has ended, and if this user's own server has
+// died. Errors: ErrNotFound.
 func (s *Sandbox) Destroy(ctx context.Context) error {
 	if s.released.Load() {
-		return failure("destroy sandbox", "it is destroyed already", ErrNotFound)
+		return failure("destroy sandbox", "already destroyed", ErrNotFound)
 	}
 	err, rest := s.destroy(ctx)
 	if rest == nil {
@@ -214,7 +214,7 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 	return errors.Join(err, rest)
 }
 
-// destroy tells of the sandbox and of the rest apart.
+// destroy returns the errors of the sandbox and of the rest separately.
 func (s *Sandbox) destroy(ctx context.Context) (sandbox, rest error) {
 	sandbox = s.c.undo(ctx, func(ctx context.Context, c *Client) error {
 		lost, err := c.destroy(ctx, s.ID)
@@ -222,7 +222,7 @@ func (s *Sandbox) destroy(ctx context.Context) (sandbox, rest error) {
 		return err
 	})
 	isGone := sandbox == nil || errors.Is(sandbox, ErrNotFound)
-	// Where it was not noted, the note of that id is another sandbox's.
+	// Without a record of the upload, the record of that id belongs to another sandbox.
 	if isGone && s.unnoted == nil {
 		s.forgetUpload(context.WithoutCancel(ctx))
 	}
@@ -235,8 +235,8 @@ func (s *Sandbox) destroy(ctx context.Context) (sandbox, rest error) {
 	return sandbox, errors.Join(rest, s.release())
 }
 
-// Lost is how many changes Close or Destroy has removed with the sandbox: those that
-// were neither applied nor carried over. It is 0 before.
+// Lost is the number of changes that Close or Destroy removed with the sandbox, because they were
+// neither applied nor synced. It is 0 before.
 func (s *Sandbox) Lost() int64 { return s.lost.Load() }
 
 func (c *Client) destroy(ctx context.Context, id string) (lost int64, err error) {
@@ -244,15 +244,13 @@ func (c *Client) destroy(ctx context.Context, id string) (lost int64, err error)
 	return answer.GetDiscardedCount(), c.fail(ctx, "destroy sandbox", err)
 }
 
-// destroyUnused removes a sandbox that nobody is to have. One that somebody has
-// used stays.
+// destroyUnused removes a sandbox after an error, unless another client has used it.
 func (c *Client) destroyUnused(ctx context.Context, id string) error {
 	_, err := c.sandboxes.DestroySandbox(ctx, &sandboxv1.DestroySandboxRequest{SandboxId: id, UnusedOnly: true})
 	return c.fail(ctx, "destroy sandbox", err)
 }
 
-// inWorkspace is a path from the workspace on: "/workspace/x", "/x" and "x" are
-// one.
+// inWorkspace returns a path relative to the workspace: "/workspace/x", "/x" and "x" are the same.
 func inWorkspace(path string) string {
 	const workspace = "/workspace"
 	if path == workspace {
@@ -261,5 +259,5 @@ func inWorkspace(path string) string {
 	return strings.TrimPrefix(path, workspace+"/")
 }
 
-// inside is a path of the workspace as the API has it.
+// inside encodes a path of the workspace for the API.
 func inside(path string) string { return vpath.EncodeText(inWorkspace(path)) }

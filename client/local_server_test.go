@@ -136,9 +136,9 @@ func TestProgramsThatAreNoServer(t *testing.T) {
 		want          error
 		says          string
 	}{
-		{"one that speaks and stays", "echo 0.0.1; exec sleep 1000", client.ErrVersion, "is older than this program: its server does not say where it is"},
-		{"one that ends without a word", "exit 3", client.ErrUnavailable, "it ended without a word: exit status 3"},
-		{"one that is killed", "kill -9 $$", client.ErrUnavailable, "it ended without a word: signal: killed"},
+		{"one that speaks and stays", "echo 0.0.1; exec sleep 1000", client.ErrVersion, "is older than this program: its server does not advertise its address"},
+		{"one that ends without a word", "exit 3", client.ErrUnavailable, "it ended without a message: exit status 3"},
+		{"one that is killed", "kill -9 $$", client.ErrUnavailable, "it ended without a message: signal: killed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := ownServer(t)
@@ -174,7 +174,7 @@ func TestTheEndOfTheContextEndsAProgramThatIsNoServer(t *testing.T) {
 func TestAStateDirectoryWhosePathIsNoUTF8(t *testing.T) {
 	t.Setenv("AGENTFENSE_HOME", ownServer(t)+"/\xff")
 	_, err := client.New(t.Context())
-	if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), `/\xff": its path is no UTF-8: set AGENTFENSE_HOME`) {
+	if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), `/\xff": the path is not UTF-8: set AGENTFENSE_HOME`) {
 		t.Error(err)
 	}
 }

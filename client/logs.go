@@ -15,19 +15,19 @@ import (
 type LogRecord struct {
 	Time   time.Time
 	ExecID string
-	// Argv begins a command. Continued says that what it wrote before is kept no
-	// longer, or came before.
+	// Argv is set at the beginning of a command. Continued means that earlier output is no longer
+	// kept, or was already sent.
 	Argv      []string
 	Continued bool
-	Stderr    bool // Data is of standard error
+	Stderr    bool // Data is standard error
 	Data      []byte
-	ExitCode  *int  // ends a command
-	LostBytes int64 // of output that a full disk did not take
+	ExitCode  *int  // set at the end of a command
+	LostBytes int64 // of output that was lost because the disk was full
 }
 
-// Logs yields what the sandbox's detached commands wrote, the oldest first, whether
-// it runs or not. With follow it goes on until the last of them has ended. It ends
-// with the first error.
+// Logs yields the output of the sandbox's detached commands, the oldest first. The sandbox need not
+// be running. With follow it continues until the last of the commands has ended. It ends with the
+// first error.
 func (s *Sandbox) Logs(ctx context.Context, follow bool) iter.Seq2[LogRecord, error] {
 	request := &sandboxv1.LogsRequest{SandboxId: s.ID, Follow: follow}
 	return func(yield func(LogRecord, error) bool) {

@@ -8,16 +8,16 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 )
 
-// Options are values of the interfaces below, one for each family of calls. An
-// option fits the calls whose interface it has, and no others.
+// Options are values of the interfaces below, one for each family of calls. An option works with
+// the calls of its interfaces.
 
-// Option says how a server is reached: New, Connect, FromCodebase, FromLocal.
+// Option configures the connection: New, Connect, FromCodebase, FromLocal.
 type Option interface {
 	FromOption
 	connects()
 }
 
-// FromOption is an option of FromCodebase, and of FromLocal.
+// FromOption is an option of FromCodebase and FromLocal.
 type FromOption interface {
 	LocalOption
 	takesCodebase()
@@ -29,7 +29,7 @@ type LocalOption interface {
 	takesDirectory()
 }
 
-// SandboxOption says what a sandbox is: CreateSandbox, FromCodebase, FromLocal.
+// SandboxOption configures a sandbox: CreateSandbox, FromCodebase, FromLocal.
 type SandboxOption interface {
 	FromOption
 	makesSandbox()
@@ -41,20 +41,19 @@ type LinkOption interface {
 	links()
 }
 
-// ListOption says which sandboxes are listed: Sandboxes.
+// ListOption selects sandboxes: Sandboxes.
 type ListOption interface {
 	set(*settings)
 	lists()
 }
 
-// RunOption says how a command runs: Sandbox.Run, Sandbox.ExecStream,
-// Sandbox.ExecDetached.
+// RunOption configures a command: Sandbox.Run, Sandbox.ExecStream, Sandbox.ExecDetached.
 type RunOption interface {
 	set(*settings)
 	runs()
 }
 
-// AttachOption says how a program runs: Attach.
+// AttachOption configures a program: Attach.
 type AttachOption interface {
 	set(*settings)
 	attaches()
@@ -66,26 +65,26 @@ type ResumeOption interface {
 	resumes()
 }
 
-// AuditOption says which records are told: Audit.
+// AuditOption selects records: Audit.
 type AuditOption interface {
 	set(*settings)
 	tells()
 }
 
-// SessionOption says how a session starts: Sandbox.Session.
+// SessionOption configures a session: Sandbox.Session.
 type SessionOption interface {
 	set(*settings)
 	opensSession()
 }
 
-// SessionRunOption says how a command of a session runs: Session.Exec,
-// Session.ExecStream, Session.ExecDetached.
+// SessionRunOption configures a command of a session: Session.Exec, Session.ExecStream,
+// Session.ExecDetached.
 type SessionRunOption interface {
 	set(*settings)
 	runsInSession()
 }
 
-// settings are what options set. A call reads those that its options can set.
+// settings are the values of options. A call reads those that its options can set.
 type settings struct {
 	endpoint, token, program string
 	ca, cert, key            string
@@ -94,21 +93,21 @@ type settings struct {
 	ignoreFiles           bool
 	atHostPath            bool
 	ignore                []string
-	link                  *bool // nil: as it is best
+	link                  *bool // nil: FromLocal decides
 
 	codebaseID, name string
 	usage            bool
 	sync             SyncMode
 	preset           string
 	rules            []PermissionRule
-	policy           *Policy // in the place of preset and rules
+	policy           *Policy // instead of preset and rules
 	labels           map[string]string
 	runtime          RuntimeType
 	image            string
 	user             string
 	home             Home
-	git              *gitconfig.User // nil: this user's own, in the directory dir
-	dir              string          // that FromLocal was given; else ""
+	git              *gitconfig.User // nil: this user's configuration in the directory dir
+	dir              string          // of FromLocal; else ""
 	limits           ResourceLimits
 	expiresIn        time.Duration
 	leaveStopped     bool
@@ -131,7 +130,7 @@ type settings struct {
 	since  time.Time
 }
 
-// collect is what a call's options set.
+// collect returns the settings of a call's options.
 func collect[O interface{ set(*settings) }](options []O) *settings {
 	s := &settings{}
 	for _, o := range options {
@@ -140,8 +139,8 @@ func collect[O interface{ set(*settings) }](options []O) *settings {
 	return s
 }
 
-// option is every option. What a With… function returns says which calls it
-// fits.
+// option implements every option interface. The result type of a With… function determines the
+// calls for which it works.
 type option func(*settings)
 
 func (o option) set(s *settings) { o(s) }
@@ -159,34 +158,32 @@ func (option) tells()          {}
 func (option) opensSession()   {}
 func (option) runsInSession()  {}
 
-// WithEndpoint names the server: HOST:PORT, http://, https:// or unix:///PATH.
-// Without it: $AGENTFENSE_ENDPOINT, else this user's server. Another host is
-// spoken to by TLS alone.
+// WithEndpoint sets the server's endpoint: HOST:PORT, http://, https:// or unix:///PATH. Default:
+// $AGENTFENSE_ENDPOINT, else this user's server. Connections to another host need TLS.
 func WithEndpoint(endpoint string) Option {
 	return option(func(s *settings) { s.endpoint = endpoint })
 }
 
-// WithToken is what is shown with each call. Without it: $AGENTFENSE_TOKEN, else
-// the content of the file $AGENTFENSE_TOKEN_FILE, else the token of this user's
-// own server, which is shown to that server alone.
+// WithToken sets the token of each call. Default: $AGENTFENSE_TOKEN, else the content of the file
+// $AGENTFENSE_TOKEN_FILE, else, only for this user's own server, that server's token.
 func WithToken(token string) Option {
 	return option(func(s *settings) { s.token = token })
 }
 
-// WithTLS names PEM files: the authority that signed the server's certificate,
-// the client's certificate and its key. Without it, and where one is "":
-// $AGENTFENSE_TLS_CA, $AGENTFENSE_TLS_CERT, $AGENTFENSE_TLS_KEY.
+// WithTLS sets PEM files: the authority that signed the server's certificate, the client's
+// certificate and its key. Default, also for "": $AGENTFENSE_TLS_CA, $AGENTFENSE_TLS_CERT,
+// $AGENTFENSE_TLS_KEY.
 func WithTLS(ca, cert, key string) Option {
 	return option(func(s *settings) { s.ca, s.cert, s.key = ca, cert, key })
 }
 
-// WithProgram names the agentfense that is started where there is no server.
-// Without it: $AGENTFENSE_BINARY, else the one on the PATH.
+// WithProgram sets the agentfense program that the client starts if no server runs. Default:
+// $AGENTFENSE_BINARY, else the one in PATH.
 func WithProgram(path string) Option {
 	return option(func(s *settings) { s.program = path })
 }
 
-// WithCodebaseName names the codebase that is made. Without it: as the directory.
+// WithCodebaseName sets the name of the new codebase. Default: the name of the directory.
 func WithCodebaseName(name string) interface {
 	LinkOption
 	LocalOption
@@ -194,9 +191,8 @@ func WithCodebaseName(name string) interface {
 	return option(func(s *settings) { s.codebaseName = name })
 }
 
-// WithOwnerID names the owner of the codebase that is made. Without it: the token's
-// owner, or this user if the token has none. For a listing it names the owner whose
-// sandboxes are listed.
+// WithOwnerID sets the owner of the new codebase. Default: the token's owner, or this user if the
+// token has none. A listing lists only the sandboxes of this owner.
 func WithOwnerID(ownerID string) interface {
 	LinkOption
 	LocalOption
@@ -205,9 +201,9 @@ func WithOwnerID(ownerID string) interface {
 	return option(func(s *settings) { s.ownerID = ownerID })
 }
 
-// WithIgnoreFiles leaves out of a linked directory's view what an upload would:
-// what the default patterns, .gitignore and .sandboxignore say. It does nothing
-// where FromLocal uploads.
+// WithIgnoreFiles hides from the view of a linked directory what an upload would leave out: files
+// that match the default patterns, .gitignore and .sandboxignore. It has no effect if FromLocal
+// uploads.
 func WithIgnoreFiles() interface {
 	LinkOption
 	LocalOption
@@ -215,25 +211,24 @@ func WithIgnoreFiles() interface {
 	return option(func(s *settings) { s.ignoreFiles = true })
 }
 
-// WithIgnorePatterns leaves out of an upload also what patterns in the form of a
-// .gitignore say. The directory is then uploaded, wherever the server is.
+// WithIgnorePatterns also leaves out of an upload the files that match these patterns, in the form
+// of a .gitignore. FromLocal then uploads the directory, also to this user's own server.
 func WithIgnorePatterns(patterns ...string) LocalOption {
 	return option(func(s *settings) { s.ignore = append(s.ignore, patterns...) })
 }
 
-// WithLink has the directory linked, which the server has to see at the same
-// path.
+// WithLink links the directory. The server must see it at the same path.
 func WithLink() LocalOption {
 	return option(func(s *settings) { s.link = new(true) })
 }
 
-// WithUpload has the directory uploaded, wherever the server is.
+// WithUpload uploads the directory, also to this user's own server.
 func WithUpload() LocalOption {
 	return option(func(s *settings) { s.link = new(false) })
 }
 
-// WithName names a sandbox, for the command line; of a listing, the one that is
-// looked for.
+// WithName sets a sandbox's name on the command line. A listing lists only the sandbox with this
+// name.
 func WithName(name string) interface {
 	SandboxOption
 	ListOption
@@ -241,14 +236,14 @@ func WithName(name string) interface {
 	return option(func(s *settings) { s.name = name })
 }
 
-// WithSync says when what a sandbox changes reaches an uploaded codebase. Without it:
-// as the server is configured, and of FromLocal by Apply alone.
+// WithSync sets when a sandbox's changes reach an uploaded codebase. Default: as the server is
+// configured; for FromLocal only by Apply.
 func WithSync(mode SyncMode) SandboxOption {
 	return option(func(s *settings) { s.sync = mode })
 }
 
-// WithLabels gives a sandbox labels; of a listing, those that a sandbox has to
-// have, all of them. A second one replaces the first.
+// WithLabels sets a sandbox's labels. A listing lists only sandboxes with all these labels. A
+// second WithLabels replaces the first.
 func WithLabels(labels map[string]string) interface {
 	SandboxOption
 	ListOption
@@ -256,8 +251,8 @@ func WithLabels(labels map[string]string) interface {
 	return option(func(s *settings) { s.labels = labels })
 }
 
-// WithUsage asks of each sandbox that is listed what it holds: SandboxInfo.Usage. The
-// server looks at up to 2000 entries of each.
+// WithUsage adds SandboxInfo.Usage to each listed sandbox. The server counts up to 2000 entries of
+// each.
 func WithUsage() ListOption {
 	return option(func(s *settings) { s.usage = true })
 }
@@ -267,61 +262,56 @@ func WithCodebaseID(id string) ListOption {
 	return option(func(s *settings) { s.codebaseID = id })
 }
 
-// WithPreset begins the rules with those of a preset. Without it, and without
-// WithPolicy, it is DefaultPreset.
+// WithPreset sets the preset whose rules come first. Default, without WithPolicy: DefaultPreset.
 func WithPreset(name string) SandboxOption {
 	return option(func(s *settings) { s.preset = name })
 }
 
-// WithPermissions adds rules to those of the preset. Rules without a preset are
-// a Policy's: WithPolicy.
+// WithPermissions adds rules to those of the preset. For rules without a preset use WithPolicy.
 func WithPermissions(rules ...PermissionRule) SandboxOption {
 	return option(func(s *settings) { s.rules = append(s.rules, rules...) })
 }
 
-// WithRuntime says what confines the sandbox. Without it: as the server has it.
+// WithRuntime sets what confines the sandbox. Default: as the server is configured.
 func WithRuntime(r RuntimeType) SandboxOption {
 	return option(func(s *settings) { s.runtime = r })
 }
 
-// WithImage names the image of the docker runtime. Without it: as the server
-// has it.
+// WithImage sets the image of the docker runtime. Default: as the server is configured.
 func WithImage(image string) SandboxOption {
 	return option(func(s *settings) { s.image = image })
 }
 
-// WithHome says which home directory the sandbox's commands have. Without it:
-// HomePrivate. A kept one counts to the limits of the disk, and is never applied.
+// WithHome sets the home directory of the sandbox's commands. Default: HomePrivate. HomeKeep counts
+// towards the disk limits and is never applied.
 func WithHome(home Home) SandboxOption {
 	return option(func(s *settings) { s.home = home })
 }
 
-// WithUser says who commands are inside, by number, of the bwrap runtime: 0 is root,
-// without any capability. Without it: an ordinary user, 1000 where root runs the
-// server.
+// WithUser sets the uid of commands inside, for the bwrap runtime: 0 is root, without any
+// capability. Default: an ordinary user, 1000 if root runs the server.
 func WithUser(uid uint32) SandboxOption {
 	return option(func(s *settings) { s.user = strconv.FormatUint(uint64(uid), 10) })
 }
 
-// WithGitUser says who a git inside takes itself for: its user.name and user.email.
-// Without it: what this user's own configuration of git says. Two empty strings pass on
-// neither.
+// WithGitUser sets user.name and user.email for git inside. Default: those of this user's git
+// configuration. With two empty strings neither is set.
 func WithGitUser(name, email string) SandboxOption {
 	return option(func(s *settings) { s.git = &gitconfig.User{Name: name, Email: email} })
 }
 
-// WithResources bounds the sandbox. A second one replaces the first.
+// WithResources sets the sandbox's limits. A second WithResources replaces the first.
 func WithResources(l ResourceLimits) SandboxOption {
 	return option(func(s *settings) { s.limits = l })
 }
 
-// WithExpiresIn has the sandbox stopped after a while, and removed unless it has
-// changes that were not applied. Without it: as the server has it.
+// WithExpiresIn stops the sandbox after this time, and removes it unless it has changes that were
+// not applied. Default: as the server is configured.
 func WithExpiresIn(after time.Duration) SandboxOption {
 	return option(func(s *settings) { s.expiresIn = after })
 }
 
-// WithoutStart makes the sandbox and does not start it.
+// WithoutStart creates the sandbox without starting it.
 func WithoutStart() SandboxOption {
 	return option(func(s *settings) { s.leaveStopped = true })
 }

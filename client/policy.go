@@ -9,29 +9,29 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
-// Permission is what a path is to a sandbox.
+// Permission is what a sandbox may do with a path.
 type Permission string
 
 // The permissions, from the strictest.
 const (
-	None  Permission = "none"  // it does not exist
-	View  Permission = "view"  // it is listed, its content refused
-	Read  Permission = "read"  // its content can be read
-	Write Permission = "write" // it can be changed
+	None  Permission = "none"  // the path does not exist
+	View  Permission = "view"  // the path is listed, but its content cannot be read
+	Read  Permission = "read"  // the content can be read
+	Write Permission = "write" // the path can be changed
 )
 
-// PatternType says how a rule's pattern is read.
+// PatternType says how to interpret a rule's pattern.
 type PatternType string
 
 // The pattern types. The empty one is Glob.
 const (
 	Glob      PatternType = "glob"
-	Directory PatternType = "directory" // and all below it
+	Directory PatternType = "directory" // and everything below it
 	File      PatternType = "file"      // exactly one path
-	Auto      PatternType = "auto"      // told from the pattern's text, as in a policy file
+	Auto      PatternType = "auto"      // derived from the pattern's text, as in a policy file
 )
 
-// PermissionRule gives the paths of a pattern a permission (docs/policy.md). The higher
+// PermissionRule sets the permission of the paths that match a pattern (docs/policy.md). The higher
 // priority wins.
 type PermissionRule struct {
 	Pattern    string
@@ -39,14 +39,12 @@ type PermissionRule struct {
 	Type       PatternType
 	Priority   int32
 	Origin     RuleOrigin
-	// Strict, of a rule of None, refuses whatever is made where the rule hides what the
-	// source has. Without it a program may make entries of its own there, which are
-	// never applied.
+	// Strict, with None: nothing can be created at the paths that the rule hides. Otherwise a
+	// program may create its own entries there, which are never applied.
 	Strict bool
 }
 
-// RuleOrigin is who made a rule. A flag of the command line ranks in its own way,
-// so a rule that a sandbox has is sent back with it.
+// RuleOrigin is where a rule is from. It affects the rule's rank (docs/policy.md).
 type RuleOrigin string
 
 // The origins.
@@ -56,14 +54,13 @@ const (
 	OriginHide RuleOrigin = "hide" // --hide; the permission is None
 )
 
-// DefaultPreset is used where neither a preset nor rules are given.
+// DefaultPreset is the preset without WithPreset and WithPolicy.
 const DefaultPreset = preset.Default
 
 // Presets returns the names of the presets, sorted.
 func Presets() []string { return preset.Names() }
 
-// Preset returns the rules of a preset. Errors: ErrInvalid, with the nearest
-// name.
+// Preset returns the rules of a preset. Errors: ErrInvalid, with the most similar name.
 func Preset(name string) ([]PermissionRule, error) {
 	found, err := preset.Rules(name)
 	if err != nil {
@@ -76,8 +73,8 @@ func Preset(name string) ([]PermissionRule, error) {
 	return rules, nil
 }
 
-// rulesOf are the rules as they are sent. An unknown word is an error here: on
-// the wire it would be the zero value.
+// rulesOf converts rules to messages. It refuses an unknown word, because the message would have
+// the zero value.
 func rulesOf(operation string, rules []PermissionRule) ([]*sandboxv1.PermissionRule, error) {
 	sent := make([]*sandboxv1.PermissionRule, len(rules))
 	for i, r := range rules {
@@ -114,25 +111,24 @@ func permissionFrom(p sandboxv1.Permission) Permission {
 	return Permission(first(knownWord("PERMISSION_", p), string(None)))
 }
 
-// Explanation is what the policy says of a path.
+// Explanation is the decision of the policy about a path.
 type Explanation struct {
 	Permission  Permission
 	Reason      string
-	Rule        *PermissionRule // that decides; nil where none does
-	RuleIndex   int             // of it among the sandbox's rules; -1 where none decides
-	Traversable bool            // hidden, but something below is not
-	Ancestor    string          // the directory with which the path is hidden, else ""
+	Rule        *PermissionRule // the rule that decides; nil: no rule
+	RuleIndex   int             // in the sandbox's rules; -1: no rule
+	Traversable bool            // hidden, but something below it is visible
+	Ancestor    string          // the parent directory that hides the path, else ""
 	Matches     []RuleMatch
 }
 
 // RuleMatch is a rule that matches a path.
 type RuleMatch struct {
-	RuleIndex int    // among the sandbox's rules; -1 for one that is not theirs
-	Why       string // it wins, or does not
+	RuleIndex int    // in the sandbox's rules; -1 for another rule
+	Why       string // it wins, or why it does not
 }
 
-// Explain says what a path is to the sandbox, and why. The matches are in the
-// order in which they win.
+// Explain returns the permission of a path and the rules that match it, by rank.
 func (s *Sandbox) Explain(ctx context.Context, path string) (Explanation, error) {
 	got, err := s.c.sandboxes.ExplainPolicy(ctx, &sandboxv1.ExplainPolicyRequest{SandboxId: s.ID, Path: inside(path)})
 	if err != nil {

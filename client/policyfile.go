@@ -12,27 +12,27 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
 
-// Policy is a preset, if one is named, and more rules: what a policy file of the
-// command line holds. It is a value: each method returns another.
+// Policy is an optional preset and more rules, as in a policy file of the command line. It is
+// immutable: each method returns a new Policy.
 type Policy struct {
-	Preset string           // "": the rules stand alone
-	Rules  []PermissionRule // beside the preset's
+	Preset string           // "": only Rules
+	Rules  []PermissionRule // in addition to the preset's
 }
 
-// The priorities of the rules that Policy's methods make.
+// The priorities of the rules that the methods of Policy add.
 const (
 	GrantPriority = 20  // above what the presets grant, below what they hide
 	HidePriority  = 100 // that of the presets' secrets
 )
 
-// Hide lets paths not exist. Patterns are read as in a policy file: "*.pem" and
-// "secrets/" match at any depth, "/src/**" from the root.
+// Hide hides paths: they do not exist. Patterns are those of a policy file: "*.pem" and "secrets/"
+// match at any depth, "/src/**" from the root.
 func (p Policy) Hide(patterns ...string) Policy { return p.with(None, HidePriority, patterns) }
 
-// View lets paths be listed, their content refused.
+// View lets paths be listed, but not read.
 func (p Policy) View(patterns ...string) Policy { return p.with(View, GrantPriority, patterns) }
 
-// Read lets paths be read, and not changed.
+// Read lets paths be read, but not changed.
 func (p Policy) Read(patterns ...string) Policy { return p.with(Read, GrantPriority, patterns) }
 
 // Write lets paths be changed.
@@ -51,8 +51,8 @@ func (p Policy) with(permission Permission, priority int32, patterns []string) P
 	return p.With(rules...)
 }
 
-// All are the preset's rules, and then the others: what a sandbox is given.
-// Errors: ErrInvalid for an unknown preset.
+// All returns the rules of a sandbox: those of the preset, then the others. Errors: ErrInvalid for
+// an unknown preset.
 func (p Policy) All() ([]PermissionRule, error) {
 	if p.Preset == "" {
 		return slices.Clone(p.Rules), nil
@@ -64,14 +64,14 @@ func (p Policy) All() ([]PermissionRule, error) {
 	return append(rules, p.Rules...), nil
 }
 
-// WithPolicy gives a sandbox the rules of a policy, in the place of WithPreset and
-// WithPermissions. An empty one shows nothing.
+// WithPolicy sets the rules of a sandbox to those of a policy, instead of WithPreset and
+// WithPermissions. With an empty Policy nothing is visible.
 func WithPolicy(p Policy) SandboxOption {
 	return option(func(s *settings) { s.policy = &p })
 }
 
-// SetPolicy replaces the policy; a running sandbox sees it at once. Errors:
-// ErrInvalid for an unknown preset and a malformed rule; then the old one stays.
+// SetPolicy replaces the policy, also of a running sandbox, at once. Errors: ErrInvalid for an
+// unknown preset and a malformed rule; the old policy then remains.
 func (s *Sandbox) SetPolicy(ctx context.Context, p Policy) error {
 	rules, err := p.All()
 	if err != nil {
@@ -88,9 +88,8 @@ func (s *Sandbox) SetPolicy(ctx context.Context, p Policy) error {
 	return s.setUploadRules(rules)
 }
 
-// ReadPolicy reads a policy file, which name stands for in errors. What is not
-// understood is an error. Errors: ErrInvalid, with name, line and the nearest
-// valid word; those of r.
+// ReadPolicy reads a policy file; errors call it name. It refuses everything that it does not know.
+// Errors: ErrInvalid, with name, line and the most similar valid word; those of r.
 func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	file, err := policyfile.Load(r, name)
 	if err != nil {
@@ -106,14 +105,14 @@ func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	return p, nil
 }
 
-// WriteTo writes a policy file, which ReadPolicy and the command line read.
-// Errors: ErrInvalid for a malformed rule; those of w.
+// WriteTo writes a policy file for ReadPolicy and the command line. Errors: ErrInvalid for a
+// malformed rule; those of w.
 func (p Policy) WriteTo(w io.Writer) (int64, error) {
 	const operation = "write policy"
 	file := policyfile.Document{Version: policyfile.Version, Preset: p.Preset}
 	for _, r := range p.Rules {
 		if r.Origin != OriginRule {
-			return 0, invalid(operation, errors.New("rule "+r.Pattern+": a policy file cannot hold what a flag of the command line says"))
+			return 0, invalid(operation, errors.New("rule "+r.Pattern+": a policy file cannot contain a rule of a command-line flag"))
 		}
 	}
 	var err error
@@ -128,7 +127,7 @@ func (p Policy) WriteTo(w io.Writer) (int64, error) {
 	return count.n, err
 }
 
-// policyRules are the rules as this host decides by them. Errors: ErrInvalid.
+// policyRules converts rules to those of package policy. Errors: ErrInvalid.
 func policyRules(operation string, given []PermissionRule) ([]policy.Rule, error) {
 	rules := make([]policy.Rule, len(given))
 	for i, r := range given {
@@ -148,13 +147,13 @@ func policyRules(operation string, given []PermissionRule) ([]policy.Rule, error
 	return rules, nil
 }
 
-// counting counts what is written.
+// counting counts written bytes.
 type counting struct {
 	to io.Writer
 	n  int64
 }
 
-// Write is that of to.
+// Write writes to to.
 func (c *counting) Write(b []byte) (int, error) {
 	n, err := c.to.Write(b)
 	c.n += int64(n)

@@ -9,51 +9,50 @@ import (
 	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
-// FileDiff is one path that a sandbox changed. A rename is a deletion and an
-// addition; RenamedFrom and RenamedTo join them.
+// FileDiff is a path that a sandbox changed. A rename is a deletion and an addition, which
+// RenamedFrom and RenamedTo connect.
 type FileDiff struct {
 	Path   string
 	Status ChangeStatus
-	// Risk is not RiskNone for what could act on the host once applied;
-	// RiskReason says how.
+	// Risk is not RiskNone for a file that could act on the host after it is applied; RiskReason
+	// says how.
 	Risk          Risk
 	RiskReason    string
-	SourceChanged bool       // since the sandbox first changed it: a conflict
-	Old, New      *FileState // nil where nothing was, or is
+	SourceChanged bool       // the source changed since the sandbox saw it: a conflict
+	Old, New      *FileState // nil for an added, or a deleted path
 	Inserted      int64      // lines
 	Deleted       int64
-	Patch         []byte // unified, as git has it; empty where there is no text, or none is asked for
+	Patch         []byte // in git's format; empty if there is no text, and from DiffNames
 	Binary        bool
-	// TooLarge says that the contents are too large to be compared, PatchOmitted
-	// that the patch is too large to be sent, OldContentUnknown that what was is
-	// not known any more.
+	// TooLarge: the contents are too large to be compared. PatchOmitted: the patch is too large for
+	// a message. OldContentUnknown: the old content is no longer known.
 	TooLarge, PatchOmitted, OldContentUnknown bool
-	// Group is the Name of the ChangeGroup that the change is in, "" for none.
+	// Group is the Name of the change's ChangeGroup, "" if it has none.
 	Group string
-	// RenamedFrom is, of an added file, the deleted path that held the same content;
-	// RenamedTo is the reverse. "" if none is known.
+	// RenamedFrom is, for an added file, the deleted path that had the same content; RenamedTo is
+	// the reverse. "" if none is known.
 	RenamedFrom, RenamedTo string
-	// Own says that it was made where the policy hides what the source has. It is never
-	// applied, and has no patch. LeftOut says why no apply takes a change, "" if one may.
+	// Own: an own entry, created where the policy hides the source's entries. It is never applied
+	// and has no patch. LeftOut is why apply never takes the change, "" if it may.
 	Own     bool
 	LeftOut string
 }
 
-// ChangeGroup is several changes that a review may show as one: what a tool
-// installed, what git ignores, or git's own record of commits. A change of a file
-// that git tracks is in no group.
+// ChangeGroup is a set of changes that a review may show as one: files that a tool installed, files
+// that git ignores, or git's own record of commits. A change of a file that git tracks is in no
+// group.
 type ChangeGroup struct {
 	Name  string   // its directory
-	Lines []string // what it holds, for people; escaped for a terminal
-	Count int64    // of its changes
+	Lines []string // description for people; escaped for a terminal
+	Count int64    // number of its changes
 }
 
-// FileState is what a path is, or was.
+// FileState is the state of a path.
 type FileState struct {
 	Mode          fs.FileMode
 	SizeBytes     int64
 	SymlinkTarget string // of a symbolic link
-	SHA256        string // of a regular file's new content, in hex; "" in a list of names
+	SHA256        string // of a regular file's new content, in hexadecimal; "" from DiffNames
 }
 
 func stateFrom(f *sandboxv1.FileState) *FileState {
@@ -78,8 +77,8 @@ func changeFrom(f *sandboxv1.FileDiff) FileDiff {
 	}
 }
 
-// selection are paths as the API has them, "/workspace" as "/". An empty one
-// stays empty, and is refused.
+// selection encodes paths for the API; "/workspace" is "/". An empty path stays empty, and the
+// server refuses it.
 func selection(paths []string) []string {
 	out := make([]string, len(paths))
 	for i, p := range paths {
@@ -90,10 +89,9 @@ func selection(paths []string) []string {
 	return out
 }
 
-// Diff is what the sandbox changed, in paths and below them; no paths: all. What
-// could act on the host comes first.
-// Errors: ErrInvalid for an empty path; ErrNotFound for one at which nothing
-// changed.
+// Diff returns the sandbox's changes at and below paths; without paths, all. Files that could act
+// on the host come first. Errors: ErrInvalid for an empty path; ErrNotFound for a path without a
+// change.
 func (s *Sandbox) Diff(ctx context.Context, paths ...string) ([]FileDiff, error) {
 	review, err := s.Review(ctx, paths...)
 	if err != nil {
@@ -102,20 +100,19 @@ func (s *Sandbox) Diff(ctx context.Context, paths ...string) ([]FileDiff, error)
 	return review.Files, nil
 }
 
-// Review is what the sandbox changed, as it was shown.
+// Review is a list of changes, identified by a digest.
 type Review struct {
 	Files  []FileDiff // as Diff returns them
 	Groups []ChangeGroup
-	Digest string // names paths, types, modes, link targets and contents
+	Digest string // covers paths, types, modes, link targets and contents
 }
 
-// Review is Diff with the digest that names what it shows, for ApplyReviewed.
-// Errors: as Diff.
+// Review is Diff with a digest of what it shows, for ApplyReviewed. Errors: those of Diff.
 func (s *Sandbox) Review(ctx context.Context, paths ...string) (*Review, error) {
 	return s.diff(ctx, &sandboxv1.DiffRequest{SandboxId: s.ID, Paths: selection(paths)})
 }
 
-// DiffNames is Diff without patches and lines.
+// DiffNames is Diff without patches and numbers of lines.
 func (s *Sandbox) DiffNames(ctx context.Context, paths ...string) ([]FileDiff, error) {
 	review, err := s.diff(ctx, &sandboxv1.DiffRequest{SandboxId: s.ID, Paths: selection(paths), NamesOnly: true})
 	if err != nil {
@@ -148,57 +145,57 @@ func (s *Sandbox) diff(ctx context.Context, r *sandboxv1.DiffRequest) (*Review, 
 	return review, s.noteShown(review.Digest, sent)
 }
 
-// PathOutcome is what became of one path.
+// PathOutcome is the outcome of one path.
 type PathOutcome struct {
 	Path    string
 	Status  ChangeStatus
 	Outcome Outcome
-	Reason  string // unless applied
+	Reason  string // unless it was applied
 }
 
 // ApplyResult is what Apply did, or would do.
 type ApplyResult struct {
-	Results      []PathOutcome // those that were not applied first; as many as there was room for
-	ResultCount  int64         // of all outcomes
-	AppliedCount int64         // how many paths were applied
-	// WrittenAgain are paths that the sandbox wrote again meanwhile: the later
-	// version is still a change.
+	Results      []PathOutcome // those that were not applied first; the list may be cut
+	ResultCount  int64         // number of all results
+	AppliedCount int64         // number of applied paths
+	// WrittenAgain are paths that the sandbox wrote again meanwhile. The later version is still a
+	// change.
 	WrittenAgain []string
 }
 
-// Apply carries changes over to the source, those in paths and below them. It does all of
-// it or nothing. The source is the linked directory, or the one that FromLocal uploaded
-// from this host and, where that still holds what was uploaded, is changed like a linked
-// one, and with it the server's copy; else it is the codebase. Without paths it is everything:
-// check that a list of your own (Apply(ctx, list...)) is not empty. Errors: ErrConflict for what
-// conflicts with what is there, ErrDenied for what the policy does not let the sandbox write, and
-// without the scope apply: ApplyDryRun tells what; ErrInvalid for an empty path; ErrNotFound for
-// one at which nothing changed.
+// Apply applies the changes at and below paths to the source: all of them or none. Without paths it
+// applies all changes: check that a list of your own (Apply(ctx, list...)) is not empty.
+//
+// The source is the linked directory, or the codebase. If FromLocal uploaded a directory of this
+// host, Apply changes that directory, if it still has the uploaded content, and the server's copy.
+//
+// Errors: ErrConflict if the source changed since the sandbox saw it; ErrDenied if the policy does
+// not let the sandbox write a path, and without the scope apply (ApplyDryRun returns the paths);
+// ErrInvalid for an empty path; ErrNotFound for a path without a change.
 func (s *Sandbox) Apply(ctx context.Context, paths ...string) (*ApplyResult, error) {
 	return s.apply(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: selection(paths)})
 }
 
-// ApplyReviewed is Apply of what a Review with this digest has shown. What is not
-// as it was shown is left out, with OutcomeChangedSinceReview, and stays in the
-// sandbox. Apply takes what is there now.
-// Errors: as Apply; ErrInvalid for what is no digest; ErrNotFound for one that the
-// server keeps no longer; of a directory that was uploaded ErrInternal if the server sends
-// what the last Review of s, with this digest, did not show.
+// ApplyReviewed is Apply of the changes that a Review with this digest showed. A change that
+// differs from what was shown is left out, with OutcomeChangedSinceReview, and stays in the
+// sandbox; Apply would apply it. Errors: those of Apply; ErrInvalid for a malformed digest;
+// ErrNotFound if the server no longer stores the state; for an uploaded directory ErrInternal if
+// the server sends changes that the last Review of s, with this digest, did not show.
 func (s *Sandbox) ApplyReviewed(ctx context.Context, digest string, paths ...string) (*ApplyResult, error) {
 	if digest == "" {
-		return nil, failure("apply", "no digest: a list of names is no review", ErrInvalid)
+		return nil, failure("apply", "no digest: use the digest of Review (DiffNames has none)", ErrInvalid)
 	}
 	return s.apply(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: selection(paths), ReviewedDigest: digest})
 }
 
-// ApplyDryRun says what Apply would do, and does nothing.
+// ApplyDryRun returns what Apply would do, and changes nothing.
 func (s *Sandbox) ApplyDryRun(ctx context.Context, paths ...string) (*ApplyResult, error) {
 	return s.apply(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: selection(paths), DryRun: true})
 }
 
 func (s *Sandbox) apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*ApplyResult, error) {
 	if s.unnoted != nil {
-		return nil, failure("apply", "the changes cannot come back into the directory: "+s.unnoted.Error(), ErrPrecondition, s.unnoted)
+		return nil, failure("apply", "cannot apply changes to the directory: "+s.unnoted.Error(), ErrPrecondition, s.unnoted)
 	}
 	if result, err := s.bringBack(ctx, r); result != nil || err != nil {
 		return result, err
@@ -218,20 +215,19 @@ func (s *Sandbox) apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*ApplyR
 
 // DiscardResult is what Discard did, or would do.
 type DiscardResult struct {
-	Paths        []string // as many as there was room for
-	PathCount    int64    // of all paths
-	WrittenAgain []string // by the sandbox meanwhile: they are still changes
+	Paths        []string // the list may be cut
+	PathCount    int64    // number of all paths
+	WrittenAgain []string // by the sandbox meanwhile: these are still changes
 }
 
-// Discard forgets changes, those in paths and below them. Without paths it is
-// everything: check that a list of your own (Discard(ctx, list...)) is not empty.
-// Errors: ErrInvalid for an empty path; ErrNotFound for one at which nothing
-// changed.
+// Discard deletes the changes at and below paths. Without paths it deletes all changes: check that
+// a list of your own (Discard(ctx, list...)) is not empty. Errors: ErrInvalid for an empty path;
+// ErrNotFound for a path without a change.
 func (s *Sandbox) Discard(ctx context.Context, paths ...string) (*DiscardResult, error) {
 	return s.discard(ctx, &sandboxv1.DiscardRequest{SandboxId: s.ID, Paths: selection(paths)})
 }
 
-// DiscardDryRun says what Discard would do, and does nothing.
+// DiscardDryRun returns what Discard would do, and changes nothing.
 func (s *Sandbox) DiscardDryRun(ctx context.Context, paths ...string) (*DiscardResult, error) {
 	return s.discard(ctx, &sandboxv1.DiscardRequest{SandboxId: s.ID, Paths: selection(paths), DryRun: true})
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// WithTimeout ends the command after a while, with ErrTimeout. Without it: as
-// the server has it; of Attach: never.
+// WithTimeout ends the command after this time, with ErrTimeout. Default: as the server is
+// configured; for Attach no time-out.
 func WithTimeout(after time.Duration) interface {
 	RunOption
 	AttachOption
@@ -15,9 +15,9 @@ func WithTimeout(after time.Duration) interface {
 	return option(func(s *settings) { s.timeout = after })
 }
 
-// WithEnv adds to the environment of the command, or of the session; of a sandbox that
-// is made, of all its commands and sessions, which may be given others. The server
-// keeps those and tells their names, never their values. A second one replaces the first.
+// WithEnv adds variables to the environment of a command or session. For a new sandbox it adds them
+// to all its commands and sessions, which may override them; the server stores these, and returns
+// their names but never their values. A second WithEnv replaces the first.
 func WithEnv(env map[string]string) interface {
 	SandboxOption
 	RunOption
@@ -27,8 +27,8 @@ func WithEnv(env map[string]string) interface {
 	return option(func(s *settings) { s.env = env })
 }
 
-// WithWorkdir is the directory in which the command starts. Without it: the
-// workspace, from which a relative one starts.
+// WithWorkdir sets the working directory of the command; a relative one is below the workspace.
+// Default: the workspace.
 func WithWorkdir(dir string) interface {
 	RunOption
 	AttachOption
@@ -36,8 +36,7 @@ func WithWorkdir(dir string) interface {
 	return option(func(s *settings) { s.workdir = dir })
 }
 
-// WithDetach lets the command go on when the caller's context ends, and when
-// the server does.
+// WithDetach lets the command continue when the caller's context ends, and when the server stops.
 func WithDetach() interface {
 	RunOption
 	AttachOption
@@ -46,14 +45,14 @@ func WithDetach() interface {
 	return option(func(s *settings) { s.detach = true })
 }
 
-// WithShell is the shell of a session. Without it: /bin/sh.
+// WithShell sets the shell of a session. Default: /bin/sh.
 func WithShell(path string) SessionOption {
 	return option(func(s *settings) { s.shell = path })
 }
 
-// WithStdin is the standard input. Without it a command's is at its end, and that
-// of Attach is AttachedExec.Stdin. Of what is not in memory the content is sent as it is
-// read; then it is WithTimeout and the context alone that bound the command.
+// WithStdin sets the standard input. Without it a command gets end of file, and a program of Attach
+// gets AttachedExec.Stdin. A reader that is not in memory is sent while it is read; then only
+// WithTimeout and the context limit the time of the command.
 func WithStdin(from io.Reader) interface {
 	RunOption
 	AttachOption
@@ -61,8 +60,8 @@ func WithStdin(from io.Reader) interface {
 	return option(func(s *settings) { s.stdin = from })
 }
 
-// WithStdout takes the standard output; without it that is AttachedExec.Stdout. An error
-// of it ends the command.
+// WithStdout writes the standard output to w instead of AttachedExec.Stdout. An error of w ends the
+// command.
 func WithStdout(to io.Writer) interface {
 	AttachOption
 	ResumeOption
@@ -70,8 +69,8 @@ func WithStdout(to io.Writer) interface {
 	return option(func(s *settings) { s.stdout = to })
 }
 
-// WithStderr takes the standard error; without it that is AttachedExec.Stderr. An error
-// of it ends the command.
+// WithStderr writes the standard error to w instead of AttachedExec.Stderr. An error of w ends the
+// command.
 func WithStderr(to io.Writer) interface {
 	AttachOption
 	ResumeOption
@@ -79,34 +78,32 @@ func WithStderr(to io.Writer) interface {
 	return option(func(s *settings) { s.stderr = to })
 }
 
-// WithTerminal gives the program a terminal of this size; all its output then is
-// standard output.
+// WithTerminal gives the program a terminal of this size. All its output is then standard output.
 func WithTerminal(rows, columns uint16) AttachOption {
 	return option(func(s *settings) { s.terminal, s.rows, s.columns = true, rows, columns })
 }
 
-// WithOffsets leaves out what was received already: the bytes of AttachedExec.Offsets.
+// WithOffsets skips output that was already received: the values of AttachedExec.Offsets.
 func WithOffsets(stdout, stderr int64) ResumeOption {
 	return option(func(s *settings) { s.stdoutFrom, s.stderrFrom = stdout, stderr })
 }
 
-// WithFollow goes on with the records to come, until the sandbox is destroyed or
-// the context ends.
+// WithFollow continues with new records, until the sandbox is destroyed or the context ends.
 func WithFollow() AuditOption {
 	return option(func(s *settings) { s.follow = true })
 }
 
-// WithEvents tells only of events of these kinds: "permission_denied", …
+// WithEvents selects events of these kinds: "permission_denied", …
 func WithEvents(kinds ...string) AuditOption {
 	return option(func(s *settings) { s.events = append(s.events, kinds...) })
 }
 
-// WithAfterSeq tells only of records behind the number seq.
+// WithAfterSeq selects records after the number seq.
 func WithAfterSeq(seq uint64) AuditOption {
 	return option(func(s *settings) { s.after = seq })
 }
 
-// WithSince tells only of what happened at or after a time.
+// WithSince selects events at or after a time.
 func WithSince(at time.Time) AuditOption {
 	return option(func(s *settings) { s.since = at })
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 )
 
-// SandboxStatus is where a sandbox stands in its life.
+// SandboxStatus is the state of a sandbox.
 type SandboxStatus string
 
 // The states.
 const (
-	StatusPending SandboxStatus = "pending" // made, never started
+	StatusPending SandboxStatus = "pending" // created, but never started
 	StatusRunning SandboxStatus = "running"
 	StatusStopped SandboxStatus = "stopped"
-	StatusError   SandboxStatus = "error" // SandboxInfo.StatusReason says why
+	StatusError   SandboxStatus = "error" // SandboxInfo.StatusReason has the reason
 )
 
 // RuntimeType is what confines a sandbox.
@@ -36,18 +36,18 @@ const (
 	Docker RuntimeType = "docker"
 )
 
-// ResourceLimits bound a sandbox. Zero is no limit.
+// ResourceLimits limit a sandbox. Zero is no limit.
 type ResourceLimits struct {
 	MemoryBytes int64
-	// CPUQuota is processor time in each 100 ms: with 250 ms two processors and a half.
+	// CPUQuota is processor time in each 100 ms: 250 ms are two and a half processors.
 	CPUQuota   time.Duration
-	CPUShares  int64 // a weight, 1024 is the usual one
+	CPUShares  int64 // weight relative to others, default 1024
 	PIDsLimit  int64
-	DiskBytes  int64 // of the delta
+	DiskBytes  int64 // of the sandbox's changes
 	DiskInodes int64
 }
 
-// SandboxInfo is what the server says of a sandbox.
+// SandboxInfo describes a sandbox.
 type SandboxInfo struct {
 	ID, Name, CodebaseID, OwnerID string
 	Status                        SandboxStatus
@@ -60,36 +60,35 @@ type SandboxInfo struct {
 	CreatedAt                     time.Time
 	StartedAt, StoppedAt          time.Time // zero: not yet
 	ExpiresAt                     time.Time // zero: never
-	// SyncHeld says that its changes reach the codebase by Apply alone: a token
-	// without the scope apply has run a command in it.
+	// SyncHeld means that only Apply brings its changes into the codebase, because a token without
+	// the scope apply ran a command in it.
 	SyncHeld bool
-	// Sync is when its changes reach its codebase; "" of a server that does not tell.
+	// Sync is when its changes reach its codebase; "" from a server that does not send it.
 	Sync SyncMode
-	// Workspace is where commands see the codebase: /workspace, or the path of a
-	// linked one on the host.
+	// Workspace is where commands see the codebase: /workspace, or the path of a linked one on the
+	// host.
 	Workspace string
-	// Variables are the names of those that WithEnv gave all its commands.
+	// Variables are the names of the variables that WithEnv set for all its commands.
 	Variables []string
-	// Usage is what it holds; nil unless it was listed WithUsage, and where the server
-	// cannot tell.
+	// Usage is what it holds; nil without WithUsage, and if the server cannot read it.
 	Usage *SandboxUsage
 	// Home is the home directory of its commands.
 	Home Home
 }
 
-// Home says which home directory commands have.
+// Home is the kind of home directory of commands.
 type Home string
 
-// The homes.
+// The kinds of home directories.
 const (
 	HomePrivate Home = "private" // new and empty with each start
 	HomeKeep    Home = "keep"    // the same until the sandbox is destroyed
 )
 
-// SandboxUsage is what a sandbox holds, found by a bounded look.
+// SandboxUsage is what a sandbox holds. The server counts at most 2000 of its entries.
 type SandboxUsage struct {
-	PendingChanges int64 // neither applied nor carried over
-	MoreChanges    bool  // there are more than that
+	PendingChanges int64 // neither applied nor synced
+	MoreChanges    bool  // there are more
 	DiskBytes      int64
 	MoreDisk       bool
 }
@@ -103,14 +102,14 @@ func usageFrom(u *sandboxv1.SandboxUsage) *SandboxUsage {
 	}
 }
 
-// SyncMode says when what a sandbox changes reaches its codebase.
+// SyncMode says when a sandbox's changes reach its codebase.
 type SyncMode string
 
 // The modes.
 const (
 	SyncOnExec SyncMode = "on_exec" // when a command ends
 	SyncOnStop SyncMode = "on_stop" // when the sandbox stops
-	SyncManual SyncMode = "manual"  // by Apply alone
+	SyncManual SyncMode = "manual"  // only by Apply
 )
 
 func infoFrom(b *sandboxv1.Sandbox) SandboxInfo {
@@ -139,7 +138,7 @@ func limitsFrom(l *sandboxv1.ResourceLimits) ResourceLimits {
 	}
 }
 
-// timeFrom is the zero time for a stamp that is not set.
+// timeFrom converts a timestamp; an absent one is the zero time.
 func timeFrom(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -147,19 +146,19 @@ func timeFrom(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// Sandbox is one sandbox of a server.
+// Sandbox is a sandbox of a server.
 type Sandbox struct {
 	ID string
-	// Files are the files as a command inside sees them.
+	// Files is the sandbox's view.
 	Files SandboxFiles
 
 	c          *Client
-	made       bool   // by us, and not found
-	codebaseID string // that FromLocal made
-	unnoted    error  // why it is not known what FromLocal has uploaded
+	made       bool   // this client created it
+	codebaseID string // of FromLocal
+	unnoted    error  // why the upload of FromLocal was not recorded
 	ownsClient bool
 	shown      atomic.Pointer[shown] // by the last review
-	released   atomic.Bool           // the client of its own
+	released   atomic.Bool           // its own client
 	lost       atomic.Int64
 }
 
@@ -167,10 +166,10 @@ func (c *Client) sandbox(id string, made bool) *Sandbox {
 	return &Sandbox{ID: id, Files: SandboxFiles{c: c, id: id}, c: c, made: made}
 }
 
-// CreateSandbox makes a sandbox of a codebase and starts it. If it does not
-// start it is removed again, unless somebody else has used it meanwhile.
-// Errors: ErrInvalid, ErrNotFound, ErrExhausted beyond the owner's limit;
-// ErrPrecondition for what the server's host cannot do.
+// CreateSandbox creates a sandbox from a codebase and starts it. If the start fails, it removes the
+// sandbox, unless another client has used it meanwhile. Errors: ErrInvalid, ErrNotFound,
+// ErrExhausted beyond the owner's limit; ErrPrecondition for a runtime or limit that the server's
+// host does not support.
 func (c *Client) CreateSandbox(ctx context.Context, codebaseID string, options ...SandboxOption) (*Sandbox, error) {
 	return c.createSandbox(ctx, codebaseID, collect(options))
 }
@@ -196,12 +195,12 @@ func (c *Client) createSandbox(ctx context.Context, codebaseID string, o *settin
 	return s, nil
 }
 
-// given are the rules of a sandbox that is made.
+// given returns the rules of a new sandbox.
 func (s *settings) given() ([]PermissionRule, error) {
 	given := Policy{Preset: s.preset, Rules: s.rules}
 	switch {
 	case s.policy != nil && (s.preset != "" || len(s.rules) > 0):
-		return nil, invalid("create sandbox", errors.New("WithPolicy stands in the place of WithPreset and WithPermissions"))
+		return nil, invalid("create sandbox", errors.New("use either WithPolicy, or WithPreset and WithPermissions"))
 	case s.policy != nil:
 		given = *s.policy
 	case s.preset == "":
@@ -249,7 +248,7 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 	return r, nil
 }
 
-// Sandbox is the sandbox with an id. Errors: ErrNotFound.
+// Sandbox returns the sandbox with an id. Errors: ErrNotFound.
 func (c *Client) Sandbox(ctx context.Context, id string) (*Sandbox, error) {
 	s := c.sandbox(id, false)
 	_, err := s.Info(ctx)
@@ -259,8 +258,7 @@ func (c *Client) Sandbox(ctx context.Context, id string) (*Sandbox, error) {
 	return s, nil
 }
 
-// Sandboxes lists those that the token reaches, or of them those that the options
-// ask for.
+// Sandboxes lists the sandboxes that the token reaches and the options select.
 func (c *Client) Sandboxes(ctx context.Context, options ...ListOption) iter.Seq2[SandboxInfo, error] {
 	f := collect(options)
 	return pages(func(token string) ([]*sandboxv1.Sandbox, string, error) {
@@ -271,7 +269,7 @@ func (c *Client) Sandboxes(ctx context.Context, options ...ListOption) iter.Seq2
 	}, infoFrom)
 }
 
-// Info asks the server. Errors: ErrNotFound.
+// Info returns the sandbox's current description. Errors: ErrNotFound.
 func (s *Sandbox) Info(ctx context.Context) (SandboxInfo, error) {
 	got, err := s.c.sandboxes.GetSandbox(ctx, &sandboxv1.GetSandboxRequest{SandboxId: s.ID})
 	if err != nil {
@@ -280,13 +278,14 @@ func (s *Sandbox) Info(ctx context.Context) (SandboxInfo, error) {
 	return infoFrom(got), nil
 }
 
-// Start starts it. Errors: ErrPrecondition if it runs, or the host cannot.
+// Start starts the sandbox. Errors: ErrPrecondition if it is running, or if the host cannot start
+// it.
 func (s *Sandbox) Start(ctx context.Context) error {
 	_, err := s.c.sandboxes.StartSandbox(ctx, &sandboxv1.StartSandboxRequest{SandboxId: s.ID})
 	return s.c.fail(ctx, "start sandbox", err)
 }
 
-// Stop ends its commands; what it changed stays. Errors: ErrNotRunning.
+// Stop ends all commands and keeps the changes. Errors: ErrNotRunning.
 func (s *Sandbox) Stop(ctx context.Context) error {
 	_, err := s.c.sandboxes.StopSandbox(ctx, &sandboxv1.StopSandboxRequest{SandboxId: s.ID})
 	return s.c.fail(ctx, "stop sandbox", err)

@@ -8,17 +8,15 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
-// Session is a shell in a sandbox that keeps its directory, variables,
-// functions and background jobs from one command to the next. One command runs
-// at a time.
+// Session is a shell in a sandbox that keeps its directory, variables, functions and background
+// jobs between commands. It runs one command at a time.
 type Session struct {
 	ID, Shell string
 
 	c *Client
 }
 
-// Session starts one. Errors: ErrNotRunning; ErrInvalid for a shell that is not
-// in the sandbox.
+// Session starts a session. Errors: ErrNotRunning; ErrInvalid for a shell that cannot be started.
 func (s *Sandbox) Session(ctx context.Context, options ...SessionOption) (*Session, error) {
 	o := collect(options)
 	request := &sandboxv1.CreateSessionRequest{SandboxId: s.ID, Shell: o.shell, Env: o.env}
@@ -31,8 +29,8 @@ func (s *Sandbox) Session(ctx context.Context, options ...SessionOption) (*Sessi
 	return &Session{got.Id, got.Shell, s.c}, nil
 }
 
-// Exec runs a command in the session.
-// Errors: ErrSessionClosed; ErrTimeout, after which the session goes on.
+// Exec runs a command in the session. Errors: ErrSessionClosed; ErrTimeout, after which the session
+// remains.
 func (x *Session) Exec(ctx context.Context, command string, options ...SessionRunOption) (*ExecResult, error) {
 	got, err := x.c.sandboxes.SessionExec(ctx, x.request(command, collect(options)))
 	if err != nil {
@@ -45,8 +43,7 @@ func (x *Session) request(command string, o *settings) *sandboxv1.SessionExecReq
 	return &sandboxv1.SessionExecRequest{SessionId: x.ID, Command: command, Timeout: span(o.timeout), Detach: o.detach}
 }
 
-// ExecStream is Exec that writes the output as it comes, as Sandbox.ExecStream
-// does.
+// ExecStream is Exec that writes the output while the command runs, like Sandbox.ExecStream.
 func (x *Session) ExecStream(ctx context.Context, command string, stdout, stderr io.Writer, options ...SessionRunOption) (*ExecResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -58,8 +55,7 @@ func (x *Session) ExecStream(ctx context.Context, command string, stdout, stderr
 	return x.c.copyOutput(ctx, stream, stdout, stderr, started)
 }
 
-// Close ends the shell and what it started, also where ctx has ended.
-// Errors: ErrNotFound.
+// Close ends the shell and all its processes, also if ctx has ended. Errors: ErrNotFound.
 func (x *Session) Close(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	return x.c.closeSession(ctx, x.ID)
@@ -70,7 +66,7 @@ func (c *Client) closeSession(ctx context.Context, id string) error {
 	return c.fail(ctx, "close session", err)
 }
 
-// SessionInfo is what the server says of a session.
+// SessionInfo describes a session.
 type SessionInfo struct {
 	ID, SandboxID, Shell string
 	Status               SessionStatus
@@ -85,7 +81,7 @@ func sessionFrom(x *sandboxv1.Session) SessionInfo {
 	}
 }
 
-// Session is the session with an id. Errors: ErrNotFound.
+// Session returns the session with an id. Errors: ErrNotFound.
 func (c *Client) Session(ctx context.Context, id string) (*Session, error) {
 	x := &Session{ID: id, c: c}
 	info, err := x.Info(ctx)
@@ -96,7 +92,7 @@ func (c *Client) Session(ctx context.Context, id string) (*Session, error) {
 	return x, nil
 }
 
-// Info asks the server. Errors: ErrNotFound.
+// Info returns the session's current description. Errors: ErrNotFound.
 func (x *Session) Info(ctx context.Context) (SessionInfo, error) {
 	got, err := x.c.sandboxes.GetSession(ctx, &sandboxv1.GetSessionRequest{SessionId: x.ID})
 	if err != nil {

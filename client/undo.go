@@ -5,9 +5,8 @@ import (
 	"errors"
 )
 
-// undo has remove called, also where ctx has ended. What this user's own server
-// had is still there when it has died, and goes by way of the next one, which is
-// started if need be. That may find that the first one was done with it.
+// undo calls remove, also if ctx has ended. If this user's own server has died, undo uses the next
+// one, and starts it if necessary. The first server may already have removed the object.
 func (c *Client) undo(ctx context.Context, remove func(context.Context, *Client) error) error {
 	ctx = context.WithoutCancel(ctx)
 	err := remove(ctx, c)
@@ -19,7 +18,7 @@ func (c *Client) undo(ctx context.Context, remove func(context.Context, *Client)
 		return errors.Join(err, missing)
 	}
 	defer next.Close()
-	if next.home != c.home { // another server knows nothing of it
+	if next.home != c.home { // another server does not have the object
 		return err
 	}
 	if err = remove(ctx, next); errors.Is(err, ErrNotFound) {

@@ -15,9 +15,9 @@ import (
 	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
-// UploadFile writes a file of a codebase, whole or not at all. mode 0 is 0644.
-// Errors: ErrNotFound, ErrInvalid for a path that leads out, ErrExhausted,
-// ErrPrecondition for a linked codebase.
+// UploadFile writes a file of a codebase; after an error the file is unchanged. mode 0 is 0644.
+// Errors: ErrNotFound, ErrInvalid for a path outside of the codebase, ErrExhausted, ErrPrecondition
+// for a linked codebase.
 func (c *Client) UploadFile(ctx context.Context, codebaseID, name string, content io.Reader, mode fs.FileMode) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -26,7 +26,7 @@ func (c *Client) UploadFile(ctx context.Context, codebaseID, name string, conten
 		return c.fail(ctx, "upload "+name, err)
 	}
 	send := func(m *sandboxv1.UploadChunk) error {
-		if err := call.Send(m); err != nil && !errors.Is(err, io.EOF) { // EOF: the answer says why
+		if err := call.Send(m); err != nil && !errors.Is(err, io.EOF) { // EOF: the answer has the error
 			return c.fail(ctx, "upload "+name, err)
 		}
 		return nil
@@ -54,25 +54,25 @@ func (c *Client) UploadFile(ctx context.Context, codebaseID, name string, conten
 	return c.fail(ctx, "upload "+name, err)
 }
 
-// UploadTreeResult is what an upload of a tree has stored.
+// UploadTreeResult is what UploadTree stored.
 type UploadTreeResult struct {
 	FileCount int64 // directories and links too
 	SizeBytes int64
-	// Skipped are the paths of what no codebase can hold: sockets, FIFOs, devices.
+	// Skipped are the paths of sockets, FIFOs and devices, which no codebase can hold.
 	Skipped []string
 }
 
-// UploadTree stores a directory of this host in a codebase, with modes, symbolic
-// links and empty directories; other files of the codebase stay. Left out is what
-// the default patterns, .gitignore and .sandboxignore at its root say, and what
-// patterns of the same form say. What came before an error is stored.
-// Errors: ErrNotFound, ErrInvalid, ErrDenied, ErrExhausted; ErrPrecondition for a
-// linked codebase, and for files that change while they are read.
+// UploadTree stores a directory of this host in a codebase, with modes, symbolic links and empty
+// directories. Other files of the codebase stay. It leaves out files that match the default
+// patterns, .gitignore and .sandboxignore at the root of the directory, or patterns, which have the
+// same form. After an error, the files before it are stored. Errors: ErrNotFound, ErrInvalid,
+// ErrDenied, ErrExhausted; ErrPrecondition for a linked codebase, and for files that change while
+// they are read.
 func (c *Client) UploadTree(ctx context.Context, codebaseID, dir string, patterns ...string) (UploadTreeResult, error) {
 	return c.uploadTree(ctx, codebaseID, dir, patterns, nil)
 }
 
-// uploadTree is UploadTree that notes what it uploads, unless note is nil.
+// uploadTree is UploadTree that records what it uploads in note, unless that is nil.
 func (c *Client) uploadTree(ctx context.Context, codebaseID, dir string, patterns []string, note *noted) (UploadTreeResult, error) {
 	const operation = "upload"
 	from, err := scan.Open(dir, patterns...)
@@ -108,7 +108,7 @@ func (c *Client) DownloadFile(ctx context.Context, codebaseID, name string, w io
 	return c.contentError(ctx, "download "+name, stream.Content(ctx, w, c.codebases.DownloadFile, &sandboxv1.DownloadFileRequest{CodebaseId: codebaseID, FilePath: vpath.EncodeText(name)}))
 }
 
-// contentError is the error of carrying content to a writer.
+// contentError converts an error of copying content to a writer.
 func (c *Client) contentError(ctx context.Context, operation string, err error) error {
 	if unwritten := (stream.Unwritten{}); errors.As(err, &unwritten) {
 		return failure(operation, err.Error(), unwritten.Err)
@@ -116,8 +116,8 @@ func (c *Client) contentError(ctx context.Context, operation string, err error) 
 	return c.fail(ctx, operation, err)
 }
 
-// DeleteFile removes a file of a codebase, or a directory and all below it.
-// Errors: ErrNotFound; ErrPrecondition for a linked codebase.
+// DeleteFile removes a file of a codebase, or a directory with everything below it. Errors:
+// ErrNotFound; ErrPrecondition for a linked codebase.
 func (c *Client) DeleteFile(ctx context.Context, codebaseID, name string) error {
 	_, err := c.codebases.DeleteFile(ctx, &sandboxv1.DeleteFileRequest{CodebaseId: codebaseID, FilePath: vpath.EncodeText(name)})
 	return c.fail(ctx, "delete "+name, err)
@@ -125,7 +125,7 @@ func (c *Client) DeleteFile(ctx context.Context, codebaseID, name string) error 
 
 // FileInfo is an entry of a codebase.
 type FileInfo struct {
-	Path          string // from the codebase's root
+	Path          string // relative to the codebase's root
 	IsDir         bool
 	SizeBytes     int64
 	ModifiedAt    time.Time
@@ -133,8 +133,7 @@ type FileInfo struct {
 	SymlinkTarget string // of a symbolic link
 }
 
-// ListFiles lists a directory of a codebase, or all below it.
-// Errors: ErrNotFound.
+// ListFiles lists a directory of a codebase, or everything below it. Errors: ErrNotFound.
 func (c *Client) ListFiles(ctx context.Context, codebaseID, name string, recursive bool) ([]FileInfo, error) {
 	got, err := c.codebases.ListFiles(ctx, &sandboxv1.ListFilesRequest{CodebaseId: codebaseID, Path: vpath.EncodeText(name), Recursive: recursive})
 	if err != nil {

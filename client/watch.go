@@ -9,26 +9,26 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
-// Watch yields what changes in the sandbox's view at a path and in it, with
-// recursive also further below, from when Watch returns until ctx ends, which
-// is an error, or the sandbox is stopped. "" is the workspace.
+// Watch yields the changes in the sandbox's view of a path and its direct entries, with recursive
+// also of everything further below, from when Watch returns until the sandbox stops, or until ctx
+// ends, which yields an error. "" is the workspace. The result can be ranged over once; otherwise
+// only the end of ctx ends the watch.
 //
-// What commands do is told at once, and what the server does: uploads, other
-// sandboxes of the codebase, discarded changes. What others do to the files of a
-// codebase is told of directories that something in the sandbox has looked into.
-// Changes of a path in quick succession are one; a rename is a deletion and a
-// creation. Of what the policy hides nothing is told. A change of KindLost
-// says that more changed before than could be kept. What is returned may be
-// ranged over once; where it never is, the end of ctx alone ends the watch.
+// Changes by commands and by the server are reported at once: uploads, changes of other sandboxes
+// of the codebase, and discarded changes. Changes that other programs make to the codebase's files
+// are reported for directories that a process in the sandbox has looked into. Changes of a path in
+// quick succession become one; a rename is a deletion and a creation. Paths that the policy hides
+// are not reported. A change of KindLost means that there were too many changes before it to keep
+// all.
 //
-// Errors: ErrNotRunning; ErrExhausted if 64 watch the sandbox already.
+// Errors: ErrNotRunning; ErrExhausted if the sandbox already has 64 watches.
 func (f SandboxFiles) Watch(ctx context.Context, path string, recursive bool) (iter.Seq2[FileChange, error], error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := f.c.sandboxes.WatchView(ctx, &sandboxv1.WatchViewRequest{SandboxId: f.id, Path: inside(path), Recursive: recursive})
 	if err == nil {
 		header, headerErr := stream.Header()
 		if err = headerErr; err == nil && header == nil {
-			_, err = stream.Recv() // it ended at once and says why
+			_, err = stream.Recv() // the stream has already ended: Recv returns its error
 		}
 	}
 	if err != nil {

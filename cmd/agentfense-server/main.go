@@ -1,6 +1,5 @@
-// Command agentfense-server is what `agentfense serve` and the verbs that talk to
-// a server become: the command line with the server and its client linked in.
-// agentfense starts it; it does not run without (package executable).
+// Command agentfense-server is the server, and the verbs of the command line that use a server.
+// Only agentfense starts it (package executable).
 package main
 
 import (

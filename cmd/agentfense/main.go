@@ -1,6 +1,6 @@
-// Command agentfense is the command line, the supervisor of one sandbox, and PID 1
-// and the exec leaders inside. What needs a server it does as agentfense-server,
-// the program beside it (package executable).
+// Command agentfense is the command line, the supervisor of one sandbox, and PID 1 and the exec
+// leaders inside. For everything that needs a server it executes agentfense-server, the program
+// beside it (package executable).
 package main
 
 import (

@@ -63,7 +63,7 @@ func TestAPageThatIsItsOwnNextIsAnError(t *testing.T) {
 		"sandboxes": func() error { _, err := client.Sandboxes(t.Context(), false); return err },
 		"codebases": func() error { _, err := client.Codebases(t.Context(), ""); return err },
 	} {
-		if err := list(); !errdefs.Is(err, errdefs.Internal) || err.Error() != "the server names the same page again" {
+		if err := list(); !errdefs.Is(err, errdefs.Internal) || err.Error() != "the server returned the token of the same page" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

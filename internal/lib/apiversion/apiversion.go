@@ -1,10 +1,9 @@
-// Package apiversion lets programs and servers of different versions find out
-// about it, instead of ignoring what the other one says (docs/adr/0015-version-skew.md).
+// Package apiversion detects programs and servers of different versions, instead of letting them
+// ignore each other's fields (docs/adr/0015-version-skew.md).
 //
-// The interface only grows. A server refuses a request with a field that it does
-// not know; one that is not agentfense's would ignore it, and is told by the
-// header that it does not send. A level is needed for the day on which something
-// is taken away.
+// The API only grows. A server refuses a request with an unknown field. A server of another project
+// would ignore it; it is recognized because it does not send Header. The level allows a later
+// version to remove something.
 package apiversion
 
 import (
@@ -18,33 +17,31 @@ import (
 )
 
 const (
-	// Level is the interface's as it is here. A release that adds to the
-	// interface raises it.
+	// Level is the API level of this program. A release that adds to the API raises it.
 	Level = 1
-	// Least is the lowest level whose programs this server still answers as they
-	// expect.
+	// Least is the lowest level of programs that this server supports.
 	Least = 1
-	// Header is the metadata with which a server answers the question how it is
-	// (grpc.health.v1), where no token is needed: "LEAST-LEVEL".
+	// Header is the metadata of a server's answer to a health call (grpc.health.v1), which needs no
+	// token: "LEAST-LEVEL".
 	Header = "agentfense-api"
-	// Additions is the first number of the fields and values that agentfense has
-	// added to messages and enums that were there before.
+	// Additions is the first number of the fields and values that agentfense added to messages and
+	// enums of the original API.
 	Additions = 100
-	// MaxAnswerBytes bounds a message of a server. Lists have pages, and contents
-	// pieces, that every client takes; what has neither is refused beyond it.
+	// MaxAnswerBytes limits a message of a server. Pages of lists and pieces of contents are
+	// smaller; the server refuses any other answer beyond it.
 	MaxAnswerBytes = 64 << 20
 )
 
-// Range are the levels that a server speaks.
+// Range are the API levels that a server supports.
 type Range struct{ Least, Level int }
 
-// Here are those of this server.
+// Here returns the levels of this server.
 func Here() Range { return Range{Least, Level} }
 
-// String is the header's value.
+// String returns the value of Header.
 func (r Range) String() string { return fmt.Sprintf("%d-%d", r.Least, r.Level) }
 
-// Parse reads a header's value.
+// Parse reads a value of Header.
 func Parse(text string) (r Range, ok bool) {
 	least, level, found := strings.Cut(text, "-")
 	var err, err2 error
@@ -53,8 +50,8 @@ func Parse(text string) (r Range, ok bool) {
 	return r, found && err == nil && err2 == nil && 0 < r.Least && r.Least <= r.Level
 }
 
-// Unknown names the first field of m, or of a message in it, that this program
-// does not know; "" if it knows all.
+// Unknown returns the first field of m, or of a message in it, that this program does not know; ""
+// if it knows all.
 func Unknown(m proto.Message) string {
 	return search(m.ProtoReflect(), func(m protoreflect.Message) string {
 		if len(m.GetUnknown()) == 0 {
@@ -65,8 +62,8 @@ func Unknown(m proto.Message) string {
 	})
 }
 
-// Addition names the first field or value of m, or of a message in it, that a
-// server which is not agentfense's would ignore; "" if there is none.
+// Addition returns the first field or value of m, or of a message in it, that the original API does
+// not have; "" if there is none.
 func Addition(m proto.Message) string {
 	return search(m.ProtoReflect(), func(m protoreflect.Message) (found string) {
 		m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -79,7 +76,7 @@ func Addition(m proto.Message) string {
 	})
 }
 
-// search returns what find says first, of m and the messages in it.
+// search returns the first result of find for m and the messages in it.
 func search(m protoreflect.Message, find func(protoreflect.Message) string) string {
 	found := find(m)
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {

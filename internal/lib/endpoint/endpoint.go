@@ -1,5 +1,4 @@
-// Package endpoint says where a server is, and what is shown to it. Package
-// endpoint/dial connects.
+// Package endpoint is the address of a server, with credentials. Package endpoint/dial connects.
 package endpoint
 
 import (
@@ -13,10 +12,10 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// DefaultPort is that of server.grpc_addr.
+// DefaultPort is the default port of server.grpc_addr.
 const DefaultPort = "9000"
 
-// Endpoint is where a server is and how it is spoken to.
+// Endpoint is the address of a server and how to connect to it.
 type Endpoint struct {
 	Unix string // absolute path of a socket; "" for a network address
 	Host string
@@ -25,8 +24,7 @@ type Endpoint struct {
 	// CA, Cert and Key are PEM files, "" for none: the authority that signed the
 	// server's certificate, the client's certificate and its key.
 	CA, Cert, Key string
-	// Token is what the client shows; "" for none. TokenFrom says, for people,
-	// where it is from.
+	// Token is the client's token; "" for none. TokenFrom says, for people, where it is from.
 	Token, TokenFrom string
 	// VerifyListener identifies the listener at the endpoint. Package dial calls it
 	// before and after it makes each connection, because another process may have taken
@@ -47,9 +45,8 @@ type Files struct {
 	CA, Cert, Key string
 }
 
-// Parse reads host:port, http://, https:// or unix:///path. Without a
-// scheme TLS is spoken if a file for it is given, or to another host; without a
-// port it is DefaultPort. Errors: Invalid.
+// Parse reads host:port, http://, https:// or unix:///path. Without a scheme it uses TLS if a file
+// for TLS is given, or for another host; without a port, DefaultPort. Errors: Invalid.
 func Parse(text string, files Files) (Endpoint, error) {
 	e := Endpoint{CA: files.CA, Cert: files.Cert, Key: files.Key}
 	scheme, rest, given := strings.Cut(text, "://")
@@ -76,7 +73,7 @@ const wantForms = "want HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:/
 // hasFiles reports whether files for TLS are given.
 func (e *Endpoint) hasFiles() bool { return e.CA != "" || e.Cert != "" || e.Key != "" }
 
-// setSocket takes the path of a socket, or says what is wrong with it.
+// setSocket sets the path of a socket, or returns what is wrong with it.
 func (e *Endpoint) setSocket(path string) (why string) {
 	switch {
 	case !filepath.IsAbs(path) || strings.ContainsRune(path, 0):
@@ -88,7 +85,7 @@ func (e *Endpoint) setSocket(path string) (why string) {
 	return ""
 }
 
-// setHost takes an address of the network, or says what is wrong with it.
+// setHost sets a network address, or returns what is wrong with it.
 func (e *Endpoint) setHost(scheme, address string) (why string) {
 	var ok bool
 	if e.Host, e.Port, ok = splitHost(address); !ok {
@@ -123,7 +120,7 @@ func splitHost(text string) (host, port string, ok bool) {
 	return u.Hostname(), port, true
 }
 
-// IsLocal reports whether only this host can answer there.
+// IsLocal reports whether only this host can answer at the address.
 func (e Endpoint) IsLocal() bool {
 	if e.Unix != "" || e.Host == "localhost" {
 		return true
@@ -132,7 +129,7 @@ func (e Endpoint) IsLocal() bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// Address is what to dial: a path or host:port.
+// Address returns the address to dial: a path or host:port.
 func (e Endpoint) Address() string {
 	if e.Unix != "" {
 		return e.Unix
@@ -140,7 +137,7 @@ func (e Endpoint) Address() string {
 	return net.JoinHostPort(e.Host, e.Port)
 }
 
-// String is the endpoint as ParseEndpoint takes it.
+// String returns the endpoint in the form that Parse reads.
 func (e Endpoint) String() string {
 	switch {
 	case e.Unix != "":

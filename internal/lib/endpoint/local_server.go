@@ -8,8 +8,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// LocalServer is where this user's server listens. The server writes it to a file of
-// its state directory and locks that file while it serves (docs/server.md).
+// LocalServer has the addresses of this user's server. The server writes them to a file of its
+// state directory and locks that file while it serves (docs/server.md).
 type LocalServer struct {
 	PID       int    `json:"pid"`
 	GRPC      string `json:"grpc"`
@@ -17,7 +17,7 @@ type LocalServer struct {
 	TokenFile string `json:"token_file"`
 }
 
-// Address is its address as Parse takes it.
+// Address returns the address in the form that Parse reads.
 func (s LocalServer) Address() string {
 	switch {
 	case strings.Contains(s.GRPC, "://"):
@@ -35,7 +35,7 @@ func (s LocalServer) VerifyListener(dir string) func() (listener string, err err
 	return func() (string, error) {
 		now, serves := FindDefault(dir)
 		if !serves || now.Address() != s.Address() {
-			return "", errdefs.New(errdefs.Unavailable, "%s: your server stopped listening there", s.Address())
+			return "", errdefs.New(errdefs.Unavailable, "%s: your server no longer listens there", s.Address())
 		}
 		return strconv.Itoa(now.PID), nil
 	}
@@ -55,7 +55,7 @@ func (s LocalServer) Matches(at *Endpoint) bool {
 	case own.Host == at.Host, everywhere && at.IsLocal():
 		return true
 	case at.Host == "localhost" && own.IsLocal():
-		if !at.TLS { // else its certificate tells who it is
+		if !at.TLS { // otherwise its certificate identifies it
 			at.Host = own.Host
 		}
 		return true

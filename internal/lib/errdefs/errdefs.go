@@ -1,9 +1,8 @@
 // Package errdefs is the closed list of error kinds that agentfense promises.
 //
-// An error made here carries a Kind, a text and, where there is one, its
-// cause. Kinds are mapped to exit codes, errnos and status codes in one table
-// each (cli/exit.go, fusefs/errno.go, service/status.go); nothing else decides
-// on numbers. Text is lower case, "operation object: cause".
+// An Error has a Kind, a text and possibly a cause. One table each maps kinds to exit codes, errnos
+// and status codes (cli/exit.go, fusefs/errno.go, service/status.go). Text is lower case,
+// "operation object: cause".
 package errdefs
 
 import (
@@ -11,25 +10,24 @@ import (
 	"fmt"
 )
 
-// Kind says what went wrong in terms a caller can act on.
+// Kind is the category of an error, by what a caller can do.
 type Kind uint8
 
-// The kinds. The zero value is Internal, so an error nobody classified is
-// never mistaken for a harmless one.
+// The kinds. The zero value is Internal, so that an unclassified error never looks harmless.
 const (
 	Internal        Kind = iota // a bug, or the host misbehaved
-	Invalid                     // the input is wrong, and would be wrong again
-	Unauthenticated             // the caller has not said who it is
+	Invalid                     // the input is wrong
+	Unauthenticated             // missing or invalid credentials
 	NotFound                    // no such object
-	Hidden                      // the policy says none; shown like NotFound
+	Hidden                      // the policy hides it; shown like NotFound
 	Exists                      // the name is taken
 	Denied                      // the policy or the mode refuses
 	Precondition                // the object's state does not allow it now
 	Exhausted                   // a quota, a limit or the disk is full
 	Unsupported                 // this host or this build cannot do it
 	Unavailable                 // try again later
-	Canceled                    // the caller gave up
-	Deadline                    // the time allowed ran out
+	Canceled                    // the caller canceled
+	Deadline                    // the time-out was reached
 )
 
 var kindNames = [...]string{
@@ -68,7 +66,7 @@ func New(k Kind, format string, args ...any) error {
 	return &Error{Kind: k, err: fmt.Errorf(format, args...)}
 }
 
-// Error returns the text alone; the kind is for programs.
+// Error returns the text, without the kind.
 func (e *Error) Error() string { return e.err.Error() }
 
 // Unwrap returns the cause that the format named with %w, if any.

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Reason tells errors of one kind apart, for programs: text is for people. A server
-// sends it in a google.rpc.ErrorInfo of the domain ReasonDomain (docs/rest.md).
+// Reason distinguishes errors of one kind, for programs; text is for people. A server sends it in a
+// google.rpc.ErrorInfo with the domain ReasonDomain (docs/rest.md).
 type Reason string
 
 // ReasonDomain is the domain of the reasons.
 const ReasonDomain = "agentfense"
 
-// The reasons. Every SDK tells them apart.
+// The reasons. Every SDK distinguishes them.
 const (
 	SandboxNotFound   Reason = "SANDBOX_NOT_FOUND"
 	CodebaseNotFound  Reason = "CODEBASE_NOT_FOUND"

@@ -1,11 +1,9 @@
-// Package failpoint lets a test kill this process between two steps, wherever
-// these are: what the next process finds then is neither the old nor the new
-// state, and has to be made one of them.
+// Package failpoint lets a test kill this process between two steps, to check that the next process
+// recovers the old or the new state.
 //
-// Only programs that are built with the tag crashpoints can be killed so. In
-// every other At is empty.
+// At does something only in programs with the build tag crashpoints.
 package failpoint
 
-// Variable names, in the environment, the file that holds the point at which the
-// process is killed; as long as there is none, it is not.
+// Variable is the environment variable with the path of a file, which contains the point at which
+// the process is killed. Without the file it is not killed.
 const Variable = "AGENTFENSE_TEST_CRASH_POINT"

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// At kills this process if it is to be killed at point.
+// At kills this process if the file names point.
 func At(point string) {
 	armed, err := os.ReadFile(os.Getenv(Variable))
 	if err != nil || string(armed) != point {

@@ -1,6 +1,5 @@
-// Package id makes and recognizes the ids of codebases, sandboxes and
-// sessions: a prefix and 16 hexadecimal digits, drawn at random. A name may be
-// used again, an id never is.
+// Package id creates and checks the ids of codebases, sandboxes and sessions: a prefix and 16
+// random hexadecimal digits. Names may be reused, ids are not.
 package id
 
 import (
@@ -12,13 +11,13 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Codebase names a codebase for ever: "cb_" and 16 hex digits.
+// Codebase is the id of a codebase: "cb_" and 16 hexadecimal digits.
 type Codebase string
 
-// Sandbox names a sandbox for ever: "sb_" and 16 hex digits.
+// Sandbox is the id of a sandbox: "sb_" and 16 hexadecimal digits.
 type Sandbox string
 
-// Session names a session for ever: "sess_" and 16 hex digits.
+// Session is the id of a session: "sess_" and 16 hexadecimal digits.
 type Session string
 
 // SandboxPrefix begins the id of every sandbox.
@@ -29,13 +28,13 @@ const (
 	sessionPrefix  = "sess_"
 )
 
-// NewCodebase returns an id that nothing has.
+// NewCodebase returns a new id.
 func NewCodebase() Codebase { return Codebase(draw(codebasePrefix)) }
 
-// NewSandbox returns an id that nothing has.
+// NewSandbox returns a new id.
 func NewSandbox() Sandbox { return Sandbox(draw(SandboxPrefix)) }
 
-// NewSession returns an id that nothing has.
+// NewSession returns a new id.
 func NewSession() Session { return Session(draw(sessionPrefix)) }
 
 // IsValid reports whether c has the form of an id.
@@ -47,19 +46,18 @@ func (s Sandbox) IsValid() bool { return isID(SandboxPrefix, string(s)) }
 // IsValid reports whether s has the form of an id.
 func (s Session) IsValid() bool { return isID(sessionPrefix, string(s)) }
 
-// ParseCodebase checks the form of an id. Errors: NotFound, with the text that
-// an unknown one gets: to a caller a malformed, an unknown and a foreign id are
-// alike.
+// ParseCodebase checks the form of an id. Errors: NotFound, with the text for an unknown id: to a
+// caller a malformed id, an unknown one and one of another owner look alike.
 func ParseCodebase(text string) (Codebase, error) {
 	return Codebase(text), found(Codebase(text).IsValid(), "codebase", text)
 }
 
-// ParseSandbox is as ParseCodebase.
+// ParseSandbox is ParseCodebase for a sandbox.
 func ParseSandbox(text string) (Sandbox, error) {
 	return Sandbox(text), found(Sandbox(text).IsValid(), "sandbox", text)
 }
 
-// ParseSession is as ParseCodebase.
+// ParseSession is ParseCodebase for a session.
 func ParseSession(text string) (Session, error) {
 	return Session(text), found(Session(text).IsValid(), "session", text)
 }

@@ -1,5 +1,5 @@
-// Package linetest lets a test talk with another process line by line, so that
-// the steps of both follow each other in the test's order. For tests only.
+// Package linetest lets a test exchange lines with another process, so that the steps of both
+// happen in the test's order. For tests only.
 package linetest
 
 import (
@@ -20,8 +20,7 @@ type Dialogue struct {
 	stderr bytes.Buffer
 }
 
-// Start starts cmd, which does not outlive the test. What it says on stderr is
-// kept, unless cmd sends it elsewhere.
+// Start starts cmd, which does not outlive the test. It captures stderr, unless cmd redirects it.
 func Start(t testing.TB, cmd *exec.Cmd) *Dialogue {
 	t.Helper()
 	d := &Dialogue{t: t, cmd: cmd}
@@ -67,15 +66,15 @@ func (d *Dialogue) Hear() string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// Ask says a line and returns the answer.
+// Ask sends a line and returns the answer.
 func (d *Dialogue) Ask(line string) string {
 	d.t.Helper()
 	d.Say(line)
 	return d.Hear()
 }
 
-// End lets the process read the end of its input. It returns what else it
-// printed, on stdout and stderr, and how it ended.
+// End closes the input of the process. It returns the rest of its output, its stderr, and how it
+// ended.
 func (d *Dialogue) End() (stdout, stderr string, err error) {
 	d.t.Helper()
 	d.In.Close()
@@ -87,7 +86,7 @@ func (d *Dialogue) End() (stdout, stderr string, err error) {
 	return string(rest), d.stderr.String(), err
 }
 
-// complaint is what the process said on stderr. It has to end for that.
+// complaint returns the process's stderr, after it has ended.
 func (d *Dialogue) complaint() string {
 	d.In.Close()
 	_ = d.cmd.Wait()

@@ -1,13 +1,13 @@
 //go:build linux
 
-// Package safefs reaches files of the host by handle, never by a joined path.
+// Package safefs accesses files of the host by directory descriptor and name, never by a joined
+// path.
 //
-// What it opens lies beneath a directory that the caller has open, whatever
-// others put there meanwhile: no symbolic link is followed and no mount is
-// entered (openat2(2)). It reads files that others wrote, bounded and without
-// waiting. It also removes trees of any depth, replaces files durably, and says
-// of which kind an error of the host's file system is. It knows nothing of
-// sandboxes and keeps no state.
+// It opens only files beneath a directory that the caller has open, whatever others change
+// meanwhile: it follows no symbolic link and enters no mount (openat2(2)). It reads untrusted files
+// with a limit and without blocking. It also removes trees of any depth, replaces files durably,
+// and classifies errors of the host's file system. It knows nothing about sandboxes and has no
+// state.
 package safefs
 
 import (

@@ -1,4 +1,4 @@
-// Package statedir says where a user's state directory is.
+// Package statedir finds a user's state directory.
 package statedir
 
 import (
@@ -7,15 +7,14 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Path is that of the user's state directory, which need not be there:
-// $AGENTFENSE_HOME, else $XDG_DATA_HOME/agentfense, else
-// $HOME/.local/share/agentfense. Errors: Precondition if none of the three is set.
+// Path returns the path of the user's state directory, which need not exist: $AGENTFENSE_HOME, else
+// $XDG_DATA_HOME/agentfense, else $HOME/.local/share/agentfense. Errors: Precondition if none of
+// the three is set.
 func Path(getenv func(string) string) (string, error) {
 	if dir := getenv("AGENTFENSE_HOME"); dir != "" {
 		return dir, nil
 	}
-	// The XDG base directory specification says that a relative path is to
-	// be ignored.
+	// The XDG base directory specification requires to ignore a relative path.
 	if dir := getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "agentfense"), nil
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 )
 
-// maxPaths bounds the paths of one answer; a number tells of the others.
+// maxPaths limits the paths of one answer, which also has their number.
 const maxPaths = 10_000
 
-// EncodeSelection returns which changes are meant. The root is "/", as a server refuses
-// an empty path.
+// EncodeSelection encodes paths that select changes. The root is "/", because a server refuses an
+// empty path.
 func EncodeSelection(paths []vpath.Path) []string {
 	out := make([]string, len(paths))
 	for i, p := range paths {
@@ -23,7 +23,7 @@ func EncodeSelection(paths []vpath.Path) []string {
 	return out
 }
 
-// EncodeApplied returns what an apply did, what was applied last.
+// EncodeApplied returns the result of an apply; paths that were applied come last.
 func EncodeApplied(result apply.Result) *sandboxv1.ApplyResponse {
 	listed := result.AppliedLast()
 	answer := &sandboxv1.ApplyResponse{
@@ -38,7 +38,7 @@ func EncodeApplied(result apply.Result) *sandboxv1.ApplyResponse {
 	return answer
 }
 
-// DecodeApplied returns what an apply did, by path. Errors: Internal for an invalid path.
+// DecodeApplied returns the result of an apply, by path. Errors: Internal for an invalid path.
 func DecodeApplied(answer *sandboxv1.ApplyResponse) (result apply.Result, err error) {
 	for _, p := range answer.Results {
 		path, err := decodePath(p.Path)
@@ -54,7 +54,7 @@ func DecodeApplied(answer *sandboxv1.ApplyResponse) (result apply.Result, err er
 	return result, err
 }
 
-// EncodeDiscarded returns what a discard did.
+// EncodeDiscarded returns the result of a discard.
 func EncodeDiscarded(result apply.DiscardResult) *sandboxv1.DiscardResponse {
 	return &sandboxv1.DiscardResponse{
 		Paths: encodePaths(result.Paths[:min(len(result.Paths), maxPaths)]), PathCount: int64(len(result.Paths)),
@@ -82,8 +82,8 @@ func EncodeChange(c apply.CarriedChange) *sandboxv1.ReadChangesResponse_Change {
 	return m
 }
 
-// DecodeChange is the reverse of EncodeChange. Errors: Internal for an invalid path, and for a
-// status or an outcome of which it is not known what it means for a file of this host.
+// DecodeChange is the reverse of EncodeChange. Errors: Internal for an invalid path, and for an
+// unknown status or outcome, whose effect on a file of this host is unknown.
 func DecodeChange(m *sandboxv1.ReadChangesResponse_Change) (apply.CarriedChange, error) {
 	path, err := decodePath(m.Path)
 	if err != nil {

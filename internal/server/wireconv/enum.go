@@ -27,13 +27,13 @@ type wireEnum interface {
 	protoreflect.Enum
 }
 
-// Enum is an enum of the API beside that of the domain.
+// Enum maps an enum of the API to one of the domain.
 type Enum[D comparable, W wireEnum] struct {
 	wire   map[D]W
 	domain map[W]D
 }
 
-// enum pairs the values. unspecified, if given, is what the API's zero value means.
+// enum pairs the values. unspecified, if given, is the meaning of the API's zero value.
 func enum[D comparable, W wireEnum](wire map[D]W, unspecified ...D) Enum[D, W] {
 	e := Enum[D, W]{wire: wire, domain: make(map[W]D, len(wire)+1)}
 	for d, w := range wire {
@@ -46,14 +46,13 @@ func enum[D comparable, W wireEnum](wire map[D]W, unspecified ...D) Enum[D, W] {
 	return e
 }
 
-// Encode returns the API's value; the unspecified one for a value that it lacks.
+// Encode returns the API's value; unspecified for a value that the API does not have.
 func (e Enum[D, W]) Encode(value D) W { return e.wire[value] }
 
-// Decode returns the domain's value; the zero value for what this program does not know.
+// Decode returns the domain's value; the zero value for an unknown one.
 func (e Enum[D, W]) Decode(value W) D { return e.domain[value] }
 
-// Parse is Decode for a request, field for the message of the error. Errors: Invalid for
-// a value that has no meaning.
+// Parse is Decode for a field of a request. Errors: Invalid for an unknown value.
 func (e Enum[D, W]) Parse(field string, value W) (D, error) {
 	d, known := e.domain[value]
 	if !known {
@@ -62,7 +61,7 @@ func (e Enum[D, W]) Parse(field string, value W) (D, error) {
 	return d, nil
 }
 
-// names are the API's names of what is known: "A, B or C".
+// names returns the API's names of the known values: "A, B or C".
 func (e Enum[D, W]) names() string {
 	values := slices.SortedFunc(maps.Values(e.wire), func(a, b W) int { return int(a.Number() - b.Number()) })
 	var names []string
@@ -143,7 +142,7 @@ var (
 	})
 )
 
-// The enums of a view and of what commands do.
+// The enums of a view and of the effects of commands.
 var (
 	ViewOrigin = enum(map[readview.Origin]sandboxv1.ViewOrigin{
 		readview.OfSource: sandboxv1.ViewOrigin_VIEW_ORIGIN_SOURCE,

@@ -13,12 +13,12 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
-// Ending is how a command ended. Its paths are in the API's spelling.
+// Ending is how a command ended. Its paths are encoded for the API.
 type Ending struct {
 	Code     int
 	ExecID   string
 	Duration time.Duration
-	// Conflicts are as many as there is room for; ConflictCount is how many there were.
+	// Conflicts may be cut; ConflictCount is their number.
 	Conflicts     []string
 	ConflictCount int64
 	Effects       api.Effects
@@ -57,7 +57,7 @@ func DecodeEnding(m *sandboxv1.ExecOutput) Ending {
 	}
 }
 
-// encodeDenied returns refusals. A preset's pattern is told as it was written.
+// encodeDenied returns refusals. It returns a preset's pattern as it was written.
 func encodeDenied(list []api.Denied) []*sandboxv1.Denial {
 	var wire []*sandboxv1.Denial
 	for _, d := range list {
@@ -102,8 +102,8 @@ func EncodeDetached(x api.DetachedExec, argv []string, exitCode *int32) *sandbox
 	return &sandboxv1.DetachedExec{ExecId: x.ID, SessionId: x.Session, StartedAt: encodeTime(x.StartedAt), Argv: argv, ExitCode: exitCode}
 }
 
-// EncodeLogRecord returns a record of the output of detached commands. Of how a command
-// ended there is the exit code.
+// EncodeLogRecord returns a record of the output of detached commands. The end of a command has
+// only the exit code.
 func EncodeLogRecord(r outlog.Record, argv []string, exitCode *int32) *sandboxv1.LogRecord {
 	return &sandboxv1.LogRecord{
 		Time: timestamppb.New(r.Time), ExecId: validText(r.Exec), Argv: argv, Continued: r.Again,
@@ -111,7 +111,7 @@ func EncodeLogRecord(r outlog.Record, argv []string, exitCode *int32) *sandboxv1
 	}
 }
 
-// DecodeLogRecord is the reverse of EncodeLogRecord. The exit has the code alone.
+// DecodeLogRecord is the reverse of EncodeLogRecord. The exit has only the code.
 func DecodeLogRecord(m *sandboxv1.LogRecord) outlog.Record {
 	r := outlog.Record{
 		Time: decodeTime(m.Time), Exec: m.ExecId, Again: m.Continued, Stream: Stream.Decode(m.Stream), Data: m.Data, LostBytes: m.LostBytes,
@@ -125,8 +125,8 @@ func DecodeLogRecord(m *sandboxv1.LogRecord) outlog.Record {
 	return r
 }
 
-// EncodeAuditEvent returns a record of the audit log, whose line a client reads as it
-// reads the log (audit.ReadFrom). What is not a record may hold anything.
+// EncodeAuditEvent returns a record of the audit log with its line, which a client reads with
+// audit.ReadFrom. A malformed line may contain any bytes.
 func EncodeAuditEvent(r audit.Record) *sandboxv1.AuditEvent {
 	return &sandboxv1.AuditEvent{
 		Seq: r.Seq, Time: timestamppb.New(r.Time), Event: string(r.Event.Kind()), Record: validText(string(r.Raw)),

@@ -79,8 +79,7 @@ func EncodeGroups(groups []review.Group) []*sandboxv1.ChangeGroup {
 	return out
 }
 
-// DecodeGroups returns the groups of files. What they hold the messages say; their
-// changes are those of files.
+// DecodeGroups returns the groups of files: descriptions from the messages, changes from files.
 func DecodeGroups(sent []*sandboxv1.ChangeGroup, files []review.FileDiff) []review.Group {
 	lines := map[string][]string{}
 	for _, g := range sent {
@@ -105,11 +104,11 @@ func EncodeContent(m *sandboxv1.FileDiff, c review.Content, patch []byte) {
 	}
 }
 
-// DecodeContent reads the content of f, or of the part of it that is a deletion or an
-// addition, from a server's patch. Errors: Internal for a patch that is malformed, or
-// another than the sum that the server names.
+// DecodeContent reads the content of f, or of the part of it that is a deletion or an addition,
+// from a server's patch. Errors: Internal for a malformed patch, and for one that does not match
+// the server's checksum.
 func DecodeContent(m *sandboxv1.FileDiff, f *review.FileDiff) (review.Content, error) {
-	if link := onlyLink(f); link != nil { // its target is its content, and always there
+	if link := onlyLink(f); link != nil { // its content is its target, which is always sent
 		return contentOfLink(f, link.Target), nil
 	}
 	c := review.Content{Binary: m.Binary, TooLarge: m.TooLarge || m.PatchOmitted, Unknown: m.OldContentUnknown}
@@ -126,15 +125,14 @@ func DecodeContent(m *sandboxv1.FileDiff, f *review.FileDiff) (review.Content, e
 			c.Hunks = append(c.Hunks, p.Hunks...)
 		}
 	}
-	if len(patches) > 1 && f.Old != nil && f.New != nil { // it became something else
+	if len(patches) > 1 && f.Old != nil && f.New != nil { // its type changed
 		c.Hunks = textdiff.Hunks(sideText(c.Hunks, textdiff.Insert), sideText(c.Hunks, textdiff.Delete))
 	}
 	c.Inserted, c.Deleted = textdiff.Count(c.Hunks)
 	return c, checkNew(&c, f)
 }
 
-// checkNew refuses a new file of which the server shows another text than the one
-// whose sum it names.
+// checkNew refuses the text of a new file that does not match the server's checksum.
 func checkNew(c *review.Content, f *review.FileDiff) error {
 	if f.Old != nil || f.New == nil || f.New.Mode&unix.S_IFMT != unix.S_IFREG || f.LeftOut != "" || c.Binary || c.TooLarge || c.Unknown || c.SHA256 == "" {
 		return nil
@@ -145,8 +143,7 @@ func checkNew(c *review.Content, f *review.FileDiff) error {
 	return nil
 }
 
-// sideText is what hunks that are whole files hold, without the lines of one
-// kind.
+// sideText returns one side of hunks that contain the whole file.
 func sideText(hunks []textdiff.Hunk, without textdiff.Op) []byte {
 	var text []byte
 	for _, h := range hunks {
@@ -183,7 +180,7 @@ func contentOfLink(f *review.FileDiff, target string) review.Content {
 	return c
 }
 
-// EncodeViewEntry returns a file or directory as a sandbox sees it.
+// EncodeViewEntry returns a file or directory of a sandbox's view.
 func EncodeViewEntry(e readview.Entry) *sandboxv1.ViewEntry {
 	return &sandboxv1.ViewEntry{
 		Path: e.Path.Text(), Permission: Permission.Encode(e.Permission), Mode: e.Mode, Size: e.SizeBytes,

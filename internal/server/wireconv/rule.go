@@ -11,8 +11,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// EncodeRules returns rules as they are sent. Errors: Invalid for a pattern that is not
-// UTF-8, which a message cannot hold.
+// EncodeRules encodes rules. Errors: Invalid for a pattern that is not UTF-8, which a message
+// cannot hold.
 func EncodeRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
 	out := make([]*sandboxv1.PermissionRule, len(rules))
 	for i, r := range rules {
@@ -27,8 +27,8 @@ func EncodeRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
 	return out, nil
 }
 
-// DecodeRules returns what rules mean, source as where they are from. An enum that was
-// not specified means what the API says it does. Errors: Invalid for an unknown value.
+// DecodeRules returns the meaning of rules; source is where they are from. Errors: Invalid for an
+// unknown value.
 func DecodeRules(sent []*sandboxv1.PermissionRule, source string) ([]policy.Rule, error) {
 	rules := make([]policy.Rule, 0, len(sent))
 	for i, r := range sent {
@@ -65,7 +65,7 @@ func encodeSent(rules []record.SentRule) []*sandboxv1.PermissionRule {
 	return out
 }
 
-// DecodeSent returns rules for a record that keeps them as they were sent.
+// DecodeSent returns rules as they were sent, for a record.
 func DecodeSent(sent []*sandboxv1.PermissionRule) []record.SentRule {
 	var rules []record.SentRule
 	for _, r := range sent {
@@ -97,7 +97,7 @@ func EncodeExplanation(x policy.Explanation, sent []record.SentRule) *sandboxv1.
 	return answer
 }
 
-// DecodeExplanation returns what a server explained of a path to a sandbox with so many
+// DecodeExplanation returns a server's explanation of a path, for a sandbox with this number of
 // rules. Errors: Internal for an invalid path.
 func DecodeExplanation(m *sandboxv1.ExplainPolicyResponse, path vpath.Path, rules int) (policy.Explanation, error) {
 	index := func(i int32) int { return indexAmong(int(i), rules) }
@@ -124,7 +124,7 @@ func DecodeExplanation(m *sandboxv1.ExplainPolicyResponse, path vpath.Path, rule
 	return x, nil
 }
 
-// indexAmong is the index of a rule among count ones, NoRule for another.
+// indexAmong returns the index of a rule among count rules, NoRule if it is not one of them.
 func indexAmong(rule, count int) int {
 	if rule < 0 || rule >= count {
 		return policy.NoRule

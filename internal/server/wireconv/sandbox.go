@@ -19,21 +19,21 @@ import (
 
 // Sandbox is a server's sandbox as the API describes it.
 type Sandbox struct {
-	// Record is its record. Of Served the API has neither Sent nor Git; Served.Failure
-	// is why Status is record.Failed.
+	// Record is its record. The API has neither Served.Sent nor Served.Git; Served.Failure is why
+	// Status is record.Failed.
 	Record    record.Record
 	Status    record.Status
 	Sent      []record.SentRule // its rules, as they were sent
 	SyncHeld  bool
 	Usage     *review.Usage
-	Variables []record.HostPath // the names of those that its commands have
+	Variables []record.HostPath // names of the variables of its commands
 }
 
-// Workspace is where a server's sandboxes have their codebase unless it says otherwise.
+// Workspace is the default path of the codebase in a server's sandboxes.
 const Workspace = "/workspace"
 
-// SentNote says, for people, where rules of a server's sandbox are from that are not a
-// preset's.
+// SentNote describes, for people, the origin of rules that a client sent and that are not of a
+// preset.
 const SentNote = "sent to the server"
 
 // EncodeSandbox returns the description of a sandbox.
@@ -53,9 +53,9 @@ func EncodeSandbox(s Sandbox) *sandboxv1.Sandbox {
 	return m
 }
 
-// DecodeSandbox returns what a server describes. Ids and names are escaped: those of a
-// server of ours are plain, those of another could steer a terminal. Errors: Unsupported
-// for a rule with a value of a newer server; Internal.
+// DecodeSandbox is the reverse of EncodeSandbox. It escapes ids and names, because another
+// project's server could send control sequences for a terminal. Errors: Unsupported for a rule with
+// a value of a newer server; Internal.
 func DecodeSandbox(m *sandboxv1.Sandbox) (Sandbox, error) {
 	rules, err := DecodeRules(m.Permissions, SentNote)
 	if err != nil {
@@ -87,7 +87,7 @@ func DecodeSandbox(m *sandboxv1.Sandbox) (Sandbox, error) {
 	return s, nil
 }
 
-// CPUPeriod is what ResourceLimits.cpu_quota counts against.
+// CPUPeriod is the period of ResourceLimits.cpu_quota.
 const CPUPeriod = 100 * time.Millisecond
 
 // EncodeLimits returns limits, absent if there are none.
@@ -129,7 +129,7 @@ func decodeUsage(m *sandboxv1.SandboxUsage) *review.Usage {
 	}
 }
 
-// EncodeGit returns who somebody is to git.
+// EncodeGit returns a user's name and address for git.
 func EncodeGit(u gitconfig.User) *sandboxv1.GitUser {
 	return &sandboxv1.GitUser{Name: u.Name, Email: u.Email}
 }
@@ -151,7 +151,7 @@ func EncodeSession(of record.ID, s api.Session) *sandboxv1.Session {
 	return m
 }
 
-// EncodeStats returns what a sandbox uses. What the host does not count is absent.
+// EncodeStats returns what a sandbox uses. A value that the host does not measure is absent.
 func EncodeStats(s api.Stats) *sandboxv1.Stats {
 	return &sandboxv1.Stats{
 		MemoryBytes: counted(s.MemoryBytes), MemoryPeakBytes: counted(s.MemoryPeakBytes),
@@ -171,7 +171,7 @@ func DecodeStats(m *sandboxv1.Stats) api.Stats {
 	}
 }
 
-// counted is absent for what nothing counts.
+// counted returns nil for 0, which means that the host does not measure it.
 func counted(n int64) *int64 {
 	if n == 0 {
 		return nil

@@ -26,7 +26,7 @@ func decodeTime(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// encodePaths returns paths in the API's spelling.
+// encodePaths encodes paths for the API.
 func encodePaths(paths []vpath.Path) []string {
 	var list []string
 	for _, p := range paths {
@@ -48,8 +48,8 @@ func decodePaths(texts []string) ([]vpath.Path, error) {
 	return paths, nil
 }
 
-// decodePath reads a path that a server sent. Errors: Internal for an invalid one:
-// nothing of what the server says is trusted with a file of this host.
+// decodePath reads a path that a server sent. Errors: Internal for an invalid one, because the path
+// may name a file of this host.
 func decodePath(text string) (vpath.Path, error) {
 	p, err := vpath.ParseText(text)
 	if err != nil {
@@ -58,8 +58,7 @@ func decodePath(text string) (vpath.Path, error) {
 	return p, nil
 }
 
-// EncodeOutput returns output as a string, and as bytes where the string is not
-// exactly that.
+// EncodeOutput returns output as a string, and as bytes if the string differs from it.
 func EncodeOutput(data []byte) (text string, raw []byte) {
 	text = validText(string(data))
 	if text != string(data) {
@@ -79,8 +78,7 @@ func decodeOutput(text string, raw []byte) []byte {
 // validText replaces what is not UTF-8, which a string of a message cannot hold.
 func validText(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// escapedOnce escapes what the server should have escaped, and leaves alone what it
-// has.
+// escapedOnce escapes a text that the server should have escaped, without escaping it twice.
 func escapedOnce(text string) string {
 	return strings.ReplaceAll(vpath.Escape(text), `\\`, `\`)
 }

@@ -1,10 +1,10 @@
 // Package ignore says which files an upload leaves out.
 //
-// Patterns mean what gitignore(5) says, to the corner cases of git's own matching: they are bytes,
-// case counts, the last pattern that matches decides, "!" takes a path back in, and nothing below a
-// directory that is left out can be taken back in. A line that is no valid pattern matches nothing,
-// as in git. Only the files Names at the root of a codebase count for an upload, none deeper down.
-// A review asks Match whether git itself would ignore a file.
+// Patterns have the meaning of gitignore(5), including the corner cases of git's own matching: they
+// are bytes, case counts, the last pattern that matches decides, and "!" includes a path again, but
+// not below an excluded directory. A malformed pattern matches nothing, as in git. An upload uses
+// only the files Names at the root of a codebase. A review uses Match to ask whether git would
+// ignore a file.
 //
 // The package does no I/O. A Matcher is immutable and safe for concurrent use.
 package ignore
@@ -17,15 +17,13 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Names are the files at the root that hold patterns, the more binding last.
+// Names are the ignore files at the root; patterns of a later one override those of an earlier one.
 var Names = [...]string{".gitignore", ".sandboxignore"}
 
-// Defaults are the patterns that come before those files for a linked directory
-// that leaves out what an upload does.
+// Defaults are the patterns before those files, for a linked directory with ignore_files.
 const Defaults = ".git\n" + UploadDefaults
 
-// UploadDefaults are the patterns that come before those files for an upload, which
-// takes the repository along.
+// UploadDefaults are the patterns before those files, for an upload, which includes the repository.
 const UploadDefaults = `__pycache__
 *.pyc
 *.pyo
@@ -42,22 +40,22 @@ venv
 .ruff_cache
 `
 
-// MaxBytes bounds the patterns of a Matcher, MaxLineBytes each of them: a path
-// costs at most its length times their length in steps.
+// MaxBytes limits the patterns of a Matcher, MaxLineBytes each of them: to match a path takes at
+// most its length times their length in steps.
 const (
 	MaxBytes     = 128 << 10
 	MaxLineBytes = 1 << 10
 )
 
-// Matcher is a list of patterns, compiled.
+// Matcher is a compiled list of patterns.
 type Matcher struct {
 	patterns []pattern
-	literals map[string][]int // a name -> the patterns that are just it, in order
+	literals map[string][]int // name -> the patterns that equal it, in order
 	others   []int            // the other patterns, in order
 }
 
-// New compiles the texts of files like .gitignore; the patterns of a later one
-// are more binding. Errors: Invalid for more than MaxBytes or MaxLineBytes.
+// New compiles the texts of ignore files; patterns of a later one override those of an earlier one.
+// Errors: Invalid for more than MaxBytes or MaxLineBytes.
 func New(texts ...string) (*Matcher, error) {
 	m := &Matcher{literals: map[string][]int{}}
 	size := 0
@@ -90,9 +88,8 @@ func (m *Matcher) add(p pattern) {
 	}
 }
 
-// Excludes reports whether p is left out, itself or with a directory that it
-// lies in. isDir says what p is; a symbolic link is no directory, wherever it
-// leads. The root is never left out.
+// Excludes reports whether p, or a directory above it, is left out. isDir says whether p is a
+// directory; a symbolic link is not one. The root is never left out.
 func (m *Matcher) Excludes(p vpath.Path, isDir bool) bool {
 	for above := range p.Ancestors() {
 		if m.ExcludesEntry(above, true) {
@@ -102,7 +99,7 @@ func (m *Matcher) Excludes(p vpath.Path, isDir bool) bool {
 	return m.ExcludesEntry(p, isDir)
 }
 
-// ExcludesEntry is Excludes for who knows that p's directory is not left out.
+// ExcludesEntry is Excludes for a p whose parent directory is not left out.
 func (m *Matcher) ExcludesEntry(p vpath.Path, isDir bool) bool {
 	if p.IsRoot() {
 		return false
@@ -111,15 +108,15 @@ func (m *Matcher) ExcludesEntry(p vpath.Path, isDir bool) bool {
 	return excluded
 }
 
-// Match reports whether a pattern is about p, and whether the last one that is leaves
-// it out. The directories above do not count.
+// Match reports whether a pattern matches p, and whether the last one that does leaves it out. It
+// does not check the directories above.
 func (m *Matcher) Match(p vpath.Path, isDir bool) (excluded, isMeant bool) {
 	last := m.lastMatch(p, isDir)
 	return last >= 0 && !m.patterns[last].negated, last >= 0
 }
 
-// ExcludesAll reports whether the patterns leave out each entry of their directory,
-// as those do that tools write into their caches.
+// ExcludesAll reports whether the patterns leave out every entry of their directory, as tools write
+// them into their caches.
 func (m *Matcher) ExcludesAll() bool {
 	all := false
 	for i := range m.patterns {

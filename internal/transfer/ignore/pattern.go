@@ -6,19 +6,18 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// pattern is one line, compiled. What it matches begins with prefix; the rest
-// is the wild part's.
+// pattern is one compiled line: a literal prefix and a part with wildcards.
 type pattern struct {
 	negated  bool // begins with "!"
 	dirOnly  bool // ends with "/"
-	anchored bool // holds another slash: about the path, else about the name
+	anchored bool // contains another slash: matches the path, otherwise the name
 	prefix   string
-	wild     wild     // nil: the prefix is all
-	runs     []string // each text that wild takes holds these, one after another
-	suffix   bool     // of a name: "*" and then prefix, which is the end
+	wild     wild     // nil: only the prefix
+	runs     []string // each text that wild matches contains these, in this order
+	suffix   bool     // the pattern is "*" and then prefix: the end of a name
 }
 
-// isName reports whether p matches one name and no other.
+// isName reports whether p matches exactly one name.
 func (p *pattern) isName() bool { return !p.anchored && !p.suffix && p.wild == nil }
 
 func (p *pattern) matches(path vpath.Path, name string) bool {
@@ -39,7 +38,7 @@ func (p *pattern) matches(path vpath.Path, name string) bool {
 	return holdsInOrder(rest, p.runs) && p.wild.match(rest)
 }
 
-// holdsInOrder is quick, and refuses most of what a pattern does not match.
+// holdsInOrder is a fast check that refuses most texts that do not match.
 func holdsInOrder(text string, runs []string) bool {
 	for _, run := range runs {
 		_, rest, found := strings.Cut(text, run)
@@ -51,10 +50,10 @@ func holdsInOrder(text string, runs []string) bool {
 	return true
 }
 
-// special are the characters that end the literal beginning of a pattern.
+// special are the characters that end the literal prefix of a pattern.
 const special = `*?[\`
 
-// parseLine reads a line; ok is false if it holds no pattern.
+// parseLine reads a line; ok is false if it has no pattern.
 func parseLine(line string) (p pattern, ok bool) {
 	line = strings.TrimSuffix(line, "\r")
 	line, _, _ = strings.Cut(line, "\x00")
@@ -86,10 +85,10 @@ func (p *pattern) compile(rest string) {
 	p.runs = p.wild.runs()
 }
 
-// trimSpaces drops the spaces at the end that no backslash protects. A line
-// that ends in a lone backslash stays as it is.
+// trimSpaces removes trailing spaces without a backslash. It does not change a line that ends with
+// a backslash.
 func trimSpaces(s string) string {
-	end := 0 // behind the last byte that is to stay
+	end := 0 // after the last byte that stays
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
 		case ' ':

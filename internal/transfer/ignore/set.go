@@ -2,16 +2,15 @@ package ignore
 
 import "strings"
 
-// parseSet reads a set of bytes from s[i:], behind its "[", and returns the
-// index behind its "]". A slash is in no set. A set that is not closed, or
-// names a class that there is not, is nil.
+// parseSet reads a set of bytes from s[i:], after its "[", and returns the index after its "]". A
+// slash is in no set. A set that is not closed, or has an unknown class, is nil.
 func parseSet(s string, i int) (*byteSet, int) {
 	set, negated := new(byteSet), false
 	if i < len(s) && (s[i] == '!' || s[i] == '^') {
 		negated = true
 		i++
 	}
-	low := -1 // what a "-" would make the beginning of a range
+	low := -1 // the beginning of a range, if "-" follows
 	for first := true; i < len(s) && (first || s[i] != ']'); first = false {
 		var ok bool
 		if low, i, ok = parseMember(set, s, i, low); !ok {
@@ -28,9 +27,8 @@ func parseSet(s string, i int) (*byteSet, int) {
 	return set, i + 1
 }
 
-// parseMember adds the member of the set at s[i]: a byte, the rest of a range
-// from low, or a class. It returns what the next "-" would begin a range with,
-// -1 for nothing, and where to go on.
+// parseMember adds the member of the set at s[i]: a byte, the rest of a range from low, or a class.
+// It returns the possible beginning of a range, -1 for none, and the next index.
 func parseMember(set *byteSet, s string, i, low int) (next, end int, ok bool) {
 	switch {
 	case s[i] == '-' && low >= 0 && i+1 < len(s) && s[i+1] != ']':
@@ -58,7 +56,7 @@ func parseMember(set *byteSet, s string, i, low int) (next, end int, ok bool) {
 	return int(b), end, ok
 }
 
-// parseByte reads a byte, or the one behind a backslash.
+// parseByte reads a byte, or the one after a backslash.
 func parseByte(s string, i int) (b byte, end int, ok bool) {
 	if s[i] == '\\' {
 		i++
@@ -69,7 +67,7 @@ func parseByte(s string, i int) (b byte, end int, ok bool) {
 	return s[i], i + 1, true
 }
 
-// className returns what stands before the ":]" that must be the first "]" of s.
+// className returns the text before ":]", which must be the first "]" of s.
 func className(s string) (name string, found bool) {
 	name, _, found = strings.Cut(s, "]")
 	if !found {
@@ -78,7 +76,7 @@ func className(s string) (name string, found bool) {
 	return strings.CutSuffix(name, ":")
 }
 
-// classes are those of POSIX for ASCII, spaces as git has them.
+// classes are those of POSIX for ASCII, with git's definition of spaces.
 var classes = map[string]func(byte) bool{
 	"alnum":  func(b byte) bool { return isLetter(b) || isDigit(b) },
 	"alpha":  isLetter,

@@ -2,7 +2,7 @@ package ignore
 
 import "math/bits"
 
-// states is a set of states, a bit each.
+// states is a set of states, one bit for each.
 type states []uint64
 
 func (s states) add(i int)      { s[i/64] |= 1 << (i % 64) }

@@ -2,12 +2,11 @@ package ignore
 
 import "strings"
 
-// wild is the part of a pattern from its first wildcard on: a machine whose
-// states are the steps, run over a text a byte at a time. It takes at most
-// len(text) × len(wild) moves, however the wildcards stand.
+// wild is the part of a pattern from its first wildcard on: an automaton whose states are the
+// steps. It needs at most len(text) × len(wild) moves for any wildcards.
 type wild []step
 
-// step is one state. The state behind the last one is the match.
+// step is one state. The state after the last one is the match.
 type step struct {
 	kind stepKind
 	set  *byteSet // of stepSet
@@ -17,12 +16,12 @@ type step struct {
 type stepKind uint8
 
 const (
-	stepByte  stepKind = iota // takes the byte b
-	stepSet                   // takes a byte of the set
-	stepStar                  // takes any number of bytes but slashes
-	stepDeep                  // takes any number of bytes
-	stepDirs                  // stands before stepDeep and a slash, which it may leave out
-	stepNever                 // takes nothing: the pattern is malformed
+	stepByte  stepKind = iota // matches the byte b
+	stepSet                   // matches a byte of the set
+	stepStar                  // matches any number of bytes except slashes
+	stepDeep                  // matches any number of bytes
+	stepDirs                  // precedes stepDeep and a slash, which are optional
+	stepNever                 // matches nothing: the pattern is malformed
 )
 
 // byteSet has a bit for each byte.
@@ -38,7 +37,7 @@ func (s *byteSet) invert() {
 	}
 }
 
-// anyByte is what "?" takes: one byte, not one character.
+// anyByte is what "?" matches: one byte, not one character.
 var anyByte = func() *byteSet {
 	s := new(byteSet)
 	s.invert()
@@ -46,9 +45,8 @@ var anyByte = func() *byteSet {
 	return s
 }()
 
-// compileWild reads s. In a pattern about a path "**" is something else than
-// "*" where it stands alone between slashes; the beginning of s counts as a
-// slash, whatever the literal part of the pattern before it ends in, as in git.
+// compileWild reads s. In a pattern for a path, "**" between slashes differs from "*". The
+// beginning of s counts as a slash, whatever the literal prefix ends with, as in git.
 func compileWild(s string, isPath bool) wild {
 	var w wild
 	for i := 0; i < len(s); {
@@ -93,8 +91,7 @@ func starSteps(s string, from, to int, isPath bool) []step {
 	return []step{{kind: stepDeep}}
 }
 
-// runs are the bytes that follow one another in w, without those that may be
-// left out.
+// runs returns the sequences of literal bytes in w, without optional ones.
 func (w wild) runs() []string {
 	var runs []string
 	var run []byte
@@ -114,7 +111,7 @@ func (w wild) runs() []string {
 	return runs
 }
 
-// match reports whether w takes all of text.
+// match reports whether w matches all of text.
 func (w wild) match(text string) bool {
 	var a, b [4]uint64 // enough for most patterns, and on the stack
 	now, next := states(a[:]), states(b[:])
@@ -133,7 +130,7 @@ func (w wild) match(text string) bool {
 	return now.has(len(w))
 }
 
-// enter adds the state at, and those that are reached from it for nothing.
+// enter adds the state at, and those that it reaches without a byte.
 func (w wild) enter(to states, at int) {
 	if to.has(at) {
 		return
@@ -152,7 +149,7 @@ func (w wild) enter(to states, at int) {
 	}
 }
 
-// move adds the states that are reached from the state at with b.
+// move adds the states that the state at reaches with the byte b.
 func (w wild) move(to states, at int, b byte) {
 	if at == len(w) {
 		return

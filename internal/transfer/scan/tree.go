@@ -1,6 +1,5 @@
-// Package scan says what an upload takes of a directory of this host, and opens
-// it file by file. Nothing outside of the directory is read, whatever links are
-// in it.
+// Package scan lists and opens the files of a directory of this host for an upload. It never reads
+// outside of the directory, whatever links are in it.
 package scan
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/agentfense/agentfense/internal/transfer/ignore"
 )
 
-// File is an entry of a codebase, or one to be put there.
+// File is an entry of a codebase, or of an upload.
 type File struct {
 	Path      vpath.Path
 	Mode      fs.FileMode // type and permission bits
@@ -26,12 +25,11 @@ type File struct {
 	Target    string // of a symbolic link
 }
 
-// Tree is what package ignore does not leave out of a directory, by path, without the
-// user's state directory. It is
-// not for concurrent use.
+// Tree is a directory without the user's state directory and without what package ignore leaves
+// out, sorted by path. It is not safe for concurrent use.
 type Tree struct {
 	Path    string       // of the directory, absolute and without links
-	Skipped []vpath.Path // what no codebase can hold: sockets, FIFOs, devices
+	Skipped []vpath.Path // sockets, FIFOs and devices, which no codebase can hold
 
 	root  *os.Root
 	state fs.FileInfo // of the state directory, nil if there is none
@@ -40,12 +38,11 @@ type Tree struct {
 	at    int
 }
 
-// Open looks through a directory. The patterns of a .gitignore leave out more
-// than its own ignore files do. Errors: NotFound; Invalid for no directory, or
-// malformed patterns; Denied.
+// Open lists a directory. patterns leave out more than its own ignore files do. Errors: NotFound;
+// Invalid if it is not a directory, and for malformed patterns; Denied.
 func Open(dir string, patterns ...string) (*Tree, error) {
 	if dir == "" {
-		return nil, errdefs.New(errdefs.Invalid, "directory: none is named")
+		return nil, errdefs.New(errdefs.Invalid, "no directory given")
 	}
 	path, err := filepath.Abs(dir)
 	if err == nil {
@@ -70,8 +67,8 @@ func Open(dir string, patterns ...string) (*Tree, error) {
 	return t, nil
 }
 
-// stateDir describes the user's state directory, which holds tokens and keys and is
-// never uploaded; nil if there is none.
+// stateDir describes the user's state directory, which has tokens and keys and is never uploaded;
+// nil if it does not exist.
 func stateDir() fs.FileInfo {
 	path, err := statedir.Path(os.Getenv)
 	if err != nil {
@@ -93,7 +90,7 @@ func (t *Tree) isState(entry fs.DirEntry) bool {
 	return err == nil && os.SameFile(info, t.state)
 }
 
-// matcher is of the default patterns, those of the ignore files, and more.
+// matcher returns the matcher of the default patterns, those of the ignore files, and more.
 func (t *Tree) matcher(more []string) (*ignore.Matcher, error) {
 	texts := []string{ignore.UploadDefaults}
 	for _, name := range ignore.Names {
@@ -108,8 +105,7 @@ func (t *Tree) matcher(more []string) (*ignore.Matcher, error) {
 	return ignore.New(append(texts, more...)...)
 }
 
-// patterns reads a file of patterns, as far as one byte more than package ignore
-// takes.
+// patterns reads an ignore file, up to one byte more than package ignore accepts.
 func (t *Tree) patterns(name string) (string, error) {
 	f, err := t.open(name)
 	if err != nil {
@@ -120,8 +116,8 @@ func (t *Tree) patterns(name string) (string, error) {
 	return string(text), err
 }
 
-// open opens a regular file to be read, by no link: os.Root follows those that
-// lead to another file of the directory, which may be one that is left out.
+// open opens a regular file for reading, without following a link: os.Root follows links within the
+// directory, which may lead to a file that is left out.
 func (t *Tree) open(name string) (*os.File, error) {
 	is, err := t.root.Lstat(name)
 	if err != nil {
@@ -130,7 +126,7 @@ func (t *Tree) open(name string) (*os.File, error) {
 	if !is.Mode().IsRegular() {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: errNotRegular}
 	}
-	f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a FIFO, which would be waited for
+	f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // without O_NONBLOCK, a FIFO would block
 	if err != nil {
 		return nil, err
 	}
@@ -151,15 +147,15 @@ func (t *Tree) open(name string) (*os.File, error) {
 	return f, nil
 }
 
-var errNotRegular = errors.New("is no regular file")
+var errNotRegular = errors.New("not a regular file")
 
-// Close lets go of the directory.
+// Close closes the directory.
 func (t *Tree) Close() error { return t.root.Close() }
 
-// Len is how many entries there are.
+// Len returns the number of entries.
 func (t *Tree) Len() int { return len(t.files) }
 
-// look lists what is to be uploaded.
+// look lists the entries to upload.
 func (t *Tree) look(matcher *ignore.Matcher) error {
 	return fs.WalkDir(t.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -167,7 +163,7 @@ func (t *Tree) look(matcher *ignore.Matcher) error {
 		}
 		if t.isState(entry) {
 			if name == "." {
-				return errdefs.New(errdefs.Invalid, "directory %s: is the state directory, which holds secrets", vpath.Escape(t.Path))
+				return errdefs.New(errdefs.Invalid, "directory %s: this is the state directory, which contains secrets", vpath.Escape(t.Path))
 			}
 			return fs.SkipDir
 		}
@@ -186,7 +182,7 @@ func (t *Tree) look(matcher *ignore.Matcher) error {
 		}
 		info, err := entry.Info()
 		if err != nil {
-			return errdefs.New(errdefs.Precondition, "%s: it went while the directory was looked through", path)
+			return errdefs.New(errdefs.Precondition, "%s: removed while the directory was read", path)
 		}
 		return t.add(path, info)
 	})
@@ -212,8 +208,8 @@ func (t *Tree) add(path vpath.Path, info fs.FileInfo) error {
 	return nil
 }
 
-// Next returns the next entry, a regular file opened, and io.EOF behind the
-// last. Errors: Denied, also for a file that became something else.
+// Next returns the next entry, with the open file for a regular file, and io.EOF after the last.
+// Errors: Denied, also for a file whose type changed.
 func (t *Tree) Next() (File, *os.File, error) {
 	if t.at == len(t.files) {
 		return File{}, nil, io.EOF
@@ -237,6 +233,5 @@ func (t *Tree) Next() (File, *os.File, error) {
 	return f, content, nil
 }
 
-// Info describes the entry that Next has returned last: a regular file as it was
-// when it was opened.
+// Info describes the last entry of Next, a regular file as it was opened.
 func (t *Tree) Info() fs.FileInfo { return t.infos[t.at-1] }

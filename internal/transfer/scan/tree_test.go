@@ -128,13 +128,13 @@ func TestIgnoreFilesThatAreNone(t *testing.T) {
 		make func(path string) error
 		says string
 	}{
-		"a directory": {func(path string) error { return os.Mkdir(path, 0o700) }, "is no regular file"},
-		"a FIFO":      {func(path string) error { return syscall.Mkfifo(path, 0o600) }, "is no regular file"},
+		"a directory": {func(path string) error { return os.Mkdir(path, 0o700) }, "not a regular file"},
+		"a FIFO":      {func(path string) error { return syscall.Mkfifo(path, 0o600) }, "not a regular file"},
 		"a link out":  {func(path string) error { return os.Symlink("/dev/zero", path) }, "ignore"},
 		"a link": {func(path string) error {
 			return errors.Join(os.WriteFile(filepath.Join(filepath.Dir(path), "other"), nil, 0o600), os.Symlink("other", path))
-		}, "is no regular file"},
-		"a broken link": {func(path string) error { return os.Symlink("absent", path) }, "is no regular file"},
+		}, "not a regular file"},
+		"a broken link": {func(path string) error { return os.Symlink("absent", path) }, "not a regular file"},
 		"a sparse file": {func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)) }, "bytes are more than 131072"},
 	} {
 		for _, file := range ignore.Names {

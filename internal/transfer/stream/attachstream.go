@@ -7,13 +7,12 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
-// SignalPatience is how long a signal may wait behind input that the program
-// does not read.
+// SignalPatience is how long a signal waits behind input that the program does not read.
 const SignalPatience = 2 * time.Second
 
-// AttachStream is what is said to a program by an Attach call. It may be used
-// concurrently. What is said to a program that has ended is lost without an
-// error: the call's answers tell how it ended.
+// AttachStream sends input and signals to a program of an Attach call. It is safe for concurrent
+// use. What is sent to a program that has ended is dropped without an error: the call's answers
+// have its end.
 type AttachStream struct {
 	Patience time.Duration // of Signal
 
@@ -25,7 +24,7 @@ type sender interface {
 	Send(m *sandboxv1.AttachRequest) error
 }
 
-// NewAttachStream begins with the message that says which program it is.
+// NewAttachStream sends the first message of the call, start or resume.
 func NewAttachStream(to sender, first *sandboxv1.AttachRequest) *AttachStream {
 	t := &AttachStream{Patience: SignalPatience, to: to}
 	t.send(first)
@@ -42,29 +41,29 @@ func (t *AttachStream) send(m *sandboxv1.AttachRequest) {
 func (t *AttachStream) Input(data []byte) {
 	for len(data) > 0 {
 		n := min(len(data), Bytes)
-		// The caller keeps its data, gRPC the message.
+		// A copy: gRPC keeps the message after the caller reuses its data.
 		t.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Stdin{Stdin: append([]byte(nil), data[:n]...)}})
 		data = data[n:]
 	}
 }
 
-// EndInput says that nothing more comes on standard input.
+// EndInput ends the standard input.
 func (t *AttachStream) EndInput() {
 	t.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_StdinEnd{StdinEnd: true}})
 }
 
-// Resize tells the program's terminal its new size.
+// Resize sets the size of the program's terminal.
 func (t *AttachStream) Resize(rows, columns uint16) {
 	t.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Resize{Resize: WindowSize(rows, columns)}})
 }
 
-// WindowSize is a terminal's, as it is sent.
+// WindowSize returns the message with the size of a terminal.
 func WindowSize(rows, columns uint16) *sandboxv1.AttachRequest_WindowSize {
 	return &sandboxv1.AttachRequest_WindowSize{Rows: uint32(rows), Columns: uint32(columns)}
 }
 
-// Signal sends a signal, and reports whether it got past the input that is on
-// its way. If not, it is still being sent until the call ends.
+// Signal sends a signal, and reports whether it was sent within Patience. If not, it stays queued
+// behind input until the call ends.
 func (t *AttachStream) Signal(number int32) (sent bool) {
 	done := make(chan struct{})
 	go func() {

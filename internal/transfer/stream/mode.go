@@ -2,7 +2,7 @@ package stream
 
 import "io/fs"
 
-// The types of a st_mode (inode(7)), which the hosts of clients may number otherwise.
+// The bits of st_mode on Linux (inode(7)), which may differ from those of the client's host.
 const (
 	typeMask = 0o170000
 	typeDir  = 0o040000
@@ -13,7 +13,7 @@ const (
 	sticky   = 0o1000
 )
 
-// FileMode is a st_mode of a message as Go has it.
+// FileMode converts the st_mode of a message to Go's mode.
 func FileMode(mode uint32) fs.FileMode {
 	m := fs.FileMode(mode) & fs.ModePerm
 	switch mode & typeMask {

@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// pipeBytes is how much of its output a program may be ahead of who reads it.
+// pipeBytes is how much output a program may write before its reader reads it.
 const pipeBytes = 256 << 10
 
-// Pipe is a stream of a program's output: who writes waits while it is full,
-// who reads while it is empty.
+// Pipe is a stream of a program's output. A writer waits while it is full, a reader while it is
+// empty.
 type Pipe struct {
 	mu   sync.Mutex
-	turn *sync.Cond // what follows has changed
+	turn *sync.Cond // signals a change of the fields below
 	data []byte
-	end  error // behind data; nil: more may come
+	end  error // after data; nil: more may come
 	read int64
 }
 
@@ -25,7 +25,7 @@ func NewPipe() *Pipe {
 	return p
 }
 
-// Write takes all of b, however much that is, once there is room.
+// Write accepts all of b, of any size, once there is room.
 func (p *Pipe) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,7 +40,7 @@ func (p *Pipe) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Read reads what there is.
+// Read reads the available data.
 func (p *Pipe) Read(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,14 +52,14 @@ func (p *Pipe) Read(b []byte) (int, error) {
 	}
 	n := copy(b, p.data)
 	if p.data = p.data[n:]; len(p.data) == 0 {
-		p.data = nil // its room is needed no more
+		p.data = nil // frees its memory
 	}
 	p.read += int64(n)
 	p.turn.Broadcast()
 	return n, nil
 }
 
-// Finish says that nothing more comes, and why: io.EOF at the end.
+// Finish ends the stream with an error; io.EOF is the normal end.
 func (p *Pipe) Finish(why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +69,7 @@ func (p *Pipe) Finish(why error) {
 	p.turn.Broadcast()
 }
 
-// Delivered is how many bytes were read.
+// Delivered is the number of bytes that were read.
 func (p *Pipe) Delivered() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

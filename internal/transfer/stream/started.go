@@ -9,8 +9,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// NotStarted reports whether a server says of the error of a command that nothing
-// of it has run: see internal/server/service/detail.go.
+// NotStarted reports whether a server's error means that nothing of the command has run: see
+// internal/server/service/detail.go.
 func NotStarted(s *status.Status) bool {
 	return slices.ContainsFunc(s.Details(), func(d any) bool {
 		info, is := d.(*errdetails.ErrorInfo)

@@ -1,5 +1,5 @@
-// Package stream brings files to a server and back, over the streams of
-// sandbox.v1, in pieces. The errors of a call are as gRPC has them.
+// Package stream transfers files to a server and back, in pieces, over the streams of sandbox.v1.
+// It returns the errors of calls unchanged.
 package stream
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/agentfense/agentfense/internal/transfer/scan"
 )
 
-// Bytes is how much goes into one message.
+// Bytes is the size of a piece in one message.
 const Bytes = 64 << 10
 
-// Tree puts into a codebase what next returns, in its order, until that returns
-// io.EOF. A file's content is read from the open one, nil for what has none, and
-// that is closed. What was sent before an error may be stored.
+// Tree uploads the entries that next returns to a codebase, until next returns io.EOF. It reads the
+// content from the open file, nil for an entry without content, and closes it. After an error, the
+// entries before it may be stored.
 func Tree(ctx context.Context, to sandboxv1.CodebaseServiceClient, id string, next func() (scan.File, *os.File, error)) (*sandboxv1.UploadTreeResult, error) {
-	ctx, cancel := context.WithCancel(ctx) // gives up what is under way if next fails
+	ctx, cancel := context.WithCancel(ctx) // ends the call if next fails
 	defer cancel()
 	stream, err := to.UploadTree(ctx)
 	if err != nil {
@@ -40,7 +40,7 @@ func Tree(ctx context.Context, to sandboxv1.CodebaseServiceClient, id string, ne
 		if err == nil {
 			err = send(stream, id, file, content)
 		}
-		if errors.Is(err, io.EOF) { // the server has ended the call: its answer says why
+		if errors.Is(err, io.EOF) { // the server has ended the call: its answer has the error
 			break
 		}
 		if err != nil {
@@ -50,8 +50,8 @@ func Tree(ctx context.Context, to sandboxv1.CodebaseServiceClient, id string, ne
 	return stream.CloseAndRecv()
 }
 
-// nothing stands for an upload without a file: of its stream the server would
-// not learn to which codebase it belongs. Errors: Precondition for a linked one.
+// nothing is an upload without files, whose stream would not name the codebase. Errors:
+// Precondition for a linked codebase.
 func nothing(ctx context.Context, to sandboxv1.CodebaseServiceClient, id string) (*sandboxv1.UploadTreeResult, error) {
 	got, err := to.GetCodebase(ctx, &sandboxv1.GetCodebaseRequest{CodebaseId: id})
 	if err != nil {
@@ -112,8 +112,7 @@ func sendContent(to uploading, f scan.File, content *os.File) error {
 	}
 }
 
-// Content writes to w what comes in the pieces that a call answers with.
-// Errors: Unwritten for those of w.
+// Content writes the pieces of a call's answer to w. Errors: those of w as Unwritten.
 func Content[Q, T any, P interface {
 	*T
 	GetData() []byte
@@ -138,10 +137,10 @@ func Content[Q, T any, P interface {
 	}
 }
 
-// Unwritten is the error of who was to take the content.
+// Unwritten is an error of the writer.
 type Unwritten struct{ Err error }
 
-// Error is that of Err.
+// Error returns the text of Err.
 func (u Unwritten) Error() string { return u.Err.Error() }
 
 // Unwrap returns Err.

@@ -41,7 +41,7 @@ func pathError(operation, name string, err error) error {
 	return &fs.PathError{Op: operation, Path: name, Err: err}
 }
 
-// inView is a name of package fs as a path of the view.
+// inView converts a name of package fs to a path of the view.
 func inView(operation, name string) (string, error) {
 	if !fs.ValidPath(name) {
 		return "", pathError(operation, name, fs.ErrInvalid)
@@ -52,10 +52,10 @@ func inView(operation, name string) (string, error) {
 	return name, nil
 }
 
-// maxLinks is how many symbolic links a name may lead through (path_resolution(7)).
+// maxLinks is the number of symbolic links that a name may pass (path_resolution(7)).
 const maxLinks = 40
 
-// resolve follows a link at name's end, as far as it stays in the workspace.
+// resolve follows a symbolic link at the end of name, within the workspace.
 func (v FS) resolve(operation, name string) (Entry, error) {
 	at := name
 	for range maxLinks {
@@ -131,7 +131,7 @@ func (v FS) Lstat(name string) (fs.FileInfo, error) {
 	return infoOf(e, name), nil
 }
 
-// ReadLink is where a symbolic link leads.
+// ReadLink returns the target of a symbolic link.
 func (v FS) ReadLink(name string) (string, error) {
 	e, err := v.lstat("readlink", name)
 	if err == nil && e.Mode.Type() != fs.ModeSymlink {
@@ -161,7 +161,7 @@ func (v FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
-// viewInfo is a Entry as package fs has it.
+// viewInfo is a ViewEntry as fs.FileInfo and fs.DirEntry.
 type viewInfo struct {
 	entry Entry
 	name  string
@@ -185,10 +185,10 @@ type viewFile struct {
 	closed bool
 }
 
-// Stat is of when the file was opened.
+// Stat describes the file as it was opened.
 func (f *viewFile) Stat() (fs.FileInfo, error) { return f.info, nil }
 
-// Read reads on.
+// Read reads the next bytes.
 func (f *viewFile) Read(b []byte) (int, error) {
 	if f.closed {
 		return 0, pathError("read", f.name, fs.ErrClosed)
@@ -210,7 +210,7 @@ func (f *viewFile) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the reading.
+// Close ends the call that reads.
 func (f *viewFile) Close() error {
 	f.closed = true
 	if f.from == nil {
@@ -228,7 +228,7 @@ type viewDir struct {
 	listed bool
 }
 
-// Stat is of when the directory was opened.
+// Stat describes the directory as it was opened.
 func (d *viewDir) Stat() (fs.FileInfo, error) { return d.info, nil }
 
 // Read fails: a directory has no content.
@@ -239,7 +239,7 @@ func (d *viewDir) Read([]byte) (int, error) {
 // Close does nothing.
 func (d *viewDir) Close() error { return nil }
 
-// ReadDir reads on, at most n entries if n is above 0.
+// ReadDir returns the next entries, at most n if n is above 0.
 func (d *viewDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	if !d.listed {
 		var err error

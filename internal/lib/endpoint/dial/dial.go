@@ -1,6 +1,5 @@
-// Package dial connects to the server at an endpoint, by gRPC. It is apart from
-// endpoint because the program that runs for each sandbox must not be linked
-// with that.
+// Package dial connects to the server at an endpoint, by gRPC. It is separate from endpoint because
+// the program that runs for each sandbox must not link gRPC.
 package dial
 
 import (
@@ -21,15 +20,13 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// silence is how long a connection may be silent before the server is asked
-// whether it is there, and again how long it may take to answer. The server
-// allows one such question in five seconds.
+// silence is how long a connection may be idle before the client sends a ping, and how long the
+// answer may take. The server allows one ping in five seconds.
 const silence = 10 * time.Second
 
-// Connect returns a connection that is made with the first call, and what it
-// speaks TLS with, nil for none. Calls to a server of a version that does not
-// fit end with UNIMPLEMENTED. Errors: Invalid for an endpoint that cannot be
-// dialled and for its files.
+// Connect returns a connection, which connects at the first call, and its TLS settings, nil without
+// TLS. Calls to a server of an incompatible version fail with UNIMPLEMENTED. Errors: Invalid for
+// the endpoint and its files.
 func Connect(at endpoint.Endpoint, more ...grpc.DialOption) (*grpc.ClientConn, *tls.Config, error) {
 	secure := insecure.NewCredentials()
 	var settings *tls.Config
@@ -69,7 +66,7 @@ func Connect(at endpoint.Endpoint, more ...grpc.DialOption) (*grpc.ClientConn, *
 	return conn, settings, nil
 }
 
-// dialGuarded makes connections only while verify names the same listener.
+// dialGuarded connects only if verify names the same listener before and after.
 func dialGuarded(verify func() (string, error)) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		before, err := verify()
@@ -92,21 +89,21 @@ func dialGuarded(verify func() (string, error)) func(context.Context, string) (n
 	}
 }
 
-// bearer shows a token with each call.
+// bearer sends a token with each call.
 type bearer struct {
 	token  string
 	secure bool
 }
 
-// GetRequestMetadata is credentials.PerRPCCredentials.
+// GetRequestMetadata implements credentials.PerRPCCredentials.
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	return map[string]string{"authorization": "Bearer " + b.token}, nil
 }
 
-// RequireTransportSecurity is false for this host alone (see endpoint.Parse).
+// RequireTransportSecurity is false only for this host (see endpoint.Parse).
 func (b bearer) RequireTransportSecurity() bool { return b.secure }
 
-// maxPEMBytes bounds a file of certificates; the host's whole bundle fits.
+// maxPEMBytes limits a file of certificates; the host's whole bundle fits.
 const maxPEMBytes = 4 << 20
 
 func tlsConfig(at endpoint.Endpoint) (*tls.Config, error) {
@@ -136,7 +133,7 @@ func tlsConfig(at endpoint.Endpoint) (*tls.Config, error) {
 	if err != nil {
 		return nil, errdefs.New(errdefs.Invalid, "--tls-cert, --tls-key: %w", err)
 	}
-	// Also one that the server will not take: it then says so.
+	// Send it even if the server does not list its authority: the server then reports the error.
 	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	return c, nil
 }

@@ -20,23 +20,22 @@ import (
 // patience is how long a server may take for its first answer.
 const patience = 20 * time.Second
 
-// negotiator stands before the calls of a connection. Once it asks the server
-// which levels of the interface it speaks; from then on every mismatch is
-// UNIMPLEMENTED, with a text that says who is to be upgraded.
+// negotiator intercepts the calls of a connection. Before the first call it asks the server for its
+// API levels. Every mismatch is then UNIMPLEMENTED, with a text that says what to upgrade.
 type negotiator struct {
 	at       string
 	patience time.Duration
-	turn     chan struct{} // has room for the one who asks
+	turn     chan struct{} // held by the call that asks
 
 	once   sync.Once
 	met    chan struct{}    // closed when levels is set
-	levels apiversion.Range // zero for a server that is not agentfense's
+	levels apiversion.Range // zero for a server of another project
 }
 
 type askedFor struct{}
 
-// Uninterrupted returns a context for a call that is to go on when ctx ends.
-// Before the call is made, while the server is asked for its version, ctx counts.
+// Uninterrupted returns a context for a call that continues when ctx ends. Only before the call,
+// while the server is asked for its version, the end of ctx counts.
 func Uninterrupted(ctx context.Context) context.Context {
 	return context.WithValue(context.WithoutCancel(ctx), askedFor{}, ctx)
 }
@@ -45,7 +44,7 @@ func newNegotiator(at string) *negotiator {
 	return &negotiator{at: at, patience: patience, turn: make(chan struct{}, 1), met: make(chan struct{})}
 }
 
-// meet asks the server unless that is done, and refuses one that is too new.
+// meet asks the server for its levels, once, and refuses a server that is too new.
 func (g *negotiator) meet(ctx context.Context, conn *grpc.ClientConn) error {
 	if asking, ok := ctx.Value(askedFor{}).(context.Context); ok {
 		ctx = asking
@@ -59,26 +58,26 @@ func (g *negotiator) meet(ctx context.Context, conn *grpc.ClientConn) error {
 		return status.FromContextError(ctx.Err()).Err()
 	}
 	select {
-	case <-g.met: // while we waited
+	case <-g.met: // another call has asked meanwhile
 		return g.tooNew()
 	default:
 	}
 	limited, cancel := context.WithTimeout(ctx, g.patience)
 	defer cancel()
-	_, err := healthv1.NewHealthClient(conn).Check(limited, &healthv1.HealthCheckRequest{}) // comes by ask
+	_, err := healthv1.NewHealthClient(conn).Check(limited, &healthv1.HealthCheckRequest{}) // passes through ask
 	select {
 	case <-g.met:
 		return g.tooNew()
 	default:
 	}
 	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
-		return status.Errorf(codes.Unavailable, "the server at %s has not answered within %s", g.at, g.patience)
+		return status.Errorf(codes.Unavailable, "the server at %s does not answer within %s", g.at, g.patience)
 	}
 	return err
 }
 
-// ask puts the question how the server is, and reads the head of the answer. An
-// answer without it is not of agentfense.
+// ask makes the health call and reads the header of its answer. An answer without the header is of
+// another project's server.
 func (g *negotiator) ask(invoke func(...grpc.CallOption) error, options []grpc.CallOption) error {
 	var head metadata.MD
 	err := invoke(append(options, grpc.Header(&head))...)
@@ -86,7 +85,7 @@ func (g *negotiator) ask(invoke func(...grpc.CallOption) error, options []grpc.C
 	if said := head.Get(apiversion.Header); len(said) > 0 {
 		var ok bool
 		if levels, ok = apiversion.Parse(said[0]); !ok {
-			return status.Errorf(codes.Unimplemented, "the server at %s speaks level %q of the interface, of which this program knows nothing: upgrade this program", g.at, said[0])
+			return status.Errorf(codes.Unimplemented, "the server at %s has the unknown API level %q: upgrade this program", g.at, said[0])
 		}
 	} else if slices.Contains(noAnswer, status.Code(err)) {
 		return err
@@ -98,17 +97,17 @@ func (g *negotiator) ask(invoke func(...grpc.CallOption) error, options []grpc.C
 	return err
 }
 
-// noAnswer are the statuses that say nothing of the server's version.
+// noAnswer are the statuses of a call that the server did not answer.
 var noAnswer = []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted}
 
 func (g *negotiator) tooNew() error {
 	if g.levels.Least > apiversion.Level {
-		return g.mismatch(fmt.Sprintf("it speaks levels %s of the interface", g.levels))
+		return g.mismatch(fmt.Sprintf("its API levels are %s", g.levels))
 	}
 	return nil
 }
 
-// fit refuses a request that a server which is not agentfense's would read in part.
+// fit refuses a request that a server of another project would read only in part.
 func (g *negotiator) fit(request any) error {
 	m, ok := request.(proto.Message)
 	if !ok || g.levels != (apiversion.Range{}) {
@@ -120,16 +119,15 @@ func (g *negotiator) fit(request any) error {
 	return nil
 }
 
-// mismatch says what is to be done about what the server or the program says.
+// mismatch returns the error of a mismatch, with what to upgrade.
 func (g *negotiator) mismatch(why string) error {
 	if g.levels.Level > apiversion.Level {
-		return status.Errorf(codes.Unimplemented, "the server at %s is newer than this program, whose level of the interface is %d: %s; upgrade this program", g.at, apiversion.Level, why)
+		return status.Errorf(codes.Unimplemented, "the server at %s is newer than this program, whose API level is %d: %s; upgrade this program", g.at, apiversion.Level, why)
 	}
-	return status.Errorf(codes.Unimplemented, "the server at %s is older than this program, whose level of the interface is %d: %s; upgrade agentfense there, and restart the server", g.at, apiversion.Level, why)
+	return status.Errorf(codes.Unimplemented, "the server at %s is older than this program, whose API level is %d: %s; upgrade agentfense there, and restart the server", g.at, apiversion.Level, why)
 }
 
-// explain makes an answer of a server that does not know what is asked a
-// mismatch.
+// explain converts the answer of a server that does not know the call or a field.
 func (g *negotiator) explain(err error) error {
 	if status.Code(err) == codes.Unimplemented {
 		return g.mismatch(status.Convert(err).Message())
@@ -162,7 +160,7 @@ func (g *negotiator) stream(ctx context.Context, d *grpc.StreamDesc, conn *grpc.
 	return explained{s, g}, nil
 }
 
-// explained is a stream whose requests and errors the greeting sees.
+// explained is a stream whose requests and errors the negotiator checks.
 type explained struct {
 	grpc.ClientStream
 	negotiator *negotiator

@@ -119,18 +119,18 @@ func TestAServerOfAnotherVersion(t *testing.T) {
 	}{
 		{name: "not agentfense's: a call that it knows", call: get, reached: 1},
 		{name: "not agentfense's: a request that it knows", call: create("", glob), reached: 1},
-		{name: "not agentfense's: a field of ours", call: create("mine", glob), says: "older than this program, whose level of the interface is 1: name: it would ignore that; upgrade agentfense there"},
+		{name: "not agentfense's: a field of ours", call: create("mine", glob), says: "older than this program, whose API level is 1: name: it would ignore that; upgrade agentfense there"},
 		{name: "not agentfense's: a value of ours", call: create("", auto), says: "type: it would ignore that"},
 		{name: "not agentfense's: a field of ours in a stream", call: stream, says: "detach: it would ignore that"},
 		{name: "not agentfense's: a call of ours", call: diff, says: "older than this program"},
 		{name: "not agentfense's: a stream of ours", call: attach, says: "older than this program"},
 		{name: "the same: a field of ours", level: "1-1", call: create("mine", glob), reached: 1},
-		{name: "older: a field that it refuses", level: "1-1", call: create("refused", glob), says: "older than this program, whose level of the interface is 1: CreateSandboxRequest has no field 100", reached: 1},
+		{name: "older: a field that it refuses", level: "1-1", call: create("refused", glob), says: "older than this program, whose API level is 1: CreateSandboxRequest has no field 100", reached: 1},
 		{name: "newer, and still fit for us", level: "1-7", call: create("mine", glob), reached: 1},
-		{name: "newer, without a call of ours", level: "1-7", call: diff, says: "newer than this program, whose level of the interface is 1: method Diff not implemented; upgrade this program"},
-		{name: "newer, and fit no more", level: "2-7", call: get, says: "it speaks levels 2-7 of the interface; upgrade this program"},
+		{name: "newer, without a call of ours", level: "1-7", call: diff, says: "newer than this program, whose API level is 1: method Diff not implemented; upgrade this program"},
+		{name: "newer, and fit no more", level: "2-7", call: get, says: "its API levels are 2-7; upgrade this program"},
 		{name: "newer, and fit no more: a stream", level: "2-7", call: attach, says: "upgrade this program"},
-		{name: "what is no level", level: "1.0", call: get, says: `level "1.0" of the interface, of which this program knows nothing`},
+		{name: "what is no level", level: "1.0", call: get, says: `unknown API level "1.0": upgrade this program`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := new(other)
@@ -162,7 +162,7 @@ func TestAServerThatNeverAnswers(t *testing.T) {
 	defer conn.Close()
 	g := newNegotiator("there")
 	g.patience = 10 * time.Millisecond
-	if err := g.meet(t.Context(), conn); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the server at there has not answered within 10ms") {
+	if err := g.meet(t.Context(), conn); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the server at there does not answer within 10ms") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialSocket connects to the socket path. The kernel has room for 107 bytes of
-// it, so it goes by its directory.
+// dialSocket connects to the socket path. The kernel accepts only 107 bytes (unix(7)), so it uses a
+// descriptor of the directory.
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	dir, err := os.OpenFile(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {

@@ -23,18 +23,18 @@ import (
 )
 
 const (
-	// startPatience bounds the start of a server.
+	// startPatience limits the start of a server.
 	startPatience = time.Minute
-	// idleExit is how long a server that was started stays with nobody connected.
+	// idleExit is how long a started server runs without a connection.
 	idleExit = "1m"
-	// interval is how often is looked whether it is there.
+	// interval is the time between two checks whether it runs.
 	interval = 10 * time.Millisecond
 )
 
-// Find returns the server of the state directory dir. It starts one if none runs: on a socket
-// in dir, with its log in server.log. program is that of the server; "" for
-// $AGENTFENSE_BINARY, or else for the agentfense of PATH.
-// Errors: Unavailable; Unsupported for a program that is too old; Canceled.
+// Find returns the server of the state directory dir. If none runs, it starts one, on a socket in
+// dir, for all processes of the user, with its log in server.log. program is the server's program;
+// "": $AGENTFENSE_BINARY, else the agentfense in PATH. Errors: Unavailable; Unsupported for a
+// program that is too old; Canceled.
 func Find(ctx context.Context, dir, program string) (own endpoint.LocalServer, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, errSlow)
 	defer cancel()
@@ -50,13 +50,13 @@ func Find(ctx context.Context, dir, program string) (own endpoint.LocalServer, e
 		return own, errdefs.New(errdefs.Unavailable, "%w", err)
 	}
 	defer release()
-	if own, serves := endpoint.FindDefault(dir); serves { // another process has started it meanwhile
+	if own, serves := endpoint.FindDefault(dir); serves { // another process started it meanwhile
 		return own, nil
 	}
 	return start(ctx, dir, path)
 }
 
-// startLock lets one process after the other start a server.
+// startLock lets one process at a time start a server.
 func startLock(ctx context.Context, dir string) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func startLock(ctx context.Context, dir string) (release func(), err error) {
 		select {
 		case <-ctx.Done():
 			f.Close()
-			return nil, errors.New("another process has been starting one all the time")
+			return nil, errors.New("another process is starting one and has not finished")
 		case <-time.After(interval):
 		}
 	}
@@ -85,11 +85,11 @@ func startLock(ctx context.Context, dir string) (release func(), err error) {
 
 var (
 	errSlow = fmt.Errorf("not ready within %s", startPatience)
-	errMute = errors.New("its server does not say where it is")
+	errMute = errors.New("its server does not advertise its address")
 )
 
-// start starts a server that outlives us and waits until it says where it is.
-// One that has just ended may have the state directory a moment longer.
+// start starts a server that outlives this process, and waits until it advertises its address. A
+// server that has just ended may lock the state directory a moment longer.
 func start(ctx context.Context, dir, program string) (own endpoint.LocalServer, err error) {
 	const held = "in use by another server"
 	for {
@@ -118,8 +118,8 @@ func tooOld(program, why string) error {
 	return errdefs.New(errdefs.Unsupported, "%s is older than this program: %s: upgrade it, or name another in AGENTFENSE_BINARY", program, why)
 }
 
-// startOnce returns the server, or what the program has said instead: without an
-// error it has ended.
+// startOnce returns the server, or the program's last message. Without an error the program has
+// ended.
 func startOnce(ctx context.Context, dir, program string) (own endpoint.LocalServer, said string, err error) {
 	logName := filepath.Join(dir, "server.log")
 	log, err := os.OpenFile(logName, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -144,20 +144,20 @@ func startOnce(ctx context.Context, dir, program string) (own endpoint.LocalServ
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = cmd.Wait() // its log says why
+		_ = cmd.Wait() // its log has the reason
 	}()
 	own, err = awaitServer(ctx, dir, stdout, ended)
 	switch {
 	case err != nil:
 		endUseless(cmd.Process, ended)
-		return own, lastWords(logName, "it has said nothing"), err
+		return own, lastWords(logName, "no message in its log"), err
 	case own.GRPC == "":
-		return own, lastWords(logName, "it ended without a word: "+cmd.ProcessState.String()), nil
+		return own, lastWords(logName, "it ended without a message: "+cmd.ProcessState.String()), nil
 	}
 	return own, "", nil
 }
 
-// lastWords are the last line of a log, or other words if it has none.
+// lastWords returns the last line of a log, or other words if it is empty.
 func lastWords(logName, without string) string {
 	text, err := os.ReadFile(logName)
 	if err != nil {
@@ -167,8 +167,8 @@ func lastWords(logName, without string) string {
 	return cmp.Or(lines[len(lines)-1], without)
 }
 
-// awaitServer returns the server of dir, the zero value if its program has ended. A
-// server says where it is before it says anything on standard output.
+// awaitServer returns the server of dir, the zero value if its program has ended. A server
+// advertises its address before it writes to standard output.
 func awaitServer(ctx context.Context, dir string, stdout *os.File, ended <-chan struct{}) (own endpoint.LocalServer, err error) {
 	for {
 		said, err := stdout.Stat()
@@ -195,7 +195,7 @@ func awaitServer(ctx context.Context, dir string, stdout *os.File, ended <-chan 
 	}
 }
 
-// endUseless ends a program that is no server for us.
+// endUseless ends a program that did not become a usable server.
 func endUseless(program *os.Process, ended <-chan struct{}) {
 	const patience = 5 * time.Second
 	_ = program.Signal(unix.SIGTERM) // an error: it has ended
