@@ -119,7 +119,7 @@ func TestAnACLOutlivesClosedFiles(t *testing.T) {
 	if r := s.Run("echo new >shared && echo x >closed && chmod 0 closed", "--preset", "full-access"); r.Code != 0 {
 		t.Fatalf("run: exit code %d\n%s", r.Code, r.Stderr)
 	}
-	if r := s.Agentfense("apply", s.Name); r.Code == 0 || !strings.Contains(r.Stdout, "access control list names others") {
+	if r := s.Agentfense("apply", s.Name); r.Code == 0 || !strings.Contains(r.Stdout, "access control list names other users") {
 		t.Errorf("apply: exit code %d, want a failure that says why\n%s", r.Code, r.Stdout)
 	}
 	agentfense(t, s, "apply", s.Name)

@@ -225,7 +225,7 @@ func TestWhatCannotBePlacedIsSaidBefore(t *testing.T) {
 	if got := agentfense(t, s, "apply", s.Name, "--dry-run"); strings.Count(got, "failed\tM") != 2 || strings.Count(got, "applied\tM") != 2 {
 		t.Errorf("the dry run:\n%s", got)
 	}
-	if r := s.Agentfense("apply", s.Name); r.Code != 1 || !strings.Contains(r.Stderr, "its directory is another user's") || strings.Count(r.Stdout, "applied\tM") != 2 {
+	if r := s.Agentfense("apply", s.Name); r.Code != 1 || !strings.Contains(r.Stderr, "you may not replace files in its directory, which belongs to another user") || strings.Count(r.Stdout, "applied\tM") != 2 {
 		t.Errorf("apply: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	if got := agentfense(t, s, "diff", s.Name, "--name-status"); got != "M\tclosed/mine\nM\tsticky/theirs\n" {
