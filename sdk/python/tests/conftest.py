@@ -1,4 +1,4 @@
-"""One real server for all tests: the one that the package starts by itself, in a state directory of its own."""
+"""One real server for all tests: the package starts it, in a state directory of the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A docker daemon of the tests' own, with an image that has busybox: what internal/lib/testenv is for the Go tests."""
+"""A docker daemon for the tests, with an image that has busybox, like internal/lib/testenv for the Go tests."""
 
 from __future__ import annotations
 

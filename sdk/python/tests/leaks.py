@@ -1,4 +1,4 @@
-"""What tests must not leave: processes, mounts, control groups, containers, directories, and what a server keeps."""
+"""Leaks of tests: processes, mounts, control groups, containers, directories, and records of a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public API that scripts are written for, name by name and default by default."""
+"""The public API that existing scripts use: each name and each default."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_method_signatures(cls: type, name: str, want: List[Tuple[str, Any]]) ->
 
 
 @pytest.mark.parametrize(("sync", "twin", "_table"), TWINS)
-def test_twins_have_the_same_methods(sync: type, twin: type, _table: Any) -> None:
+def test_both_kinds_have_the_same_methods(sync: type, twin: type, _table: Any) -> None:
     def public(cls: type) -> Dict[str, Any]:
         return {
             name: [str(p) for p in inspect.signature(value).parameters.values()] if callable(value) else "property"
@@ -199,7 +199,7 @@ def test_function_signatures(function: Any) -> None:
 
 
 @pytest.mark.parametrize("cls", FIELDS)
-def test_fields_begin_as_promised(cls: Any) -> None:
+def test_the_first_fields_keep_their_order(cls: Any) -> None:
     assert [f.name for f in fields(cls)][: len(FIELDS[cls])] == FIELDS[cls]
 
 
@@ -230,7 +230,7 @@ def test_exports() -> None:
         agentfense.Sandbx  # noqa: B018
 
 
-def test_exceptions_form_the_tree() -> None:
+def test_the_hierarchy_of_exceptions() -> None:
     e = exceptions
     parents = {
         e.SandboxError: Exception,
@@ -265,7 +265,7 @@ def test_results() -> None:
     assert (caught.value.command, caught.value.exit_code, caught.value.stderr) == ("false", 3, "sh: no\n")
 
 
-def test_importing_costs_next_to_nothing() -> None:
+def test_importing_is_cheap() -> None:
     """What talks to a server comes with the first name that needs it."""
     code = "import agentfense, sys; print(*[m for m in ('grpc', 'google.protobuf', 'asyncio') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60).stdout == b"\n"

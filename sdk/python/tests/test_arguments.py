@@ -1,4 +1,4 @@
-"""Arguments that are refused, or answered, before a server is asked: of both clients the same."""
+"""Arguments that both clients check without asking a server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHANGES = pytest.mark.parametrize(
 
 
 @CHANGES
-def test_no_paths_are_no_changes(client: SandboxClient, method: str, nothing: Any) -> None:
+def test_an_empty_list_of_paths_selects_nothing(client: SandboxClient, method: str, nothing: Any) -> None:
     call = getattr(client, method)
     for none in ([], (), (path for path in [])):  # type: ignore[var-annotated]
         assert call(NO_SANDBOX, none) == nothing
@@ -38,7 +38,9 @@ def test_no_paths_are_no_changes(client: SandboxClient, method: str, nothing: An
 
 
 @CHANGES
-async def test_no_paths_are_no_changes_async(async_client: AsyncSandboxClient, method: str, nothing: Any) -> None:
+async def test_an_empty_list_of_paths_selects_nothing_async(
+    async_client: AsyncSandboxClient, method: str, nothing: Any
+) -> None:
     call = getattr(async_client, method)
     assert await call(NO_SANDBOX, []) == nothing
     with pytest.raises(ValueError, match=r"^empty path: leave it out"):
@@ -47,7 +49,7 @@ async def test_no_paths_are_no_changes_async(async_client: AsyncSandboxClient, m
         await call(NO_SANDBOX)
 
 
-def test_changes_stay_where_no_paths_are_chosen(sandbox: Sandbox, project: Path) -> None:
+def test_changes_remain_if_no_paths_are_selected(sandbox: Sandbox, project: Path) -> None:
     sandbox.write_file("new.txt", "new\n")
     assert sandbox.apply([]).applied_count == 0 and sandbox.discard([]).path_count == 0
     assert not (project / "new.txt").exists()
@@ -109,7 +111,7 @@ REFUSED = pytest.mark.parametrize(
 
 
 @REFUSED
-def test_what_is_no_text_is_refused(
+def test_invalid_arguments_are_refused(
     client: SandboxClient, method: str, arguments: Any, raised: Type[Exception], says: str
 ) -> None:
     with pytest.raises(raised, match=says):
@@ -117,7 +119,7 @@ def test_what_is_no_text_is_refused(
 
 
 @REFUSED
-async def test_what_is_no_text_is_refused_async(
+async def test_invalid_arguments_are_refused_async(
     async_client: AsyncSandboxClient, method: str, arguments: Any, raised: Type[Exception], says: str
 ) -> None:
     with pytest.raises(raised, match=says):
@@ -147,7 +149,7 @@ OF_A_SANDBOX = pytest.mark.parametrize(
 
 
 @OF_A_SANDBOX
-async def test_what_no_sandbox_is_made_of(
+async def test_invalid_sources(
     client: SandboxClient, project: Path, more: Dict[str, Any], raised: Type[Exception], says: str
 ) -> None:
     with pytest.raises(raised, match=says):
@@ -157,7 +159,7 @@ async def test_what_no_sandbox_is_made_of(
     assert client.list_codebases() == []
 
 
-async def test_what_is_no_size_of_a_terminal(client: SandboxClient, async_client: AsyncSandboxClient) -> None:
+async def test_invalid_sizes_of_a_terminal(client: SandboxClient, async_client: AsyncSandboxClient) -> None:
     sizes: List[Any] = [5, ("a", 1), (24, 80, 1), "24"]
     for size in sizes:
         for attach in (client.attach, async_client.attach):

@@ -1,9 +1,9 @@
-"""The asynchronous twins, on a real server."""
+"""The asynchronous classes, on a real server."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing, suppress
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Awaitable, Callable
@@ -27,6 +27,8 @@ from agentfense import (
     SessionNotFoundError,
     SessionStatus,
 )
+from agentfense._connection import AsyncConnection
+from agentfense._errors import Call
 
 
 async def wait_until(what: str, true: Callable[[], Awaitable[bool]]) -> None:
@@ -180,19 +182,22 @@ async def test_many_at_once(home: Path, project: Path) -> None:
         await client.delete_codebase(codebase.id)
 
 
-async def test_cancelling_from_local_leaves_nothing(async_client: AsyncSandboxClient, project: Path) -> None:
-    for yields in range(0, 50, 6):
-        task = asyncio.ensure_future(AsyncSandbox.from_local(project, owner_id="cancelled"))
-        for _ in range(yields):
-            await asyncio.sleep(0.001)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await (await task).destroy()
+@pytest.mark.parametrize("during", ["link", "create sandbox", "start"])
+async def test_cancelling_from_local_leaves_nothing(
+    async_client: AsyncSandboxClient, project: Path, monkeypatch: pytest.MonkeyPatch, during: str
+) -> None:
+    real = AsyncConnection._fit
 
-        async def nothing() -> bool:
-            return await async_client.list_codebases("cancelled") == [] and await async_client.list_sandboxes() == []
+    async def cancel(connection: AsyncConnection, request: Any, about: Call) -> Any:
+        if about.operation == during:
+            task.cancel()
+        return await real(connection, request, about)
 
-        await wait_until("nothing is left", nothing)
+    monkeypatch.setattr(AsyncConnection, "_fit", cancel)
+    task = asyncio.ensure_future(AsyncSandbox.from_local(project, owner_id="cancelled"))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await async_client.list_codebases("cancelled") == [] and await async_client.list_sandboxes() == []
 
 
 async def test_variables_and_usage(home: Path, project: Path) -> None:

@@ -82,7 +82,7 @@ async def test_input_and_output_at_once(async_sandbox: AsyncSandbox) -> None:
     assert (await asyncio.gather(write(), read()))[1] == 20_000_000
 
 
-async def test_input_that_nobody_reads_ends_the_command(
+async def test_a_command_that_does_not_read_is_ended(
     async_sandbox: AsyncSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asleep = await async_sandbox.attach(["sleep", "1000"], timeout=LIMIT)
@@ -188,7 +188,7 @@ async def test_detached_commands(async_sandbox: AsyncSandbox) -> None:
 
 
 @pytest.mark.parametrize("how", ["attach", "exec_detached"])
-async def test_cancelling_while_it_is_started_leaves_no_command(
+async def test_cancelling_during_the_start_leaves_no_command(
     async_sandbox: AsyncSandbox, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """Nobody would know its name."""

@@ -1,4 +1,4 @@
-"""Terminals, pipes, signals, and commands that go on without their client, on a real server.
+"""Terminals, pipes, signals and detached commands, for threads, on a real server.
 
 Each command has a time-out of its own, so that no test waits without a limit.
 """
@@ -71,7 +71,7 @@ def test_a_conversation(sandbox: Sandbox) -> None:
             cat.write("more")
 
 
-def test_what_a_program_is_given_and_gives(sandbox: Sandbox) -> None:
+def test_arguments_output_and_exit_code_of_a_program(sandbox: Sandbox) -> None:
     script = 'echo "$A $1"; pwd; read line; echo "$line" >&2; exit 5'
     with sandbox.attach(["sh", "-c", script, "sh", "a b"], env={"A": "1"}, workdir="src", timeout=LIMIT) as attached:
         assert until(attached, b"src\n") == f"1 a b\n{sandbox.info.workspace}/src\n".encode()
@@ -88,7 +88,7 @@ def test_much_input_in_little_memory(sandbox: Sandbox) -> None:
         assert b"".join(count) == b"30000000\n"
 
 
-def test_input_that_nobody_reads_ends_the_command(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_does_not_read_is_ended(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_attach, "WORK", 0.2)
     with (
         sandbox.attach(["sleep", "1000"], timeout=LIMIT) as asleep,
@@ -99,7 +99,7 @@ def test_input_that_nobody_reads_ends_the_command(sandbox: Sandbox, monkeypatch:
     wait_until("the command ends", lambda: sandbox.stats().execs == 0)
 
 
-def test_a_program_that_cannot_be_started_ends_as_under_a_shell(sandbox: Sandbox) -> None:
+def test_a_program_that_cannot_start_ends_as_in_a_shell(sandbox: Sandbox) -> None:
     with sandbox.attach(["no-such-program"]) as attached:
         said = list(attached.chunks())
     assert (said[0].stream, attached.exit_code, attached.exec_id) == ("stderr", 127, "")
@@ -182,7 +182,7 @@ def test_another_thread_may_close_it(sandbox: Sandbox) -> None:
     assert not reader.is_alive() and attached.exit_code is None
 
 
-def test_nothing_can_be_said_to_a_command_that_has_ended(sandbox: Sandbox) -> None:
+def test_nothing_can_be_sent_to_a_command_that_has_ended(sandbox: Sandbox) -> None:
     with sandbox.attach(["true"]) as attached:
         assert attached.wait(LIMIT) == 0
         says: List[Callable[[], None]] = [
@@ -223,7 +223,7 @@ def test_a_server_that_does_not_answer(client: SandboxClient, monkeypatch: pytes
         client.attach("sb_0123456789abcdef", ["true"])
 
 
-def test_what_makes_no_sense_is_refused(sandbox: Sandbox) -> None:
+def test_invalid_arguments_are_refused(sandbox: Sandbox) -> None:
     cases: List[Tuple[Any, Dict[str, Any], Type[Exception], str]] = [
         ("ls -l", {}, ValueError, "want a list of the program and its arguments"),
         ([], {}, ValueError, "want a list of the program and its arguments"),
@@ -240,7 +240,7 @@ def test_what_makes_no_sense_is_refused(sandbox: Sandbox) -> None:
             sandbox.attach(argv, **more)
 
 
-def test_what_cannot_be_said_is_refused(sandbox: Sandbox) -> None:
+def test_invalid_signals_and_sizes_are_refused(sandbox: Sandbox) -> None:
     with sandbox.attach(["cat"], timeout=LIMIT) as cat:
         for number in (0, -1, 65):
             with pytest.raises(ValueError, match=f"signal {number}: want"):
@@ -251,7 +251,7 @@ def test_what_cannot_be_said_is_refused(sandbox: Sandbox) -> None:
         assert until(cat, b"\n") == b"still there\n"
 
 
-def test_errors_name_what_is_not_there(sandbox: Sandbox, client: SandboxClient) -> None:
+def test_errors_for_missing_commands(sandbox: Sandbox, client: SandboxClient) -> None:
     with pytest.raises(ExecNotFoundError, match="no such exec") as caught:
         sandbox.resume("nothing")
     assert (caught.value.exec_id, caught.value.grpc_code) == ("nothing", (5, "not found"))
@@ -280,7 +280,7 @@ def test_errors_name_what_is_not_there(sandbox: Sandbox, client: SandboxClient) 
 
 
 @on_both
-def test_a_detached_command_is_taken_up_by_another_client(sandbox: Sandbox) -> None:
+def test_another_client_resumes_a_detached_command(sandbox: Sandbox) -> None:
     script = "echo one; echo two >&2; while [ ! -e output/go ]; do sleep 0.05; done; echo three; exit 6"
     exec_id = sandbox.exec_detached(script, timeout=LIMIT)
     with Sandbox.connect(sandbox.id).client as client:
@@ -303,7 +303,7 @@ def test_a_detached_command_is_taken_up_by_another_client(sandbox: Sandbox) -> N
             assert sorted(b"".join(ended).split()) == [b"one", b"three", b"two"] and ended.exit_code == 6
 
 
-def test_what_a_detached_command_wrote_stays_with_the_sandbox(sandbox: Sandbox) -> None:
+def test_the_output_of_detached_commands_is_kept_with_the_sandbox(sandbox: Sandbox) -> None:
     exec_id = sandbox.exec_detached("echo one; echo two >&2; exit 6", timeout=LIMIT)
     for _ in range(2):
         records = list(sandbox.logs(follow=True))
@@ -334,7 +334,7 @@ def test_a_command_may_leave_its_terminal(sandbox: Sandbox) -> None:
         assert (b"".join(attached), attached.exit_code) == (b"back\r\n", 7)
 
 
-def test_output_that_is_kept_no_longer(sandbox: Sandbox) -> None:
+def test_output_that_was_dropped(sandbox: Sandbox) -> None:
     exec_id = sandbox.exec_detached("head -c 1000000 /dev/zero", stdin="ignored", timeout=LIMIT)
     wait_until("it ends", lambda: not sandbox.execs()[0].running)
     with sandbox.resume(exec_id) as attached:
@@ -373,7 +373,7 @@ class Interrupted(Future):  # type: ignore[type-arg]
         return made
 
 
-def test_an_interrupt_while_it_is_started_leaves_no_command(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_during_the_start_leaves_no_command(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody would know its name."""
     monkeypatch.setattr(_interrupts, "Future", Interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""What the benchmark asks of the package does its work."""
+"""The benchmark of the package runs."""
 
 from __future__ import annotations
 

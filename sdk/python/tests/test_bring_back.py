@@ -1,4 +1,4 @@
-"""How the changes of an uploaded directory come back into it."""
+"""Apply of an uploaded directory changes the directory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def copy_of(project: Path, name: str) -> Path:
     return copy
 
 
-def test_apply_answers_alike_whether_linked_or_uploaded(home: Path, project: Path) -> None:
+def test_apply_returns_the_same_for_links_and_uploads(home: Path, project: Path) -> None:
     told: List[Any] = []
     for name, link in {"linked": True, "uploaded": False}.items():
         directory = copy_of(project, name)
@@ -82,7 +82,7 @@ async def test_apply_from_an_event_loop(home: Path, project: Path) -> None:
     assert list((home / "uploads" / "sandboxes").iterdir()) == []
 
 
-def test_what_is_not_what_was_uploaded_is_refused(uploaded: Sandbox, project: Path, tmp_path: Path) -> None:
+def test_a_directory_that_changed_since_the_upload_is_refused(uploaded: Sandbox, project: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     uploaded.run(
@@ -108,7 +108,7 @@ def test_what_is_not_what_was_uploaded_is_refused(uploaded: Sandbox, project: Pa
     uploaded.discard()
 
 
-def test_what_was_reviewed_is_what_comes_back(uploaded: Sandbox, project: Path) -> None:
+def test_changes_come_back_as_reviewed(uploaded: Sandbox, project: Path) -> None:
     uploaded.run("echo in >> main.py; echo in >> README.md", raise_on_error=True)
     for reviewed in (uploaded.diff(), uploaded.diff().digest):
         uploaded.run("echo evil >> main.py", raise_on_error=True)
@@ -119,7 +119,7 @@ def test_what_was_reviewed_is_what_comes_back(uploaded: Sandbox, project: Path) 
     uploaded.discard()
 
 
-def test_what_the_server_did_not_show_does_not_come_back(uploaded: Sandbox, project: Path) -> None:
+def test_only_reviewed_changes_come_back(uploaded: Sandbox, project: Path) -> None:
     """A server that shows less than it sends, as far as a client can play one: it shows what was not there."""
     uploaded.run("echo in >> main.py; echo in > new", raise_on_error=True)
     shown = uploaded.diff()
@@ -131,7 +131,7 @@ def test_what_the_server_did_not_show_does_not_come_back(uploaded: Sandbox, proj
     uploaded.discard()
 
 
-def test_another_object_brings_back_too_by_the_policy_of_now(uploaded: Sandbox, project: Path) -> None:
+def test_another_object_brings_changes_back_by_the_current_policy(uploaded: Sandbox, project: Path) -> None:
     uploaded.run("echo in >> main.py", raise_on_error=True)
     other = Sandbox.connect(uploaded.id)
     try:

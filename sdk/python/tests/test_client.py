@@ -217,7 +217,7 @@ BAD_SANDBOXES = {
 
 @pytest.mark.parametrize("name", BAD_SANDBOXES)
 @pytest.mark.parametrize("link", [True, False])
-def test_a_sandbox_that_cannot_be(client: SandboxClient, project: Path, name: str, link: bool) -> None:
+def test_a_sandbox_that_cannot_be_created(client: SandboxClient, project: Path, name: str, link: bool) -> None:
     more: Any
     more, cls, says = BAD_SANDBOXES[name]
     with pytest.raises(cls, match=says):
@@ -226,7 +226,7 @@ def test_a_sandbox_that_cannot_be(client: SandboxClient, project: Path, name: st
     assert client.list_sandboxes() == []
 
 
-def test_a_directory_that_cannot_be(client: SandboxClient, project: Path) -> None:
+def test_an_impossible_directory(client: SandboxClient, project: Path) -> None:
     for path in (project / "absent", project / "main.py"):
         with pytest.raises(ValueError, match="path "):
             Sandbox.from_local(path)
@@ -273,12 +273,12 @@ def test_a_file_that_vanishes_while_it_is_uploaded(
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
-def test_timeouts_that_are_none(client: SandboxClient, timeout: float) -> None:
+def test_invalid_timeouts(client: SandboxClient, timeout: float) -> None:
     with pytest.raises(ValueError, match="more than 0 seconds"):
         client.exec(UNKNOWN["sandbox"], "true", timeout=timeout)
 
 
-def test_an_expiry_that_is_none(client: SandboxClient) -> None:
+def test_an_invalid_expiry(client: SandboxClient) -> None:
     with pytest.raises(ValueError, match="expires_in 0: want more than 0"):
         client.create_sandbox("cb_0123456789abcdef", expires_in=0)
 
@@ -315,7 +315,7 @@ def test_an_interrupt_while_the_thread_is_started(
     assert client.list_codebases("interrupted") == []
 
 
-def test_a_sandbox_has_its_variables_and_tells_what_it_holds(home: Path, client: SandboxClient, project: Path) -> None:
+def test_a_sandbox_has_variables_and_usage(home: Path, client: SandboxClient, project: Path) -> None:
     with Sandbox.from_local(project, preset="development", env={"A": "its own", "B": "hidden"}) as sb:
         assert sb.run("echo $A $B; echo > a-new-file").stdout == "its own hidden\n"
         assert sb.run("echo $A $B", env={"A": "given"}).stdout == "given hidden\n"

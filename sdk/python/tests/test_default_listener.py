@@ -52,7 +52,7 @@ def test_no_client_connects_to_the_default_port_unasked(own_home: Path) -> None:
     assert found.stdout.splitlines() == [own, "[]", "[]", own, "0"], found.stderr
 
 
-def test_a_server_of_our_own_that_has_ended_or_is_elsewhere_is_lost(tmp_path: Path) -> None:
+def test_an_own_server_that_ended_or_moved_is_lost(tmp_path: Path) -> None:
     state = {"pid": 1, "grpc": "127.0.0.1:9000", "tls": False, "token_file": "/t"}
     with open(tmp_path / "server.json", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""The examples of all documents: run word by word, and type-checked as strictly as the package.
+"""The examples of all documents, run word by word, and type-checked as strictly as the package.
 
 A document's blocks are one program, run in the directory of the fixture ``project``. A block with a file's name is
 saved and run by the document's session in the shell, which test/docs plays; here its types are checked.

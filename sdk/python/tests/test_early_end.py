@@ -1,4 +1,4 @@
-"""A server that ends a call while the client still sends: its own words are what the caller hears."""
+"""A server that ends a call while the client still sends: the caller gets the server's error."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield address
 
 
-def test_a_refusal_in_the_middle_is_heard(address: str, tmp_path: Path) -> None:
+def test_a_refusal_in_the_middle_of_an_upload_is_reported(address: str, tmp_path: Path) -> None:
     with SandboxClient(address) as client:
         calls: List[Callable[[], Any]] = [
             lambda: client.upload_file("cb", "file", b"x" * SIZE),
@@ -65,7 +65,7 @@ def test_a_refusal_in_the_middle_is_heard(address: str, tmp_path: Path) -> None:
                 call()
 
 
-async def test_a_refusal_in_the_middle_is_heard_in_an_event_loop(address: str, tmp_path: Path) -> None:
+async def test_a_refusal_in_the_middle_of_an_upload_is_reported_in_an_event_loop(address: str, tmp_path: Path) -> None:
     """gRPC lost it in one upload of five."""
     async with AsyncSandboxClient(address) as client:
         calls: List[Callable[[], Awaitable[Any]]] = [
@@ -115,9 +115,7 @@ class Ending:
         ([LOST], LOST, LOST),
     ],
 )
-async def test_what_grpc_says_beside_the_server_s_words(
-    statuses: Any, said: Any, want: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_errors_of_grpc_itself(statuses: Any, said: Any, want: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_connection, "GRACE", 0.1)
     metadata = grpc.aio.Metadata()
     error = await End(Ending(*statuses)).of(grpc.aio.AioRpcError(said[0], metadata, metadata, said[1]))

@@ -1,4 +1,4 @@
-"""How sandboxes end: whatever strikes meanwhile, and where the server was lost, nothing is left."""
+"""The end of sandboxes: nothing remains after interrupts, cancellations and the loss of a server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Own(Exception):
 
 @pytest.mark.parametrize("method", ["destroy_sandbox", "delete_codebase"])
 @pytest.mark.parametrize("fails", ["", "start_sandbox"])
-def test_an_interrupt_while_it_is_destroyed_leaves_nothing(
+def test_an_interrupt_of_destroy_leaves_nothing(
     client: SandboxClient,
     project: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -70,9 +70,7 @@ def test_an_interrupt_while_it_is_destroyed_leaves_nothing(
     assert left == ([], [])
 
 
-def test_what_somebody_else_uses_already_is_not_undone(
-    client: SandboxClient, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sandbox_in_use_is_not_undone(client: SandboxClient, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it could not be made."""
     real = SandboxClient.start_sandbox
 
@@ -92,7 +90,7 @@ def test_what_somebody_else_uses_already_is_not_undone(
     client.delete_codebase(left[0].codebase_id)
 
 
-def test_a_command_that_never_started_says_so(client: SandboxClient, project: Path) -> None:
+def test_an_error_says_that_the_command_never_started(client: SandboxClient, project: Path) -> None:
     with Sandbox.from_local(project, owner_id="refused") as sandbox:
         with pytest.raises(InvalidConfigurationError) as refused:
             sandbox.run("true", workdir="/nowhere")
@@ -101,7 +99,7 @@ def test_a_command_that_never_started_says_so(client: SandboxClient, project: Pa
 
 @pytest.mark.parametrize("method", ["destroy_sandbox", "delete_codebase"])
 @pytest.mark.parametrize("fails", ["", "start_sandbox"])
-async def test_cancellations_while_it_is_destroyed_leave_nothing(
+async def test_cancellations_of_destroy_leave_nothing(
     async_client: AsyncSandboxClient, project: Path, monkeypatch: pytest.MonkeyPatch, method: str, fails: str
 ) -> None:
     real = getattr(AsyncSandboxClient, method)
@@ -163,7 +161,7 @@ async def test_a_lost_server_of_an_event_loop_leaves_nothing(own_home: Path, pro
     await sandbox.destroy()
 
 
-async def test_a_server_that_is_lost_while_it_is_made(
+async def test_a_server_that_is_lost_while_a_sandbox_is_created(
     own_home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is that of what was lost."""

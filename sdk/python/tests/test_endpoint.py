@@ -51,7 +51,7 @@ def test_forms(text: str, target: str, secure: bool, local: bool) -> None:
         ("unix:///a\0b", "absolute path"),
     ],
 )
-def test_what_is_no_endpoint(text: str, says: str) -> None:
+def test_invalid_endpoints(text: str, says: str) -> None:
     with pytest.raises(InvalidConfigurationError, match=says):
         parse_endpoint(text)
 
@@ -62,7 +62,7 @@ def test_secure_asks_for_tls() -> None:
         parse_endpoint("http://localhost:9000", secure=True)
 
 
-def test_the_token_of_the_state_directory_is_shown_to_its_own_server_alone(tmp_path: Path) -> None:
+def test_the_token_of_the_state_directory_is_sent_only_to_its_server(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("afs_home\n")
     assert find_token(LOCAL, None) is None
     assert (
@@ -86,7 +86,7 @@ def test_the_token_of_the_state_directory_is_shown_to_its_own_server_alone(tmp_p
         ("unix:///run/a", False, "unix:///run/b", None),
     ],
 )
-def test_the_own_server_is_mistaken_for_no_other(
+def test_the_own_server_is_not_mistaken_for_another(
     own: str, tls: bool, named: str, dialled: Optional[str], tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
@@ -94,7 +94,7 @@ def test_the_own_server_is_mistaken_for_no_other(
     assert (met.target, met.token_file) == ((dialled, token) if dialled else (parse_endpoint(named).target, None))
 
 
-def test_which_token_goes_before_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_precedence_of_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text("afs_home\n")
     (tmp_path / "other").write_text("afs_file\n")
     monkeypatch.setenv("AGENTFENSE_TOKEN_FILE", str(tmp_path / "other"))
@@ -104,7 +104,7 @@ def test_which_token_goes_before_which(tmp_path: Path, monkeypatch: pytest.Monke
     assert find_token(LOCAL, "afs_given") == "afs_given"
 
 
-def test_what_is_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidConfigurationError, match="the token is malformed"):
         find_token(LOCAL, "a b")
     monkeypatch.setenv("AGENTFENSE_TOKEN_FILE", str(tmp_path / "absent"))
@@ -146,7 +146,7 @@ def test_a_socket_with_a_long_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a,b", "100%", "%41", "a#b", "a?b", "a@b", "ä", "latin\udce4"])
-def test_a_socket_whose_path_has_what_grpc_takes_for_its_own(tmp_path: Path, name: str) -> None:
+def test_a_socket_whose_path_has_characters_with_a_meaning_in_grpc(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     target = parse_endpoint(f"unix://{tmp_path / name}/server.sock").target
     assert target.startswith("unix:/proc/self/fd/") and target.endswith("/server.sock")

@@ -1,4 +1,4 @@
-"""Each status and text of the server is the most specific error of this package."""
+"""Each error of the server becomes the most specific exception of this package."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_details(code: Any, text: str, details: Any, cls: type, has: Dict[str, A
 
 
 @pytest.mark.parametrize("packed", [b"\xff", b"\x1a\x02\xff\xff"], ids=["no status", "a detail that is none"])
-def test_details_that_are_none(packed: bytes) -> None:
+def test_malformed_details(packed: bytes) -> None:
     error = Rpc(S.RESOURCE_EXHAUSTED, "full")
     error.trailing_metadata = lambda: (("grpc-status-details-bin", packed),)  # type: ignore[method-assign]
     assert type(error_of(error, SANDBOX)) is e.ResourceLimitExceededError
@@ -159,13 +159,13 @@ def test_details_that_are_none(packed: bytes) -> None:
 
 
 @pytest.mark.parametrize("limit", ["", "x", "1.5", "-1", "\u00b2", "9" * 5000])
-def test_a_limit_that_is_no_number(limit: str) -> None:
+def test_a_limit_that_is_not_a_number(limit: str) -> None:
     error = error_of(Rpc(S.RESOURCE_EXHAUSTED, "full", info(resource="files", limit=limit)), SANDBOX)
     assert isinstance(error, e.ResourceLimitExceededError)
     assert (error.resource_type, error.limit) == ("files", None)
 
 
-def test_a_status_that_is_new() -> None:
+def test_an_unknown_status() -> None:
     assert error_of(Rpc(99, None), SANDBOX).grpc_code == S.UNKNOWN.value
 
 

@@ -1,4 +1,4 @@
-"""What a user meets is the same in Python as on the command line."""
+"""Python and the command line show and do the same."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_from_local_shows_what_the_command_line_shows(used: Path) -> None:
         assert (await sandbox.run("ls -A")).stdout == seen
 
 
-async def test_a_link_hides_what_is_ignored_where_that_is_asked_for(used: Path) -> None:
+async def test_a_link_hides_ignored_files_with_ignore_files(used: Path) -> None:
     shown: List[str] = []
     with Sandbox.from_local(used, preset="development", ignore_files=True) as sandbox:
         shown.append(sandbox.run("ls -A").stdout)
@@ -104,7 +104,7 @@ async def test_a_token_that_may_not_link_uploads(token: str, project: Path) -> N
         Sandbox.from_local(project, link=True, token=token)
 
 
-async def test_streams_may_be_awaited_as_their_siblings_are(project: Path) -> None:
+async def test_streams_may_be_awaited(project: Path) -> None:
     async with await AsyncSandbox.from_local(project) as sandbox:
         plain = [piece async for piece in sandbox.exec_stream("echo a")]
         awaited = await sandbox.exec_stream("echo a; exit 3")

@@ -1,4 +1,4 @@
-"""Files that are written, and paths of any kind, of both clients the same."""
+"""Writing files, and paths of any kind, with both clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @on_both
-def test_what_is_no_regular_file_is_not_written(sandbox: Sandbox, soon: None) -> None:
+def test_only_regular_files_are_written(sandbox: Sandbox, soon: None) -> None:
     made = sandbox.run(
         "set -e; mkfifo fifo; ln -s fifo also; ln -s /dev/null null; ln -s new dangling; echo longer > old"
     )
@@ -33,7 +33,7 @@ def test_what_is_no_regular_file_is_not_written(sandbox: Sandbox, soon: None) ->
     assert sandbox.run("cat new old").stdout == "xx"
 
 
-async def test_what_is_no_regular_file_is_not_written_async(async_sandbox: AsyncSandbox, soon: None) -> None:
+async def test_only_regular_files_are_written_async(async_sandbox: AsyncSandbox, soon: None) -> None:
     assert (await async_sandbox.run("mkfifo fifo")).success
     with pytest.raises(SandboxError, match=r"^write fifo: is not a regular file$"):
         await async_sandbox.files.write("fifo", "x")
@@ -47,7 +47,7 @@ def test_no_path_leads_out(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("link", [True, False])
-def test_paths_are_objects_too(home: Path, project: Path, link: bool) -> None:
+def test_paths_may_be_objects(home: Path, project: Path, link: bool) -> None:
     src, new = Path("src"), PurePosixPath("/workspace/output/new")
     with Sandbox.from_local(project, preset="full-access", link=link) as sb:
         sb.write_file(new, "x")
@@ -70,7 +70,7 @@ def test_paths_are_objects_too(home: Path, project: Path, link: bool) -> None:
             assert next(watch).path == "src/d"
 
 
-async def test_paths_are_objects_too_async(async_sandbox: AsyncSandbox) -> None:
+async def test_paths_may_be_objects_async(async_sandbox: AsyncSandbox) -> None:
     new = Path("output/new")
     await async_sandbox.write_file(new, "x")
     assert await async_sandbox.read_file(new) == "x" and await async_sandbox.list_files(Path("src")) == ["src/lib.py"]

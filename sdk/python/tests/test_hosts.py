@@ -1,4 +1,4 @@
-"""Hosts and servers that lack something: one exception that says what and how to mend it, soon, and nothing left."""
+"""Hosts and servers that lack something: one exception says what and how to mend it, and nothing remains."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def as_user(*kinds: str) -> List[str]:
     return [sys.executable, str(HERE / "hosts.py"), f"show={':'.join(NEEDED)}", *kinds, "user", "--"]
 
 
-def test_an_image_that_is_not_there(home: Path, project: Path, docker: Any) -> None:
+def test_a_missing_image(home: Path, project: Path, docker: Any) -> None:
     with pytest.raises(InvalidConfigurationError, match=r"no such image: absent:1.*; run: docker pull absent:1"):
         Sandbox.from_local(project, runtime=RuntimeType.DOCKER, image="absent:1", owner_id="absent")
     with SandboxClient() as client:

@@ -124,7 +124,7 @@ def test_hostile_patterns_end(pattern: str, path: str) -> None:
     assert Matcher([pattern, "*"]).excludes(path, False)
 
 
-def test_a_pattern_costs_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pattern_does_not_add_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A path costs a step for each of its bytes, however many patterns there are: the proof counts the look-ups."""
 
     class Counted(List[int]):
@@ -140,7 +140,7 @@ def test_a_pattern_costs_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Counted.looked_up == 4000
 
 
-def test_an_ignore_file_as_large_as_may_be(tmp_path: Path) -> None:
+def test_the_largest_ignore_file(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text(("*a*b*?[!c]\n" * utils.MAX_IGNORE_SIZE)[: utils.MAX_IGNORE_SIZE])
     for name in ("c" * 200, "ab", "xaxbxxx"):
         (tmp_path / name).touch()

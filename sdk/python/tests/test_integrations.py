@@ -1,4 +1,4 @@
-"""What the integrations say where their frameworks are not; tests/integrations has the rest."""
+"""The integrations without their frameworks; tests/integrations has the other tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_without_its_framework_a_module_names_the_extra(extra: str) -> None:
     assert last.endswith(f": pip install 'agentfense[{extra}]'")
 
 
-def test_the_error_is_of_both_families() -> None:
+def test_the_error_is_of_both_packages() -> None:
     error = MissingExtraError("deepagents", "no module")
     assert isinstance(error, SandboxError) and isinstance(error, ImportError) and error.extra == "deepagents"
 
@@ -52,7 +52,7 @@ def kept_for(take: Callable[[bytes], object], pieces: int) -> float:
         tracemalloc.stop()
 
 
-def test_output_of_single_bytes_is_kept_in_its_own_size() -> None:
+def test_output_of_single_bytes_needs_little_memory() -> None:
     output = Output(15_000, 1)
     both = {True: "stdout", False: "stderr"}
     assert kept_for(lambda byte: output.add(OutputChunk(both[byte < b"n"], byte)), 20_000) < 5  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def test_output_of_single_bytes_is_kept_in_its_own_size() -> None:
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_what_an_interpreter_writes_byte_by_byte_is_kept_in_its_own_size(stream: str) -> None:
+def test_output_of_an_interpreter_byte_by_byte_needs_little_memory(stream: str) -> None:
     answer = _Answer(10_000, 30_000)
     assert kept_for(lambda byte: answer.take(stream, byte), 20_000) < 5
 

@@ -1,4 +1,4 @@
-"""Interrupts and cancellations, each at the moment at which it hurts most."""
+"""Interrupts and cancellations, each at its worst moment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def strike() -> Iterator[Callable[[], None]]:
     signal.signal(signal.SIGINT, before)
 
 
-def test_cleaning_up_ends_before_an_interrupt_is_heard(strike: Callable[[], None]) -> None:
+def test_cleaning_up_ends_before_an_interrupt_is_raised(strike: Callable[[], None]) -> None:
     done: List[str] = []
 
     def work() -> None:
@@ -47,7 +47,7 @@ def test_cleaning_up_ends_before_an_interrupt_is_heard(strike: Callable[[], None
     assert done == ["cleaned up"]
 
 
-def test_an_interrupt_is_heard_where_cleaning_up_fails(strike: Callable[[], None]) -> None:
+def test_an_interrupt_is_raised_if_cleaning_up_fails(strike: Callable[[], None]) -> None:
     def work() -> None:
         strike()
         raise SandboxError("it failed")
@@ -69,7 +69,7 @@ def test_a_second_interrupt_does_not_wait(strike: Callable[[], None]) -> None:
     go_on.set()
 
 
-def test_undoing_ends_before_a_second_interrupt_is_heard(strike: Callable[[], None]) -> None:
+def test_undoing_ends_before_a_second_interrupt_is_raised(strike: Callable[[], None]) -> None:
     undone: List[str] = []
 
     def making() -> str:
@@ -115,7 +115,7 @@ def this_task() -> asyncio.Task[Any]:
     return task
 
 
-async def test_cleaning_up_ends_before_cancellations_are_heard() -> None:
+async def test_cleaning_up_ends_before_cancellations_are_raised() -> None:
     done: List[str] = []
 
     async def outer() -> None:
@@ -132,7 +132,7 @@ async def test_cleaning_up_ends_before_cancellations_are_heard() -> None:
     assert done == ["cleaned up"]
 
 
-async def test_undoing_ends_before_cancellations_are_heard() -> None:
+async def test_undoing_ends_before_cancellations_are_raised() -> None:
     undone: List[str] = []
 
     async def outer() -> None:

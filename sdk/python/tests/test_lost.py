@@ -1,4 +1,4 @@
-"""What from_local makes waits for apply, and what is lost at the end is counted."""
+"""Changes wait for apply after from_local, and lost changes are counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.mark.parametrize("link", [True, False])
-def test_what_from_local_makes_waits_for_apply(tmp_path: Path, link: bool) -> None:
+def test_changes_wait_for_apply_after_from_local(tmp_path: Path, link: bool) -> None:
     source = directory(tmp_path)
     with Sandbox.from_local(source, preset="full-access", link=link) as box:
         assert box.info.sync is SyncMode.MANUAL
@@ -38,7 +38,7 @@ def test_what_from_local_makes_waits_for_apply(tmp_path: Path, link: bool) -> No
     assert (source / "a").read_text() == "two\n"
 
 
-def test_what_is_lost_is_counted(tmp_path: Path) -> None:
+def test_lost_changes_are_counted(tmp_path: Path) -> None:
     source = directory(tmp_path)
     said = pytest.warns(ChangesLostWarning, match="with 2 changes not applied")
     with said as seen, Sandbox.from_local(source, preset="full-access") as box:
@@ -51,7 +51,7 @@ def test_what_is_lost_is_counted(tmp_path: Path) -> None:
     assert [w.filename for w in seen] == [__file__]
 
 
-def test_without_a_loss_nothing_is_said(tmp_path: Path) -> None:
+def test_no_warning_without_lost_changes(tmp_path: Path) -> None:
     source = directory(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -71,7 +71,7 @@ def test_the_warning_does_not_hide_an_exception(tmp_path: Path) -> None:
             raise KeyError
 
 
-async def test_async_counts_alike(tmp_path: Path) -> None:
+async def test_async_counts_the_same(tmp_path: Path) -> None:
     with pytest.warns(ChangesLostWarning, match="with 1 change not applied"):
         async with await AsyncSandbox.from_local(directory(tmp_path), preset="full-access", link=False) as box:
             await box.run("echo two > a")

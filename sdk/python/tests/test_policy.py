@@ -1,4 +1,4 @@
-"""Policies as values and as files; the command line is asked what it makes of the same file."""
+"""Policies as values and as files, compared with the command line's reading of the same files."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_policy_is_built_step_by_step() -> None:
     assert Policy("read-only", [PermissionRule("/y")]) == Policy("read-only").rule(PermissionRule("/y"))
 
 
-def test_a_policy_never_changes() -> None:
+def test_a_policy_is_immutable() -> None:
     policy = Policy("read-only").hide("x")
     policy.rules[0].permission = Permission.WRITE
     policy.own_rules[0].pattern = "y"
@@ -119,7 +119,7 @@ def test_policies_are_joined() -> None:
     assert Policy(rules=overrides).rules == overrides
 
 
-def test_a_preset_that_the_command_line_lacks_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_preset_that_the_command_line_lacks_becomes_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(presets, "PRESETS", dict(presets.PRESETS))
     presets.register_preset("mine", [PermissionRule("/x")])
     presets.PRESETS["read-only"] = [PermissionRule("/y")]
@@ -157,7 +157,7 @@ def test_a_preset_that_the_command_line_lacks_is_taken_over(monkeypatch: pytest.
         (lambda: Policy.load("/dev/zero"), "^/dev/zero: is a device: want a regular file$"),
     ],
 )
-def test_what_makes_no_sense_is_refused(make: object, says: str) -> None:
+def test_invalid_arguments_are_refused(make: object, says: str) -> None:
     assert callable(make)
     for kind in (PolicyError, InvalidConfigurationError, ValueError):
         with pytest.raises(kind, match=says):
@@ -208,7 +208,7 @@ def test_every_pattern_is_written_safely(home: Path, tmp_path: Path) -> None:
         "%YAML 1.1\n---\nversion: 1\nrules: [{pattern: <<, permission: read, type: file}]",
     ],
 )
-def test_what_the_command_line_reads_is_read_alike(text: str, home: Path, tmp_path: Path) -> None:
+def test_policy_files_are_read_as_by_the_command_line(text: str, home: Path, tmp_path: Path) -> None:
     theirs, ours = tmp_path / "theirs.yaml", tmp_path / "ours.yaml"
     theirs.write_text(text)
     policy = Policy.load(theirs)
@@ -291,7 +291,7 @@ NOT_YAML = [
 
 
 @pytest.mark.parametrize("text", WRONG, ids=lambda text: text[-30:].strip())
-def test_what_is_refused_is_refused_in_the_same_words(text: str, home: Path, tmp_path: Path) -> None:
+def test_errors_are_those_of_the_command_line(text: str, home: Path, tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text(text)
     checked = cli(home, "check", "wrong.yaml", cwd=tmp_path)
     assert checked.returncode == 125, checked
@@ -302,28 +302,28 @@ def test_what_is_refused_is_refused_in_the_same_words(text: str, home: Path, tmp
 
 
 @pytest.mark.parametrize("text", NOT_YAML, ids=lambda text: text[-30:].strip())
-def test_what_is_no_yaml_is_refused(text: str, home: Path, tmp_path: Path) -> None:
+def test_malformed_yaml_is_refused(text: str, home: Path, tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text(text)
     assert cli(home, "check", "wrong.yaml", cwd=tmp_path).returncode == 125
     with pytest.raises(PolicyError, match=r"^p:\d+: not YAML: "):
         Policy.from_yaml(text, "p")
 
 
-def test_a_pattern_that_has_to_be_quoted_is_told_so() -> None:
+def test_an_error_says_that_a_pattern_must_be_quoted() -> None:
     with pytest.raises(PolicyError, match=r"^p:4: not YAML: .*; quote a value that begins with one of \*"):
         Policy.from_yaml("version: 1\nrules:\n  - permission: read\n    pattern: *.pem\n", "p")
     with pytest.raises(PolicyError, match=r"^p:4: pattern is text, not an alias: quote"):
         Policy.from_yaml("version: 1\nrules:\n  - permission: read\n    pattern: *pem\n", "p")
 
 
-def test_a_long_line_that_is_no_yaml_is_refused_without_delay() -> None:
+def test_a_long_line_that_is_not_yaml_is_refused_quickly() -> None:
     """Its time grew with the cube of its length, here to hours."""
     for text in (" " * 100_000 + "]", "rules: [" + "\n" + " " * 100_000 + "- : }", "- " * 90 + " " * 100_000 + "]"):
         with pytest.raises(PolicyError, match=r"^p:\d+: not YAML: "):
             Policy.from_yaml(text, "p")
 
 
-def test_the_hint_about_quotes_is_given_where_it_was() -> None:
+def test_the_hint_about_quotes_as_on_the_command_line() -> None:
     plain = re.compile(r"^[ \t]*(- )*[ \t]*([a-z]+:)?[ \t]+[*&!{\[@%`|>]")
     for line in map("".join, itertools.product(" \t-a:*", repeat=6)):
         assert bool(_SPECIAL.match(line)) == bool(plain.match(line)), line
@@ -445,7 +445,7 @@ async def test_an_async_sandbox_of_a_policy(home: Path, project: Path, tmp_path:
             assert await other.policy.rules() == policy.rules
 
 
-def test_what_a_flag_hides_stays_hidden(unstarted: Sandbox) -> None:
+def test_paths_that_a_flag_hides_remain_hidden(unstarted: Sandbox) -> None:
     """Rules of a sandbox of the command line mean the same when they are sent back."""
     hidden = PermissionRule("x", Permission.NONE, AUTO, -1, RuleOrigin.HIDE)
     unstarted.set_policy([hidden])
@@ -453,7 +453,7 @@ def test_what_a_flag_hides_stays_hidden(unstarted: Sandbox) -> None:
     assert unstarted.policy.explain("x").rule == hidden
 
 
-def test_a_policy_stands_alone(home: Path, project: Path, unstarted: Sandbox) -> None:
+def test_a_policy_excludes_preset_and_permissions(home: Path, project: Path, unstarted: Sandbox) -> None:
     policy = Policy("read-only")
     alternatives: List[Dict[str, Any]] = [{"preset": "development"}, {"preset": "agent" + "-safe"}, {"permissions": []}]
     for more in alternatives:
@@ -467,7 +467,7 @@ def test_a_policy_stands_alone(home: Path, project: Path, unstarted: Sandbox) ->
         Sandbox.from_local(project, policy=project / "policy.yaml")
 
 
-async def test_a_policy_of_nothing_is_said(unstarted: Sandbox, async_client: AsyncSandboxClient) -> None:
+async def test_a_policy_without_rules_is_explicit(unstarted: Sandbox, async_client: AsyncSandboxClient) -> None:
     """It would hide everything."""
     before = unstarted.policy.rules()
     says = "^no rules: give permissions"
@@ -495,7 +495,7 @@ def test_the_policy_file_of_a_project_grants_nothing(home: Path, project: Path) 
         assert sb.run("echo x > .agentfense.yaml").exit_code != 0
 
 
-def test_a_policy_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_reading_a_policy_file_does_not_block(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with pytest.raises(PolicyError, match=r"fifo: is a FIFO: want a regular file$"):
@@ -507,7 +507,7 @@ def test_a_policy_file_is_not_waited_for(tmp_path: Path) -> None:
         Policy.load(huge)
 
 
-def test_a_policy_comes_by_a_pipe_of_this_process() -> None:
+def test_a_policy_is_read_from_a_pipe_of_this_process() -> None:
     read, write = os.pipe()
     try:
         os.write(write, b"version: 1\npreset: read-only\n")

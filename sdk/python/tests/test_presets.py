@@ -55,7 +55,7 @@ def test_the_constants() -> None:
     assert sorted(got | {presets.PRESET_DEVELOPMENT, presets.PRESET_VIEW_ONLY}) == presets.list_presets()
 
 
-def test_a_preset_cannot_be_changed_through_what_was_got() -> None:
+def test_a_preset_cannot_be_changed_through_copies() -> None:
     presets.get_preset("read-only")[0].permission = Permission.WRITE
     assert presets.get_preset("read-only")[0].permission is Permission.READ
 

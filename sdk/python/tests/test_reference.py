@@ -1,4 +1,4 @@
-"""docs/python-reference.md: each public name is there, and none without a docstring."""
+"""docs/python-reference.md has each public name, and each has a docstring."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def page_of(root: Path, modules: Dict[str, str]) -> str:
     ],
     ids=["function", "method", "property", "module", "constant", "class that is returned", "integration"],
 )
-def test_what_has_no_docstring_is_named(tmp_path: Path, modules: Dict[str, str], missing: str) -> None:
+def test_names_without_a_docstring_are_reported(tmp_path: Path, modules: Dict[str, str], missing: str) -> None:
     with pytest.raises(Undocumented, match=f"no docstring: {re.escape(missing)}$"):
         page_of(tmp_path, modules)
 

@@ -1,4 +1,4 @@
-"""What a result tells of its command: what was denied and what was changed."""
+"""The denials and changes in the result of a command."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_results(guarded: Sandbox) -> None:
     assert quiet.exec_id not in ("", stream.exec_id)
 
 
-def test_a_name_that_is_no_text(sandbox: Sandbox) -> None:
+def test_a_name_that_is_not_utf8(sandbox: Sandbox) -> None:
     assert sandbox.run(r"touch $(printf 'a\377')").changed == [FileChange("a\udcff", ChangeKind.CREATED)]
 
 

@@ -1,4 +1,4 @@
-"""The high level, for threads, on a real server."""
+"""Sandbox, for threads, on a real server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
@@ -72,7 +71,7 @@ def test_how_a_command_ends(sandbox: Sandbox) -> None:
 
 
 @on_both
-def test_what_a_command_is_given(sandbox: Sandbox) -> None:
+def test_the_settings_of_a_command(sandbox: Sandbox) -> None:
     assert sandbox.exec("cat", stdin="text ä").stdout == "text ä"
     assert sandbox.exec("cat", stdin=b"\xff\0").stdout_bytes == b"\xff\0"
     assert sandbox.exec("cat", stdin=b"\xff").stdout == "\ufffd"
@@ -170,7 +169,7 @@ def is_closed(session: object) -> bool:
 
 
 @on_both
-def test_a_file_that_may_only_be_written(sandbox: Sandbox, project: Path) -> None:
+def test_a_file_that_can_only_be_written(sandbox: Sandbox, project: Path) -> None:
     (project / "drop").write_text("a long first content\n")
     (project / "drop").chmod(0o200)
     names = ["made"] if os.geteuid() else ["made", "drop"]  # of drop, an ordinary user could copy nothing up
@@ -184,19 +183,19 @@ def test_a_file_that_may_only_be_written(sandbox: Sandbox, project: Path) -> Non
 
 
 @pytest.mark.parametrize("user", [0, 7])
-def test_the_user_is_whom_commands_are(home: Path, project: Path, user: int) -> None:
+def test_commands_run_as_the_user(home: Path, project: Path, user: int) -> None:
     with Sandbox.from_local(project, user=user) as sb:
         assert sb.run("id -u; id -g").stdout == f"{user}\n{user}\n"
 
 
-def test_a_user_is_a_number_inside(home: Path, project: Path) -> None:
+def test_the_user_is_a_number(home: Path, project: Path) -> None:
     with pytest.raises(InvalidConfigurationError):
         Sandbox.from_local(project, user=65534)
     with pytest.raises(TypeError):
         Sandbox.from_local(project, user="root")  # type: ignore[arg-type]
 
 
-def test_a_kept_home_is_there_again(home: Path, project: Path) -> None:
+def test_a_kept_home_survives_a_restart(home: Path, project: Path) -> None:
     with Sandbox.from_local(project, home="keep") as sb:
         assert sb.info.home == "keep"
         assert sb.run("echo wheel >~/w; echo $HOME").stdout == "/run/agentfense/home\n"
@@ -514,14 +513,14 @@ with Sandbox.from_local(sys.argv[1]) as sb:
 """
 
 
-async def test_a_link_leaves_out_what_ignore_files_name_alone(project: Path) -> None:
+async def test_ignore_files_of_a_link_hide_only_what_they_name(project: Path) -> None:
     with pytest.raises(ValueError, match="ignore_patterns"):
         Sandbox.from_local(project, link=True, ignore_patterns=["*.md"])
     with pytest.raises(ValueError, match="ignore_patterns"):
         await AsyncSandbox.from_local(project, link=True, ignore_patterns=["*.md"])
 
 
-def test_a_forked_process_is_not_let_into_what_may_hang(home: Path, project: Path) -> None:
+def test_a_forked_process_is_refused(home: Path, project: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FORKING, str(project)], stdout=subprocess.PIPE, text=True, timeout=60)
     refused, child, parent = done.stdout.splitlines()
     assert "start the process by spawn (multiprocessing)" in refused and refused == child
@@ -543,7 +542,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_process_that_is_started_anew(home: Path, project: Path, tmp_path: Path) -> None:
+def test_a_spawned_process(home: Path, project: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SPAWNING)
     done = subprocess.run([sys.executable, str(script), str(project)], stdout=subprocess.PIPE, text=True, timeout=60)
@@ -570,30 +569,33 @@ def test_an_interrupt_ends_the_command_and_cleans_up(client: SandboxClient, proj
         client.get_sandbox(sandbox_id)
 
 
-MAKING = """
-import sys
-from agentfense import Sandbox, SandboxClient
-SandboxClient().close()
-print("begin", flush=True)
+CREATING = """
+import os, signal, sys
+from agentfense import Sandbox
+from agentfense._connection import Connection
+
+real = Connection._fit
+
+def strike(connection, request, about):
+    if about.operation == sys.argv[2]:
+        os.kill(os.getpid(), signal.SIGINT)
+    return real(connection, request, about)
+
+Connection._fit = strike
 with Sandbox.from_local(sys.argv[1], owner_id="interrupted"):
     sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("after", [0, 0.01, 0.03, 0.1])
-def test_an_interrupt_while_it_is_made_leaves_nothing(client: SandboxClient, project: Path, after: float) -> None:
-    """Whenever it comes."""
-    with subprocess.Popen(
-        [sys.executable, "-c", MAKING, str(project)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as script:
-        assert script.stdout is not None and script.stdout.readline() == "begin\n"
-        time.sleep(after)
-        script.send_signal(signal.SIGINT)
+@pytest.mark.parametrize("during", ["link", "create sandbox", "start"])
+def test_an_interrupt_of_from_local_leaves_nothing(client: SandboxClient, project: Path, during: str) -> None:
+    line = [sys.executable, "-c", CREATING, str(project), during]
+    with subprocess.Popen(line, stdin=subprocess.PIPE) as script:
         assert script.wait(60) == -signal.SIGINT
     assert client.list_codebases("interrupted") == []
 
 
-def test_an_interrupt_stays_one_where_a_condition_lets_go_of_its_lock() -> None:
+def test_an_interrupt_during_the_release_of_a_lock_remains_an_interrupt() -> None:
     def waiting() -> None:
         condition = threading.Condition()
         with condition:

@@ -1,4 +1,4 @@
-"""Which server is found, and the one that is started by itself."""
+"""Finding a server, and starting one."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_tls(own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             assert client.list_codebases() == []
 
 
-def test_the_variable_goes_before(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_precedes_the_installed_program(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{closed.getsockname()[1]}"
@@ -180,9 +180,7 @@ async def test_a_server_that_never_answers(home: Path, project: Path, monkeypatc
                 await other.exec("sb_0123456789abcdef", "true")
 
 
-async def test_our_own_server_that_never_answers(
-    own_home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_own_server_that_never_answers(own_home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in {"CONNECT": 0.2, "READY": 0.1, "GREET": 0.2}.items():
         monkeypatch.setattr(f"agentfense._connection.{name}", seconds)
     with SandboxClient():
@@ -199,7 +197,7 @@ async def test_our_own_server_that_never_answers(
             os.kill(server, signal.SIGCONT)
 
 
-async def test_a_server_that_dies_while_it_is_asked(own_home: Path, project: Path) -> None:
+async def test_a_server_that_dies_during_a_call(own_home: Path, project: Path) -> None:
     sandbox = Sandbox.from_local(project, preset="full-access")
     failed: List[SandboxError] = []
     command = "echo $$ >> output/pids; echo started; exec sleep 1000"
@@ -234,7 +232,7 @@ async def test_a_server_that_dies_while_it_is_asked(own_home: Path, project: Pat
         found.destroy(delete_codebase=True)
 
 
-def test_a_token_that_is_wrong(home: Path, client: SandboxClient) -> None:
+def test_a_wrong_token(home: Path, client: SandboxClient) -> None:
     with (
         SandboxClient(token="afs_" + "0" * 64) as other,
         pytest.raises(PermissionDeniedError, match="AGENTFENSE_TOKEN"),
@@ -242,7 +240,7 @@ def test_a_token_that_is_wrong(home: Path, client: SandboxClient) -> None:
         other.list_codebases()
 
 
-def test_there_is_no_program(own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_program_is_found(own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTFENSE_BINARY", "/nowhere/agentfense")
     with pytest.raises(InvalidConfigurationError, match="AGENTFENSE_BINARY '/nowhere/agentfense': no such program"):
         SandboxClient()
@@ -293,7 +291,7 @@ def test_a_program_that_does_not_serve(
     wait_until("no thread waits for it", lambda: threading.active_count() <= before)
 
 
-def test_a_state_directory_that_cannot_be(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_state_directory(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTFENSE_HOME", "/dev/null/home")
     with pytest.raises(InvalidConfigurationError, match="state directory /dev/null/home: Not a directory"):
         SandboxClient()
@@ -310,7 +308,7 @@ def test_a_state_directory_with_an_odd_name(odd_home: Path, project: Path) -> No
         assert client.same_host and client.list_sandboxes() == []
 
 
-def test_a_state_directory_whose_name_is_no_utf8(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_directory_whose_name_is_not_utf8(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTFENSE_HOME", f"{own_home}\udcff")
     with pytest.raises(
         InvalidConfigurationError, match=r"^state directory '.*\\udcff': is not UTF-8: set AGENTFENSE_HOME"
@@ -327,7 +325,7 @@ def test_a_state_directory_that_cannot_be_written_to(own_home: Path, name: str) 
         SandboxClient()
 
 
-def test_a_temporary_directory_that_cannot_be(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_temporary_directory(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
     with pytest.raises(
         InvalidConfigurationError, match=r"^temporary directory: No such file or directory: set TMPDIR$"
@@ -335,7 +333,7 @@ def test_a_temporary_directory_that_cannot_be(own_home: Path, monkeypatch: pytes
         SandboxClient()
 
 
-def test_a_file_of_whereabouts_that_nobody_holds(own_home: Path) -> None:
+def test_a_server_file_that_is_not_locked(own_home: Path) -> None:
     own_home.mkdir(parents=True)
     assert _server.running(own_home) is None
     (own_home / "server.json").write_text(json.dumps({"grpc": "127.0.0.1:1", "token_file": "/x", "tls": False}))

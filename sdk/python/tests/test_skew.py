@@ -1,4 +1,4 @@
-"""Servers and programs of other versions: refused with what to upgrade, never asked for what they would ignore."""
+"""Servers and programs of other versions: an error says what to upgrade, and none gets what it would ignore."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_streams_too(home: Path, tmp_path: Path) -> None:
     assert other.asked == ["Check", "Audit"]
 
 
-async def test_a_page_that_is_its_own_next_is_an_error(home: Path, tmp_path: Path) -> None:
+async def test_a_repeated_page_token_is_an_error(home: Path, tmp_path: Path) -> None:
     class Again(Other):
         def service(self, details: Any) -> Any:
             answer = {
@@ -174,9 +174,7 @@ async def test_a_page_that_is_its_own_next_is_an_error(home: Path, tmp_path: Pat
                     await ask(client)
 
 
-def test_a_directory_cannot_be_uploaded_whole_to_a_server_that_is_not_ours(
-    home: Path, tmp_path: Path, project: Path
-) -> None:
+def test_upload_tree_needs_a_server_of_agentfense(home: Path, tmp_path: Path, project: Path) -> None:
     other = Other(None)
     with serving(other, tmp_path) as address, pytest.raises(VersionMismatchError, match="older than this package"):
         Sandbox.from_local(project, endpoint=address)
@@ -191,7 +189,7 @@ def test_a_directory_cannot_be_uploaded_whole_to_a_server_that_is_not_ours(
         (grpc.StatusCode.UNAUTHENTICATED, None),
     ],
 )
-async def test_a_server_that_does_not_say_how_it_is(
+async def test_a_server_without_the_health_service(
     home: Path, tmp_path: Path, health: grpc.StatusCode, raised: Any
 ) -> None:
     other = Other(None, health)
@@ -209,18 +207,18 @@ async def test_a_server_that_does_not_say_how_it_is(
     assert ("Exec" in other.asked) == (raised is None)
 
 
-def test_our_own_server_speaks_the_level_of_this_package(client: SandboxClient) -> None:
+def test_a_server_of_agentfense_has_the_level_of_this_package(client: SandboxClient) -> None:
     client.list_codebases()
     versions = client._connection._versions
     assert (versions._least, versions._level) == (1, _skew.LEVEL)
 
 
-def test_our_own_server_ignores_no_field(client: SandboxClient) -> None:
+def test_a_server_of_agentfense_ignores_no_field(client: SandboxClient) -> None:
     request = codebase_pb2.ListCodebasesRequest()
     request.MergeFromString(b"\xc0\x3e\x01")  # number 1000
     with pytest.raises(VersionMismatchError, match="ListCodebasesRequest has no field 1000; upgrade agentfense there"):
         client._connection.call("ListCodebases", request, Call("list"))
 
 
-def test_it_is_one_of_what_this_server_cannot_do() -> None:
+def test_an_unsupported_request_is_an_invalid_configuration() -> None:
     assert issubclass(VersionMismatchError, InvalidConfigurationError)

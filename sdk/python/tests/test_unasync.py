@@ -1,4 +1,4 @@
-"""unasync.py: the modules for threads are made of those for event loops."""
+"""unasync.py generates the modules for threads from those for event loops."""
 
 from __future__ import annotations
 

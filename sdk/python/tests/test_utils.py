@@ -15,7 +15,7 @@ def names(path: Path, **more: object) -> set[str]:
     return {name for name, _ in utils.walk_directory(path, **more)}  # type: ignore[arg-type]
 
 
-def test_walk_leaves_out_what_an_upload_does(project: Path) -> None:
+def test_walk_directory_leaves_out_what_an_upload_does(project: Path) -> None:
     (project / "node_modules/x").mkdir(parents=True)
     (project / "node_modules/x/index.js").write_text("x")
     (project / "src/lib.pyc").write_text("x")
@@ -60,7 +60,7 @@ def sparse(path: Path) -> None:
     ],
     ids=["FIFO", "directory", "link", "sparse"],
 )
-def test_ignore_files_that_are_none(tmp_path: Path, name: str, make: Callable[[Path], object], says: str) -> None:
+def test_invalid_ignore_files(tmp_path: Path, name: str, make: Callable[[Path], object], says: str) -> None:
     """Neither is waited for, nor read into memory."""
     make(tmp_path / name)
     for read in (utils.walk_directory, lambda path: requests.upload_tree("cb_0", path, None)):
@@ -68,7 +68,7 @@ def test_ignore_files_that_are_none(tmp_path: Path, name: str, make: Callable[[P
             list(read(tmp_path))
 
 
-def test_what_becomes_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_file_that_becomes_a_fifo_does_not_block(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     messages = requests.upload_tree("cb_0", tmp_path, None)
     assert next(messages).metadata.file_path == "file"
@@ -93,7 +93,7 @@ def test_count(project: Path) -> None:
 
 
 @pytest.mark.parametrize("call", [utils.count_files, lambda path: list(utils.walk_directory(path))])
-def test_no_directory(call: object, project: Path) -> None:
+def test_a_missing_directory(call: object, project: Path) -> None:
     assert callable(call)
     with pytest.raises(ValueError, match="no such directory"):
         call(project / "absent")
@@ -112,7 +112,7 @@ def test_no_directory(call: object, project: Path) -> None:
         ("a\ud800", r"^path: character 1 is '\\ud800', which a file name cannot have$"),
     ],
 )
-def test_paths_of_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, says: str) -> None:
+def test_paths_that_are_not_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, says: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(ValueError, match=says):
@@ -129,7 +129,7 @@ def test_a_current_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("path", [5, None, b"/tmp"])
-def test_paths_that_are_none(path: Any) -> None:
+def test_invalid_paths(path: Any) -> None:
     with pytest.raises(TypeError, match=r"^path: want a string or an os\.PathLike of one, not "):
         utils.check_directory(path)
 
@@ -142,7 +142,7 @@ def test_paths_that_are_none(path: Any) -> None:
         (["*.py", 5], r"^ignore_patterns\[1\]: want a string, not int$"),
     ],
 )
-def test_patterns_that_are_none(tmp_path: Path, patterns: Any, says: str) -> None:
+def test_malformed_patterns(tmp_path: Path, patterns: Any, says: str) -> None:
     with pytest.raises(TypeError, match=says):
         utils.ignore_matcher(tmp_path, patterns)
 

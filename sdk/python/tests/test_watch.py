@@ -22,7 +22,7 @@ def until(watch: Any, wanted: Set[str]) -> List[str]:
     raise AssertionError(f"the watch ended with {told}")
 
 
-def test_what_commands_do(sandbox: Sandbox) -> None:
+def test_changes_by_commands(sandbox: Sandbox) -> None:
     with (
         sandbox.files.watch(timeout=60) as everywhere,
         sandbox.files.watch("/workspace/src", False, timeout=60) as flat,
@@ -42,7 +42,7 @@ def test_what_commands_do(sandbox: Sandbox) -> None:
     assert list(everywhere) == []
 
 
-def test_what_the_host_does(sandbox: Sandbox, project: Path) -> None:
+def test_changes_by_the_host(sandbox: Sandbox, project: Path) -> None:
     sandbox.run("ls src")
     with sandbox.files.watch("src", timeout=60) as watch:
         (project / "src/lib.py").write_text("x = 2\n")
@@ -50,7 +50,7 @@ def test_what_the_host_does(sandbox: Sandbox, project: Path) -> None:
         assert (change.path, change.kind) == ("src/lib.py", ChangeKind.MODIFIED)
 
 
-def test_its_time_is_up(sandbox: Sandbox) -> None:
+def test_a_watch_ends_at_its_timeout(sandbox: Sandbox) -> None:
     assert list(sandbox.files.watch(timeout=0.2)) == []
     with pytest.raises(ValueError, match="timeout"):
         sandbox.files.watch(timeout=0)
@@ -74,7 +74,7 @@ def test_the_sandbox_stops(sandbox: Sandbox, client: SandboxClient) -> None:
         next(sandbox.files.watch())
 
 
-def test_what_is_hidden_is_not_named(home: Path, project: Path) -> None:
+def test_changes_of_hidden_paths_are_not_reported(home: Path, project: Path) -> None:
     with Sandbox.from_local(project, preset="development") as sandbox:
         sandbox.run("ls")
         with sandbox.files.watch(timeout=60) as watch:

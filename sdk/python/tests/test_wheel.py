@@ -1,4 +1,4 @@
-"""The wheel: what is in it, and that it alone is enough in an environment that has nothing else."""
+"""The wheel: its content, and that it works alone in an empty environment."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def source(wheel: Path, tmp_path: Path) -> Path:
     return tmp_path / f"agentfense-{agentfense.__version__}"
 
 
-def test_a_wheel_of_the_source_distribution_has_no_program_and_says_so(source: Path) -> None:
+def test_a_wheel_of_the_source_distribution_has_no_program(source: Path) -> None:
     done = hatch(source)
     assert done.returncode == 0 and "the wheel has no program agentfense" in done.stdout + done.stderr
     (made,) = (source / "dist").iterdir()
@@ -115,7 +115,7 @@ def elf(machine: int = 62, bits: int = 2, kind: int = 1, magic: bytes = b"\x7fEL
         (None, "no such program"),
     ],
 )
-def test_what_runs_not_everywhere_goes_into_no_wheel(hook: Any, tmp_path: Path, program: Any, says: str) -> None:
+def test_programs_that_need_a_c_library_are_rejected(hook: Any, tmp_path: Path, program: Any, says: str) -> None:
     if program is not None:
         (tmp_path / "agentfense").write_bytes(program)
         (tmp_path / "agentfense").chmod(0o755)
@@ -129,13 +129,13 @@ def test_a_program_of_another_machine_names_that(hook: Any, tmp_path: Path) -> N
     assert hook.platform_of(tmp_path / "agentfense") == "aarch64"
 
 
-def test_a_wheel_without_the_program_that_was_named_is_not_made(source: Path, tmp_path: Path) -> None:
+def test_a_wheel_without_the_named_program_is_rejected(source: Path, tmp_path: Path) -> None:
     done = hatch(source, AGENTFENSE_WHEEL=str(tmp_path))
     assert done.returncode != 0 and f"{tmp_path}/agentfense: no such program" in done.stdout + done.stderr
     assert not list(source.glob("dist/*"))
 
 
-def test_a_wheel_with_one_of_the_programs_is_not_made(source: Path, tmp_path: Path) -> None:
+def test_a_wheel_with_only_one_program_is_rejected(source: Path, tmp_path: Path) -> None:
     (tmp_path / "agentfense").write_bytes(elf())
     (tmp_path / "agentfense").chmod(0o755)
     done = hatch(source, AGENTFENSE_WHEEL=str(tmp_path))
@@ -143,7 +143,7 @@ def test_a_wheel_with_one_of_the_programs_is_not_made(source: Path, tmp_path: Pa
     assert not list(source.glob("dist/*"))
 
 
-def test_a_wheel_with_programs_of_two_machines_is_not_made(source: Path, tmp_path: Path) -> None:
+def test_a_wheel_with_programs_of_two_machines_is_rejected(source: Path, tmp_path: Path) -> None:
     for name, machine in zip(PROGRAMS, (62, 183)):
         (tmp_path / name).write_bytes(elf(machine))
         (tmp_path / name).chmod(0o755)
@@ -152,7 +152,7 @@ def test_a_wheel_with_programs_of_two_machines_is_not_made(source: Path, tmp_pat
     assert not list(source.glob("dist/*"))
 
 
-def test_a_wheel_that_is_too_large_is_not_made(source: Path, tmp_path: Path) -> None:
+def test_a_wheel_that_is_too_large_is_rejected(source: Path, tmp_path: Path) -> None:
     for name in PROGRAMS:
         (tmp_path / name).write_bytes(elf() + os.urandom(MOST_BYTES // 2))
         (tmp_path / name).chmod(0o755)
@@ -251,7 +251,7 @@ def find(place: Place, **variables: str) -> str:
         place.env = was
 
 
-def test_the_installed_program_goes_before_that_on_the_path(place: Place, tmp_path: Path) -> None:
+def test_the_installed_program_precedes_the_path(place: Place, tmp_path: Path) -> None:
     other = tmp_path / "agentfense"
     other.write_text("#!/bin/sh\n")
     other.chmod(0o755)
@@ -259,7 +259,7 @@ def test_the_installed_program_goes_before_that_on_the_path(place: Place, tmp_pa
     assert find(place, AGENTFENSE_BINARY=str(other)) == str(other)
 
 
-def test_the_command_says_what_it_lacks(place: Place) -> None:
+def test_the_command_says_that_the_program_is_missing(place: Place) -> None:
     env = {**place.env, "AGENTFENSE_BINARY": "/nowhere/agentfense"}
     command = [str(place.venv / "bin/python"), "-m", "agentfense", "version"]
     done = subprocess.run(command, env=env, cwd=place.work, capture_output=True, text=True, timeout=60)
@@ -267,14 +267,12 @@ def test_the_command_says_what_it_lacks(place: Place) -> None:
     assert done.stderr.startswith("agentfense: AGENTFENSE_BINARY '/nowhere/agentfense': no such program: install")
 
 
-def test_it_is_found_beside_a_package_that_was_installed_into_a_directory(
-    place: Place, wheel: Path, tmp_path: Path
-) -> None:
+def test_the_program_is_found_beside_a_package_installed_with_target(place: Place, wheel: Path, tmp_path: Path) -> None:
     place.pip("install", "--no-compile", "--no-deps", "--no-index", "--target", str(tmp_path / "lib"), str(wheel))
     assert find(place, PYTHONPATH=str(tmp_path / "lib")) == str(tmp_path / "lib/bin/agentfense")
 
 
-def test_nothing_stays_after_it_is_removed(place: Place) -> None:
+def test_nothing_remains_after_it_is_removed(place: Place) -> None:
     assert place.files() != place.before
     place.pip("uninstall", "--yes", "agentfense")
     assert place.files() == place.before

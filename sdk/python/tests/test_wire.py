@@ -29,7 +29,7 @@ from agentfense._gen.sandbox.v1 import sandbox_pb2
         ("\\\udcff", "\\\\xff"),
     ],
 )
-def test_names_are_bytes(name: str, text: str) -> None:
+def test_names_are_matched_as_bytes(name: str, text: str) -> None:
     assert _wire.encode_path(name) == text
     assert _wire.decode_path(text) == name
 
@@ -39,7 +39,7 @@ def test_paths_inside(path: str) -> None:
     assert _wire.inside_path(path) == "a/b"
 
 
-def test_the_root_inside() -> None:
+def test_root_in_the_sandbox() -> None:
     assert {_wire.inside_path(path) for path in ("", "/", "/workspace", "/workspace/")} == {""}
     assert _wire.inside_path("/workspaces/x") == "workspaces/x"
 
@@ -61,13 +61,13 @@ def test_durations() -> None:
             _wire.seconds_of(wrong)
 
 
-def test_limits_of_zero_are_none() -> None:
+def test_limits_of_zero_become_none() -> None:
     assert _wire.sandbox_of(sandbox_pb2.Sandbox()).resources is None
     message = sandbox_pb2.Sandbox(resources=sandbox_pb2.ResourceLimits(pids_limit=5))
     assert _wire.sandbox_of(message).resources == ResourceLimits(pids_limit=5)
 
 
-def test_values_of_enumerations_that_are_new_to_us() -> None:
+def test_unknown_values_of_enumerations() -> None:
     """A newer server must not break us; what is unknown grants nothing."""
     message = sandbox_pb2.Sandbox(status=99, runtime=99)  # type: ignore[arg-type]
     rule = message.permissions.add(pattern="x")
@@ -94,18 +94,18 @@ def test_rules_come_back_as_they_were() -> None:
     assert [_wire.rule_of(message) for message in _wire.wire_rules([rule.to_dict() for rule in rules])] == rules
 
 
-def test_a_wrong_rule_is_of_both_kinds() -> None:
+def test_a_policy_error_is_also_a_value_error() -> None:
     for kind in (ValueError, InvalidConfigurationError):
         with pytest.raises(kind, match="'rad' is not a valid Permission"):
             _wire.wire_rules([{"pattern": "x", "permission": "rad"}])
 
 
 @pytest.mark.parametrize("resources", [{"memory": 1}, {"memory_bytes": "much"}, {"pids_limit": 2**70}])
-def test_wrong_resources(resources: object) -> None:
+def test_invalid_resources(resources: object) -> None:
     with pytest.raises(InvalidConfigurationError, match="resources: "):
         _wire.wire_resources(resources)  # type: ignore[arg-type]
 
 
-def test_wrong_runtime() -> None:
+def test_invalid_runtime() -> None:
     with pytest.raises(InvalidConfigurationError, match="want bwrap or docker"):
         _wire.wire_runtime("runc")  # type: ignore[arg-type]

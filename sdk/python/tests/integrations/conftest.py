@@ -1,4 +1,4 @@
-"""The frameworks speak to nobody: their tracing is off, and only this host can be reached."""
+"""The frameworks' tracing is off, and only this host can be reached."""
 
 from __future__ import annotations
 

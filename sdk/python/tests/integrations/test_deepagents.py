@@ -102,7 +102,7 @@ def test_a_change_that_is_not_approved_is_not_applied(home: Path, project: Path)
     assert (project / "main.py").read_text() == "print('hello')\n"
 
 
-def test_a_command_gives_both_outputs_and_its_exit_code(shared: SandboxBackend) -> None:
+def test_a_command_returns_both_outputs_and_its_exit_code(shared: SandboxBackend) -> None:
     answer = shared.execute("echo one; echo two >&2; exit 3")
     assert (set(answer.output.split()), answer.exit_code, answer.truncated) == ({"one", "two"}, 3, False)
 
@@ -114,19 +114,19 @@ def test_a_command_that_takes_too_long_is_ended(shared: SandboxBackend) -> None:
     assert "sleep 1000" not in shared.execute("ps ax").output.replace("ps ax", "")
 
 
-def test_of_a_long_output_the_beginning_is_kept(shared: SandboxBackend) -> None:
+def test_the_beginning_of_a_long_output_is_kept(shared: SandboxBackend) -> None:
     limited = SandboxBackend(shared._sandbox, max_output_bytes=100_000)
     answer = limited.execute("yes | head -c 3000000; exit 5")
     assert (len(answer.output), answer.truncated, answer.exit_code) == (100_000, True, 5)
 
 
 @pytest.mark.parametrize("command", ["true \0", "true " + "x" * 3_000_000])
-def test_a_command_that_cannot_be_run_is_an_answer(shared: SandboxBackend, command: str) -> None:
+def test_a_command_that_cannot_be_run_is_a_result(shared: SandboxBackend, command: str) -> None:
     answer = shared.execute(command)
     assert answer.exit_code == 126 and answer.output
 
 
-def test_output_that_is_no_text_has_replacement_characters(shared: SandboxBackend) -> None:
+def test_output_that_is_not_utf8_has_replacement_characters(shared: SandboxBackend) -> None:
     assert shared.execute(r"printf '\377\303\251'").output == "\ufffdé"
 
 
@@ -161,7 +161,7 @@ def test_a_directory_is_listed_without_what_is_hidden(backend: SandboxBackend) -
         ("/etc", "only /workspace is listed and searched; use a command"),
     ],
 )
-def test_what_cannot_be_listed(shared: SandboxBackend, path: str, code: str) -> None:
+def test_paths_that_cannot_be_listed(shared: SandboxBackend, path: str, code: str) -> None:
     assert shared.ls(path).error == f"Path '{path}': {code}"
 
 
@@ -178,7 +178,7 @@ def test_what_cannot_be_listed(shared: SandboxBackend, path: str, code: str) -> 
         ("/tmp", "is_directory"),
     ],
 )
-def test_what_cannot_be_read(shared: SandboxBackend, path: str, code: str) -> None:
+def test_files_that_cannot_be_read(shared: SandboxBackend, path: str, code: str) -> None:
     assert shared.read(path).error == f"File '{path}': {code}"
     refused, given = shared.download_files([path, "/workspace/main.py"])
     assert (refused.error, refused.content) == (code, None)
@@ -194,7 +194,7 @@ def test_lines_of_a_file_are_read(backend: SandboxBackend) -> None:
     assert backend.read("/workspace/lines.txt", offset=99).error
 
 
-def test_a_file_that_is_no_text_is_read_in_base64(backend: SandboxBackend) -> None:
+def test_a_binary_file_is_read_in_base64(backend: SandboxBackend) -> None:
     content = bytes(range(256)) * 1000
     assert backend.upload_files([("/workspace/data.bin", content)])[0].error is None
     read = backend.read("/workspace/data.bin").file_data
@@ -222,7 +222,7 @@ def test_a_file_is_written_and_edited(backend: SandboxBackend, place: str) -> No
     assert "appears 2 times" in str(backend.edit(path, "h", "x").error) or backend.edit(path, "E", "x").error
 
 
-def test_a_hidden_name_takes_a_file_of_its_own(backend: SandboxBackend, project: Path) -> None:
+def test_a_file_can_be_created_at_a_hidden_name(backend: SandboxBackend, project: Path) -> None:
     before = (project / ".env").read_bytes()
     assert backend.write("/workspace/.env", "own").error is None
     assert backend.download_files(["/workspace/.env"])[0].content == b"own"
@@ -245,13 +245,13 @@ def test_an_edit_keeps_line_ends(backend: SandboxBackend) -> None:
         ("/etc/passwd", "permission_denied"),
     ],
 )
-def test_what_cannot_be_written(shared: SandboxBackend, path: str, code: str) -> None:
+def test_files_that_cannot_be_written(shared: SandboxBackend, path: str, code: str) -> None:
     assert shared.write(path, "x").error == f"File '{path}': {code}"
     assert shared.upload_files([(path, b"x"), ("/workspace/ok", b"ok")])[0].error == code
     assert shared.download_files(["/workspace/ok"])[0].content == b"ok"
 
 
-def test_what_is_no_text_is_not_written_or_edited(shared: SandboxBackend) -> None:
+def test_text_that_is_not_utf8_is_not_written_or_edited(shared: SandboxBackend) -> None:
     assert shared.write("/workspace/x", "\ud800").error
     shared.upload_files([("/workspace/b", b"\xff\xfe")])
     assert "no UTF-8" in str(shared.edit("/workspace/b", "a", "b").error)
@@ -263,7 +263,7 @@ def test_a_link_does_not_lead_out_of_the_workspace(backend: SandboxBackend) -> N
     assert "/workspace/out" not in str(backend.grep("root", "/workspace").matches)
 
 
-def test_a_file_is_removed(backend: SandboxBackend) -> None:
+def test_a_file_is_deleted(backend: SandboxBackend) -> None:
     assert backend.delete("/workspace/src").path == "/workspace/src"
     assert backend.ls("/workspace/src").error == "Path '/workspace/src': file_not_found"
     assert backend.delete("/workspace/src").error == "File '/workspace/src': file_not_found"
@@ -313,14 +313,14 @@ def test_a_search_with_too_many_matches_is_cut(backend: SandboxBackend, monkeypa
     assert files.truncated and files.truncation_reason == "budget" and len(files.matches or []) == 100
 
 
-def test_names_that_are_no_text_can_be_shown(backend: SandboxBackend) -> None:
+def test_names_that_are_not_utf8_can_be_shown(backend: SandboxBackend) -> None:
     backend.execute(r"printf x > $(printf 'bad\377.txt')")
     shown = "/workspace/bad\ufffd.txt"
     assert shown in [entry["path"] for entry in backend.ls("/workspace").entries or []]
     assert [match["path"] for match in backend.glob("bad*").matches or []] == [shown]
 
 
-async def test_the_asynchronous_twins(backend: SandboxBackend) -> None:
+async def test_the_asynchronous_classes(backend: SandboxBackend) -> None:
     assert (await backend.aexecute("echo hi")).output == "hi\n"
     assert (await backend.awrite("/workspace/t.txt", "text")).error is None
     assert (await backend.aedit("/workspace/t.txt", "text", "more")).occurrences == 1

@@ -1,4 +1,4 @@
-"""What of the integrations meets the runtime, on docker: commands, files and what is refused. The image has busybox."""
+"""The integrations on the docker runtime: commands, files and refused operations. The image has busybox."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_a_policy_file(run: Shell, there: Path) -> None:
     assert run("%%sandbox --policy policy.yaml\nls")[0].startswith("PolicyError: policy.yaml:2: ")
 
 
-def test_review(run: Shell, there: Path) -> None:
+def test_diff_apply_and_discard(run: Shell, there: Path) -> None:
     run("%%sandbox --preset development\necho new > new.txt; printf '\\033[2Jx\\n' > README.md; rm run.sh; mkdir .git")
     run("%%sandbox\necho '#!/bin/sh' > .envrc; printf 'name: \\n' > $(printf 'a\\033b')")
     shown, _ = run("%sandbox diff README.md run.sh")
@@ -112,7 +112,7 @@ def test_review(run: Shell, there: Path) -> None:
     assert run("%sandbox audit -n 1")[0].count("\n") == 1
 
 
-def test_stop_keeps_and_rm_forgets(run: Shell, client: SandboxClient) -> None:
+def test_stop_keeps_changes_and_rm_destroys_them(run: Shell, client: SandboxClient) -> None:
     run("%%sandbox\necho kept > output/a")
     assert run("%sandbox stop")[0].endswith(" is stopped; its changes remain\n")
     assert "stopped, bwrap, of " in run("%sandbox status")[0]
@@ -124,7 +124,7 @@ def test_stop_keeps_and_rm_forgets(run: Shell, client: SandboxClient) -> None:
     assert run("%%sandbox --dir src\nls") == ("lib.py\n", "")
 
 
-def test_mistakes_are_one_line(run: Shell) -> None:
+def test_an_error_is_one_line(run: Shell) -> None:
     for cell, says in {
         "%sandbox status": "UsageError: %sandbox: there is no sandbox yet: a cell with %%sandbox creates one\n",
         "%sandbox": "VERB; see %sandbox -h\n",
@@ -240,7 +240,7 @@ diff --git a/main.py b/main.py
 """
 
 
-def test_an_interrupt_ends_the_command_and_no_more(there: Path, client: SandboxClient) -> None:
+def test_an_interrupt_ends_only_the_command(there: Path, client: SandboxClient) -> None:
     cells = execute(
         there,
         "%%sandbox\ncd src; echo $$ > ../output/shell; sleep 1000 & echo $! > ../output/pid; echo interrupt me; wait",
@@ -251,7 +251,7 @@ def test_an_interrupt_ends_the_command_and_no_more(there: Path, client: SandboxC
     assert (client.list_sandboxes(), client.list_codebases()) == ([], [])
 
 
-def test_a_reason_that_is_no_plain_text_is_shown_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reason_is_shown_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
         raise SandboxError("destroy: /a\x1b[2J\udcff")
 

@@ -120,7 +120,7 @@ async def test_the_shell_maps_time_outs_limits_and_exit_codes(sandbox: AsyncSand
     assert (third.status, third.exit_code, result.max_output_length) == ("timeout", None, 100)
 
 
-async def test_a_command_gives_both_outputs_and_its_exit_code(session: SandboxSession) -> None:
+async def test_a_command_returns_both_outputs_and_its_exit_code(session: SandboxSession) -> None:
     result = await session.exec("echo one; echo two >&2; exit 3")
     assert (result.stdout, result.stderr, result.exit_code) == (b"one\n", b"two\n", 3)
     assert (await session.exec("printf", "%s", "a b'c", shell=False)).stdout == b"a b'c"
@@ -128,7 +128,7 @@ async def test_a_command_gives_both_outputs_and_its_exit_code(session: SandboxSe
     assert (await session.exec("nosuchprogram", shell=False)).exit_code == 127
 
 
-async def test_a_name_that_is_no_utf8_is_one_of_a_file_and_of_a_command(project: Path, session: SandboxSession) -> None:
+async def test_a_name_that_is_not_utf8_works_for_files_and_commands(project: Path, session: SandboxSession) -> None:
     (project / os.fsdecode(b"caf\xe9 '\xff\xfe'\n")).write_text("x")
     (name,) = [entry.path for entry in await session.ls(".") if "caf" in entry.path]
     assert os.fsencode(name) == b"/workspace/caf\xe9 '\xff\xfe'\n"
@@ -149,7 +149,7 @@ async def test_a_command_that_takes_too_long_is_ended(session: SandboxSession) -
     assert b"sleep 2003" not in (await session.exec("ps ax", shell=["sh", "-c"])).stdout
 
 
-async def test_of_a_long_output_the_beginning_is_kept(sandbox: AsyncSandbox) -> None:
+async def test_the_beginning_of_a_long_output_is_kept(sandbox: AsyncSandbox) -> None:
     result = await SandboxSession(sandbox, max_output_bytes=100_000).exec("yes | head -c 3000000; exit 5")
     assert len(result.stdout) == 100_000 and b"longer" in result.stderr and result.exit_code == 5
 
@@ -203,7 +203,7 @@ async def refused(work: Callable[[], Awaitable[Any]], kind: Any, reason: str) ->
     assert isinstance(raised.value.__cause__, SandboxError)
 
 
-async def test_what_is_refused(session: SandboxSession, project: Path) -> None:
+async def test_refused_operations(session: SandboxSession, project: Path) -> None:
     for path in (".env", "nope", "secrets/key.txt"):
         with pytest.raises(WorkspaceReadNotFoundError):
             await session.read(Path(path))
@@ -226,7 +226,7 @@ async def test_what_is_refused(session: SandboxSession, project: Path) -> None:
     assert (project / "locked.txt").read_text() == "locked\n"
 
 
-async def test_a_hidden_name_takes_a_file_of_its_own(session: SandboxSession, project: Path) -> None:
+async def test_a_file_can_be_created_at_a_hidden_name(session: SandboxSession, project: Path) -> None:
     before = (project / ".env").read_bytes()
     await session.write(Path(".env"), io.BytesIO(b"own"))
     assert (await session.read(Path(".env"))).read() == b"own"
@@ -239,7 +239,7 @@ async def test_a_link_does_not_lead_out_of_the_workspace(session: SandboxSession
         await session.read(Path("out"))
 
 
-async def test_what_it_does_not_have(session: SandboxSession) -> None:
+async def test_unsupported_features(session: SandboxSession) -> None:
     assert not session.supports_pty()
     with pytest.raises(ValueError, match="no other users"):
         await session.read(Path("main.py"), user="me")
@@ -256,7 +256,7 @@ class NoBytes(io.IOBase):
         return 7
 
 
-async def test_its_life_is_not_the_sandbox_s(session: SandboxSession) -> None:
+async def test_the_session_does_not_own_the_sandbox(session: SandboxSession) -> None:
     async with session:
         assert await session.running()
     assert await session.running()

@@ -1,4 +1,4 @@
-"""The examples of docs/integrations.md: run word by word, each framework's with a scripted model."""
+"""The examples of docs/integrations.md, run word by word, each with a scripted model."""
 
 from __future__ import annotations
 

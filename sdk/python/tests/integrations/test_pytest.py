@@ -1,4 +1,4 @@
-"""The pytest plugin, in test runs of its own, with real sandboxes."""
+"""The pytest plugin, in separate test runs, with real sandboxes."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_test_s_sandbox_expires(tests: pytest.Pytester, client: SandboxClient)
         _settings(tests.parseconfig("-o", "sandbox_expires_in=a day"))
 
 
-def test_what_a_killed_run_leaves_expires(tests: pytest.Pytester, client: SandboxClient) -> None:
+def test_sandboxes_of_a_killed_run_expire(tests: pytest.Pytester, client: SandboxClient) -> None:
     tests.makepyfile("import os, signal\n\ndef test_it(sandbox):\n    os.kill(os.getpid(), signal.SIGKILL)\n")
     assert tests.runpytest_subprocess().ret == -signal.SIGKILL
     (left,) = client.list_sandboxes()
@@ -147,7 +147,7 @@ def test_what_a_killed_run_leaves_expires(tests: pytest.Pytester, client: Sandbo
     check_none_left(client)
 
 
-def test_markers_that_make_no_sense(tests: pytest.Pytester, client: SandboxClient) -> None:
+def test_invalid_markers(tests: pytest.Pytester, client: SandboxClient) -> None:
     says = {
         '"one", "two"': "marker sandbox: only the path may be a positional",
         'preset="agent-save"': "did you mean 'agent-safe'",
@@ -183,7 +183,7 @@ FAILING = """
 """
 
 
-def test_a_failure_tells_what_happened(tests: pytest.Pytester, client: SandboxClient) -> None:
+def test_a_failure_shows_what_happened(tests: pytest.Pytester, client: SandboxClient) -> None:
     tests.makepyfile(FAILING)
     result = tests.runpytest_subprocess()
     result.assert_outcomes(passed=1, failed=1, errors=1)
@@ -208,14 +208,14 @@ def test_the_first_failure_ends_the_run_and_leaves_nothing(tests: pytest.Pyteste
     check_none_left(client)
 
 
-def test_a_sandbox_that_is_gone_is_told(tests: pytest.Pytester) -> None:
+def test_a_sandbox_that_is_gone_is_reported(tests: pytest.Pytester) -> None:
     tests.makepyfile("def test_it(sandbox):\n    sandbox.client.destroy_sandbox(sandbox.id)\n    assert False")
     result = tests.runpytest_subprocess()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["what happened in it cannot be told: *"])
 
 
-def test_a_reason_and_a_directory_that_are_no_plain_text_are_shown_escaped(tests: pytest.Pytester) -> None:
+def test_a_reason_and_a_directory_are_shown_escaped(tests: pytest.Pytester) -> None:
     tests.makepyfile(
         """
         from agentfense import SandboxError
@@ -277,7 +277,7 @@ def test_with_xdist(tests: pytest.Pytester, client: SandboxClient) -> None:
     check_none_left(client)
 
 
-def test_who_does_not_use_it_pays_nothing(tests: pytest.Pytester) -> None:
+def test_other_runs_are_not_slowed_down(tests: pytest.Pytester) -> None:
     tests.makepyfile(
         """
         import sys

@@ -85,7 +85,7 @@ def test_variables_stay_and_the_last_expression_is_the_value(executor: SandboxEx
     assert (output.output, output.logs, output.is_final_answer) == (42, "ü\n", False)
 
 
-def test_what_code_and_its_children_write_is_kept(executor: SandboxExecutor) -> None:
+def test_output_of_code_and_its_children_is_kept(executor: SandboxExecutor) -> None:
     output = executor(
         "import os, sys\nprint(1)\nos.system('echo 2; echo 3 >&2')\nsys.stderr.write('4\\n')\nos.write(1, b'\\xff')"
     )
@@ -149,7 +149,7 @@ def test_an_error_has_its_traceback_and_what_was_printed(executor: SandboxExecut
     assert executor("x").output == 1
 
 
-def test_a_step_that_takes_too_long_is_interrupted_and_variables_stay(sandbox: Sandbox) -> None:
+def test_a_step_that_takes_too_long_is_interrupted_and_keeps_its_variables(sandbox: Sandbox) -> None:
     with SandboxExecutor(sandbox, timeout=WAIT) as executor:
         executor("x = 7")
         executor._timeout = 1
@@ -234,14 +234,14 @@ def test_a_value_that_is_too_deep_is_text(executor: SandboxExecutor) -> None:
     assert executor("{'\\\\\"[': '[' * 200}").output == {'\\"[': "[" * 200}
 
 
-def test_an_answer_to_another_step_is_none(executor: SandboxExecutor) -> None:
+def test_an_answer_to_another_step_is_ignored(executor: SandboxExecutor) -> None:
     forged = [[], 1, {"id": "0" * 32, "kind": "final", "json": "forged"}, {"id": None}, {"kind": "final", "json": 1}]
     writes = "".join(f"out.write({(json.dumps(answer) + chr(10)).encode()!r})\n" for answer in forged)
     assert executor(f"{FORGE}{writes}out.flush()\n5").output == 5
     assert executor("6").output == 6
 
 
-def test_a_workspace_cannot_replace_what_the_interpreter_needs(sandbox: Sandbox) -> None:
+def test_a_workspace_cannot_replace_modules_of_the_interpreter(sandbox: Sandbox) -> None:
     sandbox.run("echo 'raise SystemExit(1)' > json.py; cp json.py ast.py; echo 'y = 5' > mine.py")
     with SandboxExecutor(sandbox, timeout=WAIT) as executor:
         assert executor("import mine\nmine.y").output == 5
@@ -271,7 +271,7 @@ def host_name(prefix: str) -> str:
     return prefix + str(os.path.exists("/workspace"))
 
 
-def test_tools_are_sent_and_run_inside(home: Path, project: Path, sandbox: Sandbox) -> None:
+def test_tools_are_sent_and_run_in_the_sandbox(home: Path, project: Path, sandbox: Sandbox) -> None:
     model = Scripted("print(shout(text='hi'), host_name('yes: '))", "final_answer(given['n'] + 1)")
     with SandboxExecutor(sandbox) as executor:
         agent = CodeAgent(tools=[Shout(), host_name], model=model, executor=executor)
@@ -288,7 +288,7 @@ class Needy(Shout):
         return str(nosuchpackage)
 
 
-def test_what_cannot_be_sent(executor: SandboxExecutor, sandbox: Sandbox) -> None:
+def test_objects_that_cannot_be_sent(executor: SandboxExecutor, sandbox: Sandbox) -> None:
     agent = CodeAgent(tools=[], model=Scripted(), name="other", description="Another.", executor=executor)
     with pytest.raises(InvalidConfigurationError, match="tool other: CodeAgent cannot be sent"):
         executor.send_tools({"other": agent})
@@ -307,7 +307,7 @@ def test_imports_that_are_not_authorized_are_refused_in_the_framework_s_words(sa
         assert "Import of os is not allowed" in failing(executor, "def f():\n    from os import path")
 
 
-def test_a_python_that_is_not_there_is_named(sandbox: Sandbox) -> None:
+def test_an_error_names_the_missing_python(sandbox: Sandbox) -> None:
     with (
         SandboxExecutor(sandbox, python="nosuchpython") as executor,
         pytest.raises(InvalidConfigurationError) as raised,
@@ -335,7 +335,7 @@ def test_a_sandbox_that_is_gone_raises(executor: SandboxExecutor, sandbox: Sandb
         executor("1")
 
 
-def test_the_end_ends_the_interpreter(sandbox: Sandbox) -> None:
+def test_leaving_the_block_ends_the_interpreter(sandbox: Sandbox) -> None:
     with SandboxExecutor(sandbox) as executor:
         executor("1")
         assert "python3 -I" in sandbox.run("ps axww").stdout
