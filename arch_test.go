@@ -87,6 +87,7 @@ var inside = map[string]string{
 	"view/layer/journal":     "",
 	"view/layer/nameenc":     "",
 	"view/policy":            "policy/secretname",
+	"view/policy/advise":     "policy",
 	"view/policy/policyfile": "policy policy/preset",
 	"view/policy/preset":     "policy policy/secretname",
 	"view/policy/secretname": "",

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/advise"
 )
 
 // maxAdvice is how many flags are named.
@@ -18,15 +19,15 @@ type way struct {
 }
 
 // again is to run the same command with them too.
-var again = way{add: policy.Append}
+var again = way{add: advise.Append}
 
 // widening is to add them to the policy of a sandbox.
-func widening(name string) way { return way{"agentfense policy set " + name + " ", policy.Replace} }
+func widening(name string) way { return way{"agentfense policy set " + name + " ", advise.Replace} }
 
 // advice are the lines that tell which flags would permit what was refused under
 // rules, and what no flag permits. isDir tells of a path of the source whether it
 // is a directory.
-func advice(refused []policy.Refused, rules []policy.Rule, reserved []vpath.Path, isDir func(string) bool, w way) []string {
+func advice(refused []advise.Refused, rules []policy.Rule, reserved []vpath.Path, isDir func(string) bool, w way) []string {
 	if len(refused) == 0 {
 		return nil
 	}
@@ -34,12 +35,12 @@ func advice(refused []policy.Refused, rules []policy.Rule, reserved []vpath.Path
 	for i := range asked {
 		asked[i].Dir = asked[i].Dir || isDir(asked[i].Path.Rel())
 	}
-	a, err := policy.Advise(rules, policy.Options{Reserved: reserved}, asked, w.add)
+	a, err := advise.Flags(rules, policy.Options{Reserved: reserved}, asked, w.add)
 	if err != nil {
 		return nil // advice is no reason to fail
 	}
 	if len(a.Flags) > maxAdvice {
-		if wide, err := policy.Advise(rules, policy.Options{Reserved: reserved}, directoriesOf(asked), w.add); err == nil && len(wide.Flags) < len(a.Flags) {
+		if wide, err := advise.Flags(rules, policy.Options{Reserved: reserved}, directoriesOf(asked), w.add); err == nil && len(wide.Flags) < len(a.Flags) {
 			a = wide
 		}
 	}
@@ -58,7 +59,7 @@ func advice(refused []policy.Refused, rules []policy.Rule, reserved []vpath.Path
 }
 
 // directoriesOf puts in place of each path below the root the directory it is in.
-func directoriesOf(refused []policy.Refused) []policy.Refused {
+func directoriesOf(refused []advise.Refused) []advise.Refused {
 	wide := slices.Clone(refused)
 	for i, r := range wide {
 		if dir := r.Path.Dir(); !dir.IsRoot() {

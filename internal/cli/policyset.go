@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/advise"
 )
 
 // setFlags are those that say what the new policy is.
@@ -59,7 +60,7 @@ func (o *policySource) added(e *env, has []policy.Rule, isDir func(string) bool,
 	}
 	rules := slices.Clone(has)
 	for _, r := range extra {
-		rules = policy.Replace(rules, r)
+		rules = advise.Replace(rules, r)
 	}
 	return rules, nil
 }

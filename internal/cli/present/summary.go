@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/advise"
 )
 
 // Summary is what a person is told when a run has ended.
@@ -23,7 +24,7 @@ type Summary struct {
 	// Denials are what the policy refused, by rule, the most frequent first.
 	Denials []DenialGroup
 	// Refused are the paths of these refusals, each once, as far as they are kept.
-	Refused []policy.Refused
+	Refused []advise.Refused
 }
 
 // DenialGroup is what one rule refused.
@@ -111,7 +112,7 @@ type denialKey struct{ rule, source string }
 type denials struct {
 	groups  map[denialKey]*DenialGroup
 	omitted int
-	refused []policy.Refused
+	refused []advise.Refused
 	at      map[vpath.Path]int // of refused
 	own     map[vpath.Path]bool
 }
@@ -155,7 +156,7 @@ func (d *denials) note(path vpath.Path, e audit.PermissionDenied) {
 	if checked, err := vpath.Parse(string(path)); err != nil || checked != path || path.IsOwn() {
 		return // the log is damaged
 	}
-	want := policy.Refused{Path: path, Need: policy.Read, Dir: e.Operation == "mkdir" || e.Operation == "rmdir"}
+	want := advise.Refused{Path: path, Need: policy.Read, Dir: e.Operation == "mkdir" || e.Operation == "rmdir"}
 	have, err := policy.ParsePermission(e.Permission)
 	if err != nil {
 		return

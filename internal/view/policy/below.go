@@ -111,7 +111,7 @@ func patternOf(elements []element) string {
 		switch e.kind {
 		case elementLiteral:
 			for i := range len(e.text) {
-				if strings.IndexByte(metacharacters+"]},", e.text[i]) >= 0 {
+				if strings.IndexByte(Metacharacters+"]},", e.text[i]) >= 0 {
 					b.WriteByte('\\')
 				}
 				b.WriteByte(e.text[i])

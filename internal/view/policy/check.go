@@ -109,7 +109,7 @@ func (c *checker) warn(kind WarningKind, rule, other int, format string, args ..
 }
 
 func (c *checker) checkText(i int, r Rule) {
-	if (r.Type == File || r.Type == Directory) && strings.ContainsAny(r.Pattern, metacharacters) {
+	if (r.Type == File || r.Type == Directory) && strings.ContainsAny(r.Pattern, Metacharacters) {
 		c.warn(WarnLiteral, i, NoRule, "%s: type %s takes every character as it is; only a glob has wildcards", r, r.Type)
 	}
 	if strings.TrimSpace(r.Pattern) != r.Pattern {
@@ -165,7 +165,7 @@ func onlyAt(path string) string {
 
 // exampleName is the pattern's name for a path of an example.
 func exampleName(pattern string) string {
-	if name := pattern[strings.LastIndexByte(pattern, '/')+1:]; name != "" && !strings.ContainsAny(name, metacharacters) {
+	if name := pattern[strings.LastIndexByte(pattern, '/')+1:]; name != "" && !strings.ContainsAny(name, Metacharacters) {
 		return name
 	}
 	return "FILE"

@@ -59,7 +59,7 @@ func (c *checker) writtenBelow(pl place) (vpath.Path, bool) {
 
 // exampleIn is a file in the directory that the pattern names, for an example.
 func exampleIn(pattern string) string {
-	if dir := strings.Trim(strings.TrimSuffix(pattern, "**"), "/"); !strings.ContainsAny(dir, metacharacters) {
+	if dir := strings.Trim(strings.TrimSuffix(pattern, "**"), "/"); !strings.ContainsAny(dir, Metacharacters) {
 		return dir + "/FILE"
 	}
 	return "DIR/FILE"

@@ -39,8 +39,10 @@ const (
 	reasonDefault  = "no rule matches: default deny"
 	reasonReserved = "reserved for agentfense itself"
 	reasonOwn      = "made by the sandbox where the policy hides what the source has"
-	reasonProject  = "the policy file is never writable from inside"
 )
+
+// ReasonProject is the reason of a decision on ProjectFile that no rule can widen.
+const ReasonProject = "the policy file is never writable from inside"
 
 // Decide returns what p permits at path. It never fails: a path no rule matches
 // is None. It does not touch the file system, and may be called concurrently.
@@ -150,7 +152,7 @@ func (p *Policy) decision(nodes []*node, v verdict, kind pathKind) Decision {
 	if permission != None {
 		d := Decision{Permission: permission, Rule: int(v.own.rule), Reason: p.text(int(v.own.rule)).own}
 		if kind == pathProjectFile && permission == Write {
-			d.Permission, d.Reason = Read, reasonProject
+			d.Permission, d.Reason = Read, ReasonProject
 		}
 		return d
 	}

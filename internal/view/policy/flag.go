@@ -50,3 +50,24 @@ func ParseFlag(o Origin, permission Permission, pattern string, isDir func(strin
 	}
 	return rule, vpath.Escape(pattern) + " is a directory: the rule covers all below it", nil
 }
+
+// Flag is a widening flag of the command line.
+type Flag struct {
+	Permission Permission
+	Pattern    string
+}
+
+// String returns the flag for a shell: --write '.venv/'.
+func (f Flag) String() string { return "--" + f.Permission.String() + " " + QuoteForShell(f.Pattern) }
+
+// QuoteForShell puts text between single quotes if a shell would read it
+// otherwise than as it is.
+func QuoteForShell(text string) string {
+	plain := func(c rune) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_-./@%+=:,", c)
+	}
+	if text != "" && strings.IndexFunc(text, func(c rune) bool { return !plain(c) }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

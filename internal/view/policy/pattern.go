@@ -45,7 +45,8 @@ type reading struct {
 	alternatives []alternative
 }
 
-const metacharacters = `*?[{\`
+// Metacharacters are what makes a pattern of type auto a glob.
+const Metacharacters = `*?[{\`
 
 // read understands r's pattern. Errors: Invalid, without r's source.
 func read(r Rule) (reading, error) {
@@ -88,7 +89,7 @@ func checkText(text string) error {
 // autoType is the type of a pattern whose type is not given.
 func autoType(text string) PatternType {
 	switch {
-	case strings.ContainsAny(text, metacharacters):
+	case strings.ContainsAny(text, Metacharacters):
 		return Glob
 	case strings.HasSuffix(text, "/"):
 		return Directory

@@ -1,32 +1,29 @@
-package policy
+// Package advise finds the command-line flags that permit what a policy refused. It tries each
+// flag: the policy with it decides so.
+package advise
 
 import (
 	"slices"
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
+
+// freshName is a name that no rule is likely to spell out.
+const freshName = "\x01"
 
 // Refused is something that a policy did not permit.
 type Refused struct {
 	Path vpath.Path
-	Need Permission // what would have permitted it
-	Dir  bool       // the path is a directory, or was to become one, and what is in it is meant
+	Need policy.Permission // what would have permitted it
+	Dir  bool              // the path is a directory, or was to become one, and what is in it is meant
 }
-
-// Flag is a widening flag of the command line.
-type Flag struct {
-	Permission Permission
-	Pattern    string
-}
-
-// String returns the flag for a shell: --write '.venv/'.
-func (f Flag) String() string { return "--" + f.Permission.String() + " " + quoteForShell(f.Pattern) }
 
 // Advice is what would permit what was refused.
 type Advice struct {
 	// Flags permit it together, each the shortest that wins.
-	Flags []Flag
+	Flags []policy.Flag
 	// Stuck is what no flag permits.
 	Stuck []Stuck
 }
@@ -39,45 +36,47 @@ type Stuck struct {
 
 // Append adds a flag's rule to those of a command that is to run again: of two for
 // a path the stricter counts. It changes neither.
-func Append(rules []Rule, flag Rule) []Rule { return append(slices.Clone(rules), flag) }
+func Append(rules []policy.Rule, flag policy.Rule) []policy.Rule {
+	return append(slices.Clone(rules), flag)
+}
 
 // Replace adds a flag's rule to those that a sandbox has: it takes the place of
 // an earlier flag's of the same kind for the same pattern. It changes neither.
-func Replace(rules []Rule, flag Rule) []Rule {
-	isAlike := func(r Rule) bool {
-		return r.Origin == flag.Origin && r.Origin != OriginRule && r.Pattern == flag.Pattern && r.Type == flag.Type
+func Replace(rules []policy.Rule, flag policy.Rule) []policy.Rule {
+	isAlike := func(r policy.Rule) bool {
+		return r.Origin == flag.Origin && r.Origin != policy.OriginRule && r.Pattern == flag.Pattern && r.Type == flag.Type
 	}
 	return append(slices.DeleteFunc(slices.Clone(rules), isAlike), flag)
 }
 
-// Advise finds the flags that, added to rules by add, permit what was refused. Each
+// Flags finds the flags that, added to rules by add, permit what was refused. Each
 // was tried: the policy with it decides so. It leaves out paths whose names no flag
 // can spell. Errors: those of Compile.
-func Advise(rules []Rule, o Options, refused []Refused, add func(rules []Rule, flag Rule) []Rule) (Advice, error) {
+func Flags(rules []policy.Rule, o policy.Options, refused []Refused, add func(rules []policy.Rule, flag policy.Rule) []policy.Rule) (Advice, error) {
 	var a Advice
 	rules = slices.Clone(rules)
-	p, err := Compile(rules, o)
+	p, err := policy.Compile(rules, o)
 	if err != nil {
 		return a, err
 	}
 	refused = slices.Clone(refused)
 	slices.SortStableFunc(refused, func(x, y Refused) int { return strings.Compare(string(x.Path), string(y.Path)) })
 	for _, r := range refused {
-		if p.permits(r) || !r.isSpelled() {
+		if permits(p, r) || !r.isSpelled() {
 			continue
 		}
 		flag, with, last := r.shortest(rules, o, add)
 		if with == nil {
-			a.Stuck = append(a.Stuck, Stuck{r.Path, last.whyNot(r)})
+			a.Stuck = append(a.Stuck, Stuck{r.Path, whyNot(last, r)})
 			continue
 		}
-		a.Flags, p, rules = append(a.Flags, flag), with, with.rules
+		a.Flags, p, rules = append(a.Flags, flag), with, with.Rules()
 	}
 	return a, nil
 }
 
 // permits reports whether p permits what was refused.
-func (p *Policy) permits(r Refused) bool {
+func permits(p *policy.Policy, r Refused) bool {
 	if d := p.Decide(r.Path); d.Permission < r.Need {
 		return false
 	}
@@ -88,28 +87,28 @@ func (p *Policy) permits(r Refused) bool {
 // person can type it.
 func (r Refused) isSpelled() bool {
 	text := r.Path.Rel()
-	return !r.Path.IsRoot() && !strings.ContainsAny(text, metacharacters) &&
+	return !r.Path.IsRoot() && !strings.ContainsAny(text, policy.Metacharacters) &&
 		vpath.Escape(text) == text && strings.TrimSpace(text) == text
 }
 
 // shortest returns the shortest flag that permits r, and the policy with it; nil
 // if none does, and then the policy with the flag that comes nearest.
-func (r Refused) shortest(rules []Rule, o Options, add func([]Rule, Rule) []Rule) (flag Flag, with, last *Policy) {
+func (r Refused) shortest(rules []policy.Rule, o policy.Options, add func([]policy.Rule, policy.Rule) []policy.Rule) (flag policy.Flag, with, last *policy.Policy) {
 	end := ""
 	if r.Dir {
 		end = "/"
 	}
 	for _, text := range []string{r.Path.Base(), r.Path.Rel(), "/" + r.Path.Rel()} {
-		flag = Flag{r.Need, text + end}
-		rule, _, err := ParseFlag(OriginFlag, flag.Permission, flag.Pattern, nil)
+		flag = policy.Flag{Permission: r.Need, Pattern: text + end}
+		rule, _, err := policy.ParseFlag(policy.OriginFlag, flag.Permission, flag.Pattern, nil)
 		if err != nil {
 			continue
 		}
-		p, err := Compile(add(rules, rule), o)
+		p, err := policy.Compile(add(rules, rule), o)
 		if err != nil {
 			continue
 		}
-		if last = p; p.permits(r) {
+		if last = p; permits(p, r) {
 			return flag, p, p
 		}
 	}
@@ -117,7 +116,7 @@ func (r Refused) shortest(rules []Rule, o Options, add func([]Rule, Rule) []Rule
 }
 
 // whyNot says what keeps r from being permitted, and what to change, for people.
-func (p *Policy) whyNot(r Refused) string {
+func whyNot(p *policy.Policy, r Refused) string {
 	if p == nil {
 		return "the policy can hold no more rules"
 	}
@@ -126,25 +125,13 @@ func (p *Policy) whyNot(r Refused) string {
 		d = p.Decide(r.Path.Child(freshName))
 	}
 	switch {
-	case d.Rule == NoRule || d.Reason == reasonProject:
+	case d.Rule == policy.NoRule || d.Reason == policy.ReasonProject:
 		return d.Reason
-	case p.rules[d.Rule].Origin == OriginHide:
-		return "--hide " + quoteForShell(p.rules[d.Rule].Pattern) + " hides it: leave that out"
+	case p.Rule(d.Rule).Origin == policy.OriginHide:
+		return "--hide " + policy.QuoteForShell(p.Rule(d.Rule).Pattern) + " hides it: leave that out"
 	case r.Dir:
 		return d.Reason + ": change that rule, or name a file in it: " +
-			Flag{r.Need, r.Path.Rel() + "/FILE"}.String()
+			policy.Flag{Permission: r.Need, Pattern: r.Path.Rel() + "/FILE"}.String()
 	}
 	return d.Reason + ": change that rule"
-}
-
-// quoteForShell puts text between single quotes if a shell would read it
-// otherwise than as it is.
-func quoteForShell(text string) string {
-	plain := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_-./@%+=:,", c)
-	}
-	if text != "" && strings.IndexFunc(text, func(c rune) bool { return !plain(c) }) < 0 {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

@@ -1,4 +1,4 @@
-package policy_test
+package advise_test
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/advise"
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
@@ -24,32 +25,32 @@ func TestAdviseNamesTheShortestFlagThatWins(t *testing.T) {
 	for _, tt := range []struct {
 		name, preset string
 		hide         []string
-		refused      []policy.Refused
+		refused      []advise.Refused
 		flags, stuck string
 	}{
 		{
 			name: "a directory to be made", preset: "agent-safe",
-			refused: []policy.Refused{{Path: "/.venv", Need: policy.Write, Dir: true}},
+			refused: []advise.Refused{{Path: "/.venv", Need: policy.Write, Dir: true}},
 			flags:   "--write .venv/",
 		},
 		{
 			name: "a hidden file at the root", preset: "development",
-			refused: []policy.Refused{{Path: "/.npmrc", Need: policy.Read}},
+			refused: []advise.Refused{{Path: "/.npmrc", Need: policy.Read}},
 			flags:   "--read .npmrc",
 		},
 		{
 			name: "a hidden file below", preset: "development",
-			refused: []policy.Refused{{Path: "/config/x.pem", Need: policy.Write}},
+			refused: []advise.Refused{{Path: "/config/x.pem", Need: policy.Write}},
 			flags:   "--write config/x.pem",
 		},
 		{
 			name: "a file below that a rule lets be read", preset: "agent-safe",
-			refused: []policy.Refused{{Path: "/config/a b.yaml", Need: policy.Write}},
+			refused: []advise.Refused{{Path: "/config/a b.yaml", Need: policy.Write}},
 			flags:   "--write 'a b.yaml'",
 		},
 		{
 			name: "what a flag permits is not named again", preset: "agent-safe",
-			refused: []policy.Refused{
+			refused: []advise.Refused{
 				{Path: "/x/y", Need: policy.Write, Dir: true},
 				{Path: "/x", Need: policy.Write, Dir: true},
 				{Path: "/x/y/f", Need: policy.Write},
@@ -58,22 +59,22 @@ func TestAdviseNamesTheShortestFlagThatWins(t *testing.T) {
 		},
 		{
 			name: "a hiding flag", preset: "development", hide: []string{"*.sqlite"},
-			refused: []policy.Refused{{Path: "/a/b.sqlite", Need: policy.Read}},
+			refused: []advise.Refused{{Path: "/a/b.sqlite", Need: policy.Read}},
 			stuck:   "/a/b.sqlite --hide '*.sqlite' hides it: leave that out",
 		},
 		{
 			name: "a hidden directory", preset: "development",
-			refused: []policy.Refused{{Path: "/.ssh", Need: policy.Read, Dir: true}},
+			refused: []advise.Refused{{Path: "/.ssh", Need: policy.Read, Dir: true}},
 			stuck:   `/.ssh none rule "**/.ssh/**" (preset development): change that rule, or name a file in it: --read .ssh/FILE`,
 		},
 		{
 			name: "the policy file", preset: "development",
-			refused: []policy.Refused{{Path: policy.ProjectFile, Need: policy.Write}},
+			refused: []advise.Refused{{Path: policy.ProjectFile, Need: policy.Write}},
 			stuck:   "/.agentfense.yaml the policy file is never writable from inside",
 		},
 		{
 			name: "what is permitted now, or cannot be typed", preset: "development",
-			refused: []policy.Refused{
+			refused: []advise.Refused{
 				{Path: "/a", Need: policy.Write}, {Path: "/[x].pem", Need: policy.Read}, {Path: "/\x07.pem", Need: policy.Read},
 			},
 		},
@@ -86,7 +87,7 @@ func TestAdviseNamesTheShortestFlagThatWins(t *testing.T) {
 			for _, h := range tt.hide {
 				rules = append(rules, hideFlag(t, h))
 			}
-			a, err := policy.Advise(rules, policy.Options{}, tt.refused, policy.Append)
+			a, err := advise.Flags(rules, policy.Options{}, tt.refused, advise.Append)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,17 +128,17 @@ func TestAFlagReplacesAnEarlierOneOfItsPattern(t *testing.T) {
 	}
 	base := policy.Rule{Pattern: "a", Permission: policy.View}
 	has := []policy.Rule{base, flag(policy.Read, "a"), flag(policy.Read, "b")}
-	refused := []policy.Refused{{Path: "/a", Need: policy.Write}}
-	kept, err := policy.Advise(has, policy.Options{}, refused, policy.Append)
+	refused := []advise.Refused{{Path: "/a", Need: policy.Write}}
+	kept, err := advise.Flags(has, policy.Options{}, refused, advise.Append)
 	if err != nil || len(kept.Flags) != 0 || len(kept.Stuck) != 1 {
 		t.Errorf("beside the earlier flag: %+v, %v; want none, which cannot win", kept, err)
 	}
-	a, err := policy.Advise(has, policy.Options{}, refused, policy.Replace)
+	a, err := advise.Flags(has, policy.Options{}, refused, advise.Replace)
 	if err != nil || len(a.Flags) != 1 || a.Flags[0].String() != "--write a" {
 		t.Errorf("in its place: %+v, %v; want --write a", a, err)
 	}
 	want := []policy.Rule{base, flag(policy.Read, "b"), flag(policy.Write, "a")}
-	if diff := cmp.Diff(want, policy.Replace(has, flag(policy.Write, "a"))); diff != "" {
+	if diff := cmp.Diff(want, advise.Replace(has, flag(policy.Write, "a"))); diff != "" {
 		t.Errorf("Replace (-want +got):\n%s", diff)
 	}
 }
