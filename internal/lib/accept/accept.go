@@ -1,4 +1,4 @@
-// Package accept takes connections from a listener in spite of errors.
+// Package accept accepts connections and retries after errors.
 package accept
 
 import (
@@ -13,10 +13,10 @@ const (
 	lastPause  = time.Second
 )
 
-// Next returns what accept does, once that is no error. Only net.ErrClosed ends it: accept(2)
-// fails for want of descriptors or memory, and for what went wrong with one connection.
-// failed gets each other error; unless it returns true, Next pauses before it tries again, or
-// until closed is. Errors: net.ErrClosed.
+// Next calls accept until it succeeds. Only net.ErrClosed ends it: accept(2) also fails when
+// descriptors or memory run out, and for an error of one connection. failed gets each other error;
+// unless it returns true, Next pauses before it tries again, or until closed is closed. Errors:
+// net.ErrClosed.
 func Next[C any](accept func() (C, error), failed func(error) (atOnce bool), closed <-chan struct{}) (C, error) {
 	for pause := firstPause; ; {
 		c, err := accept()

@@ -9,7 +9,7 @@ import (
 // version is set by the Makefile to what scripts/version prints.
 var version string
 
-// setting is what the go command has recorded about this program.
+// setting returns a build setting that the go command recorded.
 var setting = sync.OnceValue(func() map[string]string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -22,8 +22,8 @@ var setting = sync.OnceValue(func() map[string]string {
 	return all
 })
 
-// Version returns the version of this program: what the Makefile has set, else
-// that of the module, which `go install` records, else "dev".
+// Version returns the version of this program: the one that the Makefile set, else that of the
+// module, which `go install` records, else "dev".
 func Version() string {
 	recorded := strings.TrimPrefix(setting()["version"], "v")
 	switch {
@@ -35,11 +35,10 @@ func Version() string {
 	return "dev"
 }
 
-// Revision returns the commit that this program was built from, "" if the go
-// command has recorded none.
+// Revision returns the commit of the build, "" if the go command recorded none.
 func Revision() string { return setting()["vcs.revision"] }
 
-// Build identifies the build: programs of two builds do not work together.
+// Build identifies the build: programs of different builds do not work together.
 func Build() string {
 	build := Version()
 	if revision := Revision(); revision != "" {

@@ -1,4 +1,4 @@
-// Package executable knows the two files that agentfense consists of.
+// Package executable knows the two programs of agentfense.
 //
 // The program agentfense is light: command line, supervisor and guest. It runs
 // for each sandbox, so it must not link the server's libraries, which cost every
@@ -27,16 +27,17 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// serverName is the file of the program that has the server.
+// serverName is the file name of the server's program.
 const serverName = "agentfense-server"
 
-// The light program tells the server its descriptor and its build by these.
+// The environment variables with which the light program passes its descriptor and its build to the
+// server.
 const (
 	fdVariable    = "AGENTFENSE_PROGRAM_FD"
 	buildVariable = "AGENTFENSE_PROGRAM_BUILD"
 )
 
-// lightFD is above what any start of a process hands on.
+// lightFD is above all other descriptors that a started process inherits.
 const lightFD = 100
 
 // ExecServer replaces this process by agentfense-server, with the same arguments.
@@ -64,7 +65,7 @@ func execServer() error {
 	if err != nil {
 		return err
 	}
-	// Not appended to the environment: of two values Go takes the first.
+	// Replaced, not appended: of two values Go uses the first.
 	if err := errors.Join(os.Setenv(fdVariable, strconv.Itoa(fd)), os.Setenv(buildVariable, Build())); err != nil {
 		return err
 	}
@@ -72,13 +73,13 @@ func execServer() error {
 	return fmt.Errorf("%s: %w", server.Name(), err)
 }
 
-// ownPath returns the path of the program that runs, without symbolic links.
+// ownPath returns the path of the running program, without symbolic links.
 func ownPath() (string, error) {
 	path, err := os.Readlink("/proc/self/exe")
 	return withoutDeleted(path), err
 }
 
-// withoutDeleted takes off what the kernel adds to the path of a removed file.
+// withoutDeleted removes the suffix that the kernel adds to the path of a removed file.
 func withoutDeleted(path string) string { return strings.TrimSuffix(path, " (deleted)") }
 
 // serverPaths lists where the server's program may be, for a light one at path.
@@ -90,11 +91,11 @@ func serverPaths(path string) []string {
 	}
 }
 
-// openServer opens the first of paths that exists. It refuses that file if
-// someone may write it who may not write self.
+// openServer opens the first of paths that exists. It refuses a file that users may write who may
+// not write self.
 func openServer(self *os.File, paths []string) (*os.File, error) {
 	for _, path := range paths {
-		// O_PATH opens a pipe or a device without an effect on it.
+		// O_PATH: opening a pipe or a device has no effect.
 		fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 			continue
@@ -113,9 +114,8 @@ func openServer(self *os.File, paths []string) (*os.File, error) {
 		" or `go install github.com/agentfense/agentfense/cmd/...@latest`", serverName, strings.Join(paths, " and "))
 }
 
-// checkFile refuses the file server if it is not a regular one, or if someone may
-// write it other than root, this user, and the owner and group that may write
-// the program that runs, self.
+// checkFile refuses the file server if it is not a regular file, or if it may be written by others
+// than root, this user, and the owner and group that may write the running program, self.
 func checkFile(server, self int) error {
 	var st, own unix.Stat_t
 	if err := errors.Join(unix.Fstat(server, &st), unix.Fstat(self, &own)); err != nil {

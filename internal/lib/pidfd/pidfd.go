@@ -1,5 +1,5 @@
-// Package pidfd names processes by descriptor (pidfd_open(2)): a pid may be that of another
-// process by the time it is used.
+// Package pidfd refers to processes by descriptor (pidfd_open(2)), because a pid may be reused by
+// another process.
 package pidfd
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/pollfd"
 )
 
-// Open returns the process that has the pid now. Errors: ESRCH for none.
+// Open returns the process that has the pid now. Errors: ESRCH if there is none.
 func Open(pid int) (*os.File, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -30,8 +30,8 @@ func Signal(process *os.File, sig unix.Signal) error {
 	return err
 }
 
-// Kill ends a process, and does nothing where it has ended, or where its descriptor is
-// closed. It does not wait.
+// Kill kills a process, without waiting for its end. It does nothing if the process has ended or
+// its descriptor is closed.
 func Kill(process *os.File) error {
 	if err := Signal(process, unix.SIGKILL); !errors.Is(err, unix.ESRCH) {
 		return err
@@ -39,7 +39,7 @@ func Kill(process *os.File) error {
 	return nil
 }
 
-// look is how often Wait looks whether its caller still waits.
+// look is the interval at which Wait checks its context.
 const look = 100 * time.Millisecond
 
 // Wait returns when the process has ended, or when its descriptor is closed. Errors: that

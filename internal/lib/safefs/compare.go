@@ -9,13 +9,12 @@ import (
 	"strings"
 )
 
-// IsBelow reports whether path is dir or lies below it, by their names alone. Both are
-// clean and absolute.
+// IsBelow reports whether path is dir or below it, only by name. Both are clean and absolute.
 func IsBelow(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 
-// HaveSameContent reads two contents as far as they are alike.
+// HaveSameContent reports whether two contents are equal. It reads them up to the first difference.
 func HaveSameContent(x, y io.Reader) (bool, error) {
 	a, b := make([]byte, 64<<10), make([]byte, 64<<10)
 	for {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteAll writes b to fd from the byte at on.
+// WriteAll writes b to fd at the offset at.
 func WriteAll(fd int, b []byte, at int64) error {
 	for off := 0; off < len(b); {
 		n, err := unix.Pwrite(fd, b[off:], at+int64(off))
@@ -23,7 +23,7 @@ func WriteAll(fd int, b []byte, at int64) error {
 	return nil
 }
 
-// ReadRange reads n bytes of fd from off on, or as many as are there.
+// ReadRange reads n bytes of fd at the offset off, or fewer at the end of the file.
 func ReadRange(fd int, off, n int64) ([]byte, error) {
 	buf := make([]byte, n)
 	done := 0
@@ -43,8 +43,8 @@ func ReadRange(fd int, off, n int64) ([]byte, error) {
 	return buf[:done], nil
 }
 
-// CannotClone reports whether err says that blocks cannot be shared here,
-// rather than that something went wrong (ioctl_ficlone(2)).
+// CannotClone reports whether err means that these files cannot share blocks (ioctl_ficlone(2));
+// any other error is a failure.
 func CannotClone(err error) bool {
 	no, _ := errors.AsType[unix.Errno](err)
 	switch no {

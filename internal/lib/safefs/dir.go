@@ -4,8 +4,8 @@ package safefs
 
 import "golang.org/x/sys/unix"
 
-// MakePrivateDir makes name in dir 0700, whatever the umask, a setgid parent
-// or a default ACL say. A directory that is there already is left alone.
+// MakePrivateDir creates the directory name in dir with mode 0700, independent of the umask, a
+// setgid parent and a default ACL. It does not change an existing directory.
 func MakePrivateDir(dir int, name string) error {
 	err := unix.Mkdirat(dir, name, 0o700)
 	if err == unix.EEXIST {
@@ -28,7 +28,7 @@ func MakePrivateDir(dir int, name string) error {
 	return unix.Fchmod(fd, 0o700)
 }
 
-// Unlink removes the file name in dir; one that is not there is no error.
+// Unlink removes the file name in dir. It succeeds if the file does not exist.
 func Unlink(dir int, name string) error {
 	return IgnoreAbsent(unix.Unlinkat(dir, name, 0))
 }

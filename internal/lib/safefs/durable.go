@@ -6,9 +6,8 @@ import (
 	"path/filepath"
 )
 
-// WriteDurably replaces the file name in dir by data, whole or not at all:
-// after it returns a power cut cannot take it back. The caller sees to it
-// that nobody else writes the same name.
+// WriteDurably replaces the file name in dir by data in one step. After it returns, data survives a
+// power cut. The caller ensures that no other process writes the same name.
 func WriteDurably(dir, name string, data []byte) error {
 	temp := filepath.Join(dir, "."+name+".new")
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -26,7 +25,7 @@ func WriteDurably(dir, name string, data []byte) error {
 	return SyncDir(dir)
 }
 
-// SyncDir makes the names in dir durable.
+// SyncDir makes the entries of dir durable.
 func SyncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Kind says what a caller can do about an error of the host's file system.
+// Kind returns the kind of an error of the host's file system.
 func Kind(err error) errdefs.Kind {
 	switch {
-	case errdefs.Is(err, errdefs.Invalid), errdefs.Is(err, errdefs.Precondition): // of ReadNamed and its like
+	case errdefs.Is(err, errdefs.Invalid), errdefs.Is(err, errdefs.Precondition): // of ReadNamed and similar functions
 		return errdefs.KindOf(err)
 	case errors.Is(err, fs.ErrNotExist):
 		return errdefs.NotFound

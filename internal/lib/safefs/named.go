@@ -13,11 +13,10 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// ReadNamed returns the content of a file that the user names. It follows
-// symbolic links. A pipe is read only where the path names a descriptor of this
-// process: /dev/stdin, or /dev/fd/N as a shell's <(…) gives it. No FIFO is waited
-// for, and no device is read. Errors: fs.ErrNotExist, fs.ErrPermission; Invalid
-// for anything but such a file, or if it is longer than limit bytes.
+// ReadNamed returns the content of a file that the user names. It follows symbolic links. It reads
+// a pipe only if the path names a descriptor of this process: /dev/stdin, or /dev/fd/N from a
+// shell's <(…). It never waits for a FIFO and never reads a device. Errors: fs.ErrNotExist,
+// fs.ErrPermission; Invalid for any other file, and for one that is longer than limit bytes.
 func ReadNamed(name string, limit int64) ([]byte, error) {
 	f, err := openNamed(name)
 	if err != nil {
@@ -29,7 +28,7 @@ func ReadNamed(name string, limit int64) ([]byte, error) {
 
 // openNamed opens what ReadNamed reads.
 func openNamed(name string) (*os.File, error) {
-	// Without O_NONBLOCK opening a FIFO would wait for a writer.
+	// Without O_NONBLOCK, opening a FIFO would wait for a writer.
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if errors.Is(err, syscall.ENXIO) {
 		return nil, notRegular(fs.ModeSocket)
@@ -59,7 +58,7 @@ func isDescriptor(name string) bool {
 	return dir == "/dev/" && number == "stdin"
 }
 
-// readBounded reads f to its end. A file with holes may be of any size.
+// readBounded reads f to its end, up to limit: a sparse file may have any size.
 func readBounded(f *os.File, limit int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
@@ -71,7 +70,7 @@ func readBounded(f *os.File, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// notRegular says what a file of that mode is.
+// notRegular returns the error for a file with this mode.
 func notRegular(mode fs.FileMode) error {
 	what := map[fs.FileMode]string{
 		fs.ModeSymlink: "a symbolic link, which is not followed", fs.ModeDir: "a directory", fs.ModeNamedPipe: "a FIFO", fs.ModeSocket: "a socket",
@@ -79,7 +78,7 @@ func notRegular(mode fs.FileMode) error {
 	return errdefs.New(errdefs.Invalid, "is %s: want a regular file", cmp.Or(what, "a device"))
 }
 
-// withoutName drops the path that the os package puts before the cause.
+// withoutName removes the path that package os puts before the cause.
 func withoutName(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

@@ -12,10 +12,9 @@ import (
 
 var direntBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-// ReadNames calls do for each name in the directory that the O_PATH handle
-// dir is of, except "." and "..", with the type bits (0: unknown) and the
-// inode number that getdents64(2) gives. The bytes of name are valid during
-// the call only.
+// ReadNames calls do for each entry of the directory of the O_PATH descriptor dir, except "." and
+// "..", with the type bits (0: unknown) and the inode number of getdents64(2). The bytes of name
+// are valid only during the call.
 func ReadNames(dir int, do func(name []byte, mode uint32, ino uint64) error) error {
 	fd, err := Open(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -41,7 +40,7 @@ func ReadNames(dir int, do func(name []byte, mode uint32, ino uint64) error) err
 	}
 }
 
-// direntName is where d_name begins in struct linux_dirent64.
+// direntName is the offset of d_name in struct linux_dirent64.
 const direntName = 19
 
 func eachDirent(b []byte, do func(name []byte, mode uint32, ino uint64) error) error {

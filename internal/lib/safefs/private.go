@@ -10,8 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// ReadPrivate is ReadNamed for a secret. Errors: also Precondition as
-// CheckPrivate.
+// ReadPrivate is ReadNamed for a secret. Errors: also those of CheckPrivate.
 func ReadPrivate(name string, limit int64) ([]byte, error) {
 	f, err := openNamed(name)
 	if err != nil {
@@ -24,9 +23,8 @@ func ReadPrivate(name string, limit int64) ([]byte, error) {
 	return readBounded(f, limit)
 }
 
-// CheckPrivate refuses an open file that somebody besides its owner may read or
-// write, or which belongs to another user than ours and root. Errors:
-// Precondition, which says what to do.
+// CheckPrivate refuses an open file that others than its owner may read or write, or that belongs
+// neither to this user nor to root. Errors: Precondition, with advice.
 func CheckPrivate(f *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// beneathMounts is beneath, but lets a look-up enter a mount.
+// beneathMounts is beneath, but may enter mounts.
 const beneathMounts = beneath &^ unix.RESOLVE_NO_XDEV
 
-// OpenRegular opens the regular file at rel beneath dir to be read. It follows
-// no symbolic link, and opens neither FIFO nor device, so that it never waits.
-// Errors: fs.ErrNotExist, fs.ErrPermission; Invalid, which says what it is, for
-// anything but a regular file and for a symbolic link on the way.
+// OpenRegular opens the regular file at rel beneath dir for reading. It follows no symbolic link,
+// and never blocks, because it opens neither FIFOs nor devices. Errors: fs.ErrNotExist,
+// fs.ErrPermission; Invalid, with the type, for any other file, and for a symbolic link in the
+// path.
 func OpenRegular(dir int, rel string) (*os.File, error) {
 	handle, err := openHow(dir, rel, unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW, Resolve: beneathMounts})
 	if errors.Is(err, unix.ELOOP) {
@@ -43,8 +43,8 @@ func OpenRegular(dir int, rel string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), rel), nil
 }
 
-// ReadRegular returns the content of the regular file at rel beneath dir.
-// Errors: as OpenRegular; Invalid if it is longer than limit bytes.
+// ReadRegular returns the content of the regular file at rel beneath dir. Errors: those of
+// OpenRegular; Invalid if it is longer than limit bytes.
 func ReadRegular(dir int, rel string, limit int64) ([]byte, error) {
 	f, err := OpenRegular(dir, rel)
 	if err != nil {

@@ -2,8 +2,8 @@ package safefs
 
 import "math"
 
-// AddSizes returns the sum of sizes of files, or the nearest number there is: a
-// file with holes may be of any size, and many such must not seem to be few.
+// AddSizes returns the sum of file sizes, limited to the range of int64: sparse files may have any
+// size, and their sum must not overflow.
 func AddSizes(a, b int64) int64 {
 	switch sum := a + b; {
 	case a > 0 && b > 0 && sum < 0:

@@ -11,13 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDepth is how deep RemoveTree follows a tree by recursion, which costs a
-// descriptor a level. A program inside can make a tree of any depth.
+// maxDepth is the depth to which RemoveTree recurses, with one descriptor for each level. A program
+// inside can create a tree of any depth.
 const maxDepth = 200
 
-// RemoveTree deletes the directory path and all below, whatever modes and
-// depth a program inside gave it. It follows no symbolic link and takes an
-// absent path for deleted.
+// RemoveTree deletes the directory path with everything below it, with any modes and depth that a
+// program inside created. It follows no symbolic link, and succeeds if path does not exist.
 func RemoveTree(path string) error {
 	parent, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -30,14 +29,14 @@ func RemoveTree(path string) error {
 	return nil
 }
 
-// RemoveTreeAt is RemoveTree for the directory name in dir. Beside it, names
-// that begin with it and a dot must be free.
+// RemoveTreeAt is RemoveTree for the directory name in dir. Names in dir that begin with name and a
+// dot must be unused.
 func RemoveTreeAt(dir int, name string) error {
 	t := treeRemover{attic: dir, name: name}
 	if err := t.remove(t.attic, t.name, 0); err != nil {
 		return err
 	}
-	for n := 1; n <= t.moved; n++ { // which lifts more
+	for n := 1; n <= t.moved; n++ { // which may move more
 		if err := t.remove(t.attic, t.lifted(n), 0); err != nil {
 			return err
 		}
@@ -45,8 +44,7 @@ func RemoveTreeAt(dir int, name string) error {
 	return nil
 }
 
-// treeRemover lifts a directory that lies too deep to the top, beside the
-// tree, and counts those.
+// treeRemover moves directories that are too deep to the top, beside the tree, and counts them.
 type treeRemover struct {
 	attic int
 	name  string
@@ -61,7 +59,7 @@ func (t *treeRemover) remove(dir int, name string, depth int) error {
 		return IgnoreAbsent(err)
 	}
 	if depth == maxDepth {
-		// Who may not write in a directory cannot move it elsewhere.
+		// Moving a directory needs write permission for it.
 		if err := OpenUp(dir, name); err != nil {
 			return IgnoreAbsent(err)
 		}
@@ -94,8 +92,8 @@ func (t *treeRemover) empty(dir int, name string, depth int) error {
 	return nil
 }
 
-// OpenListable opens the directory name of dir, one of ours, after giving its
-// owner back what a chmod inside took.
+// OpenListable opens the directory name of dir, which belongs to this user, after restoring the
+// owner's permissions that a chmod inside removed.
 func OpenListable(dir int, name string) (int, error) {
 	if err := OpenUp(dir, name); err != nil {
 		return -1, err
@@ -103,8 +101,8 @@ func OpenListable(dir int, name string) (int, error) {
 	return unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
-// OpenUp gives the owner of the directory name of dir back what a chmod inside
-// took. What is no directory is left alone.
+// OpenUp restores the owner's permissions of the directory name of dir that a chmod inside removed.
+// It does not change another file.
 func OpenUp(dir int, name string) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -121,7 +119,7 @@ func OpenUp(dir int, name string) error {
 	return unix.Chmod(ProcPath(fd), 0o700)
 }
 
-// IgnoreAbsent is err, nil for ENOENT.
+// IgnoreAbsent returns err, but nil for ENOENT.
 func IgnoreAbsent(err error) error {
 	if errors.Is(err, unix.ENOENT) {
 		return nil

@@ -8,12 +8,10 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// EncodeText returns s as valid UTF-8, for a wire that carries nothing else;
-// DecodeText gives s back to the byte. Valid UTF-8 stays as it is, line feeds
-// and backslashes too, so that ordinary names are spelled as they are. A byte
-// that is not valid UTF-8 becomes `\xNN`, NN from 80 to ff in lower case, and
-// the backslash of a name that itself spells such an escape, or this one,
-// becomes `\x5c`.
+// EncodeText returns s as valid UTF-8, for messages that hold nothing else; DecodeText restores the
+// exact bytes. Valid UTF-8 does not change, including line feeds and backslashes, so ordinary names
+// stay as they are. A byte that is not valid UTF-8 becomes `\xNN`, NN from 80 to ff in lower case.
+// If s itself contains such an escape or `\x5c`, the backslash becomes `\x5c`.
 func EncodeText(s string) string {
 	if utf8.ValidString(s) && !strings.Contains(s, `\x`) {
 		return s
@@ -35,8 +33,7 @@ func EncodeText(s string) string {
 	return b.String()
 }
 
-// DecodeText reverses EncodeText. A backslash that begins no escape of
-// EncodeText is a backslash.
+// DecodeText reverses EncodeText. It does not change any other backslash.
 func DecodeText(s string) string {
 	if !strings.Contains(s, `\x`) {
 		return s
@@ -54,7 +51,7 @@ func DecodeText(s string) string {
 	return b.String()
 }
 
-// textEscape returns the byte that the escape at the beginning of s stands for.
+// textEscape decodes an escape at the beginning of s.
 func textEscape(s string) (byte, bool) {
 	const digits = "0123456789abcdef"
 	if len(s) < len(`\xNN`) || s[:2] != `\x` {
@@ -65,7 +62,7 @@ func textEscape(s string) (byte, bool) {
 	return c, high >= 0 && low >= 0 && (c >= utf8.RuneSelf || c == '\\')
 }
 
-// ParseText is Parse of a path as it stands on the wire, see EncodeText.
+// ParseText is Parse for a path of a message, see EncodeText.
 func ParseText(s string) (Path, error) { return Parse(DecodeText(s)) }
 
 // ErrEmpty refuses an empty path where paths select changes: an unset variable leaves one, and as
@@ -81,6 +78,6 @@ func ParseSelected(s string) (Path, error) {
 	return ParseText(s)
 }
 
-// Text returns p as a program sees it, for the wire: relative to the root, without a leading slash,
-// "" for the root itself. ParseText reads it.
+// Text returns p as a program sees it, for messages: without a leading slash, "" for the root.
+// ParseText reads it.
 func (p Path) Text() string { return EncodeText(strings.TrimPrefix(string(p.Plain()), "/")) }

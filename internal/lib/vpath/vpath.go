@@ -1,7 +1,7 @@
-// Package vpath is the path inside a workspace: bytes, absolute, cleaned.
+// Package vpath has the path inside a workspace: bytes, absolute, cleaned.
 //
-// A Path never names anything on the host by itself; only a handle on some
-// directory plus a Path does. The package does no I/O.
+// A Path alone never names a file of the host; a directory descriptor and a Path do. The package
+// does no I/O.
 package vpath
 
 import (
@@ -82,8 +82,8 @@ func (p Path) Base() string {
 	return string(p[strings.LastIndexByte(string(p), '/')+1:])
 }
 
-// Rel returns p without its leading slash, "." for the root: what the *at
-// system calls take beside a handle on the workspace.
+// Rel returns p without its leading slash, "." for the root, for *at system calls on a descriptor
+// of the workspace.
 func (p Path) Rel() string {
 	if p == Root {
 		return "."
@@ -91,7 +91,7 @@ func (p Path) Rel() string {
 	return string(p[1:])
 }
 
-// Within reports whether p is dir or lies below it, by whole elements.
+// Within reports whether p is dir or below it.
 func (p Path) Within(dir Path) bool {
 	if dir == Root || p == dir {
 		return true
@@ -99,8 +99,7 @@ func (p Path) Within(dir Path) bool {
 	return len(p) > len(dir) && p[len(dir)] == '/' && p[:len(dir)] == dir
 }
 
-// Rebase returns p with its ancestor from replaced by to. The caller knows
-// that p lies within from.
+// Rebase returns p with its ancestor from replaced by to. p must be within from.
 func (p Path) Rebase(from, to Path) Path {
 	rest := strings.TrimPrefix(string(p[len(from):]), "/")
 	if from == Root {

@@ -10,13 +10,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// special finds a value that YAML does not take for text although it may be
-// meant as a pattern. As the others it is compiled when a file is wrong.
+// special matches a value that may be meant as a pattern, but is not text in YAML. Like the others
+// it is compiled only for a malformed file.
 var special = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^[ \t]*(- )*[ \t]*([a-z]+:)?[ \t]+[*&!{\\[@%`|>]") })
 
-// syntaxError says where text is not YAML. The line is found by looking for the
-// shortest beginning of the text that has the same fault, because the parser's
-// own line numbers are left out in the first line and one off elsewhere.
+// syntaxError returns the error of malformed text with its line. It finds the line as the shortest
+// prefix with the same error, because the parser omits the number of the first line and is off by
+// one elsewhere.
 func (f File) syntaxError(text []byte, err error) error {
 	cause := syntaxCause(err)
 	lines := bytes.SplitAfter(text, []byte("\n"))
@@ -29,8 +29,7 @@ func (f File) syntaxError(text []byte, err error) error {
 // tabbed finds a tab where YAML wants spaces.
 var tabbed = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^ *(- *)*\t") })
 
-// explain says in words what is wrong with a line, cause being what the parser
-// says.
+// explain describes the error of a line; cause is the parser's message.
 func explain(cause string, line []byte) string {
 	if tabbed().Match(line) {
 		return "the line is indented with a tab: YAML takes spaces only"
@@ -48,8 +47,8 @@ func explain(cause string, line []byte) string {
 	return text
 }
 
-// explanations are the parser's messages and what they mean in a policy or a
-// configuration. The first that fits counts.
+// explanations are the parser's messages and their meaning in a policy or a configuration. The
+// first match counts.
 var explanations = []struct{ cause, text string }{
 	{"mapping values are not allowed", `this colon begins a value where none can be: check the indentation and that the key of the line above ends in a colon, and quote a text with ": " in it`},
 	{"expected ',' or '}'", "a { is not closed, or a comma is missing"},
@@ -71,7 +70,7 @@ var explanations = []struct{ cause, text string }{
 	{"tab character", "there is a tab in the indentation: YAML takes spaces only"},
 }
 
-// parseAll returns the first error of any document in text, nil if it is YAML.
+// parseAll returns the first error of any document in text.
 func parseAll(text []byte) error {
 	var n yaml.Node
 	return yaml.Unmarshal(text, &n)

@@ -1,6 +1,5 @@
-// Package yamlfile reads the YAML files that people write, strictly: one
-// document, plain values, errors with file and line. What the keys mean is the
-// caller's.
+// Package yamlfile reads YAML files strictly: one document, plain values, errors with file and
+// line. The caller interprets the keys.
 package yamlfile
 
 import (
@@ -16,15 +15,15 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// File is a file's name, as errors give it.
+// File is a file's name, for errors.
 type File string
 
-// At is an Invalid error "NAME:LINE: …". The format takes %w.
+// At returns an Invalid error "NAME:LINE: …". The format accepts %w.
 func (f File) At(line int, format string, args ...any) error {
 	return errdefs.New(errdefs.Invalid, "%s:%d: %w", vpath.Escape(string(f)), line, fmt.Errorf(format, args...))
 }
 
-// Parse returns the only value of text, nil if there is none.
+// Parse returns the only value of text, nil if text is empty.
 // Errors: Invalid if it is not YAML, or more than one document.
 func (f File) Parse(text []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -44,9 +43,8 @@ func (f File) Parse(text []byte) (*yaml.Node, error) {
 	return document.Content[0], nil
 }
 
-// Text returns the scalar n, the value of key, as it is written, whatever YAML
-// takes it for. Errors: Invalid for a list, a mapping, nothing, or a value with
-// a tag or an anchor.
+// Text returns the text of the scalar n, the value of key, whatever its type in YAML. Errors:
+// Invalid for a list, a mapping, an absent value, and a value with a tag or an anchor.
 func (f File) Text(n *yaml.Node, key string) (string, error) {
 	switch {
 	case n.Kind != yaml.ScalarNode:
@@ -61,7 +59,7 @@ func (f File) Text(n *yaml.Node, key string) (string, error) {
 
 var plainTags = []string{"!!str", "!!int", "!!float", "!!bool", "!!timestamp", "!!merge"}
 
-// Shape says in words what kind of value n is.
+// Shape names the kind of value n, for errors.
 func Shape(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

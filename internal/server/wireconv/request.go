@@ -113,7 +113,8 @@ type Page struct {
 func requestPage(r interface {
 	GetPageSize() int32
 	GetPageToken() string
-}) (Page, error) {
+},
+) (Page, error) {
 	return Page{Size: int(r.GetPageSize()), Token: r.GetPageToken()}, notNegative("page_size", r.GetPageSize())
 }
 

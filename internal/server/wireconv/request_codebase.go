@@ -56,7 +56,8 @@ type CodebaseFile struct {
 func DecodeCodebaseFile(r interface {
 	GetCodebaseId() string
 	GetFilePath() string
-}) (f CodebaseFile, err error) {
+},
+) (f CodebaseFile, err error) {
 	if f.Codebase, err = CodebaseID(r); err != nil {
 		return f, err
 	}

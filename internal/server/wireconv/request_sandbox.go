@@ -156,7 +156,8 @@ type SandboxPath struct {
 func DecodeSandboxPath(r interface {
 	GetSandboxId() string
 	GetPath() string
-}) (p SandboxPath, err error) {
+},
+) (p SandboxPath, err error) {
 	if p.Sandbox, err = SandboxID(r); err != nil {
 		return p, err
 	}

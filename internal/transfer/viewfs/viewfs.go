@@ -1,5 +1,5 @@
-// Package viewfs makes a file system of the standard library of what a server tells of a
-// sandbox's view. It follows symbolic links as far as they stay in the workspace.
+// Package viewfs implements fs.FS on a sandbox's view, which a server describes. It follows
+// symbolic links within the workspace.
 package viewfs
 
 import (
@@ -14,16 +14,16 @@ import (
 
 // Entry is a file or directory of a view.
 type Entry struct {
-	Path          string // relative to the workspace; of that itself ""
+	Path          string // relative to the workspace; "" for the workspace itself
 	Mode          fs.FileMode
 	SizeBytes     int64
 	ModifiedAt    time.Time
 	SymlinkTarget string
-	Sys           any // what its FileInfo returns as Sys
+	Sys           any // the result of FileInfo.Sys
 }
 
-// View is what a server tells. Paths are relative to the workspace. Errors: those of package
-// fs, or others.
+// View is the view on a server. Paths are relative to the workspace. Errors: those of package fs,
+// or others.
 type View interface {
 	Stat(name string) (Entry, error) // does not follow a link
 	List(name string) ([]Entry, error)
@@ -31,7 +31,7 @@ type View interface {
 	Open(name string) (io.ReadCloser, error)
 }
 
-// FS is the file system.
+// FS is the view as an fs.FS.
 type FS struct{ view View }
 
 // New returns the file system of a view.
@@ -161,7 +161,7 @@ func (v FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
-// viewInfo is a ViewEntry as fs.FileInfo and fs.DirEntry.
+// viewInfo is an Entry as fs.FileInfo and fs.DirEntry.
 type viewInfo struct {
 	entry Entry
 	name  string

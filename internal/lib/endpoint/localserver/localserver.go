@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package localserver finds this user's own server, or starts it. One process after the other
-// starts it, and all of the user share it; it ends when nothing was connected for a minute.
+// Package localserver finds this user's own server, or starts it. One process at a time starts it,
+// and all processes of the user share it. It ends after a minute without a connection.
 package localserver
 
 import (

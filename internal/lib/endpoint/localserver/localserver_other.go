@@ -11,6 +11,6 @@ import (
 
 // Find fails: a server needs Linux. Errors: Unavailable.
 func Find(context.Context, string, string) (endpoint.LocalServer, error) {
-	const text = "a server runs on Linux only: name the endpoint of one: set AGENTFENSE_ENDPOINT or use WithEndpoint"
+	const text = "a server runs only on Linux: set AGENTFENSE_ENDPOINT or use WithEndpoint"
 	return endpoint.LocalServer{}, errdefs.New(errdefs.Unavailable, text)
 }
