@@ -7,25 +7,6 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// Open is not implemented, so the kernel opens files itself, by the mode bits, and sends
-// neither OPEN nor RELEASE again.
-func (fs *FS) Open(_ <-chan struct{}, _ *fuse.OpenIn, _ *fuse.OpenOut) fuse.Status {
-	fs.stats.count(opOpen)
-	return fuse.ENOSYS
-}
-
-// Flush is not implemented: there is nothing to flush, writes go through.
-func (fs *FS) Flush(_ <-chan struct{}, _ *fuse.FlushIn) fuse.Status {
-	fs.stats.count(opFlush)
-	return fuse.ENOSYS
-}
-
-// Release comes for files that were opened before the first Open was answered.
-func (fs *FS) Release(<-chan struct{}, *fuse.ReleaseIn) {}
-
-// Access is not called: the kernel checks the mode bits.
-func (fs *FS) Access(<-chan struct{}, *fuse.AccessIn) fuse.Status { return fuse.ENOSYS }
-
 // allowed returns the node with the number id if the policy permits at least p on it. This
 // check is in addition to the mode bits.
 func (fs *FS) allowed(id uint64, p policy.Permission, operation string, c *fuse.Caller) (*node, fuse.Status) {
