@@ -47,6 +47,7 @@ func applyOnce(home string) int {
 	if err == nil {
 		var s *record.Sandbox
 		if s, err = h.Open("fix"); err == nil {
+			fmt.Println("begins")
 			_, err = apply.Changes(context.Background(), s, apply.Options{})
 		}
 	}
@@ -276,7 +277,8 @@ func TestAKilledApplyLeavesEachFileOldOrNew(t *testing.T) {
 				a.write(vpath.Path("/"+name), fresh)
 			}
 		})
-		for try := 1; b.applyAndKill(time.Duration(rand.IntN(20*try)) * time.Millisecond); try++ {
+		// Later each time, so that it also ends where it is slow.
+		for most := 20; b.applyAndKill(time.Duration(rand.IntN(most)) * time.Millisecond); most += most / 4 {
 			for name, content := range withoutDirs(snapshot(t, b.dir)) {
 				if content != old && content != fresh {
 					t.Fatalf("%s has %d bytes, neither old nor new", name, len(content))
@@ -293,22 +295,27 @@ func TestAKilledApplyLeavesEachFileOldOrNew(t *testing.T) {
 	}
 }
 
-// applyAndKill lets another process apply and kills it after the delay. It
-// reports whether that came in time.
+// applyAndKill lets another process apply and kills it after the delay from
+// when it begins. It reports whether that came in time.
 func (b *bench) applyAndKill(delay time.Duration) bool {
 	b.t.Helper()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), applyEnv+"="+b.home.Dir())
 	var out bytes.Buffer
 	cmd.Stderr = &out
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		b.t.Fatal(err)
 	}
+	_, _ = stdout.Read(make([]byte, 1)) // it begins, or how it ended says why not
 	time.Sleep(delay)
 	if err := cmd.Process.Kill(); err != nil && !strings.Contains(err.Error(), "finished") {
 		b.t.Fatal(err)
 	}
-	err := cmd.Wait()
+	err = cmd.Wait()
 	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if err != nil && !status.Signaled() {
 		b.t.Fatalf("%v: %s", err, out.String())
