@@ -1,10 +1,10 @@
 // Package cli is the words on the screen: one file per verb.
 //
-// A verb's file holds its options, its flags and its run function; what the
-// verbs share stands in env.go (the surroundings of the process), relay.go
-// (our streams to a command's), server.go (which verbs act on a server, and how
-// it is found), exit.go (exit codes) and output.go (tables and JSON). stdout
-// carries data only; everything said to the person goes to stderr.
+// A verb's file holds its options, its flags and its run function, which asks a
+// backend.Backend: this host or a server. What the verbs share is in relay.go (our
+// streams to a command's), server.go (which backend, and how a server is found), exit.go
+// (exit codes) and output.go (tables and JSON). stdout carries data only; everything said
+// to the person goes to stderr.
 package cli
 
 import (

@@ -112,14 +112,17 @@ func (b *Backend) checkSource(sb *record.Sandbox, r backend.Reopening) error {
 	return nil
 }
 
+// setting is a flag, and how a record stores what it says; nil for that of mounts.
+type setting struct {
+	flag  string
+	store func(*record.Record)
+}
+
 // setLimits stores what flags say of the runtime and the limits. A running sandbox keeps
 // those it was started with, so changing them is refused then.
 func (b *Backend) setLimits(sb *record.Sandbox, r backend.Reopening) error {
 	n := r.New
-	settings := []struct {
-		flag  string
-		store func(*record.Record)
-	}{
+	settings := []setting{
 		{"runtime", func(to *record.Record) { to.SetRuntime(n.Runtime, imageOf(n, n.Runtime)) }},
 		{"image", func(to *record.Record) { to.Image = imageOf(n, n.Runtime) }},
 		{"user", func(to *record.Record) { to.UID, _ = record.ParseUser(n.User) }}, // it was checked
@@ -132,13 +135,7 @@ func (b *Backend) setLimits(sb *record.Sandbox, r backend.Reopening) error {
 		{"home", func(to *record.Record) { to.Home = n.Home }},
 		{"timeout", func(to *record.Record) { to.Limits.Timeout = n.Limits.Timeout }},
 	}
-	i := slices.IndexFunc(settings, func(s struct {
-		flag  string
-		store func(*record.Record)
-	}) bool {
-		return r.Given(s.flag)
-	})
-	if i < 0 {
+	if !slices.ContainsFunc(settings, func(s setting) bool { return r.Given(s.flag) }) {
 		return nil
 	}
 	_, held, err := sb.Holder()

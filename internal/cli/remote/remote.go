@@ -1,10 +1,10 @@
-// Package remote reaches a server for the command line, and for an apply of the Go
-// client: the calls of sandbox.v1 (api/sandbox/v1), in the words of package backend.
+// Package remote reaches a server: Client makes the calls of sandbox.v1
+// (api/sandbox/v1), and Backend does with them what the verbs ask for. The Go client
+// brings changes back by it (BringBack).
 //
-// It decides nothing and prints nothing. An error has the kind and the text
-// that the server gave it; where the server cannot be reached, or does not let
-// us in, the text says what to do. Calls end with their context. A server that
-// falls silent is noticed.
+// It prints nothing. An error has the kind and the text that the server gave it; where
+// the server cannot be reached, or does not let us in, the text says what to do. Calls end
+// with their context. A server that falls silent is noticed.
 package remote
 
 import (

@@ -243,3 +243,24 @@ func TestAContentThatIsNotWhatWasReviewedIsLeftOut(t *testing.T) {
 		t.Errorf("got %v, %v, and the file holds %q", result.Paths, err, read(t, dir, "a"))
 	}
 }
+
+// What one apply has staged, another one would empty, and then tell as present.
+func TestOneApplyAtATimeToADirectory(t *testing.T) {
+	_, u := uploaded(t, map[string]string{"a": "a"})
+	release, err := u.LockApply()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fetch := func(func(apply.CarriedChange, io.Reader) error) error {
+		t.Error("an apply fetches while another one runs")
+		return nil
+	}
+	if _, err := apply.Upload(t.Context(), u, "fix", fetch, false, nil); !errdefs.Is(err, errdefs.Precondition) {
+		t.Errorf("Upload beside another apply: %v", err)
+	}
+	release()
+	nothing := func(func(apply.CarriedChange, io.Reader) error) error { return nil }
+	if _, err := apply.Upload(t.Context(), u, "fix", nothing, false, nil); err != nil {
+		t.Errorf("Upload after it: %v", err)
+	}
+}

@@ -30,6 +30,11 @@ type Fetch func(put func(CarriedChange, io.Reader) error) error
 // client sent; the server controls neither. If a path stops the apply on the server, Upload
 // applies nothing. Errors: those of Changes, with name as the sandbox, and of fetch.
 func Upload(ctx context.Context, u *record.Upload, name string, fetch Fetch, dryRun bool, progress func(tried, total int)) (result Result, err error) {
+	release, err := u.LockApply()
+	if err != nil {
+		return result, err
+	}
+	defer release()
 	st, err := stage(u, fetch)
 	if err != nil {
 		return result, errors.Join(err, clear(u))

@@ -248,6 +248,24 @@ func (u *Upload) Forget() error {
 	return u.Sandbox.Home.forgetLog(u.Sandbox.ID())
 }
 
+// LockApply keeps other applies of the upload out until release is called. An apply stages
+// what it fetched in the delta of the upload, which the next one empties. Errors:
+// Precondition while another apply has the lock.
+func (u *Upload) LockApply() (release func(), err error) {
+	dir, err := os.Open(u.Sandbox.Dir())
+	if err != nil {
+		return nil, HostError("upload", err)
+	}
+	if err := Flock(dir, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		dir.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errdefs.New(errdefs.Precondition, "directory %s: another apply to it is running; try again after it", u.Source().Path)
+		}
+		return nil, HostError("upload", err)
+	}
+	return func() { dir.Close() }, nil
+}
+
 // Source returns the uploaded directory.
 func (u *Upload) Source() Source { return u.Sandbox.Stored.Source }
 

@@ -1,6 +1,6 @@
-// Package backend is a server as the command line and the Go client see it: the
-// words in which things are asked of it and told, and how the changes of its
-// sandbox come back into the directory that was uploaded (BringBack).
+// Package backend is what the verbs of the command line ask of sandboxes: Backend, which
+// package local implements for this host and package remote for a server. It also has
+// the words for what is asked and answered.
 //
 // It does no I/O by itself. What reaches a server is package remote, whose
 // libraries the program that runs for each sandbox must not be linked with.
