@@ -95,6 +95,10 @@ var inside = map[string]string{
 	"view/secretscan":        "policy policy/secretname",
 	// confine
 	"confine/cgroup":              "",
+	"confine/egress":              "egress/allowlist egress/netns egress/sniff seccomp",
+	"confine/egress/allowlist":    "",
+	"confine/egress/netns":        "",
+	"confine/egress/sniff":        "",
 	"confine/guest":               "",
 	"confine/isolate":             "",
 	"confine/isolate/bwrap":       "isolate seccomp",
@@ -132,6 +136,7 @@ var inside = map[string]string{
 	"lib/statedir":             "errdefs",
 	"lib/testenv":              "",
 	"lib/textdiff":             "errdefs",
+	"lib/thread":               "",
 	"lib/vpath":                "errdefs",
 	"lib/yamlfile":             "errdefs vpath",
 	// bench
@@ -166,7 +171,7 @@ var rooms = map[string]string{
 	"github.com/spf13/pflag":                    "internal/cli",
 	"go.uber.org/goleak":                        "",
 	"go.yaml.in/yaml/v3":                        "internal/sandbox/config internal/view/policy/policyfile internal/lib/yamlfile",
-	"golang.org/x/net":                          "internal/confine/seccomp/denylist",
+	"golang.org/x/net":                          "internal/confine/egress internal/confine/egress/allowlist internal/confine/seccomp/denylist",
 	"golang.org/x/sync":                         "*",
 	"golang.org/x/sys":                          "*",
 	"golang.org/x/term":                         "bench internal/cli",

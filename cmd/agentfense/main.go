@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/agentfense/agentfense/internal/cli"
+	"github.com/agentfense/agentfense/internal/confine/egress"
 	"github.com/agentfense/agentfense/internal/confine/guest"
 	"github.com/agentfense/agentfense/internal/confine/isolate/fdpass"
 	"github.com/agentfense/agentfense/internal/lib/executable"
@@ -28,6 +29,8 @@ func main() {
 		case guest.ExecVerb:
 			guest.ExecMain()
 			return
+		case egress.Verb:
+			os.Exit(egress.Main())
 		case launch.Verb:
 			os.Exit(supervise.Main(os.Args[2:]))
 		}

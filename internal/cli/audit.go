@@ -216,7 +216,36 @@ func describeEvent(ev audit.Event) string {
 	case audit.SandboxStopped:
 		return escape(v.Reason)
 	}
+	if text := describeNetwork(ev); text != "" {
+		return text
+	}
 	return describeOwnEvent(ev)
+}
+
+// describeNetwork says what went out, or was not let out.
+func describeNetwork(ev audit.Event) string {
+	switch v := ev.(type) {
+	case audit.NetworkAllowed:
+		text := fmt.Sprintf("%s port %d by %s", escape(v.Host), v.Port, escape(v.Rule))
+		switch {
+		case v.Error != "":
+			return text + ": " + escape(v.Error)
+		case v.SentBytes < 0:
+			return text + ", to " + v.Address
+		}
+		return fmt.Sprintf("%s, to %s, %d bytes out, %d in", text, v.Address, v.SentBytes, v.ReceivedBytes)
+	case audit.NetworkDenied:
+		text := escape(v.Host)
+		if v.Port != 0 {
+			text += fmt.Sprintf(" port %d", v.Port)
+		}
+		text += ": " + escape(v.Reason)
+		if v.Count > 1 {
+			text += fmt.Sprintf(", %d times", v.Count)
+		}
+		return text
+	}
+	return ""
 }
 
 // describeOwnEvent says what happened to the log itself.

@@ -62,7 +62,7 @@ not be set up, 126 and 127 if the command could not be started, 128+N after
 signal N, 137 out of memory.`,
 		Example: `  agentfense run -- make test
   agentfense run --preset development --hide '*.sqlite' --name fix -- sh
-  agentfense run --net host --env API_KEY --mount ~/.local/bin --name fix -- your-agent
+  agentfense run --allow-net api.example.com --env API_KEY --mount ~/.local/bin --name fix -- your-agent
   agentfense run --name fix --memory 2G --timeout 10m -- npm test
   agentfense run --rm --preset read-only -- grep -r TODO .
   agentfense run --endpoint https://build:9000 --name fix -- make test`,

@@ -41,6 +41,7 @@ type sandboxOptions struct {
 	Image   string
 	User    string
 	Net     string
+	Allow   []string // --allow-net
 	Mounts  []string
 	Memory  bytesValue
 	CPUs    float64
@@ -59,7 +60,7 @@ type sandboxOptions struct {
 var policyFlags = []string{"preset", "policy", "write", "read", "view", "hide"}
 
 // limitFlags are those whose presence at a resume replaces the stored setting.
-var limitFlags = []string{"runtime", "image", "user", "net", "mount", "memory", "cpus", "pids", "disk", "timeout", "home"}
+var limitFlags = []string{"runtime", "image", "user", "net", "allow-net", "mount", "memory", "cpus", "pids", "disk", "timeout", "home"}
 
 func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -77,6 +78,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.Image, "image", "", "docker image that is the system inside (default "+defaultImage()+")")
 	f.StringVar(&o.User, "user", "", "uid and gid of commands inside, such as 0 (default: 1000 if root runs it, else yours)")
 	f.StringVar(&o.Net, "net", "none", "network: none or host")
+	f.StringArrayVar(&o.Allow, "allow-net", nil, "let it reach `HOST[:PORT]` and no other; *.DOMAIN, @PRESET and HOST:PORT,raw work too (default port 443)")
 	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path of `SRC[:DST]` inside, read-only, at the same path or at DST")
 	f.Var(&o.Memory, "memory", "limit of memory, such as 512M")
 	f.Float64Var(&o.CPUs, "cpus", 0, "limit of processors, such as 1.5")
@@ -88,6 +90,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	cmd.RegisterFlagCompletionFunc("preset", cobra.FixedCompletions(allPresets(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions(runtimeNames, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("net", cobra.FixedCompletions([]string{"none", "host"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("allow-net", cobra.FixedCompletions(allowPresets(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.MarkFlagDirname("dir")
 	cmd.MarkFlagFilename("policy", "yaml", "yml")
 	cmd.MarkFlagsMutuallyExclusive("preset", "policy")
@@ -128,6 +131,9 @@ func (o *sandboxOptions) check() error {
 		return errdefs.New(errdefs.Invalid, "--pids %d: want a positive number", o.PIDs)
 	case o.Timeout < 0:
 		return errdefs.New(errdefs.Invalid, "--timeout %s: want a positive duration", o.Timeout)
+	}
+	if err := o.checkAllowed(); err != nil {
+		return err
 	}
 	return o.checkUser()
 }

@@ -25,6 +25,7 @@ const (
 // saySummary prints the summary; helping are the lines that tell what would permit
 // what was refused.
 func (e *env) saySummary(name string, s present.Summary, helping []string, toGo bool) {
+	e.sayNetwork(s)
 	if len(s.Files) == 0 {
 		e.printDenials(s.Denials, summaryLines-len(helping))
 		e.sayLines(helping)

@@ -54,6 +54,7 @@ type NewSandbox struct {
 	Image      string // "" for the default
 	User       string // "" for the default
 	Net        string
+	AllowNet   []string // the hosts of record.NetNamed
 	Mounts     []string // SRC or SRC:DST
 	Home       string   // as a record has it
 	Limits     record.Limits

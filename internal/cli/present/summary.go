@@ -25,6 +25,9 @@ type Summary struct {
 	Denials []DenialGroup
 	// Refused are the paths of these refusals, each once, as far as they are kept.
 	Refused []advise.Refused
+	// Hosts are those that were reached over the network, and HostRefusals what was refused of it.
+	Hosts        []HostUse
+	HostRefusals []HostRefusal
 }
 
 // DenialGroup is what one rule refused.
@@ -59,10 +62,16 @@ func (s *Summary) CountStatus(status changes.Status) int {
 func Summarise(r *review.Review, read func(do func(audit.Record) error) error) (Summary, error) {
 	sum := Summary{Files: r.Files(), Groups: r.Groups()}
 	d := denials{groups: map[denialKey]*DenialGroup{}, at: map[vpath.Path]int{}, own: sum.ownPaths()}
-	if err := read(d.add); err != nil {
+	var n network
+	err := read(func(r audit.Record) error {
+		n.add(r)
+		return d.add(r)
+	})
+	if err != nil {
 		return sum, err
 	}
 	sum.Denials, sum.Refused = d.list(), d.refused
+	sum.Hosts, sum.HostRefusals = n.used(), n.list()
 	return sum, nil
 }
 

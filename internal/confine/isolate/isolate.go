@@ -42,8 +42,10 @@ type Spec struct {
 
 	// Hostname is the sandbox's host name; empty means "sandbox".
 	Hostname string
-	// Net is the network of the sandbox.
-	Net Net
+	// Net is the network of the sandbox. NetNamed joins the network namespace NetNS, which
+	// the caller keeps.
+	Net   Net
+	NetNS *os.File
 
 	// UID and GID are the ids inside (docker: the same as on the host), User their name
 	// (default: "user"), and Home the home directory inside, which starts empty (default:
@@ -126,6 +128,7 @@ const (
 	NetNone   Net = iota // a private loopback interface only
 	NetHost              // the host's, with its resolver's configuration
 	NetBridge            // docker's bridge, as the host routes it; bwrap refuses it
+	NetNamed             // a namespace that reaches named hosts only; docker refuses it
 )
 
 // Isolator starts sandboxes.

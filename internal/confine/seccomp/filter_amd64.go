@@ -4,3 +4,6 @@ import _ "embed"
 
 //go:embed filter_amd64.bpf
 var program []byte
+
+//go:embed egress_amd64.bpf
+var egressProgram []byte

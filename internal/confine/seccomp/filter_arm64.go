@@ -4,3 +4,6 @@ import _ "embed"
 
 //go:embed filter_arm64.bpf
 var program []byte
+
+//go:embed egress_arm64.bpf
+var egressProgram []byte

@@ -2,4 +2,4 @@
 
 package seccomp
 
-var program []byte
+var program, egressProgram []byte

@@ -40,6 +40,7 @@ const (
 
 var classes = map[Kind]class{
 	KindPermissionDenied: detail, KindFileChanged: detail, KindResourceLimitExceeded: detail,
+	KindNetworkAllowed: detail, KindNetworkDenied: detail,
 	KindCommandExecuted: repeated, KindSessionCreated: repeated, KindSessionClosed: repeated,
 }
 

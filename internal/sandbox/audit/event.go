@@ -11,6 +11,8 @@ const (
 	KindPermissionDenied      Kind = "permission_denied"
 	KindFileChanged           Kind = "file_changed"
 	KindResourceLimitExceeded Kind = "resource_limit_exceeded"
+	KindNetworkAllowed        Kind = "network_allowed"
+	KindNetworkDenied         Kind = "network_denied"
 	KindPolicyChanged         Kind = "policy_changed"
 	KindApplied               Kind = "applied"
 	KindDiscarded             Kind = "discarded"
@@ -88,6 +90,8 @@ type SandboxStarted struct {
 	Version string `json:"version,omitempty"`
 	// Enforced lists the effective protections, by the names of the mechanisms.
 	Enforced []string `json:"enforced,omitempty"`
+	// AllowNet are the hosts that it may reach, of a network of named hosts.
+	AllowNet []Text `json:"allow_net,omitempty"`
 }
 
 // CommandExecuted says how a command ended.
@@ -154,6 +158,26 @@ type ResourceLimitExceeded struct {
 	Resource string  `json:"resource"`
 	Limit    float64 `json:"limit"`
 	Count    int64   `json:"count,omitempty"` // how often: processes killed, forks refused
+}
+
+// NetworkAllowed tells of a connection to a host that may be reached, when it has
+// ended, or could not be made.
+type NetworkAllowed struct {
+	Host          Text   `json:"host"` // the name that was connected to, or an address
+	Port          uint16 `json:"port"`
+	Address       string `json:"address,omitempty"` // where the connection went
+	Rule          Text   `json:"rule"`
+	SentBytes     int64  `json:"sent_bytes"`      // by the sandbox; -1: not known
+	ReceivedBytes int64  `json:"received_bytes"`  // -1: not known
+	Error         Text   `json:"error,omitempty"` // why it could not be made
+}
+
+// NetworkDenied tells what of the network was refused.
+type NetworkDenied struct {
+	Host   Text   `json:"host"`           // as it was asked for
+	Port   uint16 `json:"port,omitempty"` // absent: its address was asked for
+	Reason Text   `json:"reason"`
+	Count  int    `json:"count"` // repeats that this record stands for, 1 at least
 }
 
 // PolicyChanged has the new rules.
@@ -270,6 +294,12 @@ func (FileChanged) Kind() Kind { return KindFileChanged }
 
 // Kind returns KindResourceLimitExceeded.
 func (ResourceLimitExceeded) Kind() Kind { return KindResourceLimitExceeded }
+
+// Kind returns KindNetworkAllowed.
+func (NetworkAllowed) Kind() Kind { return KindNetworkAllowed }
+
+// Kind returns KindNetworkDenied.
+func (NetworkDenied) Kind() Kind { return KindNetworkDenied }
 
 // Kind returns KindPolicyChanged.
 func (PolicyChanged) Kind() Kind { return KindPolicyChanged }

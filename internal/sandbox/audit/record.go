@@ -87,6 +87,9 @@ func bound(ev Event, bytes int) Event {
 		e.RulesOmitted += n[0] + n[1]
 		e.Rules = orEmpty(e.Rules)
 		return e
+	case SandboxStarted:
+		e.AllowNet, _ = fit(&room, e.AllowNet)
+		return e
 	case PolicyChanged:
 		e.Rules, n[0] = fit(&room, e.Rules)
 		e.RulesOmitted += n[0]
@@ -197,6 +200,8 @@ var decoders = map[Kind]func(line []byte) (Event, error){
 	KindPermissionDenied:      decodeAs[PermissionDenied],
 	KindFileChanged:           decodeAs[FileChanged],
 	KindResourceLimitExceeded: decodeAs[ResourceLimitExceeded],
+	KindNetworkAllowed:        decodeAs[NetworkAllowed],
+	KindNetworkDenied:         decodeAs[NetworkDenied],
 	KindPolicyChanged:         decodeAs[PolicyChanged],
 	KindApplied:               decodeAs[Applied],
 	KindDiscarded:             decodeAs[Discarded],

@@ -21,7 +21,7 @@ import (
 // also an added field, because an older agentfense that ignored a field could weaken the
 // sandbox. Earlier versions can be read; the next update of such a record writes this
 // version.
-const SchemaVersion = 4
+const SchemaVersion = 5
 
 // The runtimes.
 const (
@@ -34,6 +34,7 @@ const (
 	NetNone   = "none"
 	NetHost   = "host"
 	NetBridge = "bridge" // docker's
+	NetNamed  = "named"  // the hosts of Record.AllowNet
 )
 
 // recordFile is the record's name in the sandbox's directory.
@@ -57,9 +58,11 @@ type Record struct {
 	Marks   []policyfile.RiskFlag `json:"marks,omitempty"`
 	Runtime string                `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
 	Image   string                `json:"image,omitempty"` // docker's
-	Net     string                `json:"net"`             // NetNone, NetHost or NetBridge
-	Mounts  []Mount               `json:"mounts,omitempty"`
-	Limits  Limits                `json:"limits"`
+	Net     string                `json:"net"`             // NetNone, NetHost, NetBridge or NetNamed
+	// AllowNet are the hosts of NetNamed, in the form of allowlist.Rule.
+	AllowNet []string `json:"allow_net,omitempty"`
+	Mounts   []Mount  `json:"mounts,omitempty"`
+	Limits   Limits   `json:"limits"`
 	// Ignore are patterns as of gitignore(5): what of the source they match is not
 	// there for the sandbox. They are those of the time when it was made.
 	Ignore []byte `json:"ignore,omitempty"`
@@ -124,6 +127,7 @@ func (r *Record) clone() Record {
 	if r.UID != nil {
 		c.UID = new(*r.UID)
 	}
+	c.AllowNet = slices.Clone(r.AllowNet)
 	c.Mounts = slices.Clone(r.Mounts)
 	c.Marks = slices.Clone(r.Marks)
 	c.Ignore = slices.Clone(r.Ignore)
@@ -170,8 +174,10 @@ func (r *Record) checkRuntime() error {
 		return errdefs.New(errdefs.Precondition, "runtime %q is unknown", r.Runtime)
 	case (r.Runtime == RuntimeDocker) != (r.Image != ""):
 		return errdefs.New(errdefs.Precondition, "image %q does not go with runtime %s", r.Image, r.Runtime)
-	case r.Net != NetNone && r.Net != NetHost && (r.Net != NetBridge || r.Runtime != RuntimeDocker):
+	case !r.hasNetwork():
 		return errdefs.New(errdefs.Precondition, "network %q does not go with runtime %s", r.Net, r.Runtime)
+	case (r.Net == NetNamed) != (len(r.AllowNet) > 0):
+		return errdefs.New(errdefs.Precondition, "network %q does not go with %d allowed hosts", r.Net, len(r.AllowNet))
 	case r.UID == nil:
 	case r.Runtime == RuntimeDocker && *r.UID != r.HostUID:
 		return errdefs.New(errdefs.Precondition, "user %d inside does not go with runtime docker, where it is %d", *r.UID, r.HostUID)
@@ -179,6 +185,19 @@ func (r *Record) checkRuntime() error {
 		return errdefs.New(errdefs.Precondition, "user %d inside: want 0 to %d", *r.UID, maxUID)
 	}
 	return nil
+}
+
+// hasNetwork reports whether the runtime has the network.
+func (r *Record) hasNetwork() bool {
+	switch r.Net {
+	case NetNone, NetHost:
+		return true
+	case NetBridge:
+		return r.Runtime == RuntimeDocker
+	case NetNamed:
+		return r.Runtime == RuntimeBwrap
+	}
+	return false
 }
 
 func (r *Record) encode() ([]byte, error) {

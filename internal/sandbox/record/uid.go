@@ -85,9 +85,25 @@ func (h *Home) freeUIDLocked() (uint32, error) {
 		taken[s.Stored.HostUID] = true
 	}
 	for range 1000 {
-		if uid := firstUID + rand.Uint32N(lastUID-firstUID+1); !taken[uid] {
+		if uid := randomUID(); !taken[uid] {
 			return uid, nil
 		}
 	}
 	return 0, errdefs.New(errdefs.Exhausted, "sandbox: no host uid is free")
+}
+
+func randomUID() uint32 { return firstUID + rand.Uint32N(lastUID-firstUID+1) }
+
+// OtherUID returns a user on the host for a helper of the sandbox that root runs,
+// another one than the sandbox's. A sandbox might have the same by chance, one in
+// 2²⁸. It is 0 if an ordinary user runs the sandbox.
+func (r *Record) OtherUID() uint32 {
+	if r.HostUID == 0 {
+		return 0
+	}
+	for {
+		if uid := randomUID(); uid != r.HostUID {
+			return uid
+		}
+	}
 }

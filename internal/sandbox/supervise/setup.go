@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/cgroup"
+	"github.com/agentfense/agentfense/internal/confine/egress"
 	"github.com/agentfense/agentfense/internal/confine/guest"
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/confine/isolate/bwrap"
@@ -273,6 +274,9 @@ func (s *supervisor) startInside(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.startNetwork(program); err != nil {
+		return err
+	}
 	ours, theirs, err := guest.Pair()
 	if err != nil {
 		return err
@@ -293,7 +297,10 @@ func (s *supervisor) startInside(ctx context.Context) error {
 	if err := s.watchGroup(); err != nil {
 		return err
 	}
-	return s.audit.Enqueue(audit.SandboxStarted{PID: os.Getpid(), Enforced: s.enforced()})
+	if err := s.networkReady(ctx); err != nil {
+		return err
+	}
+	return s.audit.Enqueue(audit.SandboxStarted{PID: os.Getpid(), Enforced: s.enforced(), AllowNet: audit.Texts(s.record.AllowNet)})
 }
 
 // isolator makes the isolator of the sandbox's runtime.
@@ -307,6 +314,7 @@ func (s *supervisor) isolator() isolate.Isolator {
 // netOf reads a record's network; none is what is not here.
 var netOf = map[string]isolate.Net{
 	record.NetNone: isolate.NetNone, record.NetHost: isolate.NetHost, record.NetBridge: isolate.NetBridge,
+	record.NetNamed: isolate.NetNamed,
 }
 
 // isolatorPatience is how long an isolator without a PID 1 may take to say why.
@@ -360,6 +368,10 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 		spec.InitEnv = append(slices.Clone(spec.InitEnv), guest.LimitEnv(s.processLimit-processesOutside))
 	}
 	spec.Net = netOf[s.record.Net]
+	if s.egress != nil {
+		spec.NetNS = s.egress.Namespace()
+		spec.Etc["resolv.conf"] = []byte("nameserver " + egress.Resolver.String() + "\n")
+	}
 	for _, m := range s.record.Mounts {
 		spec.Mounts = append(spec.Mounts, isolate.Mount{Source: string(m.Source), Target: string(m.Target)})
 	}

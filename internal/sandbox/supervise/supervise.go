@@ -29,6 +29,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/cgroup"
+	"github.com/agentfense/agentfense/internal/confine/egress"
 	"github.com/agentfense/agentfense/internal/confine/guest"
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -79,6 +80,7 @@ type supervisor struct {
 	auditLog     *audit.Log
 	audit        *audit.Writer
 	output       *outlog.Writer // of detached commands
+	egress       *egress.Egress // nil unless the network has named hosts
 	process      isolate.Process
 	guest        *guest.Conn
 	listener     *net.UnixListener

@@ -41,6 +41,9 @@ func (s *supervisor) tearDown() {
 	if s.guest != nil {
 		s.guest.Close()
 	}
+	if s.egress != nil {
+		s.warn("egress: close", s.egress.Close())
+	}
 	// A command's end is told with what the group has counted, and in the audit log.
 	s.warn("commands: end", within(letGoPatience, s.awaitAnswers))
 	s.warn("sessions: end", within(letGoPatience, s.awaitSessions))

@@ -47,7 +47,7 @@ func (a *arguments) encode() ([]byte, error) {
 // isolation adds all options that are not mounts.
 func (p *plan) isolation(a *arguments) {
 	a.add("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup")
-	if p.spec.Net != isolate.NetHost {
+	if p.spec.Net == isolate.NetNone {
 		a.add("--unshare-net")
 	}
 	a.add("--disable-userns", "--cap-drop", "ALL",

@@ -27,6 +27,7 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/pidfd"
+	"github.com/agentfense/agentfense/internal/lib/thread"
 )
 
 // Options has the settings of an Isolator.
@@ -73,7 +74,7 @@ func (b *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Proces
 	p := newProcess(plan.spec.ID, spec.Stderr)
 	started := make(chan error, 1)
 	l := &launch{path: path, plan: plan, guest: spec.Guest, pipes: pipes}
-	go p.run(l, started)
+	thread.Go(func() { p.run(l, started) })
 	if err := <-started; err != nil {
 		return nil, err
 	}

@@ -47,8 +47,11 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 	if spec.Image != "" || spec.Limits != (isolate.ProcessLimits{}) {
 		return nil, errdefs.New(errdefs.Invalid, "start sandbox: bwrap supports neither images nor limits")
 	}
-	if spec.Net > isolate.NetHost {
-		return nil, errdefs.New(errdefs.Unsupported, "start sandbox: bwrap supports only the host's network or none")
+	if spec.Net == isolate.NetBridge {
+		return nil, errdefs.New(errdefs.Unsupported, "start sandbox: bwrap has no bridge network")
+	}
+	if (spec.Net == isolate.NetNamed) != (spec.NetNS != nil) {
+		return nil, errdefs.New(errdefs.Internal, "start sandbox: the network and its namespace do not go together")
 	}
 	p := &plan{spec: spec}
 	p.spec.ID = cmp.Or(spec.ID, rand.Text())

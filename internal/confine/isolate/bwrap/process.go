@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -69,29 +68,9 @@ type launch struct {
 	args  []byte // bubblewrap's options; set after its start
 }
 
-// run starts bubblewrap from a dedicated thread and waits for its end. The goroutine never
-// unlocks the thread, so the thread and its mount namespace end with it.
+// run starts bubblewrap from the calling thread, which is its own, and waits for its end. The
+// thread and its mount namespace end with it.
 func (p *process) run(l *launch, started chan<- error) {
-	runtime.LockOSThread()
-	if unix.Gettid() == os.Getpid() {
-		// The runtime would park the main thread forever instead of ending it, with its
-		// mount namespace. While this goroutine holds it, another goroutine gets another
-		// thread.
-		moved := make(chan struct{})
-		go func() {
-			runtime.LockOSThread()
-			close(moved)
-			p.runHere(l, started)
-		}()
-		<-moved
-		runtime.UnlockOSThread()
-		return
-	}
-	p.runHere(l, started)
-}
-
-// runHere is run on the calling thread, which is locked.
-func (p *process) runHere(l *launch, started chan<- error) {
 	cmd, err := l.command()
 	if err == nil {
 		err = dropAmbient()

@@ -66,6 +66,9 @@ func (p *plan) stage() (*stage, error) {
 	if err := leaveHost(); err != nil {
 		return nil, err
 	}
+	if err := p.joinNetwork(); err != nil {
+		return nil, err
+	}
 	sources, err := p.openSources()
 	defer func() {
 		for _, s := range sources {
@@ -124,6 +127,18 @@ func leaveHost() error {
 		return errdefs.New(errdefs.Exhausted, "session keyring of the sandbox: this user has too many keys; run as root: sysctl -w kernel.keys.maxkeys=2000")
 	}
 	return errdefs.New(errdefs.Unsupported, "session keyring of the sandbox: %w", err)
+}
+
+// joinNetwork takes the calling thread, and with it what it starts, into the network
+// namespace of the spec.
+func (p *plan) joinNetwork() error {
+	if p.spec.NetNS == nil {
+		return nil
+	}
+	if err := unix.Setns(int(p.spec.NetNS.Fd()), unix.CLONE_NEWNET); err != nil {
+		return errdefs.New(errdefs.Unsupported, "network namespace of the sandbox: %w", err)
+	}
+	return nil
 }
 
 // noDomain is the kernel's value for a host without NIS domain (linux/uts.h).

@@ -29,6 +29,9 @@ var (
 )
 
 func newPlan(spec isolate.Spec) (*plan, error) {
+	if spec.Net == isolate.NetNamed {
+		return nil, errdefs.New(errdefs.Unsupported, "start sandbox: docker has no network of named hosts")
+	}
 	p := &plan{spec: spec}
 	if err := p.fillIn(); err != nil {
 		return nil, err

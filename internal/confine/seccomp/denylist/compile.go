@@ -28,6 +28,10 @@ func Compile(goarch string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return encode(goarch, instructions)
+}
+
+func encode(goarch string, instructions []bpf.Instruction) ([]byte, error) {
 	raw, err := bpf.Assemble(instructions)
 	if err != nil {
 		return nil, fmt.Errorf("assemble filter %s: %w", goarch, err)

@@ -1,5 +1,6 @@
-// Package denylist lists the system calls that a sandbox may not make, and compiles the
-// list to the classic-BPF programs that package seccomp embeds.
+// Package denylist lists the system calls that a sandbox may not make, and the few that the
+// egress process may make, and compiles both lists to the classic-BPF programs that package
+// seccomp embeds.
 //
 // Only the generator and tests link it, never the binary.
 //

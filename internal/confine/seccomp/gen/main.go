@@ -1,4 +1,4 @@
-// Command gen compiles the deny list into the filters that package seccomp
+// Command gen compiles the lists of system calls into the filters that package seccomp
 // embeds. Run it with "go generate" in internal/confine/seccomp.
 package main
 
@@ -10,13 +10,17 @@ import (
 )
 
 func main() {
-	for _, goarch := range denylist.Architectures() {
-		program, err := denylist.Compile(goarch)
-		if err != nil {
-			log.Fatal(err)
-		}
-		if err := os.WriteFile("filter_"+goarch+".bpf", program, 0o644); err != nil {
-			log.Fatal(err)
+	for name, compile := range map[string]func(goarch string) ([]byte, error){
+		"filter": denylist.Compile, "egress": denylist.CompileEgress,
+	} {
+		for _, goarch := range denylist.Architectures() {
+			program, err := compile(goarch)
+			if err != nil {
+				log.Fatal(err)
+			}
+			if err := os.WriteFile(name+"_"+goarch+".bpf", program, 0o644); err != nil {
+				log.Fatal(err)
+			}
 		}
 	}
 }

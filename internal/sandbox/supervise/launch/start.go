@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -38,6 +39,10 @@ const (
 var supervisorCaps = []uintptr{
 	unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_SYS_PTRACE,
 }
+
+// networkCaps are what the supervisor needs besides for a network of named hosts: to
+// set that up, and to have the listeners in it.
+var networkCaps = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE}
 
 // Lease keeps a supervisor alive while its starter lives.
 type Lease struct {
@@ -108,13 +113,14 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 
 // namespaces gives the supervisor a mount namespace of its own, and an
 // ordinary user's a user namespace in which it may mount. The user keeps the
-// own ids there, so that every owner is shown as it is.
-func namespaces() *syscall.SysProcAttr {
+// own ids there, so that every owner is shown as it is, and more capabilities than
+// supervisorCaps if they are given.
+func namespaces(more ...uintptr) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWNS}
 	if os.Geteuid() == 0 {
 		return attr
 	}
-	ownUserNamespace(attr, supervisorCaps)
+	ownUserNamespace(attr, slices.Concat(supervisorCaps, more))
 	return attr
 }
 
@@ -142,7 +148,10 @@ func prepare(home, name string) (*record.Sandbox, *syscall.SysProcAttr, error) {
 // namespacesOf are those of a sandbox's supervisor. Docker's daemon sees no mount in
 // a namespace of the supervisor's own.
 func namespacesOf(sb *record.Sandbox) (*syscall.SysProcAttr, error) {
-	if sb.Record().Runtime != record.RuntimeDocker {
+	switch r := sb.Record(); {
+	case r.Net == record.NetNamed:
+		return namespaces(networkCaps...), nil
+	case r.Runtime != record.RuntimeDocker:
 		return namespaces(), nil
 	}
 	if os.Geteuid() != 0 {

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+)
+
+// allowedHosts reads --allow-net. Errors: Invalid.
+func (o *sandboxOptions) allowedHosts() ([]string, error) {
+	rules, err := allowlist.Parse(o.Allow)
+	if err != nil {
+		return nil, errdefs.New(errdefs.Invalid, "--allow-net %w", err)
+	}
+	var texts []string
+	for _, r := range rules {
+		texts = append(texts, r.String())
+	}
+	return texts, nil
+}
+
+// checkAllowed refuses hosts that are malformed, or do not go with the other flags.
+func (o *sandboxOptions) checkAllowed() error {
+	_, err := o.allowedHosts()
+	switch {
+	case err != nil:
+		return err
+	case len(o.Allow) > 0 && o.Net != "none":
+		return errdefs.New(errdefs.Invalid, "--allow-net: not with --net %s, by which every host can be reached", o.Net)
+	case len(o.Allow) > 0 && o.Runtime != record.RuntimeBwrap:
+		return errdefs.New(errdefs.Unsupported, "--allow-net: only with --runtime bwrap")
+	}
+	return nil
+}
+
+// network is what the flags ask for, which were checked.
+func (o *sandboxOptions) network() (net string, allowed []string) {
+	if allowed, err := o.allowedHosts(); err == nil && len(allowed) > 0 {
+		return record.NetNamed, allowed
+	}
+	return o.Net, nil
+}
+
+// allowPresets are the presets of --allow-net.
+func allowPresets() []string {
+	var names []string
+	for _, name := range allowlist.PresetNames() {
+		names = append(names, "@"+name)
+	}
+	return names
+}

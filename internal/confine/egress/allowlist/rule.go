@@ -1,0 +1,239 @@
+package allowlist
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+)
+
+// DefaultPort is that of a rule that names none.
+const DefaultPort = 443
+
+// resolverPort is where names are resolved, at every address.
+const resolverPort = 53
+
+// Synthetic is the range of the addresses that stand for host names inside a sandbox (RFC 6598):
+// no host of the internet has one of them.
+var Synthetic = netip.MustParsePrefix("100.64.0.0/10")
+
+// Rule allows connections to one port of a host, or of all hosts below a domain.
+type Rule struct {
+	Host     Host
+	Wildcard bool // every name below Host, and not Host itself
+	Port     uint16
+	Raw      bool // any protocol; else TLS, or HTTP on port 80
+}
+
+// rawOption is how a rule's text asks for any protocol.
+const rawOption = "raw"
+
+// String returns the rule's text in its one form, which ParseRule reads.
+func (r Rule) String() string {
+	text := string(r.Host)
+	if strings.Contains(text, ":") {
+		text = "[" + text + "]"
+	}
+	if r.Wildcard {
+		text = "*." + text
+	}
+	text += ":" + strconv.Itoa(int(r.Port))
+	if r.Raw {
+		text += "," + rawOption
+	}
+	return text
+}
+
+// ParseRule reads HOST[:PORT][,raw]. HOST is a name, *.DOMAIN or an IP address, an IPv6 one in
+// brackets. Errors: Invalid.
+func ParseRule(text string) (Rule, error) {
+	place, option, given := strings.Cut(text, ",")
+	if given && option != rawOption {
+		return Rule{}, invalidRule(text, "want HOST[:PORT] or HOST[:PORT],raw")
+	}
+	host, port, err := splitPort(place)
+	if err != nil {
+		return Rule{}, invalidRule(text, err.Error())
+	}
+	r := Rule{Port: port, Raw: given}
+	switch domain, wildcard := strings.CutPrefix(host, "*."); {
+	case strings.ContainsAny(host, "/@\\?#"):
+		return Rule{}, invalidRule(text, "want HOST[:PORT], without a scheme, a user or a path")
+	case wildcard:
+		r.Wildcard = true
+		r.Host, err = parseDomain(domain)
+	case isAddress(host):
+		r.Host, err = parseTarget(host)
+	default:
+		r.Host, err = parseTyped(host)
+	}
+	if err != nil {
+		return Rule{}, err
+	}
+	if r.Port == resolverPort {
+		return Rule{}, invalidRule(text, "port 53 is that of the sandbox's own resolver")
+	}
+	if r.Host == "localhost" || strings.HasSuffix(string(r.Host), ".localhost") {
+		return Rule{}, invalidRule(text, "localhost is the sandbox itself")
+	}
+	return r, nil
+}
+
+// splitPort cuts HOST[:PORT] or [IPV6][:PORT]. Errors are for invalidRule.
+func splitPort(place string) (host string, port uint16, err error) {
+	host, number, given := place, "", false
+	if rest, bracket := strings.CutPrefix(place, "["); bracket {
+		var after string
+		var closed bool
+		if host, after, closed = strings.Cut(rest, "]"); !closed || !strings.Contains(host, ":") {
+			return "", 0, errdefs.New(errdefs.Invalid, "want an IPv6 address in the brackets")
+		}
+		if number, given = strings.CutPrefix(after, ":"); !given && after != "" {
+			return "", 0, errdefs.New(errdefs.Invalid, "want [ADDRESS]:PORT")
+		}
+	} else if strings.Count(place, ":") == 1 {
+		host, number, given = strings.Cut(place, ":")
+	}
+	if !given {
+		return host, DefaultPort, nil
+	}
+	n, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || n == 0 || strconv.FormatUint(n, 10) != number {
+		return "", 0, errdefs.New(errdefs.Invalid, "want a port from 1 to 65535")
+	}
+	return host, uint16(n), nil
+}
+
+// isAddress reports whether host cannot be a name: it has a colon, or ends in a number.
+func isAddress(host string) bool {
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	return strings.Contains(host, ":") || last != "" && isNumber(strings.ToLower(last))
+}
+
+// parseDomain reads what *. stands before: a domain that one owner has.
+func parseDomain(text string) (Host, error) {
+	if isAddress(text) {
+		return "", invalidHost(text, "an address has no names below it")
+	}
+	domain, err := parseTyped(text)
+	if err != nil {
+		return "", err
+	}
+	if suffix, _ := publicsuffix.PublicSuffix(string(domain)); suffix == string(domain) {
+		return "", errdefs.New(errdefs.Invalid, "*.%s: anyone can have a name below %s, so it would allow every owner; name the hosts", domain, domain)
+	}
+	return domain, nil
+}
+
+// parseTarget reads an address that a person allows. It may be a private one, but none by which
+// the sandbox would reach the host, its links or its metadata service.
+func parseTarget(text string) (Host, error) {
+	addr, err := ParseAddr(text)
+	switch {
+	case err != nil:
+		return "", err
+	case addr.IsUnspecified(), addr.IsLoopback(), addr.IsMulticast(), addr.IsLinkLocalUnicast(), Synthetic.Contains(addr):
+		return "", invalidHost(text, "no address of another host")
+	}
+	return Host(addr.String()), nil
+}
+
+// Matches reports whether r allows connections to the port of h.
+func (r Rule) Matches(h Host, port uint16) bool { return r.Port == port && r.Covers(h) }
+
+// Covers reports whether r is about h, whatever the port.
+func (r Rule) Covers(h Host) bool {
+	if !r.Wildcard {
+		return r.Host == h
+	}
+	below, is := strings.CutSuffix(string(h), string(r.Host))
+	return is && len(below) > 1 && strings.HasSuffix(below, ".")
+}
+
+// Find returns the rule that allows connections to the port of h: one that names h, else the
+// one of the longest domain.
+func Find(rules []Rule, h Host, port uint16) (Rule, bool) {
+	var found Rule
+	ok := false
+	for _, r := range rules {
+		if r.Matches(h, port) && (!ok || moreSpecific(r, found)) {
+			found, ok = r, true
+		}
+	}
+	return found, ok
+}
+
+func moreSpecific(a, b Rule) bool {
+	if a.Wildcard != b.Wildcard {
+		return b.Wildcard
+	}
+	return len(a.Host) > len(b.Host)
+}
+
+// Ports returns the ports of h that rules allow, in order.
+func Ports(rules []Rule, h Host) []uint16 {
+	var ports []uint16
+	for _, r := range rules {
+		if r.Covers(h) {
+			ports = append(ports, r.Port)
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
+// maxRules bounds an allowlist. Each rule may take listeners.
+const maxRules = 200
+
+// Parse reads an allowlist as a person gives it: rules and presets (@npm). The rules are in the
+// order given, each once; presets are written out. Errors: Invalid.
+func Parse(texts []string) ([]Rule, error) {
+	var rules []Rule
+	for _, text := range texts {
+		some, err := parseEntry(text)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range some {
+			if rules, err = add(rules, r); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return rules, nil
+}
+
+// add appends r unless it is there. One host and port has one protocol.
+func add(rules []Rule, r Rule) ([]Rule, error) {
+	for _, known := range rules {
+		if known == r {
+			return rules, nil
+		}
+		other := known
+		other.Raw = r.Raw
+		if other == r {
+			return nil, invalidRule(r.String(), "allowed both with and without raw")
+		}
+	}
+	if len(rules) == maxRules {
+		return nil, errdefs.New(errdefs.Invalid, "allowed hosts: more than %d", maxRules)
+	}
+	return append(rules, r), nil
+}
+
+func parseEntry(text string) ([]Rule, error) {
+	if name, is := strings.CutPrefix(text, "@"); is {
+		return preset(name)
+	}
+	r, err := ParseRule(text)
+	return []Rule{r}, err
+}
+
+func invalidRule(text, why string) error {
+	return errdefs.New(errdefs.Invalid, "%s: %s", vpath.Quote(text), why)
+}

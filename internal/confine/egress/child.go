@@ -1,0 +1,194 @@
+package egress
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/thread"
+)
+
+// child is a process that serves.
+type child struct {
+	wire    wire
+	process *os.Process
+	said    complaints
+	ended   chan error // how it ended
+	open    map[uint64]Allowed
+}
+
+// maxOpen bounds the connections that a process may say are open: what it has, and what has not
+// been read yet.
+const maxOpen = 2 * maxConns
+
+// childEndPatience bounds how long a process takes to end that is asked to.
+const childEndPatience = endPatience + 2*time.Second
+
+// start starts a process from a thread of its own, which the process does not outlive.
+func (e *Egress) start() (*child, error) {
+	ours, theirs, err := wirePair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	c := &child{wire: wire{ours}, ended: make(chan error, 1), open: map[uint64]Allowed{}}
+	const programFD = "4"
+	cmd := exec.CommandContext(context.Background(), "/proc/self/fd/"+programFD, Verb)
+	cmd.Args[0] = "agentfense"
+	cmd.Env = []string{} // nothing of the caller's
+	cmd.Dir = "/"
+	cmd.ExtraFiles = []*os.File{theirs, e.options.Program}
+	cmd.Stderr = &c.said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(e.options.UID), Gid: uint32(e.options.GID)}
+	}
+	started := make(chan error, 1)
+	thread.Go(func() {
+		// An ordinary user's supervisor has capabilities, as ambient ones.
+		err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+		if err == nil {
+			err = cmd.Start()
+		}
+		started <- err
+		if err == nil {
+			c.ended <- cmd.Wait()
+		}
+	})
+	if err := <-started; err != nil {
+		ours.Close()
+		return nil, errdefs.New(errdefs.Unsupported, "egress: start the process: %w", err)
+	}
+	c.process = cmd.Process
+	return c, nil
+}
+
+// end asks the process to end, and kills it when it does not.
+func (c *child) end() {
+	control(c.wire.file, func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_WR) }) // it may have ended
+	deadline := time.Now().Add(childEndPatience)
+	_ = c.wire.file.SetDeadline(deadline)
+}
+
+// serve gives a process its orders and takes its reports until it ends. The error says why.
+func (e *Egress) serve(c *child) error {
+	err := e.instruct(c)
+	for err == nil {
+		var r report
+		var files []*os.File
+		if files, err = c.wire.receive(&r); err == nil {
+			closeAll(files)
+			err = e.take(c, r)
+		}
+	}
+	_ = c.process.Kill() // it may have ended
+	end := <-c.ended
+	c.wire.file.Close()
+	for _, a := range c.open {
+		a.Sent, a.Received = -1, -1
+		e.options.Allowed(a)
+	}
+	if errors.Is(err, io.EOF) {
+		err = end
+	}
+	return errdefs.New(errdefs.Internal, "egress: the process ended: %w: %s", err, c.said.String())
+}
+
+// instruct tells a process all that there is.
+func (e *Egress) instruct(c *child) error {
+	first := order{Packets: len(e.packets)}
+	for _, r := range e.options.Rules {
+		first.Rules = append(first.Rules, r.String())
+	}
+	if err := c.wire.send(first, slices.Concat(e.packets, e.listeners)...); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	known := slices.Clone(e.order)
+	e.mu.Unlock()
+	for _, h := range known {
+		if err := c.place(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place tells the process where a host is.
+func (c *child) place(h *host) error {
+	return c.wire.send(order{Host: string(h.name), Addr: h.addr, Ports: h.ports}, h.listeners...)
+}
+
+// take acts on a report.
+func (e *Egress) take(c *child, r report) error {
+	switch {
+	case r.Ready:
+		select {
+		case <-e.ready:
+		default:
+			close(e.ready)
+		}
+	case r.Ask != "":
+		return e.answer(c, r.Ask)
+	case r.Opened != nil:
+		if len(c.open) >= maxOpen {
+			return errdefs.New(errdefs.Internal, "too many connections")
+		}
+		c.open[r.Opened.ID] = r.Opened.Allowed
+	case r.Closed != nil:
+		if a, known := c.open[r.Closed.ID]; known {
+			delete(c.open, r.Closed.ID)
+			a.Sent, a.Received = r.Closed.Sent, r.Closed.Received
+			e.options.Allowed(a)
+		}
+	case r.Denied != nil:
+		e.options.Denied(*r.Denied)
+	}
+	return nil
+}
+
+// answer gives a host its address.
+func (e *Egress) answer(c *child, text string) error {
+	name, err := allowlist.ParseName(text)
+	if err != nil {
+		return err
+	}
+	h, err := e.assign(name)
+	if err != nil {
+		return c.wire.send(order{Host: text, Refused: err.Error()})
+	}
+	return c.place(h)
+}
+
+// complaints keeps the beginning of what a process writes to its standard error.
+type complaints struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// maxComplaints bounds it in bytes.
+const maxComplaints = 4096
+
+func (c *complaints) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.text.Write(b[:min(len(b), maxComplaints-c.text.Len())])
+	return len(b), nil
+}
+
+func (c *complaints) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.text.String()
+}

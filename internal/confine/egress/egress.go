@@ -1,0 +1,290 @@
+// Package egress is the network of a sandbox that reaches named hosts only.
+//
+// The sandbox is in a network namespace where every address is local (package netns). An
+// address of 100.64.0.0/10 stands there for each host, and listeners of ours have the ports
+// that are allowed. The egress process serves these from the host's network: it answers DNS
+// queries, checks that a connection is for the host that it was made to, looks that name up,
+// checks where it leads, dials and copies. Whatever is unclear is refused.
+//
+// Two ends: an Egress is the supervisor's, which gives out addresses, makes the listeners and
+// keeps the process running; Main is the process, which has no rights but to connect. What it
+// says is taken with care: the supervisor gives addresses to hosts that the rules cover, and no
+// others.
+//
+// Lock order: Egress.mu is taken alone.
+package egress
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/netns"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+)
+
+// Resolver is the address of the name server inside. Every other address answers, too.
+var Resolver = allowlist.Synthetic.Addr().Next()
+
+const (
+	// maxNames bounds the hosts of one rule with a wildcard: what looks names up could tell
+	// something by each.
+	maxNames = 256
+	// maxListeners bounds the listeners of all hosts.
+	maxListeners = 1024
+)
+
+// Options say what an Egress is.
+type Options struct {
+	// Program is this program, opened so that it can be executed. Start takes it over.
+	Program *os.File
+	// UID and GID are those of the process when root starts it; else they are not used.
+	UID, GID int
+	Rules    []allowlist.Rule
+
+	// Allowed and Denied are told of connections that have ended, and of refusals; Failed of
+	// the end of the process, which is started again. They are called one at a time, and must
+	// not wait for Close.
+	Allowed func(Allowed)
+	Denied  func(Denied)
+	Failed  func(error)
+}
+
+// Egress is the network of one sandbox. It is safe for concurrent use.
+type Egress struct {
+	options   Options
+	namespace *netns.Namespace
+	packets   []*os.File // the resolver's sockets
+	listeners []*os.File
+	ready     chan struct{} // closed when a process has served for the first time
+	closing   chan struct{}
+	kept      chan struct{} // closed when no process is kept any more
+
+	mu    sync.Mutex
+	child *child // that runs
+	hosts map[allowlist.Host]*host
+	order []*host // in which they got their addresses
+	taken int     // listeners
+}
+
+// host is a host that has an address inside.
+type host struct {
+	name      allowlist.Host
+	addr      netip.Addr
+	ports     []uint16 // of the listeners
+	listeners []*os.File
+}
+
+// Start makes the network and starts the process. Errors: Unsupported, Exhausted.
+func Start(o Options) (*Egress, error) {
+	e := &Egress{
+		options: o, hosts: map[allowlist.Host]*host{},
+		ready: make(chan struct{}), closing: make(chan struct{}), kept: make(chan struct{}),
+	}
+	var err error
+	if e.namespace, err = netns.New(); err != nil {
+		o.Program.Close()
+		return nil, err
+	}
+	if err = e.listen(); err == nil {
+		e.child, err = e.start()
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.closeFiles())
+	}
+	go e.keep(e.child)
+	return e, nil
+}
+
+// Namespace is the sandbox's network namespace. It stays the Egress's.
+func (e *Egress) Namespace() *os.File { return e.namespace.File() }
+
+// listen makes the resolver's sockets and the listeners of the hosts that the rules name.
+func (e *Egress) listen() error {
+	for _, at := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		const dns = 53
+		udp, err := e.namespace.ListenUDP(netip.AddrPortFrom(at, dns))
+		if err != nil && at.Is6() {
+			continue // a host without IPv6
+		}
+		if err != nil {
+			return err
+		}
+		e.packets = append(e.packets, udp)
+		tcp, err := e.namespace.ListenTCP(netip.AddrPortFrom(at, dns))
+		if err != nil {
+			return err
+		}
+		e.listeners = append(e.listeners, tcp)
+	}
+	for _, r := range e.options.Rules {
+		if r.Wildcard {
+			continue
+		}
+		if _, err := e.assign(r.Host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// assign returns the host's place inside, made if it has none. Errors: Denied, with what to tell
+// about it; Exhausted.
+func (e *Egress) assign(name allowlist.Host) (*host, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if h, known := e.hosts[name]; known {
+		return h, nil
+	}
+	ports := allowlist.Ports(e.options.Rules, name)
+	switch {
+	case len(ports) == 0:
+		return nil, errdefs.New(errdefs.Denied, reasonNotAllowed)
+	case e.taken+len(ports) > maxListeners, e.isFullLocked(name):
+		return nil, errdefs.New(errdefs.Denied, reasonTooMany)
+	}
+	h := &host{name: name, addr: e.addressLocked(name)}
+	for _, port := range ports {
+		f, err := e.namespace.ListenTCP(netip.AddrPortFrom(h.addr, port))
+		if errdefs.Is(err, errdefs.Unavailable) {
+			e.options.Denied(Denied{Host: string(name), Port: port, Reason: "a program inside listens at this port", Count: 1})
+			continue
+		}
+		if err != nil {
+			closeAll(h.listeners)
+			return nil, err
+		}
+		h.ports, h.listeners = append(h.ports, port), append(h.listeners, f)
+	}
+	e.taken += len(h.listeners)
+	e.hosts[name] = h
+	e.order = append(e.order, h)
+	return h, nil
+}
+
+// addressLocked is the next address that stands for no host yet, or the one that name is.
+func (e *Egress) addressLocked(name allowlist.Host) netip.Addr {
+	if addr, err := netip.ParseAddr(string(name)); err == nil {
+		return addr
+	}
+	addr := Resolver.Next()
+	for range e.order {
+		addr = addr.Next()
+	}
+	return addr
+}
+
+// isFullLocked reports whether no more hosts are taken of the rules with a wildcard that cover
+// name.
+func (e *Egress) isFullLocked(name allowlist.Host) bool {
+	for _, r := range e.options.Rules {
+		if !r.Wildcard || !r.Covers(name) {
+			continue
+		}
+		n := 0
+		for _, h := range e.order {
+			if r.Covers(h.name) {
+				n++
+			}
+		}
+		if n >= maxNames {
+			return true
+		}
+	}
+	return false
+}
+
+// Ready returns when the process serves. Errors: those of ctx.
+func (e *Egress) Ready(ctx context.Context) error {
+	select {
+	case <-e.ready:
+		return nil
+	case <-ctx.Done():
+		return errdefs.New(errdefs.Unsupported, "egress: the process does not start: %w", ctx.Err())
+	}
+}
+
+// Close ends the process, which reports what is left to report, and lets the namespace go.
+func (e *Egress) Close() error {
+	close(e.closing)
+	e.mu.Lock()
+	if e.child != nil {
+		e.child.end()
+	}
+	e.mu.Unlock()
+	<-e.kept
+	return e.closeFiles()
+}
+
+func (e *Egress) closeFiles() error {
+	e.options.Program.Close()
+	closeAll(e.packets)
+	closeAll(e.listeners)
+	for _, h := range e.order {
+		closeAll(h.listeners)
+	}
+	return e.namespace.Close()
+}
+
+// Pauses between two starts of the process.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 10 * time.Second
+)
+
+// keep serves a process until it ends, and starts another, until Close.
+func (e *Egress) keep(c *child) {
+	defer close(e.kept)
+	pause := firstPause
+	for {
+		began := time.Now()
+		err := e.serve(c)
+		if e.isClosing() {
+			return
+		}
+		e.options.Failed(err)
+		for c = nil; c == nil; {
+			if time.Since(began) > lastPause {
+				pause = firstPause
+			}
+			select {
+			case <-time.After(pause):
+			case <-e.closing:
+				return
+			}
+			pause = min(2*pause, lastPause)
+			began = time.Now()
+			if c, err = e.restart(); err != nil {
+				e.options.Failed(err)
+			}
+		}
+	}
+}
+
+// restart starts another process, unless Close was called.
+func (e *Egress) restart() (*child, error) {
+	c, err := e.start()
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.child = c
+	if e.isClosing() {
+		c.end()
+	}
+	return c, nil
+}
+
+func (e *Egress) isClosing() bool {
+	select {
+	case <-e.closing:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,88 @@
+package egress
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+)
+
+const (
+	// askPatience bounds the wait for a host's address.
+	askPatience = 5 * time.Second
+	// maxHosts bounds the table. The supervisor gives addresses to fewer.
+	maxHosts = 4096
+)
+
+const (
+	reasonTooMany  = "too many host names"
+	reasonNoAnswer = "the host name got no address"
+)
+
+// hostTable has the addresses that stand for hosts inside. Its zero value is empty.
+type hostTable struct {
+	ask func(h allowlist.Host) // for an address, which set tells
+
+	mu    sync.Mutex
+	known map[allowlist.Host]*place
+}
+
+// place is where a host is inside.
+type place struct {
+	set     chan struct{} // closed when the rest is known
+	addr    netip.Addr
+	refused string // why there is no address
+}
+
+// find returns the address of a host, for which it asks if there is none yet, or why it has none.
+func (t *hostTable) find(ctx context.Context, h allowlist.Host) (addr netip.Addr, refused string) {
+	p, isNew := t.at(h)
+	if p == nil {
+		return netip.Addr{}, reasonTooMany
+	}
+	if isNew {
+		t.ask(h)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	select {
+	case <-p.set:
+		return p.addr, p.refused
+	case <-ctx.Done():
+		return netip.Addr{}, reasonNoAnswer
+	}
+}
+
+// at returns the place of a host, nil if the table is full.
+func (t *hostTable) at(h allowlist.Host) (p *place, isNew bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p, known := t.known[h]; known {
+		return p, false
+	}
+	if len(t.known) >= maxHosts {
+		return nil, false
+	}
+	if t.known == nil {
+		t.known = map[allowlist.Host]*place{}
+	}
+	p = &place{set: make(chan struct{})}
+	t.known[h] = p
+	return p, true
+}
+
+// set tells where a host is, once.
+func (t *hostTable) set(h allowlist.Host, addr netip.Addr, refused string) {
+	p, _ := t.at(h)
+	if p == nil {
+		return
+	}
+	select {
+	case <-p.set:
+	default:
+		p.addr, p.refused = addr, refused
+		close(p.set)
+	}
+}

@@ -1,0 +1,215 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+)
+
+// Verb is the hidden command line verb that runs an egress process.
+const Verb = "__egress"
+
+// wireFD is the descriptor of its end of the socket.
+const wireFD = 3
+
+const (
+	// maxConns bounds the connections at once. Others wait to be accepted.
+	maxConns = 1000
+	// maxQueries bounds the DNS queries at once.
+	maxQueries = 256
+	// gcPercent trades processor time for memory: there is a process for each sandbox.
+	gcPercent = 50
+	// endPatience bounds how long connections take to end when the process is to end.
+	endPatience = time.Second
+)
+
+// process is the egress process.
+//
+// Goroutines: one reads orders, one writes reports; one per listener and socket; two per
+// connection; one per DNS query; a timer for refusals.
+type process struct {
+	wire    wire
+	rules   []allowlist.Rule
+	reports chan report
+	hosts   hostTable
+	denials denialTable
+	conns   chan struct{} // a token for each
+	queries chan struct{}
+	next    atomic.Uint64 // id of a connection
+	working sync.WaitGroup
+	ctx     context.Context // ends when the process is to end
+
+	lookup  func(ctx context.Context, name string) ([]netip.Addr, error)
+	check   func(addr netip.Addr) error // of where a name leads
+	connect func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Main runs the egress process and returns its exit code.
+func Main() int {
+	if err := harden(); err != nil {
+		fmt.Fprintln(os.Stderr, "egress:", err)
+		return 1
+	}
+	debug.SetGCPercent(gcPercent)
+	if err := unix.SetNonblock(wireFD, true); err != nil {
+		fmt.Fprintln(os.Stderr, "egress:", err)
+		return 1
+	}
+	resolver := &net.Resolver{PreferGo: true}
+	p := newProcess(os.NewFile(wireFD, "egress"))
+	p.lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
+		return resolver.LookupNetIP(ctx, "ip", name)
+	}
+	p.connect = (&net.Dialer{}).DialContext
+	p.check = func(addr netip.Addr) error {
+		if err := checkPublic(addr); err != nil {
+			return err
+		}
+		return checkRoute(addr)
+	}
+	if err := p.run(); err != nil {
+		fmt.Fprintln(os.Stderr, "egress:", err)
+		return 1
+	}
+	return 0
+}
+
+func newProcess(socket *os.File) *process {
+	p := &process{
+		wire: wire{socket}, reports: make(chan report, 64),
+		conns: make(chan struct{}, maxConns), queries: make(chan struct{}, maxQueries),
+	}
+	p.hosts.ask = func(h allowlist.Host) { p.reports <- report{Ask: string(h)} }
+	p.denials.report = func(d Denied) { p.reports <- report{Denied: &d} }
+	return p
+}
+
+// run serves until the supervisor ends it or is gone.
+func (p *process) run() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	p.ctx = ctx
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for r := range p.reports {
+			_ = p.wire.send(r) // without a supervisor the orders end, too
+		}
+	}()
+	err := p.obey()
+	cancel()
+	ended := make(chan struct{})
+	go func() {
+		p.working.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		p.denials.flush()
+		close(p.reports)
+		<-written
+	case <-time.After(endPatience):
+	}
+	return err
+}
+
+// obey carries out orders until there are no more.
+func (p *process) obey() error {
+	var first order
+	files, err := p.wire.receive(&first)
+	if err != nil {
+		return endOf(err)
+	}
+	for _, text := range first.Rules {
+		r, err := allowlist.ParseRule(text)
+		if err != nil {
+			return err
+		}
+		p.rules = append(p.rules, r)
+	}
+	if first.Packets > len(files) {
+		return errdefs.New(errdefs.Internal, "malformed order")
+	}
+	if err := p.serveResolver(files[:first.Packets], files[first.Packets:]); err != nil {
+		return err
+	}
+	p.reports <- report{Ready: true}
+	for {
+		var o order
+		files, err := p.wire.receive(&o)
+		if err != nil {
+			return endOf(err)
+		}
+		if err := p.serveHost(o, files); err != nil {
+			return err
+		}
+	}
+}
+
+func endOf(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// serveHost accepts connections to a host.
+func (p *process) serveHost(o order, files []*os.File) error {
+	defer closeAll(files)
+	if len(files) != len(o.Ports) {
+		return errdefs.New(errdefs.Internal, "malformed order")
+	}
+	for i, f := range files {
+		l, err := net.FileListener(f)
+		if err != nil {
+			return err
+		}
+		t := target{allowlist.Host(o.Host), o.Ports[i]}
+		p.accept(l, p.conns, func(down *net.TCPConn) { p.serve(down, t) })
+	}
+	p.hosts.set(allowlist.Host(o.Host), o.Addr, o.Refused)
+	return nil
+}
+
+// acceptPause is how long a listener waits when there are no descriptors left.
+const acceptPause = 50 * time.Millisecond
+
+// accept serves the connections of a listener, each in a goroutine, as far as there are tokens.
+func (p *process) accept(l net.Listener, tokens chan struct{}, serve func(*net.TCPConn)) {
+	context.AfterFunc(p.ctx, func() { l.Close() })
+	go func() {
+		for {
+			tokens <- struct{}{}
+			c, err := l.Accept()
+			if err == nil {
+				p.working.Go(func() {
+					defer func() { <-tokens }()
+					down := c.(*net.TCPConn)
+					stop := context.AfterFunc(p.ctx, func() { down.Close() })
+					defer stop()
+					defer down.Close()
+					serve(down)
+				})
+				continue
+			}
+			<-tokens
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			time.Sleep(acceptPause)
+		}
+	}()
+}

@@ -1,0 +1,94 @@
+package network_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+const reachOut = "reach out"
+
+// reach tries every other way to a host than by an allowed name.
+func reach(args []string) int {
+	var errs []error
+	fails := func(what string, err error, want ...error) {
+		for _, w := range want {
+			if errors.Is(err, w) {
+				return
+			}
+		}
+		errs = append(errs, fmt.Errorf("%s: got %w, want one of %v", what, err, want))
+	}
+	dial := func(network, address string) error {
+		c, err := net.Dial(network, address)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte("x")); err != nil {
+			return err
+		}
+		_, err = c.Read(make([]byte, 1))
+		return err
+	}
+	for _, address := range []string{
+		harness.PublicAddr + ":443", harness.OtherAddr + ":80", harness.HostAddr + ":" + args[0], "127.0.0.1:" + args[0], "[::1]:" + args[0],
+		harness.Metadata + ":80", "100.64.0.2:80", "100.64.0.77:443", "100.127.255.255:443", "[2606:2800:220:1::1]:443",
+	} {
+		fails("connect to "+address, dial("tcp", address), unix.ECONNREFUSED, unix.EADDRNOTAVAIL, unix.ENETUNREACH)
+	}
+	for _, address := range []string{harness.PublicAddr + ":443", "100.64.0.2:443", "8.8.8.8:123"} {
+		fails("send to "+address, dial("udp", address), unix.ECONNREFUSED)
+	}
+	for name, kind := range map[string][3]int{
+		"a raw socket":    {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP},
+		"a packet socket": {unix.AF_PACKET, unix.SOCK_RAW, 0},
+		"a vsock":         {unix.AF_VSOCK, unix.SOCK_STREAM, 0},
+		"SCTP":            {unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP},
+	} {
+		fd, err := unix.Socket(kind[0], kind[1], kind[2])
+		if err == nil {
+			unix.Close(fd)
+		}
+		fails(name, err, unix.EPERM, unix.EACCES, unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT)
+	}
+	fails("an abstract socket of the host", dial("unix", "@agentfense-network-56"), unix.ECONNREFUSED)
+	_, err := net.Listen("tcp", "100.64.0.2:443")
+	fails("take the place of a host", err, unix.EACCES, unix.EADDRINUSE)
+	_, err = net.ListenPacket("udp", "0.0.0.0:53")
+	fails("take the place of the resolver", err, unix.EACCES, unix.EADDRINUSE)
+	fails("leave the namespace", unix.Setns(0, unix.CLONE_NEWNET), unix.EPERM)
+	if err := errors.Join(errs...); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// Nothing leads out but a connection to an allowed name.
+func TestThereIsNoOtherWayOut(t *testing.T) {
+	internet(t)
+	abstract, err := net.Listen("unix", "@agentfense-network-56")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { abstract.Close() })
+	host, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { host.Close() })
+	_, port, _ := net.SplitHostPort(host.Addr().String())
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		if r := s.RunProgram(reachOut, []string{port}, "--allow-net", "example.com"); r.Code != 0 {
+			t.Errorf("exit %d\n%s", r.Code, r.Stderr)
+		}
+	})
+}

@@ -1,0 +1,139 @@
+// Package network_test tells what a sandbox reaches that may reach named hosts: stories, and
+// attacks on that network. All servers are the test's own, in a network of its own.
+package network_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/cgi"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+var (
+	binary string
+	world  *harness.World
+)
+
+func TestMain(m *testing.M) {
+	harness.Programs(programs)
+	os.Exit(harness.InWorld(&world, func() int { return harness.RunTests(m, &binary, harness.Build) }))
+}
+
+// programs run inside, as this test binary (harness.Programs). A program's name is its key.
+var programs = map[string]func(args []string) int{
+	resolveByThemselves: resolve,
+	reachOut:            reach,
+}
+
+// names are those that the host's resolver knows.
+var names = []string{
+	harness.PublicAddr + " example.com www.example.com deep.www.example.com",
+	harness.OtherAddr + " other.example.net",
+	harness.PrivateAddr + " inner.example.com",
+	harness.Metadata + " metadata.example.com",
+	"127.0.0.1 rebound.example.com",
+	"::ffff:10.1.2.3 mapped.example.com",
+	harness.HostAddr + " host.example.com",
+}
+
+// internet serves every name at every address of the world, at ports 80 and 443, and returns the
+// certificate of the authority that has signed for them. It is a file that every user may read.
+func internet(t *testing.T) (authority string) {
+	t.Helper()
+	harness.NeedWorld(t)
+	world.Names(t, names...)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		DNSNames: []string{"example.com", "*.example.com", "*.www.example.com", "other.example.net"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	handler := handler(t)
+	for _, addr := range []string{harness.PublicAddr, harness.OtherAddr, harness.PrivateAddr, harness.Metadata} {
+		plain := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+		go func() { _ = plain.Serve(world.Listen(t, addr+":80")) }()
+		secure := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, TLSConfig: config}
+		go func() { _ = secure.ServeTLS(world.Listen(t, addr+":443"), "", "") }()
+		t.Cleanup(func() {
+			plain.Close()
+			secure.Close()
+		})
+	}
+	dir, err := os.MkdirTemp("/var/tmp", "agentfense-network-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	authority = filepath.Join(dir, "authority.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if err := os.WriteFile(authority, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return authority
+}
+
+// handler answers with the host that was asked for, and serves a git repository at /repo.git.
+func handler(t *testing.T) http.Handler {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "this is %s\n", r.Host) })
+	if path, err := exec.Command("git", "--exec-path").Output(); err == nil {
+		root := t.TempDir()
+		repository(t, filepath.Join(root, "repo.git"))
+		mux.Handle("/repo.git/", &cgi.Handler{
+			Path: filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"),
+			Env:  []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1"},
+		})
+	}
+	return mux
+}
+
+// repository makes a git repository with a file.
+func repository(t *testing.T, dir string) {
+	t.Helper()
+	script := `git init -q --bare "$1" && cd "$1" && tree=$(printf '100644 blob %s\tREADME\n' $(echo hello | git hash-object -w --stdin) | git mktree) &&
+git update-ref HEAD $(git -c user.name=me -c user.email=me@example.com commit-tree -m first $tree)`
+	if out, err := exec.Command("sh", "-c", script, "sh", dir).CombinedOutput(); err != nil {
+		t.Fatalf("git: %v\n%s", err, out)
+	}
+}
+
+// eachUser runs a test as root and as an ordinary user.
+func eachUser(t *testing.T, test func(t *testing.T, who ...harness.Option)) {
+	t.Run("root", func(t *testing.T) { test(t) })
+	t.Run("ordinary user", func(t *testing.T) { test(t, harness.Ordinary) })
+}
+
+// flags allow hosts and show the authority's certificate inside, as /opt/authority.pem.
+func flags(authority string, hosts ...string) []string {
+	all := []string{"--mount", authority + ":/opt/authority.pem", "--env", "CURL_CA_BUNDLE=/opt/authority.pem", "--env", "GIT_SSL_CAINFO=/opt/authority.pem"}
+	for _, h := range hosts {
+		all = append(all, "--allow-net", h)
+	}
+	return all
+}

@@ -1,0 +1,174 @@
+package network_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+// want checks what a script printed.
+func want(t *testing.T, r harness.Result, stdout string) {
+	t.Helper()
+	if r.Stdout != stdout || r.Code != 0 {
+		t.Errorf("exit %d, stdout %q, want %q\n%s", r.Code, r.Stdout, stdout, r.Stderr)
+	}
+}
+
+func contains(t *testing.T, what, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s does not say %q:\n%s", what, part, text)
+		}
+	}
+}
+
+func TestProgramsReachTheNamedHostsAndNoOther(t *testing.T) {
+	authority := internet(t)
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		r := s.Run(`
+curl -sS https://example.com/
+curl -sS http://example.com/
+HTTPS_PROXY=http://nowhere.example:1 curl -sS --noproxy '*' https://www.example.com/
+git clone -q https://example.com/repo.git /tmp/clone && cat /tmp/clone/README
+curl -sS https://other.example.net/ 2>&1 || echo refused $?
+curl -sS https://example.com:444/ 2>/dev/null || echo refused $?
+`, flags(authority, "example.com", "example.com:80", "*.example.com")...)
+		want(t, r, `this is example.com
+this is example.com
+this is www.example.com
+hello
+curl: (6) Could not resolve host: other.example.net
+refused 6
+refused 7
+`)
+		contains(t, "the summary", r.Stderr, "agentfense: network: example.com ", "www.example.com 1 connection, ",
+			"agentfense: network refused: other.example.net once (not in the allowlist)")
+		log := s.Agentfense("audit", s.Name).Stdout
+		contains(t, "the audit log", log,
+			"example.com port 443 by example.com:443, to "+harness.PublicAddr, "www.example.com port 443 by *.example.com:443",
+			"network_denied", "other.example.net: not in the allowlist")
+	})
+}
+
+func TestWhatTheSandboxMayReachIsShown(t *testing.T) {
+	harness.NeedWorld(t)
+	s := harness.New(t, binary, nil)
+	if r := s.Agentfense("create", s.Name, "--allow-net", "Example.com", "--allow-net", "@pypi"); r.Code != 0 {
+		t.Fatal(r.Stderr)
+	}
+	contains(t, "inspect", s.Agentfense("inspect", s.Name).Stdout, "named example.com:443 pypi.org:443 files.pythonhosted.org:443")
+	for _, args := range [][]string{
+		{"--allow-net", "*.com"},
+		{"--allow-net", "https://example.com"},
+		{"--allow-net", "127.1"},
+		{"--allow-net", "@nmp"},
+		{"--allow-net", "example.com", "--net", "host"},
+		{"--allow-net", "example.com", "--runtime", "docker"},
+	} {
+		r := s.Agentfense(append(append([]string{"run"}, args...), "--", "true")...)
+		if r.Code != 125 {
+			t.Errorf("%q: exit %d, want 125: %s", args, r.Code, r.Stderr)
+		}
+	}
+}
+
+// A sandbox that was resumed with other hosts has lost the former ones.
+func TestAnotherListReplacesTheFormer(t *testing.T) {
+	authority := internet(t)
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		const ask = `for h in example.com other.example.net; do curl -sS https://$h/ 2>/dev/null || echo no; done`
+		want(t, s.Run(ask, flags(authority, "example.com")...), "this is example.com\nno\n")
+		want(t, s.Run(ask), "this is example.com\nno\n")
+		want(t, s.Run(ask, flags(authority, "other.example.net")...), "no\nthis is other.example.net\n")
+		want(t, s.Run(ask, "--net", "none"), "no\nno\n")
+	})
+}
+
+// When the egress process is killed nothing is let through, and another one takes its place.
+func TestTheNetworkComesBackWhenItsProcessIsKilled(t *testing.T) {
+	authority := internet(t)
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		if r := s.Agentfense(append(append([]string{"run", "--name", s.Name, "--detach"}, flags(authority, "example.com")...), "--", "sleep", "1000")...); r.Code != 0 {
+			t.Fatal(r.Stderr)
+		}
+		const ask = `for i in $(seq 1000); do curl -sS --max-time 60 https://example.com/ && break; done`
+		want(t, s.Agentfense("exec", s.Name, "--", "sh", "-c", ask), "this is example.com\n")
+		for range 2 {
+			kill(t, egressOf(t, s))
+			want(t, s.Agentfense("exec", s.Name, "--", "sh", "-c", ask), "this is example.com\n")
+		}
+	})
+}
+
+// egressOf returns the process that serves the sandbox: a child of its supervisor.
+func egressOf(t *testing.T, s *harness.Sandbox) int {
+	t.Helper()
+	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	supervisor := 0
+	children := map[int]int{}
+	for _, path := range found {
+		text, _ := os.ReadFile(path) // it may have ended
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		switch args := strings.Split(string(text), "\x00"); {
+		case len(args) > 3 && args[1] == "__supervise" && args[2] == s.Home:
+			supervisor = pid
+		case len(args) > 1 && args[1] == "__egress":
+			children[pid] = parentOf(pid)
+		}
+	}
+	for pid, parent := range children {
+		if parent == supervisor {
+			return pid
+		}
+	}
+	t.Fatalf("no egress process of supervisor %d among %v", supervisor, children)
+	return 0
+}
+
+// parentOf reads proc_pid_status(5); 0 if the process has ended.
+func parentOf(pid int) int {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	_, rest, _ := strings.Cut(string(text), "\nPPid:\t")
+	line, _, _ := strings.Cut(rest, "\n")
+	parent, _ := strconv.Atoi(line)
+	return parent
+}
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFiveHundredConnectionsAtOnce(t *testing.T) {
+	authority := internet(t)
+	s := harness.New(t, binary, nil)
+	r := s.Run(`i=0; while [ $i -lt 500 ]; do printf 'url = "https://example.com/%d"\noutput = /dev/null\n' $i; i=$((i+1)); done > /tmp/urls
+curl -sS --parallel --parallel-immediate --parallel-max 250 --no-keepalive --http1.1 -K /tmp/urls && echo done`, flags(authority, "example.com")...)
+	want(t, r, "done\n")
+}
+
+// The resolver answers at every address, over UDP and TCP.
+func TestProgramsWithAResolverOfTheirOwn(t *testing.T) {
+	internet(t)
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		r := s.RunProgram(resolveByThemselves, nil, "--allow-net", "example.com")
+		if r.Code != 0 {
+			t.Errorf("exit %d\n%s", r.Code, r.Stderr)
+		}
+	})
+}
