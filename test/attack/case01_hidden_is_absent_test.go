@@ -11,8 +11,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// A path that is none does not exist, by whatever call somebody asks; making
-// something there is refused whether or not something is there.
+// A path with permission none does not exist for any system call. Under a strict rule
+// creating it is refused, whether or not the source has it.
 func TestHiddenIsAbsent(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{
@@ -37,8 +37,8 @@ func TestHiddenIsAbsent(t *testing.T) {
 	})
 }
 
-// Where a program can make entries of its own, that succeeds whether or not the
-// source has something there, and nothing of that ever shows.
+// Where own entries are permitted, a program can create one whether or not the source has
+// an entry there, and the source's entry never shows.
 func TestOwnEntriesTellNothing(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{

@@ -16,12 +16,11 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// Two directories that differ in hidden files only look the same: their size,
-// times, counts of links, listings with the numbers the kernel gives to seek
-// by, disk usage, and what removing them answers. What a timer could tell is
-// bounded by construction: no answer about a hidden name is cached and each
-// is given before the disk is touched, so that what exists and what does not
-// reach the log equally often (TestHiddenIsAbsent).
+// Two directories that differ only in hidden files look the same: size, times, link counts,
+// listings with their offsets, disk usage, and the result of removing them. Timing is
+// limited by construction: no reply about a hidden name is cached, and each is given
+// without a look at the disk, so that existing and absent names reach the log equally often
+// (TestHiddenIsAbsent).
 func TestHiddenFilesLeaveNoTrace(t *testing.T) {
 	eachHiding(t, hiddenFilesLeaveNoTrace)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// A symbolic link is followed by the kernel that the sandbox's own processes
-// run on, within their own root, and never by us: neither while the sandbox
-// runs nor by the verbs that read and apply what it left.
+// Only the kernel follows a symbolic link, for the sandbox's processes and within their
+// root. agentfense never follows one: neither while the sandbox runs nor in the verbs that
+// read and apply its changes.
 func TestSymlinksLeadNowhereOutside(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		eachHiding(t, func(t *testing.T, h hiding) { symlinksLeadNowhereOutside(t, h, who...) })

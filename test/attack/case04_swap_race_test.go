@@ -15,9 +15,9 @@ import (
 // holds at each; more of them only look more often.
 const exchanges = 500
 
-// A directory that changes places with a link to a directory of the host,
-// inside by the sandbox or outside by whoever works there, never lets a read
-// or a write through: every step of ours is relative to a handle.
+// A directory that is repeatedly exchanged with a link to a host directory, inside by the
+// sandbox or outside by the user, never redirects a read or a write: every step of
+// agentfense is relative to a handle.
 func TestSwappingADirectoryForALink(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"d/f": "inside", "host/f": "inside", "out/": ""})
 	host := t.TempDir()

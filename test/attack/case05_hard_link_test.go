@@ -11,9 +11,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// A permission belongs to the path and to the file: a further name of a file
-// that may only be read, listed or not be seen gives no more, whether it is
-// made inside or was there before.
+// A permission applies to the path and to the file: another name of a restricted file gives
+// no more rights, whether it is made inside or existed before.
 func TestHardLinksWidenNothing(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		eachHiding(t, func(t *testing.T, h hiding) { hardLinksWidenNothing(t, h, who...) })
@@ -110,8 +109,8 @@ func ownNamesHaveOneLink(in *inside, h hiding) {
 	}
 }
 
-// A file whose names come to differ in class, because the policy changed, has
-// the strictest by each of them.
+// If a new policy gives the names of a file different classes, the strictest applies to
+// each name.
 func TestAFileHasItsStrictestNamesPermission(t *testing.T) {
 	const script = "cat a; echo x >> a; echo x >> b; chmod 600 b; truncate -s 0 a; cat b"
 	for _, tt := range []struct {

@@ -9,9 +9,9 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// A rename carries nothing across a border of the policy: each visible entry
-// that moves must be write where it was and where it goes, what is hidden
-// stays where it is, and what is at the new name is told by the policy only.
+// A rename moves nothing across a border of the policy: each visible entry needs write
+// permission at its old and its new path, hidden entries stay, and the reply reveals only
+// what the policy permits about the new name.
 func TestRenameAcrossBorders(t *testing.T) {
 	eachHiding(t, renameAcrossBorders)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// Names that mean something to a store, a kernel or a library are ordinary
-// names here: made inside, they hide nothing, open nothing and survive.
+// Names with a special meaning for the store, a kernel or a library are ordinary names
+// inside: they hide nothing, open nothing and are kept.
 func TestNamesThatImitateInternals(t *testing.T) {
 	eachHiding(t, namesThatImitateInternals)
 }
@@ -93,8 +93,8 @@ func reservedByTheLibrary(in *inside) {
 	in.works("and can be removed", os.Remove("dir/"+name))
 }
 
-// The state lies in no view, also where it lies below the source: it is not
-// there and cannot be made, whatever the policy says.
+// No view shows the state directory, also if it is below the source: it is absent and
+// cannot be created, whatever the policy.
 func TestTheStoreIsOutOfReach(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"x": "x"})
 	s.Home = filepath.Join(s.Source, "state")

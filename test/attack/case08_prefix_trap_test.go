@@ -7,8 +7,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// A rule covers whole elements of a path: /src is not the beginning of
-// /src-secret, and no way of writing a path leads past a rule.
+// A rule matches whole elements of a path: /src does not match /src-secret, and no spelling
+// of a path bypasses a rule.
 func TestRulesCoverWholeElements(t *testing.T) {
 	eachHiding(t, rulesCoverWholeElements)
 }
@@ -63,7 +63,7 @@ for f in src/../deny/a deny/../deny/a src//../deny//a deny/../src/a; do cat $f 2
 	}
 }
 
-// Applying or discarding one path leaves what only begins like it.
+// Applying or discarding a path does not affect paths with the same prefix.
 func TestVerbsCoverWholeElements(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"src/a": "old", "src-secret/a": "old", "src.bak": "old"})
 	prints(t, s, "for f in src/a src-secret/a src.bak; do printf new > $f; done", "", "--preset", "full-access")

@@ -11,9 +11,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// Names are bytes. One that looks like a hidden name is another name: it is
-// absent if the source has only the hidden one, and shown escaped where people
-// read it if it would deceive them.
+// Names are bytes. A name that looks like a hidden name is another name: it is absent if
+// the source has only the hidden one, and output for people escapes a deceptive name.
 func TestNamesThatLookAlike(t *testing.T) {
 	eachHiding(t, namesThatLookAlike)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// Names of any bytes, of the greatest length and at any depth are handled as
-// bytes: made, read, hidden, told in the audit log without loss and without a
-// line of their own, applied and removed.
+// Names of any bytes, of the greatest length and at any depth are handled as bytes:
+// created, read, hidden, recorded in the audit log without loss and without line breaks,
+// applied and removed.
 func TestHostileNames(t *testing.T) {
 	eachHiding(t, useHostileNames)
 }
@@ -84,8 +84,7 @@ var makeHostileNames = program("make hostile names", func(in *inside, args []str
 	in.errno("a name of no bytes", opened("", unix.O_CREAT|unix.O_WRONLY), unix.ENOENT)
 })
 
-// A tree deeper than any path can name is made, walked, listed, applied and
-// removed.
+// A tree deeper than PATH_MAX is created, walked, listed, applied and removed.
 func TestDeepTrees(t *testing.T) {
 	eachHiding(t, useDeepTrees)
 }
@@ -131,8 +130,7 @@ var digDeep = program("dig deep", func(in *inside, args []string) {
 	}
 })
 
-// Paths of any length, of what was changed and of what was refused, fill
-// neither the audit log nor, on the way to it, the supervisor's memory.
+// Long paths of changes and denials fill neither the audit log nor the supervisor's memory.
 func TestLongPathsAreNotListed(t *testing.T) {
 	eachHiding(t, longPathsAreNotListed)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// A policy that would be slow to match is refused before anything starts; one
-// that only looks so decides each path at once and rightly. What fails here by
-// its time fails by never ending.
+// A policy that would be slow to match is refused before the start. A policy that only
+// looks slow decides each path quickly and correctly. A failure here is a test that never
+// ends.
 func TestPolicyBombs(t *testing.T) {
 	long := strings.Repeat("a", 250)
 	deepest := strings.Repeat(long+"/", 12) + "end"

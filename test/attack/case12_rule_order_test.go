@@ -10,8 +10,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// Which rule wins does not depend on the order they are written in, the
-// stricter one wins a tie, and what was probably not meant is told.
+// The winning rule does not depend on the order of the rules, the stricter one wins a tie,
+// and a probable mistake is reported.
 func TestRuleOrderDecidesNothing(t *testing.T) {
 	rules := []string{
 		rule("**", "read"), rule("tie*", "write"), rule("*ied", "none"), rule("/secret/**", "none"),

@@ -13,7 +13,7 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// Rules that change while a sandbox runs hold for what it has open and mapped.
+// New rules of a running sandbox also apply to its open files and mappings.
 func TestARevokedFileIsClosedToItsHolder(t *testing.T) {
 	for _, tt := range []struct {
 		name, flag   string
@@ -127,8 +127,8 @@ func tryHeld(verb string, dir, fd int, page []byte) (answer string) {
 	return "what?"
 }
 
-// A descriptor cannot be passed to another sandbox, whose rules are others:
-// no socket, named or abstract, leads from one to the other.
+// A descriptor cannot be passed to another sandbox with other rules: no socket, named or
+// abstract, connects two sandboxes.
 func TestNoDescriptorReachesAnotherSandbox(t *testing.T) {
 	one := harness.New(t, binary, map[string]string{"f": "secret"})
 	other := harness.New(t, binary, nil)

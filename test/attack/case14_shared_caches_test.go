@@ -7,8 +7,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// Sandboxes of one source share no cache: what one has looked up, read or
-// written tells another nothing and opens nothing.
+// Sandboxes of one source share no cache: a look-up, read or write of one reveals nothing
+// to another and gives it no access.
 func TestCachesAreNotShared(t *testing.T) {
 	files := map[string]string{"f": "secret", "sub/g": "secret", "w": "old"}
 	full := harness.New(t, binary, files)

@@ -12,9 +12,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// Which pages of a file are in memory tells what its readers do. A sandbox is
-// told of its own reading only: the pages it sees are its mount's, not those
-// of the source's file that others read.
+// The pages of a file in memory reveal the activity of its readers. A sandbox sees only its
+// own reads: it sees the pages of its mount, not those of the source's file.
 func TestResidencyTellsOfNobodyElse(t *testing.T) {
 	testenv.Command(t, "fincore")
 	s := harness.New(t, binary, map[string]string{"f": strings.Repeat("0123456789abcdef", 64<<10), "g": strings.Repeat("x", 1<<20)})

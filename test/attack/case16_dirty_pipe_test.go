@@ -10,10 +10,9 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// A pipe that holds pages of a file which may only be read must not be a way
-// to write to them (CVE-2022-0847). Should a kernel let it happen again, the
-// pages are of this sandbox's mount alone: the view never passes the source's
-// own files through to the kernel, so the source stays as it is.
+// A pipe with pages of a read-only file must not be a way to write to them (CVE-2022-0847).
+// Even with such a kernel bug, only pages of this sandbox's mount are affected: the view
+// never passes the source's files through to the kernel, so the source stays unchanged.
 func TestPipesDoNotWriteToReadFiles(t *testing.T) {
 	content := strings.Repeat("the source's\n", 1000)
 	s := harness.New(t, binary, map[string]string{"f": content})

@@ -11,9 +11,9 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// No file of the view carries a privilege: setuid, setgid and file
-// capabilities are dropped when set, not shown where the source has them,
-// without effect when run, and not there after apply.
+// No file of the view has privileges: setuid, setgid and file capabilities are dropped when
+// set, not shown if the source has them, without effect on execution, and absent after
+// apply.
 func TestPrivilegeBitsAreDropped(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{"suid": "#!/bin/sh\nid -u\n", "changed": "x", "moved": "x", "shared/old": "x"}, who...)

@@ -11,8 +11,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// Devices cannot be made or opened. FIFOs and sockets are inert for us: nobody
-// of ours opens one, so nobody waits in one; a test that hangs here has failed.
+// Devices cannot be created or opened. agentfense never opens FIFOs and sockets, so it
+// never blocks on one; a test that hangs here has failed.
 func TestSpecialFiles(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{"dir/x": "x"}, who...)

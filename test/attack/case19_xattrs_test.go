@@ -10,9 +10,9 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// There are no extended attributes in the view, so there is none to forge a
-// privilege, an access list or an overlay's mark with, none to fill the disk
-// with, and none of the source's to read.
+// The view has no extended attributes. So a program cannot forge privileges, access lists
+// or marks of an overlay, cannot fill the disk with them, and cannot read those of the
+// source.
 func TestThereAreNoExtendedAttributes(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		eachHiding(t, func(t *testing.T, h hiding) { thereAreNoExtendedAttributes(t, h, who...) })

@@ -9,8 +9,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// Every call that moves, clones, punches or names data by another way than
-// read(2) and write(2) needs the same permission, or is refused.
+// Every other call that moves, clones, punches or reads data needs the same permission as
+// read(2) and write(2), or is refused.
 func TestDataCalls(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		eachHiding(t, func(t *testing.T, h hiding) { dataCalls(t, h, who...) })

@@ -9,9 +9,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// Nothing about a file that may be read can be changed: neither its content,
-// nor its attributes, nor what its name means; not by its path, not by a
-// descriptor, and not by way of /proc.
+// A read-only file cannot be changed: neither its content, nor its attributes, nor its
+// name; not by path, not by descriptor, and not through /proc.
 func TestReadFilesStayAsTheyAre(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{"r/f": "read", "r/d/x": "x", "v/f": "view", "w/f": "write"}, who...)
@@ -119,8 +118,8 @@ func changeByDescriptor(in *inside, name string) {
 	}
 }
 
-// A flag that makes a directory read among files that may be written lets nothing
-// be made in it, not even a directory.
+// With a flag that makes a directory read-only inside a writable one, nothing can be
+// created in it, not even a directory.
 func TestNothingIsMadeInADirectoryThatAFlagMakesRead(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"closed/f": "x", "open/f": "x"})
 	prints(t, s, "mkdir open/d && ! mkdir closed/d 2>/dev/null && ! mkdir -p closed/d/e 2>/dev/null && ls closed", "f\n",

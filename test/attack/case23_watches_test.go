@@ -15,8 +15,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// A watch tells of what happens to visible names in this sandbox, and of
-// nothing hidden, of no other sandbox and of no whole file system.
+// A watch reports events of visible names in this sandbox. It reports no hidden names, no
+// other sandboxes and no whole file system.
 func TestWatchesTellOfNothingHidden(t *testing.T) {
 	eachHiding(t, watchesTellOfNothingHidden)
 }

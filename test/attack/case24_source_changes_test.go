@@ -10,9 +10,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// What the user changes in the source while a sandbox runs is never
-// overwritten unseen: the sandbox's version and the user's are a conflict at
-// apply, told before anything is done, whichever way the user changed it.
+// Apply never silently overwrites what the user changes in the source while a sandbox runs,
+// in whichever way: it reports a conflict before it changes anything.
 func TestTheUsersChangesAreNotOverwritten(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -109,8 +108,8 @@ var wait = program("wait", func(in *inside, _ []string) {
 	bufio.NewScanner(os.Stdin).Scan()
 })
 
-// What the sandbox has not changed it sees as the user has it now, and what it
-// has changed as it left it.
+// The sandbox sees the user's present version of files that it has not changed, and its own
+// version of the others.
 func TestTheSandboxSeesTheUsersChanges(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"a": "old\n", "b": "old\n", "gone": "old\n", "dir/x": "x\n"})
 	d := s.Talk(wait, nil, "--preset", "full-access")

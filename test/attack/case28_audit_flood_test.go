@@ -17,9 +17,9 @@ import (
 // take many times as much.
 const floodBudget = 128 << 10
 
-// Each refused name is a record, names can be long, and a program can ask for
-// new ones for ever. The audit log keeps to its budget all the same, counts what
-// it does not tell, and has room for what else happens to the sandbox.
+// Each denied name is a record, names can be long, and a program can try new names without
+// end. The audit log still keeps its budget, counts the omitted records, and has room for
+// other events of the sandbox.
 func TestAuditFlood(t *testing.T) {
 	t.Setenv("AGENTFENSE_AUDIT_MAX_BYTES_PER_SANDBOX", fmt.Sprint(floodBudget))
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
@@ -68,8 +68,8 @@ func TestAuditFlood(t *testing.T) {
 	})
 }
 
-// A command's arguments are on record. Many sandboxes, each within its own budget,
-// keep within that of their owner all the same.
+// Records have the arguments of commands. Many sandboxes, each within its own budget, still
+// keep the budget of their owner.
 func TestAuditFloodByCommandsOfManySandboxes(t *testing.T) {
 	const budget, sandboxes, argument = 1 << 20, 4, 100 << 10
 	t.Setenv("AGENTFENSE_AUDIT_MAX_BYTES_PER_OWNER", fmt.Sprint(budget))

@@ -119,8 +119,8 @@ var moments = []harness.Moment{harness.WhenBorn, harness.WhenBinding}
 // whoRuns are the users that start sandboxes.
 var whoRuns = map[string][]harness.Option{"root": nil, "an ordinary user": {harness.Ordinary}}
 
-// A supervisor that is killed while its sandbox starts leaves no process: whoever
-// has started it clears up.
+// A supervisor that is killed while its sandbox starts leaves no process: the command that
+// started it removes the leftovers.
 func TestSupervisorKilledWhileBwrapStarts(t *testing.T) {
 	for who, options := range whoRuns {
 		for _, moment := range moments {
@@ -143,8 +143,8 @@ func TestSupervisorKilledWhileBwrapStarts(t *testing.T) {
 	}
 }
 
-// Where its starter is killed with it, the next verb that starts, stops or removes
-// the sandbox clears up.
+// If the starting command is killed too, the next verb that starts, stops or removes the
+// sandbox removes the leftovers.
 func TestSupervisorAndStarterKilledWhileBwrapStarts(t *testing.T) {
 	next := map[string]func(s *harness.Sandbox) harness.Result{
 		"run":        func(s *harness.Sandbox) harness.Result { return s.Run("cat a") },
@@ -207,8 +207,8 @@ func TestBwrapKilledWhileItStarts(t *testing.T) {
 	}
 }
 
-// What commands that were killed while they made or removed a sandbox have left
-// goes with the next rm.
+// The next rm removes the leftovers of commands that were killed while they created or
+// removed a sandbox.
 func TestRmRemovesWhatKilledCommandsLeft(t *testing.T) {
 	for who, options := range whoRuns {
 		t.Run(who, func(t *testing.T) {

@@ -10,10 +10,9 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// A supervisor that answers no more, because it is stopped or swapped out,
-// holds up its own sandbox and nothing else. stop kills it in the end, and it
-// takes along whoever waits for its answer: no task stays behind that cannot be
-// killed.
+// A supervisor that does not answer, because it is stopped or swapped out, blocks its own
+// sandbox and nothing else. stop finally kills it, which also ends the processes that wait
+// for its reply: no unkillable task remains.
 func TestSupervisorHangs(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"a": "a\n"})
 	other := harness.New(t, binary, nil)

@@ -15,9 +15,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// A supervisor killed with -9 while a command runs takes the command, the
-// mount and the cgroup with it. What had been written stays whole and the next
-// run resumes.
+// If a supervisor is killed with -9 while a command runs, the command, the mount and the
+// cgroup end with it. Written data stays intact, and the next run continues.
 func TestSupervisorKilledWhileACommandRuns(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -91,7 +90,7 @@ head -c ` + strconv.Itoa(len(big)) + ` big | grep -vxc source || true`)
 	}
 }
 
-// Killed at a moment of its set-up, a supervisor leaves as little.
+// The same holds for a supervisor that is killed during its set-up.
 func TestSupervisorKilledWhileItStarts(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -157,7 +156,7 @@ func supervisorBelow(pid int) int {
 	return 0
 }
 
-// The supervisor of one sandbox is nothing to another.
+// The end of one sandbox's supervisor does not affect another sandbox.
 func TestSupervisorKilledLeavesOthersAlone(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"a": "a\n"})
 	for _, name := range []string{"one", "two"} {

@@ -37,8 +37,8 @@ func wantSilent(t *testing.T, r harness.Result, code int) {
 	}
 }
 
-// A supervisor that a signal has stopped answers nobody. No verb waits for it
-// longer than its own clock says, nothing is done by halves, and --force ends it.
+// A supervisor that a signal has stopped does not answer. No verb waits for it beyond its
+// own time-out, no action is done partly, and --force ends it.
 func TestSupervisorIsSilent(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"a": "a\n"})
 	wantCode(t, s.Agentfense("run", "--detach", "--name", s.Name, "--preset", "full-access", "--", "sleep", "600"), 0)

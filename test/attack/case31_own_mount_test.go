@@ -8,8 +8,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// A state directory below the source would let the supervisor wait for itself:
-// it is hidden, and the supervisor never goes through its own mount.
+// With a state directory below the source the supervisor could wait for itself. Therefore
+// the directory is hidden, and the supervisor never uses its own mount.
 func TestStateBelowTheSource(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{"a": "a\n"}, who...)

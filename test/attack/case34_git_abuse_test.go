@@ -10,8 +10,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// What git would run on the host comes first in every review, marked, and the
-// review itself runs none of it.
+// Every review lists first, with a mark, what git would run on the host, and the review
+// itself runs none of it.
 func TestGitAbuseIsShownFirst(t *testing.T) {
 	testenv.Command(t, "git")
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
@@ -64,8 +64,8 @@ echo x > .gitmodules; : > .git/index.lock; printf '#!/bin/sh\n' > tool; chmod +x
 	})
 }
 
-// The default policy lets nothing of git be changed, at any depth, nor made in the
-// source, also where the rest can be written and where there is nothing yet.
+// Under the default policy no git directory can be changed or created, at any depth, also
+// in writable directories.
 func TestDefaultPolicyKeepsGitOut(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		eachHiding(t, func(t *testing.T, h hiding) { defaultPolicyKeepsGitOut(t, h, who...) })

@@ -57,8 +57,8 @@ func hostGit(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// An embedded repository runs its configuration as soon as somebody enters it:
-// real git does, after an apply, and the review has said so.
+// Real git runs the configuration of an embedded repository when a user enters it after an
+// apply. The review marks it.
 func TestEmbeddedRepositoryIsMarked(t *testing.T) {
 	testenv.Command(t, "git")
 	const config = `printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n\tfsmonitor = "touch %s/pwned; false"\n' "$OUT" > `
@@ -107,8 +107,8 @@ func TestEmbeddedRepositoryIsMarked(t *testing.T) {
 	}
 }
 
-// What tools of the host run or obey is marked under every name that some file
-// system takes for it.
+// Files that tools of the host run or follow are marked under every name that a file system
+// treats as equal.
 func TestFilesThatToolsObeyAreMarked(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{"a.txt": "a"}, who...)
@@ -130,7 +130,7 @@ func TestFilesThatToolsObeyAreMarked(t *testing.T) {
 	})
 }
 
-// A link is judged by where it ends, through whatever links.
+// A link is marked by its final target, through any number of links.
 func TestLinksThroughLinksAreMarked(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{"dir/file": "x", "lib/a": "x", ".git/config": "[core]\n"}, who...)
@@ -147,7 +147,7 @@ ln -s dir/up/.git/config cfg; ln -s dir/up/lib/a fine; ln -s nowhere dangling`, 
 	})
 }
 
-// A project adds marks of its own in its policy file, and takes none away.
+// A project can add marks in its policy file, and cannot remove any.
 func TestProjectMarksAreAdded(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{".agentfense.yaml": `version: 1
 preset: agent-safe
@@ -163,8 +163,8 @@ marks:
 	}
 }
 
-// What a tool finds by a link under a name that it looks for is marked where it
-// lies, whether the sandbox made the link or the source has it, and so is the link.
+// If a link has a name that a tool looks for, both the link and its target are marked,
+// whether the sandbox or the source has the link.
 func TestWhatLinksGiveAnotherNameIsMarked(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{
@@ -192,8 +192,7 @@ echo x > config/editor/tasks.json; echo y > docs/agents.txt; echo x > prompts/ne
 	})
 }
 
-// A directory that becomes a repository hides nothing of what lies below its
-// objects and refs.
+// If a directory becomes a repository, changes below its objects and refs are still listed.
 func TestWhatLiesAmongRefsKeepsItsMark(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"refs/a.txt": "a", "objects/a.txt": "a", "HEAD": "ref: refs/heads/main\n"})
 	wantCode(t, s.Run("mkdir refs/.vscode; echo x > refs/.vscode/tasks.json; echo x > objects/.envrc; echo x > refs/.bashrc; echo x > refs/b.txt", "--preset", "full-access"), 0)

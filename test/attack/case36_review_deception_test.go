@@ -9,8 +9,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// Nothing inside a file or a name can act on the terminal of who reviews it,
-// and no kind of change goes unsaid.
+// Neither content nor names can control the reviewer's terminal, and every kind of change
+// is listed.
 func TestReviewShowsWhatIsThere(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{"text": "one\n", "mode": "mode\n", "space": "a b\n", "bin": "text\n"}, who...)

@@ -10,8 +10,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// What a live sandbox changes after it was shown does not reach the source by
-// apply, whichever way it changes it; the rest of what was shown does.
+// Apply does not apply a file that a running sandbox has changed, in whichever way, after
+// it was shown. It applies the other shown changes.
 func TestWhatChangesAfterTheReviewIsLeftOut(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -104,8 +104,8 @@ func namesLeft(output, path string) bool {
 	return false
 }
 
-// A program that rewrites a file without an end, between two contents of one size
-// and one time, gets only the one that was shown into the source, or none.
+// If a program keeps rewriting a file, alternating between two contents of the same size
+// and time, apply writes only the shown content to the source, or none.
 func TestARewriteDuringApplyIsLeftOut(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"f": "old\n"})
 	agentfense(t, s, "run", "--preset", "full-access", "--name", s.Name, "--dir", s.Source, "--detach", "--", "sh", "-c", `
@@ -134,8 +134,8 @@ while :; do for x in good evil; do cat /tmp/$x > f; touch -r /tmp/t f; done; don
 	}
 }
 
-// What a person discarded, or took out of the source again after an apply, comes
-// back only after another look: an earlier review of the same content is used up.
+// A change that was discarded, or reverted in the source after an apply, can be applied
+// only after another review: an earlier review of the same content no longer counts.
 func TestWhatWasDiscardedIsNotAppliedWhenItIsMadeAgain(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{"a": "a\n"}, who...)

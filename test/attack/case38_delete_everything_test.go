@@ -6,8 +6,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// Deleting everything deletes nothing of the source; discard takes it back;
-// what is hidden is neither deleted nor revealed.
+// Deleting everything deletes nothing in the source; discard undoes it; hidden files are
+// neither deleted nor revealed.
 func TestDeleteEverything(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		eachHiding(t, func(t *testing.T, h hiding) { deleteEverything(t, h, who...) })

@@ -41,8 +41,8 @@ func TestNoTerminalToTypeInto(t *testing.T) {
 	})
 }
 
-// At a terminal the command has one of our making: the caller's is another,
-// and nothing was typed into it (CVE-2017-5226).
+// With a terminal the command has a new one: the caller's terminal is another, and nothing
+// was typed into it (CVE-2017-5226).
 func TestTerminalOfTheCallerIsAnother(t *testing.T) {
 	s := harness.New(t, binary, nil)
 	ours, theirs, err := pty.Open()

@@ -136,7 +136,7 @@ func wantUnreadable(t *testing.T, pid int) {
 	}
 }
 
-// A leader cannot be traced even while it starts, whatever Yama says.
+// A leader cannot be traced even while it starts, whatever Yama's setting.
 func TestStartingLeadersCannotBeTraced(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		wantNoneTraced(t, harness.New(t, binary, nil, who...))

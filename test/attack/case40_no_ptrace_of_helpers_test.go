@@ -72,8 +72,8 @@ func init() {
 	}
 }
 
-// Our helpers inside run as the same user as the command, and are out of its
-// reach all the same, whatever Yama says.
+// agentfense's helpers inside run as the same user as the command, but the command cannot
+// access them, whatever Yama's setting.
 func TestHelpersCannotBeTraced(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)

@@ -42,8 +42,8 @@ func ownDescriptor(fd int) bool {
 		target == "/sys/fs/cgroup"
 }
 
-// Descriptors that our caller left open, or that our own processes hold, do not
-// reach the command (CVE-2024-21626).
+// Open descriptors of the caller or of agentfense's processes do not reach the command
+// (CVE-2024-21626).
 func TestOnlyThreeDescriptorsReachTheCommand(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{"marker": ""}, who...)
@@ -68,9 +68,9 @@ func TestOnlyThreeDescriptorsReachTheCommand(t *testing.T) {
 	})
 }
 
-// What our caller gives as input and output is not what the command gets: a
-// directory or a file of the host could be opened again by /proc/self/fd, with
-// other rights, and a directory leads on to all of its file system.
+// The command does not get the caller's input and output themselves: it could reopen a host
+// file or directory through /proc/self/fd with other rights, and a directory gives access
+// to its whole file system.
 func TestStreamsCannotBeOpenedAgain(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)

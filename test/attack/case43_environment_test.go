@@ -8,7 +8,7 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// What the caller's environment holds stays outside, unless it was named.
+// Variables of the caller's environment stay outside, unless they are named.
 func TestEnvironmentStaysOutside(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{"evil": "echo run by BASH_ENV\n"}, who...)

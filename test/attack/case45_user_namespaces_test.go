@@ -67,8 +67,8 @@ grep -E '^Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status | sort -u -k2 | cut -f2`, 
 	})
 }
 
-// Behind the filter stands the kernel's own count: who enters the sandbox's
-// user namespace without the filter cannot make another in it either.
+// The kernel's limit applies in addition to the filter: a process that enters the sandbox's
+// user namespace without the filter cannot make another namespace either.
 func TestUserNamespacesAreCountedOut(t *testing.T) {
 	testenv.Root(t)
 	testenv.Command(t, "nsenter", "unshare")

@@ -9,8 +9,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// A setuid program gives nobody anything: not the system's, not one in the
-// source, not one made inside.
+// No setuid program gives privileges: not the system's, not one in the source, not one made
+// inside.
 func TestSetuidGivesNothing(t *testing.T) {
 	testenv.Root(t)
 	eachUser(t, func(t *testing.T, who ...harness.Option) {

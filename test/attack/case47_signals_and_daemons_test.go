@@ -56,8 +56,8 @@ func TestKillEverybody(t *testing.T) {
 	})
 }
 
-// A client that leaves while its command starts takes the start with it: here
-// PID 1 does not answer, which it never will if it is stopped for good.
+// If a client disconnects while its command starts, the start ends. In this test PID 1 does
+// not answer, because it is stopped.
 func TestLeavingEndsTheStart(t *testing.T) {
 	s := harness.New(t, binary, nil)
 	wantCode(t, s.Agentfense("run", "--detach", "--preset", "full-access", "--name", s.Name, "--", "sleep", "600"), 0)
@@ -94,8 +94,8 @@ func TestLeavingEndsTheStart(t *testing.T) {
 	wantCode(t, s.Agentfense("exec", s.Name, "--", "test", "-e", "ran"), 1)
 }
 
-// Somebody on the host may have copied the supervisor's mount namespace, as
-// debugging tools do. The view lives on in the copy, but not the supervisor.
+// A host process, such as a debugging tool, may have copied the supervisor's mount
+// namespace. Then the mount stays in the copy, but the supervisor ends.
 func TestACopiedNamespaceDoesNotHoldTheStop(t *testing.T) {
 	testenv.Root(t)
 	testenv.Command(t, "nsenter", "unshare")
@@ -133,7 +133,7 @@ func TestACopiedNamespaceDoesNotHoldTheStop(t *testing.T) {
 const escape = `setsid sh -c 'setsid sh -c "echo escaped; trap : TERM HUP INT; while :; do sleep 4242; done" & exit' &
 `
 
-// A process that left its session dies with the time-out all the same.
+// A process that left its session also ends with the time-out.
 func TestSetsidDoesNotEscapeTheTimeout(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--pids", "60"}} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {

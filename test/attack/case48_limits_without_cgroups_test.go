@@ -26,8 +26,8 @@ func ordinaryLimit(t *testing.T) *harness.Sandbox {
 	return harness.New(t, binary, nil, harness.Ordinary)
 }
 
-// A fork bomb stops at the limit, and neither another sandbox of the user with a
-// limit nor one without notices.
+// A fork bomb stops at the limit and affects no other sandbox of the user, with or without
+// a limit.
 func TestForkBombWithoutCgroup(t *testing.T) {
 	s := ordinaryLimit(t)
 	for name, flags := range map[string][]string{"limited": {"--pids", "20"}, "free": nil} {
@@ -116,7 +116,7 @@ func TestLimitsWithoutCgroupHold(t *testing.T) {
 	}
 }
 
-// Whoever is limited more narrowly than asked for keeps that.
+// A lower limit of the caller stays in force.
 func TestNarrowerLimitStays(t *testing.T) {
 	s := ordinaryLimit(t)
 	cmd := s.Command(t.Context(), "run", "--name", s.Name, "--pids", "5000", "--", "sh", "-c",
@@ -129,8 +129,8 @@ func TestNarrowerLimitStays(t *testing.T) {
 	}
 }
 
-// No program inside may have more than 65,536 files open, and as many as who
-// started agentfense at first.
+// A program inside has a hard limit of 65,536 open files, and the soft limit of the process
+// that started agentfense.
 func TestOpenFilesAreBounded(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)

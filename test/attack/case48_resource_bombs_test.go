@@ -54,7 +54,7 @@ func TestForkBomb(t *testing.T) {
 	nothingLeft(t, s, inspect(t, s, s.Name))
 }
 
-// The disk is bounded whatever it is filled with, and what is there stays usable.
+// The disk limit applies to any kind of data, and existing files stay usable.
 func TestDiskBomb(t *testing.T) {
 	const limit = 1 << 20
 	tests := []struct{ name, script string }{
@@ -88,7 +88,7 @@ func TestDiskBomb(t *testing.T) {
 	}
 }
 
-// Memory is that of the sandbox, whichever way it is filled.
+// All kinds of memory use count for the sandbox.
 func TestMemoryBomb(t *testing.T) {
 	testenv.Cgroup(t, "memory")
 	tests := []struct{ name, script string }{
@@ -115,8 +115,8 @@ func TestMemoryBomb(t *testing.T) {
 	}
 }
 
-// What fills the memory need not be what the kernel kills for it: with PID 1 the
-// whole sandbox ends, and the reason is still told.
+// The kernel may kill another process than the one that fills the memory. If it kills PID 1
+// the whole sandbox ends, and the reason is still reported.
 func TestMemoryBombThatEndsTheSandbox(t *testing.T) {
 	testenv.Root(t)
 	testenv.Cgroup(t, "memory")
@@ -145,8 +145,8 @@ func TestMemoryBombThatEndsTheSandbox(t *testing.T) {
 	}
 }
 
-// A processor is not the sandbox's alone: a spinning command is slowed down by
-// its limit, ended by its time-out, and another sandbox runs beside it.
+// A spinning command is slowed down by its limit and ended by its time-out, and another
+// sandbox can run beside it.
 func TestProcessorSpin(t *testing.T) {
 	s := harness.New(t, binary, nil)
 	wantCode(t, s.Agentfense("create", s.Name, "--cpus", "0.2"), 0)
@@ -177,8 +177,7 @@ func TestProcessorSpin(t *testing.T) {
 	}
 }
 
-// Output that nobody kept up with would have to be stored somewhere: it is
-// not, neither by the client nor by the supervisor.
+// Neither the client nor the supervisor stores output that the reader does not take.
 func TestOutputFloodIsNotStored(t *testing.T) {
 	const flood, most = 1 << 30, 80 << 10 // bytes, KiB
 	s := harness.New(t, binary, nil)

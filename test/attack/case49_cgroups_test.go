@@ -25,8 +25,8 @@ true`, "/\n")
 	})
 }
 
-// With a limit the sandbox is in a group of the host's. Neither a command nor
-// PID 1 shows where: the sandbox's own group is the root of what they see.
+// With a limit the sandbox is in a host cgroup. Neither a command nor PID 1 shows its path:
+// the sandbox's group is the root of their cgroup namespace.
 func TestOwnGroupShowsNoHostPath(t *testing.T) {
 	testenv.Cgroup(t, "memory", "pids")
 	s := harness.New(t, binary, nil)

@@ -190,9 +190,9 @@ func scopeOf(t *testing.T, pid int) string {
 	return filepath.Join(cgroupRoot, match[1])
 }
 
-// A limit of an ordinary user whose group is not delegated puts the supervisor into
-// a scope of its own, which the user owns and which goes with the sandbox. Where
-// v2 has the controller it holds the limit, else RLIMIT_NPROC does.
+// For a limit of an ordinary user without a delegated cgroup, the supervisor gets a
+// separate scope, which the user owns and which ends with the sandbox. If v2 has the
+// controller, the scope enforces the limit, else RLIMIT_NPROC does.
 func TestUserManagerGivesAScope(t *testing.T) {
 	m := newManaged(t)
 	for _, end := range []string{"stopped", "killed"} { // no subtests: they have threads of their own
@@ -230,8 +230,8 @@ func TestUserManagerGivesAScope(t *testing.T) {
 	}
 }
 
-// A limit that only a cgroup holds holds in the scope, or nothing starts and the
-// reason says what was tried and what is missing.
+// A limit that only a cgroup can enforce applies in the scope. Otherwise nothing starts,
+// and the reason says what was tried and what is missing.
 func TestScopeHoldsMemoryOrNothingStarts(t *testing.T) {
 	m := newManaged(t)
 	r := m.agentfense("run", "--name", m.Name, "--memory", "64M", "--", "sh", "-c", "head -c 300000000 /dev/zero | tail")

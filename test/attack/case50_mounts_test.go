@@ -29,7 +29,7 @@ func init() {
 	probes["open /dev/fuse"] = func() error { _, err := unix.Open("/dev/fuse", unix.O_RDWR, 0); return err }
 }
 
-// The view can be neither taken away nor covered, and no other mount loosened.
+// The view can be neither unmounted nor covered, and no other mount can be changed.
 func TestMountsCannotBeChanged(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{"a": "a\n", ".env": "secret\n"}, who...)

@@ -59,7 +59,7 @@ var reachOut = program("reach out", func(in *inside, args []string) {
 	in.errno("see a file of the host's /dev/shm", err, unix.ENOENT)
 })
 
-// No way of the host's processes to talk to each other leads inside.
+// No means of communication of the host's processes works inside.
 func TestHostSocketsAndMemoryAreOutOfReach(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)
@@ -116,8 +116,7 @@ func listenUnix(t *testing.T, name string) {
 	t.Cleanup(func() { l.Close() })
 }
 
-// A socket is no directory of tools: --mount of one, or of what holds the
-// host's, is refused.
+// --mount of a socket, or of a directory with the host's sockets, is refused.
 func TestSocketsCannotBeMounted(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)

@@ -21,8 +21,7 @@ func init() {
 	}
 }
 
-// A command's arguments arrive as they are, whatever they look like to the
-// programs they pass.
+// A command's arguments arrive unchanged, whatever they mean to the programs in between.
 func TestArgumentsArriveUnchanged(t *testing.T) {
 	hostile := []string{
 		"--", "-", "", "--rm", "--bind", "/", "/host", "--name", "x", "-c", "a b", "$(id)", "`id`", "; id", "| id", "*", "~",
@@ -50,8 +49,8 @@ func TestArgumentsArriveUnchanged(t *testing.T) {
 	})
 }
 
-// What begins with a dash after the command's name is the command's; before
-// "--" it is ours and refused when unknown, so that it cannot become bwrap's.
+// A flag after the command's name belongs to the command. A flag before "--" is
+// agentfense's and is refused if unknown, so that it cannot become a flag of bwrap.
 func TestFlagsEndWithTheCommand(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"a": "a\n", "-n": "dash\n"})
 	tests := []struct {

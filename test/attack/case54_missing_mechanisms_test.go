@@ -31,8 +31,8 @@ func wrapped(t *testing.T, s *harness.Sandbox, script string) {
 	s.Binary = path
 }
 
-// A host that lets an ordinary user make no user namespace gets no sandbox
-// without one.
+// On a host where an ordinary user may not make a user namespace, no sandbox starts without
+// one.
 func TestWithoutUserNamespacesNothingStarts(t *testing.T) {
 	testenv.Command(t, "unshare")
 	s := harness.New(t, binary, nil, harness.Ordinary)
@@ -83,7 +83,7 @@ func forbidSeccomp() error {
 	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
 }
 
-// A kernel that takes no filter of system calls gets no sandbox without one.
+// On a kernel without seccomp filters, no sandbox starts without one.
 func TestWithoutSeccompNothingStarts(t *testing.T) {
 	testenv.Root(t)
 	s := harness.New(t, binary, nil)

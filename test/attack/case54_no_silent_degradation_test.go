@@ -50,7 +50,7 @@ func TestWithoutBubblewrapNothingStarts(t *testing.T) {
 	})
 }
 
-// A bubblewrap that cannot do what is asked of it is no bubblewrap.
+// A bubblewrap without the necessary features counts as missing.
 func TestWithBadBubblewrapNothingStarts(t *testing.T) {
 	tests := []struct{ name, script, want string }{
 		{"one that is too old", `[ "$1" = --version ] && echo bubblewrap 0.4.0 && exit; echo "bwrap: Unknown option --disable-userns" >&2; exit 1`, "too old"},
@@ -78,7 +78,7 @@ func TestWithBadBubblewrapNothingStarts(t *testing.T) {
 	}
 }
 
-// An ordinary user who may not open the device is told how it is opened.
+// If an ordinary user may not open the device, the error says how to permit it.
 func TestWithoutFUSENothingStarts(t *testing.T) {
 	testenv.Root(t)
 	s := harness.New(t, binary, nil, harness.Ordinary)
@@ -110,7 +110,7 @@ func TestLimitsThatCannotHoldAreRefused(t *testing.T) {
 	}
 }
 
-// What is asked of the network is given or refused, never guessed.
+// A requested network is provided or refused, never replaced.
 func TestUnknownIsolationIsRefused(t *testing.T) {
 	s := harness.New(t, binary, nil)
 	refusedToStart(t, s, []string{"--net", "allow"}, "--net")

@@ -12,8 +12,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// TestNestedMountsAreToldOf: what is mounted below the source is not reached,
-// and the person is told so; what the policy hides is not mentioned.
+// TestNestedMountsAreToldOf: mounts below the source are not accessible, and agentfense
+// reports them, except those that the policy hides.
 func TestNestedMountsAreToldOf(t *testing.T) {
 	testenv.Root(t)
 	s := harness.New(t, binary, map[string]string{"a b/": "", "secrets/": "", "file": "1"})

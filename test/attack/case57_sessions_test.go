@@ -57,8 +57,8 @@ func TestSessionDoesNotOutliveTheSupervisor(t *testing.T) {
 	nothingLeft(t, s, doc)
 }
 
-// What a session's commands inherit is their three streams, and those alone:
-// nothing of their own channel, of other sessions, of the supervisor.
+// A session's commands inherit only their three streams: no descriptor of the control
+// channel, of other sessions or of the supervisor.
 func TestSessionDescriptors(t *testing.T) {
 	s, client, x := withSession(t)
 	other := s.OpenSession(client, api.SessionOptions{})
@@ -72,7 +72,7 @@ func TestSessionDescriptors(t *testing.T) {
 done; :`, "")
 }
 
-// A command that breaks its own channel at worst loses its own session.
+// A command that breaks the control channel loses only its own session.
 func TestSessionChannel(t *testing.T) {
 	for _, script := range []string{
 		`for f in /proc/$$/fd/1?; do echo 00000000000000000000000000000000 0 >$f; done; echo done`,
@@ -131,8 +131,8 @@ func init() {
 	}
 }
 
-// The kernel lists a process whose first thread has ended as a zombie. It ends
-// with its command all the same.
+// The kernel lists a process without its first thread as a zombie. It still ends with its
+// command.
 func TestSessionEndsWhatLooksLikeAZombie(t *testing.T) {
 	s := harness.New(t, binary, nil)
 	d := s.Talk("wait for the end of input", nil)

@@ -59,8 +59,8 @@ func fifo(t *testing.T, path string) {
 	}
 }
 
-// A service of the host is out of reach, whatever mount its socket lies in: the
-// mount is refused, and named.
+// A host service cannot be reached through a mount with its socket: the mount is refused by
+// name.
 func TestMountsWithServicesAreRefused(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)
@@ -76,7 +76,7 @@ func TestMountsWithServicesAreRefused(t *testing.T) {
 	})
 }
 
-// A socket that came to a mount later is found when the sandbox starts again.
+// A socket that was added to a mount later is found at the next start of the sandbox.
 func TestMountsAreCheckedAtEachStart(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)
@@ -103,8 +103,8 @@ func TestMountsOfContainersAreChecked(t *testing.T) {
 	refusedToStart(t, harness.New(t, binary, nil), []string{"--runtime", "docker", "--image", testenv.DockerImage, "--mount", dir + ":/opt/tools"}, dir, `socket "tool/agent.sock"`)
 }
 
-// What makes a socket in a mount worth the refusal: devices cannot be opened
-// there, and links lead nowhere but inside.
+// Sockets are the only special files that need the refusal: devices in a mount cannot be
+// opened, and links lead only to paths inside.
 func TestDevicesAndLinksOfMountsAreOfNoUse(t *testing.T) {
 	testenv.Root(t)
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
@@ -137,8 +137,8 @@ var useMount = program("use what is in a mount", func(in *inside, args []string)
 	in.errno("connect through a link", err, unix.ENOENT)
 })
 
-// /usr/local, which every sandbox sees, is not what a distribution brings: services
-// that were installed by hand keep their sockets there. These do not show.
+// Every sandbox sees /usr/local, where services that a user installed may have their
+// sockets. The sockets are hidden.
 func TestServicesInTheSystemAreCovered(t *testing.T) {
 	testenv.Root(t)
 	dir, err := os.MkdirTemp("/usr/local", "attack")

@@ -57,8 +57,8 @@ func refuses(t *testing.T, s *harness.Sandbox, file, says string, args ...string
 	}
 }
 
-// What a project's policy file is decides nothing but by its content: anything
-// but a regular file of bounded size is refused, and never passed over.
+// A project's policy file must be a regular file of limited size. Anything else is refused,
+// and never ignored.
 func TestSpecialProjectPolicyIsRefused(t *testing.T) {
 	const file = ".agentfense.yaml"
 	withSpecial(t, file, func(t *testing.T, s *harness.Sandbox, says string) {
@@ -73,8 +73,8 @@ func TestSpecialProjectPolicyIsRefused(t *testing.T) {
 	})
 }
 
-// A policy file that lies in the source is reached by no link there, also where
-// the user names it.
+// A policy file in the source is never opened through a link in the source, also if the
+// user names it.
 func TestPolicyFileIsReachedByNoLinkOfTheSource(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"file": "x"})
 	outside := t.TempDir()

@@ -209,8 +209,7 @@ func wantKnownFiles(t *testing.T, s *harness.Sandbox, names []string, flags ...s
 	}
 }
 
-// Of the kernel's files those can be read that programs need and that name
-// nothing of the host.
+// Only those kernel files can be read that programs need and that name nothing of the host.
 func TestKernelFilesDoNotNameTheHost(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)
@@ -273,8 +272,8 @@ func TestKernelFilesOfContainers(t *testing.T) {
 	wantKnownFiles(t, s, hostNames(t), "--runtime", "docker", "--image", testenv.DockerImage)
 }
 
-// Settings for the whole host that often hold credentials, addresses or what tells
-// the host from others do not show.
+// Settings of the host that often contain credentials, addresses or identifiers of the host
+// are hidden.
 func TestSettingsOfTheHostAreAbsent(t *testing.T) {
 	s := harness.New(t, binary, nil)
 	prints(t, s, `cd /etc && ls -d adjtime networks machine-id environment npmrc pip.conf maven/settings.xml \
@@ -297,8 +296,8 @@ var askFileSystem = program("ask a file system for its names", func(in *inside, 
 	}
 })
 
-// The identifier of the host's file system, which boot options name it by, is not
-// told by its files either.
+// The identifier of the host's file system, which boot options contain, cannot be read from
+// its files either.
 func TestFileSystemsAreNotNamed(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		passes(t, harness.New(t, binary, nil, who...), askFileSystem, nil)

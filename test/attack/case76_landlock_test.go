@@ -38,7 +38,7 @@ var countWalls = program("count walls", func(in *inside, _ []string) {
 	}
 })
 
-// Every command has the second wall, and what tools do passes it.
+// Landlock applies to every command, and ordinary tools still work.
 func TestLandlockStandsBehindTheMounts(t *testing.T) {
 	testenv.Landlock(t, 2)
 	s := harness.New(t, binary, map[string]string{"a/f": "f\n", "b/": ""})

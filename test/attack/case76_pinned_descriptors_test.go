@@ -21,10 +21,9 @@ const (
 	supervisorFD = 256
 )
 
-// A source file that is open when it is removed has to stay readable, for which
-// the supervisor holds it open. A program that does this with more files than
-// the supervisor may open neither gets a wrong content, nor keeps the supervisor
-// from answering.
+// A source file that is open when it is removed must stay readable, so the supervisor keeps
+// it open. A program that does this with more files than the supervisor may open gets no
+// wrong content and does not block the supervisor.
 func TestPinnedDescriptors(t *testing.T) {
 	files := map[string]string{}
 	for i := range pinners {

@@ -15,9 +15,9 @@ import (
 	"github.com/agentfense/agentfense/test/wire"
 )
 
-// A token that may run commands and not apply changes no uploaded codebase:
-// neither at the end of its own command, nor by what it leaves for the command of
-// somebody who may apply, nor at the end of the sandbox or of the server.
+// A token with the right to run commands but not to apply cannot change an uploaded
+// codebase: neither at the end of its command, nor with the next command of a caller who
+// may apply, nor at the end of the sandbox or of the server.
 func TestATokenWithoutTheScopeApplyChangesNoCodebase(t *testing.T) {
 	testenv.FUSE(t)
 	testenv.Bwrap(t)

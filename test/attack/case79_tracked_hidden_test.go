@@ -76,9 +76,8 @@ func ownAll(t *testing.T, s *harness.Sandbox) {
 const committing = `export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.org
 `
 
-// A git inside takes hidden files for unchanged: status is clean, and no way of
-// committing everything deletes them. The bits that do that come to no review
-// and to no source.
+// Git inside treats hidden files as unchanged: status is clean, and committing everything
+// does not delete them. The index bits for that appear in no review and are never applied.
 func TestHiddenTrackedFilesSurviveGitInside(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		eachHiding(t, func(t *testing.T, h hiding) { hiddenTrackedFilesSurviveGitInside(t, h, who...) })
@@ -123,8 +122,8 @@ cd nested; echo more >> b.txt; git commit -qam second; git ls-tree -r --name-onl
 	}
 }
 
-// The index of the source that git outside changes is what the sandbox sees
-// next, and the user's own skip-worktree bits stay the user's.
+// If git outside changes the source's index, the sandbox sees the new one, and the user's
+// own skip-worktree bits are kept.
 func TestHiddenTrackedFilesFollowTheSource(t *testing.T) {
 	s := trackedSecrets(t)
 	gitIn(t, s.Source, "update-index", "--skip-worktree", "deploy/.env", "deploy/run.sh")
@@ -160,7 +159,7 @@ func review(t *testing.T, s *harness.Sandbox) []reviewed {
 // emptyTree is the tree that each repository has.
 const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
-// A commit does not hide behind so many other refs that nobody looks at it.
+// A commit cannot hide among very many refs.
 func TestARemovalBehindManyRefsIsMarked(t *testing.T) {
 	s := trackedSecrets(t)
 	wantCode(t, s.Run(committing+`set -e
