@@ -25,9 +25,6 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// patience bounds every wait; nothing waits that long unless it is broken.
-const patience = 30 * time.Second
-
 var binary string
 
 func TestMain(m *testing.M) {

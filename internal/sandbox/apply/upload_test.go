@@ -162,8 +162,12 @@ func TestAnUploadTakesWhatTheSandboxChanged(t *testing.T) {
 func TestWhatTheDirectoryHasAlreadyIsTold(t *testing.T) {
 	_, u := uploaded(t, map[string]string{"a": "one", "d/x": "x", "gone": "g", "run": "#!"})
 	all := []sent{
-		{"/a", changes.Modified, aFile, "two"}, {"/d/x", changes.Deleted, 0, ""}, {"/gone", changes.Deleted, 0, ""},
-		{"/new", changes.Added, aDir, ""}, {"/new/f", changes.Added, aFile, "f"}, {"/new/l", changes.Added, aLink, "../a"},
+		{"/a", changes.Modified, aFile, "two"},
+		{"/d/x", changes.Deleted, 0, ""},
+		{"/gone", changes.Deleted, 0, ""},
+		{"/new", changes.Added, aDir, ""},
+		{"/new/f", changes.Added, aFile, "f"},
+		{"/new/l", changes.Added, aLink, "../a"},
 		{"/run", changes.Modified, unix.S_IFREG | 0o755, "#!"},
 	}
 	for _, want := range []apply.Outcome{apply.Applied, apply.Present} {
