@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// A bound is what is asked of agentfense in a row; the zero value asks nothing.
+// A bound is the required result of agentfense in a row. The zero value requires nothing.
 type bound struct {
 	Ratio     float64 // at most so many times native
 	OrOverlay bool    // or no slower than the kernel's overlayfs
@@ -10,7 +10,7 @@ type bound struct {
 	Most      float64 // at most so much: nanoseconds or bytes
 }
 
-// verdict is whether a bound was met.
+// verdict says whether a bound was met.
 type verdict string
 
 const (

@@ -84,7 +84,7 @@ func (d *disk) Discard(path string) error {
 	return err
 }
 
-// Fresh makes a directory nobody has used, for place name.
+// Fresh makes a new directory for place name.
 func (d *disk) Fresh(name string) (string, error) {
 	dir := d.path(fmt.Sprintf("%s/%d", name, d.serie.Add(1)))
 	return dir, os.MkdirAll(dir, 0o755)

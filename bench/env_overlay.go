@@ -146,7 +146,7 @@ func mountByDaemon(path, data string) (stop func(), err error) {
 	}
 }
 
-// fuseOverlay is an overlay whose daemon takes memory.
+// fuseOverlay is an overlay with a daemon, of which the memory counts.
 type fuseOverlay struct{ overlay }
 
 func (f fuseOverlay) Memory(ctx context.Context, walked bool) (int64, error) {

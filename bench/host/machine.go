@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LoadAverage is 0 where it cannot be told.
+// LoadAverage returns 0 if it is unknown.
 func LoadAverage() float64 {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {

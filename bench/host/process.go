@@ -1,4 +1,4 @@
-// Package host tells the benchmarks of the machine they run on.
+// Package host describes the machine on which the benchmarks run.
 package host
 
 import (

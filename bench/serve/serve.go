@@ -5,8 +5,8 @@
 // as programs do, over gRPC and REST. Rows with a bound on a ratio measure both
 // sides in turn within one run.
 //
-// Whatever it starts is gone when Run returns, also when it was interrupted:
-// sandboxes, the server, the directory.
+// When Run returns, also after an interrupt, it has ended and removed everything that it
+// started: sandboxes, the server, the directory.
 package serve
 
 import (

@@ -71,8 +71,8 @@ func (c *Conn) Close() error { return errors.Join(c.in.Close(), c.out.Close()) }
 // Token identifies an expected answer.
 type Token string
 
-// An error wraps ErrClosed if the shell has closed the channel: it has ended, or has
-// executed another program.
+// ErrClosed is wrapped by an error if the shell has closed the channel: it has ended, or
+// has executed another program.
 var ErrClosed = errors.New("the control channel is closed")
 
 // setup makes the shell print no prompt and keep no history. It makes SIGTERM, which an

@@ -115,8 +115,8 @@ func (c *Conn) dropReader(err error) {
 	}
 }
 
-// A handler calls BeginBlocking before it blocks. If no worker waits at the device, another
-// reader takes over from a worker whose handler runs.
+// BeginBlocking is called by a handler before it blocks. If no worker waits at the device,
+// another reader takes over from a worker whose handler runs.
 func (c *Conn) BeginBlocking() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
