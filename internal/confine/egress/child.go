@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/landlock"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/thread"
 )
@@ -54,10 +57,16 @@ func (e *Egress) start() (*child, error) {
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(e.options.UID), Gid: uint32(e.options.GID)}
 	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // the thread may not, then
+	if err != nil {
+		ours.Close()
+		return nil, errdefs.New(errdefs.Internal, "egress: %w", err)
+	}
+	defer null.Close()
+	cmd.Stdin, cmd.Stdout = null, null
 	started := make(chan error, 1)
 	thread.Go(func() {
-		// An ordinary user's supervisor has capabilities, as ambient ones.
-		err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+		err := e.restrict()
 		if err == nil {
 			err = cmd.Start()
 		}
@@ -72,6 +81,26 @@ func (e *Egress) start() (*child, error) {
 	}
 	c.process = cmd.Process
 	return c, nil
+}
+
+// restrict takes from the calling thread, and from what it starts, the capabilities that an
+// ordinary user's supervisor has, and all files but those of the host's resolver.
+func (e *Egress) restrict() error {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return err
+	}
+	version := landlock.Version()
+	if version == 0 {
+		return nil
+	}
+	places := []landlock.Place{{Path: "/etc"}}
+	control(e.options.Program, func(fd int) { places = append(places, landlock.Place{Path: "/proc/self/fd/" + strconv.Itoa(fd)}) })
+	for _, file := range []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"} {
+		if path, err := filepath.EvalSymlinks(file); err == nil {
+			places = append(places, landlock.Place{Path: filepath.Dir(path)}) // it is replaced by another file
+		}
+	}
+	return landlock.Restrict(version, places...)
 }
 
 // end asks the process to end, and kills it when it does not.

@@ -19,6 +19,7 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/confine/isolate/bwrap"
 	"github.com/agentfense/agentfense/internal/confine/isolate/docker"
+	"github.com/agentfense/agentfense/internal/confine/landlock"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
@@ -404,7 +405,7 @@ func (s *supervisor) enforced() []string {
 	if s.processLimit > 0 {
 		list = append(list, "rlimit")
 	}
-	if guest.LandlockVersion() > 0 {
+	if landlock.Version() > 0 {
 		list = append(list, "landlock")
 	}
 	return list
