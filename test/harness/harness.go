@@ -81,6 +81,9 @@ func buildBoth(dir string, flags ...string) (string, error) {
 // link, in bin/test of the checkout: go build links again only what has changed.
 func build(path, program string, flags ...string) error {
 	shared, err := sharedDir(flags)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o755)
+	}
 	if err != nil {
 		return err
 	}
