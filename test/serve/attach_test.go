@@ -197,7 +197,7 @@ func TestAttachRefuses(t *testing.T) {
 	k := s.attach(t.Context(), starts(shell(id, "sleep 1000")))
 	k.say(starts(shell(id, "true")))
 	_, err := k.call.Recv()
-	wantCode(t, err, codes.InvalidArgument, "valid only as the first message")
+	wantCode(t, err, codes.InvalidArgument, "only the first message may be start or resume")
 	k = s.attach(t.Context(), starts(shell(id, "sleep 1000")))
 	k.say(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Signal{Signal: 65}})
 	_, err = k.call.Recv()
