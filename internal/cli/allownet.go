@@ -19,10 +19,13 @@ func (o *sandboxOptions) allowedHosts() ([]string, error) {
 	return texts, nil
 }
 
-// checkAllowed refuses hosts that are malformed, or do not go with the other flags.
-func (o *sandboxOptions) checkAllowed() error {
+// checkNetwork refuses a network that is unknown, and hosts that are malformed or do not go with the
+// other flags.
+func (o *sandboxOptions) checkNetwork() error {
 	_, err := o.allowedHosts()
 	switch {
+	case o.Net != "none" && o.Net != "host":
+		return errdefs.New(errdefs.Invalid, "--net %s: want none or host%s", o.Net, didYouMean(o.Net, []string{"none", "host"}))
 	case err != nil:
 		return err
 	case len(o.Allow) > 0 && o.Net != "none":

@@ -216,9 +216,6 @@ func describeEvent(ev audit.Event) string {
 	case audit.SandboxStopped:
 		return escape(v.Reason)
 	}
-	if text := describeNetwork(ev); text != "" {
-		return text
-	}
 	return describeOwnEvent(ev)
 }
 
@@ -260,7 +257,7 @@ func describeOwnEvent(ev audit.Event) string {
 	case audit.Malformed:
 		return vpath.Escape(v.Reason)
 	}
-	return ""
+	return describeNetwork(ev)
 }
 
 // maxListed is how many names a line shows.

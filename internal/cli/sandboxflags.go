@@ -119,8 +119,6 @@ func (o *sandboxOptions) check() error {
 		return errdefs.New(errdefs.Invalid, "--image %s: malformed; want [REGISTRY/]NAME[:TAG][@DIGEST], such as debian:12", vpath.Quote(o.Image))
 	case o.Image != "" && o.Runtime != record.RuntimeDocker:
 		return errdefs.New(errdefs.Invalid, "--image %s: only with --runtime docker", o.Image)
-	case o.Net != "none" && o.Net != "host":
-		return errdefs.New(errdefs.Invalid, "--net %s: want none or host%s", o.Net, didYouMean(o.Net, []string{"none", "host"}))
 	case !slices.Contains(record.Homes(), o.Home):
 		return errdefs.New(errdefs.Invalid, "--home %s: want keep or private%s", vpath.Quote(o.Home), didYouMean(o.Home, record.Homes()))
 	case !(o.CPUs >= 0) || o.CPUs > 4096:
@@ -132,7 +130,7 @@ func (o *sandboxOptions) check() error {
 	case o.Timeout < 0:
 		return errdefs.New(errdefs.Invalid, "--timeout %s: want a positive duration", o.Timeout)
 	}
-	if err := o.checkAllowed(); err != nil {
+	if err := o.checkNetwork(); err != nil {
 		return err
 	}
 	return o.checkUser()

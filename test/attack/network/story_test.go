@@ -103,8 +103,27 @@ func TestTheNetworkComesBackWhenItsProcessIsKilled(t *testing.T) {
 		const ask = `for i in $(seq 1000); do curl -sS --max-time 60 https://example.com/ && break; done`
 		want(t, s.Agentfense("exec", s.Name, "--", "sh", "-c", ask), "this is example.com\n")
 		for range 2 {
-			kill(t, egressOf(t, s))
+			signal(t, egressOf(t, s), syscall.SIGKILL)
 			want(t, s.Agentfense("exec", s.Name, "--", "sh", "-c", ask), "this is example.com\n")
+		}
+	})
+}
+
+// A process that does not answer holds up neither the end of the sandbox nor stays behind.
+func TestAStoppedProcessEndsWithItsSandbox(t *testing.T) {
+	harness.NeedWorld(t)
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		if r := s.Agentfense("run", "--name", s.Name, "--detach", "--allow-net", "example.com"); r.Code != 0 {
+			t.Fatal(r.Stderr)
+		}
+		pid := egressOf(t, s)
+		signal(t, pid, syscall.SIGSTOP)
+		if r := s.Agentfense("stop", s.Name); r.Code != 0 {
+			t.Errorf("exit %d: %s", r.Code, r.Stderr)
+		}
+		if err := syscall.Kill(pid, 0); err == nil {
+			t.Errorf("process %d stays", pid)
 		}
 	})
 }
@@ -146,9 +165,9 @@ func parentOf(pid int) int {
 	return parent
 }
 
-func kill(t *testing.T, pid int) {
+func signal(t *testing.T, pid int, s syscall.Signal) {
 	t.Helper()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(pid, s); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -159,16 +178,4 @@ func TestFiveHundredConnectionsAtOnce(t *testing.T) {
 	r := s.Run(`i=0; while [ $i -lt 500 ]; do printf 'url = "https://example.com/%d"\noutput = /dev/null\n' $i; i=$((i+1)); done > /tmp/urls
 curl -sS --parallel --parallel-immediate --parallel-max 250 --no-keepalive --http1.1 -K /tmp/urls && echo done`, flags(authority, "example.com")...)
 	want(t, r, "done\n")
-}
-
-// The resolver answers at every address, over UDP and TCP.
-func TestProgramsWithAResolverOfTheirOwn(t *testing.T) {
-	internet(t)
-	eachUser(t, func(t *testing.T, who ...harness.Option) {
-		s := harness.New(t, binary, nil, who...)
-		r := s.RunProgram(resolveByThemselves, nil, "--allow-net", "example.com")
-		if r.Code != 0 {
-			t.Errorf("exit %d\n%s", r.Code, r.Stderr)
-		}
-	})
 }

@@ -8,6 +8,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"testing"
+
+	"github.com/agentfense/agentfense/test/harness"
 )
 
 const resolveByThemselves = "resolve"
@@ -47,4 +50,17 @@ func asks(r *net.Resolver, what string) error {
 		return fmt.Errorf("%s: TXT: got %q, %w; want no such name", what, texts, err)
 	}
 	return nil
+}
+
+// The resolver answers at every address, over UDP and TCP, and asks nobody: no question for a name
+// leaves the sandbox.
+func TestQuestionsForNamesStayInside(t *testing.T) {
+	internet(t)
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		r := s.RunProgram(resolveByThemselves, nil, "--allow-net", "example.com")
+		if r.Code != 0 {
+			t.Errorf("exit %d\n%s", r.Code, r.Stderr)
+		}
+	})
 }
