@@ -19,8 +19,8 @@ func (o *sandboxOptions) allowedHosts() ([]string, error) {
 	return texts, nil
 }
 
-// checkNetwork refuses a network that is unknown, and hosts that are malformed or do not go with the
-// other flags.
+// checkNetwork refuses a network that is unknown, and hosts that are malformed or do not go
+// with the other flags.
 func (o *sandboxOptions) checkNetwork() error {
 	_, err := o.allowedHosts()
 	switch {

@@ -61,6 +61,7 @@ type Egress struct {
 	packets   []*os.File // the resolver's sockets
 	listeners []*os.File
 	ready     chan struct{} // closed when a process has served for the first time
+	failed    chan error    // has the first end of a process
 	closing   chan struct{}
 	kept      chan struct{} // closed when no process is kept any more
 
@@ -79,24 +80,23 @@ type host struct {
 	listeners []*os.File
 }
 
-// Start makes the network and starts the process. Errors: Unsupported, Exhausted.
+// Start makes the network and begins to start the process; Ready says how that went. Errors:
+// Unsupported, Exhausted.
 func Start(o Options) (*Egress, error) {
 	e := &Egress{
 		options: o, hosts: map[allowlist.Host]*host{},
-		ready: make(chan struct{}), closing: make(chan struct{}), kept: make(chan struct{}),
+		ready: make(chan struct{}), failed: make(chan error, 1),
+		closing: make(chan struct{}), kept: make(chan struct{}),
 	}
 	var err error
 	if e.namespace, err = netns.New(); err != nil {
 		o.Program.Close()
 		return nil, err
 	}
-	if err = e.listen(); err == nil {
-		e.child, err = e.start()
-	}
-	if err != nil {
+	if err := e.listen(); err != nil {
 		return nil, errors.Join(err, e.closeFiles())
 	}
-	go e.keep(e.child)
+	go e.keep()
 	return e, nil
 }
 
@@ -198,11 +198,13 @@ func (e *Egress) isFullLocked(name allowlist.Host) bool {
 	return false
 }
 
-// Ready returns when the process serves. Errors: those of ctx.
+// Ready returns when the process serves. Errors: Unsupported, if it does not start.
 func (e *Egress) Ready(ctx context.Context) error {
 	select {
 	case <-e.ready:
 		return nil
+	case err := <-e.failed:
+		return errdefs.New(errdefs.Unsupported, "%w", err)
 	case <-ctx.Done():
 		return errdefs.New(errdefs.Unsupported, "egress: the process does not start: %w", ctx.Err())
 	}
@@ -236,48 +238,44 @@ const (
 	lastPause  = 10 * time.Second
 )
 
-// keep serves a process until it ends, and starts another, until Close.
-func (e *Egress) keep(c *child) {
+// keep runs one process after another until Close.
+func (e *Egress) keep() {
 	defer close(e.kept)
-	pause := firstPause
-	for {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		began := time.Now()
-		err := e.serve(c)
+		err := e.run()
 		if e.isClosing() {
 			return
 		}
+		select {
+		case e.failed <- err:
+		default:
+		}
 		e.options.Failed(err)
-		for c = nil; c == nil; {
-			if time.Since(began) > lastPause {
-				pause = firstPause
-			}
-			select {
-			case <-time.After(pause):
-			case <-e.closing:
-				return
-			}
-			pause = min(2*pause, lastPause)
-			began = time.Now()
-			if c, err = e.restart(); err != nil {
-				e.options.Failed(err)
-			}
+		if time.Since(began) > lastPause {
+			pause = firstPause
+		}
+		select {
+		case <-time.After(pause):
+		case <-e.closing:
+			return
 		}
 	}
 }
 
-// restart starts another process, unless Close was called.
-func (e *Egress) restart() (*child, error) {
+// run starts a process and serves it until it ends.
+func (e *Egress) run() error {
 	c, err := e.start()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.child = c
 	if e.isClosing() {
 		c.end()
 	}
-	return c, nil
+	e.mu.Unlock()
+	return e.serve(c)
 }
 
 func (e *Egress) isClosing() bool {

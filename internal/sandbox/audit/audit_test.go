@@ -58,6 +58,10 @@ var everyEvent = []audit.Event{
 		Exec: "1", Argv: []audit.Text{"sh", "-c", "printf '\x00\\n'"}, Dir: "/workspace", ExitCode: 137, Signal: "SIGKILL",
 		DurationMS: 1234, CPUUserMS: 1000, CPUSystemMS: 20, MaxRSSBytes: 1 << 20, MemoryPeakBytes: 2 << 20, OOMKilled: true,
 	},
+	audit.NetworkAllowed{
+		Host: "example.com", Port: 443, Address: "93.184.216.34", Rule: "*.com:443", SentBytes: 718, ReceivedBytes: -1, Error: "x\n",
+	},
+	audit.NetworkDenied{Host: "evil\x00.net", Port: 80, Reason: "not in the allowlist", Count: 3},
 	audit.PolicyChanged{Reason: "flags at a resume", Rules: []audit.Rule{{Pattern: "/src/**", Permission: "write"}}},
 	audit.Applied{Paths: []audit.Text{"/new"}, Refused: []audit.Text{"/both"}},
 	audit.Discarded{Paths: []audit.Text{"/old"}},

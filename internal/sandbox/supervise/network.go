@@ -44,6 +44,18 @@ func (s *supervisor) networkReady(ctx context.Context) error {
 	return s.egress.Ready(ctx)
 }
 
+// endNetwork ends the network meanwhile, and closes the channel when the last of it is recorded.
+func (s *supervisor) endNetwork() <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if s.egress != nil {
+			s.warn("egress: close", s.egress.Close())
+		}
+	}()
+	return ended
+}
+
 // onAllowed records a connection that has ended.
 func (s *supervisor) onAllowed(a egress.Allowed) {
 	event := audit.NetworkAllowed{

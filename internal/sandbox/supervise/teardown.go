@@ -41,9 +41,7 @@ func (s *supervisor) tearDown() {
 	if s.guest != nil {
 		s.guest.Close()
 	}
-	if s.egress != nil {
-		s.warn("egress: close", s.egress.Close())
-	}
+	networkEnded := s.endNetwork()
 	// A command's end is told with what the group has counted, and in the audit log.
 	s.warn("commands: end", within(letGoPatience, s.awaitAnswers))
 	s.warn("sessions: end", within(letGoPatience, s.awaitSessions))
@@ -60,6 +58,10 @@ func (s *supervisor) tearDown() {
 	if s.stack != nil {
 		s.warn("layers: close", s.stack.Close())
 	}
+	s.warn("egress: wait", within(letGoPatience, func() error {
+		<-networkEnded
+		return nil
+	}))
 	if s.audit != nil {
 		if s.process != nil {
 			s.append(s.lastEvents()...)
