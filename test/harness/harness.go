@@ -66,9 +66,6 @@ func BuildWithServer(dir string) (string, error) { return buildBoth(dir) }
 func BuildToCrash(dir string) (string, error) { return buildBoth(dir, "-tags=crashpoints") }
 
 func buildBoth(dir string, flags ...string) (string, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
 	for _, name := range []string{"agentfense", "agentfense-server"} {
 		if err := build(filepath.Join(dir, name), "github.com/agentfense/agentfense/cmd/"+name, flags...); err != nil {
 			return "", err
