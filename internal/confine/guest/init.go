@@ -86,9 +86,10 @@ var fatalSignals = []unix.Signal{
 }
 
 // inheritedSignals are the signals that Go's runtime leaves to children as it found them: it does
-// not handle the stops, and not the first two where they were ignored, as by nohup and by a shell
-// that starts a program in the background.
-var inheritedSignals = []unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}
+// not handle the stops and the C library's own signals, which make(1) ignores for its children,
+// and not the first two where they were ignored, as by nohup and by a shell that starts a program
+// in the background.
+var inheritedSignals = []unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, 32, 33, 34}
 
 // ignoreSignals makes the kernel ignore fatalSignals, without package os/signal, which
 // would cost each exec two milliseconds and a thread. The runtime still believes that it
