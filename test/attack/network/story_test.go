@@ -1,13 +1,16 @@
 package network_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/agentfense/agentfense/internal/lib/pidfd"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -124,6 +127,30 @@ func TestAStoppedProcessEndsWithItsSandbox(t *testing.T) {
 		}
 		if err := syscall.Kill(pid, 0); err == nil {
 			t.Errorf("process %d stays", pid)
+		}
+	})
+}
+
+// A killed supervisor leaves no process, not even one that does not answer.
+func TestAKilledSupervisorLeavesNoProcess(t *testing.T) {
+	harness.NeedWorld(t)
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		if r := s.Agentfense("run", "--name", s.Name, "--detach", "--allow-net", "example.com"); r.Code != 0 {
+			t.Fatal(r.Stderr)
+		}
+		pid := egressOf(t, s)
+		process, err := pidfd.Open(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer process.Close()
+		signal(t, pid, syscall.SIGSTOP)
+		signal(t, parentOf(pid), syscall.SIGKILL)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := pidfd.Wait(ctx, process); err != nil {
+			t.Errorf("process %d stays: %v", pid, err)
 		}
 	})
 }
