@@ -207,14 +207,21 @@ func describeEvent(ev audit.Event) string {
 		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(v.Paths))
 	case audit.Discarded:
 		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(v.Paths))
-	case audit.SessionCreated:
-		return fmt.Sprintf("%s %s", vpath.Escape(v.Session), escape(v.Shell))
-	case audit.SessionClosed:
-		return fmt.Sprintf("%s %s after %d ms", vpath.Escape(v.Session), vpath.Escape(v.Reason), v.DurationMS)
 	case audit.SandboxRebased:
 		return "onto the directory that is at " + escape(v.Source) + " now"
 	case audit.SandboxStopped:
 		return escape(v.Reason)
+	}
+	return describeSession(ev)
+}
+
+// describeSession says that a session began or ended.
+func describeSession(ev audit.Event) string {
+	switch v := ev.(type) {
+	case audit.SessionCreated:
+		return fmt.Sprintf("%s %s", vpath.Escape(v.Session), escape(v.Shell))
+	case audit.SessionClosed:
+		return fmt.Sprintf("%s %s after %d ms", vpath.Escape(v.Session), vpath.Escape(v.Reason), v.DurationMS)
 	}
 	return describeOwnEvent(ev)
 }

@@ -121,6 +121,18 @@ func (o *sandboxOptions) check() error {
 		return errdefs.New(errdefs.Invalid, "--image %s: only with --runtime docker", o.Image)
 	case !slices.Contains(record.Homes(), o.Home):
 		return errdefs.New(errdefs.Invalid, "--home %s: want keep or private%s", vpath.Quote(o.Home), didYouMean(o.Home, record.Homes()))
+	}
+	if err := o.checkLimits(); err != nil {
+		return err
+	}
+	if err := o.checkNetwork(); err != nil {
+		return err
+	}
+	return o.checkUser()
+}
+
+func (o *sandboxOptions) checkLimits() error {
+	switch {
 	case !(o.CPUs >= 0) || o.CPUs > 4096:
 		return errdefs.New(errdefs.Invalid, "--cpus %v: want a positive number", o.CPUs)
 	case o.Memory != 0 && o.Memory < minMemory:
@@ -130,10 +142,7 @@ func (o *sandboxOptions) check() error {
 	case o.Timeout < 0:
 		return errdefs.New(errdefs.Invalid, "--timeout %s: want a positive duration", o.Timeout)
 	}
-	if err := o.checkNetwork(); err != nil {
-		return err
-	}
-	return o.checkUser()
+	return nil
 }
 
 func (o *sandboxOptions) checkUser() error {

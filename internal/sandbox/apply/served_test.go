@@ -1,6 +1,7 @@
 package apply_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +56,9 @@ func TestAServersSandboxIsCalledByItsID(t *testing.T) {
 	}
 }
 
+// schemaVersion is how a record's file says its version.
+func schemaVersion(n int) string { return fmt.Sprintf(`"schema_version": %d`, n) }
+
 func TestARecordOfVersion1IsReadAndRenewed(t *testing.T) {
 	h := openHome(t)
 	path := filepath.Join(create(t, h, "fix").Dir(), "sandbox.json")
@@ -62,7 +66,7 @@ func TestARecordOfVersion1IsReadAndRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := strings.Replace(string(whole), `"schema_version": 4`, `"schema_version": 1`, 1)
+	old := strings.Replace(string(whole), schemaVersion(record.SchemaVersion), schemaVersion(1), 1)
 	if err := os.WriteFile(path, []byte(old), 0o600); err != nil || old == string(whole) {
 		t.Fatal(err)
 	}

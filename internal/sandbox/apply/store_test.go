@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -117,7 +118,10 @@ func TestOpenRefusesADamagedRecord(t *testing.T) {
 		{"an unknown key of a rule", replace(`"permission": "write"`, `"permission": "write", "prio": 3`), "not in the form"},
 		{"an unknown permission", replace(`"permission": "write"`, `"permission": "all"`), "unknown permission"},
 		{"a key in other letters", replace(`"net"`, `"Net"`), "not in the form"},
-		{"a newer version", replace(`"schema_version": 4`, `"schema_version": 5`), "has schema version 5, this agentfense knows 4"},
+		{
+			"a newer version", replace(schemaVersion(record.SchemaVersion), schemaVersion(record.SchemaVersion+1)),
+			fmt.Sprintf("has schema version %d, this agentfense knows %d", record.SchemaVersion+1, record.SchemaVersion),
+		},
 		{"the record of another sandbox", replace(`"name": "fix"`, `"name": "fax"`), `it is of sandbox "fax"`},
 		{"a malformed id", replace(`"id": "sb_`, `"id": "xx_`), "malformed"},
 	}
