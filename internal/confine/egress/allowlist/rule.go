@@ -56,14 +56,15 @@ func ParseRule(text string) (Rule, error) {
 	if given && option != rawOption {
 		return Rule{}, invalidRule(text, "want HOST[:PORT] or HOST[:PORT],raw")
 	}
+	if strings.ContainsAny(place, "/@\\?#") {
+		return Rule{}, invalidRule(text, "want HOST[:PORT], without a scheme, a user or a path")
+	}
 	host, port, err := splitPort(place)
 	if err != nil {
 		return Rule{}, invalidRule(text, err.Error())
 	}
 	r := Rule{Port: port, Raw: given}
 	switch domain, wildcard := strings.CutPrefix(host, "*."); {
-	case strings.ContainsAny(host, "/@\\?#"):
-		return Rule{}, invalidRule(text, "want HOST[:PORT], without a scheme, a user or a path")
 	case wildcard:
 		r.Wildcard = true
 		r.Host, err = parseDomain(domain)

@@ -10,6 +10,14 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
+func TestAURLIsRefusedAsSuch(t *testing.T) {
+	for _, text := range []string{"https://example.com", "https://example.com:8443/v1", "user:secret@example.com"} {
+		if _, err := ParseRule(text); err == nil || !strings.Contains(err.Error(), "without a scheme, a user or a path") {
+			t.Errorf("ParseRule(%q): %v, want it to say what a rule does not have", text, err)
+		}
+	}
+}
+
 func TestRulesHaveOneForm(t *testing.T) {
 	tests := []struct {
 		name string
