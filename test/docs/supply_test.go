@@ -28,14 +28,21 @@ var supply = []struct {
 	{"pip install -q 'agentfense>=", wheels},
 	{"go get ", proxy},
 	{"go mod edit -replace ", unpublished}, // behind "go get ", of which it takes the proxy
-	{"PIP_INDEX_URL", index},
+	{namedIndex, index},
 }
+
+// namedIndex gives a sandbox the hosts of pip's index. Those of a test have an index on this host,
+// which no named host leads to, so they get the host's network.
+const namedIndex = "--allow-net @pypi"
 
 func (w *world) supply(steps []step) {
 	for _, s := range supply {
 		if slices.ContainsFunc(steps, func(step step) bool { return strings.Contains(step.command, s.command) }) {
 			w.env = append(w.env, s.env(w.t)...)
 		}
+	}
+	for i, step := range steps {
+		steps[i].command = strings.ReplaceAll(step.command, namedIndex, "--net host --env PIP_INDEX_URL")
 	}
 }
 
