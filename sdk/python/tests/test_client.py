@@ -325,5 +325,5 @@ def test_a_sandbox_has_variables_and_usage(home: Path, client: SandboxClient, pr
         assert (listed.usage.pending_changes, listed.usage.pending_changes_more) == (1, False)
         assert client.list_sandboxes(sb.codebase_id)[0].usage is None
         sb.discard()
-    with pytest.raises(InvalidConfigurationError, match="no name of a variable"):
+    with pytest.raises(InvalidConfigurationError, match="invalid variable name"):
         Sandbox.from_local(project, env={"a=b": "c"})

@@ -84,7 +84,7 @@ def test_a_sandbox_in_use_is_not_undone(client: SandboxClient, project: Path, mo
         Sandbox.from_local(project, owner_id="used")
     left = client.list_sandboxes(owner_id="used")
     assert len(left) == 1
-    with pytest.raises(SandboxError, match="is in use"):
+    with pytest.raises(SandboxError, match="a command or a session is running in it"):
         client.destroy_sandbox(left[0].id, unused_only=True)
     client.destroy_sandbox(left[0].id)
     client.delete_codebase(left[0].codebase_id)
