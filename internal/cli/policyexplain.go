@@ -175,9 +175,9 @@ func printExplanation(e *env, rules []policy.Rule, x backend.ExplainedPath) erro
 	switch {
 	case d.Permission != policy.None || d.Rule == policy.NoRule:
 	case rules[d.Rule].Own:
-		fmt.Fprintln(e.stdout, "  the rule is own: where a command may write the directory it may make an entry of its own here, never applied")
+		fmt.Fprintln(e.stdout, "  the rule allows own entries: a command that may write the directory can create one here; apply never takes it")
 	default:
-		fmt.Fprintln(e.stdout, "  the rule is strict: nothing can be made here")
+		fmt.Fprintln(e.stdout, "  the rule is strict: nothing can be created here")
 	}
 	if x.Ancestor != "" {
 		fmt.Fprintf(e.stdout, "  hidden with the directory %s, whose rule outranks what wins at the path itself:\n", x.Ancestor)

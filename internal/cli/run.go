@@ -143,7 +143,7 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 	}
 	err = errors.Join(err, look.tell(e, summaryPatience))
 	if err != nil && !o.Detach {
-		e.say("sandbox %[1]s stays, with what the command changed: see agentfense diff %[1]s", sb.Record.Name)
+		e.say("sandbox %[1]s stays; what the command changed, if anything: agentfense diff %[1]s", sb.Record.Name)
 	}
 	if err != nil || o.Detach {
 		return err

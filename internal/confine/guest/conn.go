@@ -176,11 +176,10 @@ func isClosed(c <-chan struct{}) bool {
 
 // startError is the error for a step that the kernel refused.
 func startError(what string, errno unix.Errno) error {
-	kind := errdefs.Internal
 	if errno == unix.EAGAIN || errno == unix.ENOMEM {
-		kind = errdefs.Exhausted
+		return errdefs.New(errdefs.Exhausted, "%s: %w; the sandbox may be at its limit of processes or memory", what, errno)
 	}
-	return errdefs.New(kind, "%s: %w", what, errno)
+	return errdefs.New(errdefs.Internal, "%s: %w", what, errno)
 }
 
 func contextError(ctx context.Context, what string) error {

@@ -264,7 +264,7 @@ func TestErrorsSayWhatHappened(t *testing.T) {
 		{failed(stageLookup, unix.ENOENT), `exec "tool": command not found`},
 		{failed(stageLookup, unix.EACCES), `exec "tool": cannot execute: permission denied`},
 		{failed(stageExec, unix.ENOEXEC), `exec "tool": cannot execute: exec format error`},
-		{failed(stageExec, unix.EAGAIN), `exec: start a process: resource temporarily unavailable`},
+		{failed(stageExec, unix.EAGAIN), `exec: start a process: resource temporarily unavailable; the sandbox may be at its limit of processes or memory`},
 		{failed(stageDirectory, unix.ENOTDIR), `exec "tool": cannot enter directory /src: not a directory`},
 		{failed(stageTerminal, unix.EIO), `exec: open terminal: input/output error`},
 	}

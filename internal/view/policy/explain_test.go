@@ -55,7 +55,7 @@ func TestExplain(t *testing.T) {
 		},
 		{
 			name: "the same rule twice", rules: []string{"/a=read", "/a=read"}, path: "/a",
-			matches:  []policy.Match{{0, "wins: of the same rule twice the first counts"}, {1, "loses: of the same rule twice the first counts"}},
+			matches:  []policy.Match{{0, "wins: of equal rules the first wins"}, {1, "loses: of equal rules the first wins"}},
 			inherits: -1, below: -1,
 		},
 		{

@@ -87,7 +87,7 @@ func (k rank) lead(lower rank) string {
 	case diff != 0:
 		return "of equal rules the stricter wins"
 	}
-	return "of the same rule twice the first counts"
+	return "of equal rules the first wins"
 }
 
 func (s standing) lead(lower standing) string {
