@@ -21,7 +21,7 @@ func startOnDisk(t *testing.T, env ...string) *server {
 	t.Helper()
 	testenv.Root(t)
 	disk := t.TempDir()
-	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=24m,mode=0700"); err != nil {
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=32m,mode=0700"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -170,7 +170,7 @@ func TestDestroyUnusedSparesWhatWasUsed(t *testing.T) {
 	must(t, running, err)
 	first, err := running.Recv()
 	must(t, first, err)
-	if err := destroy(busy); err == nil || !strings.Contains(err.Error(), "is in use") {
+	if err := destroy(busy); err == nil || !strings.Contains(err.Error(), "a command or a session is running in it") {
 		t.Errorf("while a command runs: %v", err)
 	}
 	if err := destroy(s.sandbox(cb)); err != nil {
