@@ -45,6 +45,15 @@ func TestEgressMayDoOnlyWhatItNeeds(t *testing.T) {
 		{"it listens nowhere itself", "bind", nil, no},
 		{"it traces nothing", "ptrace", nil, no},
 		{"it signals no process", "kill", nil, no},
+		{"it preempts its threads", "tgkill", []uint64{1, 1, uint64(unix.SIGURG)}, allow},
+		{"it kills no thread of another process", "tgkill", []uint64{1, 1, uint64(unix.SIGKILL)}, no},
+		{"it asks for its limits", "prlimit64", []uint64{0, unix.RLIMIT_NOFILE}, allow},
+		{"it sets no limits of others", "prlimit64", []uint64{1, unix.RLIMIT_NOFILE}, no},
+		{"it makes its sockets wait in the poller", "fcntl", []uint64{3, unix.F_SETFL, unix.O_NONBLOCK}, allow},
+		{"it sizes its pipes", "fcntl", []uint64{3, unix.F_SETPIPE_SZ}, allow},
+		{"it lets no socket signal others", "fcntl", []uint64{3, unix.F_SETOWN, 1}, no},
+		{"it lets no socket signal a process group", "fcntl", []uint64{3, unix.F_SETOWN_EX, 1}, no},
+		{"it chooses no signal", "fcntl", []uint64{3, unix.F_SETSIG, uint64(unix.SIGKILL)}, no},
 		{"it enters no namespace", "setns", nil, no},
 	}
 	for _, goarch := range Architectures() {
