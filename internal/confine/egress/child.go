@@ -171,20 +171,51 @@ func (e *Egress) take(c *child, r report) error {
 	case r.Ask != "":
 		return e.answer(c, r.Ask)
 	case r.Opened != nil:
-		if len(c.open) >= maxOpen {
-			return errdefs.New(errdefs.Internal, "too many connections")
-		}
-		c.open[r.Opened.ID] = r.Opened.Allowed
+		return e.opened(c, *r.Opened)
 	case r.Closed != nil:
 		if a, known := c.open[r.Closed.ID]; known {
 			delete(c.open, r.Closed.ID)
-			a.Sent, a.Received = r.Closed.Sent, r.Closed.Received
+			a.Sent, a.Received = max(r.Closed.Sent, 0), max(r.Closed.Received, 0)
 			e.options.Allowed(a)
 		}
 	case r.Denied != nil:
-		e.options.Denied(*r.Denied)
+		d := *r.Denied
+		d.Host, d.Reason = d.Host[:min(len(d.Host), maxAsked)], d.Reason[:min(len(d.Reason), maxReason)]
+		d.Count = min(max(d.Count, 1), maxCount)
+		e.options.Denied(d)
 	}
 	return nil
+}
+
+// Bounds of a refusal that a process may tell of.
+const (
+	maxAsked  = 1024 // bytes of a name
+	maxReason = 1024 // bytes
+	maxCount  = 1 << 24
+)
+
+// opened believes that there is a connection, but not where it may go. Errors: Internal, for one
+// that no rule allows.
+func (e *Egress) opened(c *child, o opened) error {
+	a := o.Allowed
+	rule, allowed := allowlist.Find(e.options.Rules, allowlist.Host(a.Host), a.Port)
+	switch _, twice := c.open[o.ID]; {
+	case len(c.open) >= maxOpen:
+		return errdefs.New(errdefs.Internal, "too many connections")
+	case twice, !allowed, !e.isKnown(allowlist.Host(a.Host)), a.Addr.Zone() != "":
+		return errdefs.New(errdefs.Internal, "it told of a connection that cannot be")
+	}
+	a.Rule, a.Error = rule.String(), a.Error[:min(len(a.Error), maxErrorText)]
+	c.open[o.ID] = a
+	return nil
+}
+
+// isKnown reports whether a host has an address inside.
+func (e *Egress) isKnown(name allowlist.Host) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, known := e.hosts[name]
+	return known
 }
 
 // answer gives a host its address.

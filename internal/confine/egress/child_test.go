@@ -2,11 +2,15 @@ package egress
 
 import (
 	"errors"
+	"math"
+	"net/netip"
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/internal/lib/thread"
 )
@@ -35,6 +39,76 @@ func TestTheProcessReadsTheResolversFilesAlone(t *testing.T) {
 	for i, want := range []error{nil, nil, nil, unix.EACCES, unix.EACCES, unix.EACCES} {
 		if err := <-errs; !errors.Is(err, want) || want == nil && err != nil {
 			t.Errorf("step %d: got %v, want %v", i, err, want)
+		}
+	}
+}
+
+// newSupervisor is an Egress that has heard nothing yet from a process, which may say anything.
+func newSupervisor(t *testing.T) (e *Egress, c *child, allowed *[]Allowed, denied *[]Denied) {
+	t.Helper()
+	rules, err := allowlist.Parse([]string{"example.com", "*.example.org"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed, denied = new([]Allowed), new([]Denied)
+	e = &Egress{
+		options: Options{
+			Rules:   rules,
+			Allowed: func(a Allowed) { *allowed = append(*allowed, a) },
+			Denied:  func(d Denied) { *denied = append(*denied, d) },
+		},
+		hosts: map[allowlist.Host]*host{"example.com": {}},
+	}
+	return e, &child{open: map[uint64]Allowed{}}, allowed, denied
+}
+
+func TestConnectionsThatCannotBeEndTheProcess(t *testing.T) {
+	for name, told := range map[string]Allowed{
+		"to a host that no rule names":    {Host: "evil.net", Port: 443},
+		"to a port that no rule names":    {Host: "example.com", Port: 80},
+		"to a name that was never given":  {Host: "a.example.org", Port: 443},
+		"to a long name":                  {Host: strings.Repeat("a.", 1<<16) + "example.org", Port: 443},
+		"to an address with a text in it": {Host: "example.com", Port: 443, Addr: netip.MustParseAddr("fe80::1%\x1b[2J")},
+		"by an identity that another has": {Host: "example.com", Port: 443},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, c, allowed, _ := newSupervisor(t)
+			c.open[7] = Allowed{Host: "example.com", Port: 443}
+			id := uint64(8)
+			if strings.HasPrefix(name, "by an identity") {
+				id = 7
+			}
+			if err := e.take(c, report{Opened: &opened{id, told}}); err == nil {
+				t.Error("it was believed")
+			}
+			if len(c.open) != 1 || len(*allowed) != 0 {
+				t.Errorf("kept %d connections, recorded %v", len(c.open), *allowed)
+			}
+		})
+	}
+}
+
+// What a process tells of a connection is bounded, and its rule is the one that allows it.
+func TestReportsAreBounded(t *testing.T) {
+	e, c, allowed, denied := newSupervisor(t)
+	long := strings.Repeat("x", maxMessage)
+	for _, r := range []report{
+		{Opened: &opened{1, Allowed{Host: "example.com", Port: 443, Rule: long, Error: long}}},
+		{Closed: &closed{1, -5, math.MinInt64}},
+		{Denied: &Denied{Host: long, Reason: long, Count: math.MinInt}},
+		{Denied: &Denied{Host: "a", Reason: "b", Count: math.MaxInt}},
+	} {
+		if err := e.take(c, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := (*allowed)[0]
+	if a.Rule != "example.com:443" || len(a.Error) != maxErrorText || a.Sent != 0 || a.Received != 0 {
+		t.Errorf("recorded rule %.20q, an error of %d bytes, %d and %d bytes", a.Rule, len(a.Error), a.Sent, a.Received)
+	}
+	for i, d := range *denied {
+		if len(d.Host) > maxAsked || len(d.Reason) > maxReason || d.Count < 1 || d.Count > maxCount {
+			t.Errorf("refusal %d: %d bytes, %d bytes, %d times", i, len(d.Host), len(d.Reason), d.Count)
 		}
 	}
 }
