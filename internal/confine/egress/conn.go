@@ -69,7 +69,7 @@ func (c *conn) run() error {
 		}
 		return c.relay(0, 0)
 	}
-	if err := c.down.SetDeadline(time.Now().Add(headPatience)); err != nil {
+	if err := c.down.SetDeadline(time.Now().Add(c.p.patience)); err != nil {
 		return err
 	}
 	first := make([]byte, 1)
@@ -131,7 +131,7 @@ func (c *conn) runTLS(said io.Reader) error {
 	if err := c.dial(); err != nil {
 		return c.refuseTLS(err)
 	}
-	if err := c.up.SetDeadline(time.Now().Add(headPatience)); err != nil {
+	if err := c.up.SetDeadline(time.Now().Add(c.p.patience)); err != nil {
 		return err
 	}
 	sent, received, err := c.shakeHands(hello)
@@ -266,9 +266,9 @@ func (c *conn) runHTTP(said io.Reader) error {
 	return refusalOf(err)
 }
 
-// forward sends a request on.
+// forward sends a request on. From then on the two take the time that they need.
 func (c *conn) forward(q *sniff.Request, r *bufio.Reader) (int64, error) {
-	if err := c.down.SetReadDeadline(time.Time{}); err != nil {
+	if err := c.down.SetDeadline(time.Time{}); err != nil {
 		return 0, err
 	}
 	n, err := c.up.Write(q.Raw)
@@ -285,7 +285,7 @@ func (c *conn) nextRequest(r *bufio.Reader) (*sniff.Request, error) {
 	if _, err := r.Peek(1); err != nil {
 		return nil, err
 	}
-	if err := c.down.SetReadDeadline(time.Now().Add(headPatience)); err != nil {
+	if err := c.down.SetReadDeadline(time.Now().Add(c.p.patience)); err != nil {
 		return nil, err
 	}
 	q, err := sniff.ReadRequest(r)

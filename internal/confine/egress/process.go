@@ -26,7 +26,8 @@ const Verb = "__egress"
 const wireFD = 3
 
 const (
-	// maxConns bounds the connections at once. Others wait to be accepted.
+	// maxConns bounds the connections at once. Others wait to be served, one of each listener
+	// accepted.
 	maxConns = 1000
 	// maxQueries bounds the DNS queries at once.
 	maxQueries = 256
@@ -52,9 +53,10 @@ type process struct {
 	working sync.WaitGroup
 	ctx     context.Context // ends when the process is to end
 
-	lookup  func(ctx context.Context, name string) ([]netip.Addr, error)
-	check   func(addr netip.Addr) error // of where a name leads
-	connect func(ctx context.Context, network, address string) (net.Conn, error)
+	patience time.Duration // headPatience
+	lookup   func(ctx context.Context, name string) ([]netip.Addr, error)
+	check    func(addr netip.Addr) error // of where a name leads
+	connect  func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Main runs the egress process and returns its exit code.
@@ -91,6 +93,7 @@ func newProcess(socket *os.File) *process {
 	p := &process{
 		wire: wire{socket}, reports: make(chan report, 64),
 		conns: make(chan struct{}, maxConns), queries: make(chan struct{}, maxQueries),
+		patience: headPatience,
 	}
 	p.hosts.ask = func(h allowlist.Host) { p.reports <- report{Ask: string(h)} }
 	p.denials.report = func(d Denied) { p.reports <- report{Denied: &d} }
@@ -192,9 +195,14 @@ func (p *process) accept(l net.Listener, tokens chan struct{}, serve func(*net.T
 	context.AfterFunc(p.ctx, func() { l.Close() })
 	go func() {
 		for {
-			tokens <- struct{}{}
 			c, err := l.Accept()
 			if err == nil {
+				select { // a listener that waits holds no token: there may be more of them
+				case tokens <- struct{}{}:
+				case <-p.ctx.Done():
+					c.Close()
+					return
+				}
 				p.working.Go(func() {
 					defer func() { <-tokens }()
 					down := c.(*net.TCPConn)
@@ -205,7 +213,6 @@ func (p *process) accept(l net.Listener, tokens chan struct{}, serve func(*net.T
 				})
 				continue
 			}
-			<-tokens
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}

@@ -357,6 +357,34 @@ func TestEachRequestOfAConnectionIsChecked(t *testing.T) {
 	o.awaitDenied("names another host")
 }
 
+// The time to say where a connection goes is not that of an answer.
+func TestAnAnswerMayComeLate(t *testing.T) {
+	const patience = time.Second
+	late := echo(t, func(c net.Conn) net.Conn {
+		first := make([]byte, 1)
+		_, _ = io.ReadFull(c, first) // the test fails if it does not come
+		<-time.After(patience)
+		return readFrom{c, io.MultiReader(bytes.NewReader(first), c)}
+	})
+	o := startProcess(t, late, func(p *process) { p.patience = patience }, "example.com:80")
+	if err := exchange(t, o.dial("example.com"), "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n"); err != nil {
+		t.Error(err)
+	}
+}
+
+// There may be more listeners than connections at once.
+func TestListenersThatWaitTakeNoConnectionsPlace(t *testing.T) {
+	o := startProcess(t, echo(t, plain), func(p *process) { p.conns = make(chan struct{}, 2) },
+		"a.example.com:22,raw", "b.example.com:22,raw", "c.example.com:22,raw")
+	for _, h := range []allowlist.Host{"a.example.com", "b.example.com", "c.example.com"} {
+		c := o.dial(h)
+		if err := exchange(t, c, "x"); err != nil {
+			t.Errorf("%s: %v", h, err)
+		}
+		c.Close()
+	}
+}
+
 type readFrom struct {
 	net.Conn
 	r io.Reader
