@@ -45,9 +45,9 @@ func readHello(r io.Reader, first []byte) (name string, raw []byte, err error) {
 	return name, raw, err
 }
 
-// maxEarlyData bounds what a client sends between two hellos. A server that asks for a second one
-// skips it.
-const maxEarlyData = 1 << 18
+// maxEarlyData bounds what a client sends between two hellos, twice what OpenSSL's servers take. A
+// server that asks for a second one skips it.
+const maxEarlyData = 1 << 15
 
 // ReadSecondHello reads the ClientHello that a HelloRetryRequest has asked for, and what the
 // client had sent meanwhile.
@@ -156,22 +156,31 @@ var retryRandom = [32]byte{
 }
 
 // ReadServerHello reads as much of a server's answer as tells whether it asks for a second
-// ClientHello. An alert does not.
+// ClientHello. An alert does not, unless it is a warning, behind which the answer comes.
 func ReadServerHello(r io.Reader) (retry bool, raw []byte, err error) {
-	kind, first, err := readRecord(r)
-	if err != nil {
-		return false, nil, err
+	for {
+		kind, record, err := readRecord(r)
+		if err != nil {
+			return false, raw, err
+		}
+		switch {
+		case kind == recordHandshake:
+			body, answer, err := readMessage(r, record, messageServerHello, helloFixed)
+			raw = append(raw, answer...)
+			return err == nil && [32]byte(body[2:]) == retryRandom, raw, err
+		case kind != recordAlert:
+			return false, append(raw, record...), errNotTLS
+		}
+		if raw = append(raw, record...); record[recordHeader] != alertWarning {
+			return false, raw, nil
+		}
+		if len(raw) > maxWarnings {
+			return false, raw, errTooLong
+		}
 	}
-	switch kind {
-	case recordAlert:
-		return false, first, nil
-	case recordHandshake:
-	default:
-		return false, first, errNotTLS
-	}
-	body, raw, err := readMessage(r, first, messageServerHello, helloFixed)
-	if err != nil {
-		return false, raw, err
-	}
-	return [32]byte(body[2:]) == retryRandom, raw, nil
 }
+
+const (
+	alertWarning = 1 // AlertLevel of RFC 8446, 6
+	maxWarnings  = 1024
+)

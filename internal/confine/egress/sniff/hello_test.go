@@ -152,6 +152,8 @@ func TestRetryIsRecognised(t *testing.T) {
 		"a HelloRetryRequest":           {hello(retryRandom[:]), true},
 		"one in records of a byte":      {inRecords(hello(retryRandom[:]), 1)[:6*(messageHeader+helloFixed)], true},
 		"an alert":                      {record(recordAlert, []byte{2, 40}), false},
+		"a retry behind a warning":      {append(record(recordAlert, []byte{1, 112}), hello(retryRandom[:])...), true},
+		"an answer behind a warning":    {append(record(recordAlert, []byte{1, 112}), hello(make([]byte, 32))...), false},
 		"two messages, as in TLS 1.2":   {append(hello(make([]byte, 32)), record(recordHandshake, []byte{11, 0, 0, 0})...)[:recordHeader+messageHeader+helloFixed+40], false},
 		"a long handshake in TLS 1.2's": {record(recordHandshake, append(message(messageServerHello, make([]byte, 40)), make([]byte, 4000)...)), false},
 	} {
@@ -164,6 +166,7 @@ func TestRetryIsRecognised(t *testing.T) {
 	}
 	for name, raw := range map[string][]byte{
 		"another protocol":           []byte("HTTP/1.1 400 Bad Request\r\n"),
+		"warnings without end":       bytes.Repeat(record(recordAlert, []byte{1, 112}), 1000),
 		"another message":            record(recordHandshake, message(0, nil)),
 		"a hello without its random": record(recordHandshake, message(messageServerHello, make([]byte, 33))),
 	} {
@@ -185,8 +188,19 @@ func TestSecondHelloComesAfterWhatTheServerSkips(t *testing.T) {
 		t.Error("an alert was taken for a hello")
 	}
 	endless := strings.NewReader(strings.Repeat(string(record(recordApplicationData, make([]byte, 1<<14))), 20))
-	if _, _, err := ReadSecondHello(endless); !errors.Is(err, errTooLong) {
-		t.Errorf("early data without end: got %v, want %v", err, errTooLong)
+	if _, raw, err := ReadSecondHello(endless); !errors.Is(err, errTooLong) || len(raw) > 1<<16 {
+		t.Errorf("early data without end: got %d bytes, %v; want %v", len(raw), err, errTooLong)
+	}
+}
+
+// A program inside may have a thousand hellos under way, outside its limit of memory.
+func TestAHelloTakesLittleMemory(t *testing.T) {
+	large := makeHello(extension{21, make([]byte, maxPlain-100)}) // padding
+	if _, raw, err := ReadClientHello(bytes.NewReader(inRecords(large, 1))); !errors.Is(err, errTooLong) || len(raw) > maxHelloRecords+maxRecord {
+		t.Errorf("in records of a byte: got %d bytes, %v; want %v", len(raw), err, errTooLong)
+	}
+	if _, _, err := ReadClientHello(bytes.NewReader(large)); err != nil {
+		t.Errorf("in one record: %v", err)
 	}
 }
 

@@ -66,6 +66,9 @@ const messageHeader = 4
 // maxHello bounds a ClientHello. Those of browsers with post-quantum keys have 2 kB.
 const maxHello = 1 << 15
 
+// maxHelloRecords bounds the records of a ClientHello: a byte of it may have a record of its own.
+const maxHelloRecords = 2 * maxHello
+
 // readMessage collects the handshake records of one message, whose first is given, and returns its
 // body. enough bounds how much of the body is waited for; 0: all of it, and nothing behind it.
 func readMessage(r io.Reader, first []byte, kind byte, enough int) (body, raw []byte, err error) {
@@ -83,6 +86,9 @@ func readMessage(r io.Reader, first []byte, kind byte, enough int) (body, raw []
 		raw = append(raw, next...)
 		if recordKind != recordHandshake {
 			return nil, raw, errMalformed
+		}
+		if len(raw) > maxHelloRecords {
+			return nil, raw, errTooLong
 		}
 		message = append(message, next[recordHeader:]...)
 	}
