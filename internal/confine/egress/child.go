@@ -38,6 +38,14 @@ const maxOpen = 2 * maxConns
 // childEndPatience bounds how long a process takes to end that is asked to.
 const childEndPatience = endPatience + 2*time.Second
 
+// notStarted says why the process does not start. Landlock leaves it no shared libraries.
+func notStarted(err error) error {
+	if errors.Is(err, unix.EACCES) {
+		return errdefs.New(errdefs.Unsupported, "egress: start the process: %w; agentfense must be linked statically: build it with CGO_ENABLED=0", err)
+	}
+	return errdefs.New(errdefs.Unsupported, "egress: start the process: %w", err)
+}
+
 // start starts a process from a thread of its own, which the process does not outlive.
 func (e *Egress) start() (*child, error) {
 	ours, theirs, err := wirePair()
@@ -77,7 +85,7 @@ func (e *Egress) start() (*child, error) {
 	})
 	if err := <-started; err != nil {
 		ours.Close()
-		return nil, errdefs.New(errdefs.Unsupported, "egress: start the process: %w", err)
+		return nil, notStarted(err)
 	}
 	c.process = cmd.Process
 	return c, nil

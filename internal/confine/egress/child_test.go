@@ -112,3 +112,11 @@ func TestReportsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+func TestAProgramWithSharedLibrariesIsToldHowToBuildIt(t *testing.T) {
+	for err, want := range map[error]bool{&os.PathError{Op: "fork/exec", Path: "/x", Err: unix.EACCES}: true, unix.EAGAIN: false} {
+		if got := notStarted(err); strings.Contains(got.Error(), "CGO_ENABLED=0") != want {
+			t.Errorf("notStarted(%v) = %v", err, got)
+		}
+	}
+}
