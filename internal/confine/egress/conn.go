@@ -96,13 +96,13 @@ func (c *conn) dial() error {
 	o := opened{c.id, Allowed{Host: string(c.target.host), Port: c.target.port, Rule: c.rule.String()}}
 	if err != nil {
 		o.Error = dialText(err)
-		c.p.reports <- report{Opened: &o}
+		c.p.tell(report{Opened: &o})
 		c.closed(0, 0)
 		return unreachable{err}
 	}
 	c.up = up
 	o.Addr = up.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-	c.p.reports <- report{Opened: &o}
+	c.p.tell(report{Opened: &o})
 	return nil
 }
 
@@ -115,7 +115,7 @@ func dialText(err error) string {
 }
 
 func (c *conn) closed(sent, received int64) {
-	c.p.reports <- report{Closed: &closed{c.id, sent, received}}
+	c.p.tell(report{Closed: &closed{c.id, sent, received}})
 }
 
 // runTLS lets a TLS connection through whose server name is the target's. The program gets an

@@ -24,6 +24,8 @@ type denialTable struct {
 	counts   map[denial]int
 	reported map[denial]bool
 	timer    *time.Timer // nil: nothing is to report
+
+	flushing sync.Mutex // taken before mu
 }
 
 // denial is what refusals alike share.
@@ -50,12 +52,26 @@ func (t *denialTable) note(host string, port uint16, reason string, weight int) 
 	}
 	t.counts[d] += weight
 	if t.timer == nil {
-		t.timer = time.AfterFunc(denialPause, t.flush)
+		t.timer = time.AfterFunc(denialPause, t.flushSoon)
+	}
+}
+
+// flushSoon reports what was counted, and later what has been counted meanwhile. No other timer
+// runs until a slow supervisor has taken the reports.
+func (t *denialTable) flushSoon() {
+	t.flush()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.timer = nil
+	if len(t.counts) > 0 {
+		t.timer = time.AfterFunc(denialPause, t.flushSoon)
 	}
 }
 
 // flush reports what was counted.
 func (t *denialTable) flush() {
+	t.flushing.Lock()
+	defer t.flushing.Unlock()
 	for d, n := range t.take() {
 		t.report(Denied{Host: d.host, Port: d.port, Reason: d.reason, Count: n})
 	}
@@ -65,7 +81,7 @@ func (t *denialTable) take() map[denial]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	counts := t.counts
-	t.counts, t.timer = map[denial]int{}, nil
+	t.counts = map[denial]int{}
 	if len(t.reported) > maxReported {
 		t.reported = map[denial]bool{}
 	}

@@ -45,6 +45,7 @@ type process struct {
 	wire    wire
 	rules   []allowlist.Rule
 	reports chan report
+	ended   chan struct{} // closed when nothing more is reported
 	hosts   hostTable
 	denials denialTable
 	conns   chan struct{} // a token for each
@@ -91,12 +92,12 @@ func Main() int {
 
 func newProcess(socket *os.File) *process {
 	p := &process{
-		wire: wire{socket}, reports: make(chan report, 64),
+		wire: wire{socket}, reports: make(chan report, 64), ended: make(chan struct{}),
 		conns: make(chan struct{}, maxConns), queries: make(chan struct{}, maxQueries),
 		patience: headPatience,
 	}
-	p.hosts.ask = func(h allowlist.Host) { p.reports <- report{Ask: string(h)} }
-	p.denials.report = func(d Denied) { p.reports <- report{Denied: &d} }
+	p.hosts.ask = func(h allowlist.Host) { p.tell(report{Ask: string(h)}) }
+	p.denials.report = func(d Denied) { p.tell(report{Denied: &d}) }
 	return p
 }
 
@@ -108,9 +109,7 @@ func (p *process) run() error {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		for r := range p.reports {
-			_ = p.wire.send(r) // without a supervisor the orders end, too
-		}
+		p.report()
 	}()
 	err := p.obey()
 	cancel()
@@ -122,11 +121,43 @@ func (p *process) run() error {
 	select {
 	case <-ended:
 		p.denials.flush()
-		close(p.reports)
+		close(p.ended)
 		<-written
 	case <-time.After(endPatience):
 	}
 	return err
+}
+
+// tell reports to the supervisor, unless the process has ended: a query may still be answered then.
+func (p *process) tell(r report) {
+	select {
+	case p.reports <- r:
+	case <-p.ended:
+	}
+}
+
+// report sends what is told, and at the end what is left.
+func (p *process) report() {
+	for {
+		select {
+		case r := <-p.reports:
+			_ = p.wire.send(r) // without a supervisor the orders end, too
+		case <-p.ended:
+			p.reportLeft()
+			return
+		}
+	}
+}
+
+func (p *process) reportLeft() {
+	for {
+		select {
+		case r := <-p.reports:
+			_ = p.wire.send(r)
+		default:
+			return
+		}
+	}
 }
 
 // obey carries out orders until there are no more.
@@ -149,7 +180,7 @@ func (p *process) obey() error {
 	if err := p.serveResolver(files[:first.Packets], files[first.Packets:]); err != nil {
 		return err
 	}
-	p.reports <- report{Ready: true}
+	p.tell(report{Ready: true})
 	for {
 		var o order
 		files, err := p.wire.receive(&o)
