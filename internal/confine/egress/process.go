@@ -29,7 +29,7 @@ const (
 	// maxConns bounds the connections at once. Others wait to be served, one of each listener
 	// accepted.
 	maxConns = 1000
-	// maxQueries bounds the DNS queries at once.
+	// maxQueries bounds the DNS queries at once that came in packets.
 	maxQueries = 256
 	// gcPercent trades processor time for memory: there is a process for each sandbox.
 	gcPercent = 50
@@ -128,7 +128,8 @@ func (p *process) run() error {
 	return err
 }
 
-// tell reports to the supervisor, unless the process has ended: a query may still be answered then.
+// tell reports to the supervisor, unless the process has ended: a query may still be answered
+// then.
 func (p *process) tell(r report) {
 	select {
 	case p.reports <- r:

@@ -470,54 +470,6 @@ func TestManyConnectionsAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// A query may be answered while the process ends.
-func TestWhatIsToldAfterTheEndIsDropped(t *testing.T) {
-	ours, theirs, err := wirePair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ours.Close()
-	defer theirs.Close()
-	p := newProcess(theirs)
-	if err := (wire{ours}).send(order{}); err != nil {
-		t.Fatal(err)
-	}
-	control(ours, func(fd int) { err = unix.Shutdown(fd, unix.SHUT_WR) })
-	if err := errors.Join(err, p.run()); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 2 * cap(p.reports) {
-		p.denials.note(fmt.Sprint(i), 0, reasonNotAllowed, 1)
-	}
-	p.denials.flush()
-	p.denials.timer.Stop()
-}
-
-// A supervisor that takes no reports must not make them pile up.
-func TestRefusalsAreReportedByOneAtATime(t *testing.T) {
-	reporting, released := make(chan string), make(chan struct{})
-	table := denialTable{report: func(d Denied) {
-		reporting <- d.Host
-		<-released
-	}}
-	timer := func() *time.Timer {
-		table.mu.Lock()
-		defer table.mu.Unlock()
-		return table.timer
-	}
-	table.note("a", 0, reasonNotAllowed, 1)
-	first := timer()
-	<-reporting
-	table.note("b", 0, reasonNotAllowed, 1)
-	if timer() != first {
-		t.Error("another timer runs although the first report is not taken")
-	}
-	close(released)
-	if host := <-reporting; host != "b" {
-		t.Errorf("reported %s, want b", host)
-	}
-}
-
 func queryFor(t testing.TB, name string, kind dnsmessage.Type) []byte {
 	t.Helper()
 	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: 7, RecursionDesired: true})

@@ -42,7 +42,7 @@ func (p *process) serveResolver(packets, listeners []*os.File) error {
 		if err != nil {
 			return err
 		}
-		p.accept(l, p.queries, p.serveQueries)
+		p.accept(l, p.conns, p.serveQueries) // one that says nothing takes no query's place
 	}
 	return nil
 }
