@@ -134,7 +134,13 @@ func parseField(line string) (name, value string, err error) {
 	if !ok || !isToken(name) {
 		return "", "", errors.New("malformed header field")
 	}
-	return strings.ToLower(name), strings.Trim(value, " \t"), nil
+	name = strings.ToLower(name)
+	switch strings.ReplaceAll(name, "_", "-") {
+	case name:
+	case "content-length", "transfer-encoding":
+		return "", "", errors.New("a length of the body by a name with an underscore") // CGI and WSGI see no difference
+	}
+	return name, strings.Trim(value, " \t"), nil
 }
 
 // isToken reports whether text is a token (RFC 9110, 5.6.2).

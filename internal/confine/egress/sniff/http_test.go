@@ -88,6 +88,8 @@ func TestUnclearRequestsAreRefused(t *testing.T) {
 		{"an encoding like chunks", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: xchunked\r\n\r\n"},
 		{"an empty encoding", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding:\r\n\r\n"},
 		{"chunks in HTTP/1.0", "POST / HTTP/1.0\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n"},
+		{"a length by another name", "POST / HTTP/1.1\r\n" + host + "Content_Length: 1\r\n\r\n"},
+		{"an encoding by another name", "POST / HTTP/1.1\r\n" + host + "transfer_encoding: chunked\r\n\r\n"},
 		{"an upgrade to HTTP/2", "GET / HTTP/1.1\r\n" + host + "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n"},
 		{"an upgrade", "GET / HTTP/1.1\r\n" + host + "Upgrade: websocket\r\n\r\n"},
 		{"a Connection that names the Host", "GET / HTTP/1.1\r\n" + host + "Connection: close, Host\r\n\r\n"},
