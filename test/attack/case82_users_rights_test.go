@@ -214,7 +214,7 @@ func TestWhatCannotBePlacedIsSaidBefore(t *testing.T) {
 	owned(t, s, "closed", 0, 0, 0o755)
 	owned(t, s, "sticky", 0, 0, 0o1777)
 	owned(t, s, "sticky/theirs", 0, 0, 0o666)
-	const says = "cannot be applied: its directory is another user's"
+	const says = "cannot be applied: you may not replace files in its directory"
 	r := s.Run("for f in closed/mine sticky/mine sticky/theirs f; do echo new >>$f; done", "--preset", "full-access")
 	if r.Code != 0 || strings.Count(r.Stderr, says) != 2 || !strings.Contains(r.Stderr, "M closed/mine  ("+says) || !strings.Contains(r.Stderr, "M sticky/theirs  ("+says) {
 		t.Errorf("the summary does not say it of two: exit code %d\n%s", r.Code, r.Stderr)

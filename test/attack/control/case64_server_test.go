@@ -124,7 +124,7 @@ func TestStateIsNeverShared(t *testing.T) {
 	}
 	s := serve(t, box)
 	for dir, why := range map[string]string{
-		box.Home: "the server's own directory", filepath.Join(box.Home, "sandboxes"): "the server's own directory", "/": "the whole root",
+		box.Home: "a directory of the server", filepath.Join(box.Home, "sandboxes"): "a directory of the server", "/": "the whole root",
 	} {
 		status, text := s.ask("POST", "/codebases:link", `{"name": "all", "ownerId": "me", "path": "`+dir+`"}`)
 		if status != http.StatusBadRequest || !strings.Contains(text, why) {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
@@ -36,6 +37,7 @@ type hostile struct {
 	// wants are variables that it says a sandbox has; got is what a command came with.
 	wants []string
 	got   chan *sandboxv1.AttachRequest_Start
+	made  atomic.Bool // whether a sandbox was
 }
 
 func (*hostile) CreateCodebase(context.Context, *sandboxv1.CreateCodebaseRequest) (*sandboxv1.Codebase, error) {
@@ -85,6 +87,7 @@ func (*hostile) Audit(*sandboxv1.AuditRequest, sandboxv1.SandboxService_AuditSer
 }
 
 func (h *hostile) CreateSandbox(context.Context, *sandboxv1.CreateSandboxRequest) (*sandboxv1.Sandbox, error) {
+	h.made.Store(true)
 	return h.sandbox(), nil
 }
 
@@ -92,7 +95,12 @@ func (h *hostile) GetSandbox(context.Context, *sandboxv1.GetSandboxRequest) (*sa
 	return h.sandbox(), nil
 }
 
+// ListSandboxes lists the sandbox once it was made: until then the client must find its
+// name free.
 func (h *hostile) ListSandboxes(context.Context, *sandboxv1.ListSandboxesRequest) (*sandboxv1.ListSandboxesResponse, error) {
+	if !h.made.Load() {
+		return &sandboxv1.ListSandboxesResponse{}, nil
+	}
 	return &sandboxv1.ListSandboxesResponse{Sandboxes: []*sandboxv1.Sandbox{h.sandbox()}}, nil
 }
 
