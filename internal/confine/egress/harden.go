@@ -1,6 +1,8 @@
 package egress
 
 import (
+	"runtime"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/seccomp"
@@ -12,6 +14,10 @@ func harden() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
 	}
+	// no_new_privs is a thread's, and the filter needs it on the thread that sets the filter
+	// for all.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
