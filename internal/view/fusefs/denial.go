@@ -32,9 +32,9 @@ type Denial struct {
 const various = "various"
 
 const (
-	// repeatTime is the period within which equal refusals are counted as one.
+	// repeatTime is the default of Options.RepeatTime.
 	repeatTime = 5 * time.Second
-	// maxKinds is how many different refusals are counted within repeatTime.
+	// maxKinds is how many different refusals are counted within Options.RepeatTime.
 	maxKinds = 1024
 	// maxDeniedPath is the longest path that is reported, in bytes (PATH_MAX,
 	// linux/limits.h). A program can use far longer ones.

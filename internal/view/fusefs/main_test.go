@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -138,7 +139,7 @@ func mountSource(t testing.TB, source string, change func(*fusefs.Options), spec
 	}
 	o := fusefs.Options{
 		Layer: v.layer, Policy: compile(t, specs...), UID: guestUID, GID: guestGID,
-		OnDenial: v.onDenial, OnChange: v.onChange, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		OnDenial: v.onDenial, OnChange: v.onChange, RepeatTime: time.Hour, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	change(&o)
 	if v.FS, err = fusefs.Mount(v.dir, o); err != nil {

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -44,6 +45,8 @@ type Options struct {
 	// namespace. It is called while the thread waits. Refusals of different owners are
 	// counted separately. With nil all threads have the same owner.
 	Owner func(tid int) any
+	// RepeatTime is the period within which equal refusals are counted as one; 0 means 5 s.
+	RepeatTime time.Duration
 
 	Logger *slog.Logger // nil: slog.Default()
 	// Descriptors is how many files are kept open; 0 means a quarter of the process's

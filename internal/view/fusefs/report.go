@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"cmp"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -68,12 +69,13 @@ func (fs *FS) reportSource(p vpath.Path, d policy.Decision, child *node, mask ui
 
 // runDenials reports counted refusals until the mount has ended.
 func (fs *FS) runDenials() {
+	period := cmp.Or(fs.o.RepeatTime, repeatTime)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			fs.reportCounted(func(_ any, first time.Time) bool { return time.Since(first) >= repeatTime })
+			fs.reportCounted(func(_ any, first time.Time) bool { return time.Since(first) >= period })
 		case <-fs.ended:
 			fs.reportCounted(func(any, time.Time) bool { return true }) // no more can come
 			return
