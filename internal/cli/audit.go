@@ -22,6 +22,7 @@ import (
 type auditOptions struct {
 	Follow bool
 	JSON   bool
+	Net    bool
 	Verify bool
 	Heads  []string // for Verify
 
@@ -39,6 +40,7 @@ func newAudit(e *env) *cobra.Command {
 (docs/audit.md).`,
 		Example: `  agentfense audit fix
   agentfense audit fix --json
+  agentfense audit fix --net
   agentfense audit fix --follow
   agentfense audit fix --verify
   agentfense audit fix --archive fix-2026.jsonl
@@ -61,12 +63,14 @@ func newAudit(e *env) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&o.Follow, "follow", "f", false, "go on with what happens from now on, until interrupted")
+	f.BoolVar(&o.Net, "net", false, "sum up the network: hosts, bytes, rules, refusals; with --json as one document")
 	f.BoolVar(&o.Verify, "verify", false, "check that no record was changed, removed or moved")
 	f.BoolVar(&o.JSON, "json", false, "print each record as it is stored, one a line")
 	f.StringArrayVar(&o.Heads, "head", nil, "with --verify: the record `SEQ:HASH` that an earlier one told of must still be there")
 	f.StringVar(&o.Archive, "archive", "", "move the records into the new `FILE`; the log goes on behind them")
 	f.DurationVar(&o.Prune, "prune", 0, "delete the logs of sandboxes that were removed longer ago than `DURATION`, such as 240h")
 	cmd.MarkFlagsMutuallyExclusive("archive", "follow", "verify", "json", "prune")
+	cmd.MarkFlagsMutuallyExclusive("archive", "follow", "verify", "net", "prune")
 	cmd.MarkFlagsMutuallyExclusive("follow", "verify")
 	cmd.MarkFlagsMutuallyExclusive("follow", "head")
 	cmd.MarkFlagsMutuallyExclusive("json", "head")
@@ -81,6 +85,8 @@ func runAudit(ctx context.Context, e *env, b backend.Backend, name string, o aud
 	switch {
 	case o.Archive != "":
 		return b.ArchiveAudit(ctx, name, o.Archive)
+	case o.Net:
+		return e.auditNet(ctx, b, name, o.JSON)
 	case o.Verify:
 		return e.verifyAudit(ctx, b, name, o.Heads)
 	}
@@ -236,6 +242,9 @@ func describeNetwork(ev audit.Event) string {
 			return text + ": " + escape(v.Error)
 		case v.SentBytes < 0:
 			return text + ", to " + v.Address
+		}
+		if v.Requests > 0 {
+			text += ", " + plural(int(v.Requests), "request")
 		}
 		return fmt.Sprintf("%s, to %s, %d bytes out, %d in", text, v.Address, v.SentBytes, v.ReceivedBytes)
 	case audit.NetworkDenied:

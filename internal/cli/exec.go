@@ -90,6 +90,7 @@ func runExec(ctx context.Context, e *env, b backend.Backend, name string, o exec
 	if err != nil {
 		return err
 	}
+	look := lookAtNetwork(ctx, b, sb)
 	began := time.Now()
 	var live backend.Live
 	err = e.rebasing(o.Rebase, func(rebase bool) (err error) {
@@ -109,6 +110,7 @@ func runExec(ctx context.Context, e *env, b backend.Backend, name string, o exec
 	e.sayConflicts(exit)
 	e.sayHeld(name, exit)
 	if err == nil {
+		look.say(ctx, e, b)
 		e.sayRefused(ctx, b, sb, exit)
 	}
 	if code := exit.Code; err == nil && code != exitOK {

@@ -12,6 +12,7 @@ import (
 type HostUse struct {
 	Host          string
 	Connections   int
+	Requests      int64 // of HTTP, on the connections where they are seen
 	SentBytes     int64
 	ReceivedBytes int64
 	Failed        int // connections that could not be made
@@ -25,14 +26,14 @@ type HostRefusal struct {
 	Count  int
 }
 
-// network sums up connections and refusals.
-type network struct {
+// NetworkSum sums up connections and refusals. Its zero value has none.
+type NetworkSum struct {
 	hosts   map[string]*HostUse
 	refused map[HostRefusal]int // by refusals without a count
 }
 
-// add counts a record of the audit log.
-func (n *network) add(r audit.Record) {
+// Add counts a record of the audit log.
+func (n *NetworkSum) Add(r audit.Record) {
 	switch e := r.Event.(type) {
 	case audit.NetworkAllowed:
 		n.use(e)
@@ -44,7 +45,7 @@ func (n *network) add(r audit.Record) {
 	}
 }
 
-func (n *network) use(e audit.NetworkAllowed) {
+func (n *NetworkSum) use(e audit.NetworkAllowed) {
 	if n.hosts == nil {
 		n.hosts = map[string]*HostUse{}
 	}
@@ -58,12 +59,13 @@ func (n *network) use(e audit.NetworkAllowed) {
 		return
 	}
 	h.Connections++
+	h.Requests += max(e.Requests, 0)
 	h.SentBytes += max(e.SentBytes, 0)
 	h.ReceivedBytes += max(e.ReceivedBytes, 0)
 }
 
-// used lists the hosts, those first to which most was sent.
-func (n *network) used() []HostUse {
+// Used lists the hosts, those first to which most was sent.
+func (n *NetworkSum) Used() []HostUse {
 	var all []HostUse
 	for _, h := range n.hosts {
 		all = append(all, *h)
@@ -74,8 +76,8 @@ func (n *network) used() []HostUse {
 	return all
 }
 
-// list lists the refusals, the most frequent first.
-func (n *network) list() []HostRefusal {
+// Refused lists the refusals, the most frequent first.
+func (n *NetworkSum) Refused() []HostRefusal {
 	all := slices.Collect(maps.Keys(n.refused))
 	for i := range all {
 		all[i].Count = n.refused[all[i]]

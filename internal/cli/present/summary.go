@@ -62,16 +62,16 @@ func (s *Summary) CountStatus(status changes.Status) int {
 func Summarise(r *review.Review, read func(do func(audit.Record) error) error) (Summary, error) {
 	sum := Summary{Files: r.Files(), Groups: r.Groups()}
 	d := denials{groups: map[denialKey]*DenialGroup{}, at: map[vpath.Path]int{}, own: sum.ownPaths()}
-	var n network
+	var n NetworkSum
 	err := read(func(r audit.Record) error {
-		n.add(r)
+		n.Add(r)
 		return d.add(r)
 	})
 	if err != nil {
 		return sum, err
 	}
 	sum.Denials, sum.Refused = d.list(), d.refused
-	sum.Hosts, sum.HostRefusals = n.used(), n.list()
+	sum.Hosts, sum.HostRefusals = n.Used(), n.Refused()
 	return sum, nil
 }
 

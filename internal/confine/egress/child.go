@@ -184,6 +184,7 @@ func (e *Egress) take(c *child, r report) error {
 		if a, known := c.open[r.Closed.ID]; known {
 			delete(c.open, r.Closed.ID)
 			a.Sent, a.Received = max(r.Closed.Sent, 0), max(r.Closed.Received, 0)
+			a.Requests = max(r.Closed.Requests, 0)
 			e.options.Allowed(a)
 		}
 	case r.Denied != nil:

@@ -31,6 +31,8 @@ type conn struct {
 	down   *net.TCPConn // to the program
 	up     *net.TCPConn // to the target; nil until it is dialled
 	id     uint64
+
+	requests int64 // of HTTP that were sent on
 }
 
 // A refusal is an error that says why a connection is not let through.
@@ -115,7 +117,7 @@ func dialText(err error) string {
 }
 
 func (c *conn) closed(sent, received int64) {
-	c.p.tell(report{Closed: &closed{c.id, sent, received}})
+	c.p.tell(report{Closed: &closed{c.id, sent, received, c.requests}})
 }
 
 // runTLS lets a TLS connection through whose server name is the target's. The program gets an
@@ -275,6 +277,7 @@ func (c *conn) forward(q *sniff.Request, r *bufio.Reader) (int64, error) {
 	if err != nil {
 		return int64(n), err
 	}
+	c.requests++
 	body, err := q.CopyBody(c.up, r)
 	return int64(n) + body, err
 }

@@ -44,6 +44,7 @@ type closed struct {
 	ID       uint64 `json:"id"`
 	Sent     int64  `json:"sent"`
 	Received int64  `json:"received"`
+	Requests int64  `json:"requests,omitempty"` // of HTTP, where they are seen
 }
 
 // Allowed is a connection that was let through.
@@ -56,6 +57,8 @@ type Allowed struct {
 	// Sent and Received are bytes, by and to the sandbox; -1 if that is not known.
 	Sent     int64 `json:"-"`
 	Received int64 `json:"-"`
+	// Requests are those of HTTP, 0 where they are not seen.
+	Requests int64 `json:"-"`
 }
 
 // Denied is what was refused.

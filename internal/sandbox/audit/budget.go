@@ -103,11 +103,18 @@ func (e EventsOmitted) Records() int64 {
 	return n
 }
 
-// Refusals returns how many refusals the omitted records represent.
-func (e EventsOmitted) Refusals() int64 {
+// Refusals returns how many refusals of the policy the omitted records represent.
+func (e EventsOmitted) Refusals() int64 { return e.count(KindPermissionDenied) }
+
+// NetworkRefusals returns how many refusals of the network the omitted records represent.
+func (e EventsOmitted) NetworkRefusals() int64 { return e.count(KindNetworkDenied) }
+
+func (e EventsOmitted) count(of Kind) int64 {
 	var n int64
 	for _, c := range e.Events {
-		n += c.Count
+		if c.Event == of {
+			n += c.Count
+		}
 	}
 	return n
 }

@@ -167,9 +167,10 @@ type NetworkAllowed struct {
 	Port          uint16 `json:"port"`
 	Address       string `json:"address,omitempty"` // where the connection went
 	Rule          Text   `json:"rule"`
-	SentBytes     int64  `json:"sent_bytes"`      // by the sandbox; -1: not known
-	ReceivedBytes int64  `json:"received_bytes"`  // -1: not known
-	Error         Text   `json:"error,omitempty"` // why it could not be made
+	SentBytes     int64  `json:"sent_bytes"`         // by the sandbox; -1: not known
+	ReceivedBytes int64  `json:"received_bytes"`     // -1: not known
+	Requests      int64  `json:"requests,omitempty"` // of HTTP, where they are seen
+	Error         Text   `json:"error,omitempty"`    // why it could not be made
 }
 
 // NetworkDenied tells what of the network was refused.

@@ -70,6 +70,9 @@ func encode(ev Event, at time.Time) (encoded, error) {
 			e.rule = d.Rule
 		}
 	}
+	if d, ok := ev.(NetworkDenied); ok {
+		e.refusals = max(d.Count, 1)
+	}
 	if len(body) > maxReservedBody && classes[e.kind] != detail {
 		e.event = ev
 	}

@@ -60,7 +60,7 @@ func (s *supervisor) endNetwork() <-chan struct{} {
 func (s *supervisor) onAllowed(a egress.Allowed) {
 	event := audit.NetworkAllowed{
 		Host: audit.Text(a.Host), Port: a.Port, Rule: audit.Text(a.Rule),
-		SentBytes: a.Sent, ReceivedBytes: a.Received, Error: audit.Text(a.Error),
+		SentBytes: a.Sent, ReceivedBytes: a.Received, Requests: a.Requests, Error: audit.Text(a.Error),
 	}
 	if a.Addr.IsValid() {
 		event.Address = a.Addr.String()

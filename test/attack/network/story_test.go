@@ -2,8 +2,10 @@ package network_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -51,8 +53,8 @@ curl: (6) Could not resolve host: other.example.net
 refused 6
 refused 7
 `)
-		contains(t, "the summary", r.Stderr, "agentfense: network: example.com ", "www.example.com 1 connection, ",
-			"agentfense: network refused: other.example.net once (not in the allowlist)")
+		contains(t, "the summary", r.Stderr, "agentfense: network: ", "example.com 1 request, ", "www.example.com 1 connection, ",
+			"; refused: other.example.net (")
 		log := s.Agentfense("audit", s.Name).Stdout
 		contains(t, "the audit log", log,
 			"example.com port 443 by example.com:443, to "+harness.PublicAddr, "www.example.com port 443 by *.example.com:443",
@@ -205,4 +207,62 @@ func TestFiveHundredConnectionsAtOnce(t *testing.T) {
 	r := s.Run(`i=0; while [ $i -lt 500 ]; do printf 'url = "https://example.com/%d"\noutput = /dev/null\n' $i; i=$((i+1)); done > /tmp/urls
 curl -sS --parallel --parallel-immediate --parallel-max 250 --no-keepalive --http1.1 -K /tmp/urls && echo done`, flags(authority, "example.com")...)
 	want(t, r, "done\n")
+}
+
+func TestWhatLeftIsSummedUp(t *testing.T) {
+	authority := internet(t)
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		first := s.Run("curl -sS http://example.com/ http://example.com/", flags(authority, "example.com:80", "*.example.com")...)
+		want(t, first, "this is example.com\nthis is example.com\n")
+		contains(t, "the summary of run", first.Stderr, "agentfense: network: example.com 2 requests, ")
+		second := s.Agentfense("exec", s.Name, "--", "sh", "-c", "curl -sS https://www.example.com/; curl -sS http://other.example.net/ 2>/dev/null; true")
+		want(t, second, "this is www.example.com\n")
+		contains(t, "the summary of exec", second.Stderr, "agentfense: network: www.example.com 1 connection, ", "; refused: other.example.net (")
+		if strings.Contains(second.Stderr, "network: example.com") || strings.Contains(second.Stderr, ", example.com") {
+			t.Errorf("the summary of exec tells of the command before:\n%s", second.Stderr)
+		}
+		text := s.Agentfense("audit", s.Name, "--net").Stdout
+		for _, line := range []string{
+			`(?m)^HOST +PORT +CONNECTIONS +REQUESTS +OUT +IN +RULE$`,
+			`(?m)^example\.com +80 +1 +2 +[0-9]+ +[0-9]+ +example\.com:80$`,
+			`(?m)^www\.example\.com +443 +1 +- +[0-9.K]+ +[0-9.K]+ +\*\.example\.com:443$`,
+			`(?m)^other\.example\.net +- +[0-9]+ +not in the allowlist$`,
+		} {
+			if !regexp.MustCompile(line).MatchString(text) {
+				t.Errorf("audit --net has no line %s:\n%s", line, text)
+			}
+		}
+		checkNetJSON(t, s.Agentfense("audit", s.Name, "--net", "--json").Stdout)
+	})
+}
+
+func checkNetJSON(t *testing.T, text string) {
+	t.Helper()
+	var got struct {
+		SchemaVersion int `json:"schema_version"`
+		Hosts         []struct {
+			Host        string
+			Rule        string
+			Connections int
+			Requests    int
+			Sent        int64 `json:"sent_bytes"`
+			Received    int64 `json:"received_bytes"`
+		}
+		Refused []struct {
+			Host  string
+			Count int
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	if len(got.Hosts) != 2 || len(got.Refused) != 1 || got.Refused[0].Host != "other.example.net" || got.Refused[0].Count < 1 {
+		t.Fatalf("audit --net --json: %s", text)
+	}
+	for _, h := range got.Hosts {
+		if h.Connections != 1 || h.Sent <= 0 || h.Received <= 0 || h.Rule == "" || (h.Host == "example.com") != (h.Requests == 2) {
+			t.Errorf("audit --net --json: host %+v", h)
+		}
+	}
 }
