@@ -64,6 +64,7 @@ var inside = map[string]string{
 	// sandbox
 	"sandbox/apply":             "audit changes gitindex manifest record review",
 	"sandbox/audit":             "",
+	"sandbox/audit/export":      "audit",
 	"sandbox/changes":           "audit gitindex record",
 	"sandbox/config":            "",
 	"sandbox/gitconfig":         "",

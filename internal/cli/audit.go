@@ -26,6 +26,7 @@ type auditOptions struct {
 	Verify bool
 	Heads  []string // for Verify
 
+	OTLP    string // URL
 	Archive string // file
 	Prune   time.Duration
 }
@@ -41,6 +42,7 @@ func newAudit(e *env) *cobra.Command {
 		Example: `  agentfense audit fix
   agentfense audit fix --json
   agentfense audit fix --net
+  agentfense audit fix --otlp http://localhost:4318
   agentfense audit fix --follow
   agentfense audit fix --verify
   agentfense audit fix --archive fix-2026.jsonl
@@ -67,10 +69,12 @@ func newAudit(e *env) *cobra.Command {
 	f.BoolVar(&o.Verify, "verify", false, "check that no record was changed, removed or moved")
 	f.BoolVar(&o.JSON, "json", false, "print each record as it is stored, one a line")
 	f.StringArrayVar(&o.Heads, "head", nil, "with --verify: the record `SEQ:HASH` that an earlier one told of must still be there")
+	f.StringVar(&o.OTLP, "otlp", "", "send the records to the OpenTelemetry collector at `URL`, as run --otlp does while a command runs")
 	f.StringVar(&o.Archive, "archive", "", "move the records into the new `FILE`; the log goes on behind them")
 	f.DurationVar(&o.Prune, "prune", 0, "delete the logs of sandboxes that were removed longer ago than `DURATION`, such as 240h")
 	cmd.MarkFlagsMutuallyExclusive("archive", "follow", "verify", "json", "prune")
-	cmd.MarkFlagsMutuallyExclusive("archive", "follow", "verify", "net", "prune")
+	cmd.MarkFlagsMutuallyExclusive("archive", "follow", "verify", "net", "prune", "otlp")
+	cmd.MarkFlagsMutuallyExclusive("json", "otlp")
 	cmd.MarkFlagsMutuallyExclusive("follow", "verify")
 	cmd.MarkFlagsMutuallyExclusive("follow", "head")
 	cmd.MarkFlagsMutuallyExclusive("json", "head")
@@ -85,6 +89,8 @@ func runAudit(ctx context.Context, e *env, b backend.Backend, name string, o aud
 	switch {
 	case o.Archive != "":
 		return b.ArchiveAudit(ctx, name, o.Archive)
+	case o.OTLP != "":
+		return e.exportAudit(ctx, b, name, o.OTLP)
 	case o.Net:
 		return e.auditNet(ctx, b, name, o.JSON)
 	case o.Verify:

@@ -19,6 +19,7 @@ import (
 type runOptions struct {
 	sandboxOptions
 	commandOptions
+	exportOptions
 	Apply     bool
 	Remove    bool
 	Detach    bool
@@ -91,7 +92,10 @@ signal N, 137 out of memory.`,
 	f.BoolVar(&o.Remove, "rm", false, "remove the sandbox and its delta afterwards; with --apply only if everything was applied")
 	f.BoolVar(&o.Detach, "detach", false, "leave it running until it is stopped (agentfense stop); agentfense logs shows the output")
 	f.BoolVar(&o.Exclusive, "exclusive", false, "refuse if the sandbox runs already")
-	cmd.MarkFlagsMutuallyExclusive("detach", "apply")
+	o.exportOptions.register(cmd)
+	for _, flag := range []string{"apply", "otlp", "alert-webhook"} {
+		cmd.MarkFlagsMutuallyExclusive("detach", flag)
+	}
 	cmd.MarkFlagsMutuallyExclusive("detach", "rm")
 	return cmd
 }
@@ -107,6 +111,10 @@ func (o *runOptions) takeName(cmd *cobra.Command, args []string) []string {
 }
 
 func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, o runOptions, argv func(hostPrograms bool) []string) error {
+	receivers, err := o.exporters(e)
+	if err != nil {
+		return err
+	}
 	sb, isNew, err := o.prepare(ctx, e, cmd, b)
 	if err != nil {
 		return err
@@ -117,6 +125,7 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 			return err
 		}
 	}
+	defer e.startExport(ctx, receivers, b, sb, before).end(ctx)
 	unused := func(err error) error { // we ran nothing in it
 		if !isNew {
 			return err
