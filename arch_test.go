@@ -65,6 +65,7 @@ var inside = map[string]string{
 	"sandbox/apply":             "audit changes gitindex manifest record review",
 	"sandbox/audit":             "",
 	"sandbox/audit/export":      "audit",
+	"sandbox/audit/ocsf":        "audit",
 	"sandbox/changes":           "audit gitindex record",
 	"sandbox/config":            "",
 	"sandbox/gitconfig":         "",

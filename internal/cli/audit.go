@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 type auditOptions struct {
 	Follow bool
 	JSON   bool
+	Format string
 	Net    bool
 	Verify bool
 	Heads  []string // for Verify
@@ -42,6 +44,7 @@ func newAudit(e *env) *cobra.Command {
 		Example: `  agentfense audit fix
   agentfense audit fix --json
   agentfense audit fix --net
+  agentfense audit fix --format ocsf
   agentfense audit fix --otlp http://localhost:4318
   agentfense audit fix --follow
   agentfense audit fix --verify
@@ -68,6 +71,8 @@ func newAudit(e *env) *cobra.Command {
 	f.BoolVar(&o.Net, "net", false, "sum up the network: hosts, bytes, rules, refusals; with --json as one document")
 	f.BoolVar(&o.Verify, "verify", false, "check that no record was changed, removed or moved")
 	f.BoolVar(&o.JSON, "json", false, "print each record as it is stored, one a line")
+	f.StringVar(&o.Format, "format", formatText, "text, json (as --json) or ocsf: events of the Open Cybersecurity Schema Framework, one a line")
+	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(auditFormats, cobra.ShellCompDirectiveNoFileComp))
 	f.StringArrayVar(&o.Heads, "head", nil, "with --verify: the record `SEQ:HASH` that an earlier one told of must still be there")
 	f.StringVar(&o.OTLP, "otlp", "", "send the records to the OpenTelemetry collector at `URL`, as run --otlp does while a command runs")
 	f.StringVar(&o.Archive, "archive", "", "move the records into the new `FILE`; the log goes on behind them")
@@ -75,6 +80,9 @@ func newAudit(e *env) *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("archive", "follow", "verify", "json", "prune")
 	cmd.MarkFlagsMutuallyExclusive("archive", "follow", "verify", "net", "prune", "otlp")
 	cmd.MarkFlagsMutuallyExclusive("json", "otlp")
+	for _, flag := range []string{"json", "net", "otlp", "verify", "archive", "prune"} {
+		cmd.MarkFlagsMutuallyExclusive("format", flag)
+	}
 	cmd.MarkFlagsMutuallyExclusive("follow", "verify")
 	cmd.MarkFlagsMutuallyExclusive("follow", "head")
 	cmd.MarkFlagsMutuallyExclusive("json", "head")
@@ -86,6 +94,9 @@ func runAudit(ctx context.Context, e *env, b backend.Backend, name string, o aud
 	if len(o.Heads) > 0 && !o.Verify {
 		return usageError{errdefs.New(errdefs.Invalid, "--head is for --verify (see `agentfense audit --help`)")}
 	}
+	if !slices.Contains(auditFormats, o.Format) {
+		return usageError{errdefs.New(errdefs.Invalid, "--format %s: want text, json or ocsf%s", vpath.Quote(o.Format), didYouMean(o.Format, auditFormats))}
+	}
 	switch {
 	case o.Archive != "":
 		return b.ArchiveAudit(ctx, name, o.Archive)
@@ -96,7 +107,7 @@ func runAudit(ctx context.Context, e *env, b backend.Backend, name string, o aud
 	case o.Verify:
 		return e.verifyAudit(ctx, b, name, o.Heads)
 	}
-	show := func(ctx context.Context) error { return b.Audit(ctx, name, 0, o.Follow, e.recordPrinter(o.JSON)) }
+	show := func(ctx context.Context) error { return b.Audit(ctx, name, 0, o.Follow, e.recordPrinter(o)) }
 	if o.Follow {
 		return untilInterrupted(ctx, show)
 	}
@@ -125,9 +136,21 @@ func untilInterrupted(ctx context.Context, do func(context.Context) error) error
 	return nil
 }
 
-func (e *env) recordPrinter(asJSON bool) func(audit.Record) error {
-	if asJSON {
+// The forms in which records are printed.
+const (
+	formatText = "text"
+	formatJSON = "json"
+	formatOCSF = "ocsf"
+)
+
+var auditFormats = []string{formatText, formatJSON, formatOCSF}
+
+func (e *env) recordPrinter(o auditOptions) func(audit.Record) error {
+	switch {
+	case o.JSON, o.Format == formatJSON:
 		return func(r audit.Record) error { return printRaw(e.stdout, r) }
+	case o.Format == formatOCSF:
+		return func(r audit.Record) error { return printOCSF(e.stdout, r) }
 	}
 	return func(r audit.Record) error { return printRecord(e.stdout, r) }
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -237,3 +239,6 @@ func IsKind(k Kind) bool {
 	_, known := decoders[k]
 	return known
 }
+
+// Kinds returns the kinds of which this version writes records, sorted.
+func Kinds() []Kind { return slices.Sorted(maps.Keys(decoders)) }
