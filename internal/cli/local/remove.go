@@ -47,22 +47,57 @@ func (b *Backend) Remove(ctx context.Context, name string, how backend.Removal) 
 	case how == backend.RemoveForced && errdefs.Is(err, errdefs.NotFound):
 		return r, nil
 	case err != nil: // damaged ones can be removed too
-	case how == backend.RemoveForced:
-		r.Stopped, err = stop(ctx, sb, backend.StopOptions{})
 	case how == backend.RemoveEmpty:
-		err = launch.Cleanup(sb)
-	}
-	if sb != nil && err != nil {
-		return r, err
+		if err := launch.Cleanup(sb); err != nil {
+			return r, err
+		}
 	}
 	if how == backend.RemoveEmpty {
 		check = func(sb *record.Sandbox) error { return b.checkPending(ctx, name, sb) }
 	}
-	if err := b.removeIf(name, check); err != nil || sb == nil {
+	remove := func() error { return b.removeIf(name, check) }
+	if sb != nil && how == backend.RemoveForced {
+		err = removeStopped(func() (err error) {
+			r.Stopped, err = stop(ctx, sb, backend.StopOptions{})
+			return err
+		}, remove)
+	} else {
+		err = remove()
+	}
+	if err != nil || sb == nil {
 		return r, err
 	}
 	r.Name, r.ID, r.LogHere = sb.Name(), sb.ID(), true
 	return r, nil
+}
+
+// removalTries is how often removeStopped stops and removes, and removalPause how long it
+// waits in between. A supervisor that a killed command left may still be starting, and
+// takes the sandbox after the first look. More come only from somebody who starts them.
+const (
+	removalTries = 10
+	removalPause = 20 * time.Millisecond
+)
+
+// removeStopped stops a sandbox and removes it, and does so again if a supervisor has
+// taken it in between.
+func removeStopped(stop, remove func() error) error {
+	for n := 1; ; n++ {
+		if err := stop(); err != nil {
+			return err
+		}
+		err := remove()
+		if held := (*record.HeldError)(nil); n == removalTries || !errors.As(err, &held) || !mayBeSupervisor(held.Owner) {
+			return err
+		}
+		time.Sleep(removalPause)
+	}
+}
+
+// mayBeSupervisor says that a supervisor holds a sandbox, or a process that has not
+// written yet what it is.
+func mayBeSupervisor(o record.Owner) bool {
+	return o.Purpose == record.PurposeSupervise || o.PID == 0
 }
 
 // PendingVerb is the hidden verb that is CheckPending, run where files that are closed
