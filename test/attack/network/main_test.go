@@ -49,28 +49,24 @@ var names = []string{
 	"127.0.0.1 rebound.example.com",
 	"::ffff:10.1.2.3 mapped.example.com",
 	harness.HostAddr + " host.example.com",
+	harness.PublicAddr + " pypi.org files.pythonhosted.org registry.npmjs.org proxy.golang.org",
+	harness.PublicAddr + " index.crates.io static.crates.io deb.debian.org",
 }
 
-// internet serves every name at every address of the world, at ports 80 and 443, and returns the
-// certificate of the authority that has signed for them. It is a file that every user may read.
-func internet(t *testing.T) (authority string) {
+// A site adds to what the hosts serve, by patterns that begin with a host.
+type site func(t *testing.T, mux *http.ServeMux)
+
+// internet serves every name at every address of the world, at ports 80 and 443, as sites say. It
+// returns the certificate of the authority that has signed for them, a file that every user may
+// read.
+func internet(t *testing.T, sites ...site) (authority string) {
 	t.Helper()
 	harness.NeedWorld(t)
 	world.Names(t, names...)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		DNSNames: []string{"example.com", "*.example.com", "*.www.example.com", "other.example.net"},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-	handler := handler(t)
+	authority, certificate := certify(t, "example.com", "*.example.com", "*.www.example.com", "other.example.net",
+		"pypi.org", "files.pythonhosted.org", "registry.npmjs.org", "proxy.golang.org", "*.crates.io")
+	config := &tls.Config{Certificates: []tls.Certificate{certificate}}
+	handler := handler(t, sites)
 	for _, addr := range []string{harness.PublicAddr, harness.OtherAddr, harness.PrivateAddr, harness.Metadata} {
 		plain := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 		go func() { _ = plain.Serve(world.Listen(t, addr+":80")) }()
@@ -81,24 +77,58 @@ func internet(t *testing.T) (authority string) {
 			secure.Close()
 		})
 	}
+	return authority
+}
+
+// certify makes an authority and a certificate of it for names. The authority's own is in a file
+// that every user may read.
+func certify(t *testing.T, names ...string) (authority string, certificate tls.Certificate) {
+	t.Helper()
+	parent := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	parentKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parentDER, err := x509.CreateCertificate(rand.Reader, parent, parent, parentKey.Public(), parentKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"}, NotAfter: parent.NotAfter, DNSNames: names}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority = filepath.Join(openDir(t), "authority.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: parentDER})
+	if err := os.WriteFile(authority, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return authority, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// openDir makes a directory that every user reaches.
+func openDir(t *testing.T) string {
+	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "agentfense-network-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	authority = filepath.Join(dir, "authority.pem")
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	if err := os.WriteFile(authority, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return authority
+	return dir
 }
 
 // handler answers with the host that was asked for, and serves a git repository at /repo.git.
-func handler(t *testing.T) http.Handler {
+func handler(t *testing.T, sites []site) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "this is %s\n", r.Host) })
@@ -109,6 +139,9 @@ func handler(t *testing.T) http.Handler {
 			Path: filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"),
 			Env:  []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1"},
 		})
+	}
+	for _, s := range sites {
+		s(t, mux)
 	}
 	return mux
 }
