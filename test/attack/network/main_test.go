@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 var programs = map[string]func(args []string) int{
 	resolveByThemselves: resolve,
 	reachOut:            reach,
+	speakProtocols:      speak,
 }
 
 // names are those that the host's resolver knows.
