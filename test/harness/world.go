@@ -35,6 +35,12 @@ const (
 	PrivateAddr = "10.1.2.3"
 	Metadata    = "169.254.169.254"
 	gatewayAddr = "11.0.0.2"
+
+	// Of IPv6, if the kernel has it. What is sent to the silent one is lost.
+	PublicAddr6  = "2606:2800:220:1::1"
+	SilentAddr6  = "2606:2800:220:1::2"
+	hostAddr6    = "2a00:1450::1"
+	gatewayAddr6 = "2a00:1450::2"
 )
 
 // InWorld runs the tests of a package in a World, which is nil unless root runs them: it
@@ -101,7 +107,25 @@ func newWorld() (*World, error) {
 			}
 		})
 	}
+	if err == nil && HasIPv6() {
+		err = w.linkIPv6()
+	}
 	return w, err
+}
+
+// linkIPv6 gives the link addresses of IPv6, which are not asked whether others have them (nodad).
+func (w *World) linkIPv6() error {
+	err := ip("-6 addr add "+hostAddr6+"/64 dev host nodad", "-6 route add default via "+gatewayAddr6)
+	w.there(func() {
+		err = errors.Join(err, ip("-6 addr add "+gatewayAddr6+"/64 dev internet nodad", "-6 addr add "+PublicAddr6+"/128 dev lo nodad"))
+	})
+	return err
+}
+
+// HasIPv6 reports whether the kernel has it, and so the world.
+func HasIPv6() bool {
+	_, err := os.Stat("/proc/net/if_inet6")
+	return err == nil
 }
 
 // ip runs ip(8).
@@ -129,6 +153,15 @@ func NeedWorld(t testing.TB) {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Command(t, "ip", "curl")
+}
+
+// NeedIPv6 skips a test in a world without IPv6.
+func NeedIPv6(t testing.TB) {
+	t.Helper()
+	NeedWorld(t)
+	if !HasIPv6() {
+		t.Skip("needs IPv6")
+	}
 }
 
 // Listen returns a listener at an address of the internet.

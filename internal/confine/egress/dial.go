@@ -13,6 +13,10 @@ import (
 const (
 	dialPatience    = 30 * time.Second
 	attemptPatience = 10 * time.Second // to one of a host's addresses
+	// attemptDelay is how long an attempt has to itself ("Connection Attempt Delay", RFC 8305, 5).
+	attemptDelay = 250 * time.Millisecond
+	// maxAttempts bounds the addresses of a host that are tried: its owner may give it any number.
+	maxAttempts = 8
 )
 
 // target is what a program inside connects to.
@@ -31,17 +35,80 @@ func (p *process) dial(t target) (*net.TCPConn, error) {
 	if err != nil {
 		return nil, err
 	}
+	addrs = alternate(addrs)
+	c, err := p.connectFirst(ctx, addrs[:min(len(addrs), maxAttempts)], t.port)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.TCPConn), nil
+}
+
+// connectFirst returns the first connection to one of the addresses. They are tried one after the
+// other, the next when the one before has failed or takes long: many hosts have an IPv6 address
+// and no IPv6 network.
+func (p *process) connectFirst(ctx context.Context, addrs []netip.Addr, port uint16) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type attempt struct {
+		conn net.Conn
+		err  error
+	}
+	ended := make(chan attempt, len(addrs))
 	var errs []error
-	for _, addr := range addrs {
-		attempt, end := context.WithTimeout(ctx, attemptPatience)
-		c, dialErr := p.connect(attempt, "tcp", netip.AddrPortFrom(addr, t.port).String())
-		end()
-		if dialErr == nil {
-			return c.(*net.TCPConn), nil
+	for tried := 0; len(errs) < len(addrs); {
+		var delay <-chan time.Time
+		if tried < len(addrs) {
+			addr := netip.AddrPortFrom(addrs[tried], port).String()
+			p.working.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, attemptPatience)
+				defer cancel()
+				c, err := p.connect(ctx, "tcp", addr)
+				ended <- attempt{c, err}
+			})
+			tried++
+			delay = time.After(attemptDelay)
 		}
-		errs = append(errs, dialErr)
+		select {
+		case a := <-ended:
+			if a.err != nil {
+				errs = append(errs, a.err)
+				continue
+			}
+			late := tried - len(errs) - 1
+			p.working.Go(func() {
+				for range late {
+					if a := <-ended; a.err == nil {
+						a.conn.Close()
+					}
+				}
+			})
+			return a.conn, nil
+		case <-delay:
+		}
 	}
 	return nil, errors.Join(errs...)
+}
+
+// alternate returns addresses so that the families take turns, in the order that the resolver
+// prefers within each (RFC 8305, 4).
+func alternate(addrs []netip.Addr) []netip.Addr {
+	var families [2][]netip.Addr // the first is that of the first address
+	for _, a := range addrs {
+		i := 0
+		if a.Unmap().Is4() != addrs[0].Unmap().Is4() {
+			i = 1
+		}
+		families[i] = append(families[i], a)
+	}
+	all := make([]netip.Addr, 0, len(addrs))
+	for i := range addrs {
+		for _, f := range families {
+			if i < len(f) {
+				all = append(all, f[i])
+			}
+		}
+	}
+	return all
 }
 
 // addresses returns those of the host's addresses that may be used.

@@ -39,6 +39,7 @@ var programs = map[string]func(args []string) int{
 	resolveByThemselves: resolve,
 	reachOut:            reach,
 	speakProtocols:      speak,
+	connectOften:        connect,
 }
 
 // names are those that the host's resolver knows.
@@ -51,6 +52,9 @@ var names = []string{
 	"::ffff:10.1.2.3 mapped.example.com",
 	harness.HostAddr + " host.example.com",
 	harness.PublicAddr + " pypi.org files.pythonhosted.org registry.npmjs.org proxy.golang.org",
+	harness.PublicAddr6 + " six.example.com",
+	harness.SilentAddr6 + " both.example.com",
+	harness.PublicAddr + " both.example.com",
 	harness.PublicAddr + " index.crates.io static.crates.io deb.debian.org",
 }
 
@@ -68,7 +72,11 @@ func internet(t *testing.T, sites ...site) (authority string) {
 		"pypi.org", "files.pythonhosted.org", "registry.npmjs.org", "proxy.golang.org", "*.crates.io")
 	config := &tls.Config{Certificates: []tls.Certificate{certificate}}
 	handler := handler(t, sites)
-	for _, addr := range []string{harness.PublicAddr, harness.OtherAddr, harness.PrivateAddr, harness.Metadata} {
+	addrs := []string{harness.PublicAddr, harness.OtherAddr, harness.PrivateAddr, harness.Metadata}
+	if harness.HasIPv6() {
+		addrs = append(addrs, "["+harness.PublicAddr6+"]")
+	}
+	for _, addr := range addrs {
 		plain := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 		go func() { _ = plain.Serve(world.Listen(t, addr+":80")) }()
 		secure := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, TLSConfig: config}

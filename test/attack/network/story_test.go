@@ -3,6 +3,10 @@ package network_test
 import (
 	"context"
 	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -207,6 +211,53 @@ func TestFiveHundredConnectionsAtOnce(t *testing.T) {
 	r := s.Run(`i=0; while [ $i -lt 500 ]; do printf 'url = "https://example.com/%d"\noutput = /dev/null\n' $i; i=$((i+1)); done > /tmp/urls
 curl -sS --parallel --parallel-immediate --parallel-max 250 --no-keepalive --http1.1 -K /tmp/urls && echo done`, flags(authority, "example.com")...)
 	want(t, r, "done\n")
+}
+
+// A name leads to IPv6 addresses too, which the program inside need not know of. One that does not
+// answer holds up no connection.
+func TestNamesWithAddressesOfIPv6(t *testing.T) {
+	harness.NeedIPv6(t)
+	authority := internet(t)
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		r := s.Run("for n in six both; do curl -sS https://$n.example.com/; done",
+			flags(authority, "*.example.com")...)
+		want(t, r, "this is six.example.com\nthis is both.example.com\n")
+		contains(t, "the audit log", s.Agentfense("audit", s.Name).Stdout, "to "+harness.PublicAddr6, "to "+harness.PublicAddr+",")
+	})
+}
+
+const connectOften = "connect often"
+
+// connect asks example.com so often over connections of its own.
+func connect(args []string) int {
+	times, err := strconv.Atoi(args[0])
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for i := 0; i < times && err == nil; i++ {
+		var r *http.Response
+		if r, err = client.Get("http://example.com/"); err == nil {
+			_, err = io.Copy(io.Discard, r.Body)
+			r.Body.Close()
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+var connections = flag.Int("network.connections", 1000, "how many connections to make one after the other")
+
+// Nothing runs out when a program connects again and again. It was seen with 10,000, too.
+func TestConnectionsOneAfterTheOther(t *testing.T) {
+	authority := internet(t)
+	s := harness.New(t, binary, nil)
+	r := s.RunProgram(connectOften, []string{strconv.Itoa(*connections)}, flags(authority, "example.com:80")...)
+	if r.Code != 0 {
+		t.Errorf("exit %d\n%s", r.Code, r.Stderr)
+	}
+	contains(t, "the summary", r.Stderr, fmt.Sprintf("agentfense: network: example.com %d requests, ", *connections))
 }
 
 func TestWhatLeftIsSummedUp(t *testing.T) {
