@@ -233,6 +233,8 @@ func describeEvent(ev audit.Event) string {
 		return describeChanges(v)
 	case audit.ResourceLimitExceeded:
 		return fmt.Sprintf("%s %s: limit %g reached, %d times", v.Exec, v.Resource, v.Limit, v.Count)
+	case audit.HostsChanged:
+		return describeHosts(v)
 	case audit.PolicyChanged:
 		return fmt.Sprintf("%s from now on, %s", plural(len(v.Rules), "rule"), vpath.Escape(v.Reason))
 	case audit.Applied:
@@ -248,6 +250,18 @@ func describeEvent(ev audit.Event) string {
 		return escape(v.Reason)
 	}
 	return describeSession(ev)
+}
+
+// describeHosts says which hosts were granted and revoked, and why.
+func describeHosts(v audit.HostsChanged) string {
+	var parts []string
+	if len(v.Granted) > 0 {
+		parts = append(parts, "granted "+joinTexts(v.Granted))
+	}
+	if len(v.Revoked) > 0 {
+		parts = append(parts, "revoked "+joinTexts(v.Revoked))
+	}
+	return fmt.Sprintf("%s, %s allowed from now on, %s", strings.Join(parts, ", "), plural(len(v.AllowNet), "host"), vpath.Escape(v.Reason))
 }
 
 // describeSession says that a session began or ended.

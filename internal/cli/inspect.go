@@ -80,7 +80,7 @@ func (d inspection) rows() [][]string {
 		{"created:", r.CreatedAt.Local().Format(time.DateTime)},
 		{"runtime:", strings.TrimSpace(r.Runtime + " " + r.Image)},
 		{"user:", userText(r)},
-		{"network:", strings.TrimSpace(r.Net + " " + strings.Join(r.AllowNet, " "))},
+		{"network:", networkText(&r)},
 		{"state:", d.Directory.String()},
 		{"audit log:", d.AuditLog.String()},
 	}

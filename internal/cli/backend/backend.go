@@ -8,6 +8,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -69,6 +70,10 @@ type Backend interface {
 
 	// SetPolicy replaces the rules of a sandbox, of a running one at once.
 	SetPolicy(ctx context.Context, name string, r Rules) error
+	// ChangeHosts grants and revokes hosts of a sandbox's network, of a running one at
+	// once, and returns the sandbox as it is then. Errors: Precondition for a sandbox with
+	// another network; NotFound for a host to revoke.
+	ChangeHosts(ctx context.Context, name string, c hostlist.Change) (Sandbox, error)
 	// Explain says what the rules of a sandbox, and the extra ones, say of paths.
 	Explain(ctx context.Context, name string, extra []policy.Rule, paths []vpath.Path) (Explained, error)
 

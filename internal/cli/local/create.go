@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
@@ -52,7 +53,7 @@ func (b *Backend) Create(_ context.Context, n backend.NewSandbox) (backend.Sandb
 	sb, err := b.home.Create(record.Record{
 		Name: n.Name, Source: n.Source, Workspace: string(n.Source.Path),
 		Rules: n.Rules.Rules, PolicyNote: n.Rules.Note, Marks: n.Rules.Marks,
-		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, AllowNet: n.AllowNet, Mounts: mounts, Limits: n.Limits,
+		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, List: hostlist.List{AllowNet: n.AllowNet}, Mounts: mounts, Limits: n.Limits,
 		Home: n.Home,
 	})
 	if err != nil {
@@ -126,8 +127,8 @@ func (b *Backend) setLimits(sb *record.Sandbox, r backend.Reopening) error {
 		{"runtime", func(to *record.Record) { to.SetRuntime(n.Runtime, imageOf(n, n.Runtime)) }},
 		{"image", func(to *record.Record) { to.Image = imageOf(n, n.Runtime) }},
 		{"user", func(to *record.Record) { to.UID, _ = record.ParseUser(n.User) }}, // it was checked
-		{"net", func(to *record.Record) { to.Net, to.AllowNet = n.Net, n.AllowNet }},
-		{"allow-net", func(to *record.Record) { to.Net, to.AllowNet = n.Net, n.AllowNet }},
+		{"net", func(to *record.Record) { to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil }},
+		{"allow-net", func(to *record.Record) { to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil }},
 		{"mount", nil},
 		{"memory", func(to *record.Record) { to.Limits.MemoryBytes = n.Limits.MemoryBytes }},
 		{"cpus", func(to *record.Record) { to.Limits.CPUs = n.Limits.CPUs }},

@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -40,8 +41,8 @@ func (b *Backend) SetPolicy(ctx context.Context, name string, r backend.Rules) e
 	if err != nil {
 		return err
 	}
-	if sb.Record().Served != nil {
-		return errdefs.New(errdefs.Precondition, "sandbox %s: managed by a server: run agentfense policy set %[1]s --endpoint URL …", sb.Name())
+	if err := checkUnserved(sb, "set"); err != nil {
+		return err
 	}
 	if _, err := policy.Compile(r.Rules, policy.Options{}); err != nil {
 		return err
@@ -54,6 +55,38 @@ func (b *Backend) SetPolicy(ctx context.Context, name string, r backend.Rules) e
 		return err
 	}
 	return live.SetPolicy(ctx, r.Rules)
+}
+
+// checkUnserved refuses to change the policy of a server's sandbox, by a verb of policy.
+func checkUnserved(sb *record.Sandbox, verb string) error {
+	if sb.Record().Served == nil {
+		return nil
+	}
+	return errdefs.New(errdefs.Precondition, "sandbox %s: managed by a server: run agentfense policy %s %[1]s --endpoint URL …", sb.Name(), verb)
+}
+
+// ChangeHosts grants and revokes hosts of a sandbox. A server's is left to it. Errors:
+// Precondition, NotFound.
+func (b *Backend) ChangeHosts(ctx context.Context, name string, c hostlist.Change) (backend.Sandbox, error) {
+	sb, err := b.open(name)
+	if err != nil {
+		return backend.Sandbox{}, err
+	}
+	verb := "grant"
+	if len(c.Revoke) > 0 {
+		verb = "revoke"
+	}
+	if err := checkUnserved(sb, verb); err != nil {
+		return backend.Sandbox{}, err
+	}
+	if err := sb.ChangeHosts(c); err != nil {
+		return backend.Sandbox{}, err
+	}
+	live, err := client(ctx, sb)
+	if err == nil && live != nil {
+		err = live.TakeHosts(ctx)
+	}
+	return backend.Sandbox{Record: sb.Record()}, err
 }
 
 // Explain says what rules say of paths, and looks at the source.

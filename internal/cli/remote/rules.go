@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -37,6 +38,11 @@ func (b *Backend) IsDirOf(ctx context.Context, codebase string) func(string) boo
 		}
 		return false
 	}
+}
+
+// ChangeHosts grants and revokes hosts of a sandbox.
+func (b *Backend) ChangeHosts(context.Context, string, hostlist.Change) (backend.Sandbox, error) {
+	return backend.Sandbox{}, localOnly("net")
 }
 
 // SetPolicy replaces the rules of a sandbox, which also say what an apply may write in

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +30,9 @@ type child struct {
 	said    complaints
 	ended   chan error // how it ended
 	open    map[uint64]Allowed
+	gone    chan struct{} // closed when nothing of it counts any more
+
+	obeyed map[uint64]chan struct{} // by the number of an order to acknowledge; guarded by Egress.mu
 }
 
 // maxOpen bounds the connections that a process may say are open: what it has, and what has not
@@ -53,7 +57,10 @@ func (e *Egress) start() (*child, error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	c := &child{wire: wire{ours}, ended: make(chan error, 1), open: map[uint64]Allowed{}}
+	c := &child{
+		wire: wire{ours}, ended: make(chan error, 1), open: map[uint64]Allowed{},
+		gone: make(chan struct{}), obeyed: map[uint64]chan struct{}{},
+	}
 	const programFD = "4"
 	cmd := exec.CommandContext(context.Background(), "/proc/self/fd/"+programFD, Verb)
 	cmd.Args[0] = "agentfense"
@@ -131,6 +138,7 @@ func (e *Egress) serve(c *child) error {
 	}
 	_ = c.process.Kill() // it may have ended
 	end := <-c.ended
+	close(c.gone)
 	c.wire.file.Close()
 	for _, a := range c.open {
 		a.Sent, a.Received = -1, -1
@@ -144,27 +152,36 @@ func (e *Egress) serve(c *child) error {
 
 // instruct tells a process all that there is.
 func (e *Egress) instruct(c *child) error {
-	first := order{Packets: len(e.packets)}
-	for _, r := range e.options.Rules {
-		first.Rules = append(first.Rules, r.String())
+	e.orders.Lock()
+	defer e.orders.Unlock()
+	e.mu.Lock()
+	first := order{Packets: len(e.packets), SetRules: true, Rules: allowlist.Texts(e.rules)}
+	known := slices.Clone(e.order)
+	e.child = c // SetRules tells it from now on
+	if e.isClosing() {
+		c.end()
 	}
+	e.mu.Unlock()
 	if err := c.wire.send(first, slices.Concat(e.packets, e.listeners)...); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	known := slices.Clone(e.order)
-	e.mu.Unlock()
-	for _, h := range known {
-		if err := c.place(h); err != nil {
+	return c.place(known...)
+}
+
+// place tells the process where hosts are. Egress.orders is held, so that the hosts stay as they
+// are.
+func (c *child) place(hosts ...*host) error {
+	for _, h := range hosts {
+		o := order{Host: string(h.name), Addr: h.addr, Ports: slices.Sorted(maps.Keys(h.listeners))}
+		var files []*os.File
+		for _, port := range o.Ports {
+			files = append(files, h.listeners[port])
+		}
+		if err := c.wire.send(o, files...); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// place tells the process where a host is.
-func (c *child) place(h *host) error {
-	return c.wire.send(order{Host: string(h.name), Addr: h.addr, Ports: h.ports}, h.listeners...)
 }
 
 // take acts on a report.
@@ -175,6 +192,13 @@ func (e *Egress) take(c *child, r report) error {
 		case <-e.ready:
 		default:
 			close(e.ready)
+		}
+	case r.Obeyed != 0:
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if done := c.obeyed[r.Obeyed]; done != nil {
+			delete(c.obeyed, r.Obeyed)
+			close(done)
 		}
 	case r.Ask != "":
 		return e.answer(c, r.Ask)
@@ -207,11 +231,11 @@ const (
 // that no rule allows.
 func (e *Egress) opened(c *child, o opened) error {
 	a := o.Allowed
-	rule, allowed := allowlist.Find(e.options.Rules, allowlist.Host(a.Host), a.Port)
+	rule, allowed := e.ruleOf(allowlist.Host(a.Host), a.Port)
 	switch _, twice := c.open[o.ID]; {
 	case len(c.open) >= maxOpen:
 		return errdefs.New(errdefs.Internal, "too many connections")
-	case twice, !allowed, !e.isKnown(allowlist.Host(a.Host)), a.Addr.Zone() != "":
+	case twice, !allowed, a.Addr.Zone() != "":
 		return errdefs.New(errdefs.Internal, "it told of a connection that cannot be")
 	}
 	a.Rule, a.Error = rule.String(), a.Error[:min(len(a.Error), maxErrorText)]
@@ -219,12 +243,18 @@ func (e *Egress) opened(c *child, o opened) error {
 	return nil
 }
 
-// isKnown reports whether a host has an address inside.
-func (e *Egress) isKnown(name allowlist.Host) bool {
+// ruleOf returns the rule that allows connections to a host with an address inside, or that
+// did: a process may tell of a connection after its rule was revoked.
+func (e *Egress) ruleOf(name allowlist.Host, port uint16) (allowlist.Rule, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, known := e.hosts[name]
-	return known
+	if _, known := e.hosts[name]; !known {
+		return allowlist.Rule{}, false
+	}
+	if rule, allowed := allowlist.Find(e.rules, name, port); allowed {
+		return rule, true
+	}
+	return allowlist.Find(e.ever, name, port)
 }
 
 // answer gives a host its address.
@@ -233,6 +263,8 @@ func (e *Egress) answer(c *child, text string) error {
 	if err != nil {
 		return err
 	}
+	e.orders.Lock()
+	defer e.orders.Unlock()
 	h, err := e.assign(name)
 	if err != nil {
 		return c.wire.send(order{Host: text, Refused: err.Error()})

@@ -57,6 +57,7 @@ func newSupervisor(t *testing.T) (e *Egress, c *child, allowed *[]Allowed, denie
 			Allowed: func(a Allowed) { *allowed = append(*allowed, a) },
 			Denied:  func(d Denied) { *denied = append(*denied, d) },
 		},
+		rules: rules,
 		hosts: map[allowlist.Host]*host{"example.com": {}},
 	}
 	return e, &child{open: map[uint64]Allowed{}}, allowed, denied

@@ -3,6 +3,7 @@ package egress
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,12 +29,13 @@ type conn struct {
 	p      *process
 	target target
 	rule   allowlist.Rule
-	down   *net.TCPConn // to the program
-	up     *net.TCPConn // to the target; nil until it is dialled
+	ends   // down is the program's, up the target's
 	id     uint64
 
 	requests int64 // of HTTP that were sent on
 }
+
+const reasonRevoked = "no longer allowed"
 
 // A refusal is an error that says why a connection is not let through.
 type refusal struct{ reason string }
@@ -45,16 +47,19 @@ type unreachable struct{ error }
 
 // serve relays a connection if the rules allow it, and if it is for the host that its rule names.
 func (p *process) serve(down *net.TCPConn, t target) {
-	c := &conn{p: p, target: t, down: down}
-	var err error
-	if rule, allowed := allowlist.Find(p.rules, t.host, t.port); allowed {
-		c.rule = rule
+	c := &conn{p: p, target: t, ends: ends{down: down}}
+	c.ctx, c.cancel = context.WithCancel(p.ctx)
+	defer c.cancel()
+	err := error(refusal{reasonNotAllowed})
+	if p.live.enter(c) {
 		err = c.run()
-	} else {
-		err = refusal{reasonNotAllowed}
+		p.live.leave(c)
 	}
 	if c.up != nil {
 		c.up.Close()
+	}
+	if c.wasCut() {
+		err = refusal{reasonRevoked}
 	}
 	if r, is := errors.AsType[refusal](err); is {
 		p.denials.note(string(t.host), t.port, r.reason, 1)
@@ -90,7 +95,10 @@ func (c *conn) run() error {
 
 // dial connects to the target and reports that.
 func (c *conn) dial() error {
-	up, err := c.p.dial(c.target)
+	up, err := c.p.dial(c.ctx, c.target)
+	if err == nil && !c.connected(up) {
+		err = refusal{reasonRevoked}
+	}
 	if errors.As(err, &refusal{}) {
 		return err
 	}
@@ -102,7 +110,6 @@ func (c *conn) dial() error {
 		c.closed(0, 0)
 		return unreachable{err}
 	}
-	c.up = up
 	o.Addr = up.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 	c.p.tell(report{Opened: &o})
 	return nil

@@ -28,8 +28,8 @@ type target struct {
 // dial connects to the target. A name's addresses are looked up and checked each time; an address
 // that a rule names is checked when the rule is read, and for being another host's here. Errors: a
 // refusal, if no address may be used.
-func (p *process) dial(t target) (*net.TCPConn, error) {
-	ctx, cancel := context.WithTimeout(p.ctx, dialPatience)
+func (p *process) dial(ctx context.Context, t target) (*net.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
 	addrs, err := p.addresses(ctx, t.host)
 	if err != nil {

@@ -11,7 +11,7 @@
 // says is taken with care: the supervisor gives addresses to hosts that the rules cover, and no
 // others.
 //
-// Lock order: Egress.mu is taken alone.
+// Lock order: Egress.orders before Egress.mu.
 package egress
 
 import (
@@ -19,6 +19,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,7 +45,7 @@ type Options struct {
 	Program *os.File
 	// UID and GID are those of the process when root starts it; else they are not used.
 	UID, GID int
-	Rules    []allowlist.Rule
+	Rules    []allowlist.Rule // at the start; SetRules changes them
 
 	// Allowed and Denied are told of connections that have ended, and of refusals; Failed of
 	// the end of the process, which is started again. They are called one at a time, and must
@@ -64,29 +65,36 @@ type Egress struct {
 	failed    chan error    // has the first end of a process
 	closing   chan struct{}
 	kept      chan struct{} // closed when no process is kept any more
+	patience  time.Duration // obeyPatience
+
+	// orders is held while something is decided and the process told of it, so that it learns
+	// of decisions in their order.
+	orders sync.Mutex
 
 	mu    sync.Mutex
 	child *child // that runs
+	rules []allowlist.Rule
+	ever  []allowlist.Rule // that were rules once: connections may still be told of
 	hosts map[allowlist.Host]*host
 	order []*host // in which they got their addresses
 	taken int     // listeners
+	asked uint64  // the number of the last order to acknowledge
 }
 
 // host is a host that has an address inside.
 type host struct {
 	name      allowlist.Host
 	addr      netip.Addr
-	ports     []uint16 // of the listeners
-	listeners []*os.File
+	listeners map[uint16]*os.File // by port
 }
 
 // Start makes the network and begins to start the process; Ready says how that went. Errors:
 // Unsupported, Exhausted.
 func Start(o Options) (*Egress, error) {
 	e := &Egress{
-		options: o, hosts: map[allowlist.Host]*host{},
+		options: o, rules: o.Rules, ever: o.Rules, hosts: map[allowlist.Host]*host{},
 		ready: make(chan struct{}), failed: make(chan error, 1),
-		closing: make(chan struct{}), kept: make(chan struct{}),
+		closing: make(chan struct{}), kept: make(chan struct{}), patience: obeyPatience,
 	}
 	var err error
 	if e.namespace, err = netns.New(); err != nil {
@@ -137,33 +145,59 @@ func (e *Egress) listen() error {
 func (e *Egress) assign(name allowlist.Host) (*host, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.assignLocked(name)
+}
+
+func (e *Egress) assignLocked(name allowlist.Host) (*host, error) {
 	if h, known := e.hosts[name]; known {
 		return h, nil
 	}
-	ports := allowlist.Ports(e.options.Rules, name)
+	ports := allowlist.Ports(e.rules, name)
 	switch {
 	case len(ports) == 0:
 		return nil, errdefs.New(errdefs.Denied, reasonNotAllowed)
 	case e.taken+len(ports) > maxListeners, e.isFullLocked(name):
 		return nil, errdefs.New(errdefs.Denied, reasonTooMany)
 	}
-	h := &host{name: name, addr: e.addressLocked(name)}
-	for _, port := range ports {
-		f, err := e.namespace.ListenTCP(netip.AddrPortFrom(h.addr, port))
-		if errdefs.Is(err, errdefs.Unavailable) {
-			e.options.Denied(Denied{Host: string(name), Port: port, Reason: "a program inside listens at this port", Count: 1})
-			continue
-		}
-		if err != nil {
-			closeAll(h.listeners)
-			return nil, err
-		}
-		h.ports, h.listeners = append(h.ports, port), append(h.listeners, f)
+	h := &host{name: name, addr: e.addressLocked(name), listeners: map[uint16]*os.File{}}
+	if err := e.openLocked(h, ports); err != nil {
+		e.closeLocked(h, nil)
+		return nil, err
 	}
-	e.taken += len(h.listeners)
 	e.hosts[name] = h
 	e.order = append(e.order, h)
 	return h, nil
+}
+
+// openLocked makes the listeners that a host lacks of these ports.
+func (e *Egress) openLocked(h *host, ports []uint16) error {
+	for _, port := range ports {
+		if h.listeners[port] != nil {
+			continue
+		}
+		f, err := e.namespace.ListenTCP(netip.AddrPortFrom(h.addr, port))
+		if errdefs.Is(err, errdefs.Unavailable) {
+			e.options.Denied(Denied{Host: string(h.name), Port: port, Reason: "a program inside listens at this port", Count: 1})
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		h.listeners[port] = f
+		e.taken++
+	}
+	return nil
+}
+
+// closeLocked closes a host's listeners but those of these ports.
+func (e *Egress) closeLocked(h *host, ports []uint16) {
+	for port, f := range h.listeners {
+		if !slices.Contains(ports, port) {
+			f.Close()
+			delete(h.listeners, port)
+			e.taken--
+		}
+	}
 }
 
 // addressLocked is the next address that stands for no host yet, or the one that name is.
@@ -181,7 +215,7 @@ func (e *Egress) addressLocked(name allowlist.Host) netip.Addr {
 // isFullLocked reports whether no more hosts are taken of the rules with a wildcard that cover
 // name.
 func (e *Egress) isFullLocked(name allowlist.Host) bool {
-	for _, r := range e.options.Rules {
+	for _, r := range e.rules {
 		if !r.Wildcard || !r.Covers(name) {
 			continue
 		}
@@ -226,8 +260,10 @@ func (e *Egress) closeFiles() error {
 	e.options.Program.Close()
 	closeAll(e.packets)
 	closeAll(e.listeners)
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	for _, h := range e.order {
-		closeAll(h.listeners)
+		e.closeLocked(h, nil)
 	}
 	return e.namespace.Close()
 }
@@ -269,12 +305,6 @@ func (e *Egress) run() error {
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
-	e.child = c
-	if e.isClosing() {
-		c.end()
-	}
-	e.mu.Unlock()
 	return e.serve(c)
 }
 

@@ -19,7 +19,7 @@ func newAssigner(t *testing.T, rules ...string) *Egress {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Egress{options: Options{Rules: all}, hosts: map[allowlist.Host]*host{}}
+	e := &Egress{rules: all, patience: obeyPatience, hosts: map[allowlist.Host]*host{}}
 	if e.namespace, err = netns.New(); err != nil {
 		t.Fatal(err)
 	}

@@ -86,3 +86,18 @@ func (t *hostTable) set(h allowlist.Host, addr netip.Addr, refused string) {
 		close(p.set)
 	}
 }
+
+// forgetRefused has find ask again for hosts that got no address: other rules may give them one.
+func (t *hostTable) forgetRefused() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for h, p := range t.known {
+		select {
+		case <-p.set:
+			if p.refused != "" {
+				delete(t.known, h)
+			}
+		default:
+		}
+	}
+}

@@ -43,7 +43,7 @@ const (
 // connection; one per DNS query; a timer for refusals.
 type process struct {
 	wire    wire
-	rules   []allowlist.Rule
+	live    liveTable
 	reports chan report
 	ended   chan struct{} // closed when nothing more is reported
 	hosts   hostTable
@@ -168,12 +168,8 @@ func (p *process) obey() error {
 	if err != nil {
 		return endOf(err)
 	}
-	for _, text := range first.Rules {
-		r, err := allowlist.ParseRule(text)
-		if err != nil {
-			return err
-		}
-		p.rules = append(p.rules, r)
+	if err := p.setRules(first.Rules); err != nil {
+		return err
 	}
 	if first.Packets > len(files) {
 		return errdefs.New(errdefs.Internal, "malformed order")
@@ -188,10 +184,34 @@ func (p *process) obey() error {
 		if err != nil {
 			return endOf(err)
 		}
-		if err := p.serveHost(o, files); err != nil {
+		switch {
+		case o.SetRules:
+			closeAll(files)
+			err = p.setRules(o.Rules)
+		case o.Acknowledge != 0:
+			closeAll(files)
+			go p.tell(report{Obeyed: o.Acknowledge}) // the next order does not wait for it
+		default:
+			err = p.serveHost(o, files)
+		}
+		if err != nil {
 			return err
 		}
 	}
+}
+
+// setRules has other rules from now on.
+func (p *process) setRules(texts []string) error {
+	rules := make([]allowlist.Rule, len(texts))
+	for i, text := range texts {
+		var err error
+		if rules[i], err = allowlist.ParseRule(text); err != nil {
+			return err
+		}
+	}
+	p.live.set(rules)
+	p.hosts.forgetRefused()
+	return nil
 }
 
 func endOf(err error) error {
@@ -213,6 +233,10 @@ func (p *process) serveHost(o order, files []*os.File) error {
 			return err
 		}
 		t := target{allowlist.Host(o.Host), o.Ports[i]}
+		if !p.live.keep(t, l) {
+			l.Close()
+			continue
+		}
 		p.accept(l, p.conns, func(down *net.TCPConn) { p.serve(down, t) })
 	}
 	p.hosts.set(allowlist.Host(o.Host), o.Addr, o.Refused)

@@ -81,23 +81,26 @@ func startProcess(t *testing.T, server net.Listener, change func(*process), rule
 		<-heard
 		ours.Close()
 	})
-	first := order{}
-	all, err := allowlist.Parse(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range all {
-		first.Rules = append(first.Rules, r.String())
-	}
-	if err := o.wire.send(first); err != nil {
-		t.Fatal(err)
-	}
+	all := o.setRules(rules...)
 	for _, r := range all {
 		if !r.Wildcard {
 			o.place(r.Host, r.Port)
 		}
 	}
 	return o
+}
+
+// setRules tells the process of rules.
+func (o *outside) setRules(texts ...string) []allowlist.Rule {
+	o.t.Helper()
+	rules, err := allowlist.Parse(texts)
+	if err == nil {
+		err = o.wire.send(order{SetRules: true, Rules: allowlist.Texts(rules)})
+	}
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return rules
 }
 
 // place gives a host an address, where listeners of this test have its place.
@@ -490,7 +493,7 @@ func TestOnlyAllowedNamesHaveAnAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.rules = all
+	p.live.set(all)
 	p.hosts.set("example.com", netip.MustParseAddr("100.64.0.2"), "")
 	p.hosts.set("a.example.org", netip.MustParseAddr("100.64.0.3"), "")
 	p.hosts.set("b.example.org", netip.Addr{}, reasonTooMany)
@@ -542,7 +545,8 @@ func FuzzQuery(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, packet []byte) {
 		p := newProcess(nil)
-		p.ctx, p.rules = t.Context(), rules
+		p.ctx = t.Context()
+		p.live.set(rules)
 		p.denials.report = func(Denied) {}
 		p.hosts.set("example.com", netip.MustParseAddr("100.64.0.2"), "")
 		reply := p.resolve(packet)

@@ -11,8 +11,6 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
-
-	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 )
 
 const (
@@ -128,7 +126,7 @@ func (p *process) resolve(packet []byte) []byte {
 		return q.refuse(dnsmessage.RCodeRefused)
 	}
 	host, err := q.host()
-	if err != nil || !covers(p.rules, host) {
+	if err != nil || !p.live.covers(host) {
 		return p.denyName(&q, reasonNotAllowed)
 	}
 	addr, refused := p.hosts.find(p.ctx, host)
@@ -149,8 +147,4 @@ func (p *process) denyName(q *question, reason string) []byte {
 		p.denials.note(name, 0, reason, weight)
 	}
 	return q.refuse(dnsmessage.RCodeNameError)
-}
-
-func covers(rules []allowlist.Rule, h allowlist.Host) bool {
-	return len(allowlist.Ports(rules, h)) > 0
 }

@@ -13,11 +13,14 @@ import (
 )
 
 // An order is what the supervisor tells the egress process. The first one has the rules and, as
-// descriptors, the resolver's sockets. Each later one gives a host its address and the listeners
-// there, or says that it gets none.
+// descriptors, the resolver's sockets. Each later one has other rules, or gives a host its address
+// and the listeners there, or says that it gets none, or asks to acknowledge all before it.
 type order struct {
-	Rules   []string   `json:"rules,omitempty"`
-	Packets int        `json:"packets,omitempty"` // how many of the sockets are UDP; these come first
+	SetRules    bool     `json:"set_rules,omitempty"`
+	Rules       []string `json:"rules,omitempty"`
+	Packets     int      `json:"packets,omitempty"`     // how many of the sockets are UDP; these come first
+	Acknowledge uint64   `json:"acknowledge,omitempty"` // a number for report.Obeyed
+
 	Host    string     `json:"host,omitempty"`
 	Addr    netip.Addr `json:"addr"`
 	Ports   []uint16   `json:"ports,omitempty"` // of the listeners, in their order
@@ -27,7 +30,8 @@ type order struct {
 // A report is what the egress process tells the supervisor: one of its fields.
 type report struct {
 	Ready  bool    `json:"ready,omitempty"`
-	Ask    string  `json:"ask,omitempty"` // a host that is allowed and has no address yet
+	Obeyed uint64  `json:"obeyed,omitempty"` // the number of an order to acknowledge
+	Ask    string  `json:"ask,omitempty"`    // a host that is allowed and has no address yet
 	Opened *opened `json:"opened,omitempty"`
 	Closed *closed `json:"closed,omitempty"`
 	Denied *Denied `json:"denied,omitempty"`
@@ -76,7 +80,8 @@ const maxMessage = 256 << 10
 // most a listener for each rule.
 const maxFiles = 250
 
-// wire is one end of the socket between the two. One goroutine reads it, and one writes.
+// wire is one end of the socket between the two. One goroutine reads it; a message is written
+// whole, whoever writes.
 type wire struct{ file *os.File }
 
 // wirePair makes the socket. Both ends wait in Go's poller.

@@ -62,6 +62,10 @@ var everyEvent = []audit.Event{
 		Host: "example.com", Port: 443, Address: "93.184.216.34", Rule: "*.com:443", SentBytes: 718, ReceivedBytes: -1, Error: "x\n",
 	},
 	audit.NetworkDenied{Host: "evil\x00.net", Port: 80, Reason: "not in the allowlist", Count: 3},
+	audit.HostsChanged{
+		Reason: "policy grant", Granted: []audit.Text{"example.com:443"}, Revoked: []audit.Text{"*.example.org:443"},
+		AllowNet: []audit.AllowedHost{{Host: "example.com:443", Until: "2026-01-02T03:04:05Z"}, {Host: "10.0.0.1:22,raw"}},
+	},
 	audit.PolicyChanged{Reason: "flags at a resume", Rules: []audit.Rule{{Pattern: "/src/**", Permission: "write"}}},
 	audit.Applied{Paths: []audit.Text{"/new"}, Refused: []audit.Text{"/both"}},
 	audit.Discarded{Paths: []audit.Text{"/old"}},

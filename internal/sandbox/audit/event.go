@@ -13,6 +13,7 @@ const (
 	KindResourceLimitExceeded Kind = "resource_limit_exceeded"
 	KindNetworkAllowed        Kind = "network_allowed"
 	KindNetworkDenied         Kind = "network_denied"
+	KindHostsChanged          Kind = "hosts_changed"
 	KindPolicyChanged         Kind = "policy_changed"
 	KindApplied               Kind = "applied"
 	KindDiscarded             Kind = "discarded"
@@ -39,7 +40,7 @@ type Event interface {
 // durable are the events with records that must survive a power failure: changes of the
 // real directory, and events on which people rely.
 var durable = map[Kind]bool{
-	KindSandboxCreated: true, KindCommandExecuted: true, KindPolicyChanged: true,
+	KindSandboxCreated: true, KindCommandExecuted: true, KindPolicyChanged: true, KindHostsChanged: true,
 	KindApplied: true, KindDiscarded: true, KindSandboxRebased: true, KindSandboxDestroyed: true, KindGap: true,
 	KindEventsOmitted: true, KindArchived: true,
 }
@@ -181,6 +182,22 @@ type NetworkDenied struct {
 	Count  int    `json:"count"` // repeats that this record stands for, 1 at least
 }
 
+// AllowedHost is a host that a sandbox may reach.
+type AllowedHost struct {
+	Host  Text   `json:"host"`
+	Until string `json:"until,omitempty"` // RFC 3339; absent: it has no end
+}
+
+// HostsChanged has the hosts that the sandbox may reach from now on, of a network of named
+// hosts.
+type HostsChanged struct {
+	Reason   string        `json:"reason,omitempty"`
+	Granted  []Text        `json:"granted,omitempty"`
+	Revoked  []Text        `json:"revoked,omitempty"`
+	AllowNet []AllowedHost `json:"allow_net"`
+	Omitted  int64         `json:"omitted,omitempty"` // hosts that did not fit
+}
+
 // PolicyChanged has the new rules.
 type PolicyChanged struct {
 	Reason       string `json:"reason,omitempty"`
@@ -301,6 +318,9 @@ func (NetworkAllowed) Kind() Kind { return KindNetworkAllowed }
 
 // Kind returns KindNetworkDenied.
 func (NetworkDenied) Kind() Kind { return KindNetworkDenied }
+
+// Kind returns KindHostsChanged.
+func (HostsChanged) Kind() Kind { return KindHostsChanged }
 
 // Kind returns KindPolicyChanged.
 func (PolicyChanged) Kind() Kind { return KindPolicyChanged }

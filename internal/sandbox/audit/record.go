@@ -95,6 +95,13 @@ func bound(ev Event, bytes int) Event {
 	case SandboxStarted:
 		e.AllowNet, _ = fit(&room, e.AllowNet)
 		return e
+	case HostsChanged:
+		e.Granted, n[0] = fit(&room, e.Granted)
+		e.Revoked, n[1] = fit(&room, e.Revoked)
+		e.AllowNet, n[2] = fit(&room, e.AllowNet)
+		e.Omitted += n[0] + n[1] + n[2]
+		e.AllowNet = orEmpty(e.AllowNet)
+		return e
 	case PolicyChanged:
 		e.Rules, n[0] = fit(&room, e.Rules)
 		e.RulesOmitted += n[0]
@@ -207,6 +214,7 @@ var decoders = map[Kind]func(line []byte) (Event, error){
 	KindResourceLimitExceeded: decodeAs[ResourceLimitExceeded],
 	KindNetworkAllowed:        decodeAs[NetworkAllowed],
 	KindNetworkDenied:         decodeAs[NetworkDenied],
+	KindHostsChanged:          decodeAs[HostsChanged],
 	KindPolicyChanged:         decodeAs[PolicyChanged],
 	KindApplied:               decodeAs[Applied],
 	KindDiscarded:             decodeAs[Discarded],

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
@@ -55,14 +56,13 @@ type Record struct {
 	// directory, it did not see entries that one of them hid.
 	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
 	// Marks are the project's marks, in addition to the built-in ones.
-	Marks   []policyfile.RiskFlag `json:"marks,omitempty"`
-	Runtime string                `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
-	Image   string                `json:"image,omitempty"` // docker's
-	Net     string                `json:"net"`             // NetNone, NetHost, NetBridge or NetNamed
-	// AllowNet are the hosts of NetNamed, in the form of allowlist.Rule.
-	AllowNet []string `json:"allow_net,omitempty"`
-	Mounts   []Mount  `json:"mounts,omitempty"`
-	Limits   Limits   `json:"limits"`
+	Marks         []policyfile.RiskFlag `json:"marks,omitempty"`
+	Runtime       string                `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
+	Image         string                `json:"image,omitempty"` // docker's
+	Net           string                `json:"net"`             // NetNone, NetHost, NetBridge or NetNamed
+	hostlist.List                       // the hosts of NetNamed
+	Mounts        []Mount               `json:"mounts,omitempty"`
+	Limits        Limits                `json:"limits"`
 	// Ignore are patterns as of gitignore(5): what of the source they match is not
 	// there for the sandbox. They are those of the time when it was made.
 	Ignore []byte `json:"ignore,omitempty"`
@@ -127,7 +127,7 @@ func (r *Record) clone() Record {
 	if r.UID != nil {
 		c.UID = new(*r.UID)
 	}
-	c.AllowNet = slices.Clone(r.AllowNet)
+	c.List = r.List.Clone()
 	c.Mounts = slices.Clone(r.Mounts)
 	c.Marks = slices.Clone(r.Marks)
 	c.Ignore = slices.Clone(r.Ignore)
@@ -154,7 +154,7 @@ func (r *Record) check() error {
 	if err := r.checkRuntime(); err != nil {
 		return err
 	}
-	if err := r.checkHome(); err != nil {
+	if err := errors.Join(r.List.Check(), r.checkHome()); err != nil {
 		return err
 	}
 	if err := policyfile.CheckMarks(r.Marks); err != nil {
@@ -174,10 +174,8 @@ func (r *Record) checkRuntime() error {
 		return errdefs.New(errdefs.Precondition, "runtime %q is unknown", r.Runtime)
 	case (r.Runtime == RuntimeDocker) != (r.Image != ""):
 		return errdefs.New(errdefs.Precondition, "image %q does not go with runtime %s", r.Image, r.Runtime)
-	case !r.hasNetwork():
-		return errdefs.New(errdefs.Precondition, "network %q does not go with runtime %s", r.Net, r.Runtime)
-	case (r.Net == NetNamed) != (len(r.AllowNet) > 0):
-		return errdefs.New(errdefs.Precondition, "network %q does not go with %d allowed hosts", r.Net, len(r.AllowNet))
+	case !r.hasNetwork() || r.Net != NetNamed && len(r.AllowNet) > 0:
+		return errdefs.New(errdefs.Precondition, "network %q does not go with runtime %s and %d allowed hosts", r.Net, r.Runtime, len(r.AllowNet))
 	case r.UID == nil:
 	case r.Runtime == RuntimeDocker && *r.UID != r.HostUID:
 		return errdefs.New(errdefs.Precondition, "user %d inside does not go with runtime docker, where it is %d", *r.UID, r.HostUID)

@@ -19,7 +19,10 @@ func (s *supervisor) startNetwork(program string) error {
 	if s.record.Net != record.NetNamed {
 		return nil
 	}
-	rules, err := allowlist.Parse(s.record.AllowNet)
+	rec := s.box.Record()
+	rec.DropEnded(s.startedAt)
+	s.record.AllowNet = rec.AllowNet
+	rules, err := allowlist.Parse(rec.AllowNet)
 	if err != nil {
 		return err
 	}
@@ -33,6 +36,9 @@ func (s *supervisor) startNetwork(program string) error {
 		Allowed: s.onAllowed, Denied: s.onRefused,
 		Failed: func(err error) { s.log.Error("the network is down for a moment", "err", err) },
 	})
+	if err == nil {
+		s.beginHosts(rec)
+	}
 	return err
 }
 
@@ -47,6 +53,7 @@ func (s *supervisor) networkReady(ctx context.Context) error {
 // endNetwork ends the network meanwhile, and closes the channel when the last of it is recorded.
 func (s *supervisor) endNetwork() <-chan struct{} {
 	ended := make(chan struct{})
+	s.endHosts()
 	go func() {
 		defer close(ended)
 		if s.egress != nil {

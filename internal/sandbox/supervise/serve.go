@@ -165,6 +165,8 @@ func (s *supervisor) answer(ctx context.Context, r api.Request) (api.Reply, erro
 		return api.Reply{OK: true}, nil
 	case api.OpPolicy:
 		return api.Reply{OK: true}, s.setPolicy(r.Rules)
+	case api.OpHosts:
+		return api.Reply{OK: true}, s.takeHosts()
 	case api.OpDrop:
 		stale, err := s.drop(r.Versions)
 		return api.Reply{OK: true, Stale: api.ToBytes(stale)}, err

@@ -11,7 +11,8 @@
 // Descriptors travel inward only, as pipes. Package api has the protocol and its client.
 //
 // Lock order: trimmer.mu, then supervisor.mu, then effects.Owners.mu, then session.mu, then
-// effects.ChangeSet.mu; ringBuffer.mu, effects.DenialSet.mu and the output log's are taken alone.
+// effects.ChangeSet.mu; hostClock.mu, then supervisor.mu; ringBuffer.mu, effects.DenialSet.mu and
+// the output log's are taken alone.
 package supervise
 
 import (
@@ -81,6 +82,7 @@ type supervisor struct {
 	audit        *audit.Writer
 	output       *outlog.Writer // of detached commands
 	egress       *egress.Egress // nil unless the network has named hosts
+	hosts        hostClock
 	process      isolate.Process
 	guest        *guest.Conn
 	listener     *net.UnixListener

@@ -141,6 +141,11 @@ func handler(t *testing.T, sites []site) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "this is %s\n", r.Host) })
+	mux.HandleFunc("/hold", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "held")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
 	if path, err := exec.Command("git", "--exec-path").Output(); err == nil {
 		root := t.TempDir()
 		repository(t, filepath.Join(root, "repo.git"))

@@ -144,6 +144,15 @@ func parseTarget(text string) (Host, error) {
 	return Host(addr.String()), nil
 }
 
+// Texts returns the texts of rules.
+func Texts(rules []Rule) []string {
+	texts := make([]string, len(rules))
+	for i, r := range rules {
+		texts[i] = r.String()
+	}
+	return texts
+}
+
 // Matches reports whether r allows connections to the port of h.
 func (r Rule) Matches(h Host, port uint16) bool { return r.Port == port && r.Covers(h) }
 
@@ -154,6 +163,17 @@ func (r Rule) Covers(h Host) bool {
 	}
 	below, is := strings.CutSuffix(string(h), string(r.Host))
 	return is && len(below) > 1 && strings.HasSuffix(below, ".")
+}
+
+// Includes reports whether r allows all that other allows.
+func (r Rule) Includes(other Rule) bool {
+	if r.Port != other.Port || other.Raw && !r.Raw {
+		return false
+	}
+	if other.Wildcard && r.Host == other.Host {
+		return r.Wildcard
+	}
+	return r.Covers(other.Host)
 }
 
 // Find returns the rule that allows connections to the port of h: one that names h, else the

@@ -176,3 +176,35 @@ func FuzzRule(f *testing.F) {
 		}
 	})
 }
+
+func TestARuleIncludesWhatAllowsNoMore(t *testing.T) {
+	for _, tt := range []struct {
+		wide, narrow string
+		want         bool
+	}{
+		{"example.com", "example.com:443", true},
+		{"example.com", "example.com:80", false},
+		{"example.com", "www.example.com", false},
+		{"example.com", "example.com:443,raw", false},
+		{"example.com:443,raw", "example.com", true},
+		{"*.example.com", "www.example.com", true},
+		{"*.example.com", "a.b.example.com", true},
+		{"*.example.com", "example.com", false},
+		{"*.example.com", "*.example.com", true},
+		{"*.example.com", "*.b.example.com", true},
+		{"*.b.example.com", "*.example.com", false},
+		{"www.example.com", "*.example.com", false},
+		{"example.com", "*.example.com", false},
+		{"*.example.com", "wwwexample.com", false},
+		{"10.1.2.3", "10.1.2.3", true},
+	} {
+		wide, err := ParseRule(tt.wide)
+		narrow, narrowErr := ParseRule(tt.narrow)
+		if err != nil || narrowErr != nil {
+			t.Fatal(err, narrowErr)
+		}
+		if got := wide.Includes(narrow); got != tt.want {
+			t.Errorf("%s includes %s: %t, want %t", tt.wide, tt.narrow, got, tt.want)
+		}
+	}
+}

@@ -3,12 +3,16 @@ package netns
 import (
 	"encoding/binary"
 	"errors"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 )
 
 // loopback is the index of lo in every network namespace (net/core/dev.c, dev_new_index).
 const loopback = 1
+
+// address is lo's own.
+var address = netip.MustParseAddr("100.64.0.1")
 
 // setUp makes every address of the calling thread's namespace local.
 func setUp() error {
@@ -20,7 +24,7 @@ func setUp() error {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := addLocalDefault(fd, unix.AF_INET); err != nil {
+	if err := errors.Join(addAddress(fd, address), addLocalDefault(fd, unix.AF_INET)); err != nil {
 		return err
 	}
 	err = addLocalDefault(fd, unix.AF_INET6)
@@ -48,17 +52,39 @@ func raise(name string) error {
 // addLocalDefault adds the route "local default dev lo" to the table local (rtnetlink(7)).
 func addLocalDefault(fd int, family uint8) error {
 	const attribute = unix.SizeofRtAttr + 4
-	b := make([]byte, 0, unix.SizeofNlMsghdr+unix.SizeofRtMsg+attribute)
-	b = binary.NativeEndian.AppendUint32(b, uint32(cap(b)))
-	b = binary.NativeEndian.AppendUint16(b, unix.RTM_NEWROUTE)
-	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE)
-	b = binary.NativeEndian.AppendUint32(b, 1) // sequence
-	b = binary.NativeEndian.AppendUint32(b, 0)
+	b := appendHeader(nil, unix.RTM_NEWROUTE, unix.SizeofRtMsg+attribute)
 	b = append(b, family, 0, 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_BOOT, unix.RT_SCOPE_HOST, unix.RTN_LOCAL)
 	b = binary.NativeEndian.AppendUint32(b, 0) // flags
 	b = binary.NativeEndian.AppendUint16(b, attribute)
 	b = binary.NativeEndian.AppendUint16(b, unix.RTA_OIF)
 	b = binary.NativeEndian.AppendUint32(b, loopback)
+	return ask(fd, b)
+}
+
+// addAddress gives lo an IPv4 address besides 127.0.0.1. A program that asks for the addresses of
+// a name with AI_ADDRCONFIG, as apt does, gets none on a host that has no other (getaddrinfo(3)).
+func addAddress(fd int, address netip.Addr) error {
+	const attribute = unix.SizeofRtAttr + 4
+	b := appendHeader(nil, unix.RTM_NEWADDR, unix.SizeofIfAddrmsg+attribute)
+	b = append(b, unix.AF_INET, byte(address.BitLen()), 0, unix.RT_SCOPE_HOST)
+	b = binary.NativeEndian.AppendUint32(b, loopback)
+	b = binary.NativeEndian.AppendUint16(b, attribute)
+	b = binary.NativeEndian.AppendUint16(b, unix.IFA_LOCAL)
+	b = append(b, address.AsSlice()...)
+	return ask(fd, b)
+}
+
+// appendHeader begins a request whose header is followed by size bytes (netlink(7)).
+func appendHeader(b []byte, kind uint16, size int) []byte {
+	b = binary.NativeEndian.AppendUint32(b, uint32(unix.SizeofNlMsghdr+size))
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE)
+	b = binary.NativeEndian.AppendUint32(b, 1)    // sequence
+	return binary.NativeEndian.AppendUint32(b, 0) // port
+}
+
+// ask sends a request and reads how it ended.
+func ask(fd int, b []byte) error {
 	if err := unix.Sendto(fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}

@@ -33,6 +33,7 @@ var mappings = map[audit.Kind]mapping{
 	audit.KindDiscarded:             {fileSystem, activity{4, "Delete"}, informational, discarded},
 	audit.KindNetworkAllowed:        {network, activity{2, "Close"}, informational, connected},
 	audit.KindNetworkDenied:         {network, activity{5, "Refuse"}, medium, refused},
+	audit.KindHostsChanged:          {entityManaged, activity{3, "Update"}, low, policyChanged},
 	audit.KindPolicyChanged:         {entityManaged, activity{3, "Update"}, low, policyChanged},
 	audit.KindEventsOmitted:         {baseEvent, other("Events omitted"), medium, asItIs},
 	audit.KindArchived:              {baseEvent, other("Archived"), informational, asItIs},
@@ -217,9 +218,13 @@ func refused(e Event, r audit.Record) []Event {
 }
 
 func policyChanged(e Event, r audit.Record) []Event {
-	p := r.Event.(audit.PolicyChanged)
 	e.succeed(true)
 	e.Entity = &entity{Name: "policy", Type: "Policy", UID: r.ID}
-	e.StatusDetail = audit.Text(p.Reason)
+	switch p := r.Event.(type) {
+	case audit.PolicyChanged:
+		e.StatusDetail = audit.Text(p.Reason)
+	case audit.HostsChanged:
+		e.StatusDetail = audit.Text(p.Reason)
+	}
 	return asItIs(e, r)
 }

@@ -159,6 +159,14 @@ func (c *Client) SetPolicy(ctx context.Context, rules []policy.Rule) error {
 	return err
 }
 
+// TakeHosts has the sandbox's network follow the record. It returns when no connection is
+// open to a host that is no longer allowed. Errors: Precondition, if it has no network of
+// named hosts.
+func (c *Client) TakeHosts(ctx context.Context) error {
+	_, err := c.call(ctx, Request{Op: OpHosts})
+	return err
+}
+
 // Drop forgets the delta's entries that still are what versions say, so that
 // the view shows the source there, and returns the paths of the others.
 func (c *Client) Drop(ctx context.Context, versions []changes.Version) (stale []vpath.Path, err error) {

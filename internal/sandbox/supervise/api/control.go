@@ -36,6 +36,7 @@ const (
 	OpSignal operation = "signal" // for the exec of this connection
 	OpStatus operation = "status" // what runs
 	OpPolicy operation = "policy" // replace the rules of the live view
+	OpHosts  operation = "hosts"  // read the hosts of the record again
 	OpJoin   operation = "join"   // stay until the connection ends
 	OpDrop   operation = "drop"   // forget entries of the delta
 	OpDelta  operation = "delta"  // whether the delta holds changes

@@ -1,0 +1,39 @@
+// Package hostlist reads the hosts that a sandbox with a network of named hosts may reach, as
+// people, configurations and clients give them. Package egress/allowlist has the grammar.
+package hostlist
+
+import (
+	"slices"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+)
+
+// Parse returns hosts in the form of record.Record.AllowNet: each once, presets written out.
+// Errors: Invalid.
+func Parse(texts []string) ([]string, error) {
+	rules, err := allowlist.Parse(texts)
+	if err != nil {
+		return nil, err
+	}
+	return allowlist.Texts(rules), nil
+}
+
+// CheckWithin refuses hosts that bounds do not include. Both are as Parse returns them. Errors:
+// Denied, naming the first such host; Invalid.
+func CheckWithin(hosts, bounds []string) error {
+	asked, err := allowlist.Parse(hosts)
+	if err != nil {
+		return err
+	}
+	allowed, err := allowlist.Parse(bounds)
+	if err != nil {
+		return err
+	}
+	for _, r := range asked {
+		if !slices.ContainsFunc(allowed, func(a allowlist.Rule) bool { return a.Includes(r) }) {
+			return errdefs.New(errdefs.Denied, "%s: not among the hosts that this server lets sandboxes reach (network.allow in its configuration)", r)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package hostlist
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+)
+
+func TestHostsAreReadIntoTheirOneForm(t *testing.T) {
+	got, err := Parse([]string{"Example.COM", "example.com:443", "*.example.org:80", "@pypi"})
+	want := []string{"example.com:443", "*.example.org:80", "pypi.org:443", "files.pythonhosted.org:443"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+	if _, err := Parse([]string{"https://example.com"}); !errdefs.Is(err, errdefs.Invalid) {
+		t.Errorf("a URL: %v, want Invalid", err)
+	}
+}
+
+func TestOnlyHostsWithinTheBoundsPass(t *testing.T) {
+	bounds := []string{"example.com:443", "*.example.org:443", "db.example.net:5432,raw"}
+	for _, tt := range []struct {
+		hosts  string
+		refuse string // "": none
+	}{
+		{"example.com", ""},
+		{"a.example.org *.b.example.org db.example.net:5432", ""},
+		{"example.com example.org", "example.org:443"},
+		{"example.com:80", "example.com:80"},
+		{"example.com:443,raw", "example.com:443,raw"},
+		{"*.example.com", "*.example.com:443"},
+	} {
+		err := CheckWithin(strings.Fields(tt.hosts), bounds)
+		switch {
+		case tt.refuse == "" && err != nil:
+			t.Errorf("%s: %v", tt.hosts, err)
+		case tt.refuse != "" && (!errdefs.Is(err, errdefs.Denied) || !strings.HasPrefix(err.Error(), tt.refuse+":")):
+			t.Errorf("%s: got %v, want Denied for %s", tt.hosts, err, tt.refuse)
+		}
+	}
+	if err := CheckWithin([]string{"example.com"}, nil); !errdefs.Is(err, errdefs.Denied) {
+		t.Errorf("without bounds: %v, want Denied", err)
+	}
+}

@@ -1,0 +1,101 @@
+package supervise
+
+import (
+	"sync"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+)
+
+// hostClock ends grants of hosts in time.
+type hostClock struct {
+	mu    sync.Mutex
+	rec   record.Record // as it was read last
+	timer *time.Timer   // nil: no grant ends
+	over  bool          // the sandbox ends
+}
+
+// hostPause is the longest pause between two looks at the clock, which may be set, and goes on
+// while the host sleeps.
+const hostPause = 30 * time.Second
+
+// takeHosts reads the hosts from the record and puts them into force.
+func (s *supervisor) takeHosts() error {
+	if s.egress == nil {
+		return errdefs.New(errdefs.Precondition, "sandbox %s: runs without a network of named hosts", s.box.Name())
+	}
+	s.hosts.mu.Lock()
+	defer s.hosts.mu.Unlock()
+	box, err := s.home.Open(s.box.Name())
+	if err != nil {
+		return err
+	}
+	s.hosts.rec = box.Record()
+	return s.putHostsLocked()
+}
+
+// beginHosts starts the clock of a network that has just begun with the hosts of a record.
+func (s *supervisor) beginHosts(rec record.Record) {
+	s.hosts.mu.Lock()
+	defer s.hosts.mu.Unlock()
+	s.hosts.rec = rec
+	s.setTimerLocked(time.Now())
+}
+
+// putHostsLocked puts the hosts into force that are allowed now, tells of the grants that have
+// ended, and sets the timer for those that will.
+func (s *supervisor) putHostsLocked() error {
+	now := time.Now()
+	rules, err := allowlist.Parse(s.hosts.rec.Hosts(now))
+	if err == nil {
+		err = s.egress.SetRules(rules)
+	}
+	if err != nil {
+		return err
+	}
+	if ended := s.hosts.rec.DropEnded(now); len(ended) > 0 {
+		s.append(s.hosts.rec.Event(hostlist.Change{Revoke: ended, Reason: "the time is over"}, now))
+	}
+	s.setTimerLocked(now)
+	return nil
+}
+
+func (s *supervisor) setTimerLocked(now time.Time) {
+	if s.hosts.timer != nil {
+		s.hosts.timer.Stop()
+		s.hosts.timer = nil
+	}
+	if end, ends := s.hosts.rec.NextEnd(); ends && !s.hosts.over {
+		s.hosts.timer = time.AfterFunc(min(end.Sub(now), hostPause), s.endGrants)
+	}
+}
+
+// endGrants revokes what has ended. A network that cannot be changed must not go on.
+func (s *supervisor) endGrants() {
+	s.hosts.mu.Lock()
+	defer s.hosts.mu.Unlock()
+	if s.hosts.over {
+		return
+	}
+	if end, ends := s.hosts.rec.NextEnd(); ends && time.Now().Before(end) {
+		s.setTimerLocked(time.Now())
+		return
+	}
+	if err := s.putHostsLocked(); err != nil {
+		s.log.Error("a grant does not end, so the sandbox stops", "err", err)
+		s.stop()
+	}
+}
+
+// endHosts stops the clock.
+func (s *supervisor) endHosts() {
+	s.hosts.mu.Lock()
+	defer s.hosts.mu.Unlock()
+	s.hosts.over = true
+	if s.hosts.timer != nil {
+		s.hosts.timer.Stop()
+	}
+}
