@@ -40,6 +40,8 @@ var programs = map[string]func(args []string) int{
 	reachOut:            reach,
 	speakProtocols:      speak,
 	connectOften:        connect,
+	smuggleRequests:     smuggle,
+	spellHosts:          spell,
 }
 
 // names are those that the host's resolver knows.
