@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
@@ -355,7 +356,7 @@ func describeDenial(v audit.PermissionDenied) string {
 	if v.RuleIndex >= 0 {
 		rule = fmt.Sprintf("rule %q (%s)", escape(audit.Text(secretname.Written(string(v.Rule)))), escape(v.RuleSource))
 	}
-	text := fmt.Sprintf("%s %s: %s by %s, %s[%d]", v.Operation, escape(audit.Text(v.Path)), v.Permission, rule, escape(v.Program), v.PID)
+	text := fmt.Sprintf("%s %s: %s by %s, %s[%d]", v.Operation, present.InMount(v.Mount, escape(audit.Text(v.Path))), v.Permission, rule, escape(v.Program), v.PID)
 	if v.Count > 1 {
 		text += fmt.Sprintf(", %d times", v.Count)
 	}

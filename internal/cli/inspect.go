@@ -85,7 +85,7 @@ func (d inspection) rows() [][]string {
 		{"audit log:", d.AuditLog.String()},
 	}
 	for _, m := range r.Mounts {
-		rows = append(rows, []string{"mount:", m.Source.String() + " at " + m.Target.String()})
+		rows = append(rows, []string{"mount:", mountText(m)})
 	}
 	for _, name := range d.Variables {
 		rows = append(rows, []string{"variable:", name.String()})
@@ -182,4 +182,13 @@ func limitRows(l record.Limits) [][]string {
 	add("disk:", formatBytes(l.DiskBytes), l.DiskBytes > 0)
 	add("timeout:", time.Duration(l.Timeout).String(), l.Timeout > 0)
 	return rows
+}
+
+// mountText describes a mount. One that 0.3.0 stored has no name.
+func mountText(m record.Mount) string {
+	text := m.Source.String() + " at " + m.Target.String()
+	if m.Name == "" {
+		return text
+	}
+	return text + " (" + m.Name + ", " + string(m.Mode) + ")"
 }

@@ -59,29 +59,29 @@ func fifo(t *testing.T, path string) {
 	}
 }
 
-// A host service cannot be reached through a mount with its socket: the mount is refused by
-// name.
+// A host service cannot be reached through a bind mount with its socket: the mount is refused
+// by name.
 func TestMountsWithServicesAreRefused(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)
 		for _, where := range []string{"agent.sock", "tool/agent.sock", "tool/run/agent.sock"} {
 			dir := mountedDir(t)
 			listenIn(t, filepath.Join(dir, where))
-			refusedToStart(t, s, []string{"--mount", dir}, dir, `socket "`+where+`"`)
-			refusedToStart(t, s, []string{"--mount", dir + ":/opt/tools"}, dir, `socket "`+where+`"`)
+			refusedToStart(t, s, []string{"--mount", dir + ":bind"}, dir, `socket "`+where+`"`)
+			refusedToStart(t, s, []string{"--mount", dir + ":/opt/tools:bind"}, dir, `socket "`+where+`"`)
 		}
 		dir := mountedDir(t)
 		fifo(t, filepath.Join(dir, "tool/pipe"))
-		refusedToStart(t, s, []string{"--mount", dir}, dir, `FIFO "tool/pipe"`)
+		refusedToStart(t, s, []string{"--mount", dir + ":bind"}, dir, `FIFO "tool/pipe"`)
 	})
 }
 
-// A socket that was added to a mount later is found at the next start of the sandbox.
+// A socket that was added to a bind mount later is found at the next start of the sandbox.
 func TestMountsAreCheckedAtEachStart(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)
 		dir := mountedDir(t)
-		prints(t, s, "echo ran; touch kept", "ran\n", "--preset", "full-access", "--mount", dir+":/opt/tools")
+		prints(t, s, "echo ran; touch kept", "ran\n", "--preset", "full-access", "--mount", dir+":/opt/tools:bind")
 		listenIn(t, filepath.Join(dir, "agent.sock"))
 		r := s.Run("echo ran")
 		if r.Code != 125 || r.Stdout != "" || !strings.Contains(r.Stderr, `socket "agent.sock"`) {
@@ -100,10 +100,10 @@ func TestMountsOfContainersAreChecked(t *testing.T) {
 	t.Setenv("DOCKER_HOST", testenv.DockerDaemon(t))
 	dir := mountedDir(t)
 	listenIn(t, filepath.Join(dir, "tool/agent.sock"))
-	refusedToStart(t, harness.New(t, binary, nil), []string{"--runtime", "docker", "--image", testenv.DockerImage, "--mount", dir + ":/opt/tools"}, dir, `socket "tool/agent.sock"`)
+	refusedToStart(t, harness.New(t, binary, nil), []string{"--runtime", "docker", "--image", testenv.DockerImage, "--mount", dir + ":/opt/tools:bind"}, dir, `socket "tool/agent.sock"`)
 }
 
-// Sockets are the only special files that need the refusal: devices in a mount cannot be
+// Sockets are the only special files that need the refusal: devices in a bind mount cannot be
 // opened, and links lead only to paths inside.
 func TestDevicesAndLinksOfMountsAreOfNoUse(t *testing.T) {
 	testenv.Root(t)
@@ -127,7 +127,7 @@ func TestDevicesAndLinksOfMountsAreOfNoUse(t *testing.T) {
 		if err := os.Symlink(service+"/agent.sock", dir+"/agent.sock"); err != nil {
 			t.Fatal(err)
 		}
-		passes(t, s, useMount, []string{dir}, "--mount", dir)
+		passes(t, s, useMount, []string{dir}, "--mount", dir+":bind")
 	})
 }
 

@@ -103,7 +103,7 @@ func exitOf(exit api.Exit) backend.Exit {
 	e := backend.Exit{Code: exit.ExitCode(), Reason: exit.Reason}
 	for _, d := range exit.Denied {
 		e.Refused = append(e.Refused, audit.PermissionDenied{
-			Path: audit.Path("/" + vpath.DecodeText(d.Path)), Operation: d.Operation, Permission: d.Permission.String(),
+			Mount: d.Mount, Path: audit.Path("/" + vpath.DecodeText(d.Path)), Operation: d.Operation, Permission: d.Permission.String(),
 			Rule: audit.Text(vpath.DecodeText(d.Rule)), RuleIndex: d.RuleIndex, Count: int(d.Count),
 		})
 	}

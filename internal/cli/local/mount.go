@@ -1,44 +1,50 @@
 package local
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-// mounts reads --mount SRC[:DST]. Errors: NotFound for a path that is not
-// there; Invalid for what must never be shown inside: the state directory,
-// sockets, and places the sandbox makes itself.
-func (b *Backend) mounts(given []string) ([]record.Mount, error) {
+// mounts reads what --mount gives a sandbox with the workspace. Errors: NotFound for a path
+// that is not there; Invalid for what must never be shown inside: the state directory,
+// sockets, and places that the sandbox makes itself.
+func (b *Backend) mounts(given []string, workspace string) ([]record.Mount, error) {
+	var specs []mountspec.Spec
+	var targets []string
 	var mounts []record.Mount
-	for _, m := range given {
-		source, target, hasTarget := strings.Cut(m, ":")
-		switch option := target[strings.LastIndexByte(target, ':')+1:]; {
-		case option == "rw":
-			return nil, errdefs.New(errdefs.Invalid, "--mount %q: \"rw\": every mount is read-only; what a sandbox may write is its source directory (--dir)", m)
-		case option == "ro":
-			return nil, errdefs.New(errdefs.Invalid, "--mount %q: \"ro\": every mount is read-only; leave the option out", m)
-		case source == "" || hasTarget && !filepath.IsAbs(target) || strings.Contains(target, ":"):
-			return nil, errdefs.New(errdefs.Invalid, "--mount %q: want SRC or SRC:DST with an absolute DST, which has no colon", m)
-		}
-		real, err := realPath(source)
+	for _, text := range given {
+		refuse := func(err error) error { return errdefs.New(errdefs.KindOf(err), "--mount %q: %w", text, err) }
+		s, err := mountspec.Parse(text)
 		if err != nil {
-			return nil, errdefs.New(errdefs.NotFound, "--mount %q: %w", m, err)
+			return nil, refuse(err)
 		}
-		if !hasTarget {
-			if target, err = filepath.Abs(source); err != nil {
-				return nil, errdefs.New(errdefs.Invalid, "--mount %q: %w", m, err)
+		real, err := realPath(s.Source)
+		if err != nil {
+			return nil, errdefs.New(errdefs.NotFound, "--mount %q: %w", text, err)
+		}
+		if s.Target == "" {
+			if s.Target, err = filepath.Abs(s.Source); err != nil {
+				return nil, errdefs.New(errdefs.Invalid, "--mount %q: %w", text, err)
 			}
 		}
-		if err := checkMount(b.home, real, filepath.Clean(target)); err != nil {
-			return nil, errdefs.New(errdefs.Invalid, "--mount %q: %w", m, err)
+		targets = append(targets, s.Target)
+		if err := errors.Join(checkMount(b.home, real), mountspec.CheckPlaces(workspace, targets)); err != nil {
+			return nil, refuse(errdefs.New(errdefs.Invalid, "%w", err))
 		}
-		mounts = append(mounts, record.Mount{Source: record.HostPath(real), Target: record.HostPath(filepath.Clean(target))})
+		specs = append(specs, s)
+		mounts = append(mounts, record.Mount{Source: record.HostPath(real), Target: record.HostPath(s.Target), Mode: s.Mode})
+	}
+	if err := mountspec.Names(specs); err != nil {
+		return nil, errdefs.New(errdefs.Invalid, "--mount: %w", err)
+	}
+	for i := range mounts {
+		mounts[i].Name = specs[i].Name
 	}
 	return mounts, nil
 }
@@ -51,10 +57,8 @@ func realPath(path string) (string, error) {
 	return filepath.EvalSymlinks(abs)
 }
 
-// ownPlaces are what a sandbox makes itself; a mount there would undo it.
-var ownPlaces = []string{"/proc", "/sys", "/dev", "/run/agentfense"}
-
-func checkMount(home *record.Home, source, target string) error {
+// checkMount refuses a source that no sandbox may see.
+func checkMount(home *record.Home, source string) error {
 	info, err := os.Stat(source)
 	switch {
 	case err != nil:
@@ -63,10 +67,6 @@ func checkMount(home *record.Home, source, target string) error {
 		return errdefs.New(errdefs.Invalid, "neither a directory nor a file")
 	case safefs.IsBelow(source, home.Dir()) || safefs.IsBelow(home.Dir(), source):
 		return errdefs.New(errdefs.Invalid, "it would show agentfense's own state directory")
-	case target == "/" || slices.ContainsFunc(ownPlaces, func(p string) bool { return safefs.IsBelow(target, p) }):
-		return errdefs.New(errdefs.Invalid, "%s is reserved for the sandbox", target)
-	case slices.ContainsFunc([]string{"/proc", "/sys", "/dev", "/run"}, func(p string) bool { return safefs.IsBelow(source, p) }):
-		return errdefs.New(errdefs.Invalid, "%s holds the host's kernel interfaces and sockets", source)
 	}
-	return nil
+	return mountspec.CheckSource(source)
 }

@@ -138,7 +138,7 @@ func (d *denials) add(r audit.Record) error {
 
 // sum adds one refusal, or several alike.
 func (d *denials) sum(e audit.PermissionDenied) {
-	if e.Permission == policy.None.String() && d.own[vpath.Path(e.Path)] {
+	if e.Mount == "" && e.Permission == policy.None.String() && d.own[vpath.Path(e.Path)] {
 		return
 	}
 	k := denialKey{string(e.Rule), string(e.RuleSource)}
@@ -149,15 +149,26 @@ func (d *denials) sum(e audit.PermissionDenied) {
 	}
 	g.Count += max(e.Count, 1)
 	path := record.HostPath(e.Path).String()
-	if strings.HasPrefix(path, "/") { // else the log is damaged
+	switch {
+	case e.Mount != "":
+		path = InMount(e.Mount, path)
+	case strings.HasPrefix(path, "/"): // else the log is damaged
 		path = Written(vpath.Path(e.Path))
 	}
 	if len(g.Paths) < maxDenialPaths && !slices.Contains(g.Paths, path) {
 		g.Paths = append(g.Paths, path)
 	}
-	if e.PathSHA256 == "" {
+	if e.PathSHA256 == "" && e.Mount == "" { // no flag is for the rules of a mount
 		d.note(vpath.Path(e.Path), e)
 	}
+}
+
+// InMount is how a path of the mount is written; "" is the workspace.
+func InMount(mount, path string) string {
+	if mount == "" {
+		return path
+	}
+	return mount + ":" + path
 }
 
 // note keeps what would have permitted the operation at path.

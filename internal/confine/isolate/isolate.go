@@ -29,15 +29,17 @@ type Spec struct {
 	Dir   string
 	Image string
 
-	// View is the host path of the view's mount.
-	View string
+	// View is the host path of the views' mount. ViewName is the name in it of the view at
+	// Workspace; empty if View itself is that.
+	View     string
+	ViewName string
 	// Workspace is the path inside at which the view appears.
 	Workspace string
 	// Conceal lists host directories that no other mount may show: the source, the state
 	// directory. If a read-only system directory contains one, an empty directory covers
 	// it.
 	Conceal []string
-	// Mounts are additional host paths to show, read-only.
+	// Mounts are additional host paths to show, read-only, and other views.
 	Mounts []Mount
 
 	// Hostname is the sandbox's host name; empty means "sandbox".
@@ -114,10 +116,11 @@ type ProcessLimits struct {
 	PIDs        int64
 }
 
-// Mount shows a host file or directory inside, read-only.
+// Mount shows a host file or directory inside, read-only, or a view.
 type Mount struct {
 	Source string // host path
 	Target string // path inside; empty means the same as Source
+	View   string // name of the view to show instead of a Source, see Spec.View
 }
 
 // Net is the network of a sandbox.

@@ -56,8 +56,10 @@ type Rule struct {
 
 // Mount is a host directory that a sandbox sees in addition to its workspace.
 type Mount struct {
-	Source Text `json:"source"`
-	Target Text `json:"target"`
+	Source Text   `json:"source"`
+	Target Text   `json:"target"`
+	Name   string `json:"name,omitempty"`
+	Mode   string `json:"mode,omitempty"` // how it shows the source; empty: a bind mount of 0.3.0
 }
 
 // SandboxLimits are the resource limits of a sandbox. Zero means no limit.
@@ -117,6 +119,7 @@ type CommandExecuted struct {
 // PermissionDenied says what the policy refused.
 type PermissionDenied struct {
 	Exec       string `json:"exec,omitempty"`
+	Mount      string `json:"mount,omitempty"` // name of the mount in which Path is; empty: the workspace
 	Path       Path   `json:"path"`
 	PathSHA256 string `json:"path_sha256,omitempty"` // of the whole path, when Path is cut
 	Operation  string `json:"operation"`

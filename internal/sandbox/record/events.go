@@ -81,7 +81,7 @@ func (s *Sandbox) createdEvent() audit.SandboxCreated {
 		e.Source = audit.Text(r.Served.CodebaseID)
 	}
 	for _, m := range r.Mounts {
-		e.Mounts = append(e.Mounts, audit.Mount{Source: audit.Text(m.Source), Target: audit.Text(m.Target)})
+		e.Mounts = append(e.Mounts, audit.Mount{Source: audit.Text(m.Source), Target: audit.Text(m.Target), Name: m.Name, Mode: string(m.Mode)})
 	}
 	return e
 }

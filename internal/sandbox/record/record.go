@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
+	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
@@ -22,7 +23,7 @@ import (
 // also an added field, because an older agentfense that ignored a field could weaken the
 // sandbox. Earlier versions can be read; the next update of such a record writes this
 // version.
-const SchemaVersion = 5
+const SchemaVersion = 6
 
 // The runtimes.
 const (
@@ -79,10 +80,24 @@ type Record struct {
 	Served *Served `json:"served,omitempty"`
 }
 
-// Mount shows a host path inside, read-only.
+// Mount shows a host path inside, read-only. One that 0.3.0 stored has no name and no mode;
+// it is a bind mount.
 type Mount struct {
-	Source HostPath `json:"source"`
-	Target HostPath `json:"target"`
+	Source HostPath       `json:"source"`
+	Target HostPath       `json:"target"`
+	Name   string         `json:"name,omitempty"`
+	Mode   mountspec.Mode `json:"mode,omitempty"`
+}
+
+// check refuses a mount that agentfense does not write.
+func (m Mount) check() error {
+	if m.Mode == "" && m.Name == "" {
+		return nil
+	}
+	if err := (mountspec.Spec{Name: m.Name, Mode: m.Mode}).Check(); err != nil {
+		return errdefs.New(errdefs.Precondition, "mount at %s: %w", m.Target, err)
+	}
+	return nil
 }
 
 // Limits are the resource limits of a sandbox. Zero means no limit.
@@ -156,6 +171,11 @@ func (r *Record) check() error {
 	}
 	if err := errors.Join(r.List.Check(), r.checkHome()); err != nil {
 		return err
+	}
+	for _, m := range r.Mounts {
+		if err := m.check(); err != nil {
+			return err
+		}
 	}
 	if err := policyfile.CheckMarks(r.Marks); err != nil {
 		return errdefs.New(errdefs.Precondition, "%w", err)

@@ -322,7 +322,7 @@ func (s *supervisor) auditEnd(x *execution, exit *api.Exit, lost bool) {
 	}
 	// Its processes are told of before they get their answers; what they have left
 	// behind may be told of still.
-	s.view.Conclude(x)
+	s.concludeViews(x)
 	var events []audit.Event
 	c := x.changes.Take()
 	if !c.IsEmpty() {

@@ -10,29 +10,14 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/fusefs"
-	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // ownerOf returns the command of a thread, or nil.
 func (s *supervisor) ownerOf(tid int) any { return s.owners.Find(tid) }
 
-// onDenial writes a refusal into the audit log and adds it to what its command
-// was refused. It is called by fusefs while the process that was refused waits,
-// or later for those that were counted.
-func (s *supervisor) onDenial(d fusefs.Denial) {
-	event := audit.PermissionDenied{
-		Path: audit.Path(d.Path), Operation: d.Operation, Permission: d.Permission.String(),
-		RuleIndex: d.Rule, PID: d.PID, Program: audit.Text(d.Program), Count: d.Count,
-	}
-	if rules := s.rules(); d.Rule != policy.NoRule && d.Rule < len(rules) {
-		event.Rule, event.RuleSource = audit.Text(rules[d.Rule].Pattern), audit.Text(rules[d.Rule].Source)
-	}
-	if x := d.Owner.(*execution); x != nil {
-		event.Exec = x.id
-		x.denials.Note(d, string(event.Rule))
-	}
-	s.append(event)
-}
+// onDenial notes a refusal in the workspace. It is called by fusefs while the process that
+// was refused waits, or later for those that were counted.
+func (s *supervisor) onDenial(d fusefs.Denial) { s.noteDenial("", s.rules(), d) }
 
 // onChange adds a change to what its command did. It is called by fusefs while
 // the process that made the change waits for it.

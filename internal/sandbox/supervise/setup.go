@@ -77,7 +77,7 @@ func (s *supervisor) setUp(ctx context.Context) error {
 	debug.SetGCPercent(startGC)
 	s.startedAt = time.Now()
 	for _, step := range []func(context.Context) error{
-		s.prepareProcess, s.openState, s.openLayers, s.mountView, s.mountHome, s.makeGroup, s.startInside, s.startServing,
+		s.prepareProcess, s.openState, s.openLayers, s.openMounts, s.mountView, s.mountHome, s.makeGroup, s.startInside, s.startServing,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -143,9 +143,7 @@ func (s *supervisor) openLayers(context.Context) error {
 		Source: s.source,
 		Dir:    s.box.LayersDir(),
 		Quota:  layer.Quota{Bytes: limits.DiskBytes, Inodes: cmp.Or(limits.DiskInodes, limits.DiskBytes/bytesPerInode)},
-	}
-	if uid := os.Geteuid(); uid != 0 {
-		options.User = &layer.User{UID: uint32(uid)}
+		User:   layerUser(),
 	}
 	var err error
 	if s.absent, err = changes.Absent(&s.record); err != nil {
@@ -178,8 +176,7 @@ func (s *supervisor) mountView(context.Context) error {
 		return errdefs.New(errdefs.Internal, "view: %w", err)
 	}
 	uid, gid := s.hostIDs()
-	var err error
-	s.view, err = fusefs.Mount(mountpoint, fusefs.Options{
+	err := s.mountAll(mountpoint, fusefs.Options{
 		Layer: s.stack, Policy: s.policy.Load(), PolicyChanged: len(s.record.EarlierRules) > 0,
 		UID: uint32(uid), GID: uint32(gid),
 		OnDenial: s.onDenial, OnChange: s.onChange, OnSource: s.onSource, Owner: s.ownerOf, Logger: s.log,
@@ -373,9 +370,7 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 		spec.NetNS = s.egress.Namespace()
 		spec.Etc["resolv.conf"] = []byte("nameserver " + egress.Resolver.String() + "\n")
 	}
-	for _, m := range s.record.Mounts {
-		spec.Mounts = append(spec.Mounts, isolate.Mount{Source: string(m.Source), Target: string(m.Target)})
-	}
+	spec.ViewName, spec.Mounts = s.shown()
 	return spec
 }
 

@@ -72,6 +72,8 @@ type supervisor struct {
 	policy    atomic.Pointer[policy.Policy]
 	stack     *layer.Stack
 	view      *fusefs.FS
+	mounts    []*mountView
+	binds     []isolate.Mount // the other mounts
 	terminals *terminals
 	group     *cgroup.Group // nil without limits, and where docker makes one
 	// processLimit is what the sandbox's user namespace holds instead of a group.

@@ -55,6 +55,7 @@ func (s *supervisor) tearDown() {
 		s.warn("mounts: clear", launch.ClearMounts(s.box.Dir()))
 	}
 	s.warn("kept home: close", s.keptHome.close())
+	s.warn("mounts: close", s.closeMounts())
 	if s.stack != nil {
 		s.warn("layers: close", s.stack.Close())
 	}

@@ -51,7 +51,7 @@ func (fs *FS) fill(n *node, info *layer.Info, a *fuse.Attr) {
 	p := fs.permission(n)
 	fs.observe(n, info)
 	*a = fuse.Attr{
-		Ino: info.Ino, Blksize: blockSize, Nlink: info.Nlink, Rdev: info.Rdev,
+		Ino: fs.ino(info.Ino), Blksize: blockSize, Nlink: info.Nlink, Rdev: info.Rdev,
 		Size: uint64(info.Size), Blocks: uint64(info.Blocks),
 		Atime: uint64(info.Atime.Sec), Atimensec: uint32(info.Atime.Nsec),
 		Mtime: uint64(info.Mtime.Sec), Mtimensec: uint32(info.Mtime.Nsec),
@@ -66,6 +66,14 @@ func (fs *FS) fill(n *node, info *layer.Info, a *fuse.Attr) {
 	}
 	a.Mode = maskMode(info.Mode, p, false)
 }
+
+// inoShift is where the number of a view is put into the inode numbers that it shows: above
+// those of most file systems, below the bits of the layer's own.
+const inoShift = 55
+
+// ino returns the inode number to show for the layer's. All views of a connection are one
+// device to programs, which take two files with one number for one file.
+func (fs *FS) ino(ino uint64) uint64 { return ino ^ uint64(max(fs.o.number-1, 0))<<inoShift }
 
 // owner returns the owner that every entry shows.
 func (fs *FS) owner() fuse.Owner { return fuse.Owner{Uid: fs.o.UID, Gid: fs.o.GID} }

@@ -217,7 +217,7 @@ func (fs *FS) outdated(n *node) {
 
 // Forget drops a node that the kernel no longer needs.
 func (fs *FS) Forget(id, count uint64) {
-	if n := fs.nodes.get(id); n != nil && id != fuse.FUSE_ROOT_ID {
+	if n := fs.nodes.get(id); n != nil && !n.isRoot() {
 		fs.forget(n, count)
 	}
 }

@@ -52,6 +52,8 @@ type Options struct {
 	// Descriptors is how many files are kept open; 0 means a quarter of the process's
 	// limit, at most 1024.
 	Descriptors int
+
+	number, views int // of the view among those of its connection, see MountAll
 }
 
 // FS is a mounted view.
@@ -117,7 +119,7 @@ func Mount(mountpoint string, o Options) (*FS, error) {
 		fs.end()
 		return nil, errdefs.New(mountKind(err), "mount the view: %w", err)
 	}
-	fs.serve()
+	serve(fs.conn, fs)
 	return fs, nil
 }
 
@@ -133,6 +135,7 @@ func newFS(mountpoint string, o Options) (*FS, error) {
 		o: o, log: o.Logger, mountpoint: abs,
 		ended: make(chan struct{}), done: make(chan struct{}),
 	}
+	fs.o.views = max(o.views, 1)
 	if fs.log == nil {
 		fs.log = slog.Default()
 	}
@@ -148,7 +151,7 @@ func newFS(mountpoint string, o Options) (*FS, error) {
 		}
 	}
 	fs.rules.Store(&rules{o.Policy, 1, strict})
-	fs.root = fs.nodes.init()
+	fs.root = fs.nodes.init(uint64(o.number))
 	fs.fds.init(o.descriptors())
 	fs.notify.init()
 	fs.denials.kinds = map[denialKind]*denialCount{}
@@ -204,9 +207,27 @@ func (w logWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// serve starts the goroutines.
-func (fs *FS) serve() {
+// serve starts the goroutines of the views of a connection.
+func serve(conn *fuseconn.Conn, views ...*FS) {
 	var all sync.WaitGroup
+	for _, fs := range views {
+		fs.start(&all)
+	}
+	go func() {
+		conn.Serve()
+		for _, fs := range views {
+			fs.end()
+		}
+		all.Wait()
+		conn.Close()
+		for _, fs := range views {
+			close(fs.done)
+		}
+	}()
+}
+
+// start starts the goroutines of one view.
+func (fs *FS) start(all *sync.WaitGroup) {
 	all.Go(func() { fs.notify.run(fs.conn) })
 	all.Go(fs.runDenials)
 	all.Go(fs.runWriteout)
@@ -216,13 +237,6 @@ func (fs *FS) serve() {
 	if fs.watcher.file != nil {
 		all.Go(fs.watcher.run)
 	}
-	go func() {
-		fs.conn.Serve()
-		fs.end()
-		all.Wait()
-		fs.conn.Close()
-		close(fs.done)
-	}()
 }
 
 // end releases everything after the goroutines have ended.

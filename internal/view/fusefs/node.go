@@ -18,7 +18,8 @@ import (
 //
 // A node is a path: two names of one source file are two nodes, so that the pages of the
 // stricter one never show through the other. Only hard links made in the sandbox share a
-// node. The number of a node is never reused.
+// node. The number of a node has the number of its view in the high bits, and is not reused
+// before many others.
 type node struct {
 	parent *node // nil: the root, or no name; guarded by table.mu
 	name   string
@@ -46,6 +47,7 @@ const (
 	storedPagesShift = 12 // the bits above it hold how many pages were stored
 )
 
+func (n *node) isRoot() bool     { return uint32(n.id) == fuse.FUSE_ROOT_ID }
 func (n *node) isDir() bool      { return n.dir != nil }
 func (n *node) isRegular() bool  { return n.flags.Load()&typeMask == unix.S_IFREG>>12 }
 func (n *node) is(f uint32) bool { return n.flags.Load()&f != 0 }
@@ -69,9 +71,10 @@ type place struct {
 // table has the nodes, by number and by place.
 type table struct {
 	mu      sync.RWMutex
+	view    uint64  // of the view among those of the connection
 	slots   []*node // by the low half of the number
 	free    []uint32
-	made    uint32 // nodes ever made: the high half of the number
+	made    uint32 // nodes ever made: in the high half of the number
 	buckets []*node
 	named   int
 	links   map[place]*node   // names in addition to a node's first
@@ -84,13 +87,23 @@ type table struct {
 // fileKey finds the node of a file that has several names.
 type fileKey = layer.FileID
 
-func (t *table) init() *node {
+// A node's number is view<<viewShift | made<<madeShift | slot. The root has slot
+// fuse.FUSE_ROOT_ID, so that the root of view 0 is the root of its connection.
+const (
+	viewShift = 58
+	madeShift = 32
+	madeMask  = 1<<(viewShift-madeShift) - 1
+	maxViews  = 1 << (64 - viewShift)
+)
+
+func (t *table) init(view uint64) *node {
+	t.view = view
 	t.seed = maphash.MakeSeed()
 	t.buckets = make([]*node, 1<<8)
 	t.links = map[place]*node{}
 	t.files = map[fileKey]*node{}
 	t.extras = map[*node]*extra{}
-	root := &node{id: fuse.FUSE_ROOT_ID, known: 1, dir: &dir{}}
+	root := &node{id: view<<viewShift | fuse.FUSE_ROOT_ID, known: 1, dir: &dir{}}
 	root.flags.Store(unix.S_IFDIR >> 12)
 	t.slots = []*node{nil, root}
 	return root
@@ -148,7 +161,7 @@ func (t *table) addLocked(mode uint32) *node {
 		n.id = uint64(len(t.slots))
 		t.slots = append(t.slots, n)
 	}
-	n.id |= uint64(t.made) << 32
+	n.id |= t.view<<viewShift | uint64(t.made)&madeMask<<madeShift
 	return n
 }
 
@@ -298,7 +311,7 @@ func (t *table) pathLocked(n *node) (vpath.Path, bool) {
 		size += 1 + len(at.name)
 	}
 	if size == 0 {
-		return vpath.Root, n.id == fuse.FUSE_ROOT_ID
+		return vpath.Root, n.isRoot()
 	}
 	b := make([]byte, size)
 	at := n
@@ -308,7 +321,7 @@ func (t *table) pathLocked(n *node) (vpath.Path, bool) {
 		size--
 		b[size] = '/'
 	}
-	return vpath.Path(unsafe.String(&b[0], len(b))), at.id == fuse.FUSE_ROOT_ID
+	return vpath.Path(unsafe.String(&b[0], len(b))), at.isRoot()
 }
 
 // path returns n's path, see pathLocked.

@@ -27,7 +27,7 @@ func TestNodesAreSmall(t *testing.T) {
 func TestTableAgainstAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var tab table
-		m := &tableModel{tab: &tab, root: tab.init(), at: map[vpath.Path]*node{}}
+		m := &tableModel{tab: &tab, root: tab.init(0), at: map[vpath.Path]*node{}}
 		m.dirs = []*node{m.root}
 		t.Repeat(map[string]func(*rapid.T){
 			"add":    m.add,
@@ -182,7 +182,7 @@ func (m *tableModel) check(t *rapid.T) {
 
 func TestNumbersAreNeverUsedTwice(t *testing.T) {
 	var tab table
-	root := tab.init()
+	root := tab.init(0)
 	seen := map[uint64]bool{}
 	for i := range 1000 {
 		tab.mu.Lock()

@@ -112,7 +112,7 @@ func (fs *FS) addPlus(parent *node, p vpath.Path, e fuse.DirEntry, out *fuse.Dir
 			return true
 		}
 		fs.rule(n, state.Policy(), d)
-		e.Mode, e.Ino = info.Mode, info.Ino
+		e.Mode, e.Ino = info.Mode, fs.ino(info.Ino)
 	}
 	entry := out.AddDirLookupEntry(e)
 	switch {
@@ -164,8 +164,8 @@ func (fs *FS) dots(n *node) []fuse.DirEntry {
 		parent = n
 	}
 	return []fuse.DirEntry{
-		{Name: ".", Mode: unix.S_IFDIR, Ino: n.dir.number(), Off: offsetDot},
-		{Name: "..", Mode: unix.S_IFDIR, Ino: parent.dir.number(), Off: offsetDotDot},
+		{Name: ".", Mode: unix.S_IFDIR, Ino: fs.ino(n.dir.number()), Off: offsetDot},
+		{Name: "..", Mode: unix.S_IFDIR, Ino: fs.ino(parent.dir.number()), Off: offsetDotDot},
 	}
 }
 

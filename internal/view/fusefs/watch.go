@@ -50,7 +50,7 @@ const (
 func (w *watcher) init(fs *FS, remote bool) {
 	w.fs, w.remote = fs, remote
 	w.nodes = map[int32]*node{}
-	w.limit = maxWatches() / 2
+	w.limit = maxWatches() / 2 / fs.o.views
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return

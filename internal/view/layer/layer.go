@@ -29,14 +29,15 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
-// Options says what Open opens. Source and Dir cannot be missing.
+// Options says what Open opens. Source cannot be missing, and Dir only for a ReadOnly stack.
 type Options struct {
 	// Source is a handle (O_PATH|O_DIRECTORY is enough) on the source directory. The caller
 	// closes it after Close.
 	Source *os.File
 	// Dir is the host path of the stack's own directory. Open makes it with mode 0700 if it
 	// is absent; its parent must exist. The caller's lock must ensure that only one writer
-	// has the stack open.
+	// has the stack open. A ReadOnly stack with an empty Dir is the source alone: nobody
+	// writes to it, so it caches directories as a writer does.
 	Dir string
 	// Quota limits what the stack stores.
 	Quota Quota
@@ -56,6 +57,8 @@ type Options struct {
 	// another entry at the path. Changes, an apply and the methods that read the source
 	// ignore Absent. Nil hides nothing.
 	Absent func(p vpath.Path, isDir bool) bool
+	// Plain hides the source's sockets, FIFOs and devices, as Absent does.
+	Plain bool
 	// Substitutes shows files of the source with another content. Nil substitutes nothing.
 	// A ReadOnly stack ignores it.
 	Substitutes *Substitutes
@@ -128,8 +131,11 @@ const sourceTTL = time.Second
 func Open(o Options) (*Stack, error) {
 	s := &Stack{o: o, home: -1, work: -1, orphans: -1, orphanLinks: map[uint64]uint32{}, covered: map[vpath.Path]struct{}{}, maxPins: pinLimit()}
 	s.quota.ledger = &ledger{}
-	if o.Source == nil {
+	switch {
+	case o.Source == nil:
 		return nil, errdefs.New(errdefs.Invalid, "open layers: no source")
+	case o.Dir == "" && !o.ReadOnly:
+		return nil, errdefs.New(errdefs.Invalid, "open layers: no directory for the changes")
 	}
 	if err := s.open(); err != nil {
 		if s.journal != nil {
@@ -142,6 +148,10 @@ func Open(o Options) (*Stack, error) {
 }
 
 func (s *Stack) open() error {
+	if s.o.Dir == "" {
+		s.dirs.init(sourceTTL)
+		return s.openSource()
+	}
 	if err := s.openHome(); err != nil {
 		return err
 	}
@@ -284,7 +294,10 @@ func (s *Stack) Close() error {
 	s.writers.Lock()
 	defer s.writers.Unlock()
 	s.gen.Add(1)
-	err := s.journal.Close()
+	var err error
+	if s.journal != nil {
+		err = s.journal.Close()
+	}
 	s.closeHandles()
 	return err
 }

@@ -388,7 +388,7 @@ func (s *Stack) findSource(pt part, name string) (entry, error) {
 		return entry{}, err
 	}
 	exact, err := pt.casefold.isExact(pt.fd, name, &st)
-	if err == nil && (!exact || pt.leavesOut(name, st.isDir())) {
+	if err == nil && (!exact || pt.leavesOut(name, st.isDir()) || s.o.Plain && !isPlain(st.kind())) {
 		err = unix.ENOENT
 	}
 	if err == nil {

@@ -77,7 +77,7 @@ func (s *Stack) listSource(pt part, seen map[string]struct{}, do func(child)) er
 			}
 			mode = st.kind()
 		}
-		if pt.leavesOut(string(name), mode == unix.S_IFDIR) {
+		if pt.leavesOut(string(name), mode == unix.S_IFDIR) || s.o.Plain && !isPlain(mode) {
 			return nil
 		}
 		do(child{string(name), mode, ino, pt.layer})

@@ -23,3 +23,9 @@ func (s *Stack) OpenSourceDir(p vpath.Path) (*os.File, error) {
 	s.dirs.forget(p)
 	return asOS(fd, p.String()), nil
 }
+
+// isPlain reports whether kind, the type bits of a mode, is a regular file, a directory or a
+// symbolic link.
+func isPlain(kind uint32) bool {
+	return kind == unix.S_IFREG || kind == unix.S_IFDIR || kind == unix.S_IFLNK
+}

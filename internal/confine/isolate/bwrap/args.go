@@ -170,14 +170,22 @@ func (p *plan) devices(a *arguments) {
 // shown adds the requested mounts, outer before inner, and then the view.
 func (p *plan) shown(a *arguments) {
 	for i, m := range p.mounts {
+		if m.View != "" {
+			a.add("--bind", p.staged(m.View), m.Target)
+			continue
+		}
 		a.add("--ro-bind", stageMount(i), m.Target)
 		cover(a, p.masks(m.Source, m.Target))
 	}
-	a.add("--bind", stageView, p.spec.Workspace)
+	a.add("--bind", p.staged(p.spec.ViewName), p.spec.Workspace)
 	if p.hasAlias() {
-		a.add("--bind", stageView, isolate.Workspace) // a mount and not a link, because find and other programs do not follow links
+		a.add("--bind", p.staged(p.spec.ViewName), isolate.Workspace) // a mount and not a link, because find and other programs do not follow links
 	}
 }
+
+// staged returns the path of a view on the stage. Bubblewrap looks its name up, because this
+// process serves the views and must not access them.
+func (p *plan) staged(name string) string { return filepath.Join(stageView, name) }
 
 // hasAlias reports whether isolate.Workspace also shows the view: the view is elsewhere,
 // and nothing else is mounted there.

@@ -158,6 +158,10 @@ func (p *plan) addMount(m isolate.Mount) error {
 	if safefs.IsBelow(m.Target, p.spec.Workspace) {
 		return errdefs.New(errdefs.Invalid, "mount %s: inside the workspace %s", m.Target, p.spec.Workspace)
 	}
+	if m.View != "" { // its source is the caller's to check
+		p.mounts = append(p.mounts, mount{m, true})
+		return nil
+	}
 	source, err := filepath.EvalSymlinks(m.Source)
 	if err != nil {
 		return errdefs.New(kindOf(err), "mount %q: %w", m.Source, cause(err))

@@ -214,6 +214,9 @@ func (p *plan) openSources() ([]source, error) {
 		err = errors.Join(err, add("the home directory", p.spec.HomeDir, stageHome))
 	}
 	for i, m := range p.mounts {
+		if m.View != "" {
+			continue // part of the views' mount
+		}
 		err = errors.Join(err, add("mount "+strconv.Quote(m.Source), m.Source, stageMount(i)))
 	}
 	for _, d := range p.etcDirs {

@@ -138,20 +138,22 @@ func (p *plan) binds() []bind {
 	stage := path.Join(s.Dir, stageName)
 	var binds []bind
 	for _, view := range p.views() {
-		binds = append(binds, mount(view.Source, view.Target, bindOptions{Propagation: "rslave"}))
+		binds = append(binds, mount(path.Join(view.Source, view.View), view.Target, bindOptions{Propagation: "rslave"}))
 	}
 	binds = append(binds, readOnly(s.Init, initPath), readOnly(path.Join(stage, socketName), socketPath))
 	for _, name := range slices.Sorted(maps.Keys(p.etc())) {
 		binds = append(binds, readOnly(path.Join(stage, name), path.Join("/etc", name)))
 	}
 	if p.hasAlias() {
-		binds = append(binds, mount(s.View, isolate.Workspace, bindOptions{Propagation: "rslave"}))
+		binds = append(binds, mount(path.Join(s.View, s.ViewName), isolate.Workspace, bindOptions{Propagation: "rslave"}))
 	}
 	if s.DevPTS != "" {
 		binds = append(binds, mount(s.DevPTS, "/dev/pts", bindOptions{Propagation: "rprivate"}))
 	}
 	for _, m := range p.mounts {
-		binds = append(binds, readOnly(m.Source, m.Target))
+		if m.View == "" {
+			binds = append(binds, readOnly(m.Source, m.Target))
+		}
 	}
 	return binds
 }

@@ -138,6 +138,10 @@ func (p *plan) addMount(m isolate.Mount) error {
 	if safefs.IsBelow(m.Target, p.spec.Workspace) {
 		return errdefs.New(errdefs.Invalid, "mount %s: inside the workspace %s", m.Target, p.spec.Workspace)
 	}
+	if m.View != "" { // its source is the caller's to check
+		p.mounts = append(p.mounts, m)
+		return nil
+	}
 	source, err := filepath.EvalSymlinks(m.Source)
 	if err != nil {
 		return errdefs.New(errdefs.NotFound, "mount %q: %w", m.Source, err)
@@ -193,7 +197,7 @@ func (p *plan) masks() []string {
 	var covered []string
 	for _, m := range p.mounts {
 		for _, c := range p.conceal {
-			if safefs.IsBelow(c, m.Source) {
+			if m.View == "" && safefs.IsBelow(c, m.Source) {
 				covered = append(covered, filepath.Join(m.Target, strings.TrimPrefix(c, m.Source)))
 			}
 		}

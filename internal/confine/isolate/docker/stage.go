@@ -96,9 +96,15 @@ func clearStage(sandbox string) error {
 	return nil
 }
 
-// views returns the supervisor's file systems that the sandbox may write to.
+// views returns the supervisor's file systems, each with the mount that contains it as
+// Source.
 func (p *plan) views() []isolate.Mount {
-	views := []isolate.Mount{{Source: p.spec.View, Target: p.spec.Workspace}}
+	views := []isolate.Mount{{Source: p.spec.View, View: p.spec.ViewName, Target: p.spec.Workspace}}
+	for _, m := range p.mounts {
+		if m.View != "" {
+			views = append(views, isolate.Mount{Source: p.spec.View, View: m.View, Target: m.Target})
+		}
+	}
 	if p.spec.HomeDir != "" {
 		views = append(views, isolate.Mount{Source: p.spec.HomeDir, Target: p.spec.Home})
 	}

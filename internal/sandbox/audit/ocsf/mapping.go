@@ -112,7 +112,11 @@ func denied(e Event, r audit.Record) []Event {
 	if a, known := operations[d.Operation]; known {
 		e.act(a)
 	}
-	e.File, e.Count = fileAt(audit.Text(d.Path)), max(d.Count, 1)
+	path := audit.Text(d.Path)
+	if d.Mount != "" {
+		path = audit.Text(d.Mount) + ":" + path
+	}
+	e.File, e.Count = fileAt(path), max(d.Count, 1)
 	e.Actor.Process = &process{PID: d.PID, Name: d.Program, UID: d.Exec}
 	e.deny()
 	e.StatusDetail = audit.Text(d.Operation)

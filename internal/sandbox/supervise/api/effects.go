@@ -21,6 +21,7 @@ type Effects struct {
 // Denied is what the policy refused, as often as Count says. Its texts are
 // encoded (vpath.EncodeText).
 type Denied struct {
+	Mount      string            `json:"mount,omitempty"` // in which Path is; empty: the workspace
 	Path       string            `json:"path"`
 	Operation  string            `json:"operation"`
 	Permission policy.Permission `json:"permission"` // what the path has

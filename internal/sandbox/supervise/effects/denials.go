@@ -20,10 +20,11 @@ type DenialSet struct {
 	count int64
 }
 
-// Note adds a refusal, or several alike.
-func (s *DenialSet) Note(d fusefs.Denial, rule string) {
+// Note adds a refusal, or several alike, in the mount of that name, "" for the workspace.
+func (s *DenialSet) Note(d fusefs.Denial, mount, rule string) {
 	key := api.Denied{
-		Path: d.Path.Text(), Operation: d.Operation, Permission: d.Permission,
+		Mount: mount,
+		Path:  d.Path.Text(), Operation: d.Operation, Permission: d.Permission,
 		Rule: vpath.EncodeText(rule), RuleIndex: d.Rule, PID: d.PID, Program: vpath.EncodeText(d.Program),
 	}
 	if rule == "" { // the decision is none of the sandbox's rules

@@ -1,0 +1,194 @@
+// Package mountspec reads what --mount says: which directory of the host a sandbox sees in
+// addition to its workspace, where, under which name and how.
+//
+// It promises that a Spec it returns is well formed, and that the places and names which
+// Check accepts exclude each other. It is pure: whether the host has the directory, and
+// whether a sandbox may see it, is for its callers to find out.
+package mountspec
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/nearest"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+)
+
+// Mode says how a mount shows its source.
+type Mode string
+
+// The modes.
+const (
+	// ReadOnly is a view in which everything may be read. It has no sockets, FIFOs and
+	// devices.
+	ReadOnly Mode = "ro"
+	// Bind is a read-only bind mount, without rules.
+	Bind Mode = "bind"
+)
+
+// Modes lists them, the default first.
+func Modes() []Mode { return []Mode{ReadOnly, Bind} }
+
+// Spec is one mount, as it was given.
+type Spec struct {
+	Source string // as it was given
+	Target string // absolute and clean; empty: the same as Source
+	Name   string // empty: derived from Target, see Names
+	Mode   Mode
+}
+
+// option is the beginning of one option of the long form.
+var option = regexp.MustCompile(`,([a-z]+)=`)
+
+// The options of the long form.
+const (
+	optTarget = "dst"
+	optName   = "name"
+	optMode   = "mode"
+)
+
+var options = []string{optTarget, optName, optMode}
+
+// Parse reads SRC[:DST][:MODE], or SRC,dst=DST,name=NAME,mode=MODE with any of the options:
+// there only a comma with a word and "=" after it ends a path. Errors: Invalid.
+func Parse(text string) (Spec, error) {
+	if strings.Contains(text, "\x00") {
+		return Spec{}, errdefs.New(errdefs.Invalid, "a NUL byte is part of no path")
+	}
+	if option.MatchString(text) {
+		return parseLong(text)
+	}
+	return parseShort(text)
+}
+
+func parseShort(text string) (Spec, error) {
+	parts := strings.Split(text, ":")
+	s := Spec{Source: parts[0], Mode: ReadOnly}
+	rest := parts[1:]
+	if len(rest) > 0 && path.IsAbs(rest[0]) {
+		s.Target, rest = path.Clean(rest[0]), rest[1:]
+	}
+	switch {
+	case s.Source == "":
+		return Spec{}, errdefs.New(errdefs.Invalid, "it names no directory: want SRC[:DST][:MODE]")
+	case len(rest) > 1, len(rest) == 1 && rest[0] == "":
+		return Spec{}, errdefs.New(errdefs.Invalid, "want SRC[:DST][:MODE] with an absolute DST; for a path with a colon: SRC,dst=DST,mode=MODE")
+	case len(rest) == 0:
+		return s, nil
+	}
+	var err error
+	s.Mode, err = parseMode(rest[0])
+	return s, err
+}
+
+func parseLong(text string) (Spec, error) {
+	at := option.FindAllStringSubmatchIndex(text, -1)
+	s := Spec{Source: text[:at[0][0]], Mode: ReadOnly}
+	if s.Source == "" {
+		return Spec{}, errdefs.New(errdefs.Invalid, "it names no directory: want SRC,dst=DST")
+	}
+	var given []string
+	for i, m := range at {
+		end := len(text)
+		if i+1 < len(at) {
+			end = at[i+1][0]
+		}
+		key, value := text[m[2]:m[3]], text[m[1]:end]
+		if slices.Contains(given, key) {
+			return Spec{}, errdefs.New(errdefs.Invalid, "%s= is given twice", key)
+		}
+		given = append(given, key)
+		if err := s.set(key, value); err != nil {
+			return Spec{}, err
+		}
+	}
+	return s, nil
+}
+
+// set sets one option of the long form.
+func (s *Spec) set(key, value string) (err error) {
+	switch key {
+	case optTarget:
+		if !path.IsAbs(value) {
+			return errdefs.New(errdefs.Invalid, "dst=%s: want an absolute path", strconv.Quote(value))
+		}
+		s.Target = path.Clean(value)
+	case optName:
+		s.Name, err = value, CheckName(value)
+	case optMode:
+		s.Mode, err = parseMode(value)
+	default:
+		return nearest.Unknown("option", key, options)
+	}
+	return err
+}
+
+func parseMode(word string) (Mode, error) {
+	var words []string
+	for _, m := range Modes() {
+		if string(m) == word {
+			return m, nil
+		}
+		words = append(words, string(m))
+	}
+	if word == "rw" {
+		return "", errdefs.New(errdefs.Invalid, "mode \"rw\": a mount is read-only; what a sandbox may write is its source directory (--dir)")
+	}
+	return "", nearest.Unknown("mode", word, words)
+}
+
+// Check refuses a stored mount that Parse would not have returned. Errors: Invalid.
+func (s Spec) Check() error {
+	if _, err := parseMode(string(s.Mode)); err != nil {
+		return err
+	}
+	return CheckName(s.Name)
+}
+
+// reserved are the places of the kernel and of the sandbox itself. Nothing may be mounted
+// at, above or below them.
+var reserved = []string{"/proc", "/sys", "/dev", "/run/agentfense"}
+
+// CheckPlaces refuses a set of targets of which one is reserved, overlaps with the workspace
+// or overlaps with another: commands could otherwise change the path to a place, or reach
+// through one view what another hides. Errors: Invalid.
+func CheckPlaces(workspace string, targets []string) error {
+	for i, target := range targets {
+		switch {
+		case !path.IsAbs(target) || path.Clean(target) != target:
+			return errdefs.New(errdefs.Invalid, "%s: want a clean absolute path", quoted(target))
+		case slices.ContainsFunc(reserved, func(p string) bool { return overlaps(target, p) }):
+			return errdefs.New(errdefs.Invalid, "%s is reserved for the sandbox, or contains a place that is; choose another place: SRC:DST", quoted(target))
+		case overlaps(target, workspace):
+			return errdefs.New(errdefs.Invalid, "%s and the workspace %s overlap; choose another place: SRC:DST", quoted(target), quoted(workspace))
+		}
+		for _, other := range targets[:i] {
+			if overlaps(target, other) {
+				return errdefs.New(errdefs.Invalid, "%s and the mount at %s overlap; mount one of them, or choose another place: SRC:DST", quoted(target), quoted(other))
+			}
+		}
+	}
+	return nil
+}
+
+func overlaps(a, b string) bool { return safefs.IsBelow(a, b) || safefs.IsBelow(b, a) }
+
+func quoted(p string) string { return strconv.Quote(p) }
+
+// CheckSource refuses a directory of the host that holds its kernel interfaces and sockets.
+// Errors: Invalid.
+func CheckSource(source string) error {
+	for _, dir := range []string{"/proc", "/sys", "/dev", "/run", "/var/run"} {
+		if safefs.IsBelow(source, dir) {
+			return errdefs.New(errdefs.Invalid, "%s holds the host's kernel interfaces and sockets", quoted(source))
+		}
+	}
+	if source == "/" {
+		return errdefs.New(errdefs.Invalid, "\"/\" is the whole host; name the directories that are needed")
+	}
+	return nil
+}

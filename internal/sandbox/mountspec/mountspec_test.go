@@ -1,0 +1,140 @@
+package mountspec_test
+
+import (
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
+)
+
+func TestParse(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       mountspec.Spec
+	}{
+		{"a directory", "/a", mountspec.Spec{Source: "/a", Mode: "ro"}},
+		{"a relative directory", "../a b", mountspec.Spec{Source: "../a b", Mode: "ro"}},
+		{"a place", "a:/b/../c/", mountspec.Spec{Source: "a", Target: "/c", Mode: "ro"}},
+		{"a mode", "a:bind", mountspec.Spec{Source: "a", Mode: "bind"}},
+		{"a place and a mode", "a:/b:ro", mountspec.Spec{Source: "a", Target: "/b", Mode: "ro"}},
+		{"a comma in a path", "a,b:/c,d", mountspec.Spec{Source: "a,b", Target: "/c,d", Mode: "ro"}},
+		{"the long form", "a:b,dst=/c:d,e,name=n,mode=bind", mountspec.Spec{Source: "a:b", Target: "/c:d,e", Name: "n", Mode: "bind"}},
+		{"the long form in another order", "a,mode=ro,dst=/c", mountspec.Spec{Source: "a", Target: "/c", Mode: "ro"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := mountspec.Parse(tt.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("Parse(%q) differs (-want +got):\n%s", tt.text, diff)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                  "names no directory",
+		":/b":                               "names no directory",
+		"a:":                                "want SRC[:DST]",
+		"a:b:c":                             "want SRC[:DST]",
+		"a:/b:ro:ro":                        "want SRC[:DST]",
+		"a:/b:":                             "want SRC[:DST]",
+		"a:/b:rw":                           `"rw"`,
+		"a:b":                               `mode "b"`,
+		"a:binds":                           "bind",
+		"a\x00":                             "NUL",
+		",dst=/b":                           "names no directory",
+		"a,dst=b":                           "absolute",
+		"a,dst=/b,dst=/c":                   "twice",
+		"a,dts=/b":                          "dst",
+		"a,name=Tools":                      "want 1 to 64",
+		"a,name=workspace":                  "the workspace's",
+		"a,name=..":                         "want 1 to 64",
+		"a,name=,dst=/b":                    "want 1 to 64",
+		"a,mode=":                           "mode",
+		"a,dst=/b,mode=full":                "mode",
+		"a,name=" + strings.Repeat("a", 65): "want 1 to 64",
+	} {
+		_, err := mountspec.Parse(text)
+		if !errdefs.Is(err, errdefs.Invalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Parse(%q): %v, want Invalid with %q", text, err, want)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	specs := []mountspec.Spec{
+		{Target: "/opt/bin"}, {Target: "/a/Bin"}, {Target: "/b/bin", Name: "bin-2"}, {Target: "/c/Größe x"}, {Target: "/d/..."}, {Target: "/e/workspace"},
+		{Target: "/" + strings.Repeat("y", 200)},
+	}
+	if err := mountspec.Names(specs); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range specs {
+		got = append(got, s.Name)
+	}
+	want := []string{"bin", "bin-3", "bin-2", "gr--e-x", "mount", "mount-2", strings.Repeat("y", 56)}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("names differ (-want +got):\n%s", diff)
+	}
+	if err := mountspec.Names([]mountspec.Spec{{Name: "a"}, {Name: "a"}}); !errdefs.Is(err, errdefs.Invalid) {
+		t.Errorf("two mounts of one name: %v", err)
+	}
+}
+
+func TestCheckPlaces(t *testing.T) {
+	const workspace = "/home/me/project"
+	for _, good := range [][]string{nil, {"/opt/a", "/opt/b"}, {"/opt/a", "/opt/ab"}, {"/home/me/other"}, {"/run/x"}, {"/usr/lib/x"}} {
+		if err := mountspec.CheckPlaces(workspace, good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range [][]string{
+		{"/"}, {"/proc"}, {"/proc/x"}, {"/sys"}, {"/dev/shm"}, {"/run"}, {"/run/agentfense/x"}, {"opt"}, {"/opt/"}, {"/opt/../etc"},
+		{workspace}, {"/home/me"}, {"/home"}, {workspace + "/x"}, {"/a", "/a"}, {"/a", "/a/b"}, {"/a/b", "/c", "/a"},
+	} {
+		if err := mountspec.CheckPlaces(workspace, bad); !errdefs.Is(err, errdefs.Invalid) {
+			t.Errorf("%q: %v, want Invalid", bad, err)
+		}
+	}
+}
+
+// FuzzParse checks that whatever Parse accepts is well formed, and is the same when it is
+// written in the long form.
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{"a", "a:/b", "a:/b:ro", "a:bind", "a,dst=/b,name=n,mode=ro", "a:b,dst=/c:d", "a,,dst=/b", "a,dst=/b,x", ":", ",", "a,dst=/\xff"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := mountspec.Parse(text)
+		if err != nil {
+			if !errdefs.Is(err, errdefs.Invalid) {
+				t.Fatalf("Parse(%q): %v", text, err)
+			}
+			return
+		}
+		if s.Source == "" || strings.Contains(s.Source+s.Target, "\x00") || s.Target != "" && (!path.IsAbs(s.Target) || path.Clean(s.Target) != s.Target) {
+			t.Fatalf("Parse(%q): %+v", text, s)
+		}
+		named := []mountspec.Spec{s}
+		if named[0].Target == "" {
+			named[0].Target = path.Clean("/x/" + path.Base(s.Source))
+		}
+		if err := mountspec.Names(named); err != nil || named[0].Check() != nil {
+			t.Fatalf("Parse(%q): name %q, %v", text, named[0].Name, err)
+		}
+		long := named[0].Source + ",dst=" + named[0].Target + ",name=" + named[0].Name + ",mode=" + string(named[0].Mode)
+		again, err := mountspec.Parse(long)
+		if err != nil || again != named[0] {
+			t.Fatalf("Parse(%q): %+v, %v; want %+v of %q", long, again, err, named[0], text)
+		}
+	})
+}
