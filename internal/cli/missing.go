@@ -80,16 +80,17 @@ func wordsOf(args []string) []string {
 
 // flagsFor are the flags that bring programs of the host inside.
 func (e *env) flagsFor(in *inside, programs ...string) string {
-	var flags []string
+	var dirs, flags []string
 	add := func(flag string) {
 		if !slices.Contains(flags, flag) {
 			flags = append(flags, flag)
 		}
 	}
 	for _, program := range programs {
-		for _, dir := range in.neededFor(program) {
-			add("--mount " + shellWord(dir))
-		}
+		dirs = append(dirs, in.neededFor(program)...)
+	}
+	for _, dir := range outermost(dirs) {
+		add("--mount " + shellWord(dir))
 	}
 	for _, program := range programs {
 		if s := in.shimsOf(program); s != nil && s.variable != "" {

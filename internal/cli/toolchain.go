@@ -126,7 +126,8 @@ func findProgram(name string, dirs []string, good func(path string) bool) string
 
 // neededFor returns the directories that have to be shown for a program to run:
 // its own and, of a link, that of the program it leads to, or what its version
-// manager needs in their place.
+// manager needs in their place. A directory that contains the workspace cannot be mounted, so
+// the program itself stands for it.
 func (in *inside) neededFor(program string) []string {
 	var dirs []string
 	add := func(dir string) {
@@ -143,10 +144,26 @@ func (in *inside) neededFor(program string) []string {
 		if at >= 0 {
 			add(filepath.Join(in.home, managerDirs[at]))
 		} else {
-			add(in.treeOf(filepath.Dir(p)))
+			dir := in.treeOf(filepath.Dir(p))
+			if safefs.IsBelow(in.record.Workspace, dir) {
+				dir = p
+			}
+			add(dir)
 		}
 	}
 	return dirs
+}
+
+// outermost leaves out the paths below others of them: mounts must not overlap.
+func outermost(paths []string) []string {
+	var outer []string
+	for i, p := range paths {
+		covered := slices.Contains(paths[:i], p) || slices.ContainsFunc(paths, func(other string) bool { return other != p && safefs.IsBelow(p, other) })
+		if !covered {
+			outer = append(outer, p)
+		}
+	}
+	return outer
 }
 
 // treeOf is the directory that a toolchain with its programs in dir was unpacked

@@ -2,6 +2,7 @@ package present_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,7 +22,8 @@ func TestSummariseReadsTheAuditLog(t *testing.T) {
 	denied := func(path, rule string, n int) audit.Event {
 		return audit.PermissionDenied{Path: audit.Path(path), Operation: "open", Permission: "none", Rule: audit.Text(rule), RuleSource: "preset development", Count: n}
 	}
-	err = log.Append(denied("/.env", "**/.env*", 1), denied("/x\n", "", 1), denied("/.env", "**/.env*", 3), denied("/.env.local", "**/.env*", 1))
+	err = log.Append(denied("/.env", "**/.env*", 1), denied("/x\n", "", 1), denied("/.env", "**/.env*", 3), denied("/.env.local", "**/.env*", 1),
+		audit.PermissionDenied{Mount: "tools", Path: "/d/f\n", Operation: "unlink", Permission: "read", Rule: "/**", RuleSource: "--mount", Count: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,10 +36,16 @@ func TestSummariseReadsTheAuditLog(t *testing.T) {
 	}
 	want := []present.DenialGroup{
 		{Rule: "**/.env*", Source: "preset development", Count: 5, Paths: []string{".env", ".env.local"}},
+		{Rule: "/**", Source: "--mount", Count: 2, Paths: []string{`tools:/d/f\x0a`}},
 		{Source: "preset development", Count: 1, Paths: []string{`x\x0a`}},
 	}
 	if diff := cmp.Diff(want, got.Denials); diff != "" {
 		t.Errorf("denials (-want +got):\n%s", diff)
+	}
+	for _, r := range got.Refused {
+		if strings.HasPrefix(string(r.Path), "/d") {
+			t.Errorf("a flag would be advised for %s in a mount", r.Path)
+		}
 	}
 }
 

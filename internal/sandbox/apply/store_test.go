@@ -110,6 +110,7 @@ func TestOpenRefusesADamagedRecord(t *testing.T) {
 		}
 		return strings.Replace(string(whole), old, with, 1)
 	}
+	const mounted = `"mounts": [{"source": "/a", "target": "/b", `
 	tests := []struct{ name, text, want string }{
 		{"an empty file", "", "damaged"},
 		{"a file cut short", string(whole[:len(whole)/2]), "damaged"},
@@ -122,6 +123,9 @@ func TestOpenRefusesADamagedRecord(t *testing.T) {
 			"a newer version", replace(schemaVersion(record.SchemaVersion), schemaVersion(record.SchemaVersion+1)),
 			fmt.Sprintf("has schema version %d, this agentfense knows %d", record.SchemaVersion+1, record.SchemaVersion),
 		},
+		{"a mount of an unknown mode", replace(`"limits"`, mounted+`"name": "b", "mode": "all"}], "limits"`), `unknown mode "all"`},
+		{"a mount with a name that is none", replace(`"limits"`, mounted+`"name": "../b", "mode": "ro"}], "limits"`), `name "../b"`},
+		{"a mount with a mode and without a name", replace(`"limits"`, mounted+`"mode": "ro"}], "limits"`), `name ""`},
 		{"the record of another sandbox", replace(`"name": "fix"`, `"name": "fax"`), `it is of sandbox "fax"`},
 		{"a malformed id", replace(`"id": "sb_`, `"id": "xx_`), "malformed"},
 	}

@@ -141,12 +141,16 @@ func parseMode(word string) (Mode, error) {
 	return "", nearest.Unknown("mode", word, words)
 }
 
-// Check refuses a stored mount that Parse would not have returned. Errors: Invalid.
-func (s Spec) Check() error {
-	if _, err := parseMode(string(s.Mode)); err != nil {
+// CheckStored refuses the name and the mode of a stored mount that Parse and Names would not
+// have returned. One that 0.3.0 stored has neither. Errors: Invalid.
+func CheckStored(name string, mode Mode) error {
+	if name == "" && mode == "" {
+		return nil
+	}
+	if _, err := parseMode(string(mode)); err != nil {
 		return err
 	}
-	return CheckName(s.Name)
+	return CheckName(name)
 }
 
 // reserved are the places of the kernel and of the sandbox itself. Nothing may be mounted

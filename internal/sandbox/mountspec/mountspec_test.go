@@ -71,7 +71,12 @@ func TestParseRefuses(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	specs := []mountspec.Spec{
-		{Target: "/opt/bin"}, {Target: "/a/Bin"}, {Target: "/b/bin", Name: "bin-2"}, {Target: "/c/Größe x"}, {Target: "/d/..."}, {Target: "/e/workspace"},
+		{Target: "/opt/bin"},
+		{Target: "/a/Bin"},
+		{Target: "/b/bin", Name: "bin-2"},
+		{Target: "/c/Größe x"},
+		{Target: "/d/..."},
+		{Target: "/e/workspace"},
 		{Target: "/" + strings.Repeat("y", 200)},
 	}
 	if err := mountspec.Names(specs); err != nil {
@@ -98,8 +103,23 @@ func TestCheckPlaces(t *testing.T) {
 		}
 	}
 	for _, bad := range [][]string{
-		{"/"}, {"/proc"}, {"/proc/x"}, {"/sys"}, {"/dev/shm"}, {"/run"}, {"/run/agentfense/x"}, {"opt"}, {"/opt/"}, {"/opt/../etc"},
-		{workspace}, {"/home/me"}, {"/home"}, {workspace + "/x"}, {"/a", "/a"}, {"/a", "/a/b"}, {"/a/b", "/c", "/a"},
+		{"/"},
+		{"/proc"},
+		{"/proc/x"},
+		{"/sys"},
+		{"/dev/shm"},
+		{"/run"},
+		{"/run/agentfense/x"},
+		{"opt"},
+		{"/opt/"},
+		{"/opt/../etc"},
+		{workspace},
+		{"/home/me"},
+		{"/home"},
+		{workspace + "/x"},
+		{"/a", "/a"},
+		{"/a", "/a/b"},
+		{"/a/b", "/c", "/a"},
 	} {
 		if err := mountspec.CheckPlaces(workspace, bad); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("%q: %v, want Invalid", bad, err)
@@ -128,7 +148,7 @@ func FuzzParse(f *testing.F) {
 		if named[0].Target == "" {
 			named[0].Target = path.Clean("/x/" + path.Base(s.Source))
 		}
-		if err := mountspec.Names(named); err != nil || named[0].Check() != nil {
+		if err := mountspec.Names(named); err != nil || mountspec.CheckStored(named[0].Name, named[0].Mode) != nil {
 			t.Fatalf("Parse(%q): name %q, %v", text, named[0].Name, err)
 		}
 		long := named[0].Source + ",dst=" + named[0].Target + ",name=" + named[0].Name + ",mode=" + string(named[0].Mode)

@@ -89,17 +89,6 @@ type Mount struct {
 	Mode   mountspec.Mode `json:"mode,omitempty"`
 }
 
-// check refuses a mount that agentfense does not write.
-func (m Mount) check() error {
-	if m.Mode == "" && m.Name == "" {
-		return nil
-	}
-	if err := (mountspec.Spec{Name: m.Name, Mode: m.Mode}).Check(); err != nil {
-		return errdefs.New(errdefs.Precondition, "mount at %s: %w", m.Target, err)
-	}
-	return nil
-}
-
 // Limits are the resource limits of a sandbox. Zero means no limit.
 type Limits struct {
 	MemoryBytes int64    `json:"memory_bytes,omitempty"`
@@ -173,8 +162,8 @@ func (r *Record) check() error {
 		return err
 	}
 	for _, m := range r.Mounts {
-		if err := m.check(); err != nil {
-			return err
+		if err := mountspec.CheckStored(m.Name, m.Mode); err != nil {
+			return errdefs.New(errdefs.Precondition, "mount at %s: %w", m.Target, err)
 		}
 	}
 	if err := policyfile.CheckMarks(r.Marks); err != nil {

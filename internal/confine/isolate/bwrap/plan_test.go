@@ -158,6 +158,28 @@ func TestSpecsThatAreRefused(t *testing.T) {
 	}
 }
 
+func TestViewsAreBoundFromTheStage(t *testing.T) {
+	spec := testSpec()
+	spec.ViewName = "workspace"
+	spec.Mounts = []isolate.Mount{{View: "tools", Target: "/opt/tools"}, {View: "data", Target: "/data"}}
+	p, err := newPlan(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a arguments
+	p.shown(&a)
+	want := []string{
+		"--bind", stageView + "/data", "/data", "--bind", stageView + "/tools", "/opt/tools", "--bind", stageView + "/workspace", p.spec.Workspace,
+	}
+	if diff := cmp.Diff(want, a.list[:min(len(a.list), len(want))]); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	spec.Mounts[0].Target = "/proc/x"
+	if _, err := newPlan(spec); !errdefs.Is(err, errdefs.Invalid) {
+		t.Errorf("a view in /proc: %v", err)
+	}
+}
+
 func otherUser(s *isolate.Spec) {
 	if uid := os.Geteuid(); uid != 0 {
 		s.HostUID, s.HostGID = uid+1, uid+1
