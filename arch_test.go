@@ -132,6 +132,7 @@ var inside = map[string]string{
 	"lib/errdefs":              "",
 	"lib/executable":           "errdefs",
 	"lib/failpoint":            "",
+	"lib/hostpath":             "vpath",
 	"lib/id":                   "errdefs vpath",
 	"lib/linetest":             "",
 	"lib/nearest":              "errdefs vpath",

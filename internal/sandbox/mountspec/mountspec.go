@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/hostpath"
 	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
@@ -141,16 +142,29 @@ func parseMode(word string) (Mode, error) {
 	return "", nearest.Unknown("mode", word, words)
 }
 
-// CheckStored refuses the name and the mode of a stored mount that Parse and Names would not
-// have returned. One that 0.3.0 stored has neither. Errors: Invalid.
-func CheckStored(name string, mode Mode) error {
-	if name == "" && mode == "" {
+// Mount is a mount as a sandbox's record stores it. One that 0.3.0 stored has no name and no
+// mode; it is a bind mount.
+type Mount struct {
+	Source hostpath.Path `json:"source"`
+	Target hostpath.Path `json:"target"`
+	Name   string        `json:"name,omitempty"`
+	Mode   Mode          `json:"mode,omitempty"`
+}
+
+// Check refuses a mount with a name or a mode that Parse and Names would not have returned.
+// Errors: Precondition.
+func (m Mount) Check() error {
+	if m.Name == "" && m.Mode == "" {
 		return nil
 	}
-	if _, err := parseMode(string(mode)); err != nil {
-		return err
+	_, err := parseMode(string(m.Mode))
+	if err == nil {
+		err = CheckName(m.Name)
 	}
-	return CheckName(name)
+	if err != nil {
+		return errdefs.New(errdefs.Precondition, "mount at %s: %w", m.Target, err)
+	}
+	return nil
 }
 
 // reserved are the places of the kernel and of the sandbox itself. Nothing may be mounted

@@ -148,7 +148,7 @@ func FuzzParse(f *testing.F) {
 		if named[0].Target == "" {
 			named[0].Target = path.Clean("/x/" + path.Base(s.Source))
 		}
-		if err := mountspec.Names(named); err != nil || mountspec.CheckStored(named[0].Name, named[0].Mode) != nil {
+		if err := mountspec.Names(named); err != nil || (mountspec.Mount{Name: named[0].Name, Mode: named[0].Mode}).Check() != nil {
 			t.Fatalf("Parse(%q): name %q, %v", text, named[0].Name, err)
 		}
 		long := named[0].Source + ",dst=" + named[0].Target + ",name=" + named[0].Name + ",mode=" + string(named[0].Mode)

@@ -80,14 +80,8 @@ type Record struct {
 	Served *Served `json:"served,omitempty"`
 }
 
-// Mount shows a host path inside, read-only. One that 0.3.0 stored has no name and no mode;
-// it is a bind mount.
-type Mount struct {
-	Source HostPath       `json:"source"`
-	Target HostPath       `json:"target"`
-	Name   string         `json:"name,omitempty"`
-	Mode   mountspec.Mode `json:"mode,omitempty"`
-}
+// Mount shows a host path inside, read-only.
+type Mount = mountspec.Mount
 
 // Limits are the resource limits of a sandbox. Zero means no limit.
 type Limits struct {
@@ -162,8 +156,8 @@ func (r *Record) check() error {
 		return err
 	}
 	for _, m := range r.Mounts {
-		if err := mountspec.CheckStored(m.Name, m.Mode); err != nil {
-			return errdefs.New(errdefs.Precondition, "mount at %s: %w", m.Target, err)
+		if err := m.Check(); err != nil {
+			return err
 		}
 	}
 	if err := policyfile.CheckMarks(r.Marks); err != nil {

@@ -9,26 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/hostpath"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// HostPath is a path on the host, as bytes. JSON and messages have it escaped with
-// vpath.Escape.
-type HostPath string
-
-// String returns the escaped path.
-func (p HostPath) String() string { return vpath.Escape(string(p)) }
-
-// MarshalText returns the escaped path.
-func (p HostPath) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
-
-// UnmarshalText reads what MarshalText wrote. Errors: Invalid.
-func (p *HostPath) UnmarshalText(text []byte) error {
-	s, err := vpath.Unescape(string(text))
-	*p = HostPath(s)
-	return err
-}
+// HostPath is a path on the host, as bytes. JSON and messages have it escaped.
+type HostPath = hostpath.Path
 
 // Source is the directory of which a sandbox was made, by path and by identity.
 type Source struct {
