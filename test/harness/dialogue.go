@@ -18,7 +18,7 @@ func (s *Sandbox) Talk(name string, args []string, flags ...string) *Dialogue {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)
 	s.t.Cleanup(cancel)
-	cmd := s.Command(ctx, s.programCommand(name, args, flags)...)
+	cmd := s.Command(ctx, s.ProgramCommand(name, args, flags)...)
 	return &Dialogue{linetest.Start(s.t, cmd), cmd}
 }
 

@@ -308,11 +308,11 @@ func (s *Sandbox) Run(script string, flags ...string) Result {
 // (see Programs), for what a shell cannot do.
 func (s *Sandbox) RunProgram(name string, args []string, flags ...string) Result {
 	s.t.Helper()
-	return s.Agentfense(s.programCommand(name, args, flags)...)
+	return s.Agentfense(s.ProgramCommand(name, args, flags)...)
 }
 
-// programCommand is the command line of RunProgram.
-func (s *Sandbox) programCommand(name string, args, flags []string) []string {
+// ProgramCommand is the command line of RunProgram.
+func (s *Sandbox) ProgramCommand(name string, args, flags []string) []string {
 	s.t.Helper()
 	self, err := copyOfSelf(filepath.Dir(s.Binary))
 	if err != nil {

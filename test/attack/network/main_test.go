@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
 	"net/http"
 	"net/http/cgi"
@@ -42,6 +43,7 @@ var programs = map[string]func(args []string) int{
 	connectOften:        connect,
 	smuggleRequests:     smuggle,
 	spellHosts:          spell,
+	floodHosts:          flood,
 }
 
 // names are those that the host's resolver knows.
@@ -142,6 +144,7 @@ func openDir(t *testing.T) string {
 func handler(t *testing.T, sites []site) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
+	mux.HandleFunc("/endless", func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "this is %s\n", r.Host) })
 	mux.HandleFunc("/hold", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "held")

@@ -174,7 +174,7 @@ func egressOf(t *testing.T, s *harness.Sandbox) int {
 		text, _ := os.ReadFile(path) // it may have ended
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		switch args := strings.Split(string(text), "\x00"); {
-		case len(args) > 3 && args[1] == "__supervise" && args[2] == s.Home:
+		case len(args) > 3 && args[1] == "__supervise" && args[2] == s.Home && args[3] == s.Name:
 			supervisor = pid
 		case len(args) > 1 && args[1] == "__egress":
 			children[pid] = parentOf(pid)
