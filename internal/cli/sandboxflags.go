@@ -79,7 +79,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.User, "user", "", "uid and gid of commands inside, such as 0 (default: 1000 if root runs it, else yours)")
 	f.StringVar(&o.Net, "net", "none", "network: none or host")
 	f.StringArrayVar(&o.Allow, "allow-net", nil, "let it reach `HOST[:PORT]` and no other; *.DOMAIN, @PRESET and HOST:PORT,raw work too (default port 443)")
-	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path of `SRC[:DST][:MODE]` inside, read-only, at the same path or at DST; MODE is ro or bind")
+	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path of `SRC[:DST][:MODE]` inside, read-only, at the same path or at DST; MODE is ro (the default), bind or a preset")
 	f.Var(&o.Memory, "memory", "limit of memory, such as 512M")
 	f.Float64Var(&o.CPUs, "cpus", 0, "limit of processors, such as 1.5")
 	f.Int64Var(&o.PIDs, "pids", 0, "limit of processes and threads")
@@ -269,6 +269,12 @@ func loadPolicyFile(path, source string) (*policyfile.Document, []policy.Rule, e
 		return nil, nil, errdefs.New(errdefs.Invalid, "policy file %s: %w", vpath.Escape(path), err)
 	}
 	return parsePolicy(content, path)
+}
+
+// mountRules reads the policy file of a mount.
+func mountRules(path, source string) ([]policy.Rule, error) {
+	_, rules, err := loadPolicyFile(path, source)
+	return rules, err
 }
 
 // relBelow returns path relative to dir if its text says that it lies below.

@@ -136,6 +136,44 @@ var crossMounts = program("move between mounts", func(in *inside, _ []string) {
 	in.refused("open a file without a name", opened("/opt/tools", unix.O_TMPFILE|unix.O_RDWR), unix.EACCES)
 })
 
+// What a preset hides in a mount gives no sign, and does not come out by another name.
+func TestMountsHideWhatTheirRulesHide(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, map[string]string{"f": "mine"}, who...)
+		dir := mountedDir(t)
+		for _, name := range []string{"file", ".env", "tool/id_rsa"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("theirs"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Symlink(".env", dir+"/link"); err != nil {
+			t.Fatal(err)
+		}
+		passes(t, s, lookForHidden, nil, "--preset", "full-access", "--mount", dir+":/opt/tools:development")
+	})
+}
+
+var lookForHidden = program("look for what a mount hides", func(in *inside, _ []string) {
+	for _, name := range []string{".env", "tool/id_rsa", "link", "tool/../.env"} {
+		in.errno("open "+name, opened("/opt/tools/"+name, unix.O_RDONLY), unix.ENOENT)
+	}
+	var st unix.Stat_t
+	in.errno("stat what is hidden", unix.Lstat("/opt/tools/.env", &st), unix.ENOENT)
+	in.errno("stat what is absent", unix.Lstat("/opt/tools/.env.local", &st), unix.ENOENT)
+	in.errno("rename what is hidden", unix.Rename("/opt/tools/.env", "/opt/tools/seen"), unix.ENOENT)
+	in.errno("rename it out", unix.Rename("/opt/tools/.env", "seen"), unix.EXDEV)
+	in.errno("link it", unix.Link("/opt/tools/.env", "/opt/tools/seen"), unix.ENOENT)
+	in.errno("make it", opened("/opt/tools/.env", unix.O_CREAT|unix.O_WRONLY), unix.EACCES)
+	in.errno("make it anew", opened("/opt/tools/.env", unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY), unix.EACCES)
+	in.errno("make a directory of it", unix.Mkdir("/opt/tools/.env", 0o755), unix.EACCES)
+	in.errno("make what is absent", opened("/opt/tools/.env.local", unix.O_CREAT|unix.O_WRONLY), unix.EACCES)
+	for dir, want := range map[string]int{"/opt/tools": 3, "/opt/tools/tool": 1} {
+		entries, err := os.ReadDir(dir)
+		in.works("list", err)
+		in.is("the number of names in "+dir, len(entries), want)
+	}
+})
+
 // A source that is replaced by a link between two starts leads nowhere: neither to the state
 // directory nor to a directory of the kernel nor to the sandbox's own source.
 func TestMountSourcesAreCheckedAtEachStart(t *testing.T) {

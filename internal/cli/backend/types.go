@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Codebase is a source that a server knows.
@@ -55,8 +56,10 @@ type NewSandbox struct {
 	User       string // "" for the default
 	Net        string
 	AllowNet   []string // the hosts of record.NetNamed
-	Mounts     []string // SRC or SRC:DST
-	Home       string   // as a record has it
+	Mounts     []string // as mountspec.Parse reads them
+	// MountRules reads the policy file of a mount of a sandbox with the source.
+	MountRules func(file, source string) ([]policy.Rule, error)
+	Home       string // as a record has it
 	Limits     record.Limits
 	Env        []string // of all its commands: NAME=VALUE, or NAME for the caller's value
 	Uploading  Uploading

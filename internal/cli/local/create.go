@@ -41,7 +41,7 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 
 // Create makes a sandbox of a directory.
 func (b *Backend) Create(_ context.Context, n backend.NewSandbox) (backend.Sandbox, error) {
-	mounts, err := b.mounts(n.Mounts, string(n.Source.Path))
+	mounts, err := b.mounts(n, string(n.Source.Path))
 	if err != nil {
 		return backend.Sandbox{}, err
 	}
@@ -147,7 +147,7 @@ func (b *Backend) setLimits(sb *record.Sandbox, r backend.Reopening) error {
 	if held {
 		return errdefs.New(errdefs.Precondition, "sandbox %s: running; its runtime, user, network, mounts and limits can only be changed while it is stopped", sb.Name())
 	}
-	mounts, err := b.mounts(n.Mounts, sb.Record().Workspace)
+	mounts, err := b.mounts(n, sb.Record().Workspace)
 	if err != nil {
 		return err
 	}

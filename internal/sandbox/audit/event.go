@@ -59,7 +59,8 @@ type Mount struct {
 	Source Text   `json:"source"`
 	Target Text   `json:"target"`
 	Name   string `json:"name,omitempty"`
-	Mode   string `json:"mode,omitempty"` // how it shows the source; empty: a bind mount of 0.3.0
+	Mode   string `json:"mode,omitempty"`  // how it shows the source; empty: a bind mount of 0.3.0
+	Rules  []Rule `json:"rules,omitempty"` // of a mount with a policy file
 }
 
 // SandboxLimits are the resource limits of a sandbox. Zero means no limit.

@@ -17,6 +17,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/hostpath"
 	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
 
 // Mode says how a mount shows its source.
@@ -29,10 +31,16 @@ const (
 	ReadOnly Mode = "ro"
 	// Bind is a read-only bind mount, without rules.
 	Bind Mode = "bind"
+	// PolicyFile is ReadOnly under the rules of a file. Every name of a preset is a mode, too:
+	// ReadOnly under the rules of the preset.
+	PolicyFile Mode = "policy"
 )
 
-// Modes lists them, the default first.
-func Modes() []Mode { return []Mode{ReadOnly, Bind} }
+// HasRules reports whether the mode shows the source under rules.
+func (m Mode) HasRules() bool { return m != ReadOnly && m != Bind && m != "" }
+
+// Words are the modes that can be given, the default first.
+func Words() []string { return append([]string{string(ReadOnly), string(Bind)}, preset.Names()...) }
 
 // Spec is one mount, as it was given.
 type Spec struct {
@@ -40,6 +48,28 @@ type Spec struct {
 	Target string // absolute and clean; empty: the same as Source
 	Name   string // empty: derived from Target, see Names
 	Mode   Mode
+	Policy string // the file of PolicyFile
+}
+
+// Rules returns the rules of the mode. load reads a policy file. Nothing in a mount can be
+// written: what the rules let be written can be read, and nothing can be made in place of
+// what they hide. Errors: those of load, and Invalid.
+func (s Spec) Rules(load func(file string) ([]policy.Rule, error)) ([]policy.Rule, error) {
+	var rules []policy.Rule
+	var err error
+	switch {
+	case !s.Mode.HasRules():
+		return nil, nil
+	case s.Mode == PolicyFile:
+		rules, err = load(s.Policy)
+	default:
+		rules, err = preset.Rules(string(s.Mode))
+	}
+	rules = slices.Clone(rules)
+	for i := range rules {
+		rules[i].Permission, rules[i].Own = min(rules[i].Permission, policy.Read), false
+	}
+	return rules, err
 }
 
 // option is the beginning of one option of the long form.
@@ -50,12 +80,13 @@ const (
 	optTarget = "dst"
 	optName   = "name"
 	optMode   = "mode"
+	optPolicy = "policy"
 )
 
-var options = []string{optTarget, optName, optMode}
+var options = []string{optTarget, optName, optMode, optPolicy}
 
-// Parse reads SRC[:DST][:MODE], or SRC,dst=DST,name=NAME,mode=MODE with any of the options:
-// there only a comma with a word and "=" after it ends a path. Errors: Invalid.
+// Parse reads SRC[:DST][:MODE], or SRC,dst=DST,name=NAME,mode=MODE,policy=FILE with any of
+// the options: there only a comma with a word and "=" after it ends a path. Errors: Invalid.
 func Parse(text string) (Spec, error) {
 	if strings.Contains(text, "\x00") {
 		return Spec{}, errdefs.New(errdefs.Invalid, "a NUL byte is part of no path")
@@ -103,6 +134,9 @@ func parseLong(text string) (Spec, error) {
 			return Spec{}, errdefs.New(errdefs.Invalid, "%s= is given twice", key)
 		}
 		given = append(given, key)
+		if slices.Contains(given, optMode) && slices.Contains(given, optPolicy) {
+			return Spec{}, errdefs.New(errdefs.Invalid, "mode= and policy= exclude each other")
+		}
 		if err := s.set(key, value); err != nil {
 			return Spec{}, err
 		}
@@ -122,6 +156,11 @@ func (s *Spec) set(key, value string) (err error) {
 		s.Name, err = value, CheckName(value)
 	case optMode:
 		s.Mode, err = parseMode(value)
+	case optPolicy:
+		if value == "" {
+			return errdefs.New(errdefs.Invalid, "policy= names no file")
+		}
+		s.Mode, s.Policy = PolicyFile, value
 	default:
 		return nearest.Unknown("option", key, options)
 	}
@@ -129,14 +168,11 @@ func (s *Spec) set(key, value string) (err error) {
 }
 
 func parseMode(word string) (Mode, error) {
-	var words []string
-	for _, m := range Modes() {
-		if string(m) == word {
-			return m, nil
-		}
-		words = append(words, string(m))
-	}
-	if word == "rw" {
+	words := Words()
+	switch {
+	case slices.Contains(words, word):
+		return Mode(word), nil
+	case word == "rw":
 		return "", errdefs.New(errdefs.Invalid, "mode \"rw\": a mount is read-only; what a sandbox may write is its source directory (--dir)")
 	}
 	return "", nearest.Unknown("mode", word, words)
@@ -149,17 +185,21 @@ type Mount struct {
 	Target hostpath.Path `json:"target"`
 	Name   string        `json:"name,omitempty"`
 	Mode   Mode          `json:"mode,omitempty"`
+	Rules  []policy.Rule `json:"rules,omitempty"` // of a mode with rules
 }
 
-// Check refuses a mount with a name or a mode that Parse and Names would not have returned.
+// Check refuses a mount with a name, a mode or rules that this package does not make.
 // Errors: Precondition.
 func (m Mount) Check() error {
 	if m.Name == "" && m.Mode == "" {
 		return nil
 	}
-	_, err := parseMode(string(m.Mode))
-	if err == nil {
-		err = CheckName(m.Name)
+	err := CheckName(m.Name)
+	if err == nil && m.Mode != PolicyFile {
+		_, err = parseMode(string(m.Mode))
+	}
+	if err == nil && (len(m.Rules) > 0) != m.Mode.HasRules() {
+		err = errdefs.New(errdefs.Invalid, "mode %q with %d rules", m.Mode, len(m.Rules))
 	}
 	if err != nil {
 		return errdefs.New(errdefs.Precondition, "mount at %s: %w", m.Target, err)

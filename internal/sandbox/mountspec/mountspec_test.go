@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func TestParse(t *testing.T) {
@@ -23,6 +24,8 @@ func TestParse(t *testing.T) {
 		{"a place and a mode", "a:/b:ro", mountspec.Spec{Source: "a", Target: "/b", Mode: "ro"}},
 		{"a comma in a path", "a,b:/c,d", mountspec.Spec{Source: "a,b", Target: "/c,d", Mode: "ro"}},
 		{"the long form", "a:b,dst=/c:d,e,name=n,mode=bind", mountspec.Spec{Source: "a:b", Target: "/c:d,e", Name: "n", Mode: "bind"}},
+		{"a preset", "a:/b:development", mountspec.Spec{Source: "a", Target: "/b", Mode: "development"}},
+		{"a policy file", "a,policy=x.yaml,dst=/b", mountspec.Spec{Source: "a", Target: "/b", Mode: mountspec.PolicyFile, Policy: "x.yaml"}},
 		{"the long form in another order", "a,mode=ro,dst=/c", mountspec.Spec{Source: "a", Target: "/c", Mode: "ro"}},
 	}
 	for _, tt := range tests {
@@ -40,6 +43,11 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
+		"a:policy":                          `mode "policy"`,
+		"a,policy=":                         "names no file",
+		"a,mode=ro,policy=f":                "exclude",
+		"a,policy=f,mode=bind":              "exclude",
+		"a:developmen":                      "development",
 		"":                                  "names no directory",
 		":/b":                               "names no directory",
 		"a:":                                "want SRC[:DST]",
@@ -127,10 +135,42 @@ func TestCheckPlaces(t *testing.T) {
 	}
 }
 
+func TestRulesOfAMountLetNothingBeWritten(t *testing.T) {
+	load := func(file string) ([]policy.Rule, error) {
+		return []policy.Rule{{Pattern: file, Permission: policy.Write}, {Pattern: "s", Permission: policy.None, Own: true}, {Pattern: "v", Permission: policy.View}}, nil
+	}
+	got, err := mountspec.Spec{Mode: mountspec.PolicyFile, Policy: "f"}.Rules(load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []policy.Rule{{Pattern: "f", Permission: policy.Read}, {Pattern: "s", Permission: policy.None}, {Pattern: "v", Permission: policy.View}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rules differ (-want +got):\n%s", diff)
+	}
+	for _, word := range mountspec.Words() {
+		rules, err := mountspec.Spec{Mode: mountspec.Mode(word)}.Rules(nil)
+		if err != nil || (len(rules) > 0) != mountspec.Mode(word).HasRules() {
+			t.Errorf("%s has %d rules, %v", word, len(rules), err)
+		}
+		m := mountspec.Mount{Name: "m", Mode: mountspec.Mode(word), Rules: rules}
+		if err := m.Check(); err != nil {
+			t.Error(err)
+		}
+		if m.Rules = nil; m.Mode.HasRules() && m.Check() == nil {
+			t.Errorf("a stored mount of mode %s needs no rules", word)
+		}
+		for _, r := range rules {
+			if r.Permission > policy.Read || r.Own {
+				t.Errorf("%s has the rule %+v", word, r)
+			}
+		}
+	}
+}
+
 // FuzzParse checks that whatever Parse accepts is well formed, and is the same when it is
 // written in the long form.
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"a", "a:/b", "a:/b:ro", "a:bind", "a,dst=/b,name=n,mode=ro", "a:b,dst=/c:d", "a,,dst=/b", "a,dst=/b,x", ":", ",", "a,dst=/\xff"} {
+	for _, text := range []string{"a", "a:/b", "a:/b:ro", "a:bind", "a,dst=/b,name=n,mode=ro", "a:b,dst=/c:d", "a,,dst=/b", "a,dst=/b,x", "a,policy=f,name=n", ":", ",", "a,dst=/\xff"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -148,10 +188,15 @@ func FuzzParse(f *testing.F) {
 		if named[0].Target == "" {
 			named[0].Target = path.Clean("/x/" + path.Base(s.Source))
 		}
-		if err := mountspec.Names(named); err != nil || (mountspec.Mount{Name: named[0].Name, Mode: named[0].Mode}).Check() != nil {
+		if err := mountspec.Names(named); err != nil || mountspec.CheckName(named[0].Name) != nil {
 			t.Fatalf("Parse(%q): name %q, %v", text, named[0].Name, err)
 		}
-		long := named[0].Source + ",dst=" + named[0].Target + ",name=" + named[0].Name + ",mode=" + string(named[0].Mode)
+		long := named[0].Source + ",dst=" + named[0].Target + ",name=" + named[0].Name
+		if s.Mode == mountspec.PolicyFile {
+			long += ",policy=" + s.Policy
+		} else {
+			long += ",mode=" + string(s.Mode)
+		}
 		again, err := mountspec.Parse(long)
 		if err != nil || again != named[0] {
 			t.Fatalf("Parse(%q): %+v, %v; want %+v of %q", long, again, err, named[0], text)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -81,7 +82,11 @@ func (s *Sandbox) createdEvent() audit.SandboxCreated {
 		e.Source = audit.Text(r.Served.CodebaseID)
 	}
 	for _, m := range r.Mounts {
-		e.Mounts = append(e.Mounts, audit.Mount{Source: audit.Text(m.Source), Target: audit.Text(m.Target), Name: m.Name, Mode: string(m.Mode)})
+		mount := audit.Mount{Source: audit.Text(m.Source), Target: audit.Text(m.Target), Name: m.Name, Mode: string(m.Mode)}
+		if m.Mode == mountspec.PolicyFile {
+			mount.Rules = AuditRules(m.Rules)
+		}
+		e.Mounts = append(e.Mounts, mount)
 	}
 	return e
 }

@@ -31,14 +31,14 @@ type mountView struct {
 	view   *fusefs.FS // nil until it is mounted
 }
 
-// readAll are the rules of a mount that shows everything.
+// readAll are the rules of a mount without rules of its own: it shows everything.
 var readAll = []policy.Rule{{Pattern: "/**", Type: policy.Glob, Permission: policy.Read, Source: "--mount"}}
 
 // openMounts opens the sources of the mounts. A file, and a mount of mode bind, is left to the
 // isolator.
 func (s *supervisor) openMounts(context.Context) error {
 	for _, m := range s.record.Mounts {
-		if m.Mode != mountspec.ReadOnly {
+		if m.Mode == mountspec.Bind || m.Mode == "" {
 			s.binds = append(s.binds, isolate.Mount{Source: string(m.Source), Target: string(m.Target)})
 			continue
 		}
@@ -75,6 +75,9 @@ func (s *supervisor) openMount(m record.Mount) error {
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		v.source.Close()
+		if m.Mode.HasRules() {
+			return errdefs.New(errdefs.Precondition, "it was a directory, and is a file now, for which there are no rules")
+		}
 		s.binds = append(s.binds, isolate.Mount{Source: path, Target: v.target})
 		return nil
 	}
@@ -90,7 +93,11 @@ func (s *supervisor) openMount(m record.Mount) error {
 		}
 		reserved = append(reserved, p)
 	}
-	if v.policy, err = policy.Compile(readAll, policy.Options{Reserved: reserved}); err != nil {
+	rules := readAll
+	if m.Mode.HasRules() {
+		rules = m.Rules
+	}
+	if v.policy, err = policy.Compile(rules, policy.Options{Reserved: reserved}); err != nil {
 		return err
 	}
 	v.stack, err = layer.Open(layer.Options{Source: v.source, ReadOnly: true, Plain: true, User: layerUser()})
