@@ -146,9 +146,10 @@ var inside = map[string]string{
 	"lib/vpath":                "errdefs",
 	"lib/yamlfile":             "errdefs vpath",
 	// bench
-	"bench":       "host serve",
-	"bench/host":  "",
-	"bench/serve": "host",
+	"bench":        "egress host serve",
+	"bench/egress": "host",
+	"bench/host":   "",
+	"bench/serve":  "host",
 }
 
 // knowBoth are the packages that may import the wings view and confine, which do

@@ -26,6 +26,7 @@ import (
 	"regexp"
 	"syscall"
 
+	"github.com/agentfense/agentfense/bench/egress"
 	"github.com/agentfense/agentfense/bench/serve"
 )
 
@@ -53,6 +54,12 @@ func main() {
 	}
 	if len(os.Args) > 1 && serve.Parts[os.Args[1]] != nil {
 		end(measureServer(os.Args[1], os.Args[2:]))
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == "egress" {
+		if err := egress.Run(os.Args[2:]); !errors.Is(err, flag.ErrHelp) {
+			end(err)
+		}
 		return
 	}
 	o, err := parseOptions(os.Args[1:], os.Stderr)
@@ -111,6 +118,9 @@ var hidden = map[string]func(args []string) error{
 	"__serve":   serveMain,
 	"__overlay": overlayMain,
 	"__image":   imageMain,
+
+	egress.Verb:       egress.Measure,
+	egress.ClientVerb: egress.Client,
 }
 
 func parseOptions(args []string, usage io.Writer) (options, error) {
