@@ -2,6 +2,7 @@ package cli
 
 import (
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
@@ -14,6 +15,9 @@ func (o *sandboxOptions) allowedHosts() ([]string, error) {
 	}
 	var texts []string
 	for _, r := range rules {
+		if secret.IsInside(r.Host) {
+			return nil, errdefs.New(errdefs.Invalid, "--allow-net %s: the addresses below %s are those of secrets; use --secret", r.Host, secret.Domain)
+		}
 		texts = append(texts, r.String())
 	}
 	return texts, nil
@@ -38,7 +42,7 @@ func (o *sandboxOptions) checkNetwork() error {
 
 // network is what the flags ask for, which were checked.
 func (o *sandboxOptions) network() (net string, allowed []string) {
-	if allowed, err := o.allowedHosts(); err == nil && len(allowed) > 0 {
+	if allowed, err := o.allowedHosts(); err == nil && len(allowed)+len(o.Secrets) > 0 {
 		return record.NetNamed, allowed
 	}
 	return o.Net, nil

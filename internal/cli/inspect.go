@@ -84,6 +84,9 @@ func (d inspection) rows() [][]string {
 		{"state:", d.Directory.String()},
 		{"audit log:", d.AuditLog.String()},
 	}
+	for _, s := range r.Secrets {
+		rows = append(rows, []string{"secret:", secretText(s)})
+	}
 	for _, m := range r.Mounts {
 		rows = append(rows, []string{"mount:", mountText(m)})
 	}

@@ -70,10 +70,14 @@ func (o *sandboxOptions) described(cmd *cobra.Command, b backend.Backend, forCom
 		ForCommand: forCommand, Rebase: o.Rebase,
 	}
 	n.Net, n.AllowNet = o.network()
+	n.Secrets = o.secrets(env)
 	if cmd.Flags().Changed("runtime") {
 		n.Runtime = o.Runtime
 	}
 	err := o.check()
+	if err == nil {
+		err = o.checkSecrets(env)
+	}
 	if err == nil {
 		err = b.Check(n)
 	}

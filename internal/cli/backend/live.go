@@ -19,6 +19,8 @@ import (
 type EnterOptions struct {
 	Exclusive bool // refuse one that runs
 	Rebase    bool // take the directory that is in the place of the source now
+	// Warn is told of a secret whose value cannot be found. nil: nobody is.
+	Warn func(error)
 }
 
 // Live is a sandbox that runs for as long as somebody uses it.

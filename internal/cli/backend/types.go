@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -55,8 +56,9 @@ type NewSandbox struct {
 	Image      string // "" for the default
 	User       string // "" for the default
 	Net        string
-	AllowNet   []string // the hosts of record.NetNamed
-	Mounts     []string // as mountspec.Parse reads them
+	AllowNet   []string          // the hosts of record.NetNamed
+	Secrets    []hostlist.Secret // without placeholders
+	Mounts     []string          // as mountspec.Parse reads them
 	// MountRules reads the policy file of a mount of a sandbox with the source.
 	MountRules func(file, source string) ([]policy.Rule, error)
 	Home       string // as a record has it

@@ -40,7 +40,7 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 }
 
 // Create makes a sandbox of a directory.
-func (b *Backend) Create(_ context.Context, n backend.NewSandbox) (backend.Sandbox, error) {
+func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.Sandbox, error) {
 	mounts, err := b.mounts(n, string(n.Source.Path))
 	if err != nil {
 		return backend.Sandbox{}, err
@@ -49,11 +49,15 @@ func (b *Backend) Create(_ context.Context, n backend.NewSandbox) (backend.Sandb
 	if err != nil {
 		return backend.Sandbox{}, err
 	}
+	secrets, err := b.secrets.Complete(ctx, n.Secrets, nil)
+	if err != nil {
+		return backend.Sandbox{}, err
+	}
 	runtime := cmp.Or(n.Runtime, record.RuntimeBwrap)
 	sb, err := b.home.Create(record.Record{
 		Name: n.Name, Source: n.Source, Workspace: string(n.Source.Path),
 		Rules: n.Rules.Rules, PolicyNote: n.Rules.Note, Marks: n.Rules.Marks,
-		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, List: hostlist.List{AllowNet: n.AllowNet}, Mounts: mounts, Limits: n.Limits,
+		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, List: hostlist.List{AllowNet: n.AllowNet}, Secrets: secrets, Mounts: mounts, Limits: n.Limits,
 		Home: n.Home,
 	})
 	if err != nil {
@@ -87,7 +91,7 @@ func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) 
 	if err := b.checkSource(sb, r); err != nil {
 		return backend.Sandbox{}, err
 	}
-	if err := b.setLimits(sb, r); err != nil {
+	if err := b.setLimits(ctx, sb, r); err != nil {
 		return backend.Sandbox{}, err
 	}
 	return sandboxOf(sb)
@@ -121,14 +125,24 @@ type setting struct {
 
 // setLimits stores what flags say of the runtime and the limits. A running sandbox keeps
 // those it was started with, so changing them is refused then.
-func (b *Backend) setLimits(sb *record.Sandbox, r backend.Reopening) error {
+func (b *Backend) setLimits(ctx context.Context, sb *record.Sandbox, r backend.Reopening) error {
 	n := r.New
+	secrets, err := b.secrets.Complete(ctx, n.Secrets, sb.Record().Secrets)
+	if err != nil {
+		return err
+	}
 	settings := []setting{
 		{"runtime", func(to *record.Record) { to.SetRuntime(n.Runtime, imageOf(n, n.Runtime)) }},
 		{"image", func(to *record.Record) { to.Image = imageOf(n, n.Runtime) }},
 		{"user", func(to *record.Record) { to.UID, _ = record.ParseUser(n.User) }}, // it was checked
-		{"net", func(to *record.Record) { to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil }},
+		{"net", func(to *record.Record) {
+			to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil
+			if n.Net != record.NetNamed {
+				to.Secrets = nil
+			}
+		}},
 		{"allow-net", func(to *record.Record) { to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil }},
+		{"secret", func(to *record.Record) { to.Net, to.Secrets = n.Net, secrets }},
 		{"mount", nil},
 		{"memory", func(to *record.Record) { to.Limits.MemoryBytes = n.Limits.MemoryBytes }},
 		{"cpus", func(to *record.Record) { to.Limits.CPUs = n.Limits.CPUs }},

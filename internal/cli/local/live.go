@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/secrets"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
@@ -46,7 +47,7 @@ func (b *Backend) Enter(ctx context.Context, s backend.Sandbox, o backend.EnterO
 		passing := errdefs.Is(err, errdefs.Unavailable)
 		switch {
 		case err == nil:
-			return live, nil
+			return live.begin(ctx, o)
 		case o.Exclusive || !passing || time.Now().After(deadline):
 			return nil, err
 		}
@@ -56,6 +57,19 @@ func (b *Backend) Enter(ctx context.Context, s backend.Sandbox, o backend.EnterO
 		case <-time.After(enterPause):
 		}
 	}
+}
+
+// begin gives a sandbox that was entered what only the caller has.
+func (l *localLive) begin(ctx context.Context, o backend.EnterOptions) (backend.Live, error) {
+	warn := o.Warn
+	if warn == nil {
+		warn = func(error) {}
+	}
+	rec := l.sb.Record()
+	if err := l.b.secrets.Give(ctx, l.client, &rec, warn); err != nil {
+		return nil, errors.Join(err, l.Leave())
+	}
+	return l, nil
 }
 
 func (b *Backend) tryEnter(ctx context.Context, sb *record.Sandbox, exclusive bool) (*localLive, error) {
@@ -135,9 +149,13 @@ func (l *localLive) command(c backend.Command) (api.Command, error) {
 	for _, m := range r.Mounts {
 		reachable = append(reachable, string(m.Target))
 	}
+	addresses, placeholders, err := secrets.Variables(&r)
+	if err != nil {
+		return api.Command{}, err
+	}
 	v := supervise.Environment{
 		Sandbox: r.Name, Home: user.Home, User: user.Name, Reachable: reachable,
-		Extra: append(slices.Clone(remembered), c.Env...),
+		Extra: slices.Concat(addresses, remembered, c.Env, placeholders),
 	}
 	timeout := c.Timeout
 	if timeout == 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/secrets"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
@@ -23,6 +24,7 @@ type Backend struct {
 	home    *record.Home
 	getenv  func(string) string
 	isOwner bool
+	secrets *secrets.Finder
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -30,7 +32,7 @@ var _ backend.Backend = (*Backend)(nil)
 // New is the sandboxes of home. getenv looks up a variable of the caller. isOwner says
 // that this process has capabilities over its own files, as launch.RunAsOwner gives them.
 func New(home *record.Home, getenv func(string) string, isOwner bool) *Backend {
-	return &Backend{home, getenv, isOwner}
+	return &Backend{home, getenv, isOwner, &secrets.Finder{Getenv: getenv}}
 }
 
 // Close does nothing.

@@ -22,6 +22,8 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 		return localOnly("rebase")
 	case n.Limits.Timeout > 0 && !n.ForCommand: // it is of each command, not of the sandbox
 		return localOnly("timeout")
+	case len(n.Secrets) > 0:
+		return localOnly("secret")
 	case len(n.AllowNet) > 0:
 		return localOnly("allow-net")
 	case n.Net != "none":

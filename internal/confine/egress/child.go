@@ -31,8 +31,11 @@ type child struct {
 	ended   chan error // how it ended
 	open    map[uint64]Allowed
 	gone    chan struct{} // closed when nothing of it counts any more
+	took    chan struct{} // has a token when it has taken secrets
 
-	obeyed map[uint64]chan struct{} // by the number of an order to acknowledge; guarded by Egress.mu
+	// Of these Egress.mu is held.
+	obeyed     map[uint64]chan struct{} // by the number of an order to acknowledge
+	hasSecrets bool
 }
 
 // maxOpen bounds the connections that a process may say are open: what it has, and what has not
@@ -59,7 +62,7 @@ func (e *Egress) start() (*child, error) {
 	defer theirs.Close()
 	c := &child{
 		wire: wire{ours}, ended: make(chan error, 1), open: map[uint64]Allowed{},
-		gone: make(chan struct{}), obeyed: map[uint64]chan struct{}{},
+		gone: make(chan struct{}), took: make(chan struct{}, 1), obeyed: map[uint64]chan struct{}{},
 	}
 	const programFD = "4"
 	cmd := exec.CommandContext(context.Background(), "/proc/self/fd/"+programFD, Verb)
@@ -155,7 +158,7 @@ func (e *Egress) instruct(c *child) error {
 	e.orders.Lock()
 	defer e.orders.Unlock()
 	e.mu.Lock()
-	first := order{Packets: len(e.packets), SetRules: true, Rules: allowlist.Texts(e.rules)}
+	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules)}
 	known := slices.Clone(e.order)
 	e.child = c // SetRules tells it from now on
 	if e.isClosing() {
@@ -200,6 +203,8 @@ func (e *Egress) take(c *child, r report) error {
 			delete(c.obeyed, r.Obeyed)
 			close(done)
 		}
+	case r.Took:
+		e.tookSecrets(c)
 	case r.Ask != "":
 		return e.answer(c, r.Ask)
 	case r.Opened != nil:
@@ -231,14 +236,19 @@ const (
 // that no rule allows.
 func (e *Egress) opened(c *child, o opened) error {
 	a := o.Allowed
-	rule, allowed := e.ruleOf(allowlist.Host(a.Host), a.Port)
+	text, allowed := e.secretRule(allowlist.Host(a.Host), a.Port)
+	if !allowed {
+		var rule allowlist.Rule
+		rule, allowed = e.ruleOf(allowlist.Host(a.Host), a.Port)
+		text = rule.String()
+	}
 	switch _, twice := c.open[o.ID]; {
 	case len(c.open) >= maxOpen:
 		return errdefs.New(errdefs.Internal, "too many connections")
 	case twice, !allowed, a.Addr.Zone() != "":
 		return errdefs.New(errdefs.Internal, "it told of a connection that cannot be")
 	}
-	a.Rule, a.Error = rule.String(), a.Error[:min(len(a.Error), maxErrorText)]
+	a.Rule, a.Error = text, a.Error[:min(len(a.Error), maxErrorText)]
 	c.open[o.ID] = a
 	return nil
 }

@@ -70,6 +70,12 @@ func (p *process) serve(down *net.TCPConn, t target) {
 }
 
 func (c *conn) run() error {
+	if proxy, config, is := c.p.secrets.at(c.target.host); is {
+		return c.runSecret(proxy, config)
+	}
+	if reason := c.p.secrets.refuses(c.target.host); reason != "" {
+		return refusal{reason}
+	}
 	if c.rule.Raw {
 		if err := c.dial(); err != nil {
 			return err
@@ -306,6 +312,9 @@ func (c *conn) nextRequest(r *bufio.Reader) (*sniff.Request, error) {
 		if !c.isTarget(text) {
 			return nil, fmt.Errorf("HTTP names another host: %q", clip(text))
 		}
+	}
+	if name, has := c.p.secrets.placeholderIn(string(q.Raw)); has {
+		return nil, fmt.Errorf("the request has the placeholder of secret %s, which is not for this host", name)
 	}
 	return q, nil
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/netns"
+	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -46,6 +47,9 @@ type Options struct {
 	// UID and GID are those of the process when root starts it; else they are not used.
 	UID, GID int
 	Rules    []allowlist.Rule // at the start; SetRules changes them
+
+	// Secrets are those of the sandbox; GiveSecrets has their values.
+	Secrets []secret.Secret
 
 	// Allowed and Denied are told of connections that have ended, and of refusals; Failed of
 	// the end of the process, which is started again. They are called one at a time, and must
@@ -151,6 +155,9 @@ func (e *Egress) assign(name allowlist.Host) (*host, error) {
 func (e *Egress) assignLocked(name allowlist.Host) (*host, error) {
 	if h, known := e.hosts[name]; known {
 		return h, nil
+	}
+	if reason := reasonGuarded(e.options.Secrets, name); reason != "" {
+		return nil, errdefs.New(errdefs.Denied, "%s", reason)
 	}
 	ports := allowlist.Ports(e.rules, name)
 	switch {

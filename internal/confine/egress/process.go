@@ -48,6 +48,7 @@ type process struct {
 	ended   chan struct{} // closed when nothing more is reported
 	hosts   hostTable
 	denials denialTable
+	secrets secretTable
 	conns   chan struct{} // a token for each
 	queries chan struct{}
 	next    atomic.Uint64 // id of a connection
@@ -171,6 +172,7 @@ func (p *process) obey() error {
 	if err := p.setRules(first.Rules); err != nil {
 		return err
 	}
+	p.secrets.set(first.Secrets)
 	if first.Packets > len(files) {
 		return errdefs.New(errdefs.Internal, "malformed order")
 	}
@@ -191,6 +193,10 @@ func (p *process) obey() error {
 		case o.Acknowledge != 0:
 			closeAll(files)
 			go p.tell(report{Obeyed: o.Acknowledge}) // the next order does not wait for it
+		case o.Handover:
+			if err = p.secrets.take(files); err == nil {
+				p.tell(report{Took: true})
+			}
 		default:
 			err = p.serveHost(o, files)
 		}

@@ -126,6 +126,9 @@ func (p *process) resolve(packet []byte) []byte {
 		return q.refuse(dnsmessage.RCodeRefused)
 	}
 	host, err := q.host()
+	if reason := p.secrets.refuses(host); err == nil && reason != "" {
+		return p.denyName(&q, reason)
+	}
 	if err != nil || !p.live.covers(host) {
 		return p.denyName(&q, reasonNotAllowed)
 	}

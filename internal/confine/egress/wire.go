@@ -21,6 +21,10 @@ type order struct {
 	Packets     int      `json:"packets,omitempty"`     // how many of the sockets are UDP; these come first
 	Acknowledge uint64   `json:"acknowledge,omitempty"` // a number for report.Obeyed
 
+	// Secrets come with the first order; Handover brings their values, in descriptors.
+	Secrets  []wireSecret `json:"secrets,omitempty"`
+	Handover bool         `json:"handover,omitempty"`
+
 	Host    string     `json:"host,omitempty"`
 	Addr    netip.Addr `json:"addr"`
 	Ports   []uint16   `json:"ports,omitempty"` // of the listeners, in their order
@@ -31,6 +35,7 @@ type order struct {
 type report struct {
 	Ready  bool    `json:"ready,omitempty"`
 	Obeyed uint64  `json:"obeyed,omitempty"` // the number of an order to acknowledge
+	Took   bool    `json:"took,omitempty"`   // the values of the secrets
 	Ask    string  `json:"ask,omitempty"`    // a host that is allowed and has no address yet
 	Opened *opened `json:"opened,omitempty"`
 	Closed *closed `json:"closed,omitempty"`

@@ -62,8 +62,10 @@ type Record struct {
 	Image         string                `json:"image,omitempty"` // docker's
 	Net           string                `json:"net"`             // NetNone, NetHost, NetBridge or NetNamed
 	hostlist.List                       // the hosts of NetNamed
-	Mounts        []Mount               `json:"mounts,omitempty"`
-	Limits        Limits                `json:"limits"`
+	// Secrets are what commands use over the network of NetNamed and do not know.
+	Secrets []hostlist.Secret `json:"secrets,omitempty"`
+	Mounts  []Mount           `json:"mounts,omitempty"`
+	Limits  Limits            `json:"limits"`
 	// Ignore are patterns as of gitignore(5): what of the source they match is not
 	// there for the sandbox. They are those of the time when it was made.
 	Ignore []byte `json:"ignore,omitempty"`
@@ -126,6 +128,7 @@ func (r *Record) clone() Record {
 		c.UID = new(*r.UID)
 	}
 	c.List = r.List.Clone()
+	c.Secrets = hostlist.CloneSecrets(r.Secrets)
 	c.Mounts = slices.Clone(r.Mounts)
 	c.Marks = slices.Clone(r.Marks)
 	c.Ignore = slices.Clone(r.Ignore)
@@ -177,8 +180,8 @@ func (r *Record) checkRuntime() error {
 		return errdefs.New(errdefs.Precondition, "runtime %q is unknown", r.Runtime)
 	case (r.Runtime == RuntimeDocker) != (r.Image != ""):
 		return errdefs.New(errdefs.Precondition, "image %q does not go with runtime %s", r.Image, r.Runtime)
-	case !r.hasNetwork() || r.Net != NetNamed && len(r.AllowNet) > 0:
-		return errdefs.New(errdefs.Precondition, "network %q does not go with runtime %s and %d allowed hosts", r.Net, r.Runtime, len(r.AllowNet))
+	case !r.hasNetwork() || r.Net != NetNamed && len(r.AllowNet)+len(r.Secrets) > 0:
+		return errdefs.New(errdefs.Precondition, "network %q does not go with runtime %s, %d allowed hosts and %d secrets", r.Net, r.Runtime, len(r.AllowNet), len(r.Secrets))
 	case r.UID == nil:
 	case r.Runtime == RuntimeDocker && *r.UID != r.HostUID:
 		return errdefs.New(errdefs.Precondition, "user %d inside does not go with runtime docker, where it is %d", *r.UID, r.HostUID)

@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -49,7 +48,7 @@ func (s *supervisor) beginHosts(rec record.Record) {
 // ended, and sets the timer for those that will.
 func (s *supervisor) putHostsLocked() error {
 	now := time.Now()
-	rules, err := allowlist.Parse(s.hosts.rec.Hosts(now))
+	rules, err := s.networkRules(s.hosts.rec.Hosts(now))
 	if err == nil {
 		err = s.egress.SetRules(rules)
 	}

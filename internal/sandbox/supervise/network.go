@@ -3,14 +3,18 @@ package supervise
 import (
 	"context"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/egress"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/secrets"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // startNetwork makes a network of named hosts, if the sandbox has one. program plays the egress
@@ -22,7 +26,11 @@ func (s *supervisor) startNetwork(program string) error {
 	rec := s.box.Record()
 	rec.DropEnded(s.startedAt)
 	s.record.AllowNet = rec.AllowNet
-	rules, err := allowlist.Parse(rec.AllowNet)
+	all, err := secrets.Of(&s.record)
+	if err != nil {
+		return err
+	}
+	rules, err := s.networkRules(rec.AllowNet)
 	if err != nil {
 		return err
 	}
@@ -32,7 +40,7 @@ func (s *supervisor) startNetwork(program string) error {
 	}
 	uid := int(s.record.OtherUID())
 	s.egress, err = egress.Start(egress.Options{
-		Program: os.NewFile(uintptr(fd), "program"), UID: uid, GID: uid, Rules: rules,
+		Program: os.NewFile(uintptr(fd), "program"), UID: uid, GID: uid, Rules: rules, Secrets: all,
 		Allowed: s.onAllowed, Denied: s.onRefused,
 		Failed: func(err error) { s.log.Error("the network is down for a moment", "err", err) },
 	})
@@ -40,6 +48,35 @@ func (s *supervisor) startNetwork(program string) error {
 		s.beginHosts(rec)
 	}
 	return err
+}
+
+// networkRules are the rules for hosts, and for the addresses of secrets. A host of a secret is
+// reached there alone.
+func (s *supervisor) networkRules(hosts []string) ([]allowlist.Rule, error) {
+	all, err := secrets.Of(&s.record)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := allowlist.Parse(hosts)
+	rules = slices.DeleteFunc(rules, func(r allowlist.Rule) bool {
+		_, _, guarded := secret.Guarding(all, r.Host)
+		return guarded && !r.Wildcard
+	})
+	return append(rules, secret.Rules(all)...), err
+}
+
+// giveSecrets passes the values of the secrets on to the process that needs them. Without files it
+// tells whether that has them.
+func (s *supervisor) giveSecrets(files []*os.File) (api.Reply, error) {
+	switch {
+	case s.egress == nil:
+		return api.Reply{}, errdefs.New(errdefs.Precondition, "sandbox %s: has no network of named hosts", s.record.Name)
+	case len(files) == 0:
+		return api.Reply{OK: true, HasSecrets: s.egress.HasSecrets()}, nil
+	case len(files) != api.SecretFiles:
+		return api.Reply{}, errdefs.New(errdefs.Invalid, "control: want %d descriptors with secrets, got %d", api.SecretFiles, len(files))
+	}
+	return api.Reply{OK: true, HasSecrets: true}, s.egress.GiveSecrets(files[0], files[1])
 }
 
 // networkReady returns when the network works.

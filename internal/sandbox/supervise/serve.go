@@ -66,7 +66,7 @@ func (s *supervisor) handle(ctx context.Context, c api.Conn) {
 		s.stop()
 		<-s.gone
 	}
-	answer, err := s.answer(ctx, r)
+	answer, err := s.answer(ctx, r, files)
 	if err != nil {
 		answer = api.Reply{Error: api.FailureOf(err)}
 	}
@@ -150,8 +150,10 @@ func (s *supervisor) join(c api.Conn) {
 	s.mu.Unlock()
 }
 
-func (s *supervisor) answer(ctx context.Context, r api.Request) (api.Reply, error) {
+func (s *supervisor) answer(ctx context.Context, r api.Request, files []*os.File) (api.Reply, error) {
 	switch r.Op {
+	case api.OpSecrets:
+		return s.giveSecrets(files)
 	case api.OpStatus:
 		st := s.status()
 		return api.Reply{Status: &st}, nil

@@ -151,6 +151,8 @@ func handler(t *testing.T, sites []site) http.Handler {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
+	mux.HandleFunc("/reflect/", reflectSecret)
+	mux.Handle("/reflect/away", http.RedirectHandler("https://other.example.net/reflect/", http.StatusFound))
 	if path, err := exec.Command("git", "--exec-path").Output(); err == nil {
 		root := t.TempDir()
 		repository(t, filepath.Join(root, "repo.git"))

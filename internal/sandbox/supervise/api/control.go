@@ -44,7 +44,12 @@ const (
 	OpKeep   operation = "keep"   // stay when the last command has ended
 	OpStop   operation = "stop"   // end every command and go
 	OpStats  operation = "stats"  // what is used
-	OpWatch  operation = "watch"  // the view; answers come until the connection ends
+
+	// OpSecrets asks whether the network has the values of the secrets. With SecretFiles
+	// descriptors, a pipe and a file of certificates, it hands them over.
+	OpSecrets operation = "secrets"
+
+	OpWatch operation = "watch" // the view; answers come until the connection ends
 
 	OpExecs    operation = "execs"     // the detached commands
 	OpAttach   operation = "attach"    // to one of them; three pipes travel with it
@@ -84,7 +89,9 @@ type Reply struct {
 	Watched  *Watched       `json:"watched,omitempty"`
 	Changed  bool           `json:"changed,omitempty"` // of the delta
 	OK       bool           `json:"ok,omitempty"`
-	Error    *failure       `json:"error,omitempty"`
+	// HasSecrets says that the network has the values of the secrets.
+	HasSecrets bool     `json:"has_secrets,omitempty"`
+	Error      *failure `json:"error,omitempty"`
 }
 
 // Started says that the command runs; a terminal's master travels with it.

@@ -19,6 +19,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/pollfd"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/secrets"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
@@ -67,7 +68,12 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	request, err := newScopeRequest(sb.Record())
+	rec := sb.Record()
+	environ, err := secrets.Without(os.Environ(), &rec)
+	if err != nil {
+		return nil, err
+	}
+	request, err := newScopeRequest(rec)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +93,7 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 	cmd.Args[0] = "agentfense"
 	cmd.ExtraFiles = []*os.File{readyChild, leaseChild}
 	request.addTo(cmd)
-	cmd.Env = os.Environ()
+	cmd.Env = environ
 	cmd.SysProcAttr = attr
 	err = cmd.Start()
 	api.CloseAll(readyChild, leaseChild)

@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/secret"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+)
+
+// namedSecrets reads --secret and --secret-allow. Commands have the variables env. Errors: Invalid.
+func (o *sandboxOptions) namedSecrets(env []string) ([]secret.Secret, error) {
+	var all []secret.Secret
+	for _, text := range o.Secrets {
+		s, err := secret.Parse(text)
+		if err != nil {
+			return nil, errdefs.New(errdefs.Invalid, "--secret %w", err)
+		}
+		if s.Source.Kind == secret.FromFile {
+			if s.Source.Text, err = filepath.Abs(s.Source.Text); err != nil {
+				return nil, errdefs.New(errdefs.Invalid, "--secret %s: %w", s.Name, err)
+			}
+		}
+		if slices.ContainsFunc(env, func(v string) bool { name, _, _ := strings.Cut(v, "="); return name == s.Name }) {
+			return nil, errdefs.New(errdefs.Invalid, "--secret %[1]s: not with --env %[1]s, which would show commands the value", s.Name)
+		}
+		all = append(all, s)
+	}
+	for _, text := range o.Limited {
+		name, limit, err := secret.ParseLimit(text)
+		if err != nil {
+			return nil, errdefs.New(errdefs.Invalid, "--secret-allow %w", err)
+		}
+		i := slices.IndexFunc(all, func(s secret.Secret) bool { return s.Name == name })
+		if i < 0 {
+			return nil, errdefs.New(errdefs.Invalid, "--secret-allow %s: give --secret %s@HOST too", name, name)
+		}
+		all[i].Limits = append(all[i].Limits, limit)
+	}
+	return all, secret.Check(all)
+}
+
+// secrets is what the flags ask for, which are checked elsewhere.
+func (o *sandboxOptions) secrets(env []string) []hostlist.Secret {
+	all, _ := o.namedSecrets(env) // checkSecrets has the error
+	var list []hostlist.Secret
+	for _, s := range all {
+		stored := hostlist.Secret{Text: s.String()}
+		for _, l := range s.Limits {
+			stored.Allow = append(stored.Allow, l.String())
+		}
+		list = append(list, stored)
+	}
+	return list
+}
+
+// checkSecrets refuses secrets that are malformed or do not go with the other flags.
+func (o *sandboxOptions) checkSecrets(env []string) error {
+	all, err := o.namedSecrets(env)
+	switch {
+	case err != nil:
+		return err
+	case len(all) > 0 && o.Net != "none":
+		return errdefs.New(errdefs.Invalid, "--secret: not with --net %s, by which commands reach hosts directly", o.Net)
+	case len(all) > 0 && o.Runtime != record.RuntimeBwrap:
+		return errdefs.New(errdefs.Unsupported, "--secret: only with --runtime bwrap")
+	}
+	return nil
+}
+
+// warnOf tells of an error that does not keep a command from running.
+func (e *env) warnOf(err error) { e.say("%v", err) }
+
+// secretText says what a secret is, and where commands reach its first host.
+func secretText(stored hostlist.Secret) string {
+	s, err := secret.Parse(stored.Text)
+	if err != nil {
+		return vpath.Escape(stored.Text)
+	}
+	hosts := make([]string, len(s.Hosts))
+	for i, t := range s.Hosts {
+		hosts[i] = t.String() + " as http://" + string(s.Inside(i))
+	}
+	text := s.Name + " of " + vpath.Escape(s.Source.String()) + " for " + strings.Join(hosts, ", ")
+	if len(stored.Allow) > 0 {
+		text += "; allows " + vpath.Escape(strings.Join(stored.Allow, "; "))
+	}
+	return text
+}

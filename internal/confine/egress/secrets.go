@@ -1,0 +1,350 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/secret"
+	"github.com/agentfense/agentfense/internal/confine/egress/secretproxy"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
+)
+
+// wireSecret is a secret as an order has it, without its source.
+type wireSecret struct {
+	Name        string          `json:"name"`
+	Hosts       []secret.Target `json:"hosts"`
+	Limits      []secret.Limit  `json:"limits,omitempty"`
+	Placeholder string          `json:"placeholder"`
+}
+
+// handover are the descriptors of an order that hands over values: a pipe with a JSON object of
+// them by name, and a file of the certificates that are trusted. The supervisor passes them on
+// unread.
+const handoverFiles = 2
+
+// Bounds of what is read of them, in bytes.
+const (
+	maxValues = 512 << 10
+	maxRoots  = 8 << 20
+)
+
+// secretTable has the secrets of the sandbox. Its zero value has none.
+type secretTable struct {
+	all []secret.Secret // set by the first order
+
+	mu     sync.Mutex
+	values map[string]string
+	masker *secret.Masker
+	config *tls.Config
+}
+
+// set takes the secrets, still without values.
+func (t *secretTable) set(list []wireSecret) {
+	for _, w := range list {
+		t.all = append(t.all, secret.Secret{Name: w.Name, Hosts: w.Hosts, Limits: w.Limits, Placeholder: w.Placeholder})
+	}
+	t.masker = secret.NewMasker()
+}
+
+// take reads the values and the certificates, which it closes. Errors do not tell what was read.
+func (t *secretTable) take(files []*os.File) error {
+	defer closeAll(files)
+	if len(files) != handoverFiles {
+		return errdefs.New(errdefs.Internal, "malformed order")
+	}
+	text, err := io.ReadAll(io.LimitReader(files[0], maxValues))
+	if err != nil {
+		return errors.New("read the values of secrets")
+	}
+	values := map[string]string{}
+	if err := json.Unmarshal(text, &values); err != nil {
+		return errors.New("malformed values of secrets")
+	}
+	certificates, err := io.ReadAll(io.LimitReader(files[1], maxRoots))
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(certificates) // without any, no host can be verified
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.values = values
+	t.masker = secret.NewMasker(slices.Sorted(maps.Values(values))...)
+	t.config = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
+	return nil
+}
+
+// at returns what serves a name inside, if it is that of a secret.
+func (t *secretTable) at(inside allowlist.Host) (p secretproxy.Proxy, config *tls.Config, is bool) {
+	for _, s := range t.all {
+		for i, to := range s.Hosts {
+			if s.Inside(i) != inside {
+				continue
+			}
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			return secretproxy.Proxy{
+				Name: s.Name, Inside: inside, Target: to, Placeholder: s.Placeholder, Limits: s.Limits,
+				Value: t.values[s.Name], Masker: t.masker,
+			}, t.config.Clone(), true
+		}
+	}
+	return secretproxy.Proxy{}, nil, false
+}
+
+// refuses returns why a host may not be reached directly, "" if it may.
+func (t *secretTable) refuses(h allowlist.Host) string { return reasonGuarded(t.all, h) }
+
+// reasonGuarded returns why no connection leads to a host, if one of the secrets is for it.
+func reasonGuarded(all []secret.Secret, h allowlist.Host) string {
+	s, inside, guarded := secret.Guarding(all, h)
+	if !guarded {
+		return ""
+	}
+	return "secret " + s.Name + " is for this host: reach it by http://" + string(inside)
+}
+
+// placeholderIn returns the secret whose placeholder a text has.
+func (t *secretTable) placeholderIn(text string) (name string, has bool) {
+	for _, s := range t.all {
+		if strings.Contains(text, s.Placeholder) {
+			return s.Name, true
+		}
+	}
+	return "", false
+}
+
+// runSecret serves a connection to the address of a secret. The connections that it makes to the
+// secret's host end with it, so that each is the program's.
+func (c *conn) runSecret(proxy secretproxy.Proxy, config *tls.Config) error {
+	links := &hostLinks{conn: c, open: map[*hostLink]struct{}{}}
+	transport := &http.Transport{
+		DialContext: links.dial, TLSClientConfig: config, ForceAttemptHTTP2: true, DisableCompression: true,
+		TLSHandshakeTimeout: headPatience, MaxResponseHeaderBytes: maxAnswerHead, MaxIdleConnsPerHost: 1,
+	}
+	proxy.Transport = countRequests{transport}
+	proxy.Refused = func(reason string) {
+		c.p.denials.note(string(proxy.Target.Host), proxy.Target.Port, reason, 1)
+	}
+	proxy.Explain = func(err error) string {
+		if r, is := errors.AsType[refusal](err); is {
+			return r.reason
+		}
+		return ""
+	}
+	secretproxy.Serve(c.down, proxy.Handler(), c.p.patience)
+	transport.CloseIdleConnections()
+	links.close()
+	return nil
+}
+
+// maxAnswerHead bounds the header of an answer, in bytes.
+const maxAnswerHead = 256 << 10
+
+// hostLinks are the connections to a secret's host that serve one connection of a program.
+type hostLinks struct {
+	conn *conn
+
+	mu     sync.Mutex
+	open   map[*hostLink]struct{}
+	closed bool
+}
+
+// hostLink is one of them, and counts what it carries.
+type hostLink struct {
+	net.Conn
+
+	conn     *conn // for its reports
+	links    *hostLinks
+	once     sync.Once
+	sent     atomic.Int64
+	received atomic.Int64
+	requests atomic.Int64
+}
+
+// dial connects to a secret's host, whose address is checked as for every host. Errors: a refusal.
+func (l *hostLinks) dial(_ context.Context, _, address string) (net.Conn, error) {
+	to, err := parseTarget(address)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{p: l.conn.p, target: to, rule: l.conn.rule}
+	c.ctx, c.cancel = l.conn.ctx, l.conn.cancel
+	if err := c.dial(); err != nil {
+		return nil, err
+	}
+	link := &hostLink{Conn: c.up, conn: c, links: l}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		go link.Close()
+		return nil, net.ErrClosed
+	}
+	l.open[link] = struct{}{}
+	return link, nil
+}
+
+// parseTarget reads what a Transport dials: the name of a secret's host and its port.
+func parseTarget(address string) (target, error) {
+	if at, err := netip.ParseAddrPort(address); err == nil {
+		return target{allowlist.Host(at.Addr().String()), at.Port()}, nil
+	}
+	r, err := allowlist.ParseRule(address)
+	return target{r.Host, r.Port}, err
+}
+
+// close closes all.
+func (l *hostLinks) close() {
+	l.mu.Lock()
+	l.closed = true
+	open := slices.Collect(maps.Keys(l.open))
+	l.mu.Unlock()
+	for _, link := range open {
+		link.Close()
+	}
+}
+
+func (h *hostLink) Read(p []byte) (int, error) {
+	n, err := h.Conn.Read(p)
+	h.received.Add(int64(n))
+	return n, err
+}
+
+func (h *hostLink) Write(p []byte) (int, error) {
+	n, err := h.Conn.Write(p)
+	h.sent.Add(int64(n))
+	return n, err
+}
+
+// Close closes the connection and reports what it carried.
+func (h *hostLink) Close() error {
+	err := h.Conn.Close()
+	h.once.Do(func() {
+		h.links.mu.Lock()
+		delete(h.links.open, h)
+		h.links.mu.Unlock()
+		h.conn.requests = h.requests.Load()
+		h.conn.closed(h.sent.Load(), h.received.Load())
+	})
+	return err
+}
+
+// countRequests counts the requests of each hostLink.
+type countRequests struct{ http.RoundTripper }
+
+func (c countRequests) RoundTrip(r *http.Request) (*http.Response, error) {
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		over, is := info.Conn.(*tls.Conn)
+		if !is {
+			return
+		}
+		if link, is := over.NetConn().(*hostLink); is {
+			link.requests.Add(1)
+		}
+	}}
+	return c.RoundTripper.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+}
+
+// handoverPatience bounds how long a process takes to read values.
+const handoverPatience = 10 * time.Second
+
+// HasSecrets reports whether the process that runs has the values of the secrets.
+func (e *Egress) HasSecrets() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.child != nil && e.child.hasSecrets && !e.child.isGone()
+}
+
+// isGone reports whether the process has ended, also where that was not noticed yet.
+func (c *child) isGone() bool {
+	select {
+	case <-c.gone:
+		return true
+	default:
+	}
+	gone := true // if the socket is closed
+	control(c.wire.file, func(fd int) {
+		state, err := pollfd.Wait(fd, unix.POLLRDHUP, 0)
+		gone = err != nil || state != 0
+	})
+	return gone
+}
+
+// GiveSecrets hands the values of the secrets over to the process that runs: a pipe, and a file of
+// certificates, which stay the caller's and are not read here. A process that takes its place later
+// does not have them. Errors: Unavailable, if there is no process meanwhile.
+func (e *Egress) GiveSecrets(values, certificates *os.File) error {
+	c, err := e.sendSecrets(values, certificates)
+	if err != nil {
+		return errdefs.New(errdefs.Unavailable, "egress: hand over secrets: %w", err)
+	}
+	select {
+	case <-c.took:
+		return nil
+	case <-c.gone:
+	case <-time.After(handoverPatience):
+	}
+	return errdefs.New(errdefs.Unavailable, "egress: the process did not take the secrets")
+}
+
+// sendSecrets gives the process that runs the order to take them.
+func (e *Egress) sendSecrets(values, certificates *os.File) (*child, error) {
+	e.orders.Lock()
+	defer e.orders.Unlock()
+	e.mu.Lock()
+	c := e.child
+	e.mu.Unlock()
+	if c == nil {
+		return nil, errors.New("the process is starting")
+	}
+	return c, c.wire.send(order{Handover: true}, values, certificates)
+}
+
+// tookSecrets notes that a process has the values.
+func (e *Egress) tookSecrets(c *child) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.hasSecrets = true
+	select {
+	case c.took <- struct{}{}:
+	default:
+	}
+}
+
+// wireSecrets are the secrets as a process learns of them.
+func (e *Egress) wireSecrets() []wireSecret {
+	var list []wireSecret
+	for _, s := range e.options.Secrets {
+		list = append(list, wireSecret{s.Name, s.Hosts, s.Limits, s.Placeholder})
+	}
+	return list
+}
+
+// secretRule returns how the audit log names what allows a connection to a secret's host.
+func (e *Egress) secretRule(h allowlist.Host, port uint16) (rule string, is bool) {
+	for _, s := range e.options.Secrets {
+		if slices.Contains(s.Hosts, secret.Target{Host: h, Port: port}) {
+			return "secret " + s.Name, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,182 @@
+package egress
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/secret"
+)
+
+const (
+	secretValue       = "the-value-that-nobody-inside-knows"
+	secretPlaceholder = "PlaceholderPlaceholderPlaceholde"
+	insideName        = "api-key.agentfense.internal"
+)
+
+// startWithSecret starts a process with a secret for example.com, where handler answers, and
+// returns it with the certificate of the host.
+func startWithSecret(t *testing.T, handler http.HandlerFunc, rules ...string) (o *outside, certificate []byte) {
+	t.Helper()
+	host := httptest.NewTLSServer(handler)
+	t.Cleanup(host.Close)
+	s := secret.Secret{Name: "API_KEY", Hosts: []secret.Target{{Host: "example.com", Port: 443}}, Placeholder: secretPlaceholder}
+	rules = append([]string{insideName + ":80"}, rules...)
+	o = startProcess(t, host.Listener, func(p *process) {
+		p.secrets.set([]wireSecret{{s.Name, s.Hosts, s.Limits, s.Placeholder}})
+	}, rules...)
+	return o, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: host.Certificate().Raw})
+}
+
+// handOver gives the process values and certificates.
+func (o *outside) handOver(values map[string]string, certificates []byte) {
+	o.t.Helper()
+	text, err := json.Marshal(values)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := w.Write(text); err != nil {
+		o.t.Fatal(err)
+	}
+	w.Close()
+	path := filepath.Join(o.t.TempDir(), "roots.pem")
+	if err := os.WriteFile(path, certificates, 0o600); err != nil {
+		o.t.Fatal(err)
+	}
+	roots, err := os.Open(path)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer roots.Close()
+	if err := o.wire.send(order{Handover: true}, r, roots); err != nil {
+		o.t.Fatal(err)
+	}
+	o.await(func(r report) bool { return r.Took })
+}
+
+// get asks for / of a host, by a connection of its own.
+func (o *outside) get(h allowlist.Host, field string) (status int, body string) {
+	o.t.Helper()
+	c := o.dial(h)
+	defer c.Close()
+	if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\n%s\r\n", h, field); err != nil {
+		o.t.Fatal(err)
+	}
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return r.StatusCode, string(text)
+}
+
+// reflect answers with the credential that it got, and with what stands for it.
+func reflect(w http.ResponseWriter, r *http.Request) {
+	fmt.Fprintf(w, "%s %t", r.Header.Get("Authorization"), r.Header.Get("Authorization") == "Bearer "+secretValue)
+}
+
+func TestASecretIsUsedAndNotTold(t *testing.T) {
+	o, certificate := startWithSecret(t, reflect)
+	if status, body := o.get(insideName, ""); status != http.StatusServiceUnavailable {
+		t.Errorf("without a value: got %d %s", status, body)
+	}
+	o.awaitDenied("no value of secret API_KEY")
+	o.handOver(map[string]string{"API_KEY": secretValue}, certificate)
+	status, body := o.get(insideName, "Authorization: Bearer "+secretPlaceholder+"\r\n")
+	if status != http.StatusOK || body != "Bearer "+strings.Repeat("*", len(secretValue))+" true" {
+		t.Errorf("got %d %s", status, body)
+	}
+	opened := o.await(func(r report) bool { return r.Opened != nil }).Opened
+	closed := o.await(func(r report) bool { return r.Closed != nil }).Closed
+	if opened.Host != "example.com" || opened.Port != 443 || closed.ID != opened.ID || closed.Requests != 1 || closed.Sent == 0 || closed.Received == 0 {
+		t.Errorf("reported %+v, %+v", opened, closed)
+	}
+}
+
+func TestAHostThatIsNotVerifiedGetsNoSecret(t *testing.T) {
+	o, _ := startWithSecret(t, func(http.ResponseWriter, *http.Request) { t.Error("it was asked") })
+	for name, certificates := range map[string][]byte{"no certificates": nil, "another authority": otherAuthority(t)} {
+		o.handOver(map[string]string{"API_KEY": secretValue}, certificates)
+		if status, body := o.get(insideName, ""); status != http.StatusBadGateway {
+			t.Errorf("%s: got %d %s", name, status, body)
+		}
+		o.awaitDenied("certificate")
+	}
+}
+
+// otherAuthority returns a certificate that signed for none of the servers here.
+func otherAuthority(t *testing.T) []byte {
+	t.Helper()
+	var config *tls.Config
+	overTLS(t, func(c *tls.Config) { config = c })
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: config.Certificates[0].Certificate[0]})
+}
+
+func TestAHostOfASecretIsNotReachedDirectly(t *testing.T) {
+	o, _ := startWithSecret(t, reflect, "example.com", "other.example.com:80")
+	if c, err := net.Dial("tcp", o.hosts["example.com"].String()); err == nil { // it may be reset at once
+		_, _ = io.WriteString(c, "x")
+		if b, err := io.ReadAll(c); len(b) > 0 {
+			t.Errorf("got %q, %v", b, err)
+		}
+		c.Close()
+	}
+	o.awaitDenied("secret API_KEY is for this host")
+	if status, _ := o.get("other.example.com", "X: "+secretPlaceholder+"\r\n"); status != http.StatusForbidden {
+		t.Errorf("a placeholder for another host: got %d", status)
+	}
+	o.awaitDenied("the placeholder of secret API_KEY")
+}
+
+func TestTheSupervisorKnowsWhereSecretsGo(t *testing.T) {
+	e, c, allowed, _ := newSupervisor(t)
+	e.options.Secrets = []secret.Secret{{Name: "API_KEY", Hosts: []secret.Target{{Host: "api.example.com", Port: 443}}}}
+	if err := e.opened(c, opened{1, Allowed{Host: "api.example.com", Port: 443, Rule: "forged"}}); err != nil {
+		t.Error(err)
+	}
+	if got := c.open[1].Rule; got != "secret API_KEY" {
+		t.Errorf("the rule is %q", got)
+	}
+	for _, a := range []Allowed{{Host: "api.example.com", Port: 80}, {Host: "evil.example", Port: 443}} {
+		if err := e.opened(c, opened{2, a}); err == nil {
+			t.Errorf("it believes in %+v", a)
+		}
+	}
+	if _, err := e.assign("api.example.com"); err == nil {
+		t.Error("the host of a secret got an address")
+	}
+	if len(*allowed) > 0 {
+		t.Errorf("told of %v", *allowed)
+	}
+}
+
+func TestSecretsAreHandedToAProcessThatRuns(t *testing.T) {
+	e, _, _, _ := newSupervisor(t)
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := e.GiveSecrets(f, f); err == nil || e.HasSecrets() {
+		t.Errorf("got %v without a process", err)
+	}
+}
