@@ -78,7 +78,7 @@ var inside = map[string]string{
 	"sandbox/readview":          "changes record",
 	"sandbox/mountspec":         "",
 	"sandbox/record":            "audit config gitconfig gitindex hostlist mountspec",
-	"sandbox/review":            "changes githistory gitindex manifest record risk",
+	"sandbox/review":            "changes githistory gitindex manifest mountspec record risk",
 	"sandbox/review/gitpatch":   "changes record review",
 	"sandbox/risk":              "",
 	"sandbox/secrets":           "hostlist record supervise/api",

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -23,7 +24,11 @@ func (e *env) sayUnshown(ctx context.Context, b backend.Backend, sb backend.Sand
 	}
 	var names []string
 	for _, p := range mounts[:min(len(mounts), maxNotes)] {
-		names = append(names, shown(p))
+		if p.Mount == "" {
+			names = append(names, shown(p.Path))
+		} else {
+			names = append(names, present.InMount(p.Mount, p.Path.String()))
+		}
 	}
 	more := ""
 	if n := len(mounts) - len(names); n > 0 {

@@ -6,11 +6,11 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
 // Check refuses what no sandbox of a server can have.
@@ -96,7 +96,7 @@ func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) 
 }
 
 // Unshown is empty: what a codebase has, the server shows.
-func (b *Backend) Unshown(context.Context, backend.Sandbox) ([]vpath.Path, error) { return nil, nil }
+func (b *Backend) Unshown(context.Context, backend.Sandbox) ([]review.Nested, error) { return nil, nil }
 
 // LookAtGit finds nothing: the repository is the server's to read.
 func (b *Backend) LookAtGit(context.Context, backend.Sandbox) (found gitview.Tracked, seen func() error, err error) {

@@ -298,7 +298,9 @@ func (s *supervisor) startInside(ctx context.Context) error {
 	if err := s.networkReady(ctx); err != nil {
 		return err
 	}
-	return s.audit.Enqueue(audit.SandboxStarted{PID: os.Getpid(), Enforced: s.enforced(), AllowNet: audit.Texts(s.record.AllowNet)})
+	return s.audit.Enqueue(audit.SandboxStarted{
+		PID: os.Getpid(), Enforced: s.enforced(), AllowNet: audit.Texts(s.record.AllowNet), Mounts: s.mountsOfRun(),
+	})
 }
 
 // isolator makes the isolator of the sandbox's runtime.
