@@ -47,6 +47,11 @@ func (p *process) dial(ctx context.Context, t target) (*net.TCPConn, error) {
 // other, the next when the one before has failed or takes long: many hosts have an IPv6 address
 // and no IPv6 network.
 func (p *process) connectFirst(ctx context.Context, addrs []netip.Addr, port uint16) (net.Conn, error) {
+	if len(addrs) == 1 { // most hosts; another goroutine would cost time
+		ctx, cancel := context.WithTimeout(ctx, attemptPatience)
+		defer cancel()
+		return p.connect(ctx, "tcp", netip.AddrPortFrom(addrs[0], port).String())
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type attempt struct {

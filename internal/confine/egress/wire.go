@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -89,6 +90,10 @@ const maxFiles = 250
 // whole, whoever writes.
 type wire struct{ file *os.File }
 
+// buffers are for messages to read. A new one for each message would take longer to clear than the
+// message takes to read.
+var buffers = sync.Pool{New: func() any { return new([maxMessage]byte) }}
+
 // wirePair makes the socket. Both ends wait in Go's poller.
 func wirePair() (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -131,8 +136,10 @@ func (w wire) receive(to any) ([]*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	buffer := buffers.Get().(*[maxMessage]byte)
+	defer buffers.Put(buffer)
 	var (
-		text       = make([]byte, maxMessage)
+		text       = buffer[:]
 		oob        = make([]byte, unix.CmsgSpace(4*maxFiles))
 		n, oobn    int
 		flags      int
