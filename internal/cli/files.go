@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -28,23 +31,57 @@ func newFiles(e *env) *cobra.Command {
 }
 
 // lookInto makes cmd one that does something with the view of a sandbox.
-func (e *env) lookInto(cmd *cobra.Command, do func(ctx context.Context, v backend.View, args []string) error) {
+func (e *env) lookInto(cmd *cobra.Command, do func(ctx context.Context, v viewOf, args []string) error) {
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
-			v, err := b.View(ctx, args[0], e.args)
+			mount, paths, err := splitMounts(ctx, b, args[0], args[1:])
+			if err != nil {
+				return err
+			}
+			v, err := b.View(ctx, args[0], mount, e.args)
 			if err != nil {
 				return err
 			}
 			defer v.Close()
 			e.sayLost(v.Lost())
-			return do(ctx, v, args[1:])
+			return do(ctx, viewOf{v, mount}, paths)
 		})
 	}
 }
 
+// viewOf is the workspace's view, or that of a mount.
+type viewOf struct {
+	backend.View
+	mount string
+}
+
+// splitMounts takes NAME: off paths of the form NAME:/path, if NAME is a mount of the sandbox.
+// Errors: Invalid for paths of several mounts.
+func splitMounts(ctx context.Context, b backend.Backend, name string, given []string) (mount string, paths []string, err error) {
+	if !slices.ContainsFunc(given, func(p string) bool { return strings.Contains(p, ":/") }) {
+		return "", given, nil
+	}
+	sb, err := b.Sandbox(ctx, name)
+	if err != nil {
+		return "", nil, err
+	}
+	for i, path := range given {
+		in := ""
+		if prefix, rest, found := strings.Cut(path, ":/"); found && slices.ContainsFunc(sb.Record.Mounts, func(m record.Mount) bool { return m.Name == prefix }) {
+			in, path = prefix, "/"+rest
+		}
+		if i > 0 && in != mount {
+			return "", nil, usageError{errdefs.New(errdefs.Invalid, "the paths are in different mounts: name those of one mount at a time")}
+		}
+		mount, paths = in, append(paths, path)
+	}
+	return mount, paths, nil
+}
+
 // fileEntry is one entry of the view.
 type fileEntry struct {
+	Mount      string            `json:"mount,omitempty"`
 	Path       string            `json:"path"` // escaped
 	Type       string            `json:"type"` // file, directory, symlink, fifo, socket, device
 	Permission policy.Permission `json:"permission"`
@@ -55,9 +92,9 @@ type fileEntry struct {
 	Target     string            `json:"symlink_target,omitempty"`
 }
 
-func fileEntryOf(v readview.Entry) fileEntry {
+func fileEntryOf(v readview.Entry, mount string) fileEntry {
 	return fileEntry{
-		Path: v.Path.String(), Type: typeName(v.Mode), Permission: v.Permission,
+		Mount: mount, Path: v.Path.String(), Type: typeName(v.Mode), Permission: v.Permission,
 		Mode: fmt.Sprintf("%04o", v.Mode&0o7777), SizeBytes: v.SizeBytes,
 		ModifiedAt: v.ModifiedAt, Origin: v.Origin, Target: vpath.Escape(v.Target),
 	}
@@ -80,7 +117,7 @@ func newFilesLs(e *env) *cobra.Command {
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.completeViewed(1),
 	}
-	e.lookInto(cmd, func(ctx context.Context, v backend.View, args []string) error {
+	e.lookInto(cmd, func(ctx context.Context, v viewOf, args []string) error {
 		dir, err := workspacePath(strings.Join(args, ""))
 		if err != nil {
 			return err
@@ -91,14 +128,14 @@ func newFilesLs(e *env) *cobra.Command {
 	return cmd
 }
 
-func (e *env) listView(ctx context.Context, v backend.View, dir vpath.Path, asJSON bool) error {
+func (e *env) listView(ctx context.Context, v viewOf, dir vpath.Path, asJSON bool) error {
 	list, err := v.List(ctx, dir)
 	if err != nil {
 		return err
 	}
 	entries := make([]fileEntry, len(list))
 	for i, entry := range list {
-		entries[i] = fileEntryOf(entry)
+		entries[i] = fileEntryOf(entry, v.mount)
 	}
 	if asJSON {
 		return e.printJSON(struct {
@@ -112,7 +149,7 @@ func (e *env) listView(ctx context.Context, v backend.View, dir vpath.Path, asJS
 func fileRows(entries []fileEntry) [][]string {
 	rows := make([][]string, len(entries))
 	for i, f := range entries {
-		name := f.Path
+		name := present.InMount(f.Mount, f.Path)
 		if f.Target != "" {
 			name += " -> " + f.Target
 		}
@@ -133,7 +170,7 @@ func newFilesStat(e *env) *cobra.Command {
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: e.completeViewed(1),
 	}
-	e.lookInto(cmd, func(ctx context.Context, v backend.View, args []string) error {
+	e.lookInto(cmd, func(ctx context.Context, v viewOf, args []string) error {
 		path, err := workspacePath(args[0])
 		if err != nil {
 			return err
@@ -142,7 +179,7 @@ func newFilesStat(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		entry := fileEntryOf(found)
+		entry := fileEntryOf(found, v.mount)
 		if asJSON {
 			return e.printJSON(struct {
 				SchemaVersion int `json:"schema_version"`
@@ -163,7 +200,7 @@ func newFilesCat(e *env) *cobra.Command {
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: e.completeViewed(0),
 	}
-	e.lookInto(cmd, func(ctx context.Context, v backend.View, args []string) error {
+	e.lookInto(cmd, func(ctx context.Context, v viewOf, args []string) error {
 		paths, err := workspacePaths(args)
 		if err != nil {
 			return err

@@ -83,7 +83,7 @@ type Backend interface {
 	// is asked for the sandbox by the methods of Changes.
 	Changes(ctx context.Context, name string, again []string) (Changes, error)
 	// View opens what a sandbox sees. Close it after. Errors: as Changes.
-	View(ctx context.Context, name string, again []string) (View, error)
+	View(ctx context.Context, name, mount string, again []string) (View, error)
 
 	// Logs calls do with what the detached commands of a sandbox wrote, with follow until
 	// the last of them has ended.

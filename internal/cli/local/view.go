@@ -16,13 +16,20 @@ type localView struct {
 }
 
 // View opens what a sandbox sees.
-func (b *Backend) View(ctx context.Context, name string, again []string) (backend.View, error) {
+func (b *Backend) View(ctx context.Context, name, mount string, again []string) (backend.View, error) {
 	sb, err := b.open(name)
 	if err == nil {
 		err = b.asOwner(ctx, sb, again)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if mount != "" {
+		v, err := readview.OpenMount(b.home, sb, mount)
+		if err != nil {
+			return nil, err
+		}
+		return localView{v, nil}, nil
 	}
 	_, lost := sb.SourceLost()
 	v, err := readview.Open(b.home, sb)

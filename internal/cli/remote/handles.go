@@ -209,7 +209,10 @@ type serverView struct {
 }
 
 // View finds a sandbox.
-func (b *Backend) View(ctx context.Context, name string, _ []string) (backend.View, error) {
+func (b *Backend) View(ctx context.Context, name, mount string, _ []string) (backend.View, error) {
+	if mount != "" {
+		return nil, localOnly("mount")
+	}
 	sb, err := b.Sandbox(ctx, name)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/mounted"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -72,6 +73,30 @@ func Open(h *record.Home, s *record.Sandbox) (*View, error) {
 		return nil, err
 	}
 	return v, nil
+}
+
+// OpenMount opens what a sandbox sees in the mount called name. Errors: NotFound for a name that
+// no mount has; Unsupported for a mount that is no view; those of mounted.Open.
+func OpenMount(h *record.Home, s *record.Sandbox, name string) (*View, error) {
+	i := slices.IndexFunc(s.Stored.Mounts, func(m record.Mount) bool { return m.Name == name })
+	if i < 0 {
+		return nil, errdefs.New(errdefs.NotFound, "sandbox %s: no mount has the name %q", s.Name(), name)
+	}
+	m := s.Stored.Mounts[i]
+	user, err := record.SourceUser()
+	if err != nil {
+		return nil, err
+	}
+	var o *mounted.Mount
+	if mounted.HasView(m) {
+		if o, err = mounted.Open(h, &s.Stored, m, user); err != nil {
+			return nil, err
+		}
+	}
+	if o == nil || o.File != "" {
+		return nil, errdefs.New(errdefs.Unsupported, "mount %s: bind-mounted, without a view; read it on the host: %s", name, m.Source)
+	}
+	return &View{stack: o.Stack, policy: o.Policy, source: o.Source, workspace: string(m.Target)}, nil
 }
 
 // Close releases what Open opened.

@@ -4,18 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
-	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/isolate"
-	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/lib/safefs"
-	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/mounted"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/fusefs"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -23,85 +16,30 @@ import (
 
 // mountView is a mount that this process shows as a view beside the workspace's.
 type mountView struct {
+	*mounted.Mount
 	name   string
 	target string
-	source *os.File
-	stack  *layer.Stack
-	policy *policy.Policy
 	view   *fusefs.FS // nil until it is mounted
 }
-
-// readAll are the rules of a mount without rules of its own: it shows everything.
-var readAll = []policy.Rule{{Pattern: "/**", Type: policy.Glob, Permission: policy.Read, Source: "--mount"}}
 
 // openMounts opens the sources of the mounts. A file, and a mount of mode bind, is left to the
 // isolator.
 func (s *supervisor) openMounts(context.Context) error {
 	for _, m := range s.record.Mounts {
-		if m.Mode == mountspec.Bind || m.Mode == "" {
-			s.binds = append(s.binds, isolate.Mount{Source: string(m.Source), Target: string(m.Target)})
-			continue
+		bind := string(m.Source)
+		if mounted.HasView(m) {
+			o, err := mounted.Open(s.home, &s.record, m, layerUser())
+			if err != nil {
+				return err
+			}
+			if bind = o.File; bind == "" {
+				s.mounts = append(s.mounts, &mountView{Mount: o, name: m.Name, target: string(m.Target)}) // tearDown closes it
+				continue
+			}
 		}
-		if err := s.openMount(m); err != nil {
-			return errdefs.New(errdefs.KindOf(err), "mount %s at %s: %w", m.Source, m.Target, err)
-		}
+		s.binds = append(s.binds, isolate.Mount{Source: bind, Target: string(m.Target)})
 	}
 	return nil
-}
-
-func (s *supervisor) openMount(m record.Mount) error {
-	path, err := filepath.EvalSymlinks(string(m.Source))
-	if err != nil {
-		return errdefs.New(safefs.Kind(err), "%w", record.UnwrapErrno(err))
-	}
-	if err := mountspec.CheckSource(path); err != nil {
-		return err
-	}
-	workspace := string(s.record.Source.Path)
-	for _, ours := range []string{workspace, s.home.Dir()} {
-		if safefs.IsBelow(path, ours) {
-			return errdefs.New(errdefs.Invalid, "it is in %s, which the sandbox may see only through its view, or not at all", record.HostPath(ours))
-		}
-	}
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
-	if err != nil {
-		return errdefs.New(safefs.Kind(err), "%w", err)
-	}
-	v := &mountView{name: m.Name, target: string(m.Target), source: os.NewFile(uintptr(fd), m.Name)}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		v.source.Close()
-		return errdefs.New(errdefs.Internal, "%w", err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		v.source.Close()
-		if m.Mode.HasRules() {
-			return errdefs.New(errdefs.Precondition, "it was a directory, and is a file now, for which there are no rules")
-		}
-		s.binds = append(s.binds, isolate.Mount{Source: path, Target: v.target})
-		return nil
-	}
-	s.mounts = append(s.mounts, v) // tearDown closes it
-	reserved, err := s.home.Reserved(record.Source{Path: record.HostPath(path), Dev: st.Dev, Ino: st.Ino})
-	if err != nil {
-		return err
-	}
-	if safefs.IsBelow(workspace, path) {
-		p, err := vpath.Parse(strings.TrimPrefix(workspace, path))
-		if err != nil {
-			return err
-		}
-		reserved = append(reserved, p)
-	}
-	rules := readAll
-	if m.Mode.HasRules() {
-		rules = m.Rules
-	}
-	if v.policy, err = policy.Compile(rules, policy.Options{Reserved: reserved}); err != nil {
-		return err
-	}
-	v.stack, err = layer.Open(layer.Options{Source: v.source, ReadOnly: true, Plain: true, User: layerUser()})
-	return err
 }
 
 // layerUser is the user whose rights to a source apply: nil for root.
@@ -121,8 +59,8 @@ func (s *supervisor) mountAll(mountpoint string, workspace fusefs.Options) (err 
 	views := []fusefs.View{{Name: mountspec.Workspace, Options: workspace}}
 	for _, m := range s.mounts {
 		views = append(views, fusefs.View{Name: m.name, Options: fusefs.Options{
-			Layer: m.stack, Policy: m.policy, UID: workspace.UID, GID: workspace.GID,
-			OnDenial: func(d fusefs.Denial) { s.noteDenial(m.name, m.policy.Rules(), d) },
+			Layer: m.Stack, Policy: m.Policy, UID: workspace.UID, GID: workspace.GID,
+			OnDenial: func(d fusefs.Denial) { s.noteDenial(m.name, m.Policy.Rules(), d) },
 			Owner:    s.ownerOf, Logger: s.log.With("mount", m.name),
 		}})
 	}
@@ -168,10 +106,7 @@ func (s *supervisor) concludeViews(x *execution) {
 func (s *supervisor) closeMounts() error {
 	var errs []error
 	for _, m := range s.mounts {
-		if m.stack != nil {
-			errs = append(errs, m.stack.Close())
-		}
-		errs = append(errs, m.source.Close())
+		errs = append(errs, m.Close())
 	}
 	return errors.Join(errs...)
 }

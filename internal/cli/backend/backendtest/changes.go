@@ -162,7 +162,7 @@ func testOddNames(t *testing.T, s Suite) {
 		t.Error(err)
 	}
 	found := listed(t, s.changes(t, sb))
-	v, err := s.Backend.View(t.Context(), sb.Ref(), nil)
+	v, err := s.Backend.View(t.Context(), sb.Ref(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func testShown(t *testing.T, s Suite) {
 func testView(t *testing.T, s Suite) {
 	sb, _ := s.create(t, "view")
 	s.change(t, sb, "echo changed >old")
-	v, err := s.Backend.View(t.Context(), sb.Ref(), nil)
+	v, err := s.Backend.View(t.Context(), sb.Ref(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

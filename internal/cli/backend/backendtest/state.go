@@ -55,7 +55,7 @@ func testUnknown(t *testing.T, s Suite) {
 			}
 			return err
 		},
-		"View": func(ctx context.Context, name string) error { _, err := b.View(ctx, name, nil); return err },
+		"View": func(ctx context.Context, name string) error { _, err := b.View(ctx, name, "", nil); return err },
 	} {
 		for _, name := range []string{"nobody", "sb_0123456789abcdef"} {
 			wantKind(t, method+" of "+name, call(t.Context(), name), errdefs.NotFound)
