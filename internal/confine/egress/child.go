@@ -42,6 +42,9 @@ type child struct {
 // been read yet.
 const maxOpen = 2 * maxConns
 
+// maxTook bounds the handovers of secrets that are waited for at once.
+const maxTook = 100
+
 // childEndPatience bounds how long a process takes to end that is asked to.
 const childEndPatience = endPatience + 2*time.Second
 
@@ -62,7 +65,7 @@ func (e *Egress) start() (*child, error) {
 	defer theirs.Close()
 	c := &child{
 		wire: wire{ours}, ended: make(chan error, 1), open: map[uint64]Allowed{},
-		gone: make(chan struct{}), took: make(chan struct{}, 1), obeyed: map[uint64]chan struct{}{},
+		gone: make(chan struct{}), took: make(chan struct{}, maxTook), obeyed: map[uint64]chan struct{}{},
 	}
 	const programFD = "4"
 	cmd := exec.CommandContext(context.Background(), "/proc/self/fd/"+programFD, Verb)
@@ -204,7 +207,7 @@ func (e *Egress) take(c *child, r report) error {
 			close(done)
 		}
 	case r.Took:
-		e.tookSecrets(c)
+		e.tookSecrets(c, r.All)
 	case r.Ask != "":
 		return e.answer(c, r.Ask)
 	case r.Opened != nil:

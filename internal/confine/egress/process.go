@@ -195,7 +195,7 @@ func (p *process) obey() error {
 			go p.tell(report{Obeyed: o.Acknowledge}) // the next order does not wait for it
 		case o.Handover:
 			if err = p.secrets.take(files); err == nil {
-				p.tell(report{Took: true})
+				p.tell(report{Took: true, All: p.secrets.isComplete()})
 			}
 		default:
 			err = p.serveHost(o, files)

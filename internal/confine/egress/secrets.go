@@ -87,10 +87,20 @@ func (t *secretTable) take(files []*os.File) error {
 	roots.AppendCertsFromPEM(certificates) // without any, no host can be verified
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.values = values
-	t.masker = secret.NewMasker(slices.Sorted(maps.Values(values))...)
+	if t.values == nil {
+		t.values = map[string]string{}
+	}
+	maps.Copy(t.values, values) // a caller may know some of them only
+	t.masker = secret.NewMasker(slices.Sorted(maps.Values(t.values))...)
 	t.config = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
 	return nil
+}
+
+// isComplete reports whether no value is missing.
+func (t *secretTable) isComplete() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !slices.ContainsFunc(t.all, func(s secret.Secret) bool { return t.values[s.Name] == "" })
 }
 
 // at returns what serves a name inside, if it is that of a secret.
@@ -267,7 +277,7 @@ func (c countRequests) RoundTrip(r *http.Request) (*http.Response, error) {
 // handoverPatience bounds how long a process takes to read values.
 const handoverPatience = 10 * time.Second
 
-// HasSecrets reports whether the process that runs has the values of the secrets.
+// HasSecrets reports whether the process that runs has the values of all secrets.
 func (e *Egress) HasSecrets() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -319,11 +329,11 @@ func (e *Egress) sendSecrets(values, certificates *os.File) (*child, error) {
 	return c, c.wire.send(order{Handover: true}, values, certificates)
 }
 
-// tookSecrets notes that a process has the values.
-func (e *Egress) tookSecrets(c *child) {
+// tookSecrets notes that a process has taken values, which may be all.
+func (e *Egress) tookSecrets(c *child, all bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c.hasSecrets = true
+	c.hasSecrets = all
 	select {
 	case c.took <- struct{}{}:
 	default:

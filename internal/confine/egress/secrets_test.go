@@ -112,6 +112,41 @@ func TestASecretIsUsedAndNotTold(t *testing.T) {
 	}
 }
 
+// A caller may know one value, and another caller another one.
+func TestValuesComeOneByOne(t *testing.T) {
+	var s secretTable
+	s.set([]wireSecret{{Name: "A"}, {Name: "B"}})
+	give := func(values string) {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "values")
+		if err := os.WriteFile(path, []byte(values), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var files []*os.File
+		for _, name := range []string{path, os.DevNull} {
+			f, err := os.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, f)
+		}
+		if err := s.take(files); err != nil {
+			t.Fatal(err)
+		}
+	}
+	give(`{"A":"the value of A"}`)
+	if s.isComplete() {
+		t.Error("complete without B")
+	}
+	give(`{"B":"the value of B"}`)
+	if !s.isComplete() {
+		t.Error("not complete with both")
+	}
+	if text := s.masker.Text("the value of A"); strings.Contains(text, "value") {
+		t.Errorf("not masked: %s", text)
+	}
+}
+
 func TestAHostThatIsNotVerifiedGetsNoSecret(t *testing.T) {
 	o, _ := startWithSecret(t, func(http.ResponseWriter, *http.Request) { t.Error("it was asked") })
 	for name, certificates := range map[string][]byte{"no certificates": nil, "another authority": otherAuthority(t)} {

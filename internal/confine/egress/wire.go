@@ -36,7 +36,8 @@ type order struct {
 type report struct {
 	Ready  bool    `json:"ready,omitempty"`
 	Obeyed uint64  `json:"obeyed,omitempty"` // the number of an order to acknowledge
-	Took   bool    `json:"took,omitempty"`   // the values of the secrets
+	Took   bool    `json:"took,omitempty"`   // values of secrets
+	All    bool    `json:"all,omitempty"`    // Took, and none is missing now
 	Ask    string  `json:"ask,omitempty"`    // a host that is allowed and has no address yet
 	Opened *opened `json:"opened,omitempty"`
 	Closed *closed `json:"closed,omitempty"`

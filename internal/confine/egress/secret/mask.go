@@ -1,25 +1,15 @@
 package secret
 
 import (
-	"bytes"
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"net/url"
-	"slices"
-	"strings"
 )
 
-// Masker finds values in text, as they are and in the encodings that servers send back: base64 at
-// every offset, percent-encoding, hexadecimal, and the escapes of JSON. It is safe for concurrent
-// use.
+// Masker finds values in text, as they are and in the encodings that servers send back (see
+// patternsOf). It is safe for concurrent use.
 type Masker struct {
-	patterns [][]byte // longest first
-	starts   [256]bool
-	longest  int
+	starts  [256][]pattern // by the byte with which a match begins
+	longest int            // most bytes of a match
 }
 
 // maskByte is written over each byte of a value, so that no length changes.
@@ -29,84 +19,38 @@ const maskByte = '*'
 func NewMasker(values ...string) *Masker {
 	m := &Masker{}
 	for _, v := range values {
-		m.patterns = append(m.patterns, encodings(v)...)
-	}
-	slices.SortFunc(m.patterns, func(a, b []byte) int {
-		if len(a) != len(b) {
-			return len(b) - len(a)
+		for _, p := range patternsOf(v) {
+			for start := range p.starts() {
+				m.starts[start] = append(m.starts[start], p)
+			}
+			m.longest = max(m.longest, p.longest())
 		}
-		return bytes.Compare(a, b)
-	})
-	m.patterns = slices.CompactFunc(m.patterns, bytes.Equal)
-	for _, p := range m.patterns {
-		m.starts[p[0]] = true
-		m.longest = max(m.longest, len(p))
 	}
 	return m
 }
 
-// encodings returns the forms of a value.
-func encodings(value string) [][]byte {
-	every := func(format string) string {
-		var text strings.Builder
-		for _, c := range []byte(value) {
-			fmt.Fprintf(&text, format, c)
-		}
-		return text.String()
-	}
-	quoted, err := json.Marshal(value)
-	if err != nil {
-		quoted = []byte(`""`)
-	}
-	digits := hex.EncodeToString([]byte(value))
-	forms := []string{
-		value, string(quoted[1 : len(quoted)-1]), strings.ReplaceAll(value, "/", `\/`),
-		url.QueryEscape(value), url.PathEscape(value), lowerEscapes(url.QueryEscape(value)), lowerEscapes(url.PathEscape(value)),
-		every("%%%02X"), every("%%%02x"), digits, strings.ToUpper(digits), every(`\u%04x`), every(`\x%02x`), every("&#%d;"),
-	}
-	for before := range 3 {
-		forms = append(forms, inBase64(base64.RawStdEncoding, value, before), inBase64(base64.RawURLEncoding, value, before))
-	}
-	out := make([][]byte, len(forms))
-	for i, f := range forms {
-		out[i] = []byte(f)
-	}
-	return out
-}
-
-// lowerEscapes writes %2F as %2f.
-func lowerEscapes(text string) string {
-	b := []byte(text)
-	for i := range b {
-		if b[i] == '%' && i+2 < len(b) {
-			copy(b[i:], bytes.ToLower(b[i:i+3]))
-		}
-	}
-	return string(b)
-}
-
-// inBase64 returns the characters that a value alone decides, with so many bytes before it.
-func inBase64(encoding *base64.Encoding, value string, before int) string {
-	text := encoding.EncodeToString(append(make([]byte, before), value...))
-	return text[(8*before+5)/6 : 8*(before+len(value))/6]
-}
-
 // Mask writes over each value in b, and reports whether there was one.
 func (m *Masker) Mask(b []byte) (found bool) {
-	for _, p := range m.patterns {
-		for at := 0; ; {
-			i := bytes.Index(b[at:], p)
-			if i < 0 {
-				break
-			}
+	for i := 0; i < len(b); i++ {
+		if n, _ := m.at(b[i:]); n > 0 {
 			found = true
-			for j := at + i; j < at+i+len(p); j++ {
+			for j := i; j < i+n; j++ {
 				b[j] = maskByte
 			}
-			at += i + len(p)
+			i += n - 1
 		}
 	}
 	return found
+}
+
+// at returns how long a value at the beginning of b is, 0 if there is none. more says that it
+// depends on what comes after b.
+func (m *Masker) at(b []byte) (n int, more bool) {
+	for _, p := range m.starts[b[0]] {
+		length, open := p.match(b)
+		n, more = max(n, length), more || open
+	}
+	return n, more
 }
 
 // Text returns text without values.
@@ -121,13 +65,8 @@ func (m *Masker) Text(text string) string {
 // unsure returns how many bytes at the end of b may be the beginning of a value.
 func (m *Masker) unsure(b []byte) int {
 	for i := max(0, len(b)-m.longest+1); i < len(b); i++ {
-		if !m.starts[b[i]] {
-			continue
-		}
-		for _, p := range m.patterns {
-			if len(p) > len(b)-i && bytes.HasPrefix(p, b[i:]) {
-				return len(b) - i
-			}
+		if _, more := m.at(b[i:]); more {
+			return len(b) - i
 		}
 	}
 	return 0
@@ -140,8 +79,8 @@ func (m *Masker) Reader(r io.Reader) io.Reader { return &reader{m: m, r: r} }
 type reader struct {
 	m    *Masker
 	r    io.Reader
-	buf  []byte // masked; all but the first sure bytes are looked at again
-	sure int
+	buf  []byte // all but the first sure bytes are looked at again
+	sure int    // bytes without values
 	err  error
 }
 

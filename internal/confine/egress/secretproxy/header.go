@@ -6,8 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 )
 
 // credentialFields are the header fields that carry credentials. A program's own are taken out:
@@ -20,9 +18,9 @@ var credentialFields = []string{
 }
 
 // swap puts the value in the place of the placeholder, and takes out all other credentials. Where
-// the program sent no placeholder, the host gets the value in the field that it wants.
-func (p *Proxy) swap(h http.Header) {
-	sent := false
+// the program sent no placeholder, there or in the query, the host gets the value in the field that
+// it wants.
+func (p *Proxy) swap(h http.Header, sent bool) {
 	for _, field := range credentialFields {
 		values := h[field]
 		h.Del(field)
@@ -84,23 +82,34 @@ var credentialParameters = []string{
 	"x-amz-credential", "x-amz-security-token", "x-amz-signature", "x-goog-signature", "x-goog-credential", "sig",
 }
 
-// withoutCredentials takes the credentials out of a query. What has none stays as it is.
-func withoutCredentials(query string, host allowlist.Host) string {
+// swapQuery puts the value in the place of the placeholder where a parameter for a credential has
+// it, and takes out all other credentials. A query that has none stays as it is.
+func (p *Proxy) swapQuery(query string) (changed string, swapped bool) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return "" // it was cleaned before
+		return "", false // it was cleaned before
 	}
-	changed := false
-	for name := range values {
-		lower := strings.ToLower(name)
-		ofGoogle := (lower == "key" || lower == "token") && strings.HasSuffix("."+string(host), ".googleapis.com")
-		if ofGoogle || slices.Contains(credentialParameters, lower) {
+	found := false
+	for name, list := range values {
+		if !p.isCredential(strings.ToLower(name)) {
+			continue
+		}
+		found = true
+		if len(list) == 1 && list[0] == p.Placeholder {
+			values.Set(name, p.Value)
+			swapped = true
+		} else {
 			delete(values, name)
-			changed = true
 		}
 	}
-	if !changed {
-		return query
+	if !found {
+		return query, false
 	}
-	return values.Encode()
+	return values.Encode(), swapped
+}
+
+// isCredential reports whether a parameter carries a credential. It is in lower case.
+func (p *Proxy) isCredential(name string) bool {
+	google := strings.HasSuffix("."+string(p.Target.Host), ".googleapis.com")
+	return google && name == "key" || slices.Contains(credentialParameters, name)
 }

@@ -1,10 +1,10 @@
 // Package secretproxy is where a program inside a sandbox reaches a host that gets a secret: a
 // reverse proxy that speaks HTTP/1.1 to the program and verified TLS to the host.
 //
-// It puts the value in the place of the placeholder, in the header fields for credentials and
-// nowhere else, and takes out every other credential that the program sends. What the host answers
-// is searched for the value. Redirects are passed on and not followed. The package dials nothing by
-// itself, and keeps no value: both are the caller's.
+// It puts the value in the place of the placeholder, in the header fields and parameters for
+// credentials and nowhere else, and takes out every other credential that the program sends. What
+// the host answers is searched for the value. Redirects are passed on and not followed. The package
+// dials nothing by itself, and keeps no value: both are the caller's.
 package secretproxy
 
 import (
@@ -122,8 +122,9 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	if _, sent := r.Out.Header["User-Agent"]; !sent {
 		r.Out.Header["User-Agent"] = nil // else Go's own
 	}
-	r.Out.URL.RawQuery = withoutCredentials(r.Out.URL.RawQuery, p.Target.Host)
-	p.swap(r.Out.Header)
+	var sent bool
+	r.Out.URL.RawQuery, sent = p.swapQuery(r.Out.URL.RawQuery)
+	p.swap(r.Out.Header, sent)
 }
 
 // droppedFields are not sent on. What a part of an answer has cannot be searched, and cookies are

@@ -182,19 +182,27 @@ func TestTheValueReplacesThePlaceholderAndOtherCredentials(t *testing.T) {
 	}
 }
 
-func TestCredentialsInAQueryAreTakenOut(t *testing.T) {
-	for query, want := range map[string]string{
-		"q=1&api_key=mine": "q=1",
-		"q=1&key=2":        "q=1&key=2",
-		"access_token=m":   "",
-		"b=2&a=%20":        "b=2&a=%20",
+func TestAQueryHasTheValueOrNoCredential(t *testing.T) {
+	for _, tt := range []struct {
+		name, host, query, want string
+		swapped                 bool
+	}{
+		{"a key of the program's own", "api.example.com", "q=1&api_key=mine", "q=1", false},
+		{"a parameter that is none", "api.example.com", "q=1&key=2", "q=1&key=2", false},
+		{"nothing else", "api.example.com", "access_token=m", "", false},
+		{"no credential", "api.example.com", "b=2&a=%20", "b=2&a=%20", false},
+		{"the placeholder", "api.example.com", "api_key=" + placeholder + "&q=1", "api_key=" + url.QueryEscape(value) + "&q=1", true},
+		{"the placeholder and another one", "api.example.com", "api_key=" + placeholder + "&api_key=mine", "", false},
+		{"the placeholder elsewhere", "api.example.com", "q=" + placeholder, "q=" + placeholder, false},
+		{"a key of Google", "generativelanguage.googleapis.com", "key=mine&alt=sse", "alt=sse", false},
+		{"the placeholder for Google", "generativelanguage.googleapis.com", "alt=sse&key=" + placeholder, "alt=sse&key=" + url.QueryEscape(value), true},
 	} {
-		if got := withoutCredentials(query, "api.example.com"); got != want {
-			t.Errorf("%s: got %s, want %s", query, got, want)
-		}
-	}
-	if got := withoutCredentials("key=mine&alt=sse", "generativelanguage.googleapis.com"); got != "alt=sse" {
-		t.Errorf("got %s, want alt=sse", got)
+		t.Run(tt.name, func(t *testing.T) {
+			p := Proxy{Target: secret.Target{Host: allowlist.Host(tt.host)}, Placeholder: placeholder, Value: value}
+			if got, swapped := p.swapQuery(tt.query); got != tt.want || swapped != tt.swapped {
+				t.Errorf("got %s, %t; want %s, %t", got, swapped, tt.want, tt.swapped)
+			}
+		})
 	}
 }
 
@@ -252,12 +260,14 @@ var reflections = map[string]string{
 		}
 		return text
 	}(),
-	"hexadecimal": hex.EncodeToString([]byte(value)),
-	"JSON":        strings.ReplaceAll(value, "/", `\/`),
+	"hexadecimal":  hex.EncodeToString([]byte(value)),
+	"JSON":         strings.ReplaceAll(value, "/", `\/`),
+	"JSON of .NET": strings.ReplaceAll(value, "+", `\u002B`),
+	"HTML":         strings.ReplaceAll(value, "+", "&#43;"),
 }
 
 // tell is a part of each form that is long enough to be the value's.
-func tell(form string) string { return form[len(form)/2-4 : len(form)/2+4] }
+func tell(form string) string { return form[len(form)/4 : len(form)/4+10] }
 
 func TestAnAnswerDoesNotTellTheValue(t *testing.T) {
 	for name, form := range reflections {
