@@ -43,7 +43,7 @@ func (s served) Run() int {
 	defer os.RemoveAll(home)
 	os.Setenv("AGENTFENSE_HOME", home)
 	cmd := exec.Command(binary, "serve")
-	cmd.Env = append(os.Environ(), wire.AnyPorts...)
+	cmd.Env = append(append(os.Environ(), wire.AnyPorts...), "AGENTFENSE_NETWORK_ALLOW=example.com *.example.org")
 	cmd.Stderr = os.Stderr
 	server, err := wire.Serve(cmd, home)
 	if err != nil {

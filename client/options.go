@@ -106,6 +106,7 @@ type settings struct {
 	image            string
 	user             string
 	home             Home
+	allowNet         []string
 	git              *gitconfig.User // nil: this user's configuration in the directory dir
 	dir              string          // of FromLocal; else ""
 	limits           ResourceLimits
@@ -286,6 +287,13 @@ func WithImage(image string) SandboxOption {
 // towards the disk limits and is never applied.
 func WithHome(home Home) SandboxOption {
 	return option(func(s *settings) { s.home = home })
+}
+
+// WithAllowNet lets the sandbox's commands reach hosts: HOST[:PORT][,raw], *.DOMAIN, an IP address,
+// or a preset such as "@pypi". The server's configuration must include them (network.allow).
+// Default: no network. It can be given several times.
+func WithAllowNet(hosts ...string) SandboxOption {
+	return option(func(s *settings) { s.allowNet = append(s.allowNet, hosts...) })
 }
 
 // WithUser sets the uid of commands inside, for the bwrap runtime: 0 is root, without any

@@ -74,6 +74,8 @@ type SandboxInfo struct {
 	Usage *SandboxUsage
 	// Home is the home directory of its commands.
 	Home Home
+	// AllowNet are the hosts that its commands may reach.
+	AllowNet []AllowedHost
 }
 
 // Home is the kind of home directory of commands.
@@ -119,7 +121,7 @@ func infoFrom(b *sandboxv1.Sandbox) SandboxInfo {
 		Runtime: RuntimeType(knownWord("RUNTIME_TYPE_", b.Runtime)), Image: b.Image, Resources: limitsFrom(b.Resources),
 		CreatedAt: timeFrom(b.CreatedAt), StartedAt: timeFrom(b.StartedAt), StoppedAt: timeFrom(b.StoppedAt), ExpiresAt: timeFrom(b.ExpiresAt), SyncHeld: b.SyncHeld, Sync: SyncMode(knownWord("SYNC_MODE_", b.Sync)),
 		Workspace: first(vpath.DecodeText(b.Workspace), "/workspace"), Usage: usageFrom(b.Usage), Variables: namesFrom(b.Variables),
-		Home: Home(first(b.Home, string(HomePrivate))),
+		Home: Home(first(b.Home, string(HomePrivate))), AllowNet: hostsFrom(b.AllowNet),
 	}
 }
 
@@ -228,7 +230,7 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 		return nil, failure(operation, `unknown sync mode "`+string(s.sync)+`"`, ErrInvalid)
 	}
 	r := &sandboxv1.CreateSandboxRequest{
-		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image, Sync: sync, User: s.user, AtHostPath: s.atHostPath, Env: s.env, Home: string(s.home),
+		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image, Sync: sync, User: s.user, AtHostPath: s.atHostPath, Env: s.env, Home: string(s.home), AllowNet: s.allowNet,
 	}
 	git := s.git
 	if git == nil {

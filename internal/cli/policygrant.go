@@ -74,6 +74,7 @@ are closed. The audit log keeps each change.`,
 func (o *hostFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&o.Net, "net", nil, "a `HOST[:PORT]`, as run --allow-net takes it")
 	cmd.RegisterFlagCompletionFunc("net", cobra.FixedCompletions(allowPresets(), cobra.ShellCompDirectiveNoFileComp))
+	marked(cmd)
 }
 
 // hosts reads --net.

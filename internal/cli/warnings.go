@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
-	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -24,11 +23,7 @@ func (e *env) sayUnshown(ctx context.Context, b backend.Backend, sb backend.Sand
 	}
 	var names []string
 	for _, p := range mounts[:min(len(mounts), maxNotes)] {
-		if p.Mount == "" {
-			names = append(names, shown(p.Path))
-		} else {
-			names = append(names, present.InMount(p.Mount, p.Path.String()))
-		}
+		names = append(names, shown(p))
 	}
 	more := ""
 	if n := len(mounts) - len(names); n > 0 {

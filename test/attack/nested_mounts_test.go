@@ -42,32 +42,3 @@ func TestNestedMountsAreToldOf(t *testing.T) {
 	}
 	agentfense(t, s, "rm", "another")
 }
-
-// In a mount it is the same, and a bind mount shows them.
-func TestNestedMountsOfAMountAreToldOf(t *testing.T) {
-	testenv.Root(t)
-	s := harness.New(t, binary, map[string]string{"file": "1"})
-	dir := mountedDir(t)
-	for _, at := range []string{dir + "/tool", dir + "/tool/run/inner"} {
-		if err := os.MkdirAll(at, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Mount("tmpfs", at, "tmpfs", 0, "mode=0755"); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := unix.Unmount(at, 0); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	const want = "not shown: what is mounted below the source, at data:/tool;"
-	r := s.Run("ls -A /opt/data/tool", "--mount", dir+":/opt/data")
-	if r.Code != 0 || r.Stdout != "" || strings.Count(r.Stderr, want) != 1 {
-		t.Errorf("exit code %d, stdout %q, want an empty directory and stderr with %q\n%s", r.Code, r.Stdout, want, r.Stderr)
-	}
-	r = s.Run("ls -A /opt/data/tool", "--mount", dir+":/opt/data:bind")
-	if r.Code != 0 || r.Stdout != "run\n" || strings.Contains(r.Stderr, "not shown") {
-		t.Errorf("bind: exit code %d, stdout %q\n%s", r.Code, r.Stdout, r.Stderr)
-	}
-}

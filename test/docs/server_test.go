@@ -43,7 +43,7 @@ func newStage(t *testing.T) *stage {
 	testenv.Bwrap(t)
 	home := t.TempDir()
 	cmd := exec.Command(binary, "serve")
-	cmd.Env = slices.Concat(os.Environ(), wire.AnyPorts, []string{"AGENTFENSE_HOME=" + home, "AGENTFENSE_SANDBOX_SYNC=manual"})
+	cmd.Env = slices.Concat(os.Environ(), wire.AnyPorts, []string{"AGENTFENSE_HOME=" + home, "AGENTFENSE_SANDBOX_SYNC=manual", "AGENTFENSE_NETWORK_ALLOW=example.org @pypi"})
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	server, err := wire.Serve(cmd, home)
@@ -91,7 +91,7 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 		`{"metadata":{"filePath":"src/old.go"}}`, `{"data":"cGFja2FnZSBtYWluCg=="}`)
 	pairs := []string{codebaseID, cb, "/srv/demo", s.linked}
 	if strings.Contains(example, sandboxID) || strings.Contains(example, sessionID) {
-		sb := s.call(t, "CreateSandbox", `{"codebaseId":"`+cb+`","permissions":[{"pattern":"**","permission":"PERMISSION_WRITE"}]}`)
+		sb := s.call(t, "CreateSandbox", `{"codebaseId":"`+cb+`","permissions":[{"pattern":"**","permission":"PERMISSION_WRITE"}],"allowNet":["example.org"]}`)
 		t.Cleanup(func() {
 			if call, err := wire.Call("DestroySandbox"); err == nil {
 				_, _ = s.grpc.One(context.Background(), call, `{"sandboxId":"`+sb+`"}`) // an example may have done it

@@ -36,6 +36,7 @@ var valid = map[protoreflect.Name]object{
 	"SessionExec":       {"command": "true"},
 	"ExplainPolicy":     {"path": "f"},
 	"SetPolicy":         {"permissions": []object{{"pattern": "**", "permission": "PERMISSION_WRITE"}}},
+	"ChangeHosts":       {"grant": []string{"example.com"}},
 	"SessionExecStream": {"command": "true"},
 	"Attach":            {"start": object{"argv": []string{"true"}}},
 }
@@ -223,6 +224,12 @@ func TestBadFields(t *testing.T) {
 
 		{"SetPolicy", object{"sandboxId": mine.sandbox, "permissions": rules(object{"pattern": "{"})}, invalid, "permissions[1].pattern: "},
 		{"SetPolicy", object{"sandboxId": mine.sandbox, "permissions": rules(object{"pattern": "x", "permission": 5})}, invalid, "permissions[1].permission: "},
+		{"ChangeHosts", object{"sandboxId": mine.sandbox}, invalid, "grant or revoke"},
+		{"ChangeHosts", object{"sandboxId": mine.sandbox, "grant": []string{"https://example.com"}}, invalid, "grant: "},
+		{"ChangeHosts", object{"sandboxId": mine.sandbox, "revoke": []string{"*.com"}}, invalid, "revoke: "},
+		{"ChangeHosts", object{"sandboxId": mine.sandbox, "grant": []string{"example.com"}, "grantFor": "-1s"}, invalid, "grant_for: "},
+		{"ChangeHosts", object{"sandboxId": mine.sandbox, "grant": []string{"example.com"}}, codes.PermissionDenied, "network.allow"},
+		{"CreateSandbox", object{"codebaseId": mine.codebase, "allowNet": []string{"a b"}}, invalid, "allow_net: "},
 		{"ExplainPolicy", object{"sandboxId": mine.sandbox, "path": "../x"}, invalid, "path: "},
 		{"ExplainPolicy", object{"sandboxId": mine.sandbox, "path": "a\x00b"}, invalid, "path: "},
 		{"ListView", object{"sandboxId": mine.sandbox, "path": "../x"}, invalid, "path: "},

@@ -15,7 +15,7 @@ var needed = map[store.Scopes]string{
 	store.ScopeRead: "GetCodebase ListCodebases DownloadFile ListFiles GetSandbox ListSandboxes GetSession ListSessions Diff ExplainPolicy ListView ReadView " +
 		"WatchView Audit Logs GetStats ListExecs ReadChanges",
 	store.ScopeExec:   "StartSandbox StopSandbox Exec ExecStream CreateSession DestroySession SessionExec SessionExecStream Attach",
-	store.ScopeManage: "CreateCodebase DeleteCodebase UploadFiles LinkCodebase UploadTree DeleteFile CreateSandbox DestroySandbox SetPolicy",
+	store.ScopeManage: "CreateCodebase DeleteCodebase UploadFiles LinkCodebase UploadTree DeleteFile CreateSandbox DestroySandbox SetPolicy ChangeHosts",
 	store.ScopeApply:  "Apply Discard",
 }
 

@@ -483,7 +483,7 @@ func (x ExecOutput_OutputType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExecOutput_OutputType.Descriptor instead.
 func (ExecOutput_OutputType) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17, 0}
 }
 
 // ResourceLimits bound what a sandbox uses; 0 is no limit.
@@ -614,7 +614,9 @@ type Sandbox struct {
 	Usage *SandboxUsage `protobuf:"bytes,113,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Names of its commands' variables that CreateSandboxRequest.env and
 	// AttachRequest.Start.remember_env set; empty for a token without the scopes read and manage.
-	Variables     []string `protobuf:"bytes,114,rep,name=variables,proto3" json:"variables,omitempty"`
+	Variables []string `protobuf:"bytes,114,rep,name=variables,proto3" json:"variables,omitempty"`
+	// Hosts that its commands may reach; empty for a token without the scopes read and manage.
+	AllowNet      []*AllowedHost `protobuf:"bytes,120,rep,name=allow_net,json=allowNet,proto3" json:"allow_net,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -796,6 +798,13 @@ func (x *Sandbox) GetVariables() []string {
 	return nil
 }
 
+func (x *Sandbox) GetAllowNet() []*AllowedHost {
+	if x != nil {
+		return x.AllowNet
+	}
+	return nil
+}
+
 // SandboxUsage is what a sandbox holds. The server counts at most 2000 of its entries.
 type SandboxUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -902,7 +911,12 @@ type CreateSandboxRequest struct {
 	Home string `protobuf:"bytes,107,opt,name=home,proto3" json:"home,omitempty"`
 	// Variables of all its commands and sessions, which may override them. The server stores them in
 	// a file that only its own user can read. It returns their names, never their values.
-	Env           map[string]string `protobuf:"bytes,108,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Env map[string]string `protobuf:"bytes,108,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Hosts that its commands may reach, only for the bwrap runtime: HOST[:PORT][,raw], *.DOMAIN, an
+	// IP address, or a preset such as @pypi. The default port is 443. Empty: no network.
+	// INVALID_ARGUMENT for a malformed host; PERMISSION_DENIED for one that the server's
+	// configuration (network.allow) does not include.
+	AllowNet      []string `protobuf:"bytes,110,rep,name=allow_net,json=allowNet,proto3" json:"allow_net,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1035,6 +1049,141 @@ func (x *CreateSandboxRequest) GetEnv() map[string]string {
 	return nil
 }
 
+func (x *CreateSandboxRequest) GetAllowNet() []string {
+	if x != nil {
+		return x.AllowNet
+	}
+	return nil
+}
+
+// AllowedHost is a host that a sandbox may reach.
+type AllowedHost struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// HOST:PORT[,raw], *.DOMAIN:PORT or an IP address with its port.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// When it ends to be allowed; absent: it has no end.
+	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AllowedHost) Reset() {
+	*x = AllowedHost{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AllowedHost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AllowedHost) ProtoMessage() {}
+
+func (x *AllowedHost) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AllowedHost.ProtoReflect.Descriptor instead.
+func (*AllowedHost) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *AllowedHost) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *AllowedHost) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+// ChangeHostsRequest grants and revokes hosts. Each entry has the form of
+// CreateSandboxRequest.allow_net.
+type ChangeHostsRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// A host that is allowed without an end stays so, and the longer of two times counts.
+	Grant []string `protobuf:"bytes,2,rep,name=grant,proto3" json:"grant,omitempty"`
+	// How long the grants last; 0: until they are revoked.
+	GrantFor *durationpb.Duration `protobuf:"bytes,3,opt,name=grant_for,json=grantFor,proto3" json:"grant_for,omitempty"`
+	// NOT_FOUND for a host that is not allowed. Revoked before the others are granted.
+	Revoke        []string `protobuf:"bytes,4,rep,name=revoke,proto3" json:"revoke,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeHostsRequest) Reset() {
+	*x = ChangeHostsRequest{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeHostsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeHostsRequest) ProtoMessage() {}
+
+func (x *ChangeHostsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeHostsRequest.ProtoReflect.Descriptor instead.
+func (*ChangeHostsRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ChangeHostsRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *ChangeHostsRequest) GetGrant() []string {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
+func (x *ChangeHostsRequest) GetGrantFor() *durationpb.Duration {
+	if x != nil {
+		return x.GrantFor
+	}
+	return nil
+}
+
+func (x *ChangeHostsRequest) GetRevoke() []string {
+	if x != nil {
+		return x.Revoke
+	}
+	return nil
+}
+
 // GitUser is a user's name and address for git. An empty field is not configured.
 type GitUser struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1047,7 +1196,7 @@ type GitUser struct {
 
 func (x *GitUser) Reset() {
 	*x = GitUser{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1208,7 @@ func (x *GitUser) String() string {
 func (*GitUser) ProtoMessage() {}
 
 func (x *GitUser) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1221,7 @@ func (x *GitUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitUser.ProtoReflect.Descriptor instead.
 func (*GitUser) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GitUser) GetName() string {
@@ -1098,7 +1247,7 @@ type GetSandboxRequest struct {
 
 func (x *GetSandboxRequest) Reset() {
 	*x = GetSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1110,7 +1259,7 @@ func (x *GetSandboxRequest) String() string {
 func (*GetSandboxRequest) ProtoMessage() {}
 
 func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1123,7 +1272,7 @@ func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxRequest.ProtoReflect.Descriptor instead.
 func (*GetSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetSandboxRequest) GetSandboxId() string {
@@ -1155,7 +1304,7 @@ type ListSandboxesRequest struct {
 
 func (x *ListSandboxesRequest) Reset() {
 	*x = ListSandboxesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1167,7 +1316,7 @@ func (x *ListSandboxesRequest) String() string {
 func (*ListSandboxesRequest) ProtoMessage() {}
 
 func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1180,7 +1329,7 @@ func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ListSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{6}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListSandboxesRequest) GetCodebaseId() string {
@@ -1243,7 +1392,7 @@ type ListSandboxesResponse struct {
 
 func (x *ListSandboxesResponse) Reset() {
 	*x = ListSandboxesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1404,7 @@ func (x *ListSandboxesResponse) String() string {
 func (*ListSandboxesResponse) ProtoMessage() {}
 
 func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1417,7 @@ func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ListSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{7}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListSandboxesResponse) GetSandboxes() []*Sandbox {
@@ -1294,7 +1443,7 @@ type StartSandboxRequest struct {
 
 func (x *StartSandboxRequest) Reset() {
 	*x = StartSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1455,7 @@ func (x *StartSandboxRequest) String() string {
 func (*StartSandboxRequest) ProtoMessage() {}
 
 func (x *StartSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1468,7 @@ func (x *StartSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StartSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StartSandboxRequest) GetSandboxId() string {
@@ -1338,7 +1487,7 @@ type StopSandboxRequest struct {
 
 func (x *StopSandboxRequest) Reset() {
 	*x = StopSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1499,7 @@ func (x *StopSandboxRequest) String() string {
 func (*StopSandboxRequest) ProtoMessage() {}
 
 func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1512,7 @@ func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StopSandboxRequest) GetSandboxId() string {
@@ -1385,7 +1534,7 @@ type DestroySandboxRequest struct {
 
 func (x *DestroySandboxRequest) Reset() {
 	*x = DestroySandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1546,7 @@ func (x *DestroySandboxRequest) String() string {
 func (*DestroySandboxRequest) ProtoMessage() {}
 
 func (x *DestroySandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +1559,7 @@ func (x *DestroySandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroySandboxRequest.ProtoReflect.Descriptor instead.
 func (*DestroySandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DestroySandboxRequest) GetSandboxId() string {
@@ -1451,7 +1600,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1463,7 +1612,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1476,7 +1625,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExecRequest) GetSandboxId() string {
@@ -1580,7 +1729,7 @@ type ExecResult struct {
 
 func (x *ExecResult) Reset() {
 	*x = ExecResult{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1592,7 +1741,7 @@ func (x *ExecResult) String() string {
 func (*ExecResult) ProtoMessage() {}
 
 func (x *ExecResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1754,7 @@ func (x *ExecResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResult.ProtoReflect.Descriptor instead.
 func (*ExecResult) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExecResult) GetStdout() string {
@@ -1748,7 +1897,7 @@ type Denial struct {
 
 func (x *Denial) Reset() {
 	*x = Denial{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1909,7 @@ func (x *Denial) String() string {
 func (*Denial) ProtoMessage() {}
 
 func (x *Denial) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1922,7 @@ func (x *Denial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denial.ProtoReflect.Descriptor instead.
 func (*Denial) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Denial) GetPath() string {
@@ -1845,7 +1994,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1857,7 +2006,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +2019,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FileChange) GetPath() string {
@@ -1922,7 +2071,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2083,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2096,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExecOutput) GetType() ExecOutput_OutputType {
@@ -2051,7 +2200,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2063,7 +2212,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2076,7 +2225,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AttachRequest) GetMessage() isAttachRequest_Message {
@@ -2191,7 +2340,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2203,7 +2352,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2216,7 +2365,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListExecsRequest) GetSandboxId() string {
@@ -2235,7 +2384,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2396,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2409,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListExecsResponse) GetExecs() []*DetachedExec {
@@ -2288,7 +2437,7 @@ type DetachedExec struct {
 
 func (x *DetachedExec) Reset() {
 	*x = DetachedExec{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2300,7 +2449,7 @@ func (x *DetachedExec) String() string {
 func (*DetachedExec) ProtoMessage() {}
 
 func (x *DetachedExec) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2313,7 +2462,7 @@ func (x *DetachedExec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachedExec.ProtoReflect.Descriptor instead.
 func (*DetachedExec) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DetachedExec) GetExecId() string {
@@ -2366,7 +2515,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2378,7 +2527,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2391,7 +2540,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Session) GetId() string {
@@ -2448,7 +2597,7 @@ type CreateSessionRequest struct {
 
 func (x *CreateSessionRequest) Reset() {
 	*x = CreateSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2609,7 @@ func (x *CreateSessionRequest) String() string {
 func (*CreateSessionRequest) ProtoMessage() {}
 
 func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2622,7 @@ func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CreateSessionRequest) GetSandboxId() string {
@@ -2506,7 +2655,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2518,7 +2667,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2531,7 +2680,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetSessionRequest) GetSessionId() string {
@@ -2550,7 +2699,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2562,7 +2711,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2575,7 +2724,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListSessionsRequest) GetSandboxId() string {
@@ -2594,7 +2743,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2755,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2768,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -2638,7 +2787,7 @@ type DestroySessionRequest struct {
 
 func (x *DestroySessionRequest) Reset() {
 	*x = DestroySessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2650,7 +2799,7 @@ func (x *DestroySessionRequest) String() string {
 func (*DestroySessionRequest) ProtoMessage() {}
 
 func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2663,7 +2812,7 @@ func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroySessionRequest.ProtoReflect.Descriptor instead.
 func (*DestroySessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DestroySessionRequest) GetSessionId() string {
@@ -2686,7 +2835,7 @@ type SessionExecRequest struct {
 
 func (x *SessionExecRequest) Reset() {
 	*x = SessionExecRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2698,7 +2847,7 @@ func (x *SessionExecRequest) String() string {
 func (*SessionExecRequest) ProtoMessage() {}
 
 func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2711,7 +2860,7 @@ func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionExecRequest.ProtoReflect.Descriptor instead.
 func (*SessionExecRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SessionExecRequest) GetSessionId() string {
@@ -2763,7 +2912,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2775,7 +2924,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2788,7 +2937,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DiffRequest) GetSandboxId() string {
@@ -2850,7 +2999,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +3011,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +3024,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DiffResponse) GetFiles() []*FileDiff {
@@ -2924,7 +3073,7 @@ type ChangeGroup struct {
 
 func (x *ChangeGroup) Reset() {
 	*x = ChangeGroup{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2936,7 +3085,7 @@ func (x *ChangeGroup) String() string {
 func (*ChangeGroup) ProtoMessage() {}
 
 func (x *ChangeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2949,7 +3098,7 @@ func (x *ChangeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeGroup.ProtoReflect.Descriptor instead.
 func (*ChangeGroup) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ChangeGroup) GetName() string {
@@ -3018,7 +3167,7 @@ type FileDiff struct {
 
 func (x *FileDiff) Reset() {
 	*x = FileDiff{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3030,7 +3179,7 @@ func (x *FileDiff) String() string {
 func (*FileDiff) ProtoMessage() {}
 
 func (x *FileDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3043,7 +3192,7 @@ func (x *FileDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileDiff.ProtoReflect.Descriptor instead.
 func (*FileDiff) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FileDiff) GetPath() string {
@@ -3202,7 +3351,7 @@ type FileState struct {
 
 func (x *FileState) Reset() {
 	*x = FileState{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3214,7 +3363,7 @@ func (x *FileState) String() string {
 func (*FileState) ProtoMessage() {}
 
 func (x *FileState) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3227,7 +3376,7 @@ func (x *FileState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileState.ProtoReflect.Descriptor instead.
 func (*FileState) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FileState) GetMode() uint32 {
@@ -3276,7 +3425,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3288,7 +3437,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3301,7 +3450,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ApplyRequest) GetSandboxId() string {
@@ -3345,7 +3494,7 @@ type PathOutcome struct {
 
 func (x *PathOutcome) Reset() {
 	*x = PathOutcome{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3357,7 +3506,7 @@ func (x *PathOutcome) String() string {
 func (*PathOutcome) ProtoMessage() {}
 
 func (x *PathOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3370,7 +3519,7 @@ func (x *PathOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathOutcome.ProtoReflect.Descriptor instead.
 func (*PathOutcome) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PathOutcome) GetPath() string {
@@ -3417,7 +3566,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3429,7 +3578,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3442,7 +3591,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ApplyResponse) GetResults() []*PathOutcome {
@@ -3486,7 +3635,7 @@ type ReadChangesRequest struct {
 
 func (x *ReadChangesRequest) Reset() {
 	*x = ReadChangesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3498,7 +3647,7 @@ func (x *ReadChangesRequest) String() string {
 func (*ReadChangesRequest) ProtoMessage() {}
 
 func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3511,7 +3660,7 @@ func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesRequest.ProtoReflect.Descriptor instead.
 func (*ReadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReadChangesRequest) GetSandboxId() string {
@@ -3548,7 +3697,7 @@ type ReadChangesResponse struct {
 
 func (x *ReadChangesResponse) Reset() {
 	*x = ReadChangesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3709,7 @@ func (x *ReadChangesResponse) String() string {
 func (*ReadChangesResponse) ProtoMessage() {}
 
 func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3722,7 @@ func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReadChangesResponse) GetMessage() isReadChangesResponse_Message {
@@ -3632,7 +3781,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3644,7 +3793,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3657,7 +3806,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DiscardRequest) GetSandboxId() string {
@@ -3695,7 +3844,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3707,7 +3856,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3720,7 +3869,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DiscardResponse) GetPaths() []string {
@@ -3755,7 +3904,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3767,7 +3916,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3780,7 +3929,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SetPolicyRequest) GetSandboxId() string {
@@ -3807,7 +3956,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3819,7 +3968,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3832,7 +3981,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ExplainPolicyRequest) GetSandboxId() string {
@@ -3872,7 +4021,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3884,7 +4033,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3897,7 +4046,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExplainPolicyResponse) GetPermission() Permission {
@@ -3968,7 +4117,7 @@ type RuleMatch struct {
 
 func (x *RuleMatch) Reset() {
 	*x = RuleMatch{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3980,7 +4129,7 @@ func (x *RuleMatch) String() string {
 func (*RuleMatch) ProtoMessage() {}
 
 func (x *RuleMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3993,7 +4142,7 @@ func (x *RuleMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMatch.ProtoReflect.Descriptor instead.
 func (*RuleMatch) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RuleMatch) GetRuleIndex() int32 {
@@ -4027,7 +4176,7 @@ type ListViewRequest struct {
 
 func (x *ListViewRequest) Reset() {
 	*x = ListViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4039,7 +4188,7 @@ func (x *ListViewRequest) String() string {
 func (*ListViewRequest) ProtoMessage() {}
 
 func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4052,7 +4201,7 @@ func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewRequest.ProtoReflect.Descriptor instead.
 func (*ListViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListViewRequest) GetSandboxId() string {
@@ -4102,7 +4251,7 @@ type ListViewResponse struct {
 
 func (x *ListViewResponse) Reset() {
 	*x = ListViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4114,7 +4263,7 @@ func (x *ListViewResponse) String() string {
 func (*ListViewResponse) ProtoMessage() {}
 
 func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4127,7 +4276,7 @@ func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewResponse.ProtoReflect.Descriptor instead.
 func (*ListViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListViewResponse) GetEntries() []*ViewEntry {
@@ -4163,7 +4312,7 @@ type ViewEntry struct {
 
 func (x *ViewEntry) Reset() {
 	*x = ViewEntry{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4175,7 +4324,7 @@ func (x *ViewEntry) String() string {
 func (*ViewEntry) ProtoMessage() {}
 
 func (x *ViewEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4188,7 +4337,7 @@ func (x *ViewEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEntry.ProtoReflect.Descriptor instead.
 func (*ViewEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ViewEntry) GetPath() string {
@@ -4250,7 +4399,7 @@ type ReadViewRequest struct {
 
 func (x *ReadViewRequest) Reset() {
 	*x = ReadViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4262,7 +4411,7 @@ func (x *ReadViewRequest) String() string {
 func (*ReadViewRequest) ProtoMessage() {}
 
 func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4275,7 +4424,7 @@ func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewRequest.ProtoReflect.Descriptor instead.
 func (*ReadViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReadViewRequest) GetSandboxId() string {
@@ -4301,7 +4450,7 @@ type ReadViewResponse struct {
 
 func (x *ReadViewResponse) Reset() {
 	*x = ReadViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4313,7 +4462,7 @@ func (x *ReadViewResponse) String() string {
 func (*ReadViewResponse) ProtoMessage() {}
 
 func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4326,7 +4475,7 @@ func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewResponse.ProtoReflect.Descriptor instead.
 func (*ReadViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReadViewResponse) GetData() []byte {
@@ -4349,7 +4498,7 @@ type WatchViewRequest struct {
 
 func (x *WatchViewRequest) Reset() {
 	*x = WatchViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4361,7 +4510,7 @@ func (x *WatchViewRequest) String() string {
 func (*WatchViewRequest) ProtoMessage() {}
 
 func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4374,7 +4523,7 @@ func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewRequest.ProtoReflect.Descriptor instead.
 func (*WatchViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WatchViewRequest) GetSandboxId() string {
@@ -4411,7 +4560,7 @@ type WatchViewResponse struct {
 
 func (x *WatchViewResponse) Reset() {
 	*x = WatchViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4423,7 +4572,7 @@ func (x *WatchViewResponse) String() string {
 func (*WatchViewResponse) ProtoMessage() {}
 
 func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4436,7 +4585,7 @@ func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewResponse.ProtoReflect.Descriptor instead.
 func (*WatchViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WatchViewResponse) GetChanges() []*FileChange {
@@ -4470,7 +4619,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4482,7 +4631,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4495,7 +4644,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AuditRequest) GetSandboxId() string {
@@ -4550,7 +4699,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4562,7 +4711,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4575,7 +4724,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AuditEvent) GetSeq() uint64 {
@@ -4617,7 +4766,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4629,7 +4778,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4642,7 +4791,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LogsRequest) GetSandboxId() string {
@@ -4682,7 +4831,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4694,7 +4843,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4707,7 +4856,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LogRecord) GetTime() *timestamppb.Timestamp {
@@ -4775,7 +4924,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4787,7 +4936,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4800,7 +4949,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -4839,7 +4988,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4851,7 +5000,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4864,7 +5013,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{55}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -4967,7 +5116,7 @@ type AttachRequest_Start struct {
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4979,7 +5128,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4992,7 +5141,7 @@ func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Start.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Start) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18, 0}
 }
 
 func (x *AttachRequest_Start) GetSandboxId() string {
@@ -5065,7 +5214,7 @@ type AttachRequest_Resume struct {
 
 func (x *AttachRequest_Resume) Reset() {
 	*x = AttachRequest_Resume{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5077,7 +5226,7 @@ func (x *AttachRequest_Resume) String() string {
 func (*AttachRequest_Resume) ProtoMessage() {}
 
 func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5090,7 +5239,7 @@ func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Resume.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Resume) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16, 1}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18, 1}
 }
 
 func (x *AttachRequest_Resume) GetSandboxId() string {
@@ -5131,7 +5280,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5143,7 +5292,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5156,7 +5305,7 @@ func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_WindowSize.ProtoReflect.Descriptor instead.
 func (*AttachRequest_WindowSize) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16, 2}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18, 2}
 }
 
 func (x *AttachRequest_WindowSize) GetRows() uint32 {
@@ -5191,7 +5340,7 @@ type ReadChangesResponse_Change struct {
 
 func (x *ReadChangesResponse_Change) Reset() {
 	*x = ReadChangesResponse_Change{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5203,7 +5352,7 @@ func (x *ReadChangesResponse_Change) String() string {
 func (*ReadChangesResponse_Change) ProtoMessage() {}
 
 func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5216,7 +5365,7 @@ func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse_Change.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse_Change) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38, 0}
 }
 
 func (x *ReadChangesResponse_Change) GetPath() string {
@@ -5270,7 +5419,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"disk_bytes\x18d \x01(\x03R\tdiskBytes\x12\x1f\n" +
 	"\vdisk_inodes\x18e \x01(\x03R\n" +
-	"diskInodes\"\xa9\a\n" +
+	"diskInodes\"\xdf\a\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vcodebase_id\x18\x02 \x01(\tR\n" +
@@ -5298,7 +5447,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\tworkspace\x18o \x01(\tR\tworkspace\x12\x12\n" +
 	"\x04home\x18p \x01(\tR\x04home\x12.\n" +
 	"\x05usage\x18q \x01(\v2\x18.sandbox.v1.SandboxUsageR\x05usage\x12\x1c\n" +
-	"\tvariables\x18r \x03(\tR\tvariables\x1a9\n" +
+	"\tvariables\x18r \x03(\tR\tvariables\x124\n" +
+	"\tallow_net\x18x \x03(\v2\x17.sandbox.v1.AllowedHostR\ballowNet\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x01\n" +
@@ -5307,7 +5457,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x14pending_changes_more\x18\x02 \x01(\bR\x12pendingChangesMore\x12\x1d\n" +
 	"\n" +
 	"disk_bytes\x18\x03 \x01(\x03R\tdiskBytes\x12&\n" +
-	"\x0fdisk_bytes_more\x18\x04 \x01(\bR\rdiskBytesMore\"\xe0\x05\n" +
+	"\x0fdisk_bytes_more\x18\x04 \x01(\bR\rdiskBytesMore\"\xfd\x05\n" +
 	"\x14CreateSandboxRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12<\n" +
@@ -5325,13 +5475,23 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"atHostPath\x12.\n" +
 	"\bgit_user\x18j \x01(\v2\x13.sandbox.v1.GitUserR\agitUser\x12\x12\n" +
 	"\x04home\x18k \x01(\tR\x04home\x12;\n" +
-	"\x03env\x18l \x03(\v2).sandbox.v1.CreateSandboxRequest.EnvEntryR\x03env\x1a9\n" +
+	"\x03env\x18l \x03(\v2).sandbox.v1.CreateSandboxRequest.EnvEntryR\x03env\x12\x1b\n" +
+	"\tallow_net\x18n \x03(\tR\ballowNet\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"3\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"S\n" +
+	"\vAllowedHost\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x99\x01\n" +
+	"\x12ChangeHostsRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
+	"\x05grant\x18\x02 \x03(\tR\x05grant\x126\n" +
+	"\tgrant_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bgrantFor\x12\x16\n" +
+	"\x06revoke\x18\x04 \x03(\tR\x06revoke\"3\n" +
 	"\aGitUser\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05email\x18\x02 \x01(\tR\x05email\"2\n" +
@@ -5766,7 +5926,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x17VIEW_ORIGIN_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12VIEW_ORIGIN_SOURCE\x10\x01\x12\x16\n" +
 	"\x12VIEW_ORIGIN_FROZEN\x10\x02\x12\x15\n" +
-	"\x11VIEW_ORIGIN_DELTA\x10\x032\xb3\x16\n" +
+	"\x11VIEW_ORIGIN_DELTA\x10\x032\xa4\x17\n" +
 	"\x0eSandboxService\x12`\n" +
 	"\rCreateSandbox\x12 .sandbox.v1.CreateSandboxRequest\x1a\x13.sandbox.v1.Sandbox\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/sandboxes\x12d\n" +
 	"\n" +
@@ -5791,7 +5951,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\vReadChanges\x12\x1e.sandbox.v1.ReadChangesRequest\x1a\x1f.sandbox.v1.ReadChangesResponse0\x01\x12i\n" +
 	"\x05Apply\x12\x18.sandbox.v1.ApplyRequest\x1a\x19.sandbox.v1.ApplyResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sandboxes/{sandbox_id}/apply\x12q\n" +
 	"\aDiscard\x12\x1a.sandbox.v1.DiscardRequest\x1a\x1b.sandbox.v1.DiscardResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/sandboxes/{sandbox_id}/discard\x12l\n" +
-	"\tSetPolicy\x12\x1c.sandbox.v1.SetPolicyRequest\x1a\x13.sandbox.v1.Sandbox\",\x82\xd3\xe4\x93\x02&:\x01*\x1a!/v1/sandboxes/{sandbox_id}/policy\x12\x87\x01\n" +
+	"\tSetPolicy\x12\x1c.sandbox.v1.SetPolicyRequest\x1a\x13.sandbox.v1.Sandbox\",\x82\xd3\xe4\x93\x02&:\x01*\x1a!/v1/sandboxes/{sandbox_id}/policy\x12o\n" +
+	"\vChangeHosts\x12\x1e.sandbox.v1.ChangeHostsRequest\x1a\x13.sandbox.v1.Sandbox\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sandboxes/{sandbox_id}/hosts\x12\x87\x01\n" +
 	"\rExplainPolicy\x12 .sandbox.v1.ExplainPolicyRequest\x1a!.sandbox.v1.ExplainPolicyResponse\"1\x82\xd3\xe4\x93\x02+\x12)/v1/sandboxes/{sandbox_id}/policy:explain\x12n\n" +
 	"\bListView\x12\x1b.sandbox.v1.ListViewRequest\x1a\x1c.sandbox.v1.ListViewResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/sandboxes/{sandbox_id}/view\x12G\n" +
 	"\bReadView\x12\x1b.sandbox.v1.ReadViewRequest\x1a\x1c.sandbox.v1.ReadViewResponse0\x01\x12J\n" +
@@ -5813,7 +5974,7 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                   // 0: sandbox.v1.RuntimeType
 	(SyncMode)(0),                      // 1: sandbox.v1.SyncMode
@@ -5827,215 +5988,222 @@ var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(*Sandbox)(nil),                    // 9: sandbox.v1.Sandbox
 	(*SandboxUsage)(nil),               // 10: sandbox.v1.SandboxUsage
 	(*CreateSandboxRequest)(nil),       // 11: sandbox.v1.CreateSandboxRequest
-	(*GitUser)(nil),                    // 12: sandbox.v1.GitUser
-	(*GetSandboxRequest)(nil),          // 13: sandbox.v1.GetSandboxRequest
-	(*ListSandboxesRequest)(nil),       // 14: sandbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),      // 15: sandbox.v1.ListSandboxesResponse
-	(*StartSandboxRequest)(nil),        // 16: sandbox.v1.StartSandboxRequest
-	(*StopSandboxRequest)(nil),         // 17: sandbox.v1.StopSandboxRequest
-	(*DestroySandboxRequest)(nil),      // 18: sandbox.v1.DestroySandboxRequest
-	(*ExecRequest)(nil),                // 19: sandbox.v1.ExecRequest
-	(*ExecResult)(nil),                 // 20: sandbox.v1.ExecResult
-	(*Denial)(nil),                     // 21: sandbox.v1.Denial
-	(*FileChange)(nil),                 // 22: sandbox.v1.FileChange
-	(*ExecOutput)(nil),                 // 23: sandbox.v1.ExecOutput
-	(*AttachRequest)(nil),              // 24: sandbox.v1.AttachRequest
-	(*ListExecsRequest)(nil),           // 25: sandbox.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),          // 26: sandbox.v1.ListExecsResponse
-	(*DetachedExec)(nil),               // 27: sandbox.v1.DetachedExec
-	(*Session)(nil),                    // 28: sandbox.v1.Session
-	(*CreateSessionRequest)(nil),       // 29: sandbox.v1.CreateSessionRequest
-	(*GetSessionRequest)(nil),          // 30: sandbox.v1.GetSessionRequest
-	(*ListSessionsRequest)(nil),        // 31: sandbox.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 32: sandbox.v1.ListSessionsResponse
-	(*DestroySessionRequest)(nil),      // 33: sandbox.v1.DestroySessionRequest
-	(*SessionExecRequest)(nil),         // 34: sandbox.v1.SessionExecRequest
-	(*DiffRequest)(nil),                // 35: sandbox.v1.DiffRequest
-	(*DiffResponse)(nil),               // 36: sandbox.v1.DiffResponse
-	(*ChangeGroup)(nil),                // 37: sandbox.v1.ChangeGroup
-	(*FileDiff)(nil),                   // 38: sandbox.v1.FileDiff
-	(*FileState)(nil),                  // 39: sandbox.v1.FileState
-	(*ApplyRequest)(nil),               // 40: sandbox.v1.ApplyRequest
-	(*PathOutcome)(nil),                // 41: sandbox.v1.PathOutcome
-	(*ApplyResponse)(nil),              // 42: sandbox.v1.ApplyResponse
-	(*ReadChangesRequest)(nil),         // 43: sandbox.v1.ReadChangesRequest
-	(*ReadChangesResponse)(nil),        // 44: sandbox.v1.ReadChangesResponse
-	(*DiscardRequest)(nil),             // 45: sandbox.v1.DiscardRequest
-	(*DiscardResponse)(nil),            // 46: sandbox.v1.DiscardResponse
-	(*SetPolicyRequest)(nil),           // 47: sandbox.v1.SetPolicyRequest
-	(*ExplainPolicyRequest)(nil),       // 48: sandbox.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),      // 49: sandbox.v1.ExplainPolicyResponse
-	(*RuleMatch)(nil),                  // 50: sandbox.v1.RuleMatch
-	(*ListViewRequest)(nil),            // 51: sandbox.v1.ListViewRequest
-	(*ListViewResponse)(nil),           // 52: sandbox.v1.ListViewResponse
-	(*ViewEntry)(nil),                  // 53: sandbox.v1.ViewEntry
-	(*ReadViewRequest)(nil),            // 54: sandbox.v1.ReadViewRequest
-	(*ReadViewResponse)(nil),           // 55: sandbox.v1.ReadViewResponse
-	(*WatchViewRequest)(nil),           // 56: sandbox.v1.WatchViewRequest
-	(*WatchViewResponse)(nil),          // 57: sandbox.v1.WatchViewResponse
-	(*AuditRequest)(nil),               // 58: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),                 // 59: sandbox.v1.AuditEvent
-	(*LogsRequest)(nil),                // 60: sandbox.v1.LogsRequest
-	(*LogRecord)(nil),                  // 61: sandbox.v1.LogRecord
-	(*GetStatsRequest)(nil),            // 62: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                      // 63: sandbox.v1.Stats
-	nil,                                // 64: sandbox.v1.Sandbox.LabelsEntry
-	nil,                                // 65: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                                // 66: sandbox.v1.CreateSandboxRequest.EnvEntry
-	nil,                                // 67: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                                // 68: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),        // 69: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_Resume)(nil),       // 70: sandbox.v1.AttachRequest.Resume
-	(*AttachRequest_WindowSize)(nil),   // 71: sandbox.v1.AttachRequest.WindowSize
-	nil,                                // 72: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                                // 73: sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	nil,                                // 74: sandbox.v1.CreateSessionRequest.EnvEntry
-	(*ReadChangesResponse_Change)(nil), // 75: sandbox.v1.ReadChangesResponse.Change
-	nil,                                // 76: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),             // 77: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),                 // 78: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),      // 79: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 80: google.protobuf.Duration
-	(Permission)(0),                    // 81: sandbox.v1.Permission
-	(SessionStatus)(0),                 // 82: sandbox.v1.SessionStatus
-	(*Empty)(nil),                      // 83: sandbox.v1.Empty
+	(*AllowedHost)(nil),                // 12: sandbox.v1.AllowedHost
+	(*ChangeHostsRequest)(nil),         // 13: sandbox.v1.ChangeHostsRequest
+	(*GitUser)(nil),                    // 14: sandbox.v1.GitUser
+	(*GetSandboxRequest)(nil),          // 15: sandbox.v1.GetSandboxRequest
+	(*ListSandboxesRequest)(nil),       // 16: sandbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),      // 17: sandbox.v1.ListSandboxesResponse
+	(*StartSandboxRequest)(nil),        // 18: sandbox.v1.StartSandboxRequest
+	(*StopSandboxRequest)(nil),         // 19: sandbox.v1.StopSandboxRequest
+	(*DestroySandboxRequest)(nil),      // 20: sandbox.v1.DestroySandboxRequest
+	(*ExecRequest)(nil),                // 21: sandbox.v1.ExecRequest
+	(*ExecResult)(nil),                 // 22: sandbox.v1.ExecResult
+	(*Denial)(nil),                     // 23: sandbox.v1.Denial
+	(*FileChange)(nil),                 // 24: sandbox.v1.FileChange
+	(*ExecOutput)(nil),                 // 25: sandbox.v1.ExecOutput
+	(*AttachRequest)(nil),              // 26: sandbox.v1.AttachRequest
+	(*ListExecsRequest)(nil),           // 27: sandbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),          // 28: sandbox.v1.ListExecsResponse
+	(*DetachedExec)(nil),               // 29: sandbox.v1.DetachedExec
+	(*Session)(nil),                    // 30: sandbox.v1.Session
+	(*CreateSessionRequest)(nil),       // 31: sandbox.v1.CreateSessionRequest
+	(*GetSessionRequest)(nil),          // 32: sandbox.v1.GetSessionRequest
+	(*ListSessionsRequest)(nil),        // 33: sandbox.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 34: sandbox.v1.ListSessionsResponse
+	(*DestroySessionRequest)(nil),      // 35: sandbox.v1.DestroySessionRequest
+	(*SessionExecRequest)(nil),         // 36: sandbox.v1.SessionExecRequest
+	(*DiffRequest)(nil),                // 37: sandbox.v1.DiffRequest
+	(*DiffResponse)(nil),               // 38: sandbox.v1.DiffResponse
+	(*ChangeGroup)(nil),                // 39: sandbox.v1.ChangeGroup
+	(*FileDiff)(nil),                   // 40: sandbox.v1.FileDiff
+	(*FileState)(nil),                  // 41: sandbox.v1.FileState
+	(*ApplyRequest)(nil),               // 42: sandbox.v1.ApplyRequest
+	(*PathOutcome)(nil),                // 43: sandbox.v1.PathOutcome
+	(*ApplyResponse)(nil),              // 44: sandbox.v1.ApplyResponse
+	(*ReadChangesRequest)(nil),         // 45: sandbox.v1.ReadChangesRequest
+	(*ReadChangesResponse)(nil),        // 46: sandbox.v1.ReadChangesResponse
+	(*DiscardRequest)(nil),             // 47: sandbox.v1.DiscardRequest
+	(*DiscardResponse)(nil),            // 48: sandbox.v1.DiscardResponse
+	(*SetPolicyRequest)(nil),           // 49: sandbox.v1.SetPolicyRequest
+	(*ExplainPolicyRequest)(nil),       // 50: sandbox.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),      // 51: sandbox.v1.ExplainPolicyResponse
+	(*RuleMatch)(nil),                  // 52: sandbox.v1.RuleMatch
+	(*ListViewRequest)(nil),            // 53: sandbox.v1.ListViewRequest
+	(*ListViewResponse)(nil),           // 54: sandbox.v1.ListViewResponse
+	(*ViewEntry)(nil),                  // 55: sandbox.v1.ViewEntry
+	(*ReadViewRequest)(nil),            // 56: sandbox.v1.ReadViewRequest
+	(*ReadViewResponse)(nil),           // 57: sandbox.v1.ReadViewResponse
+	(*WatchViewRequest)(nil),           // 58: sandbox.v1.WatchViewRequest
+	(*WatchViewResponse)(nil),          // 59: sandbox.v1.WatchViewResponse
+	(*AuditRequest)(nil),               // 60: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),                 // 61: sandbox.v1.AuditEvent
+	(*LogsRequest)(nil),                // 62: sandbox.v1.LogsRequest
+	(*LogRecord)(nil),                  // 63: sandbox.v1.LogRecord
+	(*GetStatsRequest)(nil),            // 64: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                      // 65: sandbox.v1.Stats
+	nil,                                // 66: sandbox.v1.Sandbox.LabelsEntry
+	nil,                                // 67: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                                // 68: sandbox.v1.CreateSandboxRequest.EnvEntry
+	nil,                                // 69: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                                // 70: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),        // 71: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),       // 72: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil),   // 73: sandbox.v1.AttachRequest.WindowSize
+	nil,                                // 74: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                                // 75: sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	nil,                                // 76: sandbox.v1.CreateSessionRequest.EnvEntry
+	(*ReadChangesResponse_Change)(nil), // 77: sandbox.v1.ReadChangesResponse.Change
+	nil,                                // 78: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),             // 79: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),                 // 80: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),      // 81: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 82: google.protobuf.Duration
+	(Permission)(0),                    // 83: sandbox.v1.Permission
+	(SessionStatus)(0),                 // 84: sandbox.v1.SessionStatus
+	(*Empty)(nil),                      // 85: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	77,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	78,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	64,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	79,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	79,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	79,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	79,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	79,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	80,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	66,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	81,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	81,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	81,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	81,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
 	8,   // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
 	1,   // 9: sandbox.v1.Sandbox.sync:type_name -> sandbox.v1.SyncMode
 	10,  // 10: sandbox.v1.Sandbox.usage:type_name -> sandbox.v1.SandboxUsage
-	77,  // 11: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	80,  // 12: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	65,  // 13: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
-	0,   // 14: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
-	8,   // 15: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
-	1,   // 16: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
-	12,  // 17: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
-	66,  // 18: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
-	67,  // 19: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
-	9,   // 20: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	68,  // 21: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	80,  // 22: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	80,  // 23: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
-	21,  // 24: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
-	22,  // 25: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
-	81,  // 26: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
-	2,   // 27: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
-	7,   // 28: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
-	21,  // 29: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
-	22,  // 30: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
-	69,  // 31: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	71,  // 32: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	70,  // 33: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
-	27,  // 34: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
-	79,  // 35: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
-	82,  // 36: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	79,  // 37: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	79,  // 38: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	74,  // 39: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
-	28,  // 40: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	80,  // 41: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
-	38,  // 42: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
-	37,  // 43: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
-	3,   // 44: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
-	4,   // 45: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
-	39,  // 46: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
-	39,  // 47: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
-	5,   // 48: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
-	3,   // 49: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	41,  // 50: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	75,  // 51: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
-	77,  // 52: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	81,  // 53: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	77,  // 54: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	50,  // 55: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	53,  // 56: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	81,  // 57: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	79,  // 58: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	6,   // 59: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	22,  // 60: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
-	79,  // 61: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	79,  // 62: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	79,  // 63: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
-	7,   // 64: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
-	80,  // 65: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	76,  // 66: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	72,  // 67: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	80,  // 68: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	71,  // 69: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	73,  // 70: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	3,   // 71: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
-	5,   // 72: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
-	39,  // 73: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
-	11,  // 74: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	13,  // 75: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	14,  // 76: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	16,  // 77: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	17,  // 78: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	18,  // 79: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	19,  // 80: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	19,  // 81: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	29,  // 82: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	30,  // 83: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	31,  // 84: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	33,  // 85: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	34,  // 86: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	34,  // 87: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	24,  // 88: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	25,  // 89: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	35,  // 90: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	43,  // 91: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
-	40,  // 92: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	45,  // 93: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	47,  // 94: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	48,  // 95: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	51,  // 96: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	54,  // 97: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	56,  // 98: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
-	58,  // 99: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	60,  // 100: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
-	62,  // 101: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	9,   // 102: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	9,   // 103: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	15,  // 104: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	9,   // 105: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	9,   // 106: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	83,  // 107: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	20,  // 108: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	23,  // 109: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	28,  // 110: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	28,  // 111: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	32,  // 112: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	83,  // 113: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	20,  // 114: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	23,  // 115: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	23,  // 116: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	26,  // 117: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	36,  // 118: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	44,  // 119: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
-	42,  // 120: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	46,  // 121: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	9,   // 122: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	49,  // 123: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	52,  // 124: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	55,  // 125: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	57,  // 126: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
-	59,  // 127: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	61,  // 128: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
-	63,  // 129: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	102, // [102:130] is the sub-list for method output_type
-	74,  // [74:102] is the sub-list for method input_type
-	74,  // [74:74] is the sub-list for extension type_name
-	74,  // [74:74] is the sub-list for extension extendee
-	0,   // [0:74] is the sub-list for field type_name
+	12,  // 11: sandbox.v1.Sandbox.allow_net:type_name -> sandbox.v1.AllowedHost
+	79,  // 12: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	82,  // 13: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	67,  // 14: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	0,   // 15: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
+	8,   // 16: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
+	1,   // 17: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
+	14,  // 18: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
+	68,  // 19: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
+	81,  // 20: sandbox.v1.AllowedHost.until:type_name -> google.protobuf.Timestamp
+	82,  // 21: sandbox.v1.ChangeHostsRequest.grant_for:type_name -> google.protobuf.Duration
+	69,  // 22: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	9,   // 23: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
+	70,  // 24: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	82,  // 25: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	82,  // 26: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	23,  // 27: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
+	24,  // 28: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
+	83,  // 29: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
+	2,   // 30: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
+	7,   // 31: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
+	23,  // 32: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
+	24,  // 33: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
+	71,  // 34: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	73,  // 35: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	72,  // 36: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	29,  // 37: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
+	81,  // 38: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	84,  // 39: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	81,  // 40: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	81,  // 41: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	76,  // 42: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	30,  // 43: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
+	82,  // 44: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	40,  // 45: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
+	39,  // 46: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
+	3,   // 47: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
+	4,   // 48: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
+	41,  // 49: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
+	41,  // 50: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
+	5,   // 51: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
+	3,   // 52: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
+	43,  // 53: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	77,  // 54: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
+	79,  // 55: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	83,  // 56: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	79,  // 57: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	52,  // 58: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	55,  // 59: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	83,  // 60: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	81,  // 61: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	6,   // 62: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	24,  // 63: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
+	81,  // 64: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	81,  // 65: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	81,  // 66: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
+	7,   // 67: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
+	82,  // 68: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	78,  // 69: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	74,  // 70: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	82,  // 71: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	73,  // 72: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	75,  // 73: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	3,   // 74: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
+	5,   // 75: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
+	41,  // 76: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
+	11,  // 77: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	15,  // 78: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	16,  // 79: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	18,  // 80: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	19,  // 81: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	20,  // 82: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	21,  // 83: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	21,  // 84: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	31,  // 85: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	32,  // 86: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	33,  // 87: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	35,  // 88: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	36,  // 89: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	36,  // 90: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	26,  // 91: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	27,  // 92: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	37,  // 93: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	45,  // 94: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
+	42,  // 95: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	47,  // 96: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	49,  // 97: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	13,  // 98: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
+	50,  // 99: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	53,  // 100: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	56,  // 101: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	58,  // 102: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	60,  // 103: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	62,  // 104: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
+	64,  // 105: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	9,   // 106: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	9,   // 107: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	17,  // 108: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	9,   // 109: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	9,   // 110: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	85,  // 111: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	22,  // 112: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	25,  // 113: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	30,  // 114: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	30,  // 115: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	34,  // 116: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	85,  // 117: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	22,  // 118: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	25,  // 119: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	25,  // 120: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	28,  // 121: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	38,  // 122: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	46,  // 123: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
+	44,  // 124: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	48,  // 125: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	9,   // 126: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	9,   // 127: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
+	51,  // 128: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	54,  // 129: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	57,  // 130: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	59,  // 131: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	61,  // 132: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	63,  // 133: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
+	65,  // 134: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	106, // [106:135] is the sub-list for method output_type
+	77,  // [77:106] is the sub-list for method input_type
+	77,  // [77:77] is the sub-list for extension type_name
+	77,  // [77:77] is the sub-list for extension extendee
+	0,   // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -6044,8 +6212,8 @@ func file_sandbox_v1_sandbox_proto_init() {
 		return
 	}
 	file_sandbox_v1_common_proto_init()
-	file_sandbox_v1_sandbox_proto_msgTypes[15].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[16].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[17].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[18].OneofWrappers = []any{
 		(*AttachRequest_Start_)(nil),
 		(*AttachRequest_Stdin)(nil),
 		(*AttachRequest_StdinEnd)(nil),
@@ -6053,21 +6221,21 @@ func file_sandbox_v1_sandbox_proto_init() {
 		(*AttachRequest_Signal)(nil),
 		(*AttachRequest_Resume_)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[19].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[36].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[21].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[38].OneofWrappers = []any{
 		(*ReadChangesResponse_Change_)(nil),
 		(*ReadChangesResponse_Data)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[41].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[53].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[43].OneofWrappers = []any{}
 	file_sandbox_v1_sandbox_proto_msgTypes[55].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[57].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   69,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

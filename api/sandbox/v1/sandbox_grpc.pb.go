@@ -40,6 +40,7 @@ const (
 	SandboxService_Apply_FullMethodName             = "/sandbox.v1.SandboxService/Apply"
 	SandboxService_Discard_FullMethodName           = "/sandbox.v1.SandboxService/Discard"
 	SandboxService_SetPolicy_FullMethodName         = "/sandbox.v1.SandboxService/SetPolicy"
+	SandboxService_ChangeHosts_FullMethodName       = "/sandbox.v1.SandboxService/ChangeHosts"
 	SandboxService_ExplainPolicy_FullMethodName     = "/sandbox.v1.SandboxService/ExplainPolicy"
 	SandboxService_ListView_FullMethodName          = "/sandbox.v1.SandboxService/ListView"
 	SandboxService_ReadView_FullMethodName          = "/sandbox.v1.SandboxService/ReadView"
@@ -124,6 +125,12 @@ type SandboxServiceClient interface {
 	// the call returns, no operation is decided by the old rules. INVALID_ARGUMENT for a malformed
 	// rule; the old rules then remain.
 	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*Sandbox, error)
+	// ChangeHosts grants and revokes hosts that a sandbox may reach. In a running sandbox this takes
+	// effect at once: when the call returns, the connections to revoked hosts are closed.
+	// INVALID_ARGUMENT for a malformed host; PERMISSION_DENIED for one that the server's
+	// configuration does not include; FAILED_PRECONDITION for a sandbox that runs without a network
+	// or has another one. Nothing has changed then.
+	ChangeHosts(ctx context.Context, in *ChangeHostsRequest, opts ...grpc.CallOption) (*Sandbox, error)
 	// ExplainPolicy returns the permission of a path in a sandbox, and the rule that decides it. The
 	// answer depends only on the rules, never on which files exist.
 	ExplainPolicy(ctx context.Context, in *ExplainPolicyRequest, opts ...grpc.CallOption) (*ExplainPolicyResponse, error)
@@ -405,6 +412,16 @@ func (c *sandboxServiceClient) SetPolicy(ctx context.Context, in *SetPolicyReque
 	return out, nil
 }
 
+func (c *sandboxServiceClient) ChangeHosts(ctx context.Context, in *ChangeHostsRequest, opts ...grpc.CallOption) (*Sandbox, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Sandbox)
+	err := c.cc.Invoke(ctx, SandboxService_ChangeHosts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *sandboxServiceClient) ExplainPolicy(ctx context.Context, in *ExplainPolicyRequest, opts ...grpc.CallOption) (*ExplainPolicyResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExplainPolicyResponse)
@@ -586,6 +603,12 @@ type SandboxServiceServer interface {
 	// the call returns, no operation is decided by the old rules. INVALID_ARGUMENT for a malformed
 	// rule; the old rules then remain.
 	SetPolicy(context.Context, *SetPolicyRequest) (*Sandbox, error)
+	// ChangeHosts grants and revokes hosts that a sandbox may reach. In a running sandbox this takes
+	// effect at once: when the call returns, the connections to revoked hosts are closed.
+	// INVALID_ARGUMENT for a malformed host; PERMISSION_DENIED for one that the server's
+	// configuration does not include; FAILED_PRECONDITION for a sandbox that runs without a network
+	// or has another one. Nothing has changed then.
+	ChangeHosts(context.Context, *ChangeHostsRequest) (*Sandbox, error)
 	// ExplainPolicy returns the permission of a path in a sandbox, and the rule that decides it. The
 	// answer depends only on the rules, never on which files exist.
 	ExplainPolicy(context.Context, *ExplainPolicyRequest) (*ExplainPolicyResponse, error)
@@ -689,6 +712,9 @@ func (UnimplementedSandboxServiceServer) Discard(context.Context, *DiscardReques
 }
 func (UnimplementedSandboxServiceServer) SetPolicy(context.Context, *SetPolicyRequest) (*Sandbox, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetPolicy not implemented")
+}
+func (UnimplementedSandboxServiceServer) ChangeHosts(context.Context, *ChangeHostsRequest) (*Sandbox, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeHosts not implemented")
 }
 func (UnimplementedSandboxServiceServer) ExplainPolicy(context.Context, *ExplainPolicyRequest) (*ExplainPolicyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainPolicy not implemented")
@@ -1078,6 +1104,24 @@ func _SandboxService_SetPolicy_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SandboxService_ChangeHosts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeHostsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).ChangeHosts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_ChangeHosts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).ChangeHosts(ctx, req.(*ChangeHostsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SandboxService_ExplainPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ExplainPolicyRequest)
 	if err := dec(in); err != nil {
@@ -1250,6 +1294,10 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetPolicy",
 			Handler:    _SandboxService_SetPolicy_Handler,
+		},
+		{
+			MethodName: "ChangeHosts",
+			Handler:    _SandboxService_ChangeHosts_Handler,
 		},
 		{
 			MethodName: "ExplainPolicy",

@@ -11,7 +11,6 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
@@ -46,7 +45,7 @@ type Backend interface {
 	IsDirOf(ctx context.Context, codebase string) func(path string) bool
 	// Unshown lists the places of file systems that are mounted in the source, of which
 	// nothing is shown inside.
-	Unshown(ctx context.Context, sb Sandbox) ([]review.Nested, error)
+	Unshown(ctx context.Context, sb Sandbox) ([]vpath.Path, error)
 	// LookAtGit looks at what git keeps of hidden files. seen is to be called when that has
 	// been told.
 	LookAtGit(ctx context.Context, sb Sandbox) (found gitview.Tracked, seen func() error, err error)

@@ -8,6 +8,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
@@ -184,7 +185,7 @@ func (b *Backend) IsDirOf(context.Context, string) func(string) bool {
 }
 
 // Unshown looks at what is mounted in the source.
-func (b *Backend) Unshown(_ context.Context, s backend.Sandbox) ([]review.Nested, error) {
+func (b *Backend) Unshown(_ context.Context, s backend.Sandbox) ([]vpath.Path, error) {
 	sb, err := b.open(s.Ref())
 	if err != nil {
 		return nil, err

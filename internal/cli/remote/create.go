@@ -6,11 +6,11 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
 // Check refuses what no sandbox of a server can have.
@@ -24,9 +24,7 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 		return localOnly("timeout")
 	case len(n.Secrets) > 0:
 		return localOnly("secret")
-	case len(n.AllowNet) > 0:
-		return localOnly("allow-net")
-	case n.Net != "none":
+	case len(n.AllowNet) == 0 && n.Net != record.NetNone:
 		return errdefs.New(errdefs.Unsupported, "--net %s: works only on this host, not on a server", n.Net)
 	}
 	return nil
@@ -89,6 +87,8 @@ func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) 
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already, with codebase %s; to upload files to it: agentfense codebase push %s --to %[2]s", name, served.CodebaseID, record.HostPath(r.Dir))
 	case r.Given("runtime", "image", "memory", "cpus", "pids", "disk"):
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the runtime and the limits of a server's sandbox cannot be changed", name)
+	case r.Given("allow-net"):
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; to let it reach more hosts: agentfense policy grant %[1]s --net HOST", name)
 	case r.Given("home") && n.Home != known.Record.Home:
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; --home of a server's sandbox cannot be changed", name)
 	}
@@ -96,7 +96,7 @@ func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) 
 }
 
 // Unshown is empty: what a codebase has, the server shows.
-func (b *Backend) Unshown(context.Context, backend.Sandbox) ([]review.Nested, error) { return nil, nil }
+func (b *Backend) Unshown(context.Context, backend.Sandbox) ([]vpath.Path, error) { return nil, nil }
 
 // LookAtGit finds nothing: the repository is the server's to read.
 func (b *Backend) LookAtGit(context.Context, backend.Sandbox) (found gitview.Tracked, seen func() error, err error) {

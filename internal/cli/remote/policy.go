@@ -6,6 +6,7 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -18,6 +19,15 @@ func (c *Client) SetPolicy(ctx context.Context, id string, rules []policy.Rule) 
 	}
 	_, err = c.sandboxes.SetPolicy(ctx, &sandboxv1.SetPolicyRequest{SandboxId: id, Permissions: sent})
 	return c.failed(err)
+}
+
+// ChangeHosts grants and revokes hosts of a sandbox, of a running one at once.
+func (c *Client) ChangeHosts(ctx context.Context, id string, change hostlist.Change) (backend.Sandbox, error) {
+	m, err := c.sandboxes.ChangeHosts(ctx, wireconv.EncodeChangeHosts(id, change))
+	if err != nil {
+		return backend.Sandbox{}, c.failed(err)
+	}
+	return sandboxOf(m)
 }
 
 // Explain says what a path is to a sandbox. Its rules are those of s.

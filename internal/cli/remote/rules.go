@@ -41,8 +41,12 @@ func (b *Backend) IsDirOf(ctx context.Context, codebase string) func(string) boo
 }
 
 // ChangeHosts grants and revokes hosts of a sandbox.
-func (b *Backend) ChangeHosts(context.Context, string, hostlist.Change) (backend.Sandbox, error) {
-	return backend.Sandbox{}, localOnly("net")
+func (b *Backend) ChangeHosts(ctx context.Context, name string, c hostlist.Change) (backend.Sandbox, error) {
+	sb, err := b.Sandbox(ctx, name)
+	if err != nil {
+		return backend.Sandbox{}, err
+	}
+	return b.Client.ChangeHosts(ctx, string(sb.Record.ID), c)
 }
 
 // SetPolicy replaces the rules of a sandbox, which also say what an apply may write in

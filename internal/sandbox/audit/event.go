@@ -96,8 +96,6 @@ type SandboxStarted struct {
 	Enforced []string `json:"enforced,omitempty"`
 	// AllowNet are the hosts that it may reach, of a network of named hosts.
 	AllowNet []Text `json:"allow_net,omitempty"`
-	// Mounts are those of this run, without their rules.
-	Mounts []Mount `json:"mounts,omitempty"`
 }
 
 // CommandExecuted says how a command ended.

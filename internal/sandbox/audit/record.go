@@ -94,7 +94,6 @@ func bound(ev Event, bytes int) Event {
 		return e
 	case SandboxStarted:
 		e.AllowNet, _ = fit(&room, e.AllowNet)
-		e.Mounts, _ = fit(&room, e.Mounts)
 		return e
 	case HostsChanged:
 		e.Granted, n[0] = fit(&room, e.Granted)

@@ -20,6 +20,7 @@ type Config struct {
 	Auth    Auth
 	Storage Storage
 	Runtime Runtime
+	Network Network
 	Sandbox Sandbox
 	Limits  ServerLimits
 	Audit   Audit
@@ -82,6 +83,12 @@ type DockerRuntime struct {
 	NetworkMode  NetworkMode
 	// EnableNetworking allows a NetworkMode other than NetworkNone.
 	EnableNetworking bool
+}
+
+// Network says what sandboxes with a network of named hosts may reach.
+type Network struct {
+	// Allow includes all hosts that a client may ask for, as hostlist.Parse returns them.
+	Allow []string
 }
 
 // NetworkMode is the network of a container.

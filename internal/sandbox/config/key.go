@@ -38,6 +38,8 @@ var settings = []setting{
 	}},
 	{"runtime.docker.enable_networking", func(c *Config, v value) error { return v.boolean(&c.Runtime.Docker.EnableNetworking) }},
 
+	{"network.allow", setAllowedHosts},
+
 	{"sandbox.default_expiration", func(c *Config, v value) error { return v.duration(&c.Sandbox.DefaultExpiration) }},
 	{"sandbox.max_per_user", func(c *Config, v value) error { return v.count(&c.Sandbox.MaxPerUser, 0) }},
 	{"sandbox.cleanup_interval", func(c *Config, v value) error { return v.interval(&c.Sandbox.CleanupInterval) }},
@@ -75,7 +77,7 @@ var settings = []setting{
 }
 
 // lists are the keys with a list in the file.
-var lists = []string{"runtime.allowed", "runtime.docker.images"}
+var lists = []string{"runtime.allowed", "runtime.docker.images", "network.allow"}
 
 // Keys returns every key, such as "server.grpc_addr".
 func Keys() []string {

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 )
 
 // value is what a key is given.
@@ -255,6 +256,19 @@ func setImages(c *Config, v value) error {
 	}
 	c.Runtime.Docker.Images = items
 	return nil
+}
+
+// setAllowedHosts takes a list. In the environment spaces separate hosts, which may have commas.
+func setAllowedHosts(c *Config, v value) error {
+	if !v.isList && v.dir == "" {
+		v.items, v.isList = strings.Fields(v.text), true
+	}
+	items, err := v.list()
+	if err != nil {
+		return err
+	}
+	c.Network.Allow, err = hostlist.Parse(items)
+	return err
 }
 
 func setSyncOnCompletion(c *Config, v value) error {

@@ -11,59 +11,27 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
-	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// Nested is a place at which another file system is mounted: a path in the source, or in the
-// source of the mount called Mount.
-type Nested struct {
-	Mount string
-	Path  vpath.Path
-}
-
-// NestedMounts returns the places at which other file systems are mounted in
-// the source and in those of the mounts, in this process's mount namespace, as far as the
-// policy shows the paths and no other of them lies above. The view shows an empty directory
+// NestedMounts returns the paths at which other file systems are mounted in
+// the source, in this process's mount namespace, as far as the policy shows
+// the paths and no other of them lies above. The view shows an empty directory
 // there that nothing can be made in, and a file that cannot be opened.
 // Errors: Internal.
-func NestedMounts(s *record.Sandbox) ([]Nested, error) {
+func NestedMounts(s *record.Sandbox) ([]vpath.Path, error) {
 	points, err := mountPoints()
 	if err != nil {
 		return nil, errdefs.New(errdefs.Internal, "mounts: %w", err)
 	}
-	list, err := nestedIn(points, "", string(s.Stored.Source.Path), func() (*policy.Policy, error) {
-		w := changes.Work{Sandbox: s}
-		err := w.Compile(s.Stored.Source)
-		return w.Policy, err
-	})
-	for _, m := range s.Stored.Mounts {
-		if err != nil {
-			break
-		}
-		var below []Nested
-		switch {
-		case m.Mode == mountspec.ReadOnly:
-			below, err = nestedIn(points, m.Name, string(m.Source), func() (*policy.Policy, error) { return nil, nil })
-		case m.Mode.HasRules():
-			below, err = nestedIn(points, m.Name, string(m.Source), func() (*policy.Policy, error) {
-				return policy.Compile(m.Rules, policy.Options{})
-			})
-		}
-		list = append(list, below...)
-	}
-	return list, err
-}
-
-// nestedIn is NestedMounts for one source. A nil policy shows everything.
-func nestedIn(points []string, mount, source string, compile func() (*policy.Policy, error)) ([]Nested, error) {
-	points = slices.DeleteFunc(slices.Clone(points), func(p string) bool { return p == source || !safefs.IsBelow(p, source) })
+	source := string(s.Stored.Source.Path)
+	points = slices.DeleteFunc(points, func(p string) bool { return p == source || !safefs.IsBelow(p, source) })
+	w := changes.Work{Sandbox: s}
 	if len(points) == 0 {
 		return nil, nil
 	}
-	rules, err := compile()
-	if err != nil {
+	if err := w.Compile(s.Stored.Source); err != nil {
 		return nil, err
 	}
 	var list []vpath.Path
@@ -72,16 +40,12 @@ func nestedIn(points []string, mount, source string, compile func() (*policy.Pol
 		if err != nil {
 			return nil, err
 		}
-		if rules == nil || rules.Decide(p).ForDir() != policy.None {
+		if w.Policy.Decide(p).ForDir() != policy.None {
 			list = append(list, p)
 		}
 	}
 	slices.Sort(list)
-	var nested []Nested
-	for _, p := range topmost(list) {
-		nested = append(nested, Nested{mount, p})
-	}
-	return nested, nil
+	return topmost(list), nil
 }
 
 // topmost drops from the sorted list what is there twice or lies below another.

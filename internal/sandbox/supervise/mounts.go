@@ -85,15 +85,6 @@ func (s *supervisor) shown() (workspace string, mounts []isolate.Mount) {
 	return workspace, mounts
 }
 
-// mountsOfRun describes the mounts for the audit log.
-func (s *supervisor) mountsOfRun() []audit.Mount {
-	var list []audit.Mount
-	for _, m := range s.record.Mounts {
-		list = append(list, audit.Mount{Source: audit.Text(m.Source), Target: audit.Text(m.Target), Name: m.Name, Mode: string(m.Mode)})
-	}
-	return list
-}
-
 // concludeViews reports what was counted of a command's refusals, in every view.
 func (s *supervisor) concludeViews(x *execution) {
 	s.view.Conclude(x)

@@ -298,9 +298,7 @@ func (s *supervisor) startInside(ctx context.Context) error {
 	if err := s.networkReady(ctx); err != nil {
 		return err
 	}
-	return s.audit.Enqueue(audit.SandboxStarted{
-		PID: os.Getpid(), Enforced: s.enforced(), AllowNet: audit.Texts(s.record.AllowNet), Mounts: s.mountsOfRun(),
-	})
+	return s.audit.Enqueue(audit.SandboxStarted{PID: os.Getpid(), Enforced: s.enforced(), AllowNet: audit.Texts(s.record.AllowNet)})
 }
 
 // isolator makes the isolator of the sandbox's runtime.

@@ -62,6 +62,7 @@ var scopeOf = map[string]store.Scopes{
 	sandboxPrefix + "Apply":         store.ScopeApply,
 	sandboxPrefix + "Discard":       store.ScopeApply,
 	sandboxPrefix + "SetPolicy":     store.ScopeManage,
+	sandboxPrefix + "ChangeHosts":   store.ScopeManage,
 	sandboxPrefix + "ExplainPolicy": store.ScopeRead,
 	sandboxPrefix + "ListView":      store.ScopeRead,
 	sandboxPrefix + "ReadView":      store.ScopeRead,

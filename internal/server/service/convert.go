@@ -5,12 +5,14 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -128,7 +130,10 @@ func (s *Service) describe(ctx context.Context, sb *record.Sandbox) (*sandboxv1.
 	}
 	d.Status, served.Failure = served.Status(live)
 	served.Failure = s.scrub(served.Failure)
-	if mayKnowPolicy(ctx) {
+	d.Record.DropEnded(time.Now())
+	if !mayKnowPolicy(ctx) {
+		d.Record.List = hostlist.List{}
+	} else {
 		d.Sent, d.Variables = served.Sent, variableNames(sb)
 	}
 	return wireconv.EncodeSandbox(d), nil

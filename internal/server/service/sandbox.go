@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise"
@@ -107,7 +108,7 @@ func (s *Service) newRecord(caller auth.Caller, r wireconv.NewSandbox, of store.
 	}
 	rules := r.Rules.Policy
 	err = cmp.Or(
-		record.CheckUser(r.UID, how.name), checkNewName(r.Name), checkRules(rules), r.Git.Check(), checkLabels(r.Labels), checkSync(r.Sync, of),
+		s.useHosts(&how, r.AllowNet), record.CheckUser(r.UID, how.name), checkNewName(r.Name), checkRules(rules), r.Git.Check(), checkLabels(r.Labels), checkSync(r.Sync, of),
 	)
 	if err != nil {
 		return record.Record{}, err
@@ -137,7 +138,7 @@ func (s *Service) newRecord(caller auth.Caller, r wireconv.NewSandbox, of store.
 	at, err := workspaceOf(caller, r.AtHostPath, of, source)
 	return record.Record{
 		Name: r.Name, Source: source, Workspace: at, Rules: rules, PolicyNote: preset.Attribute(rules, wireconv.SentNote),
-		Runtime: how.name, Image: how.image, UID: r.UID, Home: r.Home, Net: how.net, Limits: r.Limits, Ignore: ignored, Served: served,
+		Runtime: how.name, Image: how.image, UID: r.UID, Home: r.Home, Net: how.net, List: hostlist.List{AllowNet: r.AllowNet}, Limits: r.Limits, Ignore: ignored, Served: served,
 	}, err
 }
 
@@ -259,6 +260,10 @@ func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSand
 		return nil, err
 	case record.IsExpired(time.Now()):
 		return nil, errdefs.New(errdefs.Precondition, "sandbox %s: the sandbox has expired", sb.ID())
+	}
+	// The configuration may have become narrower since.
+	if err := s.permitHosts("allow_net", record.Hosts(time.Now())); err != nil {
+		return nil, err
 	}
 	// An interrupted start would leave a supervisor behind.
 	if _, err := supervise.Launch(context.WithoutCancel(ctx), s.home, sb.Name()); err != nil {

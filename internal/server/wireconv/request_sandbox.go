@@ -5,6 +5,8 @@ import (
 	"math"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/id"
@@ -12,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -44,6 +47,7 @@ type NewSandbox struct {
 	Git        gitconfig.User
 	Home       string
 	Env        map[string]string
+	AllowNet   []string
 }
 
 // DecodeCreateSandbox reads a request.
@@ -71,6 +75,9 @@ func DecodeCreateSandbox(r *sandboxv1.CreateSandboxRequest) (s NewSandbox, err e
 		return s, err
 	}
 	if s.Sync, err = Sync.Parse("sync", r.GetSync()); err != nil {
+		return s, err
+	}
+	if s.AllowNet, err = requestHosts("allow_net", r.GetAllowNet()); err != nil {
 		return s, err
 	}
 	s.ExpiresIn, err = requestDuration("expires_in", r.GetExpiresIn())
@@ -143,6 +150,45 @@ func DecodeSetPolicy(r *sandboxv1.SetPolicyRequest) (p SetPolicy, err error) {
 	}
 	p.Rules, err = requestRules(r.GetPermissions())
 	return p, err
+}
+
+// ChangeHosts asks for other hosts that a sandbox may reach.
+type ChangeHosts struct {
+	Sandbox id.Sandbox
+	Change  hostlist.Change
+}
+
+// DecodeChangeHosts reads a request.
+func DecodeChangeHosts(r *sandboxv1.ChangeHostsRequest) (c ChangeHosts, err error) {
+	if c.Sandbox, err = SandboxID(r); err != nil {
+		return c, err
+	}
+	if c.Change.Grant, err = requestHosts("grant", r.GetGrant()); err != nil {
+		return c, err
+	}
+	if c.Change.Revoke, err = requestHosts("revoke", r.GetRevoke()); err != nil {
+		return c, err
+	}
+	c.Change.For, err = requestDuration("grant_for", r.GetGrantFor())
+	return c, err
+}
+
+// EncodeChangeHosts is the reverse of DecodeChangeHosts.
+func EncodeChangeHosts(sandbox string, c hostlist.Change) *sandboxv1.ChangeHostsRequest {
+	m := &sandboxv1.ChangeHostsRequest{SandboxId: sandbox, Grant: c.Grant, Revoke: c.Revoke}
+	if c.For != 0 {
+		m.GrantFor = durationpb.New(c.For)
+	}
+	return m
+}
+
+// requestHosts reads hosts into their one form.
+func requestHosts(field string, texts []string) ([]string, error) {
+	hosts, err := hostlist.Parse(texts)
+	if err != nil {
+		return nil, errdefs.New(errdefs.Invalid, "%s: %w", field, err)
+	}
+	return hosts, nil
 }
 
 // SandboxPath is a path of a sandbox's view.

@@ -47,7 +47,7 @@ var requests = map[string]decode{
 	"AttachRequest.WindowSize": by(func(m *sandboxv1.AttachRequest_WindowSize) (WindowSize, error) { return DecodeWindowSize("resize", m) }),
 
 	"DiffRequest": by(DecodeDiff), "ApplyRequest": byBoth(DecodeApply), "ReadChangesRequest": byBoth(DecodeReadChanges), "DiscardRequest": byBoth(DecodeDiscard),
-	"SetPolicyRequest": by(DecodeSetPolicy), "ExplainPolicyRequest": by(DecodeSandboxPath),
+	"SetPolicyRequest": by(DecodeSetPolicy), "ChangeHostsRequest": by(DecodeChangeHosts), "ExplainPolicyRequest": by(DecodeSandboxPath),
 	"ListViewRequest": by(DecodeListView), "ReadViewRequest": by(DecodeSandboxPath), "WatchViewRequest": by(DecodeWatchView),
 	"AuditRequest": by(DecodeAudit), "LogsRequest": by(DecodeLogs),
 }
@@ -64,6 +64,7 @@ var notRead = map[string]string{
 var meaningful = map[protoreflect.Name]string{
 	"codebase_id": "cb_0123456789abcdef", "sandbox_id": "sb_0123456789abcdef", "session_id": "sess_0123456789abcdef",
 	"user": "0", "home": "keep", "events": "permission_denied",
+	"allow_net": "example.com", "grant": "example.com", "revoke": "example.com",
 }
 
 // makeMeaningful gives such fields their values, and limits that the kernel accepts. Of two fields

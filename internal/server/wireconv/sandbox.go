@@ -47,6 +47,9 @@ func EncodeSandbox(s Sandbox) *sandboxv1.Sandbox {
 		Name: r.Name, OwnerId: r.Served.OwnerID, SyncHeld: s.SyncHeld, Sync: Sync.Encode(r.Served.Sync),
 		Workspace: vpath.EncodeText(r.Workspace), Home: r.HomeWord(), Usage: EncodeUsage(s.Usage),
 	}
+	for _, host := range r.AllowNet {
+		m.AllowNet = append(m.AllowNet, &sandboxv1.AllowedHost{Host: host, Until: encodeTime(r.AllowNetUntil[host])})
+	}
 	for _, name := range s.Variables {
 		m.Variables = append(m.Variables, vpath.EncodeText(string(name)))
 	}
@@ -80,6 +83,17 @@ func DecodeSandbox(m *sandboxv1.Sandbox) (Sandbox, error) {
 				StartedAt: decodeTime(m.StartedAt), StoppedAt: decodeTime(m.StoppedAt), Failure: m.StatusReason,
 			},
 		},
+	}
+	for _, a := range m.AllowNet {
+		host := vpath.Escape(a.Host)
+		s.Record.Net = record.NetNamed
+		s.Record.AllowNet = append(s.Record.AllowNet, host)
+		if a.Until != nil {
+			if s.Record.AllowNetUntil == nil {
+				s.Record.AllowNetUntil = map[string]time.Time{}
+			}
+			s.Record.AllowNetUntil[host] = decodeTime(a.Until)
+		}
 	}
 	for i, name := range m.Variables {
 		s.Variables[i] = record.HostPath(vpath.DecodeText(name))

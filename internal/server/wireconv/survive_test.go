@@ -281,7 +281,7 @@ var domainPairs = map[string]domainPair{
 		lost: map[string]string{
 			"Record.SchemaVersion": "the reader's", "Record.Source": ofTheHost,
 			"Record.Rules": fromSent, "Record.PolicyNote": fromSent, "Record.EarlierRules": "of the supervisor alone",
-			"Record.Marks": ofTheHost, "Record.Net": ofTheHost, "Record.AllowNet": ofTheHost, "Record.Mounts": ofTheHost, "Record.Ignore": ofTheHost,
+			"Record.Marks": ofTheHost, "Record.Net": ofTheHost, "List.AllowNetUntil": "a list has no end of a host that is not in it", "Record.Mounts": ofTheHost, "Record.Secrets": ofTheHost, "Record.Ignore": ofTheHost,
 			"Record.UID": ofTheHost, "Record.HostUID": ofTheHost, "Limits.Timeout": "the timeout of a request",
 			"Served.Sent": "Sandbox.Sent has them", "Served.Git": "the client has sent it",
 		},
@@ -315,7 +315,9 @@ var domainPairs = map[string]domainPair{
 	"apply.CarriedChange": {round: sentAs(nil, func(c apply.CarriedChange) (apply.CarriedChange, error) { return DecodeChange(EncodeChange(c)) })},
 	"Ending": {
 		round: sentAs(nil, func(e Ending) (Ending, error) { return DecodeEnding(EncodeEnding(e)), nil }),
-		lost:  map[string]string{"Ending.Duration": "ExecResult alone has it: whoever reads a stream measures it"},
+		lost: map[string]string{
+			"Ending.Duration": "ExecResult alone has it: whoever reads a stream measures it", "Denied.Mount": "a server's sandbox has no mounts",
+		},
 	},
 	"outlog.Record": {
 		round: sentAs(nil, func(r outlog.Record) (outlog.Record, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -37,6 +38,10 @@ func testUnknown(t *testing.T, s Suite) {
 		"Policy": func(ctx context.Context, name string) error { _, err := b.Policy(ctx, name); return err },
 		"SetPolicy": func(ctx context.Context, name string) error {
 			return b.SetPolicy(ctx, name, writable)
+		},
+		"ChangeHosts": func(ctx context.Context, name string) error {
+			_, err := b.ChangeHosts(ctx, name, hostlist.Change{Grant: []string{"example.com:443"}})
+			return err
 		},
 		"Explain": func(ctx context.Context, name string) error {
 			_, err := b.Explain(ctx, name, nil, []vpath.Path{"/a"})

@@ -56,6 +56,7 @@ from .presets import (
 )
 from .results import Denial, FileChange
 from .types import (
+    AllowedHost,
     ApplyResult,
     AuditEvent,
     ChangeGroup,
@@ -143,6 +144,7 @@ def __dir__() -> List[str]:
 
 
 __all__ = [
+    "AllowedHost",
     "Sandbox",
     "AsyncSandbox",
     "SandboxClient",

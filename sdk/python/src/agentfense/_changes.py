@@ -16,7 +16,7 @@ from ._connection import WORK, within
 from ._errors import MAX_READ, Call, next_page, write_error
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._output import AuditStream, ExecStream, LogStream
-from ._requests import Paths, Timeout
+from ._requests import Hosts, Paths, Timeout
 from ._watch import FileWatch
 from ._wire import (
     apply_result_of,
@@ -144,6 +144,17 @@ class ChangeCalls(Calls):
         """Replace the rules of a sandbox, also for running commands."""
         request = requests.set_policy(sandbox_id, permissions)
         return sandbox_of(self._connection.call("SetPolicy", request, Call("set policy", sandbox_id)))
+
+    def change_hosts(
+        self, sandbox_id: str, grant: Hosts = (), revoke: Hosts = (), *, grant_for: Timeout = None
+    ) -> t.Sandbox:
+        """Change the hosts that a sandbox may reach, also for running commands.
+
+        ``grant_for`` is how long the grants last, in seconds or as a timedelta; None means until
+        they are revoked. Connections to revoked hosts are closed when this returns.
+        """
+        request = requests.change_hosts(sandbox_id, grant, grant_for, revoke)
+        return sandbox_of(self._connection.call("ChangeHosts", request, Call("change hosts", sandbox_id)))
 
     def explain_policy(self, sandbox_id: str, path: PathLike) -> t.Explanation:
         """Return the permission of a path, which need not exist, with the rule that decides."""

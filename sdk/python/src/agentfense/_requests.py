@@ -32,6 +32,7 @@ from .policy import NO_RULES
 
 Timeout = Union[timedelta, Seconds, None]
 Paths = Union[PathLike, Sequence[PathLike], None]
+Hosts = Union[str, Sequence[str]]
 Resources = Union[t.ResourceLimits, Mapping[str, Any], None]
 
 
@@ -56,6 +57,7 @@ def create_sandbox(
     home: Optional[str],
     env: Optional[Mapping[str, str]],
     git_user: t.GitUser,
+    allow_net: Hosts,
 ) -> Any:
     """Return the request of CreateSandbox."""
     return sandbox_pb2.CreateSandboxRequest(
@@ -73,7 +75,13 @@ def create_sandbox(
         home=text_of(home or "", "home"),
         env=words_of(env, "env"),
         git_user=sandbox_pb2.GitUser(name=git_user.name, email=git_user.email),
+        allow_net=_hosts(allow_net, "allow_net"),
     )
+
+
+def _hosts(hosts: Hosts, what: str) -> List[str]:
+    """Return one host or several as a list."""
+    return [text_of(host, what) for host in ([hosts] if isinstance(hosts, str) else hosts)]
 
 
 def list_sandboxes(
@@ -264,6 +272,16 @@ def set_policy(sandbox_id: str, permissions: Sequence[t.RuleLike]) -> Any:
     if permissions is None:
         raise ValueError(NO_RULES)
     return sandbox_pb2.SetPolicyRequest(sandbox_id=sandbox_id, permissions=wire_rules(permissions))
+
+
+def change_hosts(sandbox_id: str, grant: Hosts, grant_for: Timeout, revoke: Hosts) -> Any:
+    """Return the request of ChangeHosts."""
+    return sandbox_pb2.ChangeHostsRequest(
+        sandbox_id=sandbox_id,
+        grant=_hosts(grant, "grant"),
+        grant_for=duration_of(seconds_of(grant_for, "grant_for")),
+        revoke=_hosts(revoke, "revoke"),
+    )
 
 
 def audit(

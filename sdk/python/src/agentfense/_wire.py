@@ -196,6 +196,7 @@ def sandbox_of(message: Any) -> t.Sandbox:
         workspace=decode_path(message.workspace) or "/workspace",
         home=message.home or "private",
         variables=[decode_path(name) for name in message.variables],
+        allow_net=[t.AllowedHost(allowed.host, time_of(allowed.until)) for allowed in message.allow_net],
         usage=_usage_of(message.usage) if message.HasField("usage") else None,
     )
 

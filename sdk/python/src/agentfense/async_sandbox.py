@@ -15,7 +15,7 @@ from ._async_output import AsyncAuditStream, AsyncExecStream, AsyncLogStream
 from ._errors import MAX_READ
 from ._interrupts import complete_async
 from ._local import Local
-from ._requests import Paths, Resources, Timeout, chosen
+from ._requests import Hosts, Paths, Resources, Timeout, chosen
 from ._requests import apply as apply_request
 from ._uploads import bring_back, forget, is_remembered, set_rules
 from ._warnings import warn_of_lost, warn_of_rest, warn_of_upload
@@ -81,6 +81,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         home: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
         git_user: Optional[t.GitUser] = None,
+        allow_net: Hosts = (),
         token: Optional[str] = None,
     ) -> AsyncSandbox:
         """Create a sandbox from a directory of this host, and start it. If anything fails, nothing remains.
@@ -127,6 +128,9 @@ class AsyncSandbox(AsyncSandboxExecs):
           stores the values and returns only the names.
         - ``git_user``: ``user.name`` and ``user.email`` of git in the sandbox; None takes yours,
           and ``GitUser()`` sets none.
+        - ``allow_net``: hosts that commands may reach, such as "api.example.com" or "@pypi", as
+          the command line's --allow-net takes them. The server's configuration must include them
+          (network.allow). Without any there is no network.
 
         Raises ValueError if ``path`` is not a directory, the preset is unknown, or a rule or the
         policy is malformed; for ``policy`` together with ``preset`` or ``permissions``,
@@ -165,6 +169,7 @@ class AsyncSandbox(AsyncSandboxExecs):
                 user=user,
                 home=home,
                 env=env,
+                allow_net=allow_net,
                 **settings,
             )
             sandbox = await cls._begin(client, info, made, auto_start, owns_codebase=True)
@@ -195,6 +200,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         home: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
         git_user: Optional[t.GitUser] = None,
+        allow_net: Hosts = (),
         token: Optional[str] = None,
     ) -> AsyncSandbox:
         """Create a sandbox from an existing codebase, and start it. For the parameters see ``from_local``.
@@ -219,6 +225,7 @@ class AsyncSandbox(AsyncSandboxExecs):
                 home=home,
                 env=env,
                 git_user=git_user,
+                allow_net=allow_net,
             )
             return await cls._begin(client, info, codebase, auto_start)
         except BaseException:

@@ -19,7 +19,7 @@ from ._errors import Call, next_page
 from ._execs import ExecCalls
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._output import ExecStream
-from ._requests import Resources, Timeout
+from ._requests import Hosts, Resources, Timeout
 from ._results import exec_result_of
 from ._uploads import git_user as git_user_of
 from ._wire import (
@@ -94,6 +94,7 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         home: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
         git_user: Optional[t.GitUser] = None,
+        allow_net: Hosts = (),
     ) -> t.Sandbox:
         """Create a sandbox from a codebase; ``start_sandbox`` starts it. Without rules, nothing is visible.
 
@@ -118,6 +119,7 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
             home,
             env,
             git,
+            allow_net,
         )
         about = Call("create sandbox", codebase_id=codebase_id)
         answer = self._connection.make(

@@ -16,7 +16,7 @@ from ._execs import SandboxExecs
 from ._interrupts import complete
 from ._local import Local
 from ._output import AuditStream, ExecStream, LogStream
-from ._requests import Paths, Resources, Timeout, chosen
+from ._requests import Hosts, Paths, Resources, Timeout, chosen
 from ._requests import apply as apply_request
 from ._uploads import bring_back, forget, is_remembered, set_rules
 from ._warnings import warn_of_lost, warn_of_rest, warn_of_upload
@@ -82,6 +82,7 @@ class Sandbox(SandboxExecs):
         home: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
         git_user: Optional[t.GitUser] = None,
+        allow_net: Hosts = (),
         token: Optional[str] = None,
     ) -> Sandbox:
         """Create a sandbox from a directory of this host, and start it. If anything fails, nothing remains.
@@ -128,6 +129,9 @@ class Sandbox(SandboxExecs):
           stores the values and returns only the names.
         - ``git_user``: ``user.name`` and ``user.email`` of git in the sandbox; None takes yours,
           and ``GitUser()`` sets none.
+        - ``allow_net``: hosts that commands may reach, such as "api.example.com" or "@pypi", as
+          the command line's --allow-net takes them. The server's configuration must include them
+          (network.allow). Without any there is no network.
 
         Raises ValueError if ``path`` is not a directory, the preset is unknown, or a rule or the
         policy is malformed; for ``policy`` together with ``preset`` or ``permissions``,
@@ -163,6 +167,7 @@ class Sandbox(SandboxExecs):
                 user=user,
                 home=home,
                 env=env,
+                allow_net=allow_net,
                 **settings,
             )
             sandbox = cls._begin(client, info, made, auto_start, owns_codebase=True)
@@ -193,6 +198,7 @@ class Sandbox(SandboxExecs):
         home: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
         git_user: Optional[t.GitUser] = None,
+        allow_net: Hosts = (),
         token: Optional[str] = None,
     ) -> Sandbox:
         """Create a sandbox from an existing codebase, and start it. For the parameters see ``from_local``.
@@ -217,6 +223,7 @@ class Sandbox(SandboxExecs):
                 home=home,
                 env=env,
                 git_user=git_user,
+                allow_net=allow_net,
             )
             return cls._begin(client, info, codebase, auto_start)
         except BaseException:

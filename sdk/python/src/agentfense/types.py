@@ -106,6 +106,16 @@ class SandboxUsage:
 
 
 @dataclass
+class AllowedHost:
+    """A host that a sandbox may reach."""
+
+    host: str
+    """Such as "example.com:443"."""
+    until: Optional[datetime] = None
+    """When it ends to be allowed; None means never."""
+
+
+@dataclass
 class Sandbox:
     """The server's description of a sandbox. Exported as ``SandboxInfo``."""
 
@@ -137,6 +147,8 @@ class Sandbox:
     """The home directory of commands: "private" is new at each start, "keep" is kept."""
     variables: List[str] = field(default_factory=list)
     """The names of the variables that all commands have."""
+    allow_net: List[AllowedHost] = field(default_factory=list)
+    """The hosts that commands may reach."""
     usage: Optional[SandboxUsage] = None
     """What the sandbox uses, if ``list_sandboxes`` asked for it and the server can tell."""
 

@@ -121,6 +121,11 @@ class SandboxServiceStub(object):
                 request_serializer=sandbox_dot_v1_dot_sandbox__pb2.SetPolicyRequest.SerializeToString,
                 response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.Sandbox.FromString,
                 )
+        self.ChangeHosts = channel.unary_unary(
+                '/sandbox.v1.SandboxService/ChangeHosts',
+                request_serializer=sandbox_dot_v1_dot_sandbox__pb2.ChangeHostsRequest.SerializeToString,
+                response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.Sandbox.FromString,
+                )
         self.ExplainPolicy = channel.unary_unary(
                 '/sandbox.v1.SandboxService/ExplainPolicy',
                 request_serializer=sandbox_dot_v1_dot_sandbox__pb2.ExplainPolicyRequest.SerializeToString,
@@ -336,6 +341,17 @@ class SandboxServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ChangeHosts(self, request, context):
+        """ChangeHosts grants and revokes hosts that a sandbox may reach. In a running sandbox this takes
+        effect at once: when the call returns, the connections to revoked hosts are closed.
+        INVALID_ARGUMENT for a malformed host; PERMISSION_DENIED for one that the server's
+        configuration does not include; FAILED_PRECONDITION for a sandbox that runs without a network
+        or has another one. Nothing has changed then.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExplainPolicy(self, request, context):
         """ExplainPolicy returns the permission of a path in a sandbox, and the rule that decides it. The
         answer depends only on the rules, never on which files exist.
@@ -508,6 +524,11 @@ def add_SandboxServiceServicer_to_server(servicer, server):
             'SetPolicy': grpc.unary_unary_rpc_method_handler(
                     servicer.SetPolicy,
                     request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.SetPolicyRequest.FromString,
+                    response_serializer=sandbox_dot_v1_dot_sandbox__pb2.Sandbox.SerializeToString,
+            ),
+            'ChangeHosts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeHosts,
+                    request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.ChangeHostsRequest.FromString,
                     response_serializer=sandbox_dot_v1_dot_sandbox__pb2.Sandbox.SerializeToString,
             ),
             'ExplainPolicy': grpc.unary_unary_rpc_method_handler(
@@ -909,6 +930,23 @@ class SandboxService(object):
             metadata=None):
         return grpc.experimental.unary_unary(request, target, '/sandbox.v1.SandboxService/SetPolicy',
             sandbox_dot_v1_dot_sandbox__pb2.SetPolicyRequest.SerializeToString,
+            sandbox_dot_v1_dot_sandbox__pb2.Sandbox.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ChangeHosts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/sandbox.v1.SandboxService/ChangeHosts',
+            sandbox_dot_v1_dot_sandbox__pb2.ChangeHostsRequest.SerializeToString,
             sandbox_dot_v1_dot_sandbox__pb2.Sandbox.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

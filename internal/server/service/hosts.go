@@ -1,0 +1,68 @@
+package service
+
+import (
+	"context"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
+)
+
+// useHosts gives a new sandbox the network that the hosts need. Errors: Denied for hosts that the
+// configuration does not include; Invalid where the runtime has no such network.
+func (s *Service) useHosts(how *confinement, hosts []string) error {
+	if len(hosts) == 0 {
+		return nil
+	}
+	if how.name != record.RuntimeBwrap {
+		return errdefs.New(errdefs.Invalid, "allow_net: only the bwrap runtime has a network of named hosts")
+	}
+	how.net = record.NetNamed
+	return s.permitHosts("allow_net", hosts)
+}
+
+// permitHosts refuses hosts of a field that the configuration does not include. Errors: Denied.
+func (s *Service) permitHosts(field string, hosts []string) error {
+	if err := hostlist.CheckWithin(hosts, s.config.Network.Allow); err != nil {
+		return errdefs.New(errdefs.KindOf(err), "%s: %w", field, err)
+	}
+	return nil
+}
+
+// ChangeHosts grants and revokes hosts that a sandbox may reach. When it returns, no connection to
+// a revoked host is open.
+func (c *sandboxServer) ChangeHosts(ctx context.Context, m *sandboxv1.ChangeHostsRequest) (*sandboxv1.Sandbox, error) {
+	s := c.service
+	r, err := wireconv.DecodeChangeHosts(m)
+	if err != nil {
+		return nil, err
+	}
+	// Not while it starts: the supervisor reads the record once.
+	sb, unlock, err := s.locked(ctx, r.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if len(r.Change.Grant)+len(r.Change.Revoke) == 0 {
+		return nil, errdefs.New(errdefs.Invalid, "one of grant or revoke is required")
+	}
+	if err := s.permitHosts("grant", r.Change.Grant); err != nil {
+		return nil, err
+	}
+	r.Change.Reason = "asked of the server by " + vpath.Escape(callerOf(ctx).Name)
+	if err := sb.ChangeHosts(r.Change); err != nil {
+		return nil, err
+	}
+	client, err := api.Dial(ctx, sb.Dir())
+	if err == nil {
+		err = client.TakeHosts(context.WithoutCancel(ctx))
+	}
+	if err != nil && !errdefs.Is(err, errdefs.NotFound) {
+		return nil, err
+	}
+	return s.describe(ctx, sb)
+}

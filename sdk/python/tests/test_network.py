@@ -1,0 +1,49 @@
+"""The hosts that a sandbox may reach."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from agentfense import AsyncSandbox, PermissionDeniedError, Sandbox
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+def test_hosts_are_granted_and_revoked(project: Path) -> None:
+    def resolves(name: str) -> bool:
+        return sandbox.exec(f"getent hosts {name}").exit_code == 0
+
+    with Sandbox.from_local(project, allow_net="example.com") as sandbox:
+        assert resolves("example.com")
+        assert not resolves("a.example.org")
+        first, second = sandbox.policy.grant(["a.example.org"], grant_for=timedelta(hours=1))
+        assert (first.host, first.until) == ("example.com:443", None)
+        assert second.host == "a.example.org:443"
+        assert second.until is not None
+        assert second.until.replace(tzinfo=timezone.utc) > datetime.now(timezone.utc) + timedelta(minutes=50)
+        assert resolves("a.example.org")
+        assert [host.host for host in sandbox.policy.revoke("example.com")] == ["a.example.org:443"]
+        assert not resolves("example.com")
+        assert sandbox.policy.hosts() == [second]
+        with pytest.raises(PermissionDeniedError, match=r"example\.net:443: not among the hosts"):
+            sandbox.policy.grant("example.net")
+
+
+def test_hosts_on_an_event_loop(project: Path) -> None:
+    async def main() -> None:
+        async with await AsyncSandbox.from_local(project, allow_net=["example.com"]) as sandbox:
+            await sandbox.policy.grant("a.example.org")
+            assert [host.host for host in await sandbox.policy.hosts()] == ["example.com:443", "a.example.org:443"]
+            assert await sandbox.policy.revoke(["example.com", "a.example.org"]) == []
+
+    asyncio.run(main())
+
+
+def test_without_hosts_there_is_no_network(project: Path) -> None:
+    with Sandbox.from_local(project) as sandbox:
+        assert sandbox.policy.hosts() == []
+        assert "eth" not in sandbox.run("cat /proc/net/dev").stdout
