@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -32,6 +33,7 @@ type world struct {
 	s      *harness.Sandbox
 	random *rand.Rand
 	create []string     // flags
+	shown  string       // directory of the host that is mounted at shownAt; "": none is
 	server *wire.Server // nil: there is none
 	ended  bool         // the server was killed
 	model  *model
@@ -40,16 +42,16 @@ type world struct {
 	log    []string       // what was done, for who reads a failure
 }
 
-func newLocal(t *testing.T) *world { return newWorld(t) }
+func newLocal(t *testing.T) *world { return newWorld(t).mount() }
 
 func newLimited(t *testing.T) *world {
 	testenv.Cgroup(t, "pids")
-	w := newWorld(t)
-	w.create = []string{"--pids", "300"}
+	w := newWorld(t).mount()
+	w.create = append(w.create, "--pids", "300")
 	return w
 }
 
-func newOrdinary(t *testing.T) *world { return newWorld(t, harness.Ordinary) }
+func newOrdinary(t *testing.T) *world { return newWorld(t, harness.Ordinary).mount() }
 
 func newServed(t *testing.T) *world {
 	w := newWorld(t)
@@ -67,6 +69,39 @@ func newWorld(t *testing.T, options ...harness.Option) *world {
 		files[nameOf(i)] = contentOf(0)
 	}
 	return &world{t: t, s: harness.New(t, binary, files, options...), model: newModel(), blows: map[string]int{}}
+}
+
+// What the sandbox sees of a mounted directory, and where.
+const (
+	shownAt   = "/opt/shown"
+	shownText = "of the host"
+)
+
+// mount has the sandbox show another directory of the host.
+func (w *world) mount() *world {
+	w.t.Helper()
+	w.shown = w.t.TempDir()
+	file := filepath.Join(w.shown, "file")
+	if err := os.WriteFile(file, []byte(shownText), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+	w.s.Own(w.shown)
+	w.s.Own(file)
+	w.create = []string{"--mount", w.shown + ":" + shownAt}
+	return w
+}
+
+// checkMount checks that the sandbox sees the directory whole, and cannot change it.
+func (w *world) checkMount() {
+	w.t.Helper()
+	if w.shown == "" {
+		return
+	}
+	got := w.must("exec", w.s.Name, "--", "sh", "-c", "cd "+shownAt+"; ls -A; cat file; ! echo x 2>/dev/null >file; ! mv file "+w.s.Source+" 2>/dev/null")
+	left, err := os.ReadDir(w.shown)
+	if err != nil || len(left) != 1 || got != "file\n"+shownText {
+		w.fatal("the mount shows %q, and its source has %d entries, %v", got, len(left), err)
+	}
 }
 
 // serve starts the server, also after it was killed.
@@ -142,6 +177,8 @@ func (w *world) round() {
 		w.applyWhileWriting()
 	default:
 		w.begin()
+		w.settle()
+		w.checkMount()
 	}
 	w.settle()
 	w.check()
