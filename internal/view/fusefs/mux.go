@@ -20,8 +20,8 @@ type View struct {
 // name, over one connection. They end together: Unmount and Abort of one are those of all.
 // The caller shows each directory at a place of its own. What they share shows nowhere: the
 // root lists nothing, and a rename or a link from one view into another fails with EXDEV.
-// The first view may keep and watch as much as a single one; the others share half of
-// that again. The rest is as for Mount.
+// The first view may keep as many files open as a single one, and has most of the watches;
+// the others share half as many files, and a quarter of the watches. The rest is as for Mount.
 func MountAll(mountpoint string, views []View) ([]*FS, error) {
 	m := &mux{names: map[string]*FS{}}
 	if err := m.open(mountpoint, views); err != nil {

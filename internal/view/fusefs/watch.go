@@ -50,12 +50,24 @@ const (
 func (w *watcher) init(fs *FS, remote bool) {
 	w.fs, w.remote = fs, remote
 	w.nodes = map[int32]*node{}
-	w.limit = maxWatches() / 2 / fs.o.views
+	w.limit = watchShare(maxWatches()/2, fs.o.number, fs.o.views)
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return
 	}
 	w.fd, w.file = fd, os.NewFile(uintptr(fd), "inotify")
+}
+
+// watchShare returns how many of all watches a view may have. The first of several, the
+// workspace, has most of them; the others share a quarter.
+func watchShare(all, number, views int) int {
+	switch {
+	case views <= 1:
+		return all
+	case number == 1:
+		return all - all/4
+	}
+	return all / 4 / (views - 1)
 }
 
 // maxWatches returns how many watches a user may have (inotify(7)).
