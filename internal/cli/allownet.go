@@ -2,25 +2,18 @@ package cli
 
 import (
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
-	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // allowedHosts reads --allow-net. Errors: Invalid.
 func (o *sandboxOptions) allowedHosts() ([]string, error) {
-	rules, err := allowlist.Parse(o.Allow)
+	hosts, err := hostlist.Parse(o.Allow)
 	if err != nil {
 		return nil, errdefs.New(errdefs.Invalid, "--allow-net %w", err)
 	}
-	var texts []string
-	for _, r := range rules {
-		if secret.IsInside(r.Host) {
-			return nil, errdefs.New(errdefs.Invalid, "--allow-net %s: the addresses below %s are those of secrets; use --secret", r.Host, secret.Domain)
-		}
-		texts = append(texts, r.String())
-	}
-	return texts, nil
+	return hosts, nil
 }
 
 // checkNetwork refuses a network that is unknown, and hosts that are malformed or do not go

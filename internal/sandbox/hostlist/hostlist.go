@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -18,6 +19,11 @@ func Parse(texts []string) ([]string, error) {
 	rules, err := allowlist.Parse(texts)
 	if err != nil {
 		return nil, err
+	}
+	for _, r := range rules {
+		if secret.IsInside(r.Host) {
+			return nil, errdefs.New(errdefs.Invalid, "%s: the names below %s are those of secrets; use run --secret", r.Host, secret.Domain)
+		}
 	}
 	return allowlist.Texts(rules), nil
 }

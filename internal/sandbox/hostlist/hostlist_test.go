@@ -14,8 +14,10 @@ func TestHostsAreReadIntoTheirOneForm(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
-	if _, err := Parse([]string{"https://example.com"}); !errdefs.Is(err, errdefs.Invalid) {
-		t.Errorf("a URL: %v, want Invalid", err)
+	for _, text := range []string{"https://example.com", "api-key.agentfense.internal:80", "*.agentfense.internal"} {
+		if _, err := Parse([]string{text}); !errdefs.Is(err, errdefs.Invalid) {
+			t.Errorf("%s: %v, want Invalid", text, err)
+		}
 	}
 }
 
