@@ -128,6 +128,9 @@ func TestCargo(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	if err := unix.Mount("", rust, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil { // nothing of it can be removed
+		t.Fatal(err)
+	}
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)
 		r := s.Run(`mkdir -p /tmp/app/src && cd /tmp/app && export PATH=/opt/rust/bin:$PATH CARGO_HOME=/tmp/cargo HOME=/tmp
