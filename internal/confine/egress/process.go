@@ -52,6 +52,7 @@ type process struct {
 	conns   chan struct{} // a token for each
 	queries chan struct{}
 	next    atomic.Uint64 // id of a connection
+	idle    idleTrimmer
 	working sync.WaitGroup
 	ctx     context.Context // ends when the process is to end
 
@@ -180,6 +181,7 @@ func (p *process) obey() error {
 		return err
 	}
 	p.tell(report{Ready: true})
+	p.idle.begin()() // the start is work, too
 	for {
 		var o order
 		files, err := p.wire.receive(&o)
@@ -266,6 +268,7 @@ func (p *process) accept(l net.Listener, tokens chan struct{}, serve func(*net.T
 					return
 				}
 				p.working.Go(func() {
+					defer p.idle.begin()()
 					defer func() { <-tokens }()
 					down := c.(*net.TCPConn)
 					stop := context.AfterFunc(p.ctx, func() { down.Close() })
