@@ -55,6 +55,7 @@ func TestOptionsFitTheirCallsAlone(t *testing.T) {
 		"WithUser":           {client.WithUser, sandbox},
 		"WithGitUser":        {client.WithGitUser, sandbox},
 		"WithHome":           {client.WithHome, sandbox},
+		"WithAllowNet":       {client.WithAllowNet, sandbox},
 		"WithUsage":          {client.WithUsage, "Sandboxes"},
 		"WithLabels":         {client.WithLabels, sandbox + " Sandboxes"},
 		"WithPreset":         {client.WithPreset, sandbox},

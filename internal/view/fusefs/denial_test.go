@@ -113,6 +113,8 @@ func TestEveryDenialIsTold(t *testing.T) {
 // TestConcludeTellsOfOneOwner counts the refusals of two owners separately, and reports a
 // change again.
 func TestConcludeTellsOfOneOwner(t *testing.T) {
+	runtime.LockOSThread() // the file's creator writes, too
+	defer runtime.UnlockOSThread()
 	var owner atomic.Value
 	owner.Store("first")
 	v := mountSource(t, t.TempDir(), func(o *fusefs.Options) {
@@ -133,8 +135,6 @@ func TestConcludeTellsOfOneOwner(t *testing.T) {
 			}
 		}
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	act()
 	owner.Store("second")
 	act()
