@@ -32,8 +32,13 @@ func (s *supervisor) takeHosts() error {
 	if err != nil {
 		return err
 	}
+	before := s.hosts.rec
 	s.hosts.rec = box.Record()
-	return s.putHostsLocked()
+	if err = s.putHostsLocked(); err != nil { // what was in force still is, and ends in time
+		s.hosts.rec = before
+		s.setTimerLocked(time.Now())
+	}
+	return err
 }
 
 // beginHosts starts the clock of a network that has just begun with the hosts of a record.
@@ -44,19 +49,19 @@ func (s *supervisor) beginHosts(rec record.Record) {
 	s.setTimerLocked(time.Now())
 }
 
-// putHostsLocked puts the hosts into force that are allowed now, tells of the grants that have
-// ended, and sets the timer for those that will.
+// putHostsLocked tells of the grants that have ended, puts the hosts into force that are allowed
+// now, and sets the timer for the grants that will end.
 func (s *supervisor) putHostsLocked() error {
 	now := time.Now()
-	rules, err := s.networkRules(s.hosts.rec.Hosts(now))
+	if ended := s.hosts.rec.DropEnded(now); len(ended) > 0 { // a command that notices ends after this in the log
+		s.append(s.hosts.rec.Event(hostlist.Change{Revoke: ended, Reason: "the time is over"}, now))
+	}
+	rules, err := s.networkRules(s.hosts.rec.AllowNet)
 	if err == nil {
 		err = s.egress.SetRules(rules)
 	}
 	if err != nil {
 		return err
-	}
-	if ended := s.hosts.rec.DropEnded(now); len(ended) > 0 {
-		s.append(s.hosts.rec.Event(hostlist.Change{Revoke: ended, Reason: "the time is over"}, now))
 	}
 	s.setTimerLocked(now)
 	return nil
