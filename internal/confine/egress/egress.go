@@ -133,15 +133,9 @@ func (e *Egress) listen() error {
 		}
 		e.listeners = append(e.listeners, tcp)
 	}
-	for _, r := range e.options.Rules {
-		if r.Wildcard {
-			continue
-		}
-		if _, err := e.assign(r.Host); err != nil {
-			return err
-		}
-	}
-	return nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.rearrangeLocked()
 }
 
 // assign returns the host's place inside, made if it has none. Errors: Denied, with what to tell

@@ -13,9 +13,6 @@ import (
 // Parse returns hosts in the form of record.Record.AllowNet: each once, presets written out.
 // Errors: Invalid.
 func Parse(texts []string) ([]string, error) {
-	if len(texts) == 0 {
-		return nil, nil
-	}
 	rules, err := allowlist.Parse(texts)
 	if err != nil {
 		return nil, err

@@ -57,12 +57,5 @@ func (c *sandboxServer) ChangeHosts(ctx context.Context, m *sandboxv1.ChangeHost
 	if err := sb.ChangeHosts(r.Change); err != nil {
 		return nil, err
 	}
-	client, err := api.Dial(ctx, sb.Dir())
-	if err == nil {
-		err = client.TakeHosts(context.WithoutCancel(ctx))
-	}
-	if err != nil && !errdefs.Is(err, errdefs.NotFound) {
-		return nil, err
-	}
-	return s.describe(ctx, sb)
+	return s.changed(ctx, sb, func(ctx context.Context, c *api.Client) error { return c.TakeHosts(ctx) })
 }

@@ -37,9 +37,15 @@ func (c *sandboxServer) SetPolicy(ctx context.Context, m *sandboxv1.SetPolicyReq
 	if err != nil {
 		return nil, err
 	}
+	return s.changed(ctx, sb, func(ctx context.Context, c *api.Client) error { return c.SetPolicy(ctx, rules) })
+}
+
+// changed tells the supervisor of a sandbox of a change, if it runs, and describes the sandbox.
+// What it tells is not interrupted.
+func (s *Service) changed(ctx context.Context, sb *record.Sandbox, do func(context.Context, *api.Client) error) (*sandboxv1.Sandbox, error) {
 	client, err := api.Dial(ctx, sb.Dir())
 	if err == nil {
-		err = client.SetPolicy(context.WithoutCancel(ctx), rules)
+		err = do(context.WithoutCancel(ctx), client)
 	}
 	if err != nil && !errdefs.Is(err, errdefs.NotFound) {
 		return nil, err

@@ -146,9 +146,9 @@ func parseTarget(text string) (Host, error) {
 
 // Texts returns the texts of rules.
 func Texts(rules []Rule) []string {
-	texts := make([]string, len(rules))
-	for i, r := range rules {
-		texts[i] = r.String()
+	var texts []string
+	for _, r := range rules {
+		texts = append(texts, r.String())
 	}
 	return texts
 }
