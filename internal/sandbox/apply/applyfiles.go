@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/rights"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
@@ -185,7 +186,7 @@ func (a *applier) write(s *step, e changes.Entry) (*changes.Staged, error) {
 		return nil, err
 	}
 	var src *os.File
-	err = record.AsOwner(func() (err error) {
+	err = rights.AsOwner(func() (err error) {
 		src, err = a.work.Stack.OpenDelta(s.Path)
 		return err
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/rights"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
@@ -82,7 +83,7 @@ func (p *plan) carry(s *step, put func(CarriedChange, *os.File) error) error {
 		return put(c, nil)
 	}
 	var f *os.File
-	err = record.AsOwner(func() (err error) {
+	err = rights.AsOwner(func() (err error) {
 		f, err = p.work.Stack.OpenDelta(s.Path)
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/rights"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
@@ -88,7 +89,7 @@ func (a *applier) listPlacing(steps []*step, staged func(*step) *changes.Staged)
 
 // target returns the target of the link in the delta.
 func (a *applier) target(s *step) (target string, err error) {
-	err = record.AsOwner(func() (err error) {
+	err = rights.AsOwner(func() (err error) {
 		target, err = a.work.Stack.Readlink(s.Path)
 		return err
 	})

@@ -4,6 +4,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/rights"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
@@ -66,7 +67,7 @@ func (p *plan) overwrite(s *step) error {
 // baseNow returns the source's present entry at the step's path as a base.
 func (p *plan) baseNow(s *step) (*layer.Base, error) {
 	var now layer.Info
-	err := record.AsUser(func() (err error) {
+	err := rights.AsUser(func() (err error) {
 		now, err = p.work.Stack.SourceInfo(s.Path)
 		return err
 	})

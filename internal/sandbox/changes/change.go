@@ -16,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/textdiff"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/rights"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -177,7 +178,7 @@ func (w *Work) Classify(c *Change) error {
 // name changes the ctime of the others.
 func (w *Work) IsFresh(p vpath.Path, b *layer.Base) (bool, error) {
 	var fresh bool
-	err := record.AsUser(func() (err error) {
+	err := rights.AsUser(func() (err error) {
 		fresh, err = w.Stack.SourceMatches(p, b)
 		return err
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/rights"
 )
 
 // SourceTree gives write access to a source. It resolves every path beneath its handle,
@@ -47,7 +48,7 @@ type Entry struct {
 // At calls do with the entry of p, with its directory open, and with the rights of the user
 // only.
 func (t *SourceTree) At(p vpath.Path, do func(Entry) error) error {
-	return record.AsUser(func() error { return t.openAt(p, do) })
+	return rights.AsUser(func() error { return t.openAt(p, do) })
 }
 
 func (t *SourceTree) openAt(p vpath.Path, do func(Entry) error) error {
@@ -72,7 +73,7 @@ func (t *SourceTree) tempName(p vpath.Path) string {
 
 // Sync makes the names in the directory p durable.
 func (t *SourceTree) Sync(p vpath.Path) error {
-	return record.AsUser(func() error {
+	return rights.AsUser(func() error {
 		fd, err := t.OpenDir(p, unix.O_RDONLY)
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/rights"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -74,7 +75,7 @@ func OpenOver(s *record.Sandbox, source *os.File, at record.Source, o layer.Opti
 // record.
 func OpenLayers(s *record.Sandbox, source *os.File, o layer.Options) (*layer.Stack, error) {
 	var err error
-	if o.User, err = record.SourceUser(); err != nil {
+	if o.User, err = rights.SourceUser(); err != nil {
 		return nil, err
 	}
 	if o.Absent, err = Absent(&s.Stored); err != nil {

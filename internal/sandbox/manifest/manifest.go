@@ -19,6 +19,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/rights"
 )
 
 // Manifest is what a review showed, by path.
@@ -178,7 +179,7 @@ func EntryNow(w *changes.Work, c *changes.Change) (Entry, error) {
 // SumOfDelta returns the SHA-256 of the delta's file in hex.
 func SumOfDelta(w *changes.Work, p vpath.Path) (sum string, err error) {
 	var f *os.File
-	err = record.AsOwner(func() (err error) {
+	err = rights.AsOwner(func() (err error) {
 		f, err = w.Stack.OpenDelta(p)
 		return err
 	})

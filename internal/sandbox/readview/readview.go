@@ -17,6 +17,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/mounted"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/rights"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -83,7 +84,7 @@ func OpenMount(h *record.Home, s *record.Sandbox, name string) (*View, error) {
 		return nil, errdefs.New(errdefs.NotFound, "sandbox %s: no mount has the name %q", s.Name(), name)
 	}
 	m := s.Stored.Mounts[i]
-	user, err := record.SourceUser()
+	user, err := rights.SourceUser()
 	if err != nil {
 		return nil, err
 	}
