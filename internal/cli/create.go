@@ -42,7 +42,11 @@ func newCreate(e *env) *cobra.Command {
 }
 
 func runCreate(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, o sandboxOptions) error {
-	n, err := o.described(cmd, b, false, nil)
+	env, err := o.addToolchains(ctx, e, cmd, b, nil)
+	if err != nil {
+		return err
+	}
+	n, err := o.described(cmd, b, false, env)
 	if err != nil {
 		return err
 	}

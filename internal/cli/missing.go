@@ -93,8 +93,9 @@ func (e *env) flagsFor(in *inside, programs ...string) string {
 		add("--mount " + shellWord(dir))
 	}
 	for _, program := range programs {
-		if s := in.shimsOf(program); s != nil && s.variable != "" {
-			add("--env " + s.variable + "=" + shellWord(filepath.Join(in.home, s.dir)))
+		for _, v := range in.variablesOf(program) {
+			name, value, _ := strings.Cut(v, "=")
+			add("--env " + name + "=" + shellWord(value))
 		}
 		if home := e.rustupHome(in); home != "" && isRustup(program) {
 			add("--mount " + shellWord(home))

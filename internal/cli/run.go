@@ -166,6 +166,9 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 // prepare finds or makes the sandbox, and says what is to be known before the command
 // runs.
 func (o *runOptions) prepare(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend) (sb backend.Sandbox, isNew bool, err error) {
+	if o.Env, err = o.addToolchains(ctx, e, cmd, b, o.Env); err != nil {
+		return sb, false, err
+	}
 	if sb, isNew, err = o.openOrCreate(ctx, e, cmd, b, o.Env); err != nil {
 		return sb, false, err
 	}

@@ -92,6 +92,9 @@ func (o *sandboxOptions) described(cmd *cobra.Command, b backend.Backend, forCom
 func (o *sandboxOptions) reopen(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, n backend.NewSandbox) (sb backend.Sandbox, err error) {
 	r := backend.Reopening{New: n, Dir: o.Dir, Here: currentDir()}
 	cmd.Flags().Visit(func(f *pflag.Flag) { r.Flags = append(r.Flags, f.Name) })
+	if o.Toolchains {
+		r.Flags = append(r.Flags, "mount")
+	}
 	err = e.rebasing(o.Rebase, func(rebase bool) error {
 		r.New.Rebase = rebase
 		sb, err = b.Reopen(ctx, o.Name, r)

@@ -45,13 +45,15 @@ type sandboxOptions struct {
 	Secrets []string // --secret
 	Limited []string // --secret-allow
 	Mounts  []string
-	Memory  bytesValue
-	CPUs    float64
-	PIDs    int64
-	Disk    bytesValue
-	Timeout time.Duration
-	Home    string
-	Rebase  bool
+	// Toolchains are found and added to Mounts.
+	Toolchains bool
+	Memory     bytesValue
+	CPUs       float64
+	PIDs       int64
+	Disk       bytesValue
+	Timeout    time.Duration
+	Home       string
+	Rebase     bool
 
 	// marks are those of the policy file that the rules are from, set by rules.
 	marks []policyfile.RiskFlag
@@ -62,7 +64,7 @@ type sandboxOptions struct {
 var policyFlags = []string{"preset", "policy", "write", "read", "view", "hide"}
 
 // limitFlags are those whose presence at a resume replaces the stored setting.
-var limitFlags = []string{"runtime", "image", "user", "net", "allow-net", "secret", "secret-allow", "mount", "memory", "cpus", "pids", "disk", "timeout", "home"}
+var limitFlags = []string{"runtime", "image", "user", "net", "allow-net", "secret", "secret-allow", "mount", "toolchains", "memory", "cpus", "pids", "disk", "timeout", "home"}
 
 func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -84,6 +86,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringArrayVar(&o.Secrets, "secret", nil, "let it use `NAME@HOST`, not know it: NAME is a placeholder inside; NAME=file:PATH@HOST and NAME=cmd:COMMAND@HOST work too")
 	f.StringArrayVar(&o.Limited, "secret-allow", nil, "send only `'NAME=METHOD PATH'` requests to the hosts of secret NAME, such as 'KEY=POST /v1/*'")
 	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path of `SRC[:DST][:MODE]` inside, read-only, at the same path or at DST; MODE is ro (the default), bind or a preset")
+	f.BoolVar(&o.Toolchains, "toolchains", false, "show the toolchains on your PATH that are not part of the system, read-only: go, cargo, node, python, java and others")
 	f.Var(&o.Memory, "memory", "limit of memory, such as 512M")
 	f.Float64Var(&o.CPUs, "cpus", 0, "limit of processors, such as 1.5")
 	f.Int64Var(&o.PIDs, "pids", 0, "limit of processes and threads")

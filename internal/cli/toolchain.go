@@ -28,12 +28,27 @@ var toolOf = []struct{ file, program string }{
 }
 
 // managerDirs are the directories below the home directory of programs that
-// manage toolchains, as their documentation has them: such a directory has to be
-// shown whole for a toolchain in it to run. Of .cargo that is bin alone: it holds
-// a token too, and cargo writes to it.
-var managerDirs = []string{
-	".cargo/bin", ".pyenv", ".nvm", ".local/share/fnm", ".volta", ".asdf", ".local/share/mise", ".rbenv",
-	".nodenv", ".goenv", ".jenv", ".sdkman", ".local/share/uv", ".bun", ".deno",
+// manage toolchains, and the variables that name others in their place, as their
+// documentation has them: such a directory has to be shown whole for a toolchain in it to
+// run. Of .cargo that is bin alone, and of uv's two directories, because they hold tokens
+// too.
+var managerDirs = []struct{ dir, variable string }{
+	{".cargo/bin", ""},
+	{".pyenv", "PYENV_ROOT"},
+	{".nvm", "NVM_DIR"},
+	{".local/share/fnm", "FNM_DIR"},
+	{".volta", "VOLTA_HOME"},
+	{".asdf", "ASDF_DATA_DIR"},
+	{".local/share/mise", "MISE_DATA_DIR"},
+	{".rbenv", "RBENV_ROOT"},
+	{".nodenv", "NODENV_ROOT"},
+	{".goenv", "GOENV_ROOT"},
+	{".jenv", "JENV_ROOT"},
+	{".sdkman", "SDKMAN_DIR"},
+	{".local/share/uv/python", "UV_PYTHON_INSTALL_DIR"},
+	{".local/share/uv/tools", "UV_TOOL_DIR"},
+	{".bun/bin", ""},
+	{".deno/bin", ""},
 }
 
 // inside is what a command finds in a sandbox with the host's system.
@@ -41,6 +56,7 @@ type inside struct {
 	record record.Record
 	path   []string // its PATH
 	home   string   // of this user
+	getenv func(string) string
 }
 
 func (e *env) lookInside(r record.Record) *inside {
@@ -48,16 +64,7 @@ func (e *env) lookInside(r record.Record) *inside {
 	if !filepath.IsAbs(home) {
 		home = supervise.CurrentUser().Home
 	}
-	return &inside{record: r, home: filepath.Clean(home), path: filepath.SplitList(supervise.PathInside(reachable(r), e.getenv("PATH")))}
-}
-
-// reachable are the directories inside that hold what the host has there.
-func reachable(r record.Record) []string {
-	dirs := []string{r.Workspace}
-	for _, m := range r.Mounts {
-		dirs = append(dirs, string(m.Target))
-	}
-	return dirs
+	return &inside{record: r, home: filepath.Clean(home), path: filepath.SplitList(supervise.PathInside(supervise.Reachable(&r), e.getenv("PATH"))), getenv: e.getenv}
 }
 
 // shows reports whether a program of the host is inside too, at the same path.
@@ -66,12 +73,33 @@ func (in *inside) shows(program string) bool {
 	if err != nil {
 		return false
 	}
-	for _, p := range []string{program, real} {
-		if !slices.ContainsFunc(append([]string{"/usr", "/bin", "/sbin", "/lib", "/lib64"}, reachable(in.record)...), func(dir string) bool { return safefs.IsBelow(p, dir) }) {
-			return false
+	return in.isShown(program) && in.isShown(real)
+}
+
+// isShown reports whether the host's path p is shown inside, wherever links lead.
+func (in *inside) isShown(p string) bool {
+	return slices.ContainsFunc([]string{"/usr", "/bin", "/sbin", "/lib", "/lib64", in.record.Workspace}, func(dir string) bool { return safefs.IsBelow(p, dir) }) ||
+		slices.ContainsFunc(in.record.Mounts, func(m record.Mount) bool { return safefs.IsBelow(p, string(m.Target)) })
+}
+
+// managerOf returns the directory of the version manager to which a path belongs, "" if to
+// none.
+func (in *inside) managerOf(p string) string {
+	for _, m := range managerDirs {
+		if dir := in.managerDir(m.dir); safefs.IsBelow(p, dir) {
+			return dir
 		}
 	}
-	return true
+	return ""
+}
+
+// managerDir returns where the directory of managerDirs is.
+func (in *inside) managerDir(dir string) string {
+	i := slices.IndexFunc(managerDirs, func(m struct{ dir, variable string }) bool { return m.dir == dir })
+	if value := in.getenv(managerDirs[i].variable); filepath.IsAbs(value) {
+		return filepath.Clean(value)
+	}
+	return filepath.Join(in.home, dir)
 }
 
 // sayTools says which of the programs that the project is built with are others
@@ -140,9 +168,8 @@ func (in *inside) neededFor(program string) []string {
 		real = program
 	}
 	for _, p := range []string{program, real} {
-		at := slices.IndexFunc(managerDirs, func(dir string) bool { return safefs.IsBelow(p, filepath.Join(in.home, dir)) })
-		if at >= 0 {
-			add(filepath.Join(in.home, managerDirs[at]))
+		if manager := in.managerOf(p); manager != "" {
+			add(manager)
 		} else {
 			dir := in.treeOf(filepath.Dir(p))
 			if safefs.IsBelow(in.record.Workspace, dir) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,6 +21,9 @@ type shims struct {
 	programs string // below dir: where the shims are
 	variable string // tells it where dir is, "" if the shims have that written in them
 	versions []versionFile
+	// versionVariable tells it the version of a tool, with %s for the tool's name in capital
+	// letters. It is for versions of files that are not in dir, "" if there are none.
+	versionVariable string
 }
 
 // versionFile is a file that says which version of a tool is meant.
@@ -31,24 +35,24 @@ type versionFile struct {
 
 // managersWithShims are as their documentation has them.
 var managersWithShims = []shims{
-	{".volta", "bin", "VOLTA_HOME", []versionFile{{"package.json", false, voltaPin}, {".volta/tools/user/platform.json", true, voltaPlatform}}},
-	{".asdf", "shims", "ASDF_DATA_DIR", []versionFile{{".tool-versions", false, toolVersions}, {".tool-versions", true, toolVersions}}},
+	{".volta", "bin", "VOLTA_HOME", []versionFile{{"package.json", false, voltaPin}, {".volta/tools/user/platform.json", true, voltaPlatform}}, ""},
+	{".asdf", "shims", "ASDF_DATA_DIR", []versionFile{{".tool-versions", false, toolVersions}, {".tool-versions", true, toolVersions}}, "ASDF_%s_VERSION"},
 	{".local/share/mise", "shims", "MISE_DATA_DIR", []versionFile{
 		{"mise.toml", false, miseTools},
 		{".mise.toml", false, miseTools},
 		{".tool-versions", false, toolVersions},
 		{".config/mise/config.toml", true, miseTools},
-	}},
-	{".pyenv", "shims", "", []versionFile{{".python-version", false, firstLine}, {".pyenv/version", true, firstLine}}},
-	{".rbenv", "shims", "", []versionFile{{".ruby-version", false, firstLine}, {".rbenv/version", true, firstLine}}},
-	{".nodenv", "shims", "", []versionFile{{".node-version", false, firstLine}, {".nodenv/version", true, firstLine}}},
-	{".goenv", "shims", "", []versionFile{{".go-version", false, firstLine}, {".goenv/version", true, firstLine}}},
+	}, "MISE_%s_VERSION"},
+	{".pyenv", "shims", "", []versionFile{{".python-version", false, firstLine}, {".pyenv/version", true, firstLine}}, ""},
+	{".rbenv", "shims", "", []versionFile{{".ruby-version", false, firstLine}, {".rbenv/version", true, firstLine}}, ""},
+	{".nodenv", "shims", "", []versionFile{{".node-version", false, firstLine}, {".nodenv/version", true, firstLine}}, ""},
+	{".goenv", "shims", "", []versionFile{{".go-version", false, firstLine}, {".goenv/version", true, firstLine}}, ""},
 }
 
 // shimsOf returns the manager of which a program is a shim, nil if it is none.
 func (in *inside) shimsOf(program string) *shims {
 	i := slices.IndexFunc(managersWithShims, func(s shims) bool {
-		return filepath.Dir(program) == filepath.Join(in.home, s.dir, s.programs)
+		return filepath.Dir(program) == filepath.Join(in.managerDir(s.dir), s.programs)
 	})
 	if i < 0 {
 		return nil
@@ -59,14 +63,18 @@ func (in *inside) shimsOf(program string) *shims {
 // versioned is the path of a program, with its version if that can be told without
 // running it.
 func (in *inside) versioned(program string) string {
-	version := versionInPath(program)
+	if version := in.versionOf(program); version != "" {
+		return program + " (" + version + ")"
+	}
+	return program
+}
+
+func (in *inside) versionOf(program string) string {
 	if s := in.shimsOf(program); s != nil {
-		version = in.shimVersion(s, filepath.Base(program))
+		version, _ := in.shimVersion(s, filepath.Base(program))
+		return version
 	}
-	if version == "" {
-		return program
-	}
-	return program + " (" + version + ")"
+	return versionInPath(program)
 }
 
 // inName finds the version in the name of a program or of a toolchain's directory:
@@ -96,7 +104,9 @@ func versionInPath(program string) string {
 // isVersion is what is believed of a file.
 var isVersion = regexp.MustCompile(`^v?\d[\w.+-]{0,40}$`)
 
-func (in *inside) shimVersion(s *shims, tool string) string {
+// shimVersion returns the version of a tool, and whether a file in the home directory says
+// it.
+func (in *inside) shimVersion(s *shims, tool string) (version string, inHome bool) {
 	for _, f := range s.versions {
 		root := string(in.record.Source.Path)
 		if f.inHome {
@@ -107,10 +117,34 @@ func (in *inside) shimVersion(s *shims, tool string) string {
 			continue // most are not there
 		}
 		if version := f.read(string(content), tool); isVersion.MatchString(version) {
-			return strings.TrimPrefix(version, "v")
+			return strings.TrimPrefix(version, "v"), f.inHome
 		}
 	}
-	return ""
+	return "", false
+}
+
+// variablesOf are the variables that a shim needs inside, where the home directory is
+// another: NAME=VALUE.
+func (in *inside) variablesOf(program string) []string {
+	s := in.shimsOf(program)
+	if s == nil {
+		return nil
+	}
+	var variables []string
+	if s.variable != "" {
+		variables = append(variables, s.variable+"="+in.managerDir(s.dir))
+	}
+	tool := filepath.Base(program)
+	version, inHome := in.shimVersion(s, tool)
+	if s.versionVariable == "" || !inHome {
+		return variables
+	}
+	for _, name := range namesOfTool(tool) {
+		if has(filepath.Join(in.managerDir(s.dir), "installs"), name) {
+			variables = append(variables, fmt.Sprintf(s.versionVariable, strings.ToUpper(name))+"="+version)
+		}
+	}
+	return variables
 }
 
 func firstLine(content, _ string) string {

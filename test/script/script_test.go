@@ -70,6 +70,7 @@ func run(t *testing.T, dir string, environment ...string) {
 			state := filepath.Join(e.WorkDir, ".state")
 			e.Setenv("AGENTFENSE_HOME", state)
 			e.Setenv("HOME", filepath.Join(e.WorkDir, ".home"))
+			e.Setenv("BIN", filepath.Dir(binary))
 			e.Setenv("PATH", filepath.Dir(binary)+":"+os.Getenv("PATH"))
 			e.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 			e.Setenv("GIT_AUTHOR_NAME", "A U Thor")

@@ -145,16 +145,12 @@ func (l *localLive) command(c backend.Command) (api.Command, error) {
 	}
 	r := l.sb.Record()
 	user := supervise.UserOf(&r)
-	reachable := []string{r.Workspace}
-	for _, m := range r.Mounts {
-		reachable = append(reachable, string(m.Target))
-	}
 	addresses, placeholders, err := secrets.Variables(&r)
 	if err != nil {
 		return api.Command{}, err
 	}
 	v := supervise.Environment{
-		Sandbox: r.Name, Home: user.Home, User: user.Name, Reachable: reachable,
+		Sandbox: r.Name, Home: user.Home, User: user.Name, Reachable: supervise.Reachable(&r),
 		Extra: slices.Concat(addresses, remembered, c.Env, placeholders),
 	}
 	timeout := c.Timeout

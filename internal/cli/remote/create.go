@@ -16,6 +16,8 @@ import (
 // Check refuses what no sandbox of a server can have.
 func (b *Backend) Check(n backend.NewSandbox) error {
 	switch {
+	case n.Toolchains:
+		return localOnly("toolchains")
 	case len(n.Mounts) > 0:
 		return localOnly("mount")
 	case n.Rebase:

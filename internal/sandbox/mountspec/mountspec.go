@@ -7,6 +7,7 @@
 package mountspec
 
 import (
+	"cmp"
 	"path"
 	"regexp"
 	"slices"
@@ -96,6 +97,15 @@ func Parse(text string) (Spec, error) {
 	}
 	return parseShort(text)
 }
+
+// IsPlain reports whether Parse takes the text for a source, and for nothing else.
+func IsPlain(text string) bool {
+	s, err := Parse(text)
+	return err == nil && s == Spec{Source: text, Mode: ReadOnly}
+}
+
+// At returns the path of a mount's place, which is its source's unless another was given.
+func (s Spec) At() string { return cmp.Or(s.Target, s.Source) }
 
 func parseShort(text string) (Spec, error) {
 	parts := strings.Split(text, ":")

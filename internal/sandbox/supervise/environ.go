@@ -1,9 +1,12 @@
 package supervise
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // passedVariables are the caller's variables that a command sees: how to talk
@@ -79,6 +82,20 @@ func PassedOn(extra []string, getenv func(string) string) map[string]string {
 		}
 	}
 	return vars
+}
+
+// Reachable returns the directories inside that hold what the host has there: the workspace,
+// the mounts, and of a mounted file its directory.
+func Reachable(r *record.Record) []string {
+	dirs := []string{r.Workspace}
+	for _, m := range r.Mounts {
+		dir := string(m.Target)
+		if info, err := os.Stat(string(m.Source)); err == nil && !info.IsDir() {
+			dir = filepath.Dir(dir)
+		}
+		dirs = append(dirs, dir)
+	}
+	return dirs
 }
 
 // PathInside keeps of the caller's PATH what exists inside, in the caller's
