@@ -27,8 +27,6 @@ func (o *sandboxOptions) checkNetwork() error {
 		return err
 	case len(o.Allow) > 0 && o.Net != "none":
 		return errdefs.New(errdefs.Invalid, "--allow-net: not with --net %s, by which every host can be reached", o.Net)
-	case len(o.Allow) > 0 && o.Runtime != record.RuntimeBwrap:
-		return errdefs.New(errdefs.Unsupported, "--allow-net: only with --runtime bwrap")
 	}
 	return nil
 }

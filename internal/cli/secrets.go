@@ -9,7 +9,6 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // namedSecrets reads --secret and --secret-allow. Commands have the variables env. Errors: Invalid.
@@ -66,8 +65,6 @@ func (o *sandboxOptions) checkSecrets(env []string) error {
 		return err
 	case len(all) > 0 && o.Net != "none":
 		return errdefs.New(errdefs.Invalid, "--secret: not with --net %s, by which commands reach hosts directly", o.Net)
-	case len(all) > 0 && o.Runtime != record.RuntimeBwrap:
-		return errdefs.New(errdefs.Unsupported, "--secret: only with --runtime bwrap")
 	}
 	return nil
 }

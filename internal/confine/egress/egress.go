@@ -51,6 +51,12 @@ type Options struct {
 	// Secrets are those of the sandbox; GiveSecrets has their values.
 	Secrets []secret.Secret
 
+	// Namespace is the sandbox's network namespace, if a runtime has made one, in which nothing
+	// runs yet. Only Start uses it. Changed is called, at most once and whatever else is called
+	// then, when somebody gives it another network.
+	Namespace *os.File
+	Changed   func(name string)
+
 	// Allowed and Denied are told of connections that have ended, and of refusals; Failed of
 	// the end of the process, which is started again. They are called one at a time, and must
 	// not wait for Close.
@@ -101,7 +107,12 @@ func Start(o Options) (*Egress, error) {
 		closing: make(chan struct{}), kept: make(chan struct{}), patience: obeyPatience,
 	}
 	var err error
-	if e.namespace, err = netns.New(); err != nil {
+	if o.Namespace != nil {
+		e.namespace, err = netns.Enter(o.Namespace, o.Changed)
+	} else {
+		e.namespace, err = netns.New()
+	}
+	if err != nil {
 		o.Program.Close()
 		return nil, err
 	}

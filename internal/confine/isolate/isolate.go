@@ -44,10 +44,12 @@ type Spec struct {
 
 	// Hostname is the sandbox's host name; empty means "sandbox".
 	Hostname string
-	// Net is the network of the sandbox. NetNamed joins the network namespace NetNS, which
-	// the caller keeps.
-	Net   Net
-	NetNS *os.File
+	// Net is the network of the sandbox. For NetNamed, bwrap joins the network namespace
+	// NetNS, which the caller keeps. Docker makes one and calls MakeNet with it before PID 1
+	// gets anything; its error ends the start. Each refuses the field of the other.
+	Net     Net
+	NetNS   *os.File
+	MakeNet func(namespace *os.File) error
 
 	// UID and GID are the ids inside (docker: the same as on the host), User their name
 	// (default: "user"), and Home the home directory inside, which starts empty (default:
@@ -131,7 +133,7 @@ const (
 	NetNone   Net = iota // a private loopback interface only
 	NetHost              // the host's, with its resolver's configuration
 	NetBridge            // docker's bridge, as the host routes it; bwrap refuses it
-	NetNamed             // a namespace that reaches named hosts only; docker refuses it
+	NetNamed             // a namespace that reaches named hosts only
 )
 
 // Isolator starts sandboxes.

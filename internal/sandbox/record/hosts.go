@@ -38,8 +38,6 @@ func (s *Sandbox) takesHosts(r *Record) error {
 		return err
 	case r.Net != NetNone:
 		return errdefs.New(errdefs.Precondition, "sandbox %s: its network is %s, by which every host can be reached; for named hosts make one with --allow-net", r.Name, r.Net)
-	case r.Runtime != RuntimeBwrap:
-		return errdefs.New(errdefs.Unsupported, "sandbox %s: named hosts only with --runtime bwrap", r.Name)
 	case held:
 		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: runs without a network, and hosts can be added only to a network; stop it first: agentfense stop %[1]s", r.Name)
 	}

@@ -194,12 +194,10 @@ func (r *Record) checkRuntime() error {
 // hasNetwork reports whether the runtime has the network.
 func (r *Record) hasNetwork() bool {
 	switch r.Net {
-	case NetNone, NetHost:
+	case NetNone, NetHost, NetNamed:
 		return true
 	case NetBridge:
 		return r.Runtime == RuntimeDocker
-	case NetNamed:
-		return r.Runtime == RuntimeBwrap
 	}
 	return false
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
-// startNetwork makes a network of named hosts, if the sandbox has one. program plays the egress
-// process, too.
-func (s *supervisor) startNetwork(program string) error {
-	if s.record.Net != record.NetNamed {
-		return nil
-	}
+// hasNamedNet reports whether the sandbox has a network of named hosts.
+func (s *supervisor) hasNamedNet() bool { return s.record.Net == record.NetNamed }
+
+// startNetwork makes a network of named hosts in a namespace; nil: in a new one. program plays the
+// egress process, too.
+func (s *supervisor) startNetwork(program string, namespace *os.File) error {
 	rec := s.box.Record()
 	rec.DropEnded(s.startedAt)
 	s.record.AllowNet = rec.AllowNet
@@ -41,6 +41,7 @@ func (s *supervisor) startNetwork(program string) error {
 	uid := int(s.record.OtherUID())
 	s.egress, err = egress.Start(egress.Options{
 		Program: os.NewFile(uintptr(fd), "program"), UID: uid, GID: uid, Rules: rules, Secrets: all,
+		Namespace: namespace, Changed: s.onOtherNetwork,
 		Allowed: s.onAllowed, Denied: s.onRefused,
 		Failed: func(err error) { s.log.Error("the network is down for a moment", "err", err) },
 	})
@@ -48,6 +49,15 @@ func (s *supervisor) startNetwork(program string) error {
 		s.beginHosts(rec)
 	}
 	return err
+}
+
+// onOtherNetwork ends a sandbox that somebody has given another network, which no rule governs.
+func (s *supervisor) onOtherNetwork(name string) {
+	s.log.Error("the sandbox was given another network, so it stops", "interface", name)
+	s.mu.Lock()
+	s.endReason = "it was given another network: the interface " + name
+	s.mu.Unlock()
+	s.stop()
 }
 
 // networkRules are the rules for hosts, and for the addresses of secrets. A host of a secret is

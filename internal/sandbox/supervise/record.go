@@ -67,7 +67,9 @@ func (s *supervisor) lastEvents() []audit.Event {
 	if c := s.background.Take(); !c.IsEmpty() {
 		events = append(events, c.Event(""))
 	}
-	return append(events, audit.SandboxStopped{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append(events, audit.SandboxStopped{Reason: audit.Text(s.endReason)})
 }
 
 func (x *execution) event(exit api.Exit) audit.CommandExecuted {

@@ -272,8 +272,10 @@ func (s *supervisor) startInside(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.startNetwork(program); err != nil {
-		return err
+	if s.hasNamedNet() && !s.docker() {
+		if err := s.startNetwork(program, nil); err != nil {
+			return err
+		}
 	}
 	ours, theirs, err := guest.Pair()
 	if err != nil {
@@ -366,8 +368,12 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 		spec.InitEnv = append(slices.Clone(spec.InitEnv), guest.LimitEnv(s.processLimit-processesOutside))
 	}
 	spec.Net = netOf[s.record.Net]
-	if s.egress != nil {
-		spec.NetNS = s.egress.Namespace()
+	if s.hasNamedNet() {
+		if s.docker() {
+			spec.MakeNet = func(namespace *os.File) error { return s.startNetwork(program, namespace) }
+		} else {
+			spec.NetNS = s.egress.Namespace()
+		}
 		spec.Etc["resolv.conf"] = []byte("nameserver " + egress.Resolver.String() + "\n")
 	}
 	spec.ViewName, spec.Mounts = s.shown()

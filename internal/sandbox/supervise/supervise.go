@@ -110,6 +110,8 @@ type supervisor struct {
 	holds   int
 	stays   bool // without a command, too
 	leaving bool
+	// endReason says why the sandbox stops, if it does not because nobody needs it.
+	endReason string
 	next    int
 	runID   string
 	execs   map[*execution]struct{}

@@ -13,13 +13,10 @@ import (
 )
 
 // useHosts gives a new sandbox the network that the hosts need. Errors: Denied for hosts that the
-// configuration does not include; Invalid where the runtime has no such network.
+// configuration does not include.
 func (s *Service) useHosts(how *confinement, hosts []string) error {
 	if len(hosts) == 0 {
 		return nil
-	}
-	if how.name != record.RuntimeBwrap {
-		return errdefs.New(errdefs.Invalid, "allow_net: only the bwrap runtime has a network of named hosts")
 	}
 	how.net = record.NetNamed
 	return s.permitHosts("allow_net", hosts)

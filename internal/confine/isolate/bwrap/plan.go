@@ -50,7 +50,7 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 	if spec.Net == isolate.NetBridge {
 		return nil, errdefs.New(errdefs.Unsupported, "start sandbox: bwrap has no bridge network")
 	}
-	if (spec.Net == isolate.NetNamed) != (spec.NetNS != nil) {
+	if (spec.Net == isolate.NetNamed) != (spec.NetNS != nil) || spec.MakeNet != nil {
 		return nil, errdefs.New(errdefs.Internal, "start sandbox: the network and its namespace do not go together")
 	}
 	p := &plan{spec: spec}

@@ -92,7 +92,9 @@ func (p *plan) container() container {
 	}
 }
 
-var networkModes = map[isolate.Net]string{isolate.NetNone: "none", isolate.NetHost: "host", isolate.NetBridge: "bridge"}
+var networkModes = map[isolate.Net]string{
+	isolate.NetNone: "none", isolate.NetHost: "host", isolate.NetBridge: "bridge", isolate.NetNamed: "none",
+}
 
 // hostConfig has the confinement. Memory is limited together with swap. Otherwise a sandbox
 // could fill the host's swap beyond its memory limit. The core limit is one byte, because

@@ -122,11 +122,25 @@ func (p *process) launch(ctx context.Context, plan *plan) error {
 		return err
 	}
 	defer peer.Close()
-	if err := plan.verify(peer.PID); err != nil {
+	err = plan.verify(peer.PID)
+	if err == nil && plan.spec.MakeNet != nil {
+		err = makeNet(peer, plan.spec.MakeNet)
+	}
+	if err != nil {
 		peer.PIDFD.Close()
 		return err
 	}
 	return p.give(peer, &plan.spec)
+}
+
+// makeNet has the network made in the namespace of PID 1, which waits for its descriptors.
+func makeNet(peer *fdpass.Peer, makeNet func(namespace *os.File) error) error {
+	namespace, err := peer.NetNS()
+	if err != nil {
+		return err
+	}
+	defer namespace.Close()
+	return makeNet(namespace)
 }
 
 // create makes the container.

@@ -29,8 +29,8 @@ var (
 )
 
 func newPlan(spec isolate.Spec) (*plan, error) {
-	if spec.Net == isolate.NetNamed {
-		return nil, errdefs.New(errdefs.Unsupported, "start sandbox: docker has no network of named hosts")
+	if (spec.Net == isolate.NetNamed) != (spec.MakeNet != nil) || spec.NetNS != nil {
+		return nil, errdefs.New(errdefs.Internal, "start sandbox: the network and what makes it do not go together")
 	}
 	p := &plan{spec: spec}
 	if err := p.fillIn(); err != nil {

@@ -65,7 +65,7 @@ func (p *plan) etc() map[string]string {
 		group += fmt.Sprintf("nogroup:x:%d:\n", nobody)
 	}
 	files := map[string]string{"passwd": passwd, "group": group, "hostname": s.Hostname + "\n"}
-	if s.Net == isolate.NetNone {
+	if s.Net == isolate.NetNone || s.Net == isolate.NetNamed {
 		files["hosts"] = "127.0.0.1 localhost " + s.Hostname + "\n::1 localhost\n"
 		files["resolv.conf"] = ""
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pidfd"
 	"github.com/agentfense/agentfense/internal/lib/pollfd"
 )
 
@@ -123,6 +124,19 @@ func (p *Peer) identify(uid int) error {
 	}
 	p.PIDFD = os.NewFile(uintptr(fd), "pidfd")
 	return nil
+}
+
+// NetNS opens the peer's network namespace. Errors: Unavailable, if the peer has ended.
+func (p *Peer) NetNS() (*os.File, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", p.PID))
+	if err != nil {
+		return nil, errdefs.New(errdefs.Unavailable, "network namespace of PID 1: %w", err)
+	}
+	if err := pidfd.Signal(p.PIDFD, 0); err != nil { // the namespace may be that of another process
+		f.Close()
+		return nil, errdefs.New(errdefs.Unavailable, "network namespace of PID 1: %w", err)
+	}
+	return f, nil
 }
 
 // Give passes filter, the seccomp program, and the program's descriptors.
