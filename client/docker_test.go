@@ -25,6 +25,7 @@ func TestOnDocker(t *testing.T) {
 	cmd.Env = slices.Concat(os.Environ(), wire.AnyPorts, []string{
 		"AGENTFENSE_HOME=" + home, "AGENTFENSE_RUNTIME_TYPE=docker", "AGENTFENSE_RUNTIME_DOCKER_HOST=" + host,
 		"AGENTFENSE_RUNTIME_DOCKER_DEFAULT_IMAGE=" + testenv.DockerImage,
+		"AGENTFENSE_NETWORK_ALLOW=example.com *.example.org",
 	})
 	cmd.Stderr = os.Stderr
 	server, err := wire.Serve(cmd, home)
@@ -51,6 +52,7 @@ func TestOnDocker(t *testing.T) {
 		"detached commands":            TestCommandsThatAreDetached,
 		"files":                        TestFilesAreWhatACommandSees,
 		"a file system":                TestViewIsAFileSystem,
+		"hosts":                        TestHostsAreGrantedAndRevoked,
 		"errors":                       TestNothingStaysAfterAnError,
 		"a canceled beginning":         TestNothingStaysAfterACancellation,
 	} {

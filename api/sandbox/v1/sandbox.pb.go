@@ -912,10 +912,11 @@ type CreateSandboxRequest struct {
 	// Variables of all its commands and sessions, which may override them. The server stores them in
 	// a file that only its own user can read. It returns their names, never their values.
 	Env map[string]string `protobuf:"bytes,108,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Hosts that its commands may reach, only for the bwrap runtime: HOST[:PORT][,raw], *.DOMAIN, an
-	// IP address, or a preset such as @pypi. The default port is 443. Empty: no network.
-	// INVALID_ARGUMENT for a malformed host; PERMISSION_DENIED for one that the server's
-	// configuration (network.allow) does not include.
+	// Hosts that its commands may reach: HOST[:PORT][,raw], *.DOMAIN, an IP address, or a preset such
+	// as @pypi. The default port is 443. Empty: no network, or for the docker runtime what the
+	// server's configuration gives (runtime.docker.network_mode). INVALID_ARGUMENT for a malformed
+	// host; PERMISSION_DENIED for one that the server's configuration (network.allow) does not
+	// include.
 	AllowNet      []string `protobuf:"bytes,110,rep,name=allow_net,json=allowNet,proto3" json:"allow_net,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -199,10 +199,10 @@ func docker(host string, stdin []byte, args ...string) error {
 	return run(cmd)
 }
 
-// getent answers from the files, as the C library's does.
+// getent answers from the files and the resolver, as the C library's does.
 const getent = `#!/bin/sh
 case $1 in
-hosts) grep -w -- "$2" /etc/hosts ;;
+hosts) grep -w -- "$2" /etc/hosts || nslookup "$2" ;;
 *) grep "^$2:" "/etc/$1" ;;
 esac
 `

@@ -112,9 +112,9 @@ type supervisor struct {
 	leaving bool
 	// endReason says why the sandbox stops, if it does not because nobody needs it.
 	endReason string
-	next    int
-	runID   string
-	execs   map[*execution]struct{}
+	next      int
+	runID     string
+	execs     map[*execution]struct{}
 
 	answering int       // requests that run a command
 	answered  sync.Cond // signaled when one of them is done

@@ -44,6 +44,7 @@ var programs = map[string]func(args []string) int{
 	smuggleRequests:     smuggle,
 	spellHosts:          spell,
 	floodHosts:          flood,
+	askHosts:            ask,
 }
 
 // names are those that the host's resolver knows.

@@ -155,9 +155,10 @@ func prepare(home, name string) (*record.Sandbox, *syscall.SysProcAttr, error) {
 // a namespace of the supervisor's own.
 func namespacesOf(sb *record.Sandbox) (*syscall.SysProcAttr, error) {
 	switch r := sb.Record(); {
+	case r.Runtime == record.RuntimeDocker:
 	case r.Net == record.NetNamed:
 		return namespaces(networkCaps...), nil
-	case r.Runtime != record.RuntimeDocker:
+	default:
 		return namespaces(), nil
 	}
 	if os.Geteuid() != 0 {
