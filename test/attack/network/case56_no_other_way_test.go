@@ -47,10 +47,11 @@ func reach(args []string) int {
 		fails("send to "+address, dial("udp", address), unix.ECONNREFUSED)
 	}
 	for name, kind := range map[string][3]int{
-		"a raw socket":    {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP},
-		"a packet socket": {unix.AF_PACKET, unix.SOCK_RAW, 0},
-		"a vsock":         {unix.AF_VSOCK, unix.SOCK_STREAM, 0},
-		"SCTP":            {unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP},
+		"a raw socket":     {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP},
+		"a socket of ICMP": {unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP},
+		"a packet socket":  {unix.AF_PACKET, unix.SOCK_RAW, 0},
+		"a vsock":          {unix.AF_VSOCK, unix.SOCK_STREAM, 0},
+		"SCTP":             {unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP},
 	} {
 		fd, err := unix.Socket(kind[0], kind[1], kind[2])
 		if err == nil {
@@ -61,6 +62,8 @@ func reach(args []string) int {
 	fails("an abstract socket of the host", dial("unix", "@agentfense-network-56"), unix.ECONNREFUSED)
 	_, err := net.Listen("tcp", "100.64.0.2:443")
 	fails("take the place of a host", err, unix.EACCES, unix.EADDRINUSE)
+	_, err = net.Listen("tcp", "100.64.0.77:443")
+	fails("take the place of a host that is not asked for yet", err, unix.EACCES)
 	_, err = net.ListenPacket("udp", "0.0.0.0:53")
 	fails("take the place of the resolver", err, unix.EACCES, unix.EADDRINUSE)
 	fails("leave the namespace", unix.Setns(0, unix.CLONE_NEWNET), unix.EPERM)

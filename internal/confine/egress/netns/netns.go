@@ -32,10 +32,10 @@ func New() (*Namespace, error) {
 	return start((*Namespace).create)
 }
 
-// Enter takes a namespace that a runtime has made, in which nothing runs yet. For root only. changed
-// is called, at most once, when it has another interface that is up: then addresses are no longer
-// local to whoever asks for that interface. Errors: Unsupported, for a namespace that is this
-// process's own or that has such an interface already.
+// Enter takes a namespace that a runtime has made, in which nothing runs yet. For root only. It
+// calls changed, at most once, when the namespace has another interface that is up: then addresses
+// are no longer local to whoever asks for that interface. Errors: Unsupported, for a namespace that
+// is this process's own or that has such an interface already.
 func Enter(namespace *os.File, changed func(name string)) (*Namespace, error) {
 	return start(func(n *Namespace) error { return n.enter(namespace, changed) })
 }
