@@ -7,17 +7,19 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from conftest import on_both
 
-from agentfense import AsyncSandbox, PermissionDeniedError, Sandbox
+from agentfense import AsyncSandbox, PermissionDeniedError, RuntimeType, Sandbox
 
 pytestmark = pytest.mark.usefixtures("home")
 
 
-def test_hosts_are_granted_and_revoked(project: Path) -> None:
+@on_both
+def test_hosts_are_granted_and_revoked(project: Path, runtime: RuntimeType) -> None:
     def resolves(name: str) -> bool:
-        return sandbox.exec(f"getent hosts {name}").exit_code == 0
+        return sandbox.exec(f"getent hosts {name} || nslookup {name}").exit_code == 0
 
-    with Sandbox.from_local(project, allow_net="example.com") as sandbox:
+    with Sandbox.from_local(project, allow_net="example.com", runtime=runtime) as sandbox:
         assert resolves("example.com")
         assert not resolves("a.example.org")
         first, second = sandbox.policy.grant(["a.example.org"], grant_for=timedelta(hours=1))
