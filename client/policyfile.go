@@ -88,7 +88,8 @@ func (s *Sandbox) SetPolicy(ctx context.Context, p Policy) error {
 	return s.setUploadRules(rules)
 }
 
-// ReadPolicy reads a policy file; errors call it name. It refuses everything that it does not know.
+// ReadPolicy reads a policy file; errors call it name. It refuses everything that it does not know,
+// and hosts (network), for which WithAllowNet is.
 // Errors: ErrInvalid, with name, line and the most similar valid word; those of r.
 func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	file, err := policyfile.Load(r, name)
@@ -97,6 +98,9 @@ func ReadPolicy(r io.Reader, name string) (Policy, error) {
 			return Policy{}, failure("read policy", err.Error(), errors.Unwrap(err))
 		}
 		return Policy{}, invalid("read policy", err)
+	}
+	if file.Network != nil {
+		return Policy{}, invalid("read policy", file.Network.At(errors.New("a policy has no hosts: leave it out, and name them with WithAllowNet")))
 	}
 	p := Policy{Preset: file.Preset}
 	for _, r := range file.Rules {

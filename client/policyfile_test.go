@@ -56,6 +56,10 @@ func TestPolicyThatIsMalformed(t *testing.T) {
 	if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), "my.yaml:4") || !strings.Contains(err.Error(), "permission") {
 		t.Error(err)
 	}
+	_, err = client.ReadPolicy(strings.NewReader("version: 1\npreset: read-only\nnetwork: {allow: [a.example]}\n"), "my.yaml")
+	if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), "my.yaml:3: network: a policy has no hosts") || !strings.Contains(err.Error(), "WithAllowNet") {
+		t.Error(err)
+	}
 	broken := errors.New("broken")
 	if _, err := client.ReadPolicy(failing{broken}, "my.yaml"); !errors.Is(err, broken) {
 		t.Error(err)

@@ -1,10 +1,18 @@
 package cli
 
 import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
 
 // allowedHosts reads --allow-net. Errors: Invalid.
@@ -14,6 +22,82 @@ func (o *sandboxOptions) allowedHosts() ([]string, error) {
 		return nil, errdefs.New(errdefs.Invalid, "--allow-net %w", err)
 	}
 	return hosts, nil
+}
+
+// hostsOf reads the hosts of a policy file, nil for none. Errors: Invalid, with the place.
+func hostsOf(n *policyfile.Network) ([]string, error) {
+	if n == nil {
+		return nil, nil
+	}
+	for _, h := range n.Allow {
+		if _, err := hostlist.Parse([]string{h.Text}); err != nil {
+			return nil, h.At(err)
+		}
+	}
+	hosts, err := hostlist.Parse(n.Texts())
+	if err != nil {
+		return nil, n.At(err)
+	}
+	return hosts, nil
+}
+
+// addFileNetwork adds the hosts of the policy file to those of the flags, and to n. --net of
+// the caller counts instead. Errors: those of checks that n has passed without these hosts.
+func (o *sandboxOptions) addFileNetwork(e *env, cmd *cobra.Command, b backend.Backend, n *backend.NewSandbox) error {
+	if !o.hasFileNetwork(e, cmd) {
+		return nil
+	}
+	o.Allow = append(slices.Clone(o.Allow), o.fileNetwork.Texts()...)
+	n.Net, n.AllowNet = o.network()
+	err := o.check()
+	if err == nil {
+		err = o.checkSecrets(n.Env)
+	}
+	if err == nil {
+		err = b.Check(*n)
+	}
+	return err
+}
+
+// hasFileNetwork reports whether the hosts of the policy file count.
+func (o *sandboxOptions) hasFileNetwork(e *env, cmd *cobra.Command) bool {
+	if o.fileNetwork == nil {
+		return false
+	}
+	if cmd.Flags().Changed("net") {
+		e.say("network: --net %s counts, not the policy file", o.Net)
+		return false
+	}
+	return true
+}
+
+// changeToFileNetwork lets a known sandbox reach the hosts of the policy file and of
+// --allow-net, and no others. Errors: those of backend.Backend.ChangeHosts.
+func (o *sandboxOptions) changeToFileNetwork(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, sb backend.Sandbox, reason string) error {
+	if !o.hasFileNetwork(e, cmd) {
+		return nil
+	}
+	want, err := hostlist.Parse(slices.Concat(o.Allow, o.fileNetwork.Texts()))
+	if err != nil {
+		return err
+	}
+	c := hostlist.Change{Reason: reason}
+	has := sb.Record.Hosts(time.Now())
+	for _, host := range has {
+		if !slices.Contains(want, host) {
+			c.Revoke = append(c.Revoke, host)
+		}
+	}
+	for _, host := range want {
+		if _, ends := sb.Record.AllowNetUntil[host]; ends || !slices.Contains(has, host) {
+			c.Grant = append(c.Grant, host)
+		}
+	}
+	if len(c.Grant)+len(c.Revoke) == 0 {
+		return nil
+	}
+	_, err = b.ChangeHosts(ctx, sb.Ref(), c)
+	return err
 }
 
 // checkNetwork refuses a network that is unknown, and hosts that are malformed or do not go

@@ -55,7 +55,7 @@ func runCreate(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backen
 			return errdefs.New(errdefs.Exists, "sandbox %s: exists already", o.Name)
 		}
 	}
-	sb, err := o.create(ctx, e, b, n)
+	sb, err := o.create(ctx, e, cmd, b, n)
 	if err == nil {
 		err = e.sayUnshown(ctx, b, sb)
 	}

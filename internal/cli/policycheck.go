@@ -50,10 +50,14 @@ type warningJSON struct {
 }
 
 func runPolicyCheck(ctx context.Context, e *env, file string, asJSON bool) error {
-	_, rules, err := loadPolicyFile(file, ".")
+	doc, rules, err := loadPolicyFile(file, ".")
 	if errors.Is(err, fs.ErrNotExist) {
 		return errdefs.New(errdefs.NotFound, "%w; `agentfense policy init` writes one to start from", err)
 	}
+	if err != nil {
+		return err
+	}
+	hosts, err := hostsOf(doc.Network)
 	if err != nil {
 		return err
 	}
@@ -81,11 +85,30 @@ func runPolicyCheck(ctx context.Context, e *env, file string, asJSON bool) error
 		return e.printJSON(struct {
 			SchemaVersion int           `json:"schema_version"`
 			Rules         []policy.Rule `json:"rules"`
+			AllowNet      []string      `json:"allow_net,omitempty"`
 			Warnings      []warningJSON `json:"warnings"`
 			Unmatched     []int         `json:"unmatched"` // indexes of rules that match nothing here
 			Tracked       *trackedJSON  `json:"tracked,omitempty"`
-		}{schemaVersion, rules, list, idle, trackedJSONOf(tracked)})
+		}{schemaVersion, rules, hosts, list, idle, trackedJSONOf(tracked)})
 	}
+	if err := printCheck(e, rules, warnings, idle); err != nil {
+		return err
+	}
+	if err := printTracked(e.stdout, tracked); err != nil {
+		return err
+	}
+	if note := hidingNote(rules); note != "" {
+		fmt.Fprintln(e.stdout, "note: "+note)
+	}
+	if len(hosts) > 0 {
+		fmt.Fprintf(e.stdout, "network: %s\n", vpath.Escape(strings.Join(hosts, " ")))
+	}
+	_, err = fmt.Fprintf(e.stdout, "%s: %s, %s\n", vpath.Escape(file), plural(len(rules), "rule"), plural(len(warnings), "warning"))
+	return err
+}
+
+// printCheck prints the warnings, and the rules that match nothing.
+func printCheck(e *env, rules []policy.Rule, warnings []policy.Warning, idle []int) error {
 	for _, w := range warnings {
 		if _, err := fmt.Fprintf(e.stdout, "warning: %s: %s\n", w.Kind, w.Text); err != nil {
 			return err
@@ -96,14 +119,7 @@ func runPolicyCheck(ctx context.Context, e *env, file string, asJSON bool) error
 			return err
 		}
 	}
-	if err := printTracked(e.stdout, tracked); err != nil {
-		return err
-	}
-	if note := hidingNote(rules); note != "" {
-		fmt.Fprintln(e.stdout, "note: "+note)
-	}
-	_, err = fmt.Fprintf(e.stdout, "%s: %s, %s\n", vpath.Escape(file), plural(len(rules), "rule"), plural(len(warnings), "warning"))
-	return err
+	return nil
 }
 
 // hidingNote says how many rules of none are own and which are strict.

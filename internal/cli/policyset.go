@@ -39,7 +39,7 @@ sandbox changed before stays. The audit log keeps the new rules.`,
 		}
 		isWhole := changed(cmd, []string{"preset", "policy"})
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
-			return runPolicySet(ctx, e, b, args[0], o, isWhole)
+			return runPolicySet(ctx, e, cmd, b, args[0], o, isWhole)
 		})
 	}
 	return cmd
@@ -65,7 +65,7 @@ func (o *policySource) added(e *env, has []policy.Rule, isDir func(string) bool,
 	return rules, nil
 }
 
-func runPolicySet(ctx context.Context, e *env, b backend.Backend, name string, o policySource, isWhole bool) error {
+func runPolicySet(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, name string, o policySource, isWhole bool) error {
 	has, err := b.Policy(ctx, name)
 	if err != nil {
 		return err
@@ -88,6 +88,9 @@ func runPolicySet(ctx context.Context, e *env, b backend.Backend, name string, o
 		o.sayNoMarks(e)
 	}
 	next.Marks = o.marks
+	if err := o.changeToFileNetwork(ctx, e, cmd, b, has.Sandbox, next.Reason); err != nil {
+		return err
+	}
 	return b.SetPolicy(ctx, has.Ref(), next)
 }
 

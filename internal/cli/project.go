@@ -178,10 +178,13 @@ func readProjectFile(source string) ([]byte, error) {
 }
 
 // onlyNarrows reports whether a policy certainly grants no more than the
-// default preset: it is that preset, or nothing, with none-rules on top. Of a
+// default preset: it is that preset, or nothing, with none-rules on top and no host. Of a
 // directory above, whose rules are moved, it grants nothing to be written.
 func onlyNarrows(doc *policyfile.Document, rules []policy.Rule) bool {
 	if doc.Preset != "" && doc.Preset != preset.Default {
+		return false
+	}
+	if doc.Network != nil && len(doc.Network.Allow) > 0 {
 		return false
 	}
 	for _, r := range doc.Rules {
@@ -208,6 +211,11 @@ func (e *env) askForTrust(doc *policyfile.Document, file string) error {
 	}
 	for _, r := range doc.Rules {
 		fmt.Fprintf(e.stderr, "  %s\n", r)
+	}
+	if doc.Network != nil {
+		for _, h := range doc.Network.Allow {
+			fmt.Fprintf(e.stderr, "  network: %s\n", vpath.Escape(h.Text))
+		}
 	}
 	if !e.confirm("Use it, now and until it changes?") {
 		return errdefs.New(errdefs.Denied, "%s", how)

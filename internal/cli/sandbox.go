@@ -46,14 +46,14 @@ func (o *sandboxOptions) openOrCreate(ctx context.Context, e *env, cmd *cobra.Co
 		return sb, false, err
 	}
 	if o.Name == "" {
-		sb, err = o.create(ctx, e, b, n)
+		sb, err = o.create(ctx, e, cmd, b, n)
 		return sb, true, err
 	}
 	sb, err = o.reopen(ctx, e, cmd, b, n)
 	if !errdefs.Is(err, errdefs.NotFound) {
 		return sb, false, err
 	}
-	sb, err = o.create(ctx, e, b, n)
+	sb, err = o.create(ctx, e, cmd, b, n)
 	if errdefs.Is(err, errdefs.Exists) { // another run was quicker
 		sb, err = o.reopen(ctx, e, cmd, b, n)
 		return sb, false, err
@@ -115,10 +115,14 @@ func (o *sandboxOptions) reopen(ctx context.Context, e *env, cmd *cobra.Command,
 	if err != nil {
 		return sb, err
 	}
+	const reason = "flags at a resume"
+	if err := o.changeToFileNetwork(ctx, e, cmd, b, has.Sandbox, reason); err != nil {
+		return sb, err
+	}
 	if slices.Equal(has.Record.Rules, rules.Rules) && slices.Equal(has.Record.Marks, rules.Marks) {
 		return sb, nil
 	}
-	rules.Reason = "flags at a resume"
+	rules.Reason = reason
 	return sb, b.SetPolicy(ctx, sb.Ref(), rules)
 }
 
@@ -133,7 +137,7 @@ func (o *sandboxOptions) newRules(e *env, home *record.Home, source string, isDi
 }
 
 // create makes a new sandbox.
-func (o *sandboxOptions) create(ctx context.Context, e *env, b backend.Backend, n backend.NewSandbox) (sb backend.Sandbox, err error) {
+func (o *sandboxOptions) create(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, n backend.NewSandbox) (sb backend.Sandbox, err error) {
 	home, err := e.openHome()
 	if err != nil {
 		return sb, err
@@ -149,6 +153,9 @@ func (o *sandboxOptions) create(ctx context.Context, e *env, b backend.Backend, 
 		isDir = local.IsDirBelow(string(n.Source.Path))
 	}
 	if n.Rules, err = o.newRules(e, home, string(n.Source.Path), isDir); err != nil {
+		return sb, err
+	}
+	if err := o.addFileNetwork(e, cmd, b, &n); err != nil {
 		return sb, err
 	}
 	p := e.progress("uploading")

@@ -55,8 +55,10 @@ type sandboxOptions struct {
 	Home       string
 	Rebase     bool
 
-	// marks are those of the policy file that the rules are from, set by rules.
-	marks []policyfile.RiskFlag
+	// marks and fileNetwork are those of the policy file that the rules are from, set by
+	// rules.
+	marks       []policyfile.RiskFlag
+	fileNetwork *policyfile.Network
 }
 
 // policyFlags are the flags whose presence at a resume replaces the stored
@@ -244,7 +246,7 @@ func (o *sandboxOptions) baseRules(e *env, home *record.Home, source string) ([]
 				return nil, "", err
 			}
 		}
-		o.marks = doc.Marks
+		o.marks, o.fileNetwork = doc.Marks, doc.Network
 		return rules, "file " + vpath.Escape(o.Policy), nil
 	}
 	if o.Preset == "" && source != "" {
@@ -253,7 +255,7 @@ func (o *sandboxOptions) baseRules(e *env, home *record.Home, source string) ([]
 			return nil, "", err
 		}
 		if doc != nil {
-			o.marks = doc.Marks
+			o.marks, o.fileNetwork = doc.Marks, doc.Network
 			return rules, note, nil
 		}
 	}
@@ -280,7 +282,10 @@ func loadPolicyFile(path, source string) (*policyfile.Document, []policy.Rule, e
 
 // mountRules reads the policy file of a mount.
 func mountRules(path, source string) ([]policy.Rule, error) {
-	_, rules, err := loadPolicyFile(path, source)
+	doc, rules, err := loadPolicyFile(path, source)
+	if err == nil && doc.Network != nil {
+		err = doc.Network.At(errdefs.New(errdefs.Invalid, "a mount has none: name the hosts with --allow-net"))
+	}
 	return rules, err
 }
 
@@ -303,6 +308,9 @@ func relBelow(dir, path string) (rel string, ok bool) {
 
 func parsePolicy(content []byte, name string) (*policyfile.Document, []policy.Rule, error) {
 	doc, err := policyfile.Load(bytes.NewReader(content), vpath.Escape(name))
+	if err == nil {
+		_, err = hostsOf(doc.Network)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

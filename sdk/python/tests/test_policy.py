@@ -517,6 +517,12 @@ def test_a_policy_is_read_from_a_pipe_of_this_process() -> None:
         os.close(read)
 
 
+def test_a_policy_file_with_hosts_is_refused() -> None:
+    says = "3: network: a policy has no hosts: leave it out, and name them with allow_net="
+    with pytest.raises(PolicyError, match=re.escape(says)):
+        Policy.from_yaml("version: 1\npreset: read-only\nnetwork: {allow: [a.example]}\n")
+
+
 def test_the_marks_of_a_policy_file_are_checked() -> None:
     text = "version: 1\npreset: read-only\nmarks:\n"
     assert Policy.from_yaml(text + "  - {pattern: /ops/, reason: the deployer runs it}\n") == Policy("read-only")

@@ -1,5 +1,5 @@
-// Package policyfile reads and writes policy files: a preset, rules, marks and what the policy
-// is expected to decide, in YAML.
+// Package policyfile reads and writes policy files: a preset, rules, hosts, marks and what the
+// policy is expected to decide, in YAML.
 package policyfile
 
 import (
@@ -30,6 +30,7 @@ type Document struct {
 	Version int
 	Preset  string        // "" if none is named
 	Rules   []policy.Rule // the file's own; AllRules has the preset's too
+	Network *Network      // nil if the file says nothing of it
 	Marks   []RiskFlag    // more of what is marked in a review; built-in marks stay
 	Expect  []Expectation
 }
@@ -89,6 +90,7 @@ func (l *loader) readFile(n *yaml.Node) error {
 		{"version", l.readVersion},
 		{"preset", l.readPreset},
 		{"rules", l.readRules},
+		{"network", l.readNetwork},
 		{"marks", l.readMarks},
 		{"expect", l.readExpectations},
 	})

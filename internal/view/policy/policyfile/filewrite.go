@@ -21,6 +21,11 @@ type written struct {
 	Strict     bool   `yaml:"strict,omitempty"`
 }
 
+// hosts is the form in which Write has the network.
+type hosts struct {
+	Allow []string `yaml:"allow"`
+}
+
 // expected is the form in which Write has an expectation.
 type expected struct {
 	Path       string `yaml:"path"`
@@ -34,6 +39,7 @@ func (d *Document) Write(w io.Writer) error {
 		Version int        `yaml:"version"`
 		Preset  string     `yaml:"preset,omitempty"`
 		Rules   []written  `yaml:"rules"`
+		Network *hosts     `yaml:"network,omitempty"`
 		Marks   []RiskFlag `yaml:"marks,omitempty"`
 		Expect  []expected `yaml:"expect,omitempty"`
 	}{Version: Version, Preset: d.Preset, Rules: []written{}, Marks: d.Marks}
@@ -50,6 +56,9 @@ func (d *Document) Write(w io.Writer) error {
 			path += "/"
 		}
 		file.Expect = append(file.Expect, expected{path, x.Permission.String()})
+	}
+	if d.Network != nil {
+		file.Network = &hosts{d.Network.Texts()}
 	}
 	text, err := yaml.Marshal(file)
 	if err != nil {

@@ -70,6 +70,19 @@ func wantSchema() *jsonschema.Schema {
 		Required:             []string{"pattern", "reason"},
 		AdditionalProperties: nothingElse(),
 	}
+	mostHosts := MaxHosts
+	network := &jsonschema.Schema{
+		Type:        "object",
+		Description: "What a sandbox may reach. Without this key that is nothing.",
+		Properties: map[string]*jsonschema.Schema{
+			"allow": {
+				Type: "array", MaxItems: &mostHosts, Description: "The hosts, as run --allow-net takes them.",
+				Items: &jsonschema.Schema{Type: "string", MinLength: &one, Description: "HOST[:PORT], *.DOMAIN, @PRESET or HOST:PORT,raw."},
+			},
+		},
+		Required:             []string{"allow"},
+		AdditionalProperties: nothingElse(),
+	}
 	expectation := &jsonschema.Schema{
 		Type:        "object",
 		Description: "What the policy decides at a path.",
@@ -90,10 +103,11 @@ func wantSchema() *jsonschema.Schema {
 			"version": {Const: &version, Description: "The version of this format."},
 			"preset":  words("A preset whose rules come first.", slices.Concat(preset.Names(), preset.FirstNames())),
 			"rules":   {Type: "array", Items: rule, Description: "The rules; their order is without meaning."},
+			"network": network,
 			"marks":   {Type: "array", Items: mark, MaxItems: &mostMarks, Description: "More files that a review marks; the built-in marks stay."},
 			"expect":  {Type: "array", Items: expectation, MaxItems: &mostExpectations, Description: "What agentfense policy test checks."},
 		},
-		PropertyOrder:        []string{"version", "preset", "rules", "marks", "expect"},
+		PropertyOrder:        []string{"version", "preset", "rules", "network", "marks", "expect"},
 		Required:             []string{"version"},
 		AnyOf:                []*jsonschema.Schema{{Required: []string{"preset"}}, {Required: []string{"rules"}}},
 		AdditionalProperties: nothingElse(),

@@ -265,9 +265,14 @@ class _Reader:
             "version": self.version,
             "preset": self.preset,
             "rules": self.rules,
+            "network": self.network,
             "marks": self.marks,
             "expect": self.expect,
         }
+
+    def network(self, node: _Node) -> None:
+        """Refuse hosts, which are no part of a policy."""
+        self.fail(node.line, "network: a policy has no hosts: leave it out, and name them with allow_net=")
 
     def marks(self, node: _Node) -> None:
         """Check the marks, which only the command line's reviews use."""
