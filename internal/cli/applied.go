@@ -14,11 +14,11 @@ import (
 // then the marked ones, each with its mark, then the others. A group is one line
 // for each outcome. Where a path stopped the apply, the others are only counted.
 // verbose prints a line for each path.
-func (e *env) printApplied(result apply.Result, verbose bool) error {
+func (e *env) printApplied(c changesIn, result apply.Result, verbose bool) error {
 	paths := result.Listed()
 	slices.SortStableFunc(paths, func(a, b apply.PathResult) int { return placeInList(&a) - placeInList(&b) })
 	stopped := result.Count(apply.Conflict)+result.Count(apply.Refused) > 0
-	lines := appliedLines{groups: map[appliedGroup]int{}}
+	lines := appliedLines{shown: c.shown, groups: map[appliedGroup]int{}}
 	others := 0
 	for i := range paths {
 		p := &paths[i]
@@ -39,7 +39,7 @@ func (e *env) printApplied(result apply.Result, verbose bool) error {
 	if others > 0 {
 		e.say("%s not applied, because of these: --verbose lists them", plural(others, "other change"))
 	}
-	e.sayWrittenAgain(result.Changed)
+	e.sayWrittenAgain(c, result.Changed)
 	return nil
 }
 
@@ -63,6 +63,7 @@ func placeInList(p *apply.PathResult) int {
 
 // appliedLines are the lines of an apply.
 type appliedLines struct {
+	shown  func(vpath.Path) string
 	list   []string
 	groups map[appliedGroup]int // the number of its paths
 }
@@ -86,9 +87,9 @@ func (l *appliedLines) fold(p *apply.PathResult) {
 }
 
 func (l *appliedLines) path(p *apply.PathResult) {
-	line := fmt.Sprintf("%s\t%s\t%s", p.Outcome, p.Status, shown(p.Path))
+	line := fmt.Sprintf("%s\t%s\t%s", p.Outcome, p.Status, l.shown(p.Path))
 	if p.RenamedFrom != "" {
-		line += "\trenamed from " + shown(p.RenamedFrom)
+		line += "\trenamed from " + l.shown(p.RenamedFrom)
 	}
 	if p.Mark != nil {
 		line += "\t! " + p.Mark.Reason

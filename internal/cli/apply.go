@@ -29,6 +29,7 @@ type applyOptions struct {
 
 func newApply(e *env) *cobra.Command {
 	var o applyOptions
+	var w whichChanges
 	cmd := &cobra.Command{
 		Use:   "apply NAME [PATH…]",
 		Short: "Bring a sandbox's changes into its source",
@@ -44,17 +45,23 @@ replaced whole, and leaves the delta once the source holds it. What changed in a
 
 --to applies the changes to another directory with the same checks: what is there
 must be what the sandbox saw, by content. The changes stay in the sandbox. If the
-source was deleted and made again, --rebase takes the directory that is there now.`,
+source was deleted and made again, --rebase takes the directory that is there now.
+
+What was changed in a mount is applied with --in MOUNT; --all applies the workspace and
+each mount, one after another. If one of them is refused, the others are applied all the
+same. With --json, --all prints one document for each.`,
 		Example: `  agentfense apply fix --dry-run
   agentfense apply fix
   agentfense apply fix --latest
   agentfense apply fix src/main.go docs
-  agentfense apply fix --to ../copy`,
+  agentfense apply fix --to ../copy
+  agentfense apply fix --in data`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeChanged(0),
 	}
 	marked(cmd)
-	cmd.RunE = onChanges(e, &o, runApply)
+	cmd.RunE = onChanges(e, &w, &o, runApply)
+	w.register(cmd, "apply")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
 	cmd.Flags().StringVar(&o.Reviewed, "reviewed", "", "apply what diff showed with this `DIGEST`")
 	cmd.Flags().BoolVar(&o.Latest, "latest", false, "apply what is there now, shown or not")
@@ -62,12 +69,14 @@ source was deleted and made again, --rebase takes the directory that is there no
 	cmd.Flags().StringVar(&o.To, "to", "", "apply to this `DIR` instead of the source; the changes stay in the sandbox")
 	rebaseFlag(cmd, &o.Rebase)
 	cmd.MarkFlagsMutuallyExclusive("to", "rebase")
+	cmd.MarkFlagsMutuallyExclusive("to", "all")
+	cmd.MarkFlagsMutuallyExclusive("reviewed", "all")
 	cmd.Flags().BoolVarP(&o.Verbose, "verbose", "v", false, "list each path, also those in a group and, if a path stops the apply, the others")
 	jsonFlag(cmd, &o.JSON)
 	return cmd
 }
 
-func runApply(ctx context.Context, e *env, c backend.Changes, paths []vpath.Path, o applyOptions) error {
+func runApply(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o applyOptions) error {
 	options := backend.ApplyOptions{Paths: paths, DryRun: o.DryRun, Reviewed: o.Reviewed, To: o.To}
 	if o.Latest {
 		options.Take = backend.TakeLatest
@@ -75,7 +84,7 @@ func runApply(ctx context.Context, e *env, c backend.Changes, paths []vpath.Path
 	var result backend.Applied
 	err := e.rebasing(o.Rebase, func(rebase bool) (err error) {
 		options.Rebase = rebase
-		result, err = e.apply(ctx, c, options, o.JSON)
+		result, err = e.apply(ctx, c.Changes, options, o.JSON)
 		return err
 	})
 	applied := result.Count(apply.Applied)
@@ -83,12 +92,12 @@ func runApply(ctx context.Context, e *env, c backend.Changes, paths []vpath.Path
 	if isDone && err == nil {
 		e.sayInCodebase(result)
 	}
-	err = e.tellApplied(c.Sandbox().Record.Name, result.Result, err, o)
+	err = e.tellApplied(c, result.Result, err, o)
 	if result.To != "" && isDone {
 		e.say("the changes are in %s now and still in the sandbox", record.HostPath(result.To))
 	}
 	if err == nil && len(result.Paths) == 0 && !o.JSON {
-		err = e.saySynced(ctx, c)
+		err = e.saySynced(ctx, c.Changes)
 	}
 	return err
 }
@@ -132,37 +141,37 @@ func (e *env) listSynced(sb backend.Sandbox, synced []vpath.Path) {
 }
 
 // tellApplied says how an apply went, which err says too.
-func (e *env) tellApplied(name string, result apply.Result, err error, o applyOptions) error {
+func (e *env) tellApplied(c changesIn, result apply.Result, err error, o applyOptions) error {
 	leftOut := result.Count(apply.ChangedSinceReview)
 	if err == nil && leftOut > 0 {
 		err = exitError(exitLeftOut)
 	}
 	if o.JSON {
-		if printErr := e.printJSON(applyDocument(result, o.DryRun)); err == nil {
+		if printErr := e.printJSON(applyDocument(c.mount, result, o.DryRun)); err == nil {
 			err = printErr
 		}
 		return err
 	}
-	if printErr := e.printApplied(result, o.Verbose); err == nil {
+	if printErr := e.printApplied(c, result, o.Verbose); err == nil {
 		err = printErr
 	}
 	switch n := result.Count(apply.Applied); {
 	case result.Count(apply.Conflict) > 0:
-		e.say("to look at a conflict: agentfense diff %[1]s PATH · to apply the other paths, name them · to drop a conflict: agentfense discard %[1]s PATH", name)
+		e.say("to look at a conflict: agentfense diff %[1]s PATH · to apply the other paths, name them · to drop a conflict: agentfense discard %[1]s PATH", c.Ref())
 	case err != nil && n == 0 && leftOut == 0:
 	case o.DryRun:
-		e.say("would apply %s", plural(n, "change"))
+		e.say("would apply %s%s", plural(n, "change"), c.where())
 	default:
-		e.say("applied %s", plural(n, "change"))
+		e.say("applied %s%s", plural(n, "change"), c.where())
 	}
-	e.sayLeftOut(name, leftOut)
+	e.sayLeftOut(c.Ref(), leftOut)
 	return err
 }
 
 // sayLeftOut says what to do about what had changed since it was shown.
-func (e *env) sayLeftOut(name string, n int) {
+func (e *env) sayLeftOut(ref string, n int) {
 	if n > 0 {
-		e.say("left out %s, changed since shown; to see the current state: agentfense diff %[2]s · to apply it: agentfense apply %[2]s --latest", plural(n, "path"), name)
+		e.say("left out %s, changed since shown; to see the current state: agentfense diff %[2]s · to apply it: agentfense apply %[2]s --latest", plural(n, "path"), ref)
 	}
 }
 
@@ -198,6 +207,7 @@ func plural(n int, noun string) string {
 }
 
 type appliedPath struct {
+	Mount   string         `json:"mount,omitempty"`
 	Path    string         `json:"path"` // escaped
 	Status  changes.Status `json:"status"`
 	Outcome apply.Outcome  `json:"outcome"`
@@ -208,18 +218,19 @@ type appliedPath struct {
 
 type applied struct {
 	SchemaVersion int                 `json:"schema_version"`
+	Mount         string              `json:"mount,omitempty"`
 	DryRun        bool                `json:"dry_run"`
 	Results       []appliedPath       `json:"results"`
 	Groups        []present.JSONGroup `json:"groups,omitempty"`
 	WrittenAgain  []string            `json:"written_again,omitempty"`
 }
 
-func applyDocument(result apply.Result, dryRun bool) applied {
-	doc := applied{SchemaVersion: present.Version, DryRun: dryRun, Results: []appliedPath{}, WrittenAgain: escaped(result.Changed)}
+func applyDocument(mount string, result apply.Result, dryRun bool) applied {
+	doc := applied{SchemaVersion: present.Version, Mount: mount, DryRun: dryRun, Results: []appliedPath{}, WrittenAgain: escaped(result.Changed)}
 	doc.Groups = present.JSONGroups(result.Groups)
 	for _, p := range result.Listed() {
 		doc.Results = append(doc.Results, appliedPath{
-			Path: shown(p.Path), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), RiskFlag: p.Mark, Group: p.Group,
+			Mount: mount, Path: shown(p.Path), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), RiskFlag: p.Mark, Group: p.Group,
 		})
 	}
 	return doc

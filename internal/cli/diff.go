@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -22,6 +21,7 @@ type diffOptions struct {
 
 func newDiff(e *env) *cobra.Command {
 	var o diffOptions
+	var w whichChanges
 	cmd := &cobra.Command{
 		Use:   "diff NAME [PATH…]",
 		Short: "Show what a sandbox changed",
@@ -30,15 +30,20 @@ act on the host once applied (hooks, .git/config, executables, editor and agent
 configuration) come first and are marked. Installed packages, what git ignores and
 git's own records are shown in groups, at the end; git's as commits, branches and
 tags. --verbose shows each of their files, too. Control characters in names and
-contents are shown escaped; --raw leaves those in contents as they are.`,
+contents are shown escaped; --raw leaves those in contents as they are.
+
+What was changed in a mount shows with --in MOUNT; --all shows the workspace first,
+then each mount. With --json, --all prints one document for each.`,
 		Example: `  agentfense diff fix
   agentfense diff fix src --stat
-  agentfense diff fix --raw | git apply --check`,
+  agentfense diff fix --raw | git apply --check
+  agentfense diff fix --in data`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeChanged(0),
 	}
 	marked(cmd)
-	cmd.RunE = onChanges(e, &o, runDiff)
+	cmd.RunE = onChanges(e, &w, &o, runDiff)
+	w.register(cmd, "show")
 	f := cmd.Flags()
 	f.BoolVar(&o.Stat, "stat", false, "print a line for each file, with the number of changed lines")
 	f.BoolVar(&o.NameStatus, "name-status", false, "print a letter and the path of each file: A added, M modified, D deleted, T type changed")
@@ -46,27 +51,11 @@ contents are shown escaped; --raw leaves those in contents as they are.`,
 	jsonFlag(cmd, &o.JSON)
 	f.BoolVarP(&o.Verbose, "verbose", "v", false, "show each file that is in a group, too, as --name-status, --json and --raw do")
 	cmd.MarkFlagsMutuallyExclusive("stat", "name-status", "json", "raw")
+	cmd.MarkFlagsMutuallyExclusive("raw", "all")
 	return cmd
 }
 
-// onChanges is what a verb about changes runs.
-func onChanges[O any](e *env, o *O, run func(context.Context, *env, backend.Changes, []vpath.Path, O) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		paths, err := changedPaths(args[1:])
-		if err != nil {
-			return err
-		}
-		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
-			c, err := b.Changes(ctx, args[0], e.args)
-			if err != nil {
-				return err
-			}
-			return run(ctx, e, c, paths, *o)
-		})
-	}
-}
-
-func runDiff(ctx context.Context, e *env, c backend.Changes, paths []vpath.Path, o diffOptions) error {
+func runDiff(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o diffOptions) error {
 	e.sayLost(c.Lost())
 	p := e.progressUnless(o.JSON, "comparing")
 	r, err := c.Review(ctx, paths, o.detail())
@@ -79,6 +68,9 @@ func runDiff(ctx context.Context, e *env, c backend.Changes, paths []vpath.Path,
 		return err
 	}
 	defer r.Close()
+	if c.all && c.mount != "" && len(r.Files()) == 0 && !o.JSON {
+		return nil
+	}
 	err = e.showDiff(o, r, p)
 	if err == nil && len(r.Files()) == 0 && !o.JSON {
 		err = e.saySynced(ctx, c)
@@ -125,15 +117,6 @@ func (e *env) showDiff(o diffOptions, r *backend.Review, p *progress) error {
 		e.say("shown: %s", digest)
 	}
 	return err
-}
-
-// changedPaths reads which changes are meant. An empty word, as an unset variable
-// leaves one, is no path: read as the root it would be all of them.
-func changedPaths(args []string) ([]vpath.Path, error) {
-	if slices.Contains(args, "") {
-		return nil, usageError{vpath.ErrEmpty}
-	}
-	return workspacePaths(args)
 }
 
 func workspacePaths(args []string) ([]vpath.Path, error) {

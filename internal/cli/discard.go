@@ -14,19 +14,25 @@ import (
 
 func newDiscard(e *env) *cobra.Command {
 	var o discardOptions
+	var w whichChanges
 	cmd := &cobra.Command{
 		Use:   "discard NAME [PATH…]",
 		Short: "Throw a sandbox's changes away",
 		Long: `Throw a sandbox's changes away, or those at and below the given paths. The source
 is not touched; the sandbox then sees it there again. What a review shows in groups
-is listed so, after the rest; --verbose lists each path.`,
+is listed so, after the rest; --verbose lists each path.
+
+What was changed in a mount is thrown away with --in MOUNT, and with --all that of the
+workspace and of each mount. With --json, --all prints one document for each.`,
 		Example: `  agentfense discard fix src/main.go
-  agentfense discard fix`,
+  agentfense discard fix
+  agentfense discard fix --in data`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeChanged(0),
 	}
 	marked(cmd)
-	cmd.RunE = onChanges(e, &o, runDiscard)
+	cmd.RunE = onChanges(e, &w, &o, runDiscard)
+	w.register(cmd, "throw away")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be thrown away")
 	cmd.Flags().BoolVarP(&o.Verbose, "verbose", "v", false, "list each path, also those in groups")
 	jsonFlag(cmd, &o.JSON)
@@ -39,7 +45,7 @@ type discardOptions struct {
 	JSON    bool
 }
 
-func runDiscard(ctx context.Context, e *env, c backend.Changes, paths []vpath.Path, o discardOptions) error {
+func runDiscard(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o discardOptions) error {
 	p := e.progressUnless(o.JSON, "discarding")
 	result, err := c.Discard(ctx, paths, o.DryRun)
 	p.stop()
@@ -50,27 +56,28 @@ func runDiscard(ctx context.Context, e *env, c backend.Changes, paths []vpath.Pa
 	if o.JSON {
 		return e.printJSON(struct {
 			SchemaVersion int                 `json:"schema_version"`
+			Mount         string              `json:"mount,omitempty"`
 			DryRun        bool                `json:"dry_run"`
 			Paths         []string            `json:"paths"`
 			WrittenAgain  []string            `json:"written_again,omitempty"`
 			Groups        []present.JSONGroup `json:"groups,omitempty"`
-		}{present.Version, o.DryRun, escaped(result.Paths), escaped(result.Changed), present.JSONGroups(groups)})
+		}{present.Version, c.mount, o.DryRun, escaped(result.Paths), escaped(result.Changed), present.JSONGroups(groups)})
 	}
-	lines := append(escaped(single), groupLines(groups)...)
+	lines := append(c.shownAll(single), groupLines(groups)...)
 	if o.Verbose {
-		lines = escaped(result.Paths)
+		lines = c.shownAll(result.Paths)
 	}
 	for _, line := range lines {
 		if _, err := fmt.Fprintln(e.stdout, line); err != nil {
 			return err
 		}
 	}
-	e.sayWrittenAgain(result.Changed)
+	e.sayWrittenAgain(c, result.Changed)
 	verb := "discarded"
 	if o.DryRun {
 		verb = "would discard"
 	}
-	e.say("%s %s", verb, plural(len(result.Paths), "change"))
+	e.say("%s %s%s", verb, plural(len(result.Paths), "change"), c.where())
 	return nil
 }
 
@@ -105,9 +112,9 @@ func listDiscarded(d backend.Discarded) (single []vpath.Path, groups []review.Gr
 	return single, review.GroupsOf(inGroups, func(name string) []string { return lines[name] })
 }
 
-func (e *env) sayWrittenAgain(paths []vpath.Path) {
+func (e *env) sayWrittenAgain(c changesIn, paths []vpath.Path) {
 	for _, p := range paths {
-		e.say("%s was written again meanwhile; the later version is still in the sandbox", shown(p))
+		e.say("%s was written again meanwhile; the later version is still in the sandbox", c.shown(p))
 	}
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -42,7 +43,7 @@ func newAfterRun(e *env) *cobra.Command {
 // next, unless afterRun fails to apply. applied says that changes were applied.
 func (e *env) afterRun(ctx context.Context, b backend.Backend, name string, afterSeq uint64, apply, toGo bool) (applied bool, err error) {
 	again := []string{afterRunVerb, name, strconv.FormatUint(afterSeq, 10), strconv.FormatBool(apply), strconv.FormatBool(toGo)}
-	c, err := b.Changes(ctx, name, again)
+	c, err := b.Changes(ctx, name, "", again)
 	if err != nil {
 		return apply, doneElsewhere(err)
 	}
@@ -50,11 +51,20 @@ func (e *env) afterRun(ctx context.Context, b backend.Backend, name string, afte
 		applied, err = e.applyAll(ctx, c)
 		toGo = toGo && err == nil
 	}
+	mounts, mountErr := b.Pending(ctx, name)
+	toGo = toGo && mountErr == nil && !(apply && holdsChanges(mounts))
 	err = errors.Join(err, e.printSummary(ctx, b, c, afterSeq, toGo))
+	e.sayMounts(c.Sandbox().Record.Name, mounts, toGo)
+	err = errors.Join(err, mountErr)
 	if toGo {
 		return applied, err
 	}
 	return applied, errors.Join(err, c.NoteAll(ctx)) // the summary lists what is there
+}
+
+// holdsChanges reports whether one of the mounts has a change that was not applied.
+func holdsChanges(mounts []backend.MountChanges) bool {
+	return slices.ContainsFunc(mounts, func(m backend.MountChanges) bool { return len(m.Files) > 0 })
 }
 
 // printSummary says after a run, on stderr, what the sandbox changed, what it
@@ -118,12 +128,20 @@ func (e *env) leaveNothing(ctx context.Context, b backend.Backend, sb backend.Sa
 	return err
 }
 
+// mountsHold reports whether a mount of the sandbox has changes, or nobody can tell.
+func (e *env) mountsHold(ctx context.Context, b backend.Backend, sb backend.Sandbox) bool {
+	mounts, err := b.Pending(ctx, sb.Ref())
+	return err != nil || holdsChanges(mounts)
+}
+
 // finishRun does what follows a command: apply, the summary, removal. The exit code
 // stays the command's, unless what the person asked for afterwards could not be done.
 func (e *env) finishRun(ctx context.Context, b backend.Backend, sb backend.Sandbox, o runOptions, code int, before uint64) error {
 	apply := o.Apply && code == exitOK
 	applied, after := e.afterRun(ctx, b, sb.Ref(), before, apply, o.Remove)
 	switch {
+	case o.Remove && apply && after == nil && e.mountsHold(ctx, b, sb):
+		e.say("sandbox %s stays: --apply applies the workspace alone", sb.Record.Name)
 	case o.Remove && (after == nil || !apply): // what could not be applied stays
 		p := e.progress("removing " + sb.Record.Name)
 		_, err := b.Remove(context.WithoutCancel(ctx), sb.Ref(), backend.RemoveIdle)

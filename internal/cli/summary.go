@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
@@ -34,17 +35,7 @@ func (e *env) saySummary(name string, s present.Summary, helping []string, toGo 
 	denied := e.printDenials(s.Denials, summaryDenials) + len(helping)
 	e.sayLines(helping)
 	groups := fewGroupLines(s.Groups)
-	counts := make([]string, 0, 4)
-	for _, c := range []struct {
-		status changes.Status
-		word   string
-	}{
-		{changes.Added, "created"}, {changes.Modified, "modified"}, {changes.Deleted, "deleted"}, {changes.Retyped, "of another type"},
-	} {
-		if n := s.CountStatus(c.status); n > 0 {
-			counts = append(counts, fmt.Sprintf("%d %s", n, c.word))
-		}
-	}
+	counts := countsOf(&s)
 	if own := s.CountOwn(); own > 0 {
 		counts[len(counts)-1] += fmt.Sprintf("; %d of them own, never applied", own)
 	}
@@ -58,6 +49,47 @@ func (e *env) saySummary(name string, s present.Summary, helping []string, toGo 
 		return
 	}
 	e.say("review: agentfense diff %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s", name)
+}
+
+// countsOf counts the changes by how they changed.
+func countsOf(s *present.Summary) []string {
+	counts := make([]string, 0, 4)
+	for _, c := range []struct {
+		status changes.Status
+		word   string
+	}{
+		{changes.Added, "created"}, {changes.Modified, "modified"}, {changes.Deleted, "deleted"}, {changes.Retyped, "of another type"},
+	} {
+		if n := s.CountStatus(c.status); n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, c.word))
+		}
+	}
+	return counts
+}
+
+// sayMounts counts the changes in mounts, and says what to do about them.
+func (e *env) sayMounts(name string, mounts []backend.MountChanges, toGo bool) {
+	for _, m := range mounts {
+		s := present.Summary{Files: m.Files}
+		if len(s.Files) == 0 {
+			continue
+		}
+		if toGo {
+			e.say("thrown away (--rm): %s in %s", plural(len(s.Files), "change"), m.Mount)
+			continue
+		}
+		counts, marked := countsOf(&s), 0
+		for _, f := range s.Files {
+			if f.Mark != nil {
+				marked++
+			}
+		}
+		if marked > 0 {
+			counts = append(counts, e.colour(e.stderr, "33", fmt.Sprintf("! %d with a risk mark", marked)))
+		}
+		e.say("%[1]s, in %[2]s: %[3]s · review: agentfense diff %[1]s --in %[2]s · keep: agentfense apply %[1]s --in %[2]s · drop: agentfense discard %[1]s --in %[2]s",
+			name, m.Mount, strings.Join(counts, ", "))
+	}
 }
 
 // printFiles names the changes that are in no group, in at most room lines: the

@@ -77,10 +77,15 @@ type Backend interface {
 	// Explain says what the rules of a sandbox, and the extra ones, say of paths.
 	Explain(ctx context.Context, name string, extra []policy.Rule, paths []vpath.Path) (Explained, error)
 
-	// Changes opens what a sandbox changed. Where this process may not read all of it,
+	// Changes opens what a sandbox changed in its workspace, or in the mount that has the
+	// name. Where this process may not read all of it,
 	// another one runs with the command line again, and the error is a *DoneError. A server
-	// is asked for the sandbox by the methods of Changes.
-	Changes(ctx context.Context, name string, again []string) (Changes, error)
+	// is asked for the sandbox by the methods of Changes. Errors: Unsupported for a mount in
+	// which nothing can be written.
+	Changes(ctx context.Context, name, mount string, again []string) (Changes, error)
+	// Pending counts the changes in each mount in which something can be written, in their
+	// order. Errors: those of a review.
+	Pending(ctx context.Context, name string) ([]MountChanges, error)
 	// View opens what a sandbox sees. Close it after. Errors: as Changes.
 	View(ctx context.Context, name, mount string, again []string) (View, error)
 

@@ -14,6 +14,9 @@ import (
 type Changes interface {
 	// Sandbox is the sandbox, as the first of the other methods found it.
 	Sandbox() Sandbox
+	// Ref is how a command names the sandbox with these changes: "fix", or "fix --in data" for
+	// those in a mount.
+	Ref() string
 	// Lost is why the changes cannot be compared with their source, nil if they can.
 	// Then they are compared with what was recorded of it.
 	Lost() error
@@ -31,6 +34,12 @@ type Changes interface {
 	// Synced lists what a server brought into the codebase by itself. It is empty where
 	// that does not happen.
 	Synced(ctx context.Context) ([]vpath.Path, error)
+}
+
+// MountChanges are how many changes a mount has that were not applied.
+type MountChanges struct {
+	Mount string
+	Files []review.FileDiff
 }
 
 // Detail is how much of a review is shown to a person.

@@ -19,9 +19,12 @@ type localChanges struct {
 	lost error
 }
 
-// Changes opens the changes of a sandbox.
-func (b *Backend) Changes(ctx context.Context, name string, again []string) (backend.Changes, error) {
+// Changes opens the changes of a sandbox, in its workspace or in a mount.
+func (b *Backend) Changes(ctx context.Context, name, mount string, again []string) (backend.Changes, error) {
 	sb, err := b.open(name)
+	if err == nil {
+		sb, err = sb.InMount(mount)
+	}
 	if err == nil {
 		err = b.asOwner(ctx, sb, again)
 	}
@@ -32,7 +35,39 @@ func (b *Backend) Changes(ctx context.Context, name string, again []string) (bac
 	return &localChanges{sb, lost}, nil
 }
 
+// Pending lists the changes in the mounts of a sandbox. The caller has opened its Changes, and
+// so may read its files.
+func (b *Backend) Pending(_ context.Context, name string) ([]backend.MountChanges, error) {
+	sb, err := b.open(name)
+	if err != nil {
+		return nil, err
+	}
+	var list []backend.MountChanges
+	for _, part := range sb.Parts()[1:] {
+		r, err := review.Open(part)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, backend.MountChanges{Mount: part.Mount(), Files: r.Files()})
+		if err := r.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// Sandbox has the record with the mount in place of the workspace, if it is about one.
 func (c *localChanges) Sandbox() backend.Sandbox { return backend.Sandbox{Record: c.sb.Record()} }
+
+func (c *localChanges) Ref() string { return refOf(c.sb) }
+
+// refOf is how a command names the changes of sb.
+func refOf(sb *record.Sandbox) string {
+	if mount := sb.Mount(); mount != "" {
+		return sb.Name() + " --in " + mount
+	}
+	return sb.Name()
+}
 
 func (c *localChanges) Lost() error { return c.lost }
 
@@ -97,7 +132,7 @@ func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resul
 	if r := c.sb.Record(); r.IsUploaded() && !o.DryRun && o.To == "" {
 		return result, errdefs.New(errdefs.Precondition, "sandbox %s: codebase %s is managed by a server: run apply with --endpoint", r.Name, r.Served.CodebaseID)
 	}
-	if options.Drop, err = api.DropLive(ctx, c.sb.Dir()); err != nil {
+	if options.Drop, err = api.DropLive(ctx, c.sb.Dir(), c.sb.Mount()); err != nil {
 		return result, err
 	}
 	result.Result, err = apply.Changes(ctx, c.sb, options)
@@ -116,16 +151,35 @@ func settleSource(ctx context.Context, sb *record.Sandbox, rebase bool) error {
 	}
 	switch {
 	case !replaced:
-		return errdefs.New(errdefs.KindOf(why), "%w; %s", why, backend.ElsewhereAdvice(sb.Name()))
+		return errdefs.New(errdefs.KindOf(why), "%w; %s", why, backend.ElsewhereAdvice(refOf(sb)))
 	case !rebase:
-		return &backend.ReplacedError{Why: why, Name: sb.Name()}
+		return &backend.ReplacedError{Why: why, Name: refOf(sb)}
 	}
 	return apply.Rebase(sb)
 }
 
+// settleMounts sees to it that the sources of mounts with a delta are there. One without changes
+// takes the directory that is at its path now. Errors: as settleSource.
+func settleMounts(ctx context.Context, sb *record.Sandbox, rebase bool) error {
+	for _, part := range sb.Parts()[1:] {
+		if replaced, _ := part.SourceLost(); replaced && !rebase {
+			changed, err := review.HasChanges(part)
+			if err == nil {
+				err = settleSource(ctx, part, !changed)
+			}
+			if err != nil {
+				return err
+			}
+		} else if err := settleSource(ctx, part, rebase); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Discard throws changes away.
 func (c *localChanges) Discard(ctx context.Context, paths []vpath.Path, dryRun bool) (d backend.Discarded, err error) {
-	drop, err := api.DropLive(ctx, c.sb.Dir())
+	drop, err := api.DropLive(ctx, c.sb.Dir(), c.sb.Mount())
 	if err != nil {
 		return d, err
 	}

@@ -94,6 +94,9 @@ func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) 
 	if err := b.setLimits(ctx, sb, r); err != nil {
 		return backend.Sandbox{}, err
 	}
+	if err := settleMounts(ctx, sb, r.New.Rebase); err != nil {
+		return backend.Sandbox{}, err
+	}
 	return sandboxOf(sb)
 }
 
@@ -164,6 +167,13 @@ func (b *Backend) setLimits(ctx context.Context, sb *record.Sandbox, r backend.R
 	mounts, err := b.mounts(n, sb.Record().Workspace)
 	if err != nil {
 		return err
+	}
+	if r.Given("mount") {
+		release, err := b.replaceMounts(ctx, sb, mounts)
+		if err != nil {
+			return err
+		}
+		defer release()
 	}
 	return sb.Update(func(to *record.Record) error {
 		for _, s := range settings {

@@ -37,6 +37,9 @@ func (b *Backend) Enter(ctx context.Context, s backend.Sandbox, o backend.EnterO
 	if err == nil {
 		err = settleSource(ctx, sb, o.Rebase)
 	}
+	if err == nil {
+		err = settleMounts(ctx, sb, o.Rebase)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -40,12 +42,14 @@ func (b *Backend) mounts(n backend.NewSandbox, workspace string) ([]record.Mount
 		if err := errors.Join(checkMount(b.home, real, s.Mode), mountspec.CheckPlaces(workspace, targets)); err != nil {
 			return nil, refuse(errdefs.New(errdefs.Invalid, "%w", err))
 		}
-		rules, err := s.Rules(load)
+		m := record.Mount{Source: record.HostPath(real), Target: record.HostPath(s.Target), Mode: s.Mode}
+		if m.Rules, err = s.Rules(load); err == nil {
+			err = b.identify(&m, mounts)
+		}
 		if err != nil {
 			return nil, refuse(err)
 		}
-		specs = append(specs, s)
-		mounts = append(mounts, record.Mount{Source: record.HostPath(real), Target: record.HostPath(s.Target), Mode: s.Mode, Rules: rules})
+		specs, mounts = append(specs, s), append(mounts, m)
 	}
 	if err := mountspec.Names(specs); err != nil {
 		return nil, errdefs.New(errdefs.Invalid, "--mount: %w", err)
@@ -54,6 +58,69 @@ func (b *Backend) mounts(n backend.NewSandbox, workspace string) ([]record.Mount
 		mounts[i].Name = specs[i].Name
 	}
 	return mounts, nil
+}
+
+// identify gives a mount in which something can be written the identity of its source, and
+// refuses it if it and one of the others, which come before it, would have two deltas of one
+// directory. Errors: Invalid; those of record.Home.ResolveSource.
+func (b *Backend) identify(m *record.Mount, others []record.Mount) error {
+	if !mountspec.Writable(m.Rules) {
+		return nil
+	}
+	for _, o := range others {
+		if o.HasDelta() && (safefs.IsBelow(string(m.Source), string(o.Source)) || safefs.IsBelow(string(o.Source), string(m.Source))) {
+			return errdefs.New(errdefs.Invalid, "it overlaps with %s, and two mounts with changes of the same directory cannot be applied apart: mount the outer one, or one of them with ro", o.Source)
+		}
+	}
+	source, err := b.home.ResolveSource(string(m.Source))
+	if err != nil {
+		return err
+	}
+	m.Dev, m.Ino, m.Born = source.Dev, source.Ino, source.Born
+	return nil
+}
+
+// replaceMounts prepares the sandbox for other mounts. A mount with a delta that has the same
+// name and the same source keeps it. The others must have no changes; what is kept for them is
+// removed. The caller releases the sandbox's lock when the mounts are stored. Errors:
+// Precondition.
+func (b *Backend) replaceMounts(ctx context.Context, sb *record.Sandbox, mounts []record.Mount) (release func(), err error) {
+	lock, err := sb.TryLock(record.PurposeClear)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range sb.Parts()[1:] {
+		if err = b.replaceMount(ctx, part, mounts); err != nil {
+			lock.Release()
+			return nil, err
+		}
+	}
+	return lock.Release, nil
+}
+
+// replaceMount does that with the mount of part.
+func (b *Backend) replaceMount(ctx context.Context, part *record.Sandbox, mounts []record.Mount) error {
+	was := part.Record()
+	for i := range mounts {
+		m := &mounts[i]
+		now := record.Source{Path: m.Source, Dev: m.Dev, Ino: m.Ino, Born: m.Born}
+		if m.Name == part.Mount() && m.HasDelta() && now.IsSame(was.Source) {
+			was.SetRules(m.Rules, "")
+			m.EarlierRules = was.EarlierRules
+			return nil
+		}
+	}
+	if err := b.asOwner(ctx, part, []string{PendingVerb, part.Name()}); err != nil {
+		return errdefs.New(errdefs.Precondition, "%w: apply or discard the changes in the mount %s first", err, part.Mount())
+	}
+	pending, err := review.CountPending(part)
+	if err == nil && pending.Changes > 0 {
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: the mount %s holds %s that would be lost; keep it, or: agentfense apply %[4]s · agentfense discard %[4]s", part.Name(), part.Mount(), review.Count(pending.Changes, "change"), refOf(part))
+	}
+	if err != nil {
+		return err
+	}
+	return part.RemoveChangesDir()
 }
 
 func realPath(path string) (string, error) {
@@ -73,7 +140,7 @@ func checkMount(home *record.Home, source string, mode mountspec.Mode) error {
 	case !info.IsDir() && !info.Mode().IsRegular():
 		return errdefs.New(errdefs.Invalid, "neither a directory nor a file")
 	case !info.IsDir() && mode.HasRules():
-		return errdefs.New(errdefs.Invalid, "rules are for a directory, and this is a file: leave them out, or mount its directory")
+		return errdefs.New(errdefs.Invalid, "it is a file, which can only be read; mount its directory, or leave the mode out")
 	case safefs.IsBelow(source, home.Dir()) || safefs.IsBelow(home.Dir(), source):
 		return errdefs.New(errdefs.Invalid, "it would show agentfense's own state directory")
 	}

@@ -25,7 +25,7 @@ func (b *Backend) View(ctx context.Context, name, mount string, again []string) 
 		return nil, err
 	}
 	if mount != "" {
-		v, err := readview.OpenMount(b.home, sb, mount)
+		v, err := readview.OpenMount(sb, mount)
 		if err != nil {
 			return nil, err
 		}

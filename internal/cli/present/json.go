@@ -26,10 +26,12 @@ const Version = 2
 type jsonHead struct {
 	SchemaVersion int       `json:"schema_version"`
 	Sandbox       string    `json:"sandbox"`
+	Mount         string    `json:"mount,omitempty"` // in which the changes are
 	ID            record.ID `json:"id"`
 }
 
 type jsonFile struct {
+	Mount  string         `json:"mount,omitempty"`
 	Path   string         `json:"path"`
 	Status changes.Status `json:"status"`
 	*review.RiskFlag
@@ -92,7 +94,7 @@ type jsonLine struct {
 // at a time, because all of them may be more than memory holds. Their digest,
 // which it has from remember, is the last field, and returned.
 func JSON(w io.Writer, r *review.Review, remember func() (string, error)) (digest string, err error) {
-	head, err := json.Marshal(jsonHead{SchemaVersion: Version, Sandbox: r.Name(), ID: r.ID()})
+	head, err := json.Marshal(jsonHead{SchemaVersion: Version, Sandbox: r.Name(), Mount: r.Mount(), ID: r.ID()})
 	if err != nil {
 		return "", errdefs.New(errdefs.Internal, "diff: %w", err)
 	}
@@ -106,7 +108,9 @@ func JSON(w io.Writer, r *review.Review, remember func() (string, error)) (diges
 		if err != nil {
 			return "", err
 		}
-		text, err := json.Marshal(jsonOf(f, &c))
+		j := jsonOf(f, &c)
+		j.Mount = r.Mount()
+		text, err := json.Marshal(j)
 		if err != nil {
 			return "", errdefs.New(errdefs.Internal, "diff: %w", err)
 		}
@@ -129,6 +133,23 @@ func JSON(w io.Writer, r *review.Review, remember func() (string, error)) (diges
 // Written is the path of a change as text and JSON have it: relative to the
 // workspace, escaped.
 func Written(p vpath.Path) string { return vpath.Escape(p.Rel()) }
+
+// WrittenIn is the path of a change as text has it: as Written in the workspace, and with the
+// name before it in a mount.
+func WrittenIn(mount string, p vpath.Path) string {
+	if mount == "" {
+		return Written(p)
+	}
+	return InMount(mount, p.String())
+}
+
+// quotedIn is WrittenIn, quoted like git.
+func quotedIn(mount string, p vpath.Path) string {
+	if mount == "" {
+		return changes.Quote(p)
+	}
+	return textdiff.QuoteName(InMount(mount, string(p)))
+}
 
 func jsonOf(f *review.FileDiff, c *review.Content) jsonFile {
 	j := jsonFile{

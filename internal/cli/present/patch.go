@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/review/gitpatch"
 )
@@ -25,21 +24,24 @@ type PatchOptions struct {
 
 // Patch writes the changes as a unified diff in git's format. What git has no form for
 // is in lines that start with "#": the marks, empty directories, special files, what no
-// apply takes, and at the end the groups. It notes all of them as shown.
+// apply takes, the mount, and at the end the groups. It notes all of them as shown.
 func Patch(w io.Writer, r *review.Review, o PatchOptions) error {
-	p := patchWriter{w: bufio.NewWriter(w), o: o}
+	p := patchWriter{w: bufio.NewWriter(w), o: o, mount: r.Mount()}
 	whole := o.Verbose || o.Raw
 	files := r.Files()
+	if p.mount != "" && len(files) > 0 {
+		p.line(gitpatch.Header, "# in "+p.mount+":/")
+	}
 	p.marks(files, whole)
 	for i := range files {
 		f := &files[i]
 		if f.NotPlaced != "" {
-			p.line(gitpatch.Warning, fmt.Sprintf("# %s: cannot be applied: %s", changes.Quote(f.Path), f.NotPlaced))
+			p.line(gitpatch.Warning, fmt.Sprintf("# %s: cannot be applied: %s", quotedIn(p.mount, f.Path), f.NotPlaced))
 		}
 		var err error
 		switch {
 		case f.LeftOut != "":
-			p.line(gitpatch.Warning, fmt.Sprintf("# %s: %s", changes.Quote(f.Path), f.LeftOut))
+			p.line(gitpatch.Warning, fmt.Sprintf("# %s: %s", quotedIn(p.mount, f.Path), f.LeftOut))
 		case f.Group != "" && !whole, f.RenamedTo != "":
 			err = r.NoteShown(f)
 		case f.RenamedFrom != "":
@@ -59,13 +61,14 @@ func Patch(w io.Writer, r *review.Review, o PatchOptions) error {
 }
 
 type patchWriter struct {
-	w *bufio.Writer // keeps the first error until Flush
-	o PatchOptions
+	w     *bufio.Writer // keeps the first error until Flush
+	o     PatchOptions
+	mount string // in which the changes are
 }
 
 func (p *patchWriter) file(r *review.Review, f *review.FileDiff) error {
 	if f.Stale {
-		p.line(gitpatch.Warning, "# the source has changed since: "+changes.Quote(f.Path))
+		p.line(gitpatch.Warning, "# the source has changed since: "+quotedIn(p.mount, f.Path))
 	}
 	for _, part := range f.Parts() {
 		content, err := r.Content(&part)
@@ -103,7 +106,7 @@ func (p *patchWriter) marks(files []review.FileDiff, whole bool) {
 	marked := false
 	for _, f := range files {
 		if f.Mark != nil && (f.Group == "" || whole) {
-			p.line(gitpatch.Warning, fmt.Sprintf("# %s: %s (%s)", f.Mark.Risk, changes.Quote(f.Path), f.Mark.Reason))
+			p.line(gitpatch.Warning, fmt.Sprintf("# %s: %s (%s)", f.Mark.Risk, quotedIn(p.mount, f.Path), f.Mark.Reason))
 			marked = true
 		}
 	}
@@ -123,7 +126,7 @@ func (p *patchWriter) groups(groups []review.Group) {
 			if m.IsUsual() {
 				continue
 			}
-			p.line(gitpatch.Warning, fmt.Sprintf("#   %s (%s): %s", m.Risk, m.Reason, namesOf(m)))
+			p.line(gitpatch.Warning, fmt.Sprintf("#   %s (%s): %s", m.Risk, m.Reason, p.namesOf(m)))
 		}
 	}
 }
@@ -134,18 +137,18 @@ const (
 	namesOfTrusted = 10
 )
 
-func namesOf(m review.GroupMark) string {
+func (p *patchWriter) namesOf(m review.GroupMark) string {
 	most := namesOfTrusted
 	if m.Risk == review.RunsOnHost {
 		most = namesThatRun
 	}
 	var names []string
-	for i, p := range m.Paths {
+	for i, path := range m.Paths {
 		if i == most {
 			names = append(names, fmt.Sprintf("%d more", len(m.Paths)-i))
 			break
 		}
-		names = append(names, changes.Quote(p))
+		names = append(names, quotedIn(p.mount, path))
 	}
 	return strings.Join(names, ", ")
 }

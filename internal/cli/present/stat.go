@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/review/gitpatch"
 )
@@ -20,9 +19,9 @@ func NameStatus(w io.Writer, r *review.Review) error {
 		switch {
 		case f.RenamedTo != "":
 		case f.RenamedFrom != "":
-			fmt.Fprintf(b, "R100\t%s\t%s\n", changes.Quote(f.RenamedFrom), changes.Quote(f.Path))
+			fmt.Fprintf(b, "R100\t%s\t%s\n", quotedIn(r.Mount(), f.RenamedFrom), quotedIn(r.Mount(), f.Path))
 		default:
-			fmt.Fprintf(b, "%s\t%s\n", f.Status, changes.Quote(f.Path))
+			fmt.Fprintf(b, "%s\t%s\n", f.Status, quotedIn(r.Mount(), f.Path))
 		}
 	}
 	return b.Flush()
@@ -87,10 +86,10 @@ type statRow struct {
 }
 
 func statRowOf(r *review.Review, f *review.FileDiff) (statRow, error) {
-	row := statRow{name: changes.Quote(f.Path)}
+	row := statRow{name: quotedIn(r.Mount(), f.Path)}
 	var err error
 	if f.RenamedFrom != "" {
-		row.name, row.text = changes.Quote(f.RenamedFrom)+" => "+row.name, "renamed"
+		row.name, row.text = quotedIn(r.Mount(), f.RenamedFrom)+" => "+row.name, "renamed"
 	} else if row.text, row.inserted, row.deleted, err = statOf(r, f); err != nil {
 		return row, err
 	}

@@ -26,7 +26,10 @@ type serverChanges struct {
 }
 
 // Changes are found when something is asked of them. The server can always read them.
-func (b *Backend) Changes(_ context.Context, name string, _ []string) (backend.Changes, error) {
+func (b *Backend) Changes(_ context.Context, name, mount string, _ []string) (backend.Changes, error) {
+	if mount != "" {
+		return nil, localOnly("in")
+	}
 	return &serverChanges{b: b, name: name}, nil
 }
 
@@ -38,7 +41,12 @@ func (c *serverChanges) find(ctx context.Context) (err error) {
 	return err
 }
 
+// Pending is empty: a server's sandbox has no mounts.
+func (b *Backend) Pending(context.Context, string) ([]backend.MountChanges, error) { return nil, nil }
+
 func (c *serverChanges) Sandbox() backend.Sandbox { return c.sb }
+
+func (c *serverChanges) Ref() string { return c.sb.Record.Name }
 
 // Lost is nil: a codebase stays where it is.
 func (c *serverChanges) Lost() error { return nil }

@@ -406,7 +406,7 @@ func (p *plan) skip() {
 
 // event returns the audit record of the apply.
 func (p *plan) event() audit.Applied {
-	var e audit.Applied
+	e := audit.Applied{Mount: p.work.Sandbox.Mount()}
 	for _, s := range p.steps {
 		switch {
 		case s.Status == 0:

@@ -77,7 +77,7 @@ func Discard(s *record.Sandbox, o DiscardOptions) (result DiscardResult, err err
 	if len(result.Paths) == 0 {
 		return result, err
 	}
-	return result, errors.Join(log.Append(audit.Discarded{Paths: audit.Texts(result.Paths)}), err)
+	return result, errors.Join(log.Append(audit.Discarded{Mount: s.Mount(), Paths: audit.Texts(result.Paths)}), err)
 }
 
 // openToDiscard opens the sandbox to discard changes. If its source is lost, it can only

@@ -35,11 +35,8 @@ func Rebase(s *record.Sandbox) error {
 		return record.HostError("sandbox "+s.Name(), err)
 	}
 	was := s.Stored.Source.Ino
-	if err := s.Log(audit.SandboxRebased{Source: audit.Text(now.Path), WasInode: was, Inode: now.Ino}); err != nil {
+	if err := s.Log(audit.SandboxRebased{Mount: s.Mount(), Source: audit.Text(now.Path), WasInode: was, Inode: now.Ino}); err != nil {
 		return err
 	}
-	return s.UpdateSource(func(r *record.Record) error {
-		r.Source = now
-		return nil
-	})
+	return s.Rebase(now)
 }

@@ -142,6 +142,7 @@ type Rename struct {
 // FileChanged says what a command changed in the sandbox's view.
 type FileChanged struct {
 	Exec     string   `json:"exec,omitempty"`
+	Mount    string   `json:"mount,omitempty"` // name of the mount in which the paths are; empty: the workspace
 	Created  []Text   `json:"created,omitempty"`
 	Modified []Text   `json:"modified,omitempty"`
 	Deleted  []Text   `json:"deleted,omitempty"`
@@ -212,6 +213,7 @@ type PolicyChanged struct {
 
 // Applied says which changes were applied to the source.
 type Applied struct {
+	Mount   string `json:"mount,omitempty"` // name of the mount in which the paths are; empty: the workspace
 	Paths   []Text `json:"paths"`
 	Refused []Text `json:"refused,omitempty"` // conflicts: left in the sandbox
 	// Overwrote are those of Paths that had changed in the source since the sandbox saw
@@ -225,6 +227,7 @@ type Applied struct {
 
 // Discarded says which changes were discarded.
 type Discarded struct {
+	Mount   string `json:"mount,omitempty"` // name of the mount in which the paths are; empty: the workspace
 	Paths   []Text `json:"paths"`
 	Omitted int64  `json:"omitted,omitempty"`
 }
@@ -257,6 +260,7 @@ type SessionClosed struct {
 
 // SandboxRebased says that the sandbox's source is now another directory at the same path.
 type SandboxRebased struct {
+	Mount    string `json:"mount,omitempty"` // name of the mount of which it is the source; empty: the workspace
 	Source   Text   `json:"source"`
 	WasInode uint64 `json:"was_inode"`
 	Inode    uint64 `json:"inode"`

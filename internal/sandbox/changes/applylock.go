@@ -31,7 +31,7 @@ type applyLock struct {
 }
 
 // ApplyLockPath returns the path of the apply lock.
-func (w *Work) ApplyLockPath() string { return filepath.Join(w.Sandbox.Dir(), w.ApplyLockFile) }
+func (w *Work) ApplyLockPath() string { return filepath.Join(w.Sandbox.ChangesDir(), w.ApplyLockFile) }
 
 // takeApplyLock takes the apply lock and removes the leftovers of a killed apply. Errors:
 // Precondition if another command has it, or if a leftover may be another program's file.
@@ -302,7 +302,7 @@ func (w *Work) rebasePlaced() error {
 		return err
 	}
 	slices.Sort(told)
-	return w.Sandbox.Log(audit.Applied{Paths: audit.Texts(told)})
+	return w.Sandbox.Log(audit.Applied{Mount: w.Sandbox.Mount(), Paths: audit.Texts(told)})
 }
 
 // IsPlaced reports whether now, the attributes of the entry, are those of made. It ignores

@@ -46,6 +46,20 @@ func (c *Change) Version() Version {
 	return versionOf(c.Path, &c.Info)
 }
 
+// PathsOf returns the paths of versions. Errors: Invalid for a path that is not escaped; the paths
+// before it are returned too.
+func PathsOf(versions []Version) ([]vpath.Path, error) {
+	paths := make([]vpath.Path, 0, len(versions))
+	for _, v := range versions {
+		p, err := v.At()
+		if err != nil {
+			return paths, err
+		}
+		paths = append(paths, p)
+	}
+	return paths, nil
+}
+
 // DropVersions drops the entries of the delta that still have these versions, or keeps
 // those marked with Keep. For the others, it records Version.Made as the base and returns
 // their paths. The process that owns the stack calls it: a command with the sandbox's lock,

@@ -81,7 +81,7 @@ func OpenLayers(s *record.Sandbox, source *os.File, o layer.Options) (*layer.Sta
 	if o.Absent, err = Absent(&s.Stored); err != nil {
 		return nil, err
 	}
-	o.Source, o.Dir = source, s.LayersDir()
+	o.Source, o.Dir, o.Plain = source, s.LayersDir(), s.Mount() != ""
 	return layer.Open(o)
 }
 
@@ -145,7 +145,7 @@ func (w *Work) Close() error {
 // the directory that the changes are for.
 func (w *Work) Compile(source record.Source) error {
 	r := &w.Sandbox.Stored
-	reserved, err := w.Sandbox.Home.Reserved(source)
+	reserved, err := w.Sandbox.Reserved(source)
 	if err != nil {
 		return err
 	}

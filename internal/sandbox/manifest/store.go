@@ -71,7 +71,7 @@ func StoreNow(s *record.Sandbox) (digest string, err error) {
 // LastShown returns the digest of what was shown last to the owner of the state
 // directory, "" if that is what the sandbox held at the end of its last command.
 func LastShown(s *record.Sandbox) (string, error) {
-	text, err := os.ReadFile(filepath.Join(s.Dir(), reviewsDir, lastShown))
+	text, err := os.ReadFile(filepath.Join(s.ChangesDir(), reviewsDir, lastShown))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return "", nil
@@ -96,7 +96,7 @@ func SetLastShown(s *record.Sandbox, digest string) error {
 // withManifests calls do with the directory of reviews, which nobody else changes
 // meanwhile. Unless create is set, it does nothing where there is none.
 func withManifests(s *record.Sandbox, create bool, do func(dir string) error) error {
-	dir := filepath.Join(s.Dir(), reviewsDir)
+	dir := filepath.Join(s.ChangesDir(), reviewsDir)
 	f, err := os.Open(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		if !create {

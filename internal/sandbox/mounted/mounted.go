@@ -1,18 +1,16 @@
-// Package mounted opens what a sandbox sees in one of its mounts: the source, under the rules of
-// the mount. It promises that no mount shows what is the sandbox's own or agentfense's: the
+// Package mounted opens what a sandbox sees in one of its mounts: the source and the delta, if the
+// mount has one, under the rules of the mount. It promises that no mount shows what is the sandbox's own or agentfense's: the
 // workspace's source and the state directory.
 package mounted
 
 import (
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
-	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -34,19 +32,19 @@ var readAll = []policy.Rule{{Pattern: "/**", Type: policy.Glob, Permission: poli
 // HasView reports whether a mount is a view, unless it is of a file. Else it is a bind mount.
 func HasView(m record.Mount) bool { return m.Mode == mountspec.ReadOnly || m.Mode.HasRules() }
 
-// Open opens m, which has a view, of the sandbox with the record r. The rights of user apply to
-// the source (see layer.Options). Errors: NotFound, Denied; Invalid for a source that no
+// Open opens m, which has a view, of the sandbox s. Of its layers, options has the user, the
+// quota, and whether they are read-only. Errors: NotFound, Denied; Invalid for a source that no
 // sandbox, or not this one, may see; Precondition if it is no longer a directory that rules
-// are for.
-func Open(h *record.Home, r *record.Record, m record.Mount, user *layer.User) (*Mount, error) {
-	o, err := open(h, r, m, user)
+// are for, or not the one on which the delta was made.
+func Open(s *record.Sandbox, m record.Mount, options layer.Options) (*Mount, error) {
+	o, err := open(s, m, options)
 	if err != nil {
 		return nil, errdefs.New(errdefs.KindOf(err), "mount %s at %s: %w", m.Source, m.Target, err)
 	}
 	return o, nil
 }
 
-func open(h *record.Home, r *record.Record, m record.Mount, user *layer.User) (*Mount, error) {
+func open(s *record.Sandbox, m record.Mount, options layer.Options) (*Mount, error) {
 	path, err := filepath.EvalSymlinks(string(m.Source))
 	if err != nil {
 		return nil, errdefs.New(safefs.Kind(err), "%w", record.UnwrapErrno(err))
@@ -54,8 +52,7 @@ func open(h *record.Home, r *record.Record, m record.Mount, user *layer.User) (*
 	if err := mountspec.CheckSource(path); err != nil {
 		return nil, err
 	}
-	workspace := string(r.Source.Path)
-	for _, ours := range []string{workspace, h.Dir()} {
+	for _, ours := range []string{string(s.Stored.Source.Path), s.Home.Dir()} {
 		if safefs.IsBelow(path, ours) {
 			return nil, errdefs.New(errdefs.Invalid, "it is in %s, which the sandbox may see only through its view, or not at all", record.HostPath(ours))
 		}
@@ -65,7 +62,7 @@ func open(h *record.Home, r *record.Record, m record.Mount, user *layer.User) (*
 		return nil, errdefs.New(safefs.Kind(err), "%w", err)
 	}
 	o := &Mount{Source: os.NewFile(uintptr(fd), m.Name)}
-	if err := o.fill(h, path, workspace, m, user); err != nil || o.File != "" {
+	if err := o.fill(s, path, m, options); err != nil || o.File != "" {
 		o.Source.Close()
 		o.Source = nil
 		return o, err
@@ -74,7 +71,7 @@ func open(h *record.Home, r *record.Record, m record.Mount, user *layer.User) (*
 }
 
 // fill sets the other fields.
-func (o *Mount) fill(h *record.Home, path, workspace string, m record.Mount, user *layer.User) error {
+func (o *Mount) fill(s *record.Sandbox, path string, m record.Mount, options layer.Options) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(o.Source.Fd()), &st); err != nil {
 		return errdefs.New(errdefs.Internal, "%w", err)
@@ -86,16 +83,13 @@ func (o *Mount) fill(h *record.Home, path, workspace string, m record.Mount, use
 		o.File = path
 		return nil
 	}
-	reserved, err := h.Reserved(record.Source{Path: record.HostPath(path), Dev: st.Dev, Ino: st.Ino})
+	source := record.Source{Path: record.HostPath(path), Dev: st.Dev, Ino: st.Ino}
+	reserved, err := s.Home.Reserved(source)
+	if err == nil {
+		reserved, err = record.ReserveWorkspace(reserved, source.Path, s.Stored.Source.Path)
+	}
 	if err != nil {
 		return err
-	}
-	if safefs.IsBelow(workspace, path) {
-		p, err := vpath.Parse(strings.TrimPrefix(workspace, path))
-		if err != nil {
-			return err
-		}
-		reserved = append(reserved, p)
 	}
 	rules := readAll
 	if m.Mode.HasRules() {
@@ -104,7 +98,26 @@ func (o *Mount) fill(h *record.Home, path, workspace string, m record.Mount, use
 	if o.Policy, err = policy.Compile(rules, policy.Options{Reserved: reserved}); err != nil {
 		return err
 	}
-	o.Stack, err = layer.Open(layer.Options{Source: o.Source, ReadOnly: true, Plain: true, User: user})
+	return o.openLayers(s, m, options)
+}
+
+// openLayers opens the source, with the delta if the mount has one.
+func (o *Mount) openLayers(s *record.Sandbox, m record.Mount, options layer.Options) error {
+	options.Source, options.Plain = o.Source, true
+	if !m.HasDelta() {
+		options.ReadOnly, options.QuotaOf = true, nil
+	} else {
+		part, err := s.InMount(m.Name)
+		if err != nil {
+			return err
+		}
+		if err := part.Stored.Source.IsOpen(o.Source); err != nil {
+			return err
+		}
+		options.Dir = part.LayersDir()
+	}
+	var err error
+	o.Stack, err = layer.Open(options)
 	return err
 }
 

@@ -32,8 +32,10 @@ const (
 	ReadOnly Mode = "ro"
 	// Bind is a read-only bind mount, without rules.
 	Bind Mode = "bind"
-	// PolicyFile is ReadOnly under the rules of a file. Every name of a preset is a mode, too:
-	// ReadOnly under the rules of the preset.
+	// CopyOnWrite lets everything be read and written, without sockets, FIFOs and devices.
+	CopyOnWrite Mode = "cow"
+	// PolicyFile is a view under the rules of a file. Every name of a preset is a mode, too: a
+	// view under the rules of the preset. They have no sockets, FIFOs and devices either.
 	PolicyFile Mode = "policy"
 )
 
@@ -41,7 +43,9 @@ const (
 func (m Mode) HasRules() bool { return m != ReadOnly && m != Bind && m != "" }
 
 // Words are the modes that can be given, the default first.
-func Words() []string { return append([]string{string(ReadOnly), string(Bind)}, preset.Names()...) }
+func Words() []string {
+	return append([]string{string(ReadOnly), string(CopyOnWrite), string(Bind)}, preset.Names()...)
+}
 
 // Spec is one mount, as it was given.
 type Spec struct {
@@ -52,25 +56,37 @@ type Spec struct {
 	Policy string // the file of PolicyFile
 }
 
-// Rules returns the rules of the mode. load reads a policy file. Nothing in a mount can be
-// written: what the rules let be written can be read, and nothing can be made in place of
-// what they hide. Errors: those of load, and Invalid.
+// writeAll are the rules of CopyOnWrite.
+var writeAll = []policy.Rule{{Pattern: "/**", Type: policy.Glob, Permission: policy.Write, Source: "--mount"}}
+
+// Rules returns the rules of the mode. load reads a policy file. Where no rule lets anything be
+// written, nothing can be made in place of what is hidden either: such a mount has no delta.
+// Errors: those of load, and Invalid.
 func (s Spec) Rules(load func(file string) ([]policy.Rule, error)) ([]policy.Rule, error) {
 	var rules []policy.Rule
 	var err error
 	switch {
 	case !s.Mode.HasRules():
 		return nil, nil
+	case s.Mode == CopyOnWrite:
+		rules = writeAll
 	case s.Mode == PolicyFile:
 		rules, err = load(s.Policy)
 	default:
 		rules, err = preset.Rules(string(s.Mode))
 	}
 	rules = slices.Clone(rules)
-	for i := range rules {
-		rules[i].Permission, rules[i].Own = min(rules[i].Permission, policy.Read), false
+	if !Writable(rules) {
+		for i := range rules {
+			rules[i].Own = false
+		}
 	}
 	return rules, err
+}
+
+// Writable reports whether one of the rules lets something be written.
+func Writable(rules []policy.Rule) bool {
+	return slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Permission == policy.Write })
 }
 
 // option is the beginning of one option of the long form.
@@ -183,7 +199,7 @@ func parseMode(word string) (Mode, error) {
 	case slices.Contains(words, word):
 		return Mode(word), nil
 	case word == "rw":
-		return "", errdefs.New(errdefs.Invalid, "mode \"rw\": a mount is read-only; what a sandbox may write is its source directory (--dir)")
+		return "", errdefs.New(errdefs.Invalid, "mode \"rw\": no command writes to the source of a mount; with cow, changes wait for a review")
 	}
 	return "", nearest.Unknown("mode", word, words)
 }
@@ -196,20 +212,33 @@ type Mount struct {
 	Name   string        `json:"name,omitempty"`
 	Mode   Mode          `json:"mode,omitempty"`
 	Rules  []policy.Rule `json:"rules,omitempty"` // of a mode with rules
+	// A mount with a delta also has the identity of its source, as record.Source, and its
+	// earlier rules, as record.Record.
+	Dev          uint64          `json:"dev,omitempty"`
+	Ino          uint64          `json:"ino,omitempty"`
+	Born         int64           `json:"born,omitempty"`
+	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
 }
+
+// HasDelta reports whether commands may write in the mount: to a delta, not to the source.
+func (m Mount) HasDelta() bool { return m.Ino != 0 }
 
 // Check refuses a mount with a name, a mode or rules that this package does not make.
 // Errors: Precondition.
 func (m Mount) Check() error {
-	if m.Name == "" && m.Mode == "" {
+	if m.Name == "" && m.Mode == "" && !m.HasDelta() {
 		return nil
 	}
 	err := CheckName(m.Name)
 	if err == nil && m.Mode != PolicyFile {
 		_, err = parseMode(string(m.Mode))
 	}
-	if err == nil && (len(m.Rules) > 0) != m.Mode.HasRules() {
+	switch {
+	case err != nil:
+	case (len(m.Rules) > 0) != m.Mode.HasRules():
 		err = errdefs.New(errdefs.Invalid, "mode %q with %d rules", m.Mode, len(m.Rules))
+	case Writable(m.Rules) != m.HasDelta(), !m.HasDelta() && (m.Dev != 0 || m.Born != 0 || len(m.EarlierRules) > 0):
+		err = errdefs.New(errdefs.Invalid, "mode %q does not go with inode %d of its source", m.Mode, m.Ino)
 	}
 	if err != nil {
 		return errdefs.New(errdefs.Precondition, "mount at %s: %w", m.Target, err)

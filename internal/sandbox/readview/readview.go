@@ -78,7 +78,7 @@ func Open(h *record.Home, s *record.Sandbox) (*View, error) {
 
 // OpenMount opens what a sandbox sees in the mount called name. Errors: NotFound for a name that
 // no mount has; Unsupported for a mount that is no view; those of mounted.Open.
-func OpenMount(h *record.Home, s *record.Sandbox, name string) (*View, error) {
+func OpenMount(s *record.Sandbox, name string) (*View, error) {
 	i := slices.IndexFunc(s.Stored.Mounts, func(m record.Mount) bool { return m.Name == name })
 	if i < 0 {
 		return nil, errdefs.New(errdefs.NotFound, "sandbox %s: no mount has the name %q", s.Name(), name)
@@ -90,7 +90,7 @@ func OpenMount(h *record.Home, s *record.Sandbox, name string) (*View, error) {
 	}
 	var o *mounted.Mount
 	if mounted.HasView(m) {
-		if o, err = mounted.Open(h, &s.Stored, m, user); err != nil {
+		if o, err = mounted.Open(s, m, layer.Options{User: user, ReadOnly: true}); err != nil {
 			return nil, err
 		}
 	}

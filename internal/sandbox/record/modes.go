@@ -14,17 +14,22 @@ import (
 // a user namespace (launch.RunAsOwner). It uses the capabilities for the delta only. In the
 // source the modes apply.
 
-// IsClosed reports whether the layers have an entry that its owner may not read or change
+// IsClosed reports whether the layers, or those of a mount, have an entry that its owner may not read or change
 // because of its mode. It returns false for root.
 func (s *Sandbox) IsClosed() (bool, error) {
 	if os.Geteuid() == 0 {
 		return false, nil
 	}
-	closed, err := isClosed(unix.AT_FDCWD, s.LayersDir(), 0)
-	if err != nil {
-		return false, HostError("sandbox "+s.Name(), err)
+	for _, part := range s.Parts() {
+		closed, err := isClosed(unix.AT_FDCWD, part.LayersDir(), 0)
+		if err != nil {
+			return false, HostError("sandbox "+s.Name(), err)
+		}
+		if closed {
+			return true, nil
+		}
 	}
-	return closed, nil
+	return false, nil
 }
 
 // MaxDepth is how deep isClosed looks. It uses a descriptor for each level, and a program

@@ -82,7 +82,7 @@ type Record struct {
 	Served *Served `json:"served,omitempty"`
 }
 
-// Mount shows a host path inside, read-only.
+// Mount shows a host path inside.
 type Mount = mountspec.Mount
 
 // Limits are the resource limits of a sandbox. Zero means no limit.
@@ -130,6 +130,9 @@ func (r *Record) clone() Record {
 	c.List = r.List.Clone()
 	c.Secrets = hostlist.CloneSecrets(r.Secrets)
 	c.Mounts = slices.Clone(r.Mounts)
+	for i, m := range c.Mounts {
+		c.Mounts[i].EarlierRules = slices.Clone(m.EarlierRules)
+	}
 	c.Marks = slices.Clone(r.Marks)
 	c.Ignore = slices.Clone(r.Ignore)
 	c.Served = r.Served.clone()

@@ -55,6 +55,7 @@ func checkDirName(name string) error {
 type Sandbox struct {
 	Home   *Home
 	Stored Record
+	part   *inMount // nil: the workspace
 }
 
 // Record returns the sandbox's record, as of Open or the last Update.
@@ -70,7 +71,7 @@ func (s *Sandbox) Name() string { return s.Stored.Name }
 func (s *Sandbox) Dir() string { return s.Home.sandboxDir(s.Stored.Name) }
 
 // LayersDir returns the directory of the sandbox's layer stack.
-func (s *Sandbox) LayersDir() string { return filepath.Join(s.Dir(), layersDir) }
+func (s *Sandbox) LayersDir() string { return filepath.Join(s.ChangesDir(), layersDir) }
 
 // LogPath returns the path of the supervisor's log.
 func (s *Sandbox) LogPath() string { return filepath.Join(s.Dir(), "supervisor.log") }

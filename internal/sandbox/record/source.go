@@ -70,16 +70,24 @@ func (s Source) Open() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := Source{Path: s.Path}
-	if err := now.identify(f); err != nil {
+	if err := s.IsOpen(f); err != nil {
 		f.Close()
-		return nil, sourceError(string(s.Path), err)
-	}
-	if !s.IsSame(now) {
-		f.Close()
-		return nil, errdefs.New(errdefs.Precondition, "source %s: it is not the directory of which the sandbox was made, but another one at its path", s.Path)
+		return nil, err
 	}
 	return f, nil
+}
+
+// IsOpen checks that f, which was opened at the path, is the source. Errors: Precondition if it
+// is another directory.
+func (s Source) IsOpen(f *os.File) error {
+	now := Source{Path: s.Path}
+	if err := now.identify(f); err != nil {
+		return sourceError(string(s.Path), err)
+	}
+	if !s.IsSame(now) {
+		return errdefs.New(errdefs.Precondition, "source %s: it is not the directory of which the sandbox was made, but another one at its path", s.Path)
+	}
+	return nil
 }
 
 func (s Source) open() (*os.File, error) {

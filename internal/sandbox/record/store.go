@@ -72,6 +72,9 @@ func (s *Sandbox) make() error {
 	if err := os.MkdirAll(filepath.Join(making, layersDir), 0o700); err != nil {
 		return HostError("sandbox", err)
 	}
+	if err := makeChangesDirs(making, s.Stored.Mounts); err != nil {
+		return errors.Join(err, os.RemoveAll(making))
+	}
 	for try := 0; ; try++ {
 		err := s.appear(making, try)
 		if err == nil {
@@ -193,15 +196,18 @@ func (h *Home) List() ([]*Sandbox, error) {
 // the sandbox was removed.
 func (s *Sandbox) Update(change func(*Record) error) error {
 	source := s.Stored.Source
-	return s.UpdateSource(func(r *Record) error {
+	return s.updateSource(func(r *Record) error {
 		err := change(r)
 		r.Source = source
 		return err
 	})
 }
 
-// UpdateSource is Update, but change may also change the source.
-func (s *Sandbox) UpdateSource(change func(*Record) error) error {
+// updateSource is Update, but change may also change the source.
+func (s *Sandbox) updateSource(change func(*Record) error) error {
+	if s.part != nil {
+		return errdefs.New(errdefs.Internal, "sandbox %s: the record of a mount cannot be updated", s.Name())
+	}
 	return s.Home.locked(func() error {
 		r, err := readRecord(s.Dir())
 		if err != nil {
@@ -219,6 +225,9 @@ func (s *Sandbox) UpdateSource(change func(*Record) error) error {
 		r.HostUID, r.CreatedAt = before.HostUID, before.CreatedAt
 		if err := r.check(); err != nil {
 			return errdefs.New(errdefs.Precondition, "sandbox %s: %w", r.Name, err)
+		}
+		if err := makeChangesDirs(s.Dir(), r.Mounts); err != nil {
+			return err
 		}
 		text, err := r.encode()
 		if err != nil {
@@ -287,8 +296,10 @@ func (h *Home) RemoveIf(name string, check func(*Sandbox) error) error {
 // It first removes the large parts, and then the rest if the log now has room. If not, the
 // record stays until Sweep writes the log.
 func (h *Home) removeUnlogged(gone string) error {
-	if err := removeTree(filepath.Join(gone, layersDir)); err != nil {
-		return err
+	for _, large := range []string{layersDir, mountsDir} {
+		if err := removeTree(filepath.Join(gone, large)); err != nil {
+			return err
+		}
 	}
 	err := h.locked(func() error { return h.logGone(gone) })
 	if errdefs.Is(err, errdefs.Exhausted) {

@@ -134,6 +134,14 @@ func (r *Review) Close() error {
 // Name returns the name of the sandbox.
 func (r *Review) Name() string { return r.name }
 
+// Mount returns the name of the mount in which the changes are; "" is the workspace.
+func (r *Review) Mount() string {
+	if r.work == nil {
+		return ""
+	}
+	return r.work.Sandbox.Mount()
+}
+
 // ID returns the id of the sandbox.
 func (r *Review) ID() record.ID { return r.id }
 

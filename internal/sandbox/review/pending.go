@@ -7,8 +7,17 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-// HasChanges reports whether the sandbox's delta holds anything.
+// HasChanges reports whether the sandbox's delta holds anything, or that of a mount.
 func HasChanges(s *record.Sandbox) (bool, error) {
+	for _, part := range s.Parts() {
+		if changed, err := hasChanges(part); changed || err != nil {
+			return changed, err
+		}
+	}
+	return false, nil
+}
+
+func hasChanges(s *record.Sandbox) (bool, error) {
 	w, err := changes.OpenToRead(s)
 	if err != nil {
 		return false, err
@@ -41,9 +50,22 @@ func PendingOf(files []FileDiff) Pending {
 	return p
 }
 
-// CountPending returns what is lost with the sandbox.
+// CountPending returns what is lost with the sandbox, also of its mounts.
 func CountPending(s *record.Sandbox) (Pending, error) {
-	if changed, err := HasChanges(s); err != nil || !changed {
+	var all Pending
+	for _, part := range s.Parts() {
+		p, err := countPending(part)
+		if err != nil {
+			return all, err
+		}
+		all.Changes += p.Changes
+		all.LeftOut += p.LeftOut
+	}
+	return all, nil
+}
+
+func countPending(s *record.Sandbox) (Pending, error) {
+	if changed, err := hasChanges(s); err != nil || !changed {
 		return Pending{}, err
 	}
 	r, err := Open(s)

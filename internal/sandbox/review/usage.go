@@ -30,8 +30,10 @@ type Usage struct {
 func UsageOf(s *record.Sandbox) (Usage, error) {
 	var u Usage
 	delta := meter{left: maxLooks}
-	if err := delta.dir(unix.AT_FDCWD, s.LayersDir(), 0); err != nil {
-		return u, record.HostError("sandbox "+s.Name(), err)
+	for _, part := range s.Parts() {
+		if err := delta.dir(unix.AT_FDCWD, part.LayersDir(), 0); err != nil {
+			return u, record.HostError("sandbox "+s.Name(), err)
+		}
 	}
 	all := meter{left: maxLooks, passesClosed: true} // a kept home may hold such
 	if err := all.dir(unix.AT_FDCWD, s.Dir(), 0); err != nil {

@@ -31,7 +31,7 @@ type execution struct {
 	leader  int         // its pid on the host, once there is one
 	group   *cgroup.Group
 	before  cgroup.Usage // of the sandbox, when the command was about to start
-	changes effects.ChangeSet
+	changes effects.ChangeSet // in the workspace
 	denials effects.DenialSet
 	begun   time.Time
 
@@ -40,6 +40,23 @@ type execution struct {
 
 	mu     sync.Mutex
 	reason api.Reason
+	// mountChanges are what it changed in mounts, by their names.
+	mountChanges map[string]*effects.ChangeSet
+}
+
+// changesIn returns what the command changed in a mount.
+func (x *execution) changesIn(mount string) *effects.ChangeSet {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	set := x.mountChanges[mount]
+	if set == nil {
+		set = &effects.ChangeSet{}
+		if x.mountChanges == nil {
+			x.mountChanges = map[string]*effects.ChangeSet{}
+		}
+		x.mountChanges[mount] = set
+	}
+	return set
 }
 
 // end kills the command with all its descendants, for reason.
@@ -326,7 +343,12 @@ func (s *supervisor) auditEnd(x *execution, exit *api.Exit, lost bool) {
 	var events []audit.Event
 	c := x.changes.Take()
 	if !c.IsEmpty() {
-		events = append(events, c.Event(x.id))
+		events = append(events, c.Event(x.id, ""))
+	}
+	for _, m := range s.mounts {
+		if c := x.changesIn(m.name).Take(); !c.IsEmpty() {
+			events = append(events, c.Event(x.id, m.name))
+		}
 	}
 	exit.ID, exit.Effects = x.id, effects.Of(&x.denials, c)
 	if after.OOMKills > before.OOMKills {

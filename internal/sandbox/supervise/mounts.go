@@ -6,9 +6,13 @@ import (
 	"os"
 
 	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/mounted"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/effects"
 	"github.com/agentfense/agentfense/internal/view/fusefs"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -17,9 +21,12 @@ import (
 // mountView is a mount that this process shows as a view beside the workspace's.
 type mountView struct {
 	*mounted.Mount
-	name   string
-	target string
-	view   *fusefs.FS // nil until it is mounted
+	name         string
+	target       string
+	writable     bool              // commands may write in it
+	rulesChanged bool              // the delta was also changed under other rules
+	view         *fusefs.FS        // nil until it is mounted
+	background   effects.ChangeSet // of processes whose command has ended
 }
 
 // openMounts opens the sources of the mounts. A file, and a mount of mode bind, is left to the
@@ -28,12 +35,14 @@ func (s *supervisor) openMounts(context.Context) error {
 	for _, m := range s.record.Mounts {
 		bind := string(m.Source)
 		if mounted.HasView(m) {
-			o, err := mounted.Open(s.home, &s.record, m, layerUser())
+			o, err := mounted.Open(s.box, m, layer.Options{User: layerUser(), QuotaOf: s.stack})
 			if err != nil {
 				return err
 			}
 			if bind = o.File; bind == "" {
-				s.mounts = append(s.mounts, &mountView{Mount: o, name: m.Name, target: string(m.Target)}) // tearDown closes it
+				s.mounts = append(s.mounts, &mountView{
+					Mount: o, name: m.Name, target: string(m.Target), writable: m.HasDelta(), rulesChanged: len(m.EarlierRules) > 0,
+				}) // tearDown closes it
 				continue
 			}
 		}
@@ -59,7 +68,8 @@ func (s *supervisor) mountAll(mountpoint string, workspace fusefs.Options) (err 
 	views := []fusefs.View{{Name: mountspec.Workspace, Options: workspace}}
 	for _, m := range s.mounts {
 		views = append(views, fusefs.View{Name: m.name, Options: fusefs.Options{
-			Layer: m.Stack, Policy: m.Policy, UID: workspace.UID, GID: workspace.GID,
+			Layer: m.Stack, Policy: m.Policy, PolicyChanged: m.rulesChanged, UID: workspace.UID, GID: workspace.GID,
+			OnChange: func(c fusefs.Change) { s.noteChange(m, c) },
 			OnDenial: func(d fusefs.Denial) { s.noteDenial(m.name, m.Policy.Rules(), d) },
 			Owner:    s.ownerOf, Logger: s.log.With("mount", m.name),
 		}})
@@ -100,6 +110,41 @@ func (s *supervisor) closeMounts() error {
 		errs = append(errs, m.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// noteChange adds a change in a mount to what its command did there. It is called as onChange
+// is.
+func (s *supervisor) noteChange(m *mountView, c fusefs.Change) {
+	set := &m.background
+	if x := s.owners.Find(c.PID); x != nil {
+		set = x.changesIn(m.name)
+	}
+	set.Note(c)
+}
+
+// mountOf returns the mount with a delta that has the name.
+func (s *supervisor) mountOf(name string) (*mountView, error) {
+	for _, m := range s.mounts {
+		if m.name == name && m.writable {
+			return m, nil
+		}
+	}
+	return nil, errdefs.New(errdefs.NotFound, "control: no mount %q has changes", name)
+}
+
+// dropIn is drop in a mount, or for "" in the workspace.
+func (s *supervisor) dropIn(mount string, versions []changes.Version) ([]vpath.Path, error) {
+	if mount == "" {
+		return s.drop(versions)
+	}
+	m, err := s.mountOf(mount)
+	if err != nil {
+		return nil, err
+	}
+	stale, err := changes.DropVersions(m.Stack, versions)
+	paths, pathErr := changes.PathsOf(versions)
+	m.view.Invalidate(paths...)
+	return stale, errors.Join(err, pathErr)
 }
 
 // noteDenial writes a refusal into the audit log and adds it to what its command was

@@ -65,7 +65,12 @@ func (s *supervisor) appendFirst(ev audit.Event) {
 func (s *supervisor) lastEvents() []audit.Event {
 	var events []audit.Event
 	if c := s.background.Take(); !c.IsEmpty() {
-		events = append(events, c.Event(""))
+		events = append(events, c.Event("", ""))
+	}
+	for _, m := range s.mounts {
+		if c := m.background.Take(); !c.IsEmpty() {
+			events = append(events, c.Event("", m.name))
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

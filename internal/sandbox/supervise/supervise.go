@@ -256,17 +256,10 @@ func (s *supervisor) logSetUp(err error) {
 func (s *supervisor) drop(versions []changes.Version) ([]vpath.Path, error) {
 	before := s.states(versions)
 	stale, err := changes.DropVersions(s.stack, versions)
-	paths := make([]vpath.Path, 0, len(versions))
-	for _, v := range versions {
-		p, pathErr := v.At()
-		if pathErr != nil {
-			return stale, errors.Join(err, pathErr)
-		}
-		paths = append(paths, p)
-	}
+	paths, pathErr := changes.PathsOf(versions)
 	s.view.Invalidate(paths...)
 	s.tellDropped(before)
-	return stale, err
+	return stale, errors.Join(err, pathErr)
 }
 
 // awaitScope waits until the starter has asked for a scope, if it does, and

@@ -42,17 +42,30 @@ func (s *supervisor) stats() (api.Stats, error) {
 	return st, nil
 }
 
-// stored is what the delta and the kept home store together.
+// stored is what the deltas and the kept home store together.
 func (s *supervisor) stored() (layer.Usage, error) {
 	all, err := s.stack.Measure()
-	home := s.keptHome.stack
-	if err != nil || home == nil || all.Quota.Bytes > 0 { // under which it counts both
+	if err != nil || all.Quota.Bytes > 0 { // under which it counts all
 		return all, err
 	}
-	used, err := home.Measure()
-	all.Bytes += used.Bytes
-	all.Inodes += used.Inodes
-	return all, err
+	var others []*layer.Stack
+	if s.keptHome.stack != nil {
+		others = append(others, s.keptHome.stack)
+	}
+	for _, m := range s.mounts {
+		if m.writable {
+			others = append(others, m.Stack)
+		}
+	}
+	for _, other := range others {
+		used, err := other.Measure()
+		if err != nil {
+			return all, err
+		}
+		all.Bytes += used.Bytes
+		all.Inodes += used.Inodes
+	}
+	return all, nil
 }
 
 // meter is the sandbox's control group, nil if it has none. Docker makes one

@@ -25,7 +25,7 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 		return nil, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	if o.Drop, err = api.DropLive(ctx, sb.Dir()); err != nil {
+	if o.Drop, err = api.DropLive(ctx, sb.Dir(), ""); err != nil {
 		return nil, err
 	}
 	result, err := s.apply(ctx, sb, o)
@@ -82,7 +82,7 @@ func (c *sandboxServer) Discard(ctx context.Context, r *sandboxv1.DiscardRequest
 	if err != nil {
 		return nil, err
 	}
-	if o.Drop, err = api.DropLive(context.WithoutCancel(ctx), sb.Dir()); err != nil {
+	if o.Drop, err = api.DropLive(context.WithoutCancel(ctx), sb.Dir(), ""); err != nil {
 		return nil, err
 	}
 	result, err := apply.Discard(sb, o)

@@ -113,7 +113,7 @@ func (s *Service) syncOnce(ctx context.Context, sb *record.Sandbox, client *api.
 		o.OnConflict = apply.Leave
 	}
 	if client != nil {
-		o.Drop = func(v []changes.Version) ([]vpath.Path, error) { return client.Drop(ctx, v) }
+		o.Drop = func(v []changes.Version) ([]vpath.Path, error) { return client.Drop(ctx, "", v) }
 	}
 	result, err, tellErr := s.applyAndTell(ctx, files, sb, o)
 	for _, p := range result.Paths {

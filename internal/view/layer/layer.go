@@ -42,8 +42,7 @@ type Options struct {
 	// Quota limits what the stack stores.
 	Quota Quota
 	// QuotaOf is a stack on the same file system with which this one shares the quota, in
-	// place of Quota. At most one stack shares another's, and it records no contents: its
-	// source is empty.
+	// place of Quota. Several stacks may share one.
 	QuotaOf *Stack
 	// ReadOnly opens the stack while another process may write to it. The stack then writes
 	// nothing, sweeps nothing and caches nothing between calls.

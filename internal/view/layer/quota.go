@@ -31,6 +31,7 @@ func (s *Stack) Statfs() Usage {
 type quota struct {
 	*ledger
 	root uint64 // the key in ledger.files of the delta's own directory
+	own  int64  // what ledger.contents has of this stack; guarded by ledger.mu
 }
 
 // ledger counts what the stacks that share a quota use together.
@@ -43,6 +44,7 @@ type ledger struct {
 	contents int64            // allocated bytes of recorded contents
 	reserved int64
 	count    int64
+	sharers  uint64 // stacks that share the quota of another
 }
 
 // blockBytes is the unit of st_blocks. A write is rounded up to pageBytes.
@@ -59,7 +61,11 @@ func (q *quota) limitsBytes() bool { return q.limit.Bytes > 0 }
 // open counts the present files. Without a quota it does nothing.
 func (q *quota) open(s *Stack) error {
 	if of := s.o.QuotaOf; of != nil {
-		q.ledger, q.root = of.quota.ledger, otherRootInode
+		q.ledger = of.quota.ledger
+		q.mu.Lock()
+		q.root = lastRootInode - q.sharers
+		q.sharers++
+		q.mu.Unlock()
 	} else {
 		q.limit = s.o.Quota
 	}
@@ -79,6 +85,7 @@ func (q *quota) open(s *Stack) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.contents += contents
+	q.own += contents
 	return err
 }
 
@@ -164,12 +171,10 @@ func (q *quota) settle(st *stat) {
 	q.files[st.ino] = now
 }
 
-// Keys in ledger.files for the allocation of a delta's own directory beyond its first
-// block. No file has these inode numbers.
-const (
-	rootInode      = 0
-	otherRootInode = math.MaxUint64 // of the stack that shares the quota
-)
+// lastRootInode and the numbers below it are keys in ledger.files for the allocation of the
+// directories of deltas that share a quota, beyond its first block. For the stack whose quota it
+// is, the key is 0. No file has these inode numbers.
+const lastRootInode = math.MaxUint64
 
 // settleDir records the allocation of the delta's directory p, open as fd, after a name was
 // added.
@@ -196,13 +201,15 @@ func (q *quota) AddContent(n int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.contents += n
+	q.own += n
 }
 
-// ClearContents sets the count of recorded contents to zero.
+// ClearContents sets the count of the stack's recorded contents to zero.
 func (q *quota) ClearContents() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.contents = 0
+	q.contents -= q.own
+	q.own = 0
 }
 
 // freed removes a file from the counts. It reports whether the file was counted; whiteouts

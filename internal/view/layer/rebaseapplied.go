@@ -88,7 +88,7 @@ func (d *dropping) hideIfRemoved(p vpath.Path, mode uint32) (bool, error) {
 		if err == unix.EACCES {
 			return false, nil
 		}
-		return !s.isLeftOut(p, mode&typeMask == unix.S_IFDIR), orAbsent(err)
+		return !s.isLeftOut(p, mode&typeMask), orAbsent(err)
 	}
 	defer s.dirs.release(v)
 	if e.part.origin != Source {
@@ -110,8 +110,11 @@ func isStill(b, now *Base) bool {
 	return b.SameIdentity(now)
 }
 
-// isLeftOut reports whether the view hides the source's entry at p.
-func (s *Stack) isLeftOut(p vpath.Path, isDir bool) bool {
+// isLeftOut reports whether the view hides the source's entry at p, of that kind.
+func (s *Stack) isLeftOut(p vpath.Path, kind uint32) bool {
+	if s.o.Plain && !isPlain(kind) {
+		return true
+	}
 	absent := s.o.Absent
 	if absent == nil {
 		return false
@@ -121,5 +124,5 @@ func (s *Stack) isLeftOut(p vpath.Path, isDir bool) bool {
 			return true
 		}
 	}
-	return absent(p, isDir)
+	return absent(p, kind == unix.S_IFDIR)
 }

@@ -128,7 +128,7 @@ func (s Suite) change(t *testing.T, sb backend.Sandbox, script string) {
 
 func (s Suite) changes(t *testing.T, sb backend.Sandbox) backend.Changes {
 	t.Helper()
-	c, err := s.Backend.Changes(t.Context(), sb.Ref(), nil)
+	c, err := s.Backend.Changes(t.Context(), sb.Ref(), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -285,7 +285,7 @@ func testConcurrently(t *testing.T, s Suite) {
 		t.Error(err)
 	}
 	applyAll := func() error {
-		c, err := s.Backend.Changes(t.Context(), sb.Ref(), nil)
+		c, err := s.Backend.Changes(t.Context(), sb.Ref(), "", nil)
 		if err == nil {
 			_, err = c.Apply(t.Context(), backend.ApplyOptions{Take: backend.TakeLatest})
 		}

@@ -54,7 +54,7 @@ func testUnknown(t *testing.T, s Suite) {
 			return b.Audit(ctx, name, 0, false, func(audit.Record) error { return nil })
 		},
 		"Changes": func(ctx context.Context, name string) error {
-			c, err := b.Changes(ctx, name, nil)
+			c, err := b.Changes(ctx, name, "", nil)
 			if err == nil {
 				_, err = c.Review(ctx, nil, backend.Names)
 			}

@@ -167,19 +167,21 @@ func (c *Client) TakeHosts(ctx context.Context) error {
 	return err
 }
 
-// Drop forgets the delta's entries that still are what versions say, so that
-// the view shows the source there, and returns the paths of the others.
-func (c *Client) Drop(ctx context.Context, versions []changes.Version) (stale []vpath.Path, err error) {
-	answer, err := c.call(ctx, Request{Op: OpDrop, Versions: versions})
+// Drop forgets the entries of a delta that still are what versions say, so that the view
+// shows the source there, and returns the paths of the others. mount has the delta, "" for
+// the workspace.
+func (c *Client) Drop(ctx context.Context, mount string, versions []changes.Version) (stale []vpath.Path, err error) {
+	answer, err := c.call(ctx, Request{Op: OpDrop, Mount: mount, Versions: versions})
 	if err != nil {
 		return nil, err
 	}
 	return ToPaths(answer.Stale)
 }
 
-// DropLive returns what tells the live supervisor of a sandbox to forget entries of the
-// delta, nil if the sandbox does not run. Errors: those of Reach but NotFound.
-func DropLive(ctx context.Context, dir string) (func([]changes.Version) ([]vpath.Path, error), error) {
+// DropLive returns what tells the live supervisor of a sandbox to forget entries of a delta, nil
+// if the sandbox does not run. mount has the delta, "" for the workspace. Errors: those of Reach
+// but NotFound.
+func DropLive(ctx context.Context, dir, mount string) (func([]changes.Version) ([]vpath.Path, error), error) {
 	c, err := Reach(ctx, dir)
 	if errdefs.Is(err, errdefs.NotFound) {
 		return nil, nil
@@ -187,7 +189,7 @@ func DropLive(ctx context.Context, dir string) (func([]changes.Version) ([]vpath
 	if err != nil {
 		return nil, err
 	}
-	return func(v []changes.Version) ([]vpath.Path, error) { return c.Drop(ctx, v) }, nil
+	return func(v []changes.Version) ([]vpath.Path, error) { return c.Drop(ctx, mount, v) }, nil
 }
 
 // HasChanges reports whether the delta holds anything.

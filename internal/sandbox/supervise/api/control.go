@@ -70,6 +70,7 @@ type Request struct {
 	Rules  []policy.Rule `json:"rules,omitempty"`
 
 	Versions []changes.Version `json:"versions,omitempty"`
+	Mount    string            `json:"mount,omitempty"` // whose delta it is about; empty: the workspace's
 	Paths    [][]byte          `json:"paths,omitempty"` // of a renewal
 	Session  *SessionRequest   `json:"session,omitempty"`
 	Attach   *AttachRequest    `json:"attach,omitempty"`

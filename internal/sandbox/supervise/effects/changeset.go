@@ -175,10 +175,11 @@ func (c Changes) IsEmpty() bool {
 	return len(c.Created)+len(c.Modified)+len(c.Deleted)+len(c.Renamed)+c.Omitted == 0
 }
 
-// Event is what the audit log has of the changes of the command exec, "" for none.
-func (c Changes) Event(exec string) audit.FileChanged {
+// Event is what the audit log has of the changes of the command exec, "" for none, in a mount, ""
+// for the workspace.
+func (c Changes) Event(exec, mount string) audit.FileChanged {
 	e := audit.FileChanged{
-		Exec:    exec,
+		Exec: exec, Mount: mount,
 		Created: audit.Texts(c.Created), Modified: audit.Texts(c.Modified), Deleted: audit.Texts(c.Deleted),
 		Omitted: int64(c.Omitted),
 	}
