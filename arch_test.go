@@ -79,7 +79,7 @@ var inside = map[string]string{
 	"sandbox/mounted":           "mountspec record",
 	"sandbox/mountspec":         "",
 	"sandbox/record":            "audit config gitconfig gitindex hostlist mountspec",
-	"sandbox/review":            "changes githistory gitindex manifest record risk",
+	"sandbox/review":            "changes githistory gitindex manifest record rights risk",
 	"sandbox/review/gitpatch":   "changes record review",
 	"sandbox/rights":            "",
 	"sandbox/risk":              "",
@@ -88,6 +88,7 @@ var inside = map[string]string{
 	"sandbox/supervise/api":     "changes",
 	"sandbox/supervise/effects": "audit supervise/api",
 	"sandbox/supervise/launch":  "record secrets supervise/api",
+	"sandbox/trust":             "record",
 	// view
 	"view/fuseconn":          "",
 	"view/fusefs":            "fuseconn layer policy",

@@ -240,11 +240,11 @@ func describeEvent(ev audit.Event) string {
 		return fmt.Sprintf("%s from now on, %s", plural(len(v.Rules), "rule"), vpath.Escape(v.Reason))
 	case audit.Applied:
 		if v.To != "" {
-			return fmt.Sprintf("%s to %s: %s", plural(len(v.Paths), "path"), escape(v.To), joinTexts(v.Paths))
+			return fmt.Sprintf("%s to %s: %s", plural(len(v.Paths), "path"), escape(v.To), joinTexts(inMount(v.Mount, v.Paths)))
 		}
-		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(v.Paths))
+		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(inMount(v.Mount, v.Paths)))
 	case audit.Discarded:
-		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(v.Paths))
+		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(inMount(v.Mount, v.Paths)))
 	case audit.SandboxRebased:
 		return "onto the directory that is at " + escape(v.Source) + " now"
 	case audit.SandboxStopped:
@@ -323,6 +323,18 @@ func describeOwnEvent(ev audit.Event) string {
 // maxListed is how many names a line shows.
 const maxListed = 8
 
+// inMount writes paths of a mount; "" is the workspace.
+func inMount(mount string, paths []audit.Text) []audit.Text {
+	if mount == "" {
+		return paths
+	}
+	list := make([]audit.Text, len(paths))
+	for i, p := range paths {
+		list[i] = audit.Text(present.InMount(mount, string(p)))
+	}
+	return list
+}
+
 func joinTexts(list []audit.Text) string {
 	var parts []string
 	for i, t := range list {
@@ -389,14 +401,14 @@ func describeChanges(v audit.FileChanged) string {
 		paths []audit.Text
 	}{{"A", v.Created}, {"M", v.Modified}, {"D", v.Deleted}} {
 		if len(group.paths) > 0 {
-			parts = append(parts, group.sign+" "+joinTexts(group.paths))
+			parts = append(parts, group.sign+" "+joinTexts(inMount(v.Mount, group.paths)))
 		}
 	}
 	for i, r := range v.Renamed {
 		if i == maxListed {
 			break
 		}
-		parts = append(parts, fmt.Sprintf("R %s to %s", escape(r.From), escape(r.To)))
+		parts = append(parts, fmt.Sprintf("R %s to %s", present.InMount(v.Mount, escape(r.From)), present.InMount(v.Mount, escape(r.To))))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/trust"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
@@ -46,14 +47,14 @@ func (e *env) projectRules(home *record.Home, source string) (doc *policyfile.Do
 		return doc, rules, note, nil
 	}
 	path := filepath.Join(dir, policy.ProjectFile.Rel())
-	trusted, err := home.IsTrusted(path, content)
+	trusted, err := trust.Has(home, path, content)
 	if err != nil || trusted {
 		return doc, rules, note, err
 	}
 	if err := e.askForTrust(doc, file); err != nil {
 		return nil, nil, "", err
 	}
-	return doc, rules, note, home.Trust(path, content)
+	return doc, rules, note, trust.Add(home, path, content)
 }
 
 // rulesBelow reads the policy file of dir and returns what it says of source,

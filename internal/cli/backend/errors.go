@@ -48,13 +48,17 @@ func (e *DoneError) Error() string {
 // RefusePending refuses to remove a sandbox with changes that were not applied.
 // Errors: Precondition.
 func RefusePending(name string, p review.Pending) error {
+	which := name
+	if p.InMounts > 0 {
+		which += " --all"
+	}
 	switch p.Changes {
 	case 0:
 		return nil
 	case p.LeftOut:
-		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: %[2]s that apply never takes; look: agentfense diff %[1]s · remove it with them: agentfense rm --force %[1]s", name, countChanges(p.LeftOut))
+		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: %[2]s that apply never takes; look: agentfense diff %[3]s · remove it with them: agentfense rm --force %[1]s", name, countChanges(p.LeftOut), which)
 	}
-	return errdefs.New(errdefs.Precondition, "sandbox %[1]s: %[2]s not applied; look: agentfense diff %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s, or remove it with them: agentfense rm --force %[1]s", name, countChanges(p.Changes))
+	return errdefs.New(errdefs.Precondition, "sandbox %[1]s: %[2]s not applied; look: agentfense diff %[3]s · keep: agentfense apply %[3]s · drop: agentfense discard %[3]s, or remove it with them: agentfense rm --force %[1]s", name, countChanges(p.Changes), which)
 }
 
 func countChanges(n int) string {

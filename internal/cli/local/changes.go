@@ -59,15 +59,7 @@ func (b *Backend) Pending(_ context.Context, name string) ([]backend.MountChange
 // Sandbox has the record with the mount in place of the workspace, if it is about one.
 func (c *localChanges) Sandbox() backend.Sandbox { return backend.Sandbox{Record: c.sb.Record()} }
 
-func (c *localChanges) Ref() string { return refOf(c.sb) }
-
-// refOf is how a command names the changes of sb.
-func refOf(sb *record.Sandbox) string {
-	if mount := sb.Mount(); mount != "" {
-		return sb.Name() + " --in " + mount
-	}
-	return sb.Name()
-}
+func (c *localChanges) Ref() string { return c.sb.Ref() }
 
 func (c *localChanges) Lost() error { return c.lost }
 
@@ -151,9 +143,9 @@ func settleSource(ctx context.Context, sb *record.Sandbox, rebase bool) error {
 	}
 	switch {
 	case !replaced:
-		return errdefs.New(errdefs.KindOf(why), "%w; %s", why, backend.ElsewhereAdvice(refOf(sb)))
+		return errdefs.New(errdefs.KindOf(why), "%w; %s", why, backend.ElsewhereAdvice(sb.Ref()))
 	case !rebase:
-		return &backend.ReplacedError{Why: why, Name: refOf(sb)}
+		return &backend.ReplacedError{Why: why, Name: sb.Ref()}
 	}
 	return apply.Rebase(sb)
 }

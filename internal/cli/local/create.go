@@ -169,7 +169,7 @@ func (b *Backend) setLimits(ctx context.Context, sb *record.Sandbox, r backend.R
 		return err
 	}
 	if r.Given("mount") {
-		release, err := b.replaceMounts(ctx, sb, mounts)
+		release, err := replaceMounts(sb, mounts)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/rights"
 	"github.com/agentfense/agentfense/internal/sandbox/secrets"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
@@ -69,6 +70,21 @@ func client(ctx context.Context, sb *record.Sandbox) (*api.Client, error) {
 	return c, err
 }
 
+// isClosed reports whether the changes of the sandbox, also those in its mounts, have a file that
+// its owner may not read or change because of its mode.
+func isClosed(sb *record.Sandbox) (bool, error) {
+	for _, part := range sb.Parts() {
+		closed, err := rights.IsClosed(part.LayersDir())
+		if err != nil {
+			return false, record.HostError("sandbox "+sb.Name(), err)
+		}
+		if closed {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // asOwner returns nil if the sandbox's files can be read. If some are closed to their
 // owner, it runs the program with the command line args, as one that may read them,
 // and returns a *backend.DoneError.
@@ -76,7 +92,7 @@ func (b *Backend) asOwner(ctx context.Context, sb *record.Sandbox, args []string
 	if b.isOwner {
 		return nil
 	}
-	closed, err := sb.IsClosed()
+	closed, err := isClosed(sb)
 	if err != nil || !closed {
 		return err
 	}

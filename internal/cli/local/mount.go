@@ -1,7 +1,6 @@
 package local
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -84,13 +83,13 @@ func (b *Backend) identify(m *record.Mount, others []record.Mount) error {
 // name and the same source keeps it. The others must have no changes; what is kept for them is
 // removed. The caller releases the sandbox's lock when the mounts are stored. Errors:
 // Precondition.
-func (b *Backend) replaceMounts(ctx context.Context, sb *record.Sandbox, mounts []record.Mount) (release func(), err error) {
+func replaceMounts(sb *record.Sandbox, mounts []record.Mount) (release func(), err error) {
 	lock, err := sb.TryLock(record.PurposeClear)
 	if err != nil {
 		return nil, err
 	}
 	for _, part := range sb.Parts()[1:] {
-		if err = b.replaceMount(ctx, part, mounts); err != nil {
+		if err = replaceMount(part, mounts); err != nil {
 			lock.Release()
 			return nil, err
 		}
@@ -99,7 +98,7 @@ func (b *Backend) replaceMounts(ctx context.Context, sb *record.Sandbox, mounts 
 }
 
 // replaceMount does that with the mount of part.
-func (b *Backend) replaceMount(ctx context.Context, part *record.Sandbox, mounts []record.Mount) error {
+func replaceMount(part *record.Sandbox, mounts []record.Mount) error {
 	was := part.Record()
 	for i := range mounts {
 		m := &mounts[i]
@@ -110,15 +109,15 @@ func (b *Backend) replaceMount(ctx context.Context, part *record.Sandbox, mounts
 			return nil
 		}
 	}
-	if err := b.asOwner(ctx, part, []string{PendingVerb, part.Name()}); err != nil {
-		return errdefs.New(errdefs.Precondition, "%w: apply or discard the changes in the mount %s first", err, part.Mount())
+	holds, err := isClosed(part)
+	if err == nil && !holds {
+		holds, err = review.HasChanges(part)
 	}
-	pending, err := review.CountPending(part)
-	if err == nil && pending.Changes > 0 {
-		err = errdefs.New(errdefs.Precondition, "sandbox %s: the mount %s holds %s that would be lost; keep it, or: agentfense apply %[4]s · agentfense discard %[4]s", part.Name(), part.Mount(), review.Count(pending.Changes, "change"), refOf(part))
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case holds:
+		return errdefs.New(errdefs.Precondition, "sandbox %s: the mount %s has changes that would be lost; keep it, or: agentfense apply %[3]s · agentfense discard %[3]s", part.Name(), part.Mount(), part.Ref())
 	}
 	return part.RemoveChangesDir()
 }

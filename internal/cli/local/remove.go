@@ -179,7 +179,7 @@ func (b *Backend) Unused(_ context.Context, o backend.UnusedOptions) ([]backend.
 
 // holdsOf says what would go with a sandbox.
 func holdsOf(sb *record.Sandbox) (backend.Holds, error) {
-	if closed, err := sb.IsClosed(); closed || err != nil {
+	if closed, err := isClosed(sb); closed || err != nil {
 		return backend.Holds{Some: true}, err
 	}
 	n, err := review.CountChanges(sb)
@@ -196,7 +196,7 @@ func (b *Backend) RemoveUnused(_ context.Context, sb backend.Sandbox) (left back
 		if now == nil || now.ID() != sb.Record.ID {
 			return errHasChanges // it is another one
 		}
-		if closed, err := now.IsClosed(); closed || err != nil {
+		if closed, err := isClosed(now); closed || err != nil {
 			return errors.Join(errHasChanges, err)
 		}
 		if changed, err := review.HasChanges(now); changed || err != nil {

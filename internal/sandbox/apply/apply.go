@@ -178,14 +178,14 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 	if err != nil {
 		return result, err
 	}
-	if err := review.CheckWhole(w, changes, o.Paths, s.Name()); err != nil {
+	if err := review.CheckWhole(w, changes, o.Paths, s.Ref()); err != nil {
 		return result, err
 	}
 	p, err := planReviewed(w, changes, o)
 	if err != nil {
 		return result, err
 	}
-	if err := p.answer(o.OnConflict, s.Name()); err != nil {
+	if err := p.answer(o.OnConflict, s.Ref()); err != nil {
 		return p.result(), err
 	}
 	if o.DryRun {

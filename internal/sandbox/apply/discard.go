@@ -88,9 +88,9 @@ func openToDiscard(s *record.Sandbox, o DiscardOptions) (*changes.Work, error) {
 	case why == nil:
 		return changes.OpenTo(s, record.PurposeDiscard, o.Drop, o.DryRun)
 	case o.Drop != nil:
-		return nil, errdefs.New(errdefs.Precondition, "discard %s: %w: stop the sandbox first", s.Name(), why)
+		return nil, errdefs.New(errdefs.Precondition, "discard %s: %w: stop the sandbox first", s.Ref(), why)
 	case len(o.Paths) > 0:
-		return nil, errdefs.New(errdefs.Precondition, "discard %s: %w: without its source only everything can be discarded, not a path", s.Name(), why)
+		return nil, errdefs.New(errdefs.Precondition, "discard %s: %w: without its source only everything can be discarded, not a path", s.Ref(), why)
 	}
 	return changes.OpenBy(s, record.PurposeDiscard, nil, o.DryRun, func(readOnly bool) (*changes.Work, error) {
 		source, err := s.Home.EmptyDir()

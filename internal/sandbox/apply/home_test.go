@@ -206,36 +206,3 @@ func TestReserved(t *testing.T) {
 		})
 	}
 }
-
-func TestTrustIsForOneContent(t *testing.T) {
-	h := openHome(t)
-	const path = "/src/\xff/.agentfense.yaml"
-	trusted := func(content string) bool {
-		t.Helper()
-		ok, err := h.IsTrusted(path, []byte(content))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ok
-	}
-	if trusted("a") {
-		t.Error("a file nobody agreed to is trusted")
-	}
-	for _, content := range []string{"a", "b"} {
-		if err := h.Trust(path, []byte(content)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if trusted("a") || !trusted("b") {
-		t.Error("trust is not for the content agreed to last, alone")
-	}
-	if ok, err := h.IsTrusted("/elsewhere", []byte("b")); ok || err != nil {
-		t.Errorf("the same content elsewhere: %v, %v", ok, err)
-	}
-	if err := os.WriteFile(filepath.Join(h.Dir(), "trust.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := h.IsTrusted(path, nil); !errdefs.Is(err, errdefs.Precondition) {
-		t.Errorf("a damaged trust store: %v, want Precondition", err)
-	}
-}

@@ -100,6 +100,9 @@ func (p *plan) decide(s *step) error {
 	case s.Info.Mode&record.TypeBits == unix.S_IFSOCK && s.Status != changes.Deleted:
 		s.stop(Kept, "a socket cannot be applied, because it belongs to a process")
 		return nil
+	case s.Info.Mode&record.TypeBits == unix.S_IFIFO && s.Status != changes.Deleted && p.work.Sandbox.Mount() != "":
+		s.stop(Kept, "a FIFO cannot be applied to a mount, which shows none of its source")
+		return nil
 	}
 	if why, err := p.differs(s); err != nil || why != "" {
 		s.stop(ChangedSinceReview, "%s", why)

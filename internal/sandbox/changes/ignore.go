@@ -3,8 +3,6 @@ package changes
 import (
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -44,11 +42,10 @@ func ignored(r *record.Record) (*ignore.Matcher, error) {
 }
 
 // MarkKept marks the versions of entries that the view would no longer show if the delta
-// dropped them, because they are ignored in the source, or special files in that of a mount.
+// dropped them, because they are ignored in the source.
 func (w *Work) MarkKept(versions []Version) (marked []Version, all bool, err error) {
 	ignored, err := ignored(&w.Sandbox.Stored)
-	plain := w.Sandbox.Mount() != "" // which shows no special files of the source
-	if err != nil || ignored == nil && !plain {
+	if err != nil || ignored == nil {
 		return versions, true, err
 	}
 	marked, all = slices.Clone(versions), true
@@ -57,19 +54,9 @@ func (w *Work) MarkKept(versions []Version) (marked []Version, all bool, err err
 		if err != nil {
 			return nil, false, err
 		}
-		isAbsent := plain && isSpecial(v.Mode) || ignored != nil && ignored.Excludes(p, record.IsDir(v.Mode))
-		if !v.Deleted && isAbsent {
+		if !v.Deleted && ignored.Excludes(p, record.IsDir(v.Mode)) {
 			marked[i].Keep, all = true, false
 		}
 	}
 	return marked, all, nil
-}
-
-// isSpecial reports whether mode is that of a FIFO, a socket or a device.
-func isSpecial(mode uint32) bool {
-	switch mode & record.TypeBits {
-	case unix.S_IFREG, unix.S_IFDIR, unix.S_IFLNK:
-		return false
-	}
-	return true
 }

@@ -90,7 +90,7 @@ func (h *Home) checkAuditRoom(owner string) error {
 // PruneLogs deletes the logs of sandboxes that were removed longer ago than age,
 // and returns how many it deleted.
 func (h *Home) PruneLogs(age time.Duration) (n int, err error) {
-	err = h.locked(func() error {
+	err = h.Locked(func() error {
 		n, err = h.pruneLogs(time.Now(), max(age, 1))
 		return err
 	})

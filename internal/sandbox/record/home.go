@@ -99,9 +99,9 @@ func (h *Home) auditDir() string { return filepath.Join(h.dir, "audit") }
 
 func (h *Home) sandboxDir(name string) string { return filepath.Join(h.sandboxesDir(), name) }
 
-// locked runs do with the home's lock, which excludes changes of records, of the trust
+// Locked runs do with the home's lock, which excludes changes of records, of the trust
 // store and of which sandboxes exist. It waits for the lock. do must be short.
-func (h *Home) locked(do func() error) error {
+func (h *Home) Locked(do func() error) error {
 	f, err := os.OpenFile(filepath.Join(h.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return HostError("state directory", err)

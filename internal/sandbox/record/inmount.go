@@ -61,6 +61,14 @@ func (s *Sandbox) Mount() string {
 	return s.part.name
 }
 
+// Ref returns how a command names the sandbox and its changes: "NAME", or "NAME --in MOUNT".
+func (s *Sandbox) Ref() string {
+	if s.part == nil {
+		return s.Name()
+	}
+	return s.Name() + " --in " + s.part.name
+}
+
 // Parts returns s, and what InMount returns for each mount with a delta, in their order.
 func (s *Sandbox) Parts() []*Sandbox {
 	parts := []*Sandbox{s}

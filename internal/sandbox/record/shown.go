@@ -44,7 +44,7 @@ func (h *Home) SetShownOf(id ID, digest string) error {
 		return errdefs.New(errdefs.Internal, "sandbox %q: not an id", id)
 	}
 	dir := filepath.Join(h.dir, shownDir)
-	return h.locked(func() error {
+	return h.Locked(func() error {
 		if digest == "" {
 			err := safefs.IgnoreAbsent(os.Remove(filepath.Join(dir, string(id))))
 			if err != nil {

@@ -44,7 +44,7 @@ func (h *Home) Create(r Record) (*Sandbox, error) {
 		r.Name = string(r.ID)
 	}
 	s := &Sandbox{Home: h, Stored: r}
-	if err := h.locked(s.make); err != nil {
+	if err := h.Locked(s.make); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -208,7 +208,7 @@ func (s *Sandbox) updateSource(change func(*Record) error) error {
 	if s.part != nil {
 		return errdefs.New(errdefs.Internal, "sandbox %s: the record of a mount cannot be updated", s.Name())
 	}
-	return s.Home.locked(func() error {
+	return s.Home.Locked(func() error {
 		r, err := readRecord(s.Dir())
 		if err != nil {
 			return err
@@ -275,7 +275,7 @@ func (h *Home) RemoveIf(name string, check func(*Sandbox) error) error {
 			return err
 		}
 	}
-	err = h.locked(func() error {
+	err = h.Locked(func() error {
 		if err := os.Rename(h.sandboxDir(name), gone); err != nil {
 			return HostError("sandbox "+name, err)
 		}
@@ -301,7 +301,7 @@ func (h *Home) removeUnlogged(gone string) error {
 			return err
 		}
 	}
-	err := h.locked(func() error { return h.logGone(gone) })
+	err := h.Locked(func() error { return h.logGone(gone) })
 	if errdefs.Is(err, errdefs.Exhausted) {
 		return nil
 	}

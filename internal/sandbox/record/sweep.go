@@ -16,7 +16,7 @@ import (
 // such directory. Errors: those of before, and Internal for a directory that it cannot
 // delete. After an error Sweep continues with the others.
 func (h *Home) Sweep(before func(dir string) error) error {
-	return h.locked(func() error { return h.sweepLocked(before) })
+	return h.Locked(func() error { return h.sweepLocked(before) })
 }
 
 // sweepLocked is Sweep with the home locked, so that no sandbox is being made. Another

@@ -53,7 +53,7 @@ func (s *Sandbox) RememberVariables(given []string) error {
 // rememberVariables is RememberVariables, but drops the variables for which keep returns
 // false.
 func (s *Sandbox) rememberVariables(given []string, keep func(string) bool) error {
-	return s.Home.locked(func() error {
+	return s.Home.Locked(func() error {
 		kept, err := s.Variables()
 		if err != nil {
 			return err

@@ -35,8 +35,9 @@ func CountChanges(s *record.Sandbox) (int, error) {
 
 // Pending is what a sandbox holds.
 type Pending struct {
-	Changes int // that a diff would list
-	LeftOut int // of these, that no apply takes
+	Changes  int // that a diff would list
+	LeftOut  int // of these, that no apply takes
+	InMounts int // of these, that are not in the workspace
 }
 
 // PendingOf counts what a diff lists.
@@ -60,6 +61,9 @@ func CountPending(s *record.Sandbox) (Pending, error) {
 		}
 		all.Changes += p.Changes
 		all.LeftOut += p.LeftOut
+		if part.Mount() != "" {
+			all.InMounts += p.Changes
+		}
 	}
 	return all, nil
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/rights"
 )
 
 // maxLooks bounds how many entries Usage looks at in one sandbox.
@@ -117,7 +118,7 @@ func (m *meter) entry(dir int, name string, dev uint64, depth int) error {
 	switch {
 	case st.Mode&record.TypeBits != unix.S_IFDIR:
 		return nil
-	case depth == record.MaxDepth:
+	case depth == rights.MaxDepth:
 		m.left = -1
 		return nil
 	}

@@ -30,7 +30,7 @@ type execution struct {
 	inside  *guest.Exec // nil for a command of a session
 	leader  int         // its pid on the host, once there is one
 	group   *cgroup.Group
-	before  cgroup.Usage // of the sandbox, when the command was about to start
+	before  cgroup.Usage      // of the sandbox, when the command was about to start
 	changes effects.ChangeSet // in the workspace
 	denials effects.DenialSet
 	begun   time.Time

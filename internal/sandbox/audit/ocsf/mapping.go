@@ -112,11 +112,7 @@ func denied(e Event, r audit.Record) []Event {
 	if a, known := operations[d.Operation]; known {
 		e.act(a)
 	}
-	path := audit.Text(d.Path)
-	if d.Mount != "" {
-		path = audit.Text(d.Mount) + ":" + path
-	}
-	e.File, e.Count = fileAt(path), max(d.Count, 1)
+	e.File, e.Count = fileAt(d.Mount, audit.Text(d.Path)), max(d.Count, 1)
 	e.Actor.Process = &process{PID: d.PID, Name: d.Program, UID: d.Exec}
 	e.deny()
 	e.StatusDetail = audit.Text(d.Operation)
@@ -132,7 +128,14 @@ func policyOf(rule, source audit.Text) *policy {
 	return &policy{Name: rule, Desc: source}
 }
 
-func fileAt(p audit.Text) *file { return &file{Name: audit.Text(path.Base(string(p))), Path: p} }
+// fileAt is a file of a mount; "" is the workspace.
+func fileAt(mount string, p audit.Text) *file {
+	f := &file{Name: audit.Text(path.Base(string(p))), Path: p}
+	if mount != "" {
+		f.Path = audit.Text(mount) + ":" + p
+	}
+	return f
+}
 
 func changed(e Event, r audit.Record) []Event {
 	c := r.Event.(audit.FileChanged)
@@ -144,22 +147,22 @@ func changed(e Event, r audit.Record) []Event {
 		paths    []audit.Text
 	}{{activity{1, "Create"}, c.Created}, {activity{3, "Update"}, c.Modified}, {activity{4, "Delete"}, c.Deleted}} {
 		e.act(group.activity)
-		all = append(all, each(e, group.paths)...)
+		all = append(all, each(e, c.Mount, group.paths)...)
 	}
 	e.act(activity{5, "Rename"})
 	for _, renamed := range c.Renamed {
-		e.File, e.FileResult = fileAt(renamed.From), fileAt(renamed.To)
+		e.File, e.FileResult = fileAt(c.Mount, renamed.From), fileAt(c.Mount, renamed.To)
 		all = append(all, e)
 	}
 	e.FileResult = nil
 	return withOmitted(all, e, c.Omitted)
 }
 
-// each is an event for each path.
-func each(e Event, paths []audit.Text) []Event {
+// each is an event for each path of a mount; "" is the workspace.
+func each(e Event, mount string, paths []audit.Text) []Event {
 	var all []Event
 	for _, p := range paths {
-		e.File = fileAt(p)
+		e.File = fileAt(mount, p)
 		all = append(all, e)
 	}
 	return all
@@ -180,18 +183,18 @@ func applied(e Event, r audit.Record) []Event {
 	a := r.Event.(audit.Applied)
 	e.allow()
 	e.Message, e.StatusDetail = "applied", a.To
-	all := each(e, a.Paths)
+	all := each(e, a.Mount, a.Paths)
 	conflict := e
 	conflict.deny()
 	conflict.Message = "conflict: not applied"
-	return withOmitted(append(all, each(conflict, a.Refused)...), e, a.Omitted)
+	return withOmitted(append(all, each(conflict, a.Mount, a.Refused)...), e, a.Omitted)
 }
 
 func discarded(e Event, r audit.Record) []Event {
 	d := r.Event.(audit.Discarded)
 	e.allow()
 	e.Message = "discarded"
-	return withOmitted(each(e, d.Paths), e, d.Omitted)
+	return withOmitted(each(e, d.Mount, d.Paths), e, d.Omitted)
 }
 
 // outbound is a connection from the sandbox.
