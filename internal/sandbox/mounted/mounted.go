@@ -1,6 +1,6 @@
-// Package mounted opens what a sandbox sees in one of its mounts: the source and the delta, if the
-// mount has one, under the rules of the mount. It promises that no mount shows what is the sandbox's own or agentfense's: the
-// workspace's source and the state directory.
+// Package mounted opens what a sandbox sees in one of its mounts: the source and the delta, if
+// the mount has one, under the rules of the mount. It promises that no mount shows what is the
+// sandbox's own or agentfense's: the workspace's source and the state directory.
 package mounted
 
 import (
