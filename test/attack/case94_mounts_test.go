@@ -149,7 +149,7 @@ func TestMountsHideWhatTheirRulesHide(t *testing.T) {
 		if err := os.Symlink(".env", dir+"/link"); err != nil {
 			t.Fatal(err)
 		}
-		passes(t, s, lookForHidden, nil, "--preset", "full-access", "--mount", dir+":/opt/tools:development")
+		passes(t, s, lookForHidden, nil, "--preset", "full-access", "--mount", dir+":/opt/tools:read-only")
 	})
 }
 
