@@ -5,7 +5,7 @@
 // after rm nothing is left of processes, mounts, control groups and files.
 //
 // A world is one state directory with one sandbox and its source: root's, an
-// ordinary user's, or a server's. Worlds live side by side, one life after the
+// ordinary user's, or a server's. In one of them the files are in a mount. Worlds live side by side, one life after the
 // other; at the end of a life its sandbox is removed and what is left is looked
 // for. The moments come from the seed, which each run prints; what the machine does
 // meanwhile no seed repeats.
@@ -31,7 +31,7 @@ var (
 var binary string
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "4"); err != nil { // worlds wait more than they work
+	if err := flag.Set("test.parallel", "5"); err != nil { // worlds wait more than they work
 		panic(err)
 	}
 	harness.Main(m, &binary, harness.BuildWithServer)
@@ -52,6 +52,7 @@ func TestChaos(t *testing.T) {
 		"root":                 newLocal,
 		"root, with limits":    newLimited,
 		"an ordinary user":     newOrdinary,
+		"files in a mount":     newWritable,
 		"a client of a server": newServed,
 	}
 	for kind, begin := range kinds {

@@ -72,7 +72,7 @@ func (m *model) written(first int, said string) {
 // write has a command write while something is struck.
 func (w *world) write() {
 	first := w.model.next
-	_, said := w.strike(600*time.Millisecond, "exec", w.s.Name, "--", "sh", "-c", writer(first, first+versionsOfAWrite))
+	_, said := w.strike(600*time.Millisecond, w.script(writer(first, first+versionsOfAWrite))...)
 	w.model.written(first, said)
 }
 
@@ -86,12 +86,12 @@ func (w *world) mayReachSource() {
 // apply is struck; undisturbed it then brings everything over.
 func (w *world) apply() {
 	w.mayReachSource()
-	w.strike(60*time.Millisecond, "apply", w.s.Name)
+	w.strike(60*time.Millisecond, w.about("apply")...)
 	w.model.halfApplied = true
 	w.settle()
 	w.check()
 	w.mayReachSource()
-	w.must("apply", w.s.Name)
+	w.must(w.about("apply")...)
 	w.model.halfApplied = false
 	w.check()
 	for i := range w.model.source {
@@ -106,10 +106,10 @@ func (w *world) discard() {
 	for i, source := range w.model.source {
 		w.model.view[i].low = min(w.model.view[i].low, source.low)
 	}
-	w.strike(60*time.Millisecond, "discard", w.s.Name)
+	w.strike(60*time.Millisecond, w.about("discard")...)
 	w.settle()
 	w.check()
-	w.must("discard", w.s.Name)
+	w.must(w.about("discard")...)
 	w.model.halfApplied = false
 	w.model.view = w.model.source
 }
@@ -120,7 +120,7 @@ func (w *world) applyWhileWriting() {
 	go func() {
 		defer close(done)
 		time.Sleep(100 * time.Millisecond)
-		cmd, _, _ := w.command(w.t.Context(), "apply", w.s.Name)
+		cmd, _, _ := w.command(w.t.Context(), w.about("apply")...)
 		_ = cmd.Run() // it is struck, or refused because the sandbox is busy
 	}()
 	w.write()
@@ -143,7 +143,7 @@ func (w *world) begin() {
 // check compares the view and the source with what they may be, and changes a file
 // of the source's own, which nobody may lose.
 func (w *world) check() {
-	said := w.must("exec", w.s.Name, "--", "sh", "-c", `for f in f*; do echo "== $f"; cat "$f"; done`)
+	said := w.must(w.script(`for f in f*; do echo "== $f"; cat "$f"; done`)...)
 	seen := 0
 	for part := range strings.SplitSeq(said, "== f") {
 		number, content, ok := strings.Cut(part, "\n")
@@ -176,7 +176,7 @@ func (w *world) narrow(where string, may *span, i int, content string) {
 // sourceDir is the source, or the server's copy of it.
 func (w *world) sourceDir() string {
 	if w.server == nil {
-		return w.s.Source
+		return w.files
 	}
 	return filepath.Join(w.s.Home, "codebases", w.ids.Served.CodebaseID, "files")
 }
@@ -219,12 +219,15 @@ func (w *world) writeOutside() {
 	if w.server != nil {
 		return // the server's copy is its own
 	}
-	path := filepath.Join(w.s.Source, "outside")
+	path := filepath.Join(w.files, "outside")
 	if w.model.outside > 0 {
 		if got, err := os.ReadFile(path); err != nil || string(got) != contentOf(w.model.outside) {
 			w.fatal("the file that was written outside is lost: %.40q, %v", got, err)
 		}
 	}
 	w.model.outside++
-	w.s.Write("outside", contentOf(w.model.outside))
+	if err := os.WriteFile(path, []byte(contentOf(w.model.outside)), 0o644); err != nil {
+		w.fatal("the file outside: %v", err)
+	}
+	w.s.Own(path)
 }

@@ -34,6 +34,8 @@ type world struct {
 	random *rand.Rand
 	create []string     // flags
 	shown  string       // directory of the host that is mounted at shownAt; "": none is
+	inside string       // where the files are, "" for the workspace; else a mount that may be written to
+	files  string       // directory of the host that has the files
 	server *wire.Server // nil: there is none
 	ended  bool         // the server was killed
 	model  *model
@@ -53,6 +55,45 @@ func newLimited(t *testing.T) *world {
 
 func newOrdinary(t *testing.T) *world { return newWorld(t, harness.Ordinary).mount() }
 
+// newWritable is a world whose files are in a mount.
+func newWritable(t *testing.T) *world {
+	w := newWorld(t)
+	w.inside, w.files = writableAt, t.TempDir()
+	for i := range fileCount {
+		err := os.Remove(filepath.Join(w.s.Source, nameOf(i)))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(w.files, nameOf(i)), []byte(contentOf(0)), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.create = []string{"--mount", w.files + ",dst=" + writableAt + ",name=" + writableName + ",mode=cow"}
+	return w
+}
+
+// Where a mount that may be written to is, and its name.
+const (
+	writableAt   = "/opt/writable"
+	writableName = "files"
+)
+
+// script is a command that works where the files are.
+func (w *world) script(text string) []string {
+	if w.inside != "" {
+		text = "cd " + w.inside + " || exit 1\n" + text
+	}
+	return []string{"exec", w.s.Name, "--", "sh", "-c", text}
+}
+
+// about is a verb about the changes of the files.
+func (w *world) about(verb string) []string {
+	if w.inside != "" {
+		return []string{verb, w.s.Name, "--in", writableName}
+	}
+	return []string{verb, w.s.Name}
+}
+
 func newServed(t *testing.T) *world {
 	w := newWorld(t)
 	w.serve()
@@ -68,7 +109,8 @@ func newWorld(t *testing.T, options ...harness.Option) *world {
 	for i := range fileCount {
 		files[nameOf(i)] = contentOf(0)
 	}
-	return &world{t: t, s: harness.New(t, binary, files, options...), model: newModel(), blows: map[string]int{}}
+	s := harness.New(t, binary, files, options...)
+	return &world{t: t, s: s, files: s.Source, model: newModel(), blows: map[string]int{}}
 }
 
 // What the sandbox sees of a mounted directory, and where.

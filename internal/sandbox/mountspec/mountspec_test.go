@@ -2,6 +2,7 @@ package mountspec_test
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,7 @@ func TestParse(t *testing.T) {
 		{"a place and a mode", "a:/b:ro", mountspec.Spec{Source: "a", Target: "/b", Mode: "ro"}},
 		{"a comma in a path", "a,b:/c,d", mountspec.Spec{Source: "a,b", Target: "/c,d", Mode: "ro"}},
 		{"the long form", "a:b,dst=/c:d,e,name=n,mode=bind", mountspec.Spec{Source: "a:b", Target: "/c:d,e", Name: "n", Mode: "bind"}},
+		{"copy on write", "a:cow", mountspec.Spec{Source: "a", Mode: mountspec.CopyOnWrite}},
 		{"a preset", "a:/b:development", mountspec.Spec{Source: "a", Target: "/b", Mode: "development"}},
 		{"a policy file", "a,policy=x.yaml,dst=/b", mountspec.Spec{Source: "a", Target: "/b", Mode: mountspec.PolicyFile, Policy: "x.yaml"}},
 		{"the long form in another order", "a,mode=ro,dst=/c", mountspec.Spec{Source: "a", Target: "/c", Mode: "ro"}},
@@ -135,34 +137,58 @@ func TestCheckPlaces(t *testing.T) {
 	}
 }
 
-func TestRulesOfAMountLetNothingBeWritten(t *testing.T) {
-	load := func(file string) ([]policy.Rule, error) {
-		return []policy.Rule{{Pattern: file, Permission: policy.Write}, {Pattern: "s", Permission: policy.None, Own: true}, {Pattern: "v", Permission: policy.View}}, nil
+func TestRulesOfAMountAreThoseThatWereGiven(t *testing.T) {
+	rules := []policy.Rule{{Pattern: "w", Permission: policy.Write}, {Pattern: "s", Permission: policy.None, Own: true}, {Pattern: "v", Permission: policy.View}}
+	for _, given := range [][]policy.Rule{rules, rules[1:]} {
+		got, err := mountspec.Spec{Mode: mountspec.PolicyFile, Policy: "f"}.Rules(func(string) ([]policy.Rule, error) { return given, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := slices.Clone(given)
+		if len(given) < len(rules) { // nothing can be written, and so nothing made in place of what is hidden
+			want[0].Own = false
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("rules differ (-want +got):\n%s", diff)
+		}
 	}
-	got, err := mountspec.Spec{Mode: mountspec.PolicyFile, Policy: "f"}.Rules(load)
-	if err != nil {
-		t.Fatal(err)
+	if !rules[1].Own {
+		t.Error("the given rules were changed")
 	}
-	want := []policy.Rule{{Pattern: "f", Permission: policy.Read}, {Pattern: "s", Permission: policy.None}, {Pattern: "v", Permission: policy.View}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("rules differ (-want +got):\n%s", diff)
-	}
+}
+
+func TestStoredMountsHaveWhatTheirModeNeeds(t *testing.T) {
 	for _, word := range mountspec.Words() {
 		rules, err := mountspec.Spec{Mode: mountspec.Mode(word)}.Rules(nil)
 		if err != nil || (len(rules) > 0) != mountspec.Mode(word).HasRules() {
 			t.Errorf("%s has %d rules, %v", word, len(rules), err)
 		}
 		m := mountspec.Mount{Name: "m", Mode: mountspec.Mode(word), Rules: rules}
-		if err := m.Check(); err != nil {
-			t.Error(err)
+		writable := word != "ro" && word != "bind" && word != "read-only" && word != "view-only"
+		if mountspec.Writable(rules) != writable || m.Mode.HasRules() && (m.Check() == nil) == writable {
+			t.Errorf("%s: can be written to is %t, want %t; without an inode of its source: %v", word, mountspec.Writable(rules), writable, m.Check())
+		}
+		if writable {
+			m.Dev, m.Ino, m.EarlierRules = 1, 2, [][]policy.Rule{rules}
+		}
+		if err := m.Check(); err != nil || m.HasDelta() != writable {
+			t.Errorf("%s: has a delta is %t, %v", word, m.HasDelta(), err)
 		}
 		if m.Rules = nil; m.Mode.HasRules() && m.Check() == nil {
 			t.Errorf("a stored mount of mode %s needs no rules", word)
 		}
-		for _, r := range rules {
-			if r.Permission > policy.Read || r.Own {
-				t.Errorf("%s has the rule %+v", word, r)
-			}
+	}
+	// Before mounts could be written to, rules that permitted it were stored as ones to read.
+	old := mountspec.Mount{Name: "m", Mode: "development", Rules: []policy.Rule{{Pattern: "**", Permission: policy.Read}}}
+	if err := old.Check(); err != nil || old.HasDelta() {
+		t.Errorf("a mount that was stored earlier: %v, has a delta is %t", err, old.HasDelta())
+	}
+	for _, bad := range []mountspec.Mount{
+		{Name: "m", Mode: "ro", Ino: 1}, {Name: "m", Mode: "bind", Ino: 1}, {Ino: 1}, {Name: "m", Mode: "ro", Born: 1},
+		{Name: "m", Mode: "development", Rules: old.Rules, EarlierRules: [][]policy.Rule{old.Rules}},
+	} {
+		if err := bad.Check(); !errdefs.Is(err, errdefs.Precondition) {
+			t.Errorf("%+v: %v, want Precondition", bad, err)
 		}
 	}
 }

@@ -236,3 +236,33 @@ func TestStacksShareAQuota(t *testing.T) {
 	must(t, err)
 	must(t, write(b.Stack, "/g", 640<<10))
 }
+
+// TestContentsOfStacksThatShareAQuota: each stack counts the contents that it records, and
+// releases no others.
+func TestContentsOfStacksThatShareAQuota(t *testing.T) {
+	b := newBench(t, nil, func(o *Options) { o.Quota.Bytes = 1 << 20 })
+	others := make([]*Stack, 2)
+	for i := range others {
+		dir := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(dir, "f"), make([]byte, 64<<10), 0o644))
+		other, err := Open(Options{Source: openSourceFile(t, dir), Dir: filepath.Join(t.TempDir(), "other"), QuotaOf: b.Stack})
+		must(t, err)
+		defer other.Close()
+		f, _, err := other.Open("/f", true)
+		must(t, err)
+		_, err = f.WriteAt([]byte("x"), 0)
+		must(t, err)
+		must(t, f.Close())
+		others[i] = other
+	}
+	both := b.Statfs().Bytes
+	must(t, others[0].Reset())
+	one := b.Statfs().Bytes
+	if one == 0 || one != both/2 {
+		t.Errorf("%d bytes are in use of two stacks, and %d of one", both, one)
+	}
+	must(t, others[1].Reset())
+	if none := b.Statfs().Bytes; none != 0 {
+		t.Errorf("%d bytes are in use of none", none)
+	}
+}
