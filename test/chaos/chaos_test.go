@@ -5,10 +5,10 @@
 // after rm nothing is left of processes, mounts, control groups and files.
 //
 // A world is one state directory with one sandbox and its source: root's, an
-// ordinary user's, or a server's. In one of them the files are in a mount. Worlds live side by side, one life after the
-// other; at the end of a life its sandbox is removed and what is left is looked
-// for. The moments come from the seed, which each run prints; what the machine does
-// meanwhile no seed repeats.
+// ordinary user's, or a server's. In one of them the files are in a mount. Worlds
+// live side by side, one life after the other; at the end of a life its sandbox is
+// removed and what is left is looked for. The moments come from the seed, which each
+// run prints; what the machine does meanwhile no seed repeats.
 package chaos_test
 
 import (
