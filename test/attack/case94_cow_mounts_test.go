@@ -115,6 +115,33 @@ var makeHidden = program("write over what a mount hides", func(in *inside, _ []s
 	in.works("remove a directory with something hidden", os.RemoveAll("/opt/tools/gone"))
 })
 
+// No mode that a program gives to what it makes in a mount keeps it from a review.
+func TestModesHideNoChangeOfAMount(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, map[string]string{"f": "mine"}, who...)
+		dir := mountedDir(t)
+		write(t, s, dir, "file")
+		prints(t, s, "cd /opt/cow; mkdir d; echo new >d/closed; chmod 0 d/closed d; chmod 0 file", "",
+			"--preset", "full-access", "--mount", dir+":/opt/cow:cow")
+		if got := agentfense(t, s, "diff", s.Name, "--in", "cow", "--name-status"); got != "A\tcow:/d/closed\nM\tcow:/file\n" {
+			t.Errorf("diff --in cow prints %q", got)
+		}
+		if r := s.Agentfense("rm", s.Name); r.Code == 0 || !strings.Contains(r.Stderr, "2 changes not applied") {
+			t.Errorf("rm: %+v", r)
+		}
+		if r := s.Run("true", "--mount", dir+":/opt/cow"); r.Code != 125 || !strings.Contains(r.Stderr, "would be lost") {
+			t.Errorf("another mount in its place: %+v", r)
+		}
+		agentfense(t, s, "apply", s.Name, "--all")
+		for path, want := range map[string]string{"/d": "d---------", "/file": "----------"} {
+			if st, err := os.Lstat(dir + path); err != nil || st.Mode().String() != want {
+				t.Errorf("%s: %v, %v", path, st, err)
+			}
+		}
+		agentfense(t, s, "rm", s.Name)
+	})
+}
+
 // write makes files below dir, each of which says its name. All of dir is the user's.
 func write(t *testing.T, s *harness.Sandbox, dir string, names ...string) {
 	t.Helper()

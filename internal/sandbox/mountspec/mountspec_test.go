@@ -184,7 +184,10 @@ func TestStoredMountsHaveWhatTheirModeNeeds(t *testing.T) {
 		t.Errorf("a mount that was stored earlier: %v, has a delta is %t", err, old.HasDelta())
 	}
 	for _, bad := range []mountspec.Mount{
-		{Name: "m", Mode: "ro", Ino: 1}, {Name: "m", Mode: "bind", Ino: 1}, {Ino: 1}, {Name: "m", Mode: "ro", Born: 1},
+		{Name: "m", Mode: "ro", Ino: 1},
+		{Name: "m", Mode: "bind", Ino: 1},
+		{Ino: 1},
+		{Name: "m", Mode: "ro", Born: 1},
 		{Name: "m", Mode: "development", Rules: old.Rules, EarlierRules: [][]policy.Rule{old.Rules}},
 	} {
 		if err := bad.Check(); !errdefs.Is(err, errdefs.Precondition) {
