@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,34 @@ func Read(path string, do func(Record) error) error {
 	}
 	defer f.Close()
 	return ReadFrom(io.NewSectionReader(f, 0, size), do)
+}
+
+// ReadRest is Read for what the log has from an offset on, at which a record begins. Its Lines
+// count from there. It passes no last line without a newline, which is not a record yet. Errors:
+// those of Read; Precondition if the log ends before the offset.
+func ReadRest(path string, offset int64, do func(Record) error) error {
+	f, size, err := openStable(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if offset > size {
+		return errdefs.New(errdefs.Precondition, "audit log %s: it ends at byte %d, before %d", filepath.Base(path), size, offset)
+	}
+	s := newScanner(io.NewSectionReader(f, offset, size-offset))
+	s.offset = offset
+	for {
+		record, err := s.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return failed("read", path, err)
+		}
+		if err := do(record); err != nil {
+			return err
+		}
+	}
 }
 
 // openStable opens the log at path, with its stable size.

@@ -5,11 +5,13 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/agentfense/agentfense/internal/sandbox/audit/export"
 )
 
 // check refuses combinations of values that are each valid.
 func (l *loader) check() error {
-	for _, check := range []func() error{l.checkTLS, l.checkAddrs, l.checkTimeouts, l.checkNetwork, l.checkRuntimes} {
+	for _, check := range []func() error{l.checkTLS, l.checkAddrs, l.checkTimeouts, l.checkNetwork, l.checkRuntimes, l.checkExport} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -39,6 +41,20 @@ func (l *loader) checkAddrs() error {
 		if a.addr != "" && !s.TLS.Enabled() && !IsLoopback(a.addr) {
 			return l.at(a.key, "%s can be reached from other hosts: give server.tls.cert and server.tls.key, or listen on 127.0.0.1", a.addr)
 		}
+	}
+	return nil
+}
+
+// checkExport refuses what belongs to a receiver that is not named.
+func (l *loader) checkExport() error {
+	x := l.config.Export
+	switch {
+	case x.OTLPURL == "" && x.OTLPHeaderFile != "":
+		return l.at("audit.otlp_header_file", "audit.otlp_url is missing")
+	case x.OTLPURL == "" && x.OTLPCAFile != "":
+		return l.at("audit.otlp_ca_file", "audit.otlp_url is missing")
+	case x.AlertWebhook == "" && !slices.Equal(x.AlertWhen, export.DefaultThresholds()):
+		return l.at("audit.alert_when", "audit.alert_webhook is missing")
 	}
 	return nil
 }

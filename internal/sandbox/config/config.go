@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"path/filepath"
 	"time"
+
+	"github.com/agentfense/agentfense/internal/sandbox/audit/export"
 )
 
 // Config is the whole configuration. A path that is "" is in the state directory, see
@@ -24,6 +26,7 @@ type Config struct {
 	Sandbox Sandbox
 	Limits  ServerLimits
 	Audit   Audit
+	Export  AuditExport
 	Logging Logging
 }
 
@@ -157,6 +160,18 @@ type Audit struct {
 	Retention          time.Duration // of the log of a removed sandbox; 0: for ever
 }
 
+// AuditExport says where the records of the audit logs are sent.
+type AuditExport struct {
+	OTLPURL        string // of an OpenTelemetry collector; "": none
+	OTLPHeaderFile string // of header fields that go with each request, as export.ParseHeader reads it
+	OTLPCAFile     string // PEM certificates of the authorities to trust in place of the system's
+	AlertWebhook   string // URL; "": none
+	AlertWhen      []export.Threshold
+}
+
+// AuditExportKeys are the keys of AuditExport.
+var AuditExportKeys = []string{"audit.otlp_url", "audit.otlp_header_file", "audit.otlp_ca_file", "audit.alert_webhook", "audit.alert_when"}
+
 // LogFormat is the form of the server's log.
 type LogFormat string
 
@@ -187,6 +202,7 @@ func Default() *Config {
 			ConnectionsPerPeer: 1024, FirstCallTimeout: 10 * time.Second,
 		},
 		Audit:   Audit{MaxBytesPerSandbox: 16 << 20, MaxBytesPerOwner: 256 << 20, Retention: 30 * 24 * time.Hour},
+		Export:  AuditExport{AlertWhen: export.DefaultThresholds()},
 		Logging: Logging{Level: slog.LevelInfo, Format: LogText},
 	}
 }

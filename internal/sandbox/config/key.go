@@ -72,12 +72,18 @@ var settings = []setting{
 	{"audit.max_bytes_per_owner", func(c *Config, v value) error { return v.auditBytes(&c.Audit.MaxBytesPerOwner) }},
 	{"audit.retention", func(c *Config, v value) error { return v.duration(&c.Audit.Retention) }},
 
+	{"audit.otlp_url", func(c *Config, v value) error { return v.optional(&c.Export.OTLPURL, value.receiver) }},
+	{"audit.otlp_header_file", func(c *Config, v value) error { return v.optional(&c.Export.OTLPHeaderFile, value.path) }},
+	{"audit.otlp_ca_file", func(c *Config, v value) error { return v.optional(&c.Export.OTLPCAFile, value.path) }},
+	{"audit.alert_webhook", func(c *Config, v value) error { return v.optional(&c.Export.AlertWebhook, value.receiver) }},
+	{"audit.alert_when", setAlertWhen},
+
 	{"logging.level", setLevel},
 	{"logging.format", func(c *Config, v value) error { return oneOf(v, &c.Logging.Format, LogText, LogJSON) }},
 }
 
 // lists are the keys with a list in the file.
-var lists = []string{"runtime.allowed", "runtime.docker.images", "network.allow"}
+var lists = []string{"runtime.allowed", "runtime.docker.images", "network.allow", "audit.alert_when"}
 
 // Keys returns every key, such as "server.grpc_addr".
 func Keys() []string {

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/audit/export"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 )
 
@@ -117,6 +119,11 @@ audit:
   max_bytes_per_sandbox: 1M
   max_bytes_per_owner: 0
   retention: 48h
+  otlp_url: https://collector.example.com/v1/logs
+  otlp_header_file: otlp.header
+  otlp_ca_file: /etc/af/otlp.pem
+  alert_webhook: https://chat.example.com/hook/s3cret
+  alert_when: [applied=2/1h]
 logging:
   level: debug
   format: json
@@ -149,7 +156,12 @@ logging:
 			MaxCodebasesPerOwner: 9, MaxCodebaseBytesPerOwner: 3 << 30, MaxCodebaseFilesPerOwner: 60000,
 			Connections: 400, ConnectionsPerPeer: 40, CallsPerOwner: 50, ExecsPerOwner: 20, FirstCallTimeout: 3 * time.Second,
 		},
-		Audit:   config.Audit{MaxBytesPerSandbox: 1 << 20, Retention: 48 * time.Hour},
+		Audit: config.Audit{MaxBytesPerSandbox: 1 << 20, Retention: 48 * time.Hour},
+		Export: config.AuditExport{
+			OTLPURL: "https://collector.example.com/v1/logs", OTLPHeaderFile: dir + "/otlp.header", OTLPCAFile: "/etc/af/otlp.pem",
+			AlertWebhook: "https://chat.example.com/hook/s3cret",
+			AlertWhen:    []export.Threshold{{Event: audit.KindApplied, Count: 2, Window: time.Hour}},
+		},
 		Logging: config.Logging{Level: slog.LevelDebug, Format: config.LogJSON},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -178,6 +190,10 @@ func TestLoadRefuses(t *testing.T) {
 		{"a page of nothing", "limits: {max_page_size: 0}", `1: limits.max_page_size: "0": want a whole number, 1 or more`},
 		{"a word for a size", "limits: {max_file_size: big}", `1: limits.max_file_size: "big": want a size with K, M, G or T, such as 512M, or 0`},
 		{"messages smaller than a piece of an upload", "limits: {max_message_size: 1K}", `1: limits.max_message_size: "1K": want a size between 128K and 2047M, such as 16M`},
+		{"a collector on another host without TLS", "audit: {otlp_url: 'http://collector.example.com/s3cret'}", `1: audit.otlp_url: http://collector.example.com would send the records unprotected to another host: use https`},
+		{"headers without a collector", "audit: {otlp_header_file: h}", `1: audit.otlp_header_file: audit.otlp_url is missing`},
+		{"thresholds without a webhook", "audit: {alert_when: [applied=1/1m]}", `1: audit.alert_when: audit.alert_webhook is missing`},
+		{"an unknown event of a threshold", "audit: {alert_when: [aply=1/1m]}", `1: audit.alert_when: "aply=1/1m": unknown event "aply" (docs/audit.md lists them)`},
 		{"yes for true", "sandbox: {sync_on_completion: yes}", `1: sandbox.sync_on_completion: "yes": want true or false`},
 		{"a mistyped word", "sandbox: {sync: onexec}", `1: sandbox.sync: "onexec": did you mean "on_exec"?`},
 		{"an unknown word", "logging: {level: quiet}", `1: logging.level: "quiet": want one of debug, info, warn, error`},

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit/export"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 )
 
@@ -87,6 +88,16 @@ func (v value) program(to *string) error {
 		return nil
 	}
 	return v.path(to)
+}
+
+// receiver takes the URL of what audit records are sent to. Errors do not show it, because it may
+// be a secret.
+func (v value) receiver(to *string) error {
+	if _, err := export.NewEndpoint(export.EndpointOptions{URL: v.text}, "/"); err != nil {
+		return err
+	}
+	*to = v.text
+	return nil
 }
 
 func (v value) word(to *string) error {
@@ -269,6 +280,25 @@ func setAllowedHosts(c *Config, v value) error {
 	}
 	c.Network.Allow, err = hostlist.Parse(items)
 	return err
+}
+
+func setAlertWhen(c *Config, v value) error {
+	items, err := v.list()
+	if err != nil {
+		return err
+	}
+	c.Export.AlertWhen = nil
+	for _, item := range items {
+		t, err := export.ParseThreshold(item)
+		if err != nil {
+			return err
+		}
+		c.Export.AlertWhen = append(c.Export.AlertWhen, t)
+	}
+	if len(items) == 0 {
+		return errdefs.New(errdefs.Invalid, "it is empty: leave it out for the default, and audit.alert_webhook for no alerts")
+	}
+	return nil
 }
 
 func setSyncOnCompletion(c *Config, v value) error {

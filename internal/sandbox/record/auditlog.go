@@ -23,25 +23,37 @@ type auditFile struct {
 	last  time.Time // time of the last write
 }
 
-// auditFiles lists the logs, including those of removed sandboxes.
-func (h *Home) auditFiles() ([]auditFile, error) {
+// AuditLogs returns the paths of the audit logs, of removed sandboxes too.
+func (h *Home) AuditLogs() ([]string, error) {
 	entries, err := os.ReadDir(h.auditDir())
 	if err != nil {
 		return nil, HostError("audit logs", err)
 	}
-	var files []auditFile
+	var paths []string
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), auditSuffix) {
-			continue
+		if strings.HasSuffix(e.Name(), auditSuffix) {
+			paths = append(paths, filepath.Join(h.auditDir(), e.Name()))
 		}
-		info, err := e.Info()
+	}
+	return paths, nil
+}
+
+// auditFiles lists the logs, including those of removed sandboxes.
+func (h *Home) auditFiles() ([]auditFile, error) {
+	paths, err := h.AuditLogs()
+	if err != nil {
+		return nil, err
+	}
+	var files []auditFile
+	for _, path := range paths {
+		info, err := os.Lstat(path)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // removed meanwhile
 		}
 		if err != nil {
 			return nil, HostError("audit logs", err)
 		}
-		files = append(files, auditFile{filepath.Join(h.auditDir(), e.Name()), info.Size(), info.ModTime()})
+		files = append(files, auditFile{path, info.Size(), info.ModTime()})
 	}
 	return files, nil
 }

@@ -67,6 +67,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return errors.Join(err, f.close())
 	}
+	endFeeds, err := startFeeds(o)
+	if err != nil {
+		return errors.Join(err, withdraw(), f.close())
+	}
+	defer endFeeds()
 	o.Log.Info("serving", "grpc", f.grpcAddr(), "http", f.httpAddr())
 	if o.Ready != nil {
 		o.Ready(f.grpcAddr(), f.httpAddr())
