@@ -121,6 +121,7 @@ var hidden = map[string]func(args []string) error{
 
 	egress.Verb:       egress.Measure,
 	egress.ClientVerb: egress.Client,
+	egress.RelayVerb:  egress.Relay,
 }
 
 func parseOptions(args []string, usage io.Writer) (options, error) {

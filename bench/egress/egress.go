@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -64,7 +65,7 @@ func Measure(args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	secure, plain, err := listen(dir)
+	secure, plain, packages, err := listen(dir)
 	if err != nil {
 		return err
 	}
@@ -75,6 +76,13 @@ func Measure(args []string) (err error) {
 	}
 	go serve(overTLS(secure, cert))
 	go serve(plain)
+	source := filepath.Join(dir, "source")
+	if err := os.Mkdir(source, 0o755); err != nil {
+		return err
+	}
+	if err := registry(overTLS(packages, cert), source); err != nil {
+		return err
+	}
 	b := &bench{Options: o, dir: dir}
 	defer func() { err = errors.Join(err, b.close()) }()
 	if err := b.open(); err != nil {

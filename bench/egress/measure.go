@@ -47,9 +47,10 @@ func start(cmd *exec.Cmd) (*client, error) {
 	return c, cmd.Start()
 }
 
-// ask returns the nanoseconds of a connection that gets so many bytes, the median of times.
-func (c *client) ask(port string, size int64, times int) (float64, error) {
-	if _, err := fmt.Fprintln(c.in, port, size, times); err != nil {
+// ask returns the nanoseconds of a connection to host that gets so many bytes, the median of
+// times.
+func (c *client) ask(host, port string, size int64, times int) (float64, error) {
+	if _, err := fmt.Fprintln(c.in, host, port, size, times); err != nil {
 		return 0, err
 	}
 	var took float64
@@ -65,15 +66,15 @@ func (c *client) close() error {
 	return nil
 }
 
-// bench is what is measured: a client in a sandbox and one beside it.
+// bench is what is measured: a client in a sandbox, one beside it, and the empty relay.
 type bench struct {
 	Options
-	dir            string
-	inside, beside *client
+	dir                   string
+	inside, beside, relay *client
 }
 
 // allow are the rules of the sandbox.
-var allow = []string{"--allow-net", serverName, "--allow-net", serverName + ":" + plainPort + ",raw"}
+var allow = []string{"--allow-net", serverName, "--allow-net", serverName + ":" + plainPort + ",raw", "--allow-net", serverName + ":" + registryPort}
 
 func (b *bench) agentfense(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(context.Background(), b.Binary, args...)
@@ -93,9 +94,6 @@ func (b *bench) run(args ...string) error {
 const name = "bench"
 
 func (b *bench) open() error {
-	if err := os.Mkdir(filepath.Join(b.dir, "source"), 0o755); err != nil {
-		return err
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -104,13 +102,16 @@ func (b *bench) open() error {
 	if b.inside, err = start(b.agentfense(append(args, "--", "/opt/bench", ClientVerb)...)); err != nil {
 		return err
 	}
-	b.beside, err = start(exec.CommandContext(context.Background(), self, ClientVerb))
+	if b.beside, err = start(exec.CommandContext(context.Background(), self, ClientVerb)); err != nil {
+		return err
+	}
+	b.relay, err = startRelay(self)
 	return err
 }
 
 func (b *bench) close() error {
 	var err error
-	for _, c := range []*client{b.inside, b.beside} {
+	for _, c := range []*client{b.inside, b.beside, b.relay} {
 		if c != nil {
 			err = errors.Join(err, c.close())
 		}
@@ -118,13 +119,18 @@ func (b *bench) close() error {
 	return err
 }
 
+// sample is one measurement: beside a sandbox, in it, and through the empty relay; 0 for what is
+// not measured.
+type sample struct{ beside, inside, relayed float64 }
+
 // A row is a line of the table.
 type row struct {
 	title   string
 	asked   string
-	measure func(b *bench) (beside, inside, compared float64, err error)
-	format  func(v float64) string // of beside and inside
-	compare func(v float64) string // of compared
+	measure func(b *bench) (sample, error)
+	format  func(v float64) string              // of beside and inside
+	compare func(beside, other float64) float64 // of inside or relayed
+	show    func(v float64) string              // of what compare returns
 	met     func(compared float64) bool
 }
 
@@ -134,66 +140,93 @@ const (
 )
 
 var rows = []row{
-	{"throughput, one TLS connection", "≥ 0.80×", throughput(tlsPort), perSecond, ratio, func(v float64) bool { return v >= 0.8 }},
-	{"throughput, one plain connection (raw)", "≥ 0.90×", throughput(plainPort), perSecond, ratio, func(v float64) bool { return v >= 0.9 }},
-	{"a new TLS connection", "≤ +150 µs", connection(tlsPort), micros, difference, func(v float64) bool { return v <= 150e3 }},
-	{"a new plain connection (raw)", "≤ +150 µs", connection(plainPort), micros, difference, func(v float64) bool { return v <= 150e3 }},
-	{"start of run, without and with", "≤ +10000 µs", startOfRun, micros, difference, func(v float64) bool { return v <= 10e6 }},
-	{"idle egress process, PSS", "≤ 8.0 MiB", idle, nil, mebibytes, func(v float64) bool { return v <= 8<<20 }},
+	{"throughput, one TLS connection", "≥ 0.80×", throughput(tlsPort), perSecond, quotient, ratio, func(v float64) bool { return v >= 0.8 }},
+	{"throughput, one plain connection (raw)", "≥ 0.90×", throughput(plainPort), perSecond, quotient, ratio, func(v float64) bool { return v >= 0.9 }},
+	{"a new TLS connection", "≤ +150 µs", connection(tlsPort), micros, rise, difference, func(v float64) bool { return v <= 150e3 }},
+	{"a new plain connection (raw)", "≤ +150 µs", connection(plainPort), micros, rise, difference, func(v float64) bool { return v <= 150e3 }},
+	{"npm ci of 100 packages, --net host and named", "≤ 1.15×", install(npmCI), millis, quotient, ratio, func(v float64) bool { return v <= 1.15 }},
+	{"pip install of 100 packages, the same", "≤ 1.15×", install(pipInstall), millis, quotient, ratio, func(v float64) bool { return v <= 1.15 }},
+	{"start of run, without and with", "≤ +10000 µs", startOfRun, micros, rise, difference, func(v float64) bool { return v <= 10e6 }},
+	{"idle egress process, PSS", "≤ 8.0 MiB", idle, nil, rise, mebibytes, func(v float64) bool { return v <= 8<<20 }},
 }
+
+func quotient(beside, other float64) float64 { return other / beside }
+func rise(beside, other float64) float64     { return other - beside }
 
 func perSecond(v float64) string  { return fmt.Sprintf("%.0f MB/s", v/1e6) }
 func ratio(v float64) string      { return fmt.Sprintf("%.2f×", v) }
 func micros(v float64) string     { return fmt.Sprintf("%.0f µs", v/1e3) }
 func difference(v float64) string { return fmt.Sprintf("%+.0f µs", v/1e3) }
+func millis(v float64) string     { return fmt.Sprintf("%.0f ms", v/1e6) }
 func mebibytes(v float64) string  { return fmt.Sprintf("%.1f MiB", v/(1<<20)) }
 
-func throughput(port string) func(b *bench) (float64, float64, float64, error) {
-	return func(b *bench) (beside, inside, compared float64, err error) {
-		beside, inside, err = b.both(port, bigTransfer, 1)
-		beside, inside = bigTransfer/beside*1e9, bigTransfer/inside*1e9
-		return beside, inside, inside / beside, err
+func throughput(port string) func(b *bench) (sample, error) {
+	return func(b *bench) (sample, error) {
+		s, err := b.all(port, bigTransfer, 1)
+		return sample{bigTransfer / s.beside * 1e9, bigTransfer / s.inside * 1e9, bigTransfer / s.relayed * 1e9}, err
 	}
 }
 
-func connection(port string) func(b *bench) (float64, float64, float64, error) {
-	return func(b *bench) (beside, inside, compared float64, err error) {
-		beside, inside, err = b.both(port, 1, connections)
-		return beside, inside, inside - beside, err
+func connection(port string) func(b *bench) (sample, error) {
+	return func(b *bench) (sample, error) { return b.all(port, 1, connections) }
+}
+
+func (b *bench) all(port string, size int64, times int) (s sample, err error) {
+	if s.beside, err = b.beside.ask(serverName, port, size, times); err != nil {
+		return s, err
+	}
+	if s.inside, err = b.inside.ask(serverName, port, size, times); err != nil {
+		return s, err
+	}
+	s.relayed, err = b.beside.ask(relayAddr, port, size, times)
+	return s, err
+}
+
+// Commands that install the packages of the registry. They check no certificate.
+const (
+	npmCI = `npm ci --silent --ignore-scripts --no-audit --no-fund --no-update-notifier --strict-ssl=false --cache /tmp/cache`
+
+	pipInstall = `/usr/bin/python3 -m pip install -q --isolated --disable-pip-version-check --no-cache-dir --no-deps --no-compile ` +
+		`--root-user-action=ignore --trusted-host ` + serverName + `:` + registryPort + ` --index-url ` + registryURL + `/simple -r requirements.txt --target /tmp/packages`
+)
+
+// install runs a command with the host's network, and with one of named hosts.
+func install(command string) func(b *bench) (sample, error) {
+	return func(b *bench) (s sample, err error) {
+		args := []string{"--preset", "development", "--", "sh", "-c", command}
+		if s.beside, err = b.timed(append([]string{"run", "--rm", "--net", "host"}, args...)...); err == nil {
+			s.inside, err = b.timed(slices.Concat([]string{"run", "--rm"}, allow, args)...)
+		}
+		return s, err
 	}
 }
 
-func (b *bench) both(port string, size int64, times int) (beside, inside float64, err error) {
-	if beside, err = b.beside.ask(port, size, times); err == nil {
-		inside, err = b.inside.ask(port, size, times)
-	}
-	return beside, inside, err
+// timed returns the nanoseconds of a verb.
+func (b *bench) timed(args ...string) (float64, error) {
+	begin := time.Now()
+	err := b.run(args...)
+	return float64(time.Since(begin)), err
 }
 
-func startOfRun(b *bench) (beside, inside, compared float64, err error) {
-	once := func(flags ...string) (float64, error) {
-		begin := time.Now()
-		err := b.run(append(append([]string{"run", "--rm"}, flags...), "--", "true")...)
-		return float64(time.Since(begin)), err
+func startOfRun(b *bench) (s sample, err error) {
+	if s.beside, err = b.timed("run", "--rm", "--", "true"); err == nil {
+		s.inside, err = b.timed(slices.Concat([]string{"run", "--rm"}, allow, []string{"--", "true"})...)
 	}
-	if beside, err = once(); err == nil {
-		inside, err = once(allow...)
-	}
-	return beside, inside, inside - beside, err
+	return s, err
 }
 
 // idle measures the process of a sandbox that has just started.
-func idle(b *bench) (beside, inside, compared float64, err error) {
+func idle(b *bench) (s sample, err error) {
 	const other = "idle"
 	if err := b.run(append([]string{"run", "--detach", "--name", other}, allow...)...); err != nil {
-		return 0, 0, 0, err
+		return s, err
 	}
 	defer func() {
 		err = errors.Join(err, b.run("stop", other), b.run("rm", "--force", other))
 	}()
 	procs, err := host.ReadProcesses()
 	if err != nil {
-		return 0, 0, 0, err
+		return s, err
 	}
 	found := host.PIDs{}
 	for pid, p := range procs {
@@ -202,7 +235,7 @@ func idle(b *bench) (beside, inside, compared float64, err error) {
 		}
 	}
 	pss, err := found.PSS()
-	return 0, 0, float64(pss), err
+	return sample{inside: float64(pss)}, err
 }
 
 // is reports whether a process has that argument.
@@ -213,32 +246,39 @@ func is(pid int, arg string) bool {
 
 // measure measures all rows in turn, so that a slow minute hits all of them.
 func (b *bench) measure(w io.Writer) error {
-	type samples struct{ beside, inside, compared []float64 }
-	all := make([]samples, len(rows))
+	all := make([][]sample, len(rows))
 	for i := range b.Rounds {
 		fmt.Fprintf(os.Stderr, "bench: round %d of %d\n", i+1, b.Rounds)
 		for k, r := range rows {
-			beside, inside, compared, err := r.measure(b)
+			s, err := r.measure(b)
 			if err != nil {
 				return fmt.Errorf("%s: %w", r.title, err)
 			}
-			s := &all[k]
-			s.beside, s.inside, s.compared = append(s.beside, beside), append(s.inside, inside), append(s.compared, compared)
+			all[k] = append(all[k], s)
 		}
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\tbeside\tin a sandbox\tcompared\tasked\tmet")
+	fmt.Fprintln(t, "\tbeside\tin a sandbox\tcompared\tan empty relay\tasked\tmet")
 	for k, r := range rows {
-		s := all[k]
-		sides := "\t"
-		if r.format != nil {
-			sides = r.format(median(s.beside)) + "\t" + r.format(median(s.inside))
+		of := func(value func(s sample) float64) float64 {
+			var values []float64
+			for _, s := range all[k] {
+				values = append(values, value(s))
+			}
+			return median(values)
 		}
-		met := "NO"
-		if compared := median(s.compared); r.met(compared) {
+		sides, relayed, met := "\t", "", "NO"
+		if r.format != nil {
+			sides = r.format(of(func(s sample) float64 { return s.beside })) + "\t" + r.format(of(func(s sample) float64 { return s.inside }))
+		}
+		if all[k][0].relayed > 0 {
+			relayed = r.show(of(func(s sample) float64 { return r.compare(s.beside, s.relayed) }))
+		}
+		compared := of(func(s sample) float64 { return r.compare(s.beside, s.inside) })
+		if r.met(compared) {
 			met = "yes"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.title, sides, r.compare(median(s.compared)), r.asked, met)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.title, sides, r.show(compared), relayed, r.asked, met)
 	}
 	fmt.Fprintf(t, "\nload average %.1f at the end\n", host.LoadAverage())
 	return t.Flush()

@@ -51,26 +51,29 @@ func certificate() (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-// Client does what it is asked on standard input, PORT BYTES TIMES a line, and prints how many
-// nanoseconds each time took, in the median: a connection that gets so many bytes.
+// Client does what it is asked on standard input, HOST PORT BYTES TIMES a line, and prints how
+// many nanoseconds each time took, in the median: a connection that gets so many bytes.
 func Client(_ []string) error {
 	addrs, err := net.LookupHost(serverName) // outside no name server would be asked
 	if err != nil {
 		return err
 	}
 	for {
-		var port string
+		var host, port string
 		var bytes int64
 		var count int
-		if _, err := fmt.Scanln(&port, &bytes, &count); errors.Is(err, io.EOF) {
+		if _, err := fmt.Scanln(&host, &port, &bytes, &count); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
 		}
+		if host == serverName {
+			host = addrs[0]
+		}
 		var took []float64
 		for range count {
 			start := time.Now()
-			if err := fetch(addrs[0], port, bytes); err != nil {
+			if err := fetch(host, port, bytes); err != nil {
 				return err
 			}
 			took = append(took, float64(time.Since(start)))

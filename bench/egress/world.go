@@ -40,7 +40,7 @@ func enter(args []string) error {
 }
 
 // listen makes a network with a server's host behind one link, and returns listeners there.
-func listen(dir string) (secure, plain net.Listener, err error) {
+func listen(dir string) (secure, plain, packages net.Listener, err error) {
 	made := make(chan int)
 	linked := make(chan error)
 	done := make(chan error)
@@ -63,6 +63,9 @@ func listen(dir string) (secure, plain net.Listener, err error) {
 		if err == nil {
 			plain, err = net.Listen("tcp", net.JoinHostPort(serverAddr, plainPort))
 		}
+		if err == nil {
+			packages, err = net.Listen("tcp", net.JoinHostPort(serverAddr, registryPort))
+		}
 		done <- err
 	}()
 	if tid := <-made; tid != 0 {
@@ -70,13 +73,13 @@ func listen(dir string) (secure, plain net.Listener, err error) {
 			"addr add 11.0.0.1/24 dev host", "link set host up", "route add default via 11.0.0.2")
 	}
 	if err := <-done; err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	hosts := filepath.Join(dir, "hosts")
 	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"+serverAddr+" "+serverName+"\n"), 0o644); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return secure, plain, unix.Mount(hosts, "/etc/hosts", "", unix.MS_BIND, "")
+	return secure, plain, packages, unix.Mount(hosts, "/etc/hosts", "", unix.MS_BIND, "")
 }
 
 // ip runs ip(8).
