@@ -64,15 +64,23 @@ func onChanges[O any](e *env, w *whichChanges, o *O, run func(context.Context, *
 			if err != nil {
 				return err
 			}
-			var errs []error
+			var failed []error
+			var exit error // of what has said itself why
 			for _, mount := range mounts {
 				c, err := b.Changes(ctx, args[0], mount, e.args)
-				if err != nil {
-					return errors.Join(append(errs, err)...)
+				if err == nil {
+					err = run(ctx, e, changesIn{c, mount, w.all}, paths, *o)
 				}
-				errs = append(errs, run(ctx, e, changesIn{c, mount, w.all}, paths, *o))
+				if _, is := errors.AsType[exitError](err); is {
+					exit = err
+				} else if err != nil {
+					failed = append(failed, err)
+				}
 			}
-			return errors.Join(errs...)
+			if len(failed) == 0 {
+				return exit
+			}
+			return errors.Join(failed...)
 		})
 	}
 }

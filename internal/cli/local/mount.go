@@ -80,7 +80,7 @@ func (b *Backend) identify(m *record.Mount, others []record.Mount) error {
 }
 
 // replaceMounts prepares the sandbox for other mounts. A mount with a delta that has the same
-// name and the same source keeps it. The others must have no changes; what is kept for them is
+// name and the same source keeps it. The others must have no changes, and what is kept for them is
 // removed. The caller releases the sandbox's lock when the mounts are stored. Errors:
 // Precondition.
 func replaceMounts(sb *record.Sandbox, mounts []record.Mount) (release func(), err error) {
@@ -88,38 +88,54 @@ func replaceMounts(sb *record.Sandbox, mounts []record.Mount) (release func(), e
 	if err != nil {
 		return nil, err
 	}
+	var gone []*record.Sandbox
 	for _, part := range sb.Parts()[1:] {
-		if err = replaceMount(part, mounts); err != nil {
-			lock.Release()
-			return nil, err
+		if keepDelta(part.Record(), part.Mount(), mounts) {
+			continue
 		}
+		if err = refuseLoss(part); err != nil {
+			break
+		}
+		gone = append(gone, part)
+	}
+	for _, part := range gone {
+		if err == nil {
+			err = part.ForgetMount()
+		}
+	}
+	if err != nil {
+		lock.Release()
+		return nil, err
 	}
 	return lock.Release, nil
 }
 
-// replaceMount does that with the mount of part.
-func replaceMount(part *record.Sandbox, mounts []record.Mount) error {
-	was := part.Record()
+// keepDelta gives the mount with the name and the source of was, if one has both, what the delta
+// needs: the identity of the source on which it was made, and the earlier rules. It reports whether
+// there is one. Whether the source is still that one is for settleMounts to find out.
+func keepDelta(was record.Record, name string, mounts []record.Mount) bool {
 	for i := range mounts {
 		m := &mounts[i]
-		now := record.Source{Path: m.Source, Dev: m.Dev, Ino: m.Ino, Born: m.Born}
-		if m.Name == part.Mount() && m.HasDelta() && now.IsSame(was.Source) {
+		if m.Name == name && m.HasDelta() && m.Source == was.Source.Path {
+			m.Dev, m.Ino, m.Born = was.Source.Dev, was.Source.Ino, was.Source.Born
 			was.SetRules(m.Rules, "")
 			m.EarlierRules = was.EarlierRules
-			return nil
+			return true
 		}
 	}
+	return false
+}
+
+// refuseLoss refuses a mount with changes. Errors: Precondition.
+func refuseLoss(part *record.Sandbox) error {
 	holds, err := isClosed(part)
 	if err == nil && !holds {
 		holds, err = review.HasChanges(part)
 	}
-	switch {
-	case err != nil:
-		return err
-	case holds:
-		return errdefs.New(errdefs.Precondition, "sandbox %s: the mount %s has changes that would be lost; keep it, or: agentfense apply %[3]s · agentfense discard %[3]s", part.Name(), part.Mount(), part.Ref())
+	if err == nil && holds {
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: the mount %s has changes that would be lost; keep it, or: agentfense apply %[3]s · agentfense discard %[3]s", part.Name(), part.Mount(), part.Ref())
 	}
-	return part.RemoveChangesDir()
+	return err
 }
 
 func realPath(path string) (string, error) {

@@ -169,7 +169,7 @@ func TestOnlyAMountWithADeltaHasChanges(t *testing.T) {
 	if err := mount.box.Update(func(*record.Record) error { return nil }); !errdefs.Is(err, errdefs.Internal) {
 		t.Errorf("an update of the record by the mount: %v, want Internal", err)
 	}
-	if err := workspace.box.RemoveChangesDir(); !errdefs.Is(err, errdefs.Internal) {
+	if err := workspace.box.ForgetMount(); !errdefs.Is(err, errdefs.Internal) {
 		t.Errorf("the changes of the workspace: %v, want Internal", err)
 	}
 	if got := mount.box.Ref(); got != "fix --in data" {

@@ -122,13 +122,19 @@ func makeChangesDirs(dir string, mounts []Mount) error {
 	return nil
 }
 
-// RemoveChangesDir removes the changes of the mount for which s stands, with all that is kept
-// beside them. The caller has the sandbox's lock.
-func (s *Sandbox) RemoveChangesDir() error {
+// ForgetMount removes the delta of the mount for which s stands, and what was shown of it, so that
+// another mount may have its name. The caller has the sandbox's lock.
+func (s *Sandbox) ForgetMount() error {
 	if s.part == nil {
-		return errdefs.New(errdefs.Internal, "sandbox %s: only the changes of a mount can be removed", s.Name())
+		return errdefs.New(errdefs.Internal, "sandbox %s: the workspace is no mount", s.Name())
 	}
-	return removeTree(s.ChangesDir())
+	if err := removeTree(s.ChangesDir()); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.LayersDir(), 0o700); err != nil { // the record may still name the mount
+		return HostError("mount "+s.Mount(), err)
+	}
+	return nil
 }
 
 // Rebase stores the identity of the source now, which has the same path.

@@ -35,7 +35,7 @@ func (s *supervisor) openMounts(context.Context) error {
 	for _, m := range s.record.Mounts {
 		bind := string(m.Source)
 		if mounted.HasView(m) {
-			o, err := mounted.Open(s.box, m, layer.Options{User: layerUser(), QuotaOf: s.stack})
+			o, err := mounted.Open(s.box, m, layer.Options{User: layerUser(), QuotaOf: s.stack, Share: 2 * len(s.record.Mounts)})
 			if err != nil {
 				return err
 			}

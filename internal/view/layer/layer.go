@@ -61,6 +61,9 @@ type Options struct {
 	// Substitutes shows files of the source with another content. Nil substitutes nothing.
 	// A ReadOnly stack ignores it.
 	Substitutes *Substitutes
+	// Share is by how much the process's descriptors that this stack may hold open are divided,
+	// because other stacks have some too; 0 means 1.
+	Share int
 	// Elsewhere says that Source is not the directory on which the changes were made.
 	// Changes then also lists as deleted every recorded path that Source does not have. It
 	// needs ReadOnly.
@@ -128,7 +131,7 @@ const sourceTTL = time.Second
 // unfinished files and orphans that a crash left. Errors: Invalid, Unsupported (the kernel
 // lacks openat2), Denied, Exhausted, Internal.
 func Open(o Options) (*Stack, error) {
-	s := &Stack{o: o, home: -1, work: -1, orphans: -1, orphanLinks: map[uint64]uint32{}, covered: map[vpath.Path]struct{}{}, maxPins: pinLimit()}
+	s := &Stack{o: o, home: -1, work: -1, orphans: -1, orphanLinks: map[uint64]uint32{}, covered: map[vpath.Path]struct{}{}, maxPins: pinLimit(o.Share)}
 	s.quota.ledger = &ledger{}
 	switch {
 	case o.Source == nil:
@@ -148,7 +151,7 @@ func Open(o Options) (*Stack, error) {
 
 func (s *Stack) open() error {
 	if s.o.Dir == "" {
-		s.dirs.init(sourceTTL)
+		s.dirs.init(sourceTTL, s.o.Share)
 		return s.openSource()
 	}
 	if err := s.openHome(); err != nil {
@@ -164,7 +167,7 @@ func (s *Stack) open() error {
 	if s.o.ReadOnly {
 		ttl = 0
 	}
-	s.dirs.init(ttl)
+	s.dirs.init(ttl, s.o.Share)
 	if err := s.openJournal(); err != nil {
 		return err
 	}

@@ -47,12 +47,12 @@ func (v *mergedDir) inTop() bool { return len(v.parts) > 0 && v.parts[0].layer =
 // process's descriptor limit is the other bound.
 const maxDirFds = 512
 
-func dirFdLimit() int {
+func dirFdLimit(share int) int {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 		return maxDirFds / 8
 	}
-	return int(max(8, min(lim.Cur/4, maxDirFds)))
+	return int(max(8, min(lim.Cur/4, maxDirFds)/uint64(max(share, 1))))
 }
 
 // dirCache is a bounded LRU of directories by path. An entry expires ttl after its readAt,
@@ -66,8 +66,8 @@ type dirCache struct {
 	max int // of fds
 }
 
-func (c *dirCache) init(ttl time.Duration) {
-	c.ttl, c.max = ttl, dirFdLimit()
+func (c *dirCache) init(ttl time.Duration, share int) {
+	c.ttl, c.max = ttl, dirFdLimit(share)
 	c.m = map[vpath.Path]*list.Element{}
 	c.lru.Init()
 }

@@ -19,12 +19,12 @@ const (
 	maxPinnedCopy = 16 << 20
 )
 
-func pinLimit() int64 {
+func pinLimit(share int) int64 {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 		return 64
 	}
-	return int64(max(8, min(lim.Cur/4, maxPins)))
+	return int64(max(8, min(lim.Cur/4, maxPins)/uint64(max(share, 1))))
 }
 
 // hold makes fd the handle of o. Beyond maxPins it closes fd and returns errPinned, or
