@@ -168,10 +168,12 @@ func (e *Egress) instruct(c *child) error {
 		c.end()
 	}
 	e.mu.Unlock()
-	if err := c.wire.send(first, slices.Concat(e.packets, e.listeners)...); err != nil {
-		return err
-	}
-	return c.place(known...)
+	return e.tell(c, func() error {
+		if err := c.wire.send(first, slices.Concat(e.packets, e.listeners)...); err != nil {
+			return err
+		}
+		return c.place(known...)
+	})
 }
 
 // place tells the process where hosts are. Egress.orders is held, so that the hosts stay as they
@@ -215,8 +217,7 @@ func (e *Egress) take(c *child, r report) error {
 	case r.Closed != nil:
 		if a, known := c.open[r.Closed.ID]; known {
 			delete(c.open, r.Closed.ID)
-			a.Sent, a.Received = max(r.Closed.Sent, 0), max(r.Closed.Received, 0)
-			a.Requests = max(r.Closed.Requests, 0)
+			a.Sent, a.Received, a.Requests = bounded(r.Closed.Sent), bounded(r.Closed.Received), bounded(r.Closed.Requests)
 			e.options.Allowed(a)
 		}
 	case r.Denied != nil:
@@ -228,12 +229,15 @@ func (e *Egress) take(c *child, r report) error {
 	return nil
 }
 
-// Bounds of a refusal that a process may tell of.
+// Bounds of what a process may tell of.
 const (
 	maxAsked  = 1024 // bytes of a name
 	maxReason = 1024 // bytes
 	maxCount  = 1 << 24
+	maxSum    = 1 << 53 // of a connection: every JSON parser has it exactly
 )
+
+func bounded(n int64) int64 { return min(max(n, 0), maxSum) }
 
 // opened believes that there is a connection, but not where it may go. Errors: Internal, for one
 // that no rule allows.
@@ -278,11 +282,13 @@ func (e *Egress) answer(c *child, text string) error {
 	}
 	e.orders.Lock()
 	defer e.orders.Unlock()
-	h, err := e.assign(name)
-	if err != nil {
-		return c.wire.send(order{Host: text, Refused: err.Error()})
-	}
-	return c.place(h)
+	h, refused := e.assign(name)
+	return e.tell(c, func() error {
+		if refused != nil {
+			return c.wire.send(order{Host: text, Refused: refused.Error()})
+		}
+		return c.place(h)
+	})
 }
 
 // complaints keeps the beginning of what a process writes to its standard error.

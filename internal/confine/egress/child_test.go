@@ -95,7 +95,7 @@ func TestReportsAreBounded(t *testing.T) {
 	long := strings.Repeat("x", maxMessage)
 	for _, r := range []report{
 		{Opened: &opened{1, Allowed{Host: "example.com", Port: 443, Rule: long, Error: long}}},
-		{Closed: &closed{ID: 1, Sent: -5, Received: math.MinInt64, Requests: -1}},
+		{Closed: &closed{ID: 1, Sent: -5, Received: math.MinInt64, Requests: math.MaxInt64}},
 		{Denied: &Denied{Host: long, Reason: long, Count: math.MinInt}},
 		{Denied: &Denied{Host: "a", Reason: "b", Count: math.MaxInt}},
 	} {
@@ -104,8 +104,8 @@ func TestReportsAreBounded(t *testing.T) {
 		}
 	}
 	a := (*allowed)[0]
-	if a.Rule != "example.com:443" || len(a.Error) != maxErrorText || a.Sent != 0 || a.Received != 0 {
-		t.Errorf("recorded rule %.20q, an error of %d bytes, %d and %d bytes", a.Rule, len(a.Error), a.Sent, a.Received)
+	if a.Rule != "example.com:443" || len(a.Error) != maxErrorText || a.Sent != 0 || a.Received != 0 || a.Requests != maxSum {
+		t.Errorf("recorded rule %.20q, an error of %d bytes, %d and %d bytes, %d requests", a.Rule, len(a.Error), a.Sent, a.Received, a.Requests)
 	}
 	for i, d := range *denied {
 		if len(d.Host) > maxAsked || len(d.Reason) > maxReason || d.Count < 1 || d.Count > maxCount {

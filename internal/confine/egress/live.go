@@ -113,18 +113,26 @@ func (e *Egress) checkRoomLocked(rules []allowlist.Rule) error {
 // change tells the process of the rules and of where hosts are, and has it say that it has obeyed.
 // e.orders is held.
 func (c *child) change(e *Egress, rules []allowlist.Rule) error {
+	return e.tell(c, func() error {
+		if err := c.wire.send(order{SetRules: true, Rules: allowlist.Texts(rules)}); err != nil {
+			return err
+		}
+		e.mu.Lock()
+		hosts, last := slices.Clone(e.order), e.asked
+		e.mu.Unlock()
+		if err := c.place(hosts...); err != nil {
+			return err
+		}
+		return c.wire.send(order{Acknowledge: last})
+	})
+}
+
+// tell sends orders to a process, which must read them in time: what it is told next waits for
+// e.orders, which is held.
+func (e *Egress) tell(c *child, send func() error) error {
 	if err := c.wire.file.SetWriteDeadline(time.Now().Add(e.patience)); err != nil {
 		return err
 	}
 	defer func() { _ = c.wire.file.SetWriteDeadline(time.Time{}) }() // it may have ended
-	if err := c.wire.send(order{SetRules: true, Rules: allowlist.Texts(rules)}); err != nil {
-		return err
-	}
-	e.mu.Lock()
-	hosts, last := slices.Clone(e.order), e.asked
-	e.mu.Unlock()
-	if err := c.place(hosts...); err != nil {
-		return err
-	}
-	return c.wire.send(order{Acknowledge: last})
+	return send()
 }

@@ -326,7 +326,7 @@ func (e *Egress) sendSecrets(values, certificates *os.File) (*child, error) {
 	if c == nil {
 		return nil, errors.New("the process is starting")
 	}
-	return c, c.wire.send(order{Handover: true}, values, certificates)
+	return c, e.tell(c, func() error { return c.wire.send(order{Handover: true}, values, certificates) })
 }
 
 // tookSecrets notes that a process has taken values, which may be all.
