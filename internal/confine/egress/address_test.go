@@ -1,8 +1,11 @@
 package egress
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestOnlyPublicAddressesAreDialled(t *testing.T) {
@@ -80,4 +83,24 @@ func FuzzAddress(f *testing.F) {
 			t.Errorf("%s is let through", addr)
 		}
 	})
+}
+
+// A host that is short of something is no reason to blame the name.
+func TestAnAddressThatCannotBeChecked(t *testing.T) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	checked := checkRoute(netip.MustParseAddr("93.184.216.34"))
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(checked, unix.EMFILE) {
+		t.Errorf("got %v", checked)
+	}
 }

@@ -30,8 +30,8 @@ func wired(t *testing.T, c *child) *os.File {
 	return theirs
 }
 
-// A process that asks, and does not read the answers, is ended. Else nobody could revoke what it may
-// reach.
+// A process that asks, and does not read the answers, is ended. Else nobody could revoke what it
+// may reach.
 func TestAProcessThatReadsNothingIsEnded(t *testing.T) {
 	e, c, _, _ := newSupervisor(t)
 	wired(t, c)
@@ -129,7 +129,7 @@ func FuzzReports(f *testing.F) {
 	})
 }
 
-// checkAllowed checks that a connection is to a host that has an address inside, by the rule for it.
+// checkAllowed checks that a connection is to a host with an address inside, by the rule for it.
 func checkAllowed(t *testing.T, e *Egress, a Allowed) {
 	t.Helper()
 	rule, is := e.ruleOf(allowlist.Host(a.Host), a.Port)

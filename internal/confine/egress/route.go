@@ -3,6 +3,7 @@ package egress
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
@@ -13,8 +14,10 @@ var errLocal = errors.New("the name leads to an address of this host, or to none
 // checkRoute refuses an address that the host does not send on: one of its own, a broadcast
 // address, or one that it routes nowhere (rtnetlink(7), RTM_GETROUTE).
 func checkRoute(addr netip.Addr) error {
-	kind, err := routeType(addr.Unmap())
-	if err != nil || kind != unix.RTN_UNICAST {
+	switch kind, err := routeType(addr.Unmap()); {
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
+		return fmt.Errorf("where the name leads cannot be checked: %w", err)
+	case err != nil, kind != unix.RTN_UNICAST:
 		return errLocal
 	}
 	return nil

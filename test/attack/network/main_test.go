@@ -45,6 +45,7 @@ var programs = map[string]func(args []string) int{
 	spellHosts:          spell,
 	floodHosts:          flood,
 	askHosts:            ask,
+	crowdHosts:          crowd,
 }
 
 // names are those that the host's resolver knows.
