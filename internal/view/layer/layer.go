@@ -64,6 +64,10 @@ type Options struct {
 	// Share is by how much the process's descriptors that this stack may hold open are divided,
 	// because other stacks have some too; 0 means 1.
 	Share int
+	// MountPoints are directories on which others mount. Where nothing is, an empty read-only
+	// directory is shown, as for a mount nested in the source. None of them can be removed,
+	// and none of their parent directories can be renamed.
+	MountPoints []vpath.Path
 	// Elsewhere says that Source is not the directory on which the changes were made.
 	// Changes then also lists as deleted every recorded path that Source does not have. It
 	// needs ReadOnly.

@@ -244,7 +244,10 @@ func (s *Stack) descend(parent *mergedDir, p vpath.Path) (*mergedDir, error) {
 		}
 	}
 	if len(v.parts) == 0 && !v.sealed {
-		return nil, unix.ENOENT
+		if !s.IsMountPoint(p) {
+			return nil, unix.ENOENT
+		}
+		v.sealed = true
 	}
 	return v, nil
 }
@@ -340,9 +343,18 @@ type entry struct {
 // such element.
 func isDots(name string) bool { return name == "" || name == "." || name == ".." }
 
-// find looks name up in the layers of v, beginning with layer number from. Errors: ENOENT,
-// and then entry.covered reports whether the delta hides the name; those of statx.
+// find looks name up in the layers of v, beginning with layer number from, and among the
+// mount points. Errors: ENOENT, and then entry.covered reports whether the delta hides the
+// name; those of statx.
 func (s *Stack) find(v *mergedDir, name string, from int) (entry, error) {
+	e, err := s.findInLayers(v, name, from)
+	if err == unix.ENOENT && len(s.o.MountPoints) > 0 && s.IsMountPoint(v.path.Child(name)) {
+		return s.absentMountPoint(name), nil
+	}
+	return e, err
+}
+
+func (s *Stack) findInLayers(v *mergedDir, name string, from int) (entry, error) {
 	if isDots(name) {
 		return entry{}, unix.EINVAL
 	}

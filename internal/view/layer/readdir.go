@@ -17,6 +17,13 @@ type child struct {
 
 // list calls do for each visible name of v.
 func (s *Stack) list(v *mergedDir, do func(child)) error {
+	if err := s.listLayers(v, do); err != nil {
+		return err
+	}
+	return s.listMountPoints(v, do)
+}
+
+func (s *Stack) listLayers(v *mergedDir, do func(child)) error {
 	var seen map[string]struct{} // names that a higher layer has or hides
 	for i, pt := range v.parts {
 		if pt.origin == Source {

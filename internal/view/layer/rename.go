@@ -58,6 +58,8 @@ func (s *Stack) rename(old, p vpath.Path, o RenameOptions) (*Orphan, error) {
 		return nil, unix.EINVAL
 	case o.Exchange && old.Within(p):
 		return nil, unix.EINVAL
+	case s.containsMountPoint(old), s.containsMountPoint(p):
+		return nil, unix.EBUSY
 	}
 	for try := range tries {
 		orphan, err := s.renameOnce(old, p, &o, try > 0)

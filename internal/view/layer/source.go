@@ -104,7 +104,7 @@ func (s *Stack) ReadSourceDir(p vpath.Path) ([]DirEntry, error) {
 	}
 	pt.rights = s.rightsTo(fd, "", &st)
 	v.parts = []part{pt}
-	err = s.list(v, func(c child) {
+	err = s.listLayers(v, func(c child) {
 		entries = append(entries, DirEntry{Name: c.name, Mode: c.mode, Ino: c.shown})
 	})
 	return entries, wrap("list source", p, err)
