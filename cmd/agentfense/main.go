@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/executable"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/overlay"
 )
 
 func init() { executable.SetName() }
@@ -31,6 +32,8 @@ func main() {
 			return
 		case egress.Verb:
 			os.Exit(egress.Main())
+		case overlay.Verb:
+			os.Exit(overlay.Main())
 		case launch.Verb:
 			os.Exit(supervise.Main(os.Args[2:]))
 		}

@@ -90,6 +90,9 @@ func (d inspection) rows() [][]string {
 	for _, m := range r.Mounts {
 		rows = append(rows, []string{"mount:", mountText(m)})
 	}
+	for _, path := range r.Scratch {
+		rows = append(rows, []string{"scratch:", path.String()})
+	}
 	for _, name := range d.Variables {
 		rows = append(rows, []string{"variable:", name.String()})
 	}

@@ -65,7 +65,7 @@ func (o *sandboxOptions) openOrCreate(ctx context.Context, e *env, cmd *cobra.Co
 // what no sandbox of b can have.
 func (o *sandboxOptions) described(cmd *cobra.Command, b backend.Backend, forCommand bool, env []string) (backend.NewSandbox, error) {
 	n := backend.NewSandbox{
-		Name: o.Name, CodebaseID: o.Codebase, Image: o.Image, User: o.User, Mounts: o.Mounts, MountRules: mountRules,
+		Name: o.Name, CodebaseID: o.Codebase, Image: o.Image, User: o.User, Mounts: o.Mounts, MountRules: mountRules, Scratch: o.Scratch,
 		Home: o.home(), Limits: o.limits(), Env: env,
 		ForCommand: forCommand, Rebase: o.Rebase,
 	}

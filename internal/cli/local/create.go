@@ -14,6 +14,8 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/scratch"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Sandbox finds a sandbox.
@@ -49,6 +51,10 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 	if err != nil {
 		return backend.Sandbox{}, err
 	}
+	dirs, err := b.scratch(n)
+	if err != nil {
+		return backend.Sandbox{}, err
+	}
 	secrets, err := b.secrets.Complete(ctx, n.Secrets, nil)
 	if err != nil {
 		return backend.Sandbox{}, err
@@ -58,7 +64,7 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 		Name: n.Name, Source: n.Source, Workspace: string(n.Source.Path),
 		Rules: n.Rules.Rules, PolicyNote: n.Rules.Note, Marks: n.Rules.Marks,
 		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, List: hostlist.List{AllowNet: n.AllowNet}, Secrets: secrets, Mounts: mounts, Limits: n.Limits,
-		Home: n.Home,
+		Home: n.Home, Scratch: dirs,
 	})
 	if err != nil {
 		return backend.Sandbox{}, err
@@ -69,6 +75,24 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 		}
 	}
 	return sandboxOf(sb)
+}
+
+// scratch reads the scratch directories of a new sandbox, and checks its rules. Errors:
+// Invalid, Precondition.
+func (b *Backend) scratch(n backend.NewSandbox) ([]scratch.Path, error) {
+	paths, err := scratch.ParseAll(n.Scratch)
+	if err != nil || len(paths) == 0 {
+		return nil, err
+	}
+	reserved, err := b.home.Reserved(n.Source)
+	if err != nil {
+		return nil, err
+	}
+	p, err := policy.Compile(n.Rules.Rules, policy.Options{Reserved: reserved})
+	if err != nil {
+		return nil, err
+	}
+	return paths, scratch.CheckPolicy(p, paths)
 }
 
 // imageOf is what the runtime shows, "" if it is the host's system.
@@ -134,6 +158,10 @@ func (b *Backend) setLimits(ctx context.Context, sb *record.Sandbox, r backend.R
 	if err != nil {
 		return err
 	}
+	dirs, err := scratch.ParseAll(n.Scratch)
+	if err != nil {
+		return err
+	}
 	settings := []setting{
 		{"runtime", func(to *record.Record) { to.SetRuntime(n.Runtime, imageOf(n, n.Runtime)) }},
 		{"image", func(to *record.Record) { to.Image = imageOf(n, n.Runtime) }},
@@ -147,6 +175,7 @@ func (b *Backend) setLimits(ctx context.Context, sb *record.Sandbox, r backend.R
 		{"allow-net", func(to *record.Record) { to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil }},
 		{"secret", func(to *record.Record) { to.Net, to.Secrets = n.Net, secrets }},
 		{"mount", nil},
+		{"scratch", func(to *record.Record) { to.Scratch = dirs }},
 		{"memory", func(to *record.Record) { to.Limits.MemoryBytes = n.Limits.MemoryBytes }},
 		{"cpus", func(to *record.Record) { to.Limits.CPUs = n.Limits.CPUs }},
 		{"pids", func(to *record.Record) { to.Limits.PIDs = n.Limits.PIDs }},
@@ -162,7 +191,7 @@ func (b *Backend) setLimits(ctx context.Context, sb *record.Sandbox, r backend.R
 		return err
 	}
 	if held {
-		return errdefs.New(errdefs.Precondition, "sandbox %s: running; its runtime, user, network, mounts and limits can only be changed while it is stopped", sb.Name())
+		return errdefs.New(errdefs.Precondition, "sandbox %s: running; its runtime, user, network, mounts, scratch directories and limits can only be changed while it is stopped", sb.Name())
 	}
 	mounts, err := b.mounts(n, sb.Record().Workspace)
 	if err != nil {

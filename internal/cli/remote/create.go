@@ -20,6 +20,8 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 		return localOnly("toolchains")
 	case len(n.Mounts) > 0:
 		return localOnly("mount")
+	case len(n.Scratch) > 0:
+		return localOnly("scratch")
 	case n.Rebase:
 		return localOnly("rebase")
 	case n.Limits.Timeout > 0 && !n.ForCommand: // it is of each command, not of the sandbox

@@ -49,8 +49,11 @@ func (s *Sandbox) Log(ev audit.Event) error {
 
 // ReplaceRules stores another policy and records it, with the reason why, in the audit log.
 // also, if not nil, changes the record in the same step. The caller informs a running
-// supervisor.
+// supervisor. Errors: Precondition if they would apply to what a scratch directory has.
 func (s *Sandbox) ReplaceRules(rules []policy.Rule, note, why string, also func(*Record)) error {
+	if err := s.CheckScratchRules(rules); err != nil {
+		return err
+	}
 	log, err := s.OpenLog()
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
+	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
@@ -65,7 +66,9 @@ type Record struct {
 	// Secrets are what commands use over the network of NetNamed and do not know.
 	Secrets []hostlist.Secret `json:"secrets,omitempty"`
 	Mounts  []Mount           `json:"mounts,omitempty"`
-	Limits  Limits            `json:"limits"`
+	// Scratch are directories of the workspace with contents that are not reviewed.
+	Scratch []scratch.Path `json:"scratch,omitempty"`
+	Limits  Limits         `json:"limits"`
 	// Ignore are patterns as of gitignore(5): what of the source they match is not
 	// there for the sandbox. They are those of the time when it was made.
 	Ignore []byte `json:"ignore,omitempty"`
@@ -133,6 +136,7 @@ func (r *Record) clone() Record {
 	for i, m := range c.Mounts {
 		c.Mounts[i].EarlierRules = slices.Clone(m.EarlierRules)
 	}
+	c.Scratch = slices.Clone(r.Scratch)
 	c.Marks = slices.Clone(r.Marks)
 	c.Ignore = slices.Clone(r.Ignore)
 	c.Served = r.Served.clone()
@@ -165,6 +169,9 @@ func (r *Record) check() error {
 		if err := m.Check(); err != nil {
 			return err
 		}
+	}
+	if err := r.checkScratch(); err != nil {
+		return err
 	}
 	if err := policyfile.CheckMarks(r.Marks); err != nil {
 		return errdefs.New(errdefs.Precondition, "%w", err)

@@ -27,6 +27,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 	"github.com/agentfense/agentfense/internal/view/fusefs"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -77,7 +78,7 @@ func (s *supervisor) setUp(ctx context.Context) error {
 	debug.SetGCPercent(startGC)
 	s.startedAt = time.Now()
 	for _, step := range []func(context.Context) error{
-		s.prepareProcess, s.openState, s.openLayers, s.openMounts, s.mountView, s.mountHome, s.makeGroup, s.startInside, s.startServing,
+		s.prepareProcess, s.openState, s.openLayers, s.openMounts, s.mountView, s.mountScratch, s.mountHome, s.makeGroup, s.startInside, s.startServing,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -140,10 +141,11 @@ const bytesPerInode = 1 << 10
 func (s *supervisor) openLayers(context.Context) error {
 	limits := s.record.Limits
 	options := layer.Options{
-		Source: s.source,
-		Dir:    s.box.LayersDir(),
-		Quota:  layer.Quota{Bytes: limits.DiskBytes, Inodes: cmp.Or(limits.DiskInodes, limits.DiskBytes/bytesPerInode)},
-		User:   layerUser(),
+		Source:      s.source,
+		Dir:         s.box.LayersDir(),
+		MountPoints: scratch.At(s.record.Scratch),
+		Quota:       layer.Quota{Bytes: limits.DiskBytes, Inodes: cmp.Or(limits.DiskInodes, limits.DiskBytes/bytesPerInode)},
+		User:        layerUser(),
 	}
 	var err error
 	if s.absent, err = changes.Absent(&s.record); err != nil {

@@ -217,6 +217,9 @@ func (s *supervisor) run() {
 
 // setPolicy swaps the rules of the live view.
 func (s *supervisor) setPolicy(rules []policy.Rule) error {
+	if err := s.box.CheckScratchRules(rules); err != nil {
+		return err
+	}
 	p, err := policy.Compile(rules, policy.Options{Reserved: s.reserved})
 	if err != nil {
 		return err

@@ -1,0 +1,120 @@
+// Package scratch reads what --scratch says: which directories of a workspace have contents
+// that are no changes to review. It promises that no rule of the sandbox would apply less to
+// such a directory than to the workspace, and keeps the contents of each beside the delta.
+// Mounting them is left to package supervise/overlay.
+package scratch
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// Path is a scratch directory in the workspace. A record and messages have it without the
+// leading slash.
+type Path vpath.Path
+
+// At returns the path in the workspace.
+func (p Path) At() vpath.Path { return vpath.Path(p) }
+
+// String returns the escaped path, relative to the workspace.
+func (p Path) String() string { return vpath.Escape(p.At().Rel()) }
+
+// MarshalText returns the path as messages have it.
+func (p Path) MarshalText() ([]byte, error) { return []byte(p.At().Text()), nil }
+
+// UnmarshalText reads what MarshalText wrote. Errors: Invalid.
+func (p *Path) UnmarshalText(text []byte) (err error) {
+	*p, err = Parse(vpath.DecodeText(string(text)))
+	return err
+}
+
+// gitDir is git's directory. Git runs programs that it names.
+const gitDir = ".git"
+
+// Parse reads the path of a directory, relative to the workspace. Errors: Invalid.
+func Parse(text string) (Path, error) {
+	const want = "want a directory of the workspace, such as node_modules"
+	switch {
+	case text == "":
+		return "", errdefs.New(errdefs.Invalid, "it names no directory: %s", want)
+	case strings.HasPrefix(text, "/"):
+		return "", errdefs.New(errdefs.Invalid, "an absolute path: %s", want)
+	}
+	path, err := vpath.Parse(text)
+	if err != nil {
+		return "", errdefs.New(errdefs.Invalid, "%w: %s", err, want)
+	}
+	switch {
+	case path.IsRoot():
+		return "", errdefs.New(errdefs.Invalid, "it is the workspace itself: %s", want)
+	case path == policy.ProjectFile:
+		return "", errdefs.New(errdefs.Invalid, "it is the project's policy file: %s", want)
+	}
+	for name := range path.Elements() {
+		switch {
+		case name == gitDir:
+			return "", errdefs.New(errdefs.Invalid, "git's directory must be reviewed: %s", want)
+		case vpath.CheckName(name) != nil || vpath.IsOwnName(name):
+			return "", errdefs.New(errdefs.Invalid, "name %s is not allowed: %s", vpath.Quote(name), want)
+		}
+	}
+	return Path(path), nil
+}
+
+// most is how many scratch directories a sandbox may have. Each is a mount.
+const most = 32
+
+// ParseAll reads the paths of all scratch directories. Errors: Invalid.
+func ParseAll(texts []string) ([]Path, error) {
+	var paths []Path
+	for _, text := range texts {
+		path, err := Parse(text)
+		if err != nil {
+			return nil, errdefs.New(errdefs.Invalid, "--scratch %s: %w", vpath.Quote(text), err)
+		}
+		paths = append(paths, path)
+	}
+	return paths, Check(paths)
+}
+
+// Check refuses too many directories, and directories of which one contains another.
+// Errors: Invalid.
+func Check(paths []Path) error {
+	if len(paths) > most {
+		return errdefs.New(errdefs.Invalid, "--scratch: %d directories, at most %d are allowed", len(paths), most)
+	}
+	for i, p := range paths {
+		for _, other := range paths[:i] {
+			if p.At().Within(other.At()) || other.At().Within(p.At()) {
+				return errdefs.New(errdefs.Invalid, "--scratch %s: it overlaps with --scratch %s; give the outer one", p, other)
+			}
+		}
+	}
+	return nil
+}
+
+// CheckPolicy refuses a directory below which a rule could let less be done than write:
+// what a scratch directory has is not looked up in the policy. Names may be hidden there, if
+// entries of the sandbox's own can be made at them. Errors: Precondition.
+func CheckPolicy(p *policy.Policy, paths []Path) error {
+	for _, path := range paths {
+		if ok, reason := p.WritableBelow(path.At()); !ok {
+			return errdefs.New(errdefs.Precondition, "--scratch %s: everything below it must be writable, but: %s; "+
+				"add --write %s, remove the rule, or leave --scratch out", path, reason, vpath.Quote(path.At().Rel()+"/"))
+		}
+	}
+	return nil
+}
+
+// At returns the paths in the workspace.
+func At(paths []Path) []vpath.Path {
+	at := make([]vpath.Path, len(paths))
+	for i, p := range paths {
+		at[i] = p.At()
+	}
+	return slices.Clip(at)
+}

@@ -1,0 +1,197 @@
+// Package overlay mounts the scratch directories of a sandbox: overlayfs, with the directory
+// of the view below and what the sandbox makes above.
+//
+// The process that serves a view must not access it, so another process mounts: this program
+// with Verb. It opens everything beneath handles without following a link, and overlayfs
+// gets descriptors: the names are the sandbox's, and those of others must not matter.
+package overlay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/thread"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/scratch"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+)
+
+// Verb is the hidden first word of a command line that mounts.
+const Verb = "__scratch"
+
+// request is the standard input of the process. Its descriptors from firstFD on are the
+// upper and the work directory of each path.
+type request struct {
+	View  []byte         `json:"view"`
+	Paths []scratch.Path `json:"paths"`
+}
+
+const firstFD = 3
+
+// Mount mounts the contents on their paths in the view that is mounted at the host path
+// view. It returns when the process has ended that mounts, which the kernel kills if this
+// one ends. Errors: Precondition for a path that is no directory in the view; Unsupported.
+func Mount(ctx context.Context, view string, contents []*scratch.Content) error {
+	r := request{View: []byte(view)}
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", Verb)
+	for _, c := range contents {
+		r.Paths = append(r.Paths, c.Path)
+		cmd.ExtraFiles = append(cmd.ExtraFiles, c.Upper, c.Work)
+	}
+	input, err := json.Marshal(r)
+	if err != nil {
+		return errdefs.New(errdefs.Internal, "mount scratch directories: %w", err)
+	}
+	var said bytes.Buffer
+	cmd.Args[0] = "agentfense"
+	cmd.Env = []string{}
+	cmd.Stdin, cmd.Stdout = bytes.NewReader(input), &said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	ended := make(chan error, 1)
+	thread.Go(func() { ended <- cmd.Run() })
+	err = <-ended
+	var answer api.Reply
+	switch {
+	case ctx.Err() != nil:
+		return errdefs.New(errdefs.Deadline, "mount scratch directories: %w", ctx.Err())
+	case err != nil:
+		return errdefs.New(errdefs.Internal, "mount scratch directories: %w", err)
+	}
+	if err := json.Unmarshal(said.Bytes(), &answer); err != nil {
+		return errdefs.New(errdefs.Internal, "mount scratch directories: %w", err)
+	}
+	if answer.Error != nil {
+		return answer.Error.Err()
+	}
+	return nil
+}
+
+// Main is the process that mounts. It returns its exit code.
+func Main() int {
+	var r request
+	err := json.NewDecoder(os.Stdin).Decode(&r)
+	if err == nil {
+		err = mountAll(&r)
+	}
+	answer := api.Reply{OK: err == nil}
+	if err != nil {
+		answer.Error = api.FailureOf(err)
+	}
+	if json.NewEncoder(os.Stdout).Encode(answer) != nil {
+		return 1
+	}
+	return 0
+}
+
+func mountAll(r *request) error {
+	view, err := unix.Open(string(r.View), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return errdefs.New(errdefs.Internal, "open the view: %w", err)
+	}
+	defer unix.Close(view)
+	for i, path := range r.Paths {
+		if err := mountOne(view, path, firstFD+2*i, firstFD+2*i+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func mountOne(view int, path scratch.Path, upper, work int) error {
+	dir, err := openIn(view, path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	if err := mount(dir, upper, work); err != nil {
+		return errdefs.New(errdefs.KindOf(err), "scratch directory %s: %w", path, err)
+	}
+	return nil
+}
+
+// openIn opens the directory at path in the view.
+func openIn(view int, path scratch.Path) (int, error) {
+	dir, err := safefs.OpenDir(view, path.At().Rel(), unix.O_PATH)
+	switch {
+	case err == nil:
+		return dir, nil
+	case errors.Is(err, unix.ELOOP):
+		err = errors.New("it, or a directory above it, is a symbolic link in the workspace; name the directory itself, or remove the link")
+	case errors.Is(err, unix.ENOTDIR):
+		err = errors.New("it is no directory in the workspace; name another, or remove what is there")
+	case errors.Is(err, unix.ENOENT):
+		err = errdefs.New(errdefs.Precondition, "the directory %s, which is to contain it, does not exist in the workspace; make it first", vpath.Quote(path.At().Dir().Rel()))
+	}
+	return -1, errdefs.New(errdefs.Precondition, "scratch directory %s: %w", path, err)
+}
+
+// options of overlayfs. Its attributes are in user.overlay, which an ordinary user may
+// write; overlayfs itself lets nobody inside set them. No path is ever read from the upper
+// directory (redirect_dir), and no file whose content is elsewhere (metacopy).
+var options = [][2]string{
+	{"redirect_dir", "nofollow"}, {"metacopy", "off"}, {"index", "off"}, {"nfs_export", "off"}, {"xino", "off"},
+}
+
+// mount mounts overlayfs on the directory dir, over dir itself.
+func mount(dir, upper, work int) error {
+	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return unsupported(err, "")
+	}
+	defer unix.Close(fs)
+	// By these paths, and not as descriptors: those name the host's directories in
+	// /proc/self/mountinfo inside.
+	dirs := [][2]string{
+		{"source", "scratch"},
+		{"lowerdir", safefs.ProcPath(dir)}, {"upperdir", safefs.ProcPath(upper)}, {"workdir", safefs.ProcPath(work)},
+	}
+	err = unix.FsconfigSetFlag(fs, "userxattr")
+	for _, o := range append(dirs, options...) {
+		if err == nil {
+			err = unix.FsconfigSetString(fs, o[0], o[1])
+		}
+	}
+	if err == nil {
+		err = unix.FsconfigCreate(fs)
+	}
+	if err != nil {
+		return unsupported(err, kernelSays(fs))
+	}
+	mounted, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	if err != nil {
+		return unsupported(err, kernelSays(fs))
+	}
+	defer unix.Close(mounted)
+	if err := unix.MoveMount(mounted, "", dir, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return errdefs.New(errdefs.Internal, "place the mount: %w", err)
+	}
+	return nil
+}
+
+// kernelSays returns the kernel's last message about a mount, "" if there is none.
+func kernelSays(fs int) string {
+	var last string
+	message := make([]byte, 512)
+	for {
+		n, err := unix.Read(fs, message)
+		if err != nil || n <= 0 {
+			return last
+		}
+		last = ": " + strings.TrimSpace(string(message[:n]))
+	}
+}
+
+func unsupported(err error, said string) error {
+	return errdefs.New(errdefs.Unsupported, "overlayfs: %w%s; scratch directories need Linux 5.11 with overlayfs (modprobe overlay), "+
+		"and a state directory (AGENTFENSE_HOME) on a file system such as ext4, XFS or Btrfs", err, said)
+}
