@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 )
 
 // listing is the JSON document of `ls`.
@@ -33,6 +34,8 @@ type listedEntry struct {
 	MoreChanges bool   `json:"pending_changes_more,omitempty"`
 	DiskBytes   *int64 `json:"disk_bytes,omitempty"`
 	MoreDisk    bool   `json:"disk_bytes_more,omitempty"`
+	// Scratch are the directories of the workspace that are not reviewed.
+	Scratch []scratch.Path `json:"scratch,omitempty"`
 	// Of a server's sandbox.
 	CodebaseID string            `json:"codebase_id,omitempty"`
 	OwnerID    string            `json:"owner_id,omitempty"`
@@ -85,6 +88,7 @@ func (l *listedEntry) holds(u review.Usage) {
 func listedOf(r record.Record, status string) listedEntry {
 	entry := listedEntry{
 		Name: r.Name, ID: r.ID, Status: status, Source: r.Source.Path, Policy: r.PolicyNote, CreatedAt: r.CreatedAt,
+		Scratch: r.Scratch,
 	}
 	if s := r.Served; s != nil {
 		entry.CodebaseID, entry.OwnerID, entry.Labels, entry.ExpiresAt = s.CodebaseID, s.OwnerID, s.Labels, s.ExpiresAt

@@ -96,6 +96,8 @@ type SandboxStarted struct {
 	Enforced []string `json:"enforced,omitempty"`
 	// AllowNet are the hosts that it may reach, of a network of named hosts.
 	AllowNet []Text `json:"allow_net,omitempty"`
+	// Scratch are the directories of the workspace that are not reviewed.
+	Scratch []Text `json:"scratch,omitempty"`
 }
 
 // CommandExecuted says how a command ended.

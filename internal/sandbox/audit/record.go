@@ -94,6 +94,7 @@ func bound(ev Event, bytes int) Event {
 		return e
 	case SandboxStarted:
 		e.AllowNet, _ = fit(&room, e.AllowNet)
+		e.Scratch, _ = fit(&room, e.Scratch)
 		return e
 	case HostsChanged:
 		e.Granted, n[0] = fit(&room, e.Granted)

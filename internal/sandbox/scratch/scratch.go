@@ -5,7 +5,6 @@
 package scratch
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -103,8 +102,8 @@ func Check(paths []Path) error {
 func CheckPolicy(p *policy.Policy, paths []Path) error {
 	for _, path := range paths {
 		if ok, reason := p.WritableBelow(path.At()); !ok {
-			return errdefs.New(errdefs.Precondition, "--scratch %s: everything below it must be writable, but: %s; "+
-				"add --write %s, remove the rule, or leave --scratch out", path, reason, vpath.Quote(path.At().Rel()+"/"))
+			return errdefs.New(errdefs.Precondition, "--scratch %s: everything in it must be writable, or hidden by rules that are not strict, which this excludes: %s; "+
+				"add --write %s, remove that rule, or leave --scratch out", path, reason, vpath.Quote(path.At().Rel()+"/"))
 		}
 	}
 	return nil
@@ -116,5 +115,5 @@ func At(paths []Path) []vpath.Path {
 	for i, p := range paths {
 		at[i] = p.At()
 	}
-	return slices.Clip(at)
+	return at
 }

@@ -22,7 +22,7 @@ import (
 //
 //	rules.json  the rules that may match a path in it, as they were at the first start
 //	upper       what the sandbox made, in overlayfs' form (overlayfs.rst)
-//	work        overlayfs' own
+//	work        overlayfs' own, new with each start
 //
 // Others than overlayfs never write to upper, so nobody inside can make a whiteout or an
 // attribute that overlayfs obeys.
@@ -105,6 +105,10 @@ func (s Store) Open(path Path, rules []policy.Rule, uid, gid int) (*Content, err
 	}
 	defer parent.Close()
 	c := &Content{Path: path}
+	// Overlayfs that is mounted volatile leaves a mark there, and refuses to be mounted again.
+	if err := safefs.RemoveTreeAt(int(parent.Fd()), workDir); err != nil {
+		return nil, failed(path, err)
+	}
 	if c.Work, err = openOrMake(parent, workDir, os.Geteuid(), os.Getegid()); err != nil {
 		return nil, failed(path, err)
 	}

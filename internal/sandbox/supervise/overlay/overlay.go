@@ -135,9 +135,13 @@ func openIn(view int, path scratch.Path) (int, error) {
 	return -1, errdefs.New(errdefs.Precondition, "scratch directory %s: %w", path, err)
 }
 
-// options of overlayfs. Its attributes are in user.overlay, which an ordinary user may
-// write; overlayfs itself lets nobody inside set them. No path is ever read from the upper
-// directory (redirect_dir), and no file whose content is elsewhere (metacopy).
+// flags and options of overlayfs. Its attributes are in user.overlay, which an ordinary user
+// may write; overlayfs itself lets nobody inside set them (userxattr). It never syncs: else
+// each end of a sandbox would wait until the host's file system has written all that any
+// program wrote (volatile). No path is ever read from the upper directory (redirect_dir), and
+// no file whose content is elsewhere (metacopy).
+var flags = []string{"userxattr", "volatile"}
+
 var options = [][2]string{
 	{"redirect_dir", "nofollow"}, {"metacopy", "off"}, {"index", "off"}, {"nfs_export", "off"}, {"xino", "off"},
 }
@@ -155,7 +159,11 @@ func mount(dir, upper, work int) error {
 		{"source", "scratch"},
 		{"lowerdir", safefs.ProcPath(dir)}, {"upperdir", safefs.ProcPath(upper)}, {"workdir", safefs.ProcPath(work)},
 	}
-	err = unix.FsconfigSetFlag(fs, "userxattr")
+	for _, flag := range flags {
+		if err == nil {
+			err = unix.FsconfigSetFlag(fs, flag)
+		}
+	}
 	for _, o := range append(dirs, options...) {
 		if err == nil {
 			err = unix.FsconfigSetString(fs, o[0], o[1])
