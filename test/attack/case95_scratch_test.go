@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -105,9 +106,7 @@ func lookInScratch(in *inside) {
 // What the caller may not read, nobody reads in a scratch directory: overlayfs has the
 // rights of the supervisor there.
 func TestScratchOfOthersFiles(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root makes files of others")
-	}
+	testenv.Root(t) // to make files of others
 	s := harness.New(t, binary, map[string]string{"nm/x": ""}, harness.Ordinary)
 	if err := os.Mkdir(s.Source+"/nm/dir", 0o700); err != nil {
 		t.Fatal(err)

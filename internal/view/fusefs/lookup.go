@@ -1,6 +1,8 @@
 package fusefs
 
 import (
+	"slices"
+
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
@@ -142,10 +144,24 @@ func (fs *FS) joinLocked(parent *node, name string, info *layer.Info) *node {
 	}
 	n := t.addLocked(info.Mode)
 	t.placeLocked(n, parent, name)
+	if fs.isMountPointLocked(n) {
+		n.set(flagMountPoint)
+	}
 	if several {
 		fs.registerLocked(n, info.ID)
 	}
 	return n
+}
+
+// isMountPointLocked reports whether others mount on the directory n. If it became another
+// node, the kernel would end the mount.
+func (fs *FS) isMountPointLocked(n *node) bool {
+	points := fs.o.Layer.MountPoints()
+	if len(points) == 0 || !n.isDir() {
+		return false
+	}
+	p, ok := fs.nodes.pathLocked(n)
+	return ok && slices.Contains(points, p)
 }
 
 // registerLocked makes other names of n's file find n.
@@ -166,7 +182,7 @@ func (fs *FS) sameFile(n *node, info *layer.Info) bool {
 	if n.isDir() != isDir(info.Mode) {
 		return false
 	}
-	if info.Origin != layer.Source || !n.is(flagSource) {
+	if info.Origin != layer.Source || !n.is(flagSource) || n.is(flagMountPoint) {
 		return true
 	}
 	b := n.backing.Load()

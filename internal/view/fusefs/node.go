@@ -37,12 +37,13 @@ type node struct {
 // Flags of a node; the low bits hold the type, S_IFMT>>12.
 const (
 	typeMask        = 0xf
-	flagSource      = 1 << 4 // backed by the source, unchanged
-	flagNameless    = 1 << 5 // it has lost its name
-	flagExtra       = 1 << 6 // it has an entry in table.extras
-	flagTouched     = 1 << 7 // content was read or changed: the prefetcher must not store it
-	flagStored      = 1 << 8 // the prefetcher has stored the content, or will
-	flagOverwritten = 1 << 9 // content was changed, and the stored pages are dropped
+	flagSource      = 1 << 4  // backed by the source, unchanged
+	flagNameless    = 1 << 5  // it has lost its name
+	flagExtra       = 1 << 6  // it has an entry in table.extras
+	flagTouched     = 1 << 7  // content was read or changed: the prefetcher must not store it
+	flagStored      = 1 << 8  // the prefetcher has stored the content, or will
+	flagOverwritten = 1 << 9  // content was changed, and the stored pages are dropped
+	flagMountPoint  = 1 << 10 // one of layer.Options.MountPoints: it stays whatever directory is there
 
 	storedPagesShift = 12 // the bits above it hold how many pages were stored
 )

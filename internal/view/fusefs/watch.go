@@ -200,7 +200,7 @@ func (w *watcher) renewEnded() {
 			continue
 		}
 		n.dir.changed()
-		if p, ok := w.fs.nodes.path(n); !ok || !w.fs.o.Layer.IsMountPoint(p) {
+		if !n.is(flagMountPoint) {
 			w.fs.notify.entry(parent.id, name)
 		}
 		w.fs.notify.inode(n.id)
@@ -293,7 +293,7 @@ func (fs *FS) entryChanged(parent *node, p vpath.Path, name string, child *node,
 }
 
 // stays reports whether n is a directory that is still at p, and whether the delta has a
-// part of it. A mount point stays: the kernel would otherwise end what is mounted on it.
+// part of it.
 func (fs *FS) stays(n *node, p vpath.Path) (stays, merged bool) {
 	if n == nil || !n.isDir() {
 		return false, false
@@ -302,7 +302,7 @@ func (fs *FS) stays(n *node, p vpath.Path) (stays, merged bool) {
 	if err != nil || !info.IsDir() {
 		return false, false
 	}
-	return fs.sameFile(n, &info) || fs.o.Layer.IsMountPoint(p), info.Origin != layer.Source
+	return fs.sameFile(n, &info), info.Origin != layer.Source
 }
 
 // Invalidate makes the view show the present state at and below the paths, after a change

@@ -346,7 +346,7 @@ func (s *Stack) vacant(v *mergedDir, name string) (covers bool, err error) {
 	if v.sealed {
 		return false, unix.EROFS
 	}
-	if v.inTop() && len(v.parts) == 1 && !s.IsMountPoint(v.path.Child(name)) {
+	if v.inTop() && len(v.parts) == 1 && !s.isMountPoint(v.path.Child(name)) {
 		return false, nil
 	}
 	e, err := s.find(v, name, top)

@@ -244,7 +244,7 @@ func (s *Stack) descend(parent *mergedDir, p vpath.Path) (*mergedDir, error) {
 		}
 	}
 	if len(v.parts) == 0 && !v.sealed {
-		if !s.IsMountPoint(p) {
+		if !s.isMountPoint(p) {
 			return nil, unix.ENOENT
 		}
 		v.sealed = true
@@ -348,7 +348,7 @@ func isDots(name string) bool { return name == "" || name == "." || name == ".."
 // name; those of statx.
 func (s *Stack) find(v *mergedDir, name string, from int) (entry, error) {
 	e, err := s.findInLayers(v, name, from)
-	if err == unix.ENOENT && len(s.o.MountPoints) > 0 && s.IsMountPoint(v.path.Child(name)) {
+	if err == unix.ENOENT && len(s.o.MountPoints) > 0 && s.isMountPoint(v.path.Child(name)) {
 		return s.absentMountPoint(name), nil
 	}
 	return e, err

@@ -8,8 +8,10 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// IsMountPoint reports whether p is one of Options.MountPoints.
-func (s *Stack) IsMountPoint(p vpath.Path) bool { return slices.Contains(s.o.MountPoints, p) }
+// MountPoints returns Options.MountPoints.
+func (s *Stack) MountPoints() []vpath.Path { return s.o.MountPoints }
+
+func (s *Stack) isMountPoint(p vpath.Path) bool { return slices.Contains(s.o.MountPoints, p) }
 
 // containsMountPoint reports whether one of the mount points is p or below p.
 func (s *Stack) containsMountPoint(p vpath.Path) bool {

@@ -162,7 +162,7 @@ func (s *Stack) rmdir(p vpath.Path, visible func(name string) bool) error {
 	switch {
 	case !e.st.isDir():
 		return unix.ENOTDIR
-	case e.st.mounted && e.part.origin == Source, s.IsMountPoint(p):
+	case e.st.mounted && e.part.origin == Source, s.isMountPoint(p):
 		return unix.EBUSY
 	}
 	if err := s.mayRemove(v, p.Base()); err != nil {
