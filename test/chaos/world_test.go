@@ -36,6 +36,7 @@ type world struct {
 	shown  string       // directory of the host that is mounted at shownAt; "": none is
 	inside string       // where the files are, "" for the workspace; else a mount that may be written to
 	files  string       // directory of the host that has the files
+	made   int          // files that were made undisturbed in the scratch directory, which exists with the mount
 	server *wire.Server // nil: there is none
 	ended  bool         // the server was killed
 	model  *model
@@ -117,9 +118,11 @@ func newWorld(t *testing.T, options ...harness.Option) *world {
 const (
 	shownAt   = "/opt/shown"
 	shownText = "of the host"
+
+	scratchDir = "scratch"
 )
 
-// mount has the sandbox show another directory of the host.
+// mount has the sandbox show another directory of the host, and have a scratch directory.
 func (w *world) mount() *world {
 	w.t.Helper()
 	w.shown = w.t.TempDir()
@@ -129,7 +132,7 @@ func (w *world) mount() *world {
 	}
 	w.s.Own(w.shown)
 	w.s.Own(file)
-	w.create = []string{"--mount", w.shown + ":" + shownAt}
+	w.create = []string{"--mount", w.shown + ":" + shownAt, "--scratch", scratchDir}
 	return w
 }
 
@@ -143,6 +146,25 @@ func (w *world) checkMount() {
 	left, err := os.ReadDir(w.shown)
 	if err != nil || len(left) != 1 || got != "file\n"+shownText {
 		w.fatal("the mount shows %q, and its source has %d entries, %v", got, len(left), err)
+	}
+}
+
+// scratch strikes while a command works in the scratch directory, and checks that the
+// directory has what was made undisturbed, and is mounted anew.
+func (w *world) scratch() {
+	w.t.Helper()
+	if w.shown == "" {
+		return
+	}
+	w.strike(150*time.Millisecond, "exec", w.s.Name, "--", "sh", "-c", "cd "+scratchDir+"; rm -rf struck; mkdir struck; i=0; while [ $i -lt 1000 ]; do echo x >struck/$i; i=$((i+1)); done")
+	w.settle()
+	got := w.must("exec", w.s.Name, "--", "sh", "-c", fmt.Sprintf(`cd %s; echo x >made%d; ls -d made* | wc -l; grep -c " %s/%[1]s .* overlay " /proc/self/mountinfo`, scratchDir, w.made, w.s.Source))
+	w.made++
+	if want := fmt.Sprintf("%d\n1\n", w.made); got != want {
+		w.fatal("the scratch directory shows %q, want %q", got, want)
+	}
+	if _, err := os.Lstat(filepath.Join(w.s.Source, scratchDir)); err == nil {
+		w.fatal("the scratch directory is in the source")
 	}
 }
 
@@ -196,6 +218,7 @@ func (w *world) note(format string, args ...any) {
 // live is one life: rounds until it is long enough or the time is over, and the
 // end, after which nothing is left.
 func (w *world) live(end time.Time) {
+	w.made = 0
 	w.must(append([]string{"create", "--preset", "full-access", w.s.Name}, w.create...)...)
 	w.ids = w.identity()
 	for round := 0; round < roundsOfALife && time.Now().Before(end); round++ {
@@ -221,6 +244,7 @@ func (w *world) round() {
 		w.begin()
 		w.settle()
 		w.checkMount()
+		w.scratch()
 	}
 	w.settle()
 	w.check()
