@@ -157,7 +157,9 @@ func mount(dir, upper, work int) error {
 	// /proc/self/mountinfo inside.
 	dirs := [][2]string{
 		{"source", "scratch"},
-		{"lowerdir", safefs.ProcPath(dir)}, {"upperdir", safefs.ProcPath(upper)}, {"workdir", safefs.ProcPath(work)},
+		{"lowerdir", safefs.ProcPath(dir)},
+		{"upperdir", safefs.ProcPath(upper)},
+		{"workdir", safefs.ProcPath(work)},
 	}
 	for _, flag := range flags {
 		if err == nil {
