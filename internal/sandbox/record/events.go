@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
+	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -51,7 +52,7 @@ func (s *Sandbox) Log(ev audit.Event) error {
 // also, if not nil, changes the record in the same step. The caller informs a running
 // supervisor. Errors: Precondition if they would apply to what a scratch directory has.
 func (s *Sandbox) ReplaceRules(rules []policy.Rule, note, why string, also func(*Record)) error {
-	if err := s.CheckScratchRules(rules); err != nil {
+	if err := scratch.StoreIn(s.Dir()).CheckChange(rules, s.Record().Scratch); err != nil {
 		return err
 	}
 	log, err := s.OpenLog()

@@ -170,7 +170,7 @@ func (r *Record) check() error {
 			return err
 		}
 	}
-	if err := r.checkScratch(); err != nil {
+	if err := scratch.Check(r.Scratch, r.Limits.DiskBytes > 0 || r.Limits.DiskInodes > 0); err != nil {
 		return err
 	}
 	if err := policyfile.CheckMarks(r.Marks); err != nil {

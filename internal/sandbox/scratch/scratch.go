@@ -77,13 +77,16 @@ func ParseAll(texts []string) ([]Path, error) {
 		}
 		paths = append(paths, path)
 	}
-	return paths, Check(paths)
+	return paths, Check(paths, false)
 }
 
-// Check refuses too many directories, and directories of which one contains another.
-// Errors: Invalid.
-func Check(paths []Path) error {
-	if len(paths) > most {
+// Check refuses too many directories, directories of which one contains another, and any
+// with a limit of the disk, because it does not bound what they contain. Errors: Invalid.
+func Check(paths []Path, limited bool) error {
+	switch {
+	case len(paths) > 0 && limited:
+		return errdefs.New(errdefs.Invalid, "--scratch and --disk exclude each other: a limit of the disk does not bound what a scratch directory contains; leave one of them out")
+	case len(paths) > most:
 		return errdefs.New(errdefs.Invalid, "--scratch: %d directories, at most %d are allowed", len(paths), most)
 	}
 	for i, p := range paths {

@@ -78,6 +78,22 @@ func (s Store) CheckRules(rules []policy.Rule, paths []Path) error {
 	return nil
 }
 
+// CheckChange refuses rules that paths, with or without contents, must not have. Errors:
+// those of CheckPolicy and CheckRules.
+func (s Store) CheckChange(rules []policy.Rule, paths []Path) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	p, err := policy.Compile(rules, policy.Options{})
+	if err != nil {
+		return err
+	}
+	if err := CheckPolicy(p, paths); err != nil {
+		return err
+	}
+	return s.CheckRules(rules, paths)
+}
+
 func rulesOf(rules []policy.Rule, path Path) ([]byte, error) {
 	below, err := policy.RulesBelow(rules, path.At())
 	if err != nil {

@@ -21,6 +21,7 @@ func (s *supervisor) mountScratch(ctx context.Context) error {
 		return err
 	}
 	uid, gid := s.hostIDs()
+	store := scratch.StoreIn(s.box.Dir())
 	var contents []*scratch.Content
 	defer func() {
 		for _, c := range contents {
@@ -28,7 +29,7 @@ func (s *supervisor) mountScratch(ctx context.Context) error {
 		}
 	}()
 	for _, path := range paths {
-		c, err := s.box.ScratchStore().Open(path, s.record.Rules, uid, gid)
+		c, err := store.Open(path, s.record.Rules, uid, gid)
 		if err != nil {
 			return err
 		}

@@ -39,6 +39,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/effects"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
@@ -217,7 +218,7 @@ func (s *supervisor) run() {
 
 // setPolicy swaps the rules of the live view.
 func (s *supervisor) setPolicy(rules []policy.Rule) error {
-	if err := s.box.CheckScratchRules(rules); err != nil {
+	if err := scratch.StoreIn(s.box.Dir()).CheckChange(rules, s.record.Scratch); err != nil {
 		return err
 	}
 	p, err := policy.Compile(rules, policy.Options{Reserved: s.reserved})
