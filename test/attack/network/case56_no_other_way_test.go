@@ -1,6 +1,7 @@
 package network_test
 
 import (
+	encoding "encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -66,12 +67,55 @@ func reach(args []string) int {
 	fails("take the place of a host that is not asked for yet", err, unix.EACCES)
 	_, err = net.ListenPacket("udp", "0.0.0.0:53")
 	fails("take the place of the resolver", err, unix.EACCES, unix.EADDRINUSE)
+	fails("set lo down", setDown(), unix.EPERM)
+	fails("remove a route", removeRoute(), unix.EPERM)
 	fails("leave the namespace", unix.Setns(0, unix.CLONE_NEWNET), unix.EPERM)
 	if err := errors.Join(errs...); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
+}
+
+// setDown tries to set lo down (netdevice(7)).
+func setDown() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
+}
+
+// removeRoute tries to remove a route (rtnetlink(7)).
+func removeRoute() error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	const size = unix.SizeofNlMsghdr + unix.SizeofRtMsg
+	request := encoding.NativeEndian.AppendUint32(nil, size)
+	request = encoding.NativeEndian.AppendUint16(request, unix.RTM_DELROUTE)
+	request = encoding.NativeEndian.AppendUint16(request, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	request = append(request, make([]byte, size-len(request))...)
+	request[unix.SizeofNlMsghdr] = unix.AF_INET
+	if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	answer := make([]byte, 4096)
+	n, _, err := unix.Recvfrom(fd, answer, 0)
+	if err != nil || n < unix.SizeofNlMsghdr+4 {
+		return fmt.Errorf("an answer of %d bytes: %w", n, err)
+	}
+	if code := int32(encoding.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])); code != 0 {
+		return unix.Errno(-code)
+	}
+	return nil
 }
 
 // Nothing leads out but a connection to an allowed name.
