@@ -40,7 +40,7 @@ type child struct {
 
 // maxOpen bounds the connections that a process may say are open: what it has, and what has not
 // been read yet.
-const maxOpen = 2 * maxConns
+const maxOpen = 3 * maxConns
 
 // maxTook bounds the handovers of secrets that are waited for at once.
 const maxTook = 100
@@ -161,15 +161,19 @@ func (e *Egress) instruct(c *child) error {
 	e.orders.Lock()
 	defer e.orders.Unlock()
 	e.mu.Lock()
-	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules)}
+	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Intercept: e.interceptLocked()}
 	known := slices.Clone(e.order)
 	e.child = c // SetRules tells it from now on
 	if e.isClosing() {
 		c.end()
 	}
 	e.mu.Unlock()
+	files := slices.Concat(e.packets, e.listeners)
+	if first.Intercept != "" {
+		files = append(files, e.options.Roots)
+	}
 	return e.tell(c, func() error {
-		if err := c.wire.send(first, slices.Concat(e.packets, e.listeners)...); err != nil {
+		if err := c.wire.send(first, files...); err != nil {
 			return err
 		}
 		return c.place(known...)
@@ -208,6 +212,8 @@ func (e *Egress) take(c *child, r report) error {
 			delete(c.obeyed, r.Obeyed)
 			close(done)
 		}
+	case r.Authority != "":
+		return e.madeAuthority(r.Authority)
 	case r.Took:
 		e.tookSecrets(c, r.All)
 	case r.Ask != "":
@@ -247,7 +253,7 @@ func (e *Egress) opened(c *child, o opened) error {
 	if !allowed {
 		var rule allowlist.Rule
 		rule, allowed = e.ruleOf(allowlist.Host(a.Host), a.Port)
-		text = rule.String()
+		text = rule.WithoutRequests()
 	}
 	switch _, twice := c.open[o.ID]; {
 	case len(c.open) >= maxOpen:

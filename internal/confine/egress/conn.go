@@ -73,7 +73,7 @@ func (c *conn) run() error {
 	if proxy, config, is := c.p.secrets.at(c.target.host); is {
 		return c.runSecret(proxy, config)
 	}
-	if reason := c.p.secrets.refuses(c.target.host); reason != "" {
+	if reason := c.p.secrets.refuses(c.target, c.rule); reason != "" {
 		return refusal{reason}
 	}
 	if c.rule.Raw {
@@ -142,6 +142,9 @@ func (c *conn) runTLS(said io.Reader) error {
 	}
 	if err != nil {
 		return c.refuseTLS(err)
+	}
+	if c.rule.Intercept {
+		return c.openTLS(hello)
 	}
 	if err := c.dial(); err != nil {
 		return c.refuseTLS(err)
@@ -245,8 +248,11 @@ const (
 )
 
 // runHTTP lets requests through whose host is the target's.
-func (c *conn) runHTTP(said io.Reader) error {
-	r := bufio.NewReader(said)
+func (c *conn) runHTTP(first io.Reader) error {
+	if c.rule.Intercept {
+		return c.serveRequests(said{c.down, first}, false)
+	}
+	r := bufio.NewReader(first)
 	q, err := c.nextRequest(r)
 	if err == nil {
 		err = c.dial()
@@ -308,13 +314,11 @@ func (c *conn) nextRequest(r *bufio.Reader) (*sniff.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, text := range q.Hosts {
-		if !c.isTarget(text) {
-			return nil, fmt.Errorf("HTTP names another host: %q", clip(text))
-		}
+	if err := c.checkHosts(q); err != nil {
+		return nil, err
 	}
-	if name, has := c.p.secrets.placeholderIn(string(q.Raw)); has {
-		return nil, fmt.Errorf("the request has the placeholder of secret %s, which is not for this host", name)
+	if reason := c.p.secrets.reasonPlaceholder(string(q.Raw), ""); reason != "" {
+		return nil, refusal{reason}
 	}
 	return q, nil
 }

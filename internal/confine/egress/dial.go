@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/address"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 )
 
@@ -119,7 +120,7 @@ func alternate(addrs []netip.Addr) []netip.Addr {
 // addresses returns those of the host's addresses that may be used.
 func (p *process) addresses(ctx context.Context, h allowlist.Host) ([]netip.Addr, error) {
 	if addr, err := netip.ParseAddr(string(h)); err == nil {
-		if err := checkRoute(addr); err != nil {
+		if err := address.CheckRoute(addr); err != nil {
 			return nil, refusal{err.Error()}
 		}
 		return []netip.Addr{addr}, nil

@@ -57,6 +57,10 @@ type Options struct {
 	Namespace *os.File
 	Changed   func(name string)
 
+	// Roots, if set, is a file of the certificates by which hosts are verified whose connections are
+	// intercepted. Without it none can be. Start takes it over.
+	Roots *os.File
+
 	// Allowed and Denied are told of connections that have ended, and of refusals; Failed of
 	// the end of the process, which is started again. They are called one at a time, and must
 	// not wait for Close.
@@ -89,6 +93,9 @@ type Egress struct {
 	order []*host // in which they got their addresses
 	taken int     // listeners
 	asked uint64  // the number of the last order to acknowledge
+
+	authority    chan []byte // has the certificate for interception when it was made
+	hasAuthority bool        // it was
 }
 
 // host is a host that has an address inside.
@@ -105,6 +112,7 @@ func Start(o Options) (*Egress, error) {
 		options: o, rules: o.Rules, ever: o.Rules, hosts: map[allowlist.Host]*host{},
 		ready: make(chan struct{}), failed: make(chan error, 1),
 		closing: make(chan struct{}), kept: make(chan struct{}), patience: obeyPatience,
+		authority: make(chan []byte, 1),
 	}
 	var err error
 	if o.Namespace != nil {
@@ -114,6 +122,7 @@ func Start(o Options) (*Egress, error) {
 	}
 	if err != nil {
 		o.Program.Close()
+		o.Roots.Close()
 		return nil, err
 	}
 	if err := e.listen(); err != nil {
@@ -161,7 +170,7 @@ func (e *Egress) assignLocked(name allowlist.Host) (*host, error) {
 	if h, known := e.hosts[name]; known {
 		return h, nil
 	}
-	if reason := reasonGuarded(e.options.Secrets, name); reason != "" {
+	if reason := reasonGuarded(e.options.Secrets, name); reason != "" && !allowlist.Intercepts(e.rules, name) {
 		return nil, errdefs.New(errdefs.Denied, "%s", reason)
 	}
 	ports := allowlist.Ports(e.rules, name)
@@ -270,6 +279,7 @@ func (e *Egress) Close() error {
 
 func (e *Egress) closeFiles() error {
 	e.options.Program.Close()
+	e.options.Roots.Close()
 	closeAll(e.packets)
 	closeAll(e.listeners)
 	e.mu.Lock()

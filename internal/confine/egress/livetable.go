@@ -30,7 +30,7 @@ func (t *liveTable) set(rules []allowlist.Rule) {
 		}
 	}
 	for c := range t.conns {
-		if rule, allowed := allowlist.Find(rules, c.target.host, c.target.port); !allowed || c.rule.Raw && !rule.Raw {
+		if rule, allowed := allowlist.Find(rules, c.target.host, c.target.port); !allowed || !rule.Keeps(c.rule) {
 			c.cut()
 		}
 	}
@@ -78,6 +78,13 @@ func (t *liveTable) covers(h allowlist.Host) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(allowlist.Ports(t.rules, h)) > 0
+}
+
+// intercepts reports whether rules open connections to a host.
+func (t *liveTable) intercepts(h allowlist.Host) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return allowlist.Intercepts(t.rules, h)
 }
 
 // ends are the two ends of a connection, which it may lose at any moment.

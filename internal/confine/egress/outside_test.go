@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/address"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 )
 
@@ -47,7 +48,7 @@ func startProcess(t *testing.T, server net.Listener, change func(*process), rule
 	}
 	p := newProcess(theirs)
 	p.lookup = func(context.Context, string) ([]netip.Addr, error) { return []netip.Addr{public}, nil }
-	p.check = checkPublic
+	p.check = address.CheckPublic
 	p.connect = func(ctx context.Context, network, address string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, server.Addr().String())
 	}

@@ -15,7 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/address"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/idle"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -42,19 +44,21 @@ const (
 // Goroutines: one reads orders, one writes reports; one per listener and socket; two per
 // connection; one per DNS query; a timer for refusals.
 type process struct {
-	wire    wire
-	live    liveTable
-	reports chan report
-	ended   chan struct{} // closed when nothing more is reported
-	hosts   hostTable
-	denials denialTable
-	secrets secretTable
-	conns   chan struct{} // a token for each
-	queries chan struct{}
-	next    atomic.Uint64 // id of a connection
-	idle    idleTrimmer
-	working sync.WaitGroup
-	ctx     context.Context // ends when the process is to end
+	wire         wire
+	live         liveTable
+	reports      chan report
+	ended        chan struct{} // closed when nothing more is reported
+	hosts        hostTable
+	denials      denialTable
+	secrets      secretTable
+	links        chan struct{} // a token for each connection to an intercepted host, or to that of a secret
+	conns        chan struct{} // a token for each
+	queries      chan struct{}
+	next         atomic.Uint64 // id of a connection
+	interception interception
+	idle         idle.Trimmer
+	working      sync.WaitGroup
+	ctx          context.Context // ends when the process is to end
 
 	patience time.Duration // headPatience
 	lookup   func(ctx context.Context, name string) ([]netip.Addr, error)
@@ -80,10 +84,10 @@ func Main() int {
 	}
 	p.connect = (&net.Dialer{}).DialContext
 	p.check = func(addr netip.Addr) error {
-		if err := checkPublic(addr); err != nil {
+		if err := address.CheckPublic(addr); err != nil {
 			return err
 		}
-		return checkRoute(addr)
+		return address.CheckRoute(addr)
 	}
 	if err := p.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "egress:", err)
@@ -95,7 +99,7 @@ func Main() int {
 func newProcess(socket *os.File) *process {
 	p := &process{
 		wire: wire{socket}, reports: make(chan report, 64), ended: make(chan struct{}),
-		conns: make(chan struct{}, maxConns), queries: make(chan struct{}, maxQueries),
+		conns: make(chan struct{}, maxConns), queries: make(chan struct{}, maxQueries), links: make(chan struct{}, maxConns),
 		patience: headPatience,
 	}
 	p.hosts.ask = func(h allowlist.Host) { p.tell(report{Ask: string(h)}) }
@@ -174,6 +178,9 @@ func (p *process) obey() error {
 		return err
 	}
 	p.secrets.set(first.Secrets)
+	if files, err = p.beginInterception(first.Intercept, files); err != nil {
+		return err
+	}
 	if first.Packets > len(files) {
 		return errdefs.New(errdefs.Internal, "malformed order")
 	}
@@ -181,7 +188,7 @@ func (p *process) obey() error {
 		return err
 	}
 	p.tell(report{Ready: true})
-	p.idle.begin()() // the start is work, too
+	p.idle.Begin()() // the start is work, too
 	for {
 		var o order
 		files, err := p.wire.receive(&o)
@@ -268,7 +275,7 @@ func (p *process) accept(l net.Listener, tokens chan struct{}, serve func(*net.T
 					return
 				}
 				p.working.Go(func() {
-					defer p.idle.begin()()
+					defer p.idle.Begin()()
 					defer func() { <-tokens }()
 					down := c.(*net.TCPConn)
 					stop := context.AfterFunc(p.ctx, func() { down.Close() })

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/dns"
 )
 
 const (
@@ -116,17 +118,17 @@ func (p *process) serveQueries(c *net.TCPConn) {
 
 // resolve answers a query; nil is no answer.
 func (p *process) resolve(packet []byte) []byte {
-	q, err := readQuestion(packet)
+	q, err := dns.Read(packet)
 	switch {
 	case err != nil:
 		return nil
-	case q.header.OpCode != 0:
-		return q.refuse(dnsmessage.RCodeNotImplemented)
+	case q.Header.OpCode != 0:
+		return q.Refuse(dnsmessage.RCodeNotImplemented)
 	case q.Class != dnsmessage.ClassINET:
-		return q.refuse(dnsmessage.RCodeRefused)
+		return q.Refuse(dnsmessage.RCodeRefused)
 	}
-	host, err := q.host()
-	if reason := p.secrets.refuses(host); err == nil && reason != "" {
+	host, err := q.Host()
+	if reason := reasonGuarded(p.secrets.all, host); err == nil && reason != "" && !p.live.intercepts(host) {
 		return p.denyName(&q, reason)
 	}
 	if err != nil || !p.live.covers(host) {
@@ -136,18 +138,18 @@ func (p *process) resolve(packet []byte) []byte {
 	if refused != "" {
 		return p.denyName(&q, refused)
 	}
-	return q.answer(addr)
+	return q.Answer(addr)
 }
 
 // denyName says that there is no such name. It does not report the question for an address's name,
 // which many programs ask of themselves.
-func (p *process) denyName(q *question, reason string) []byte {
-	if name := q.asked(); !strings.HasSuffix(strings.ToLower(name), ".arpa") {
+func (p *process) denyName(q *dns.Question, reason string) []byte {
+	if name := q.Asked(); !strings.HasSuffix(strings.ToLower(name), ".arpa") {
 		weight := 0
-		if q.isAskedFirst() {
+		if q.IsAskedFirst() {
 			weight = 1
 		}
 		p.denials.note(name, 0, reason, weight)
 	}
-	return q.refuse(dnsmessage.RCodeNameError)
+	return q.Refuse(dnsmessage.RCodeNameError)
 }

@@ -24,16 +24,17 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/confine/egress/secretproxy"
+	"github.com/agentfense/agentfense/internal/confine/egress/webproxy"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/pollfd"
 )
 
 // wireSecret is a secret as an order has it, without its source.
 type wireSecret struct {
-	Name        string          `json:"name"`
-	Hosts       []secret.Target `json:"hosts"`
-	Limits      []secret.Limit  `json:"limits,omitempty"`
-	Placeholder string          `json:"placeholder"`
+	Name        string            `json:"name"`
+	Hosts       []secret.Target   `json:"hosts"`
+	Limits      []allowlist.Limit `json:"limits,omitempty"`
+	Placeholder string            `json:"placeholder"`
 }
 
 // handover are the descriptors of an order that hands over values: a pipe with a JSON object of
@@ -92,8 +93,13 @@ func (t *secretTable) take(files []*os.File) error {
 	}
 	maps.Copy(t.values, values) // a caller may know some of them only
 	t.masker = secret.NewMasker(slices.Sorted(maps.Values(t.values))...)
-	t.config = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
+	t.config = clientConfig(roots)
 	return nil
+}
+
+// clientConfig is for connections to hosts.
+func clientConfig(roots *x509.CertPool) *tls.Config {
+	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
 }
 
 // isComplete reports whether no value is missing.
@@ -112,17 +118,41 @@ func (t *secretTable) at(inside allowlist.Host) (p secretproxy.Proxy, config *tl
 			}
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			return secretproxy.Proxy{
-				Name: s.Name, Inside: inside, Target: to, Placeholder: s.Placeholder, Limits: s.Limits,
-				Value: t.values[s.Name], Masker: t.masker,
-			}, t.config.Clone(), true
+			p = t.proxyLocked(s, to)
+			p.Inside = inside
+			return p, t.config, true
 		}
 	}
 	return secretproxy.Proxy{}, nil, false
 }
 
-// refuses returns why a host may not be reached directly, "" if it may.
-func (t *secretTable) refuses(h allowlist.Host) string { return reasonGuarded(t.all, h) }
+// refuses returns why a target may not be reached directly, "" if it may: where the rule opens the
+// connection, the secret is put in.
+func (t *secretTable) refuses(at target, rule allowlist.Rule) string {
+	if rule.Intercept && len(t.of(at)) > 0 {
+		return ""
+	}
+	return reasonGuarded(t.all, at.host)
+}
+
+// of returns what puts secrets into requests that programs send to a target by its own name.
+func (t *secretTable) of(at target) []secretproxy.Proxy {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var proxies []secretproxy.Proxy
+	for _, s := range t.all {
+		if slices.Contains(s.Hosts, secret.Target{Host: at.host, Port: at.port}) {
+			proxies = append(proxies, t.proxyLocked(s, secret.Target{Host: at.host, Port: at.port}))
+		}
+	}
+	return proxies
+}
+
+func (t *secretTable) proxyLocked(s secret.Secret, to secret.Target) secretproxy.Proxy {
+	return secretproxy.Proxy{
+		Name: s.Name, Target: to, Placeholder: s.Placeholder, Limits: s.Limits, Value: t.values[s.Name], Masker: t.masker,
+	}
+}
 
 // reasonGuarded returns why no connection leads to a host, if one of the secrets is for it.
 func reasonGuarded(all []secret.Secret, h allowlist.Host) string {
@@ -133,35 +163,28 @@ func reasonGuarded(all []secret.Secret, h allowlist.Host) string {
 	return "secret " + s.Name + " is for this host: reach it by http://" + string(inside)
 }
 
-// placeholderIn returns the secret whose placeholder a text has.
-func (t *secretTable) placeholderIn(text string) (name string, has bool) {
+// reasonPlaceholder returns why a request with a text is refused: it has the placeholder of a secret,
+// and not that of the one that is for this host.
+func (t *secretTable) reasonPlaceholder(text, here string) string {
 	for _, s := range t.all {
-		if strings.Contains(text, s.Placeholder) {
-			return s.Name, true
+		if s.Name != here && strings.Contains(text, s.Placeholder) {
+			return "the request has the placeholder of secret " + s.Name + ", which is not for this host"
 		}
 	}
-	return "", false
+	return ""
 }
 
 // runSecret serves a connection to the address of a secret. The connections that it makes to the
 // secret's host end with it, so that each is the program's.
 func (c *conn) runSecret(proxy secretproxy.Proxy, config *tls.Config) error {
 	links := &hostLinks{conn: c, open: map[*hostLink]struct{}{}}
-	transport := &http.Transport{
-		DialContext: links.dial, TLSClientConfig: config, ForceAttemptHTTP2: true, DisableCompression: true,
-		TLSHandshakeTimeout: headPatience, MaxResponseHeaderBytes: maxAnswerHead, MaxIdleConnsPerHost: 1,
-	}
+	transport := links.transport(config)
 	proxy.Transport = countRequests{transport}
 	proxy.Refused = func(reason string) {
 		c.p.denials.note(string(proxy.Target.Host), proxy.Target.Port, reason, 1)
 	}
-	proxy.Explain = func(err error) string {
-		if r, is := errors.AsType[refusal](err); is {
-			return r.reason
-		}
-		return ""
-	}
-	secretproxy.Serve(c.down, proxy.Handler(), c.p.patience)
+	proxy.Explain = reasonOf
+	webproxy.Serve(c.down, proxy.Handler(), c.p.patience)
 	transport.CloseIdleConnections()
 	links.close()
 	return nil
@@ -179,6 +202,14 @@ type hostLinks struct {
 	closed bool
 }
 
+// transport sends requests over them. config may be nil where there is no TLS.
+func (l *hostLinks) transport(config *tls.Config) *http.Transport {
+	return &http.Transport{
+		DialContext: l.dial, TLSClientConfig: config.Clone(), ForceAttemptHTTP2: true, DisableCompression: true,
+		TLSHandshakeTimeout: headPatience, MaxResponseHeaderBytes: maxAnswerHead, MaxIdleConnsPerHost: 1,
+	}
+}
+
 // hostLink is one of them, and counts what it carries.
 type hostLink struct {
 	net.Conn
@@ -192,14 +223,20 @@ type hostLink struct {
 }
 
 // dial connects to a secret's host, whose address is checked as for every host. Errors: a refusal.
-func (l *hostLinks) dial(_ context.Context, _, address string) (net.Conn, error) {
+func (l *hostLinks) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	to, err := parseTarget(address)
 	if err != nil {
 		return nil, err
 	}
+	select {
+	case l.conn.p.links <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	c := &conn{p: l.conn.p, target: to, rule: l.conn.rule}
 	c.ctx, c.cancel = l.conn.ctx, l.conn.cancel
 	if err := c.dial(); err != nil {
+		<-l.conn.p.links
 		return nil, err
 	}
 	link := &hostLink{Conn: c.up, conn: c, links: l}
@@ -252,6 +289,7 @@ func (h *hostLink) Close() error {
 		h.links.mu.Lock()
 		delete(h.links.open, h)
 		h.links.mu.Unlock()
+		<-h.conn.p.links
 		h.conn.requests = h.requests.Load()
 		h.conn.closed(h.sent.Load(), h.received.Load())
 	})
@@ -263,11 +301,11 @@ type countRequests struct{ http.RoundTripper }
 
 func (c countRequests) RoundTrip(r *http.Request) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		over, is := info.Conn.(*tls.Conn)
-		if !is {
-			return
+		c := info.Conn
+		if over, is := c.(*tls.Conn); is {
+			c = over.NetConn()
 		}
-		if link, is := over.NetConn().(*hostLink); is {
+		if link, is := c.(*hostLink); is {
 			link.requests.Add(1)
 		}
 	}}

@@ -26,6 +26,9 @@ type order struct {
 	Secrets  []wireSecret `json:"secrets,omitempty"`
 	Handover bool         `json:"handover,omitempty"`
 
+	// Intercept comes with the first order, and then the last descriptor is a file of certificates.
+	Intercept string `json:"intercept,omitempty"`
+
 	Host    string     `json:"host,omitempty"`
 	Addr    netip.Addr `json:"addr"`
 	Ports   []uint16   `json:"ports,omitempty"` // of the listeners, in their order
@@ -34,14 +37,16 @@ type order struct {
 
 // A report is what the egress process tells the supervisor: one of its fields.
 type report struct {
-	Ready  bool    `json:"ready,omitempty"`
-	Obeyed uint64  `json:"obeyed,omitempty"` // the number of an order to acknowledge
-	Took   bool    `json:"took,omitempty"`   // values of secrets
-	All    bool    `json:"all,omitempty"`    // Took, and none is missing now
-	Ask    string  `json:"ask,omitempty"`    // a host that is allowed and has no address yet
-	Opened *opened `json:"opened,omitempty"`
-	Closed *closed `json:"closed,omitempty"`
-	Denied *Denied `json:"denied,omitempty"`
+	Ready  bool   `json:"ready,omitempty"`
+	Obeyed uint64 `json:"obeyed,omitempty"` // the number of an order to acknowledge
+	Took   bool   `json:"took,omitempty"`   // values of secrets
+	// Authority is the certificate that intercepted hosts have theirs from, in PEM.
+	Authority string  `json:"authority,omitempty"`
+	All       bool    `json:"all,omitempty"` // Took, and none is missing now
+	Ask       string  `json:"ask,omitempty"` // a host that is allowed and has no address yet
+	Opened    *opened `json:"opened,omitempty"`
+	Closed    *closed `json:"closed,omitempty"`
+	Denied    *Denied `json:"denied,omitempty"`
 }
 
 // opened tells of a connection that is about to be made, or that failed.

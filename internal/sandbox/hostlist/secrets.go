@@ -9,7 +9,7 @@ type Secret struct {
 	Text string `json:"text"`
 	// Placeholder is what commands see in place of the value.
 	Placeholder string `json:"placeholder"`
-	// Allow are the requests that may be sent, in the form of secret.Limit; none: all.
+	// Allow are the requests that may be sent, in the form of allowlist.Limit; none: all.
 	Allow []string `json:"allow,omitempty"`
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
@@ -30,7 +31,7 @@ func parse(stored []hostlist.Secret) ([]secret.Secret, error) {
 		}
 		s.Placeholder = each.Placeholder
 		for _, text := range each.Allow {
-			l, err := secret.ParseRequests(text)
+			l, err := allowlist.ParseRequests(text)
 			if err != nil {
 				return nil, errdefs.New(errdefs.Invalid, "secret %s: %w", s.Name, err)
 			}

@@ -28,10 +28,18 @@ type Rule struct {
 	Wildcard bool // every name below Host, and not Host itself
 	Port     uint16
 	Raw      bool // any protocol; else TLS, or HTTP on port 80
+	// Intercept opens TLS, so that each request is seen. Requests are those that are allowed, as
+	// Limits returns them; "": all.
+	Intercept bool
+	Requests  string
 }
 
-// rawOption is how a rule's text asks for any protocol.
-const rawOption = "raw"
+// How a rule's text asks for any protocol, and for interception. A list of requests may stand
+// behind the latter.
+const (
+	rawOption       = "raw"
+	interceptOption = "intercept"
+)
 
 // String returns the rule's text in its one form, which ParseRule reads.
 func (r Rule) String() string {
@@ -43,18 +51,38 @@ func (r Rule) String() string {
 		text = "*." + text
 	}
 	text += ":" + strconv.Itoa(int(r.Port))
-	if r.Raw {
+	switch {
+	case r.Raw:
 		text += "," + rawOption
+	case r.Intercept:
+		text += "," + interceptOption
+	}
+	if r.Requests != "" {
+		text += " " + r.Requests
 	}
 	return text
 }
 
-// ParseRule reads HOST[:PORT][,raw]. HOST is a name, *.DOMAIN or an IP address, an IPv6 one in
-// brackets. Errors: Invalid.
+// WithoutRequests returns the rule's text without its requests.
+func (r Rule) WithoutRequests() string {
+	r.Requests = ""
+	return r.String()
+}
+
+// Place returns HOST:PORT, for which there is one rule.
+func (r Rule) Place() string {
+	r.Raw, r.Intercept, r.Requests = false, false, ""
+	return r.String()
+}
+
+// ParseRule reads HOST[:PORT][,raw] or HOST[:PORT],intercept[ REQUESTS], with REQUESTS as
+// METHOD[,METHOD…] PATH[; …]. HOST is a name, *.DOMAIN or an IP address, an IPv6 one in brackets.
+// Errors: Invalid.
 func ParseRule(text string) (Rule, error) {
-	place, option, given := strings.Cut(text, ",")
-	if given && option != rawOption {
-		return Rule{}, invalidRule(text, "want HOST[:PORT] or HOST[:PORT],raw")
+	place, options, given := strings.Cut(text, ",")
+	option, requests, limited := strings.Cut(options, " ")
+	if given && option != interceptOption && (option != rawOption || limited) {
+		return Rule{}, invalidRule(text, "want HOST[:PORT], HOST[:PORT],raw or HOST[:PORT],intercept")
 	}
 	if strings.ContainsAny(place, "/@\\?#") {
 		return Rule{}, invalidRule(text, "want HOST[:PORT], without a scheme, a user or a path")
@@ -63,7 +91,12 @@ func ParseRule(text string) (Rule, error) {
 	if err != nil {
 		return Rule{}, invalidRule(text, err.Error())
 	}
-	r := Rule{Port: port, Raw: given}
+	r := Rule{Port: port, Raw: option == rawOption, Intercept: option == interceptOption}
+	if limited {
+		if r.Requests, err = canonicalRequests(requests); err != nil {
+			return Rule{}, err
+		}
+	}
 	switch domain, wildcard := strings.CutPrefix(host, "*."); {
 	case wildcard:
 		r.Wildcard = true
@@ -167,7 +200,7 @@ func (r Rule) Covers(h Host) bool {
 
 // Includes reports whether r allows all that other allows.
 func (r Rule) Includes(other Rule) bool {
-	if r.Port != other.Port || other.Raw && !r.Raw {
+	if r.Port != other.Port || other.Raw && !r.Raw || r.Intercept && !r.includesRequests(other) {
 		return false
 	}
 	if other.Wildcard && r.Host == other.Host {
@@ -208,8 +241,12 @@ func Ports(rules []Rule, h Host) []uint16 {
 	return slices.Compact(ports)
 }
 
-// maxRules bounds an allowlist. Each rule may take listeners.
-const maxRules = 200
+// Bounds of an allowlist: each rule may take listeners, and the egress process gets all in one
+// message.
+const (
+	maxRules = 200
+	maxTexts = 32 << 10 // bytes
+)
 
 // Parse reads an allowlist as a person gives it: rules and presets (@npm). The rules are in the
 // order given, each once; presets are written out. Errors: Invalid.
@@ -231,29 +268,49 @@ func Parse(texts []string) ([]Rule, error) {
 
 // add appends r unless it is there. One host and port has one protocol.
 func add(rules []Rule, r Rule) ([]Rule, error) {
+	size := len(r.String())
 	for _, known := range rules {
 		if known == r {
 			return rules, nil
 		}
-		other := known
-		other.Raw = r.Raw
-		if other == r {
-			return nil, invalidRule(r.String(), "allowed both with and without raw")
+		if known.Place() == r.Place() {
+			return nil, invalidRule(r.String(), "allowed as "+known.String()+", too; want one of the two")
 		}
+		size += len(known.String())
 	}
-	if len(rules) == maxRules {
+	switch {
+	case len(rules) == maxRules:
 		return nil, errdefs.New(errdefs.Invalid, "allowed hosts: more than %d", maxRules)
+	case size > maxTexts:
+		return nil, errdefs.New(errdefs.Invalid, "allowed hosts: more than %d bytes with their requests", maxTexts)
 	}
 	return append(rules, r), nil
 }
 
+// parseEntry reads a rule, or @PRESET[,intercept]. Of intercepted hosts of a preset only the
+// requests are allowed that read.
 func parseEntry(text string) ([]Rule, error) {
-	if name, is := strings.CutPrefix(text, "@"); is {
-		return preset(name)
+	entry, is := strings.CutPrefix(text, "@")
+	if !is {
+		r, err := ParseRule(text)
+		return []Rule{r}, err
 	}
-	r, err := ParseRule(text)
-	return []Rule{r}, err
+	name, option, given := strings.Cut(entry, ",")
+	rules, err := preset(name)
+	if err != nil || !given {
+		return rules, err
+	}
+	if option != interceptOption {
+		return nil, invalidRule(text, "want @PRESET or @PRESET,intercept")
+	}
+	for i := range rules {
+		rules[i].Intercept, rules[i].Requests = true, readingRequests
+	}
+	return rules, nil
 }
+
+// readingRequests are those that read.
+const readingRequests = "GET,HEAD " + anyPath
 
 func invalidRule(text, why string) error {
 	return errdefs.New(errdefs.Invalid, "%s: %s", vpath.Quote(text), why)

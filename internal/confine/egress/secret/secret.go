@@ -27,7 +27,7 @@ type Secret struct {
 	Name        string // of the variable inside
 	Source      Source
 	Hosts       []Target
-	Limits      []Limit // what may be asked of the hosts; none: everything
+	Limits      []allowlist.Limit // what may be asked of the hosts; none: everything
 	Placeholder string
 }
 
@@ -111,6 +111,16 @@ func isName(name string) bool {
 }
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+// ParseLimit reads NAME=METHOD[,METHOD…] PATH and returns which secret it is for. Errors: Invalid.
+func ParseLimit(text string) (name string, l allowlist.Limit, err error) {
+	name, rest, _ := strings.Cut(text, "=")
+	l, err = allowlist.ParseRequests(rest)
+	if err != nil || !isName(name) {
+		return "", allowlist.Limit{}, invalid(text, "want NAME=METHOD[,METHOD…] PATH, such as 'API_KEY=POST /v1/messages'")
+	}
+	return name, l, nil
+}
 
 // Inside returns the name of a secret's host inside: the place in Hosts is i.
 func (s Secret) Inside(i int) allowlist.Host {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -94,7 +95,7 @@ func TestSecretsAreToldApart(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	var limits []Limit
+	var limits []allowlist.Limit
 	for _, text := range []string{"A=POST /v1/messages", "A=GET,HEAD /v1/models/*", "A=* /files/**"} {
 		name, l, err := ParseLimit(text)
 		if err != nil || name+"="+l.String() != text {
@@ -128,7 +129,7 @@ func TestLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := Allows(limits, method, u); got != want {
+		if got := allowlist.Allows(limits, method, u); got != want {
 			t.Errorf("%s: allowed %t, want %t", request, got, want)
 		}
 	}

@@ -19,7 +19,7 @@ var credentialFields = []string{
 
 // swap puts the value in the place of the placeholder, and takes out all other credentials. Where
 // the program sent no placeholder, there or in the query, the host gets the value in the field that
-// it wants.
+// it wants; but not if the program calls it by its own name.
 func (p *Proxy) swap(h http.Header, sent bool) {
 	for _, field := range credentialFields {
 		values := h[field]
@@ -32,7 +32,7 @@ func (p *Proxy) swap(h http.Header, sent bool) {
 			}
 		}
 	}
-	if sent {
+	if sent || p.Inside == "" {
 		return
 	}
 	switch host := string(p.Target.Host); {

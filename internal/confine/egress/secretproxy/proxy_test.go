@@ -21,6 +21,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
+	"github.com/agentfense/agentfense/internal/confine/egress/webproxy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -59,7 +60,7 @@ func newFixture(t *testing.T, handler http.HandlerFunc, limits ...string) *fixtu
 		f.refused = append(f.refused, reason)
 	}
 	for _, text := range limits {
-		l, err := secret.ParseRequests(text)
+		l, err := allowlist.ParseRequests(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +77,7 @@ func newFixture(t *testing.T, handler http.HandlerFunc, limits ...string) *fixtu
 			if err != nil {
 				return
 			}
-			served.Go(func() { Serve(c, f.proxy.Handler(), time.Minute) })
+			served.Go(func() { webproxy.Serve(c, f.proxy.Handler(), time.Minute) })
 		}
 	})
 	f.dial = func() net.Conn {
@@ -168,7 +169,7 @@ func TestTheValueReplacesThePlaceholderAndOtherCredentials(t *testing.T) {
 				t.Fatalf("status %s: %s", r.Status, body)
 			}
 			lines := strings.Split(body, "\n")
-			for _, want := range append(tt.want, "Host="+f.proxy.authority(), "Target=/v1/x?q=1") {
+			for _, want := range append(tt.want, "Host="+f.proxy.Authority(), "Target=/v1/x?q=1") {
 				if !slices.Contains(lines, want) {
 					t.Errorf("the host did not get %q:\n%s", want, body)
 				}

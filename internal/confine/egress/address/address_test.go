@@ -1,4 +1,4 @@
-package egress
+package address
 
 import (
 	"errors"
@@ -56,8 +56,8 @@ func TestOnlyPublicAddressesAreDialled(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := checkPublic(netip.MustParseAddr(tt.addr)); (err == nil) != tt.want {
-				t.Errorf("checkPublic(%s) = %v", tt.addr, err)
+			if err := CheckPublic(netip.MustParseAddr(tt.addr)); (err == nil) != tt.want {
+				t.Errorf("CheckPublic(%s) = %v", tt.addr, err)
 			}
 		})
 	}
@@ -65,8 +65,8 @@ func TestOnlyPublicAddressesAreDialled(t *testing.T) {
 
 func TestAddressesOfThisHostAreNotDialled(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1", "::1", "255.255.255.255", "224.0.0.1"} {
-		if err := checkRoute(netip.MustParseAddr(addr)); err == nil {
-			t.Errorf("checkRoute(%s) lets it through", addr)
+		if err := CheckRoute(netip.MustParseAddr(addr)); err == nil {
+			t.Errorf("CheckRoute(%s) lets it through", addr)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func FuzzAddress(f *testing.F) {
 	f.Add([]byte{0: 0x20, 1: 0x02, 2: 10, 15: 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		addr, ok := netip.AddrFromSlice(b)
-		if !ok || checkPublic(addr) != nil {
+		if !ok || CheckPublic(addr) != nil {
 			return
 		}
 		if u := addr.Unmap(); u.IsPrivate() || u.IsLoopback() || !u.IsGlobalUnicast() {
@@ -96,7 +96,7 @@ func TestAnAddressThatCannotBeChecked(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
 		t.Fatal(err)
 	}
-	checked := checkRoute(netip.MustParseAddr("93.184.216.34"))
+	checked := CheckRoute(netip.MustParseAddr("93.184.216.34"))
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,6 @@
-package egress
+// Package address says which addresses names may lead to: those of other hosts on the internet. Its
+// functions ask the kernel and change nothing.
+package address
 
 import (
 	"errors"
@@ -41,8 +43,8 @@ var embedded = []struct {
 
 var errReserved = errors.New("the name leads to an address that is not a public one")
 
-// checkPublic refuses every address but those of hosts on the internet.
-func checkPublic(addr netip.Addr) error {
+// CheckPublic refuses every address but those of hosts on the internet.
+func CheckPublic(addr netip.Addr) error {
 	addr = addr.Unmap()
 	for _, form := range embedded {
 		if form.prefix.Contains(addr) {

@@ -1,10 +1,13 @@
-package secret
+package allowlist
 
 import (
 	"net/url"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // Limit allows requests by their method and path.
@@ -15,49 +18,72 @@ type Limit struct {
 
 const anyMethod = "*"
 
-// ParseLimit reads NAME=METHOD[,METHOD…] PATH and returns which secret it is for. Errors: Invalid.
-func ParseLimit(text string) (name string, l Limit, err error) {
-	name, rest, _ := strings.Cut(text, "=")
-	l, err = ParseRequests(rest)
-	if err != nil || !isName(name) {
-		return "", Limit{}, invalid(text, "want NAME=METHOD[,METHOD…] PATH, such as 'API_KEY=POST /v1/messages'")
-	}
-	return name, l, nil
-}
-
 // ParseRequests reads METHOD[,METHOD…] PATH, as Limit.String writes it. Errors: Invalid.
 func ParseRequests(text string) (Limit, error) {
 	methods, pattern, _ := strings.Cut(text, " ")
 	l := Limit{Methods: strings.Split(methods, ","), Path: pattern}
 	for _, m := range l.Methods {
 		if m != anyMethod && (m == "" || strings.Trim(m, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "") {
-			return Limit{}, invalid(text, "want methods in capitals, or *")
+			return Limit{}, invalidLimit(text, "want METHOD[,METHOD…] PATH, with methods in capitals, or *")
 		}
 	}
 	_, err := path.Match(pattern, "")
-	if !strings.HasPrefix(pattern, "/") || err != nil || strings.ContainsAny(pattern, "?#% ") || strings.Count(pattern, anySegments) > maxAny {
-		return Limit{}, invalid(text, "want a pattern of a path that begins with /")
+	if !strings.HasPrefix(pattern, "/") || err != nil || !isPattern(pattern) || strings.Count(pattern, anySegments) > maxAny {
+		return Limit{}, invalidLimit(text, "want METHOD[,METHOD…] PATH, with a pattern of a path that begins with /")
 	}
 	return l, nil
+}
+
+// isPattern reports whether a pattern has no character but those that paths have without an escape
+// (RFC 3986, 3.3), and those of path.Match. One with another matches nothing.
+func isPattern(text string) bool {
+	return strings.IndexFunc(text, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("/-._~!$&'()*+,=:@[]^", c)
+	}) < 0
+}
+
+func invalidLimit(text, why string) error {
+	return errdefs.New(errdefs.Invalid, "%s: %s", vpath.Quote(text), why)
 }
 
 // String returns the limit's text without the name, which ParseRequests reads.
 func (l Limit) String() string { return strings.Join(l.Methods, ",") + " " + l.Path }
 
 // Allows reports whether a request is within one of the limits; without limits each is. A path
-// that two servers could read in different ways is within none.
+// that two servers could read in different ways is within none but that of all paths.
 func Allows(limits []Limit, method string, u *url.URL) bool {
 	if len(limits) == 0 {
 		return true
 	}
 	asked := u.EscapedPath()
-	if !isPlain(asked) {
-		return false
-	}
+	plain := IsPlain(asked)
 	segments := strings.Split(asked, "/")
 	return slices.ContainsFunc(limits, func(l Limit) bool {
-		return matches(strings.Split(l.Path, "/"), segments) && (slices.Contains(l.Methods, method) || slices.Contains(l.Methods, anyMethod))
+		if !slices.Contains(l.Methods, method) && !slices.Contains(l.Methods, anyMethod) {
+			return false
+		}
+		return l.Path == anyPath || plain && matches(strings.Split(l.Path, "/"), segments)
 	})
+}
+
+// anyPath is the pattern of all paths, however they are written.
+const anyPath = "/" + anySegments
+
+// includes reports whether l allows all that other allows, as far as their texts tell.
+func (l Limit) includes(other Limit) bool {
+	for _, m := range other.Methods {
+		if !slices.Contains(l.Methods, m) && !slices.Contains(l.Methods, anyMethod) {
+			return false
+		}
+	}
+	above, everything := strings.CutSuffix(l.Path, "/"+anySegments)
+	switch {
+	case l.Path == other.Path:
+		return true
+	case !everything || strings.ContainsAny(above, "*[]^"):
+		return false
+	}
+	return other.Path == above || strings.HasPrefix(other.Path, above+"/")
 }
 
 // anySegments is a segment of a pattern that stands for any number of them.
@@ -88,9 +114,9 @@ func matches(pattern, segments []string) bool {
 	return err == nil && same && matches(pattern[1:], segments[1:])
 }
 
-// isPlain reports whether a path has one reading: nothing in it is escaped, and no segment is empty
+// IsPlain reports whether a path has one reading: nothing in it is escaped, and no segment is empty
 // or stands for another one.
-func isPlain(text string) bool {
+func IsPlain(text string) bool {
 	if !strings.HasPrefix(text, "/") || strings.ContainsAny(text, "%\\;") {
 		return false
 	}

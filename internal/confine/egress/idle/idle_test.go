@@ -1,4 +1,4 @@
-package egress
+package idle
 
 import (
 	"fmt"
@@ -29,8 +29,8 @@ func TestTheProgramsPagesAreGivenBack(t *testing.T) {
 }
 
 func TestMemoryIsGivenBackWhenNothingIsServed(t *testing.T) {
-	var idle idleTrimmer
-	first, second := idle.begin(), idle.begin()
+	var idle Trimmer
+	first, second := idle.Begin(), idle.Begin()
 	first()
 	if idle.timer != nil {
 		t.Error("one is served, and the timer runs")
@@ -40,7 +40,7 @@ func TestMemoryIsGivenBackWhenNothingIsServed(t *testing.T) {
 		t.Error("nothing is served, and the timer does not run")
 	}
 	idle.timer.Reset(idleAfter)
-	third := idle.begin()
+	third := idle.Begin()
 	if idle.timer.Stop() {
 		t.Error("one is served again, and the timer runs")
 	}

@@ -1,4 +1,5 @@
-package egress
+// Package idle gives memory of a process back to the kernel while the process serves nothing.
+package idle
 
 import (
 	"debug/elf"
@@ -13,16 +14,16 @@ import (
 // idleAfter is how long nothing is served before the process gives memory back.
 const idleAfter = time.Second
 
-// idleTrimmer gives memory back that a process without connections does not need: there is one for
+// Trimmer gives memory back that a process without connections does not need: there is one for
 // each sandbox, and most wait. Its zero value does nothing before the first connection ends.
-type idleTrimmer struct {
+type Trimmer struct {
 	mu    sync.Mutex
 	busy  int // connections
 	timer *time.Timer
 }
 
-// begin says that a connection is served until the function is called that it returns.
-func (t *idleTrimmer) begin() (end func()) {
+// Begin says that a connection is served until the function is called that it returns.
+func (t *Trimmer) Begin() (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.busy++
@@ -32,7 +33,7 @@ func (t *idleTrimmer) begin() (end func()) {
 	return t.end
 }
 
-func (t *idleTrimmer) end() {
+func (t *Trimmer) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.busy--
@@ -46,7 +47,7 @@ func (t *idleTrimmer) end() {
 }
 
 // trim gives memory back, unless there is a connection again.
-func (t *idleTrimmer) trim() {
+func (t *Trimmer) trim() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.busy > 0 {

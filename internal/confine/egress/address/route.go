@@ -1,4 +1,4 @@
-package egress
+package address
 
 import (
 	"encoding/binary"
@@ -11,9 +11,9 @@ import (
 
 var errLocal = errors.New("the name leads to an address of this host, or to none that it routes")
 
-// checkRoute refuses an address that the host does not send on: one of its own, a broadcast
+// CheckRoute refuses an address that the host does not send on: one of its own, a broadcast
 // address, or one that it routes nowhere (rtnetlink(7), RTM_GETROUTE).
-func checkRoute(addr netip.Addr) error {
+func CheckRoute(addr netip.Addr) error {
 	switch kind, err := routeType(addr.Unmap()); {
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
 		return fmt.Errorf("where the name leads cannot be checked: %w", err)

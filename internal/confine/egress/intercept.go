@@ -1,0 +1,251 @@
+package egress
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/authority"
+	"github.com/agentfense/agentfense/internal/confine/egress/secretproxy"
+	"github.com/agentfense/agentfense/internal/confine/egress/sniff"
+	"github.com/agentfense/agentfense/internal/confine/egress/webproxy"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+)
+
+// How the first order begins interception. Only the first process makes an authority: programs
+// trust that one, and its key ends with the process.
+const (
+	interceptNew  = "new"
+	interceptLost = "lost"
+)
+
+const (
+	reasonNoAuthority   = "no certificates for interception: the sandbox was started without an intercepted host; stop it and start it again"
+	reasonLostAuthority = "no certificates for interception: the process that had their key has ended; stop the sandbox and start it again"
+)
+
+// interception is what the process needs to open TLS. Its zero value cannot.
+type interception struct {
+	authority *authority.Authority // nil: reason says why
+	reason    string
+	config    *tls.Config // towards hosts
+}
+
+// begin makes an authority, which it returns as PEM, or notes that another process had one. roots
+// are the certificates that hosts are verified by.
+func (i *interception) begin(how string, roots *os.File) ([]byte, error) {
+	i.reason = reasonNoAuthority
+	switch how {
+	case "":
+		return nil, nil
+	case interceptLost:
+		i.reason = reasonLostAuthority
+		return nil, nil
+	}
+	text, err := io.ReadAll(io.NewSectionReader(roots, 0, maxRoots))
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text) // without any, no host can be verified
+	i.config = clientConfig(pool)
+	if i.authority, err = authority.New(); err != nil {
+		return nil, err
+	}
+	return i.authority.PEM(), nil
+}
+
+// beginInterception takes the file that comes with an order to intercept, the last of files, and
+// returns the others.
+func (p *process) beginInterception(how string, files []*os.File) ([]*os.File, error) {
+	var roots *os.File
+	if how != "" {
+		last := len(files) - 1
+		if last < 0 {
+			return nil, errdefs.New(errdefs.Internal, "malformed order")
+		}
+		roots, files = files[last], files[:last]
+		defer roots.Close()
+	}
+	certificate, err := p.interception.begin(how, roots)
+	if err == nil && certificate != nil {
+		p.tell(report{Authority: string(certificate)})
+	}
+	return files, err
+}
+
+// openTLS opens a connection whose ClientHello was read and names the target, and serves the
+// requests in it.
+func (c *conn) openTLS(hello []byte) error {
+	i := &c.p.interception
+	if i.authority == nil {
+		return c.refuseTLS(refusal{i.reason})
+	}
+	down := tls.Server(said{c.down, io.MultiReader(bytes.NewReader(hello), c.down)}, &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.authority.Certificate(c.target.host) },
+		NextProtos:     []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true,
+	})
+	defer down.Close()
+	if err := down.HandshakeContext(c.ctx); err != nil {
+		return handshakeRefusal(err)
+	}
+	return c.serveRequests(down, true)
+}
+
+// handshakeRefusal tells of a handshake that has failed, unless the program just went away.
+func handshakeRefusal(err error) error {
+	failure := &net.OpError{}
+	if errors.As(err, &failure) && failure.Op == "remote error" {
+		return refusal{"the program does not accept the sandbox's own certificate, which is in " + InsideCertificate + ": " + failure.Err.Error()}
+	}
+	if isGone(err) {
+		return err
+	}
+	return refusalOf(err)
+}
+
+// InsideCertificate is where programs inside find the authority's certificate.
+const InsideCertificate = "/run/agentfense/ca.pem"
+
+// said is a connection of which something was read before.
+type said struct {
+	*net.TCPConn
+
+	r io.Reader
+}
+
+func (s said) Read(p []byte) (int, error) { return s.r.Read(p) }
+
+// serveRequests sends the requests of a connection on that the rule allows.
+func (c *conn) serveRequests(down net.Conn, secure bool) error {
+	if err := c.down.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	links := &hostLinks{conn: c, open: map[*hostLink]struct{}{}}
+	defer links.close()
+	web := &webproxy.Proxy{
+		IsHost: c.isTarget, Secure: secure, Scheme: "http",
+		Limits:  []webproxy.Limits{{Allow: c.rule.Limits(), Option: "--net-allow", Of: c.target.rule().Place()}},
+		Refused: c.note, Explain: reasonOf,
+	}
+	defaultPort := httpPort
+	if secure {
+		web.Scheme, defaultPort = "https", allowlist.DefaultPort
+	}
+	web.Authority = strings.TrimSuffix(c.target.rule().Place(), ":"+strconv.Itoa(defaultPort))
+	proxy, name, err := c.secretHere(secure)
+	switch {
+	case err != nil:
+		return err
+	case proxy != nil:
+		web.Filter, web.Limits = proxy, append(web.Limits, proxy.Limit())
+	}
+	web.Check = func(r *http.Request) string { return c.p.secrets.reasonPlaceholder(textOf(r), name) }
+	transport := links.transport(c.p.interception.config)
+	defer transport.CloseIdleConnections()
+	web.Transport = countRequests{transport}
+	if over, is := down.(*tls.Conn); !is || over.ConnectionState().NegotiatedProtocol != "h2" {
+		down = webproxy.Strict(down, c.p.patience, c.checkHosts, func(err error) { c.note(refusalOf(err).reason) })
+	}
+	webproxy.Serve(down, web.Handler(), c.p.patience)
+	return nil
+}
+
+// secretHere returns what puts the secret of the target into requests, nil if there is none. Errors:
+// a refusal.
+func (c *conn) secretHere(secure bool) (proxy *secretproxy.Proxy, name string, err error) {
+	all := c.p.secrets.of(c.target)
+	switch {
+	case len(all) > 1:
+		return nil, "", refusal{"several secrets are for this host: interception can use one"}
+	case len(all) == 1 && !secure:
+		return nil, "", refusal{"secret " + all[0].Name + " is for this host, over TLS only"}
+	case len(all) == 0:
+		return nil, "", nil
+	}
+	return &all[0], all[0].Name, nil
+}
+
+// note reports that a request was refused.
+func (c *conn) note(reason string) { c.p.denials.note(string(c.target.host), c.target.port, reason, 1) }
+
+// reasonOf returns the reason of an error that is a refusal, else "".
+func reasonOf(err error) string {
+	if r, is := errors.AsType[refusal](err); is {
+		return r.reason
+	}
+	return ""
+}
+
+// textOf is the head of a request as far as a program chooses it.
+func textOf(r *http.Request) string {
+	var text strings.Builder
+	text.WriteString(r.URL.String())
+	for name, values := range r.Header {
+		text.WriteString("\n" + name + ": " + strings.Join(values, "\n"))
+	}
+	return text.String()
+}
+
+// checkHosts refuses a request that names another host.
+func (c *conn) checkHosts(q *sniff.Request) error {
+	for _, text := range q.Hosts {
+		if !c.isTarget(text) {
+			return errors.New("HTTP names another host: " + strconv.Quote(clip(text)))
+		}
+	}
+	return nil
+}
+
+// rule is that which allows t.
+func (t target) rule() allowlist.Rule { return allowlist.Rule{Host: t.host, Port: t.port} }
+
+// Authority waits for the certificate of the authority that signs for intercepted hosts. Errors:
+// Unsupported.
+func (e *Egress) Authority(ctx context.Context) ([]byte, error) {
+	select {
+	case certificate := <-e.authority:
+		return certificate, nil
+	case err := <-e.failed:
+		return nil, errdefs.New(errdefs.Unsupported, "%w", err)
+	case <-ctx.Done():
+		return nil, errdefs.New(errdefs.Unsupported, "egress: the process does not start: %w", ctx.Err())
+	}
+}
+
+// madeAuthority takes the certificate that the first process has made.
+func (e *Egress) madeAuthority(text string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	certificate, err := authority.Check([]byte(text))
+	if err == nil && (e.options.Roots == nil || e.hasAuthority) {
+		err = errdefs.New(errdefs.Internal, "egress: an authority that was not asked for")
+	}
+	if err != nil {
+		return err
+	}
+	e.hasAuthority = true
+	e.authority <- certificate
+	return nil
+}
+
+// interceptLocked is how the next process begins interception.
+func (e *Egress) interceptLocked() string {
+	switch {
+	case e.options.Roots == nil:
+		return ""
+	case e.hasAuthority:
+		return interceptLost
+	}
+	return interceptNew
+}

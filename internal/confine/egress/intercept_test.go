@@ -1,0 +1,255 @@
+package egress
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/secret"
+)
+
+// intercepting is a process that opens TLS, and the pool by which programs trust it.
+type intercepting struct {
+	*outside
+
+	trusted *x509.CertPool
+}
+
+// startInterception starts a process that opens connections to example.com, where handler answers.
+func startInterception(t *testing.T, handler http.HandlerFunc, secrets []wireSecret, rules ...string) *intercepting {
+	t.Helper()
+	host := httptest.NewUnstartedServer(handler)
+	host.EnableHTTP2 = true
+	host.StartTLS()
+	t.Cleanup(host.Close)
+	path := filepath.Join(t.TempDir(), "roots.pem")
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: host.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	roots, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer roots.Close()
+	i := &intercepting{trusted: x509.NewCertPool()}
+	i.outside = startProcess(t, host.Listener, func(p *process) {
+		certificate, err := p.interception.begin(interceptNew, roots)
+		if err != nil || !i.trusted.AppendCertsFromPEM(certificate) {
+			t.Errorf("no authority: %v", err)
+		}
+		p.secrets.set(secrets)
+	}, rules...)
+	return i
+}
+
+// client asks over TLS to a host, with HTTP/2 if that is wanted.
+func (i *intercepting) client(h allowlist.Host, http2 bool) *http.Client {
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: i.trusted, ServerName: string(h)}, ForceAttemptHTTP2: http2,
+		Dial: func(string, string) (net.Conn, error) { return i.dial(h), nil }, DisableCompression: true,
+	}
+	i.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// ask sends a request and returns the answer's status and body.
+func (i *intercepting) ask(c *http.Client, method, url, host string) (int, string) {
+	i.t.Helper()
+	r, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	r.Host = host
+	answer, err := c.Do(r)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return answer.StatusCode, string(body)
+}
+
+func TestOnlyAllowedRequestsPass(t *testing.T) {
+	i := startInterception(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s at %s", r.Method, r.URL.RequestURI(), r.Host)
+	}, nil, "example.com,intercept GET,HEAD /simple/**; POST /upload")
+	for _, http2 := range []bool{false, true} {
+		c := i.client("example.com", http2)
+		for _, tt := range []struct {
+			method, path string
+			status       int
+		}{
+			{"GET", "/simple/", 200}, {"GET", "/simple/six/?a=%2f&b", 200}, {"HEAD", "/simple/six", 200}, {"POST", "/upload", 200},
+			{"POST", "/simple/", 403}, {"GET", "/upload", 403}, {"GET", "/", 403}, {"GET", "/Simple/", 403}, {"get", "/simple/", 403},
+			{"GET", "/simple/../upload", 403}, {"GET", "/simple/%2e%2e/upload", 403}, {"GET", "/simple/..%2fupload", 403}, {"GET", "//simple/", 403},
+			{"GET", "/simple//x", 403}, {"GET", "/simple/x%00", 403}, {"GET", "/simple/;/../upload", 403}, {"GET", "/x?/simple/", 403},
+			{"TRACE", "/simple/", 405},
+		} {
+			status, body := i.ask(c, tt.method, "https://example.com"+tt.path, "")
+			if status != tt.status {
+				t.Errorf("HTTP/2 %t: %s %s: got %d %s, want %d", http2, tt.method, tt.path, status, body, tt.status)
+			}
+			if want := tt.method + " " + tt.path + " at example.com"; status == 200 && tt.method != "HEAD" && body != want {
+				t.Errorf("HTTP/2 %t: the host got %q, want %q", http2, body, want)
+			}
+		}
+		if status, _ := i.ask(c, "GET", "https://example.com/simple/", "evil.net"); status != 403 {
+			t.Errorf("HTTP/2 %t: another host: got %d", http2, status)
+		}
+	}
+	_, body := i.ask(i.client("example.com", true), "PUT", "https://example.com/upload", "")
+	if !strings.Contains(body, `PUT "/upload" is not allowed by --net-allow of example.com:443; it needs --net-allow 'example.com:443=PUT /upload'`) {
+		t.Errorf("the program is told %q", body)
+	}
+	i.awaitDenied(`PUT "/upload" is not allowed by --net-allow of example.com:443`)
+	i.awaitDenied("names another host")
+	if opened := i.await(func(r report) bool { return r.Opened != nil }).Opened; opened.Host != "example.com" || opened.Port != 443 {
+		t.Errorf("reported %+v", opened)
+	}
+}
+
+// What two parsers read in different ways is refused on opened connections, too.
+func TestNothingIsSmuggledInOpenedConnections(t *testing.T) {
+	i := startInterception(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) }, nil, "example.com,intercept GET,POST /ok")
+	for said, reason := range map[string]string{
+		"POST /ok HTTP/1.1\r\nHost: example.com\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nX": "more than one length",
+		"GET /ok HTTP/1.1\r\nHost: example.com\r\nX: a\r\n b\r\n\r\n":                                                 "malformed header field",
+		"GET /ok HTTP/1.1\r\nHost: example.com\r\nHost: evil.net\r\n\r\n":                                             "not exactly one Host field",
+		"GET https://evil.net/ok HTTP/1.1\r\nHost: example.com\r\n\r\n":                                               "malformed request target",
+		"GET http://evil.net/ok HTTP/1.1\r\nHost: example.com\r\n\r\n":                                                "names another host",
+		"CONNECT evil.net:443 HTTP/1.1\r\nHost: evil.net:443\r\n\r\n":                                                 "CONNECT",
+		"GET /ok HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n":                  "change of protocol",
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n":                                                                            "HTTP/2 without TLS",
+		"GET /ok HTTP/1.1\r\nHost: example.com:80\r\n\r\n":                                                            "names another host",
+		"GET /ok HTTP/1.1\r\nHost: example.com\r\nX: " + strings.Repeat("x", 40<<10) + "\r\n\r\n":                     "too long",
+	} {
+		c := tls.Client(i.dial("example.com"), &tls.Config{RootCAs: i.trusted, ServerName: "example.com"})
+		if _, err := io.WriteString(c, said); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Errorf("%.60q: %v", said, err)
+			continue
+		}
+		if text, _ := io.ReadAll(answer.Body); answer.StatusCode != 403 || !strings.Contains(string(text), reason) {
+			t.Errorf("%.60q: got %d %s, want %q", said, answer.StatusCode, text, reason)
+		}
+		c.Close()
+		i.awaitDenied(reason)
+	}
+}
+
+// A second request of a connection is checked as the first.
+func TestARequestBehindAnotherIsChecked(t *testing.T) {
+	i := startInterception(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) }, nil, "example.com,intercept GET,POST /ok")
+	c := tls.Client(i.dial("example.com"), &tls.Config{RootCAs: i.trusted, ServerName: "example.com"})
+	defer c.Close()
+	if _, err := io.WriteString(c, "POST /ok HTTP/1.1\r\nHost: example.com\r\nContent-Length: 1\r\n\r\nXGET /no HTTP/1.1\r\nHost: example.com\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(c)
+	for _, want := range []int{200, 403} {
+		answer, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != want {
+			t.Errorf("got %d, %v, want %d", answer.StatusCode, err, want)
+		}
+	}
+}
+
+func TestWhoDoesNotTrustTheSandboxsCertificateIsNamed(t *testing.T) {
+	i := startInterception(t, func(http.ResponseWriter, *http.Request) {}, nil, "example.com,intercept")
+	c := tls.Client(i.dial("example.com"), &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "example.com"})
+	if err := c.Handshake(); err == nil {
+		t.Error("it is trusted without being known")
+	}
+	c.Close()
+	i.awaitDenied("does not accept the sandbox's own certificate")
+}
+
+// The host is verified, and nothing is let through without the authority's key.
+func TestInterceptionFailsClosed(t *testing.T) {
+	i := startInterception(t, func(http.ResponseWriter, *http.Request) {}, nil, "example.com,intercept")
+	j := startInterception(t, func(http.ResponseWriter, *http.Request) {}, nil, "example.org,intercept")
+	if status, body := j.ask(j.client("example.org", true), "GET", "https://example.org/", ""); status != 502 || !strings.Contains(body, "certificate") {
+		t.Errorf("a host with another name's certificate: got %d %s", status, body)
+	}
+	if status, _ := i.ask(i.client("example.com", true), "GET", "https://example.com/", ""); status != 200 {
+		t.Errorf("got %d", status)
+	}
+	o := startProcess(t, echo(t, plain), nil, "example.com,intercept")
+	if err := tls.Client(o.dial("example.com"), client("example.com")).Handshake(); err == nil || !strings.Contains(err.Error(), "access denied") {
+		t.Errorf("got %v, want an alert", err)
+	}
+	o.awaitDenied(reasonNoAuthority)
+	var lost interception
+	if certificate, err := lost.begin(interceptLost, nil); err != nil || certificate != nil || lost.authority != nil || lost.reason != reasonLostAuthority {
+		t.Errorf("a second process: %s, %v, %q", certificate, err, lost.reason)
+	}
+}
+
+func TestASecretIsPutIntoAnOpenedConnection(t *testing.T) {
+	secrets := []wireSecret{{"API_KEY", []secret.Target{{Host: "example.com", Port: 443}}, nil, secretPlaceholder}}
+	i := startInterception(t, reflect, secrets, "example.com,intercept GET /")
+	c := i.client("example.com", true)
+	status := func(credential string) (int, string) {
+		r, err := http.NewRequest("GET", "https://example.com/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", credential)
+		answer, err := c.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(body)
+	}
+	if got, body := status("Bearer " + secretPlaceholder); got != http.StatusServiceUnavailable {
+		t.Errorf("without a value: got %d %s", got, body)
+	}
+	i.handOver(map[string]string{"API_KEY": secretValue}, nil)
+	if got, body := status("Bearer " + secretPlaceholder); got != 200 || body != "Bearer "+strings.Repeat("*", len(secretValue))+" true" {
+		t.Errorf("got %d %s", got, body)
+	}
+	if got, body := status("Bearer mine"); got != 200 || body != " false" {
+		t.Errorf("with a key of its own: got %d %s", got, body)
+	}
+	if got, _ := i.ask(c, "POST", "https://example.com/", ""); got != 403 {
+		t.Errorf("a request that the rule does not allow: got %d", got)
+	}
+}
+
+func TestARuleThatInterceptsCutsWhatWasNotOpened(t *testing.T) {
+	o := startProcess(t, echo(t, overTLS(t, nil)), nil, "example.com")
+	c := tls.Client(o.dial("example.com"), client("example.com"))
+	if err := exchange(t, c, "before"); err != nil {
+		t.Fatal(err)
+	}
+	o.setRules("example.com,intercept GET /")
+	o.acknowledged(1)
+	if !isCut(t, c) {
+		t.Error("the connection was not cut")
+	}
+}

@@ -1,0 +1,60 @@
+package webproxy
+
+import (
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	maxHeader = 64 << 10
+	// idlePatience bounds how long a connection lasts on which nothing is asked.
+	idlePatience = 5 * time.Minute
+)
+
+// maxStreams bounds the requests at once of a connection of HTTP/2.
+const maxStreams = 32
+
+// Serve answers the requests of one connection until it ends, of HTTP/2 if c is a *tls.Conn that
+// has agreed on it. headPatience bounds how long a request's header takes.
+func Serve(c net.Conn, h http.Handler, headPatience time.Duration) {
+	one := &oneListener{conn: make(chan net.Conn, 1), ended: make(chan struct{})}
+	one.conn <- c
+	var answering sync.WaitGroup // of HTTP/2, a handler may outlive its connection
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			answering.Add(1)
+			defer answering.Done()
+			h.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: headPatience, IdleTimeout: idlePatience, MaxHeaderBytes: maxHeader,
+		DisableGeneralOptionsHandler: true, ErrorLog: noLog, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateClosed {
+				close(one.ended)
+			}
+		},
+	}
+	_ = server.Serve(one) // it ends with the connection
+	answering.Wait()
+}
+
+// oneListener has one connection, and fails when that has ended.
+type oneListener struct {
+	conn  chan net.Conn
+	ended chan struct{}
+}
+
+func (l *oneListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conn:
+		return c, nil
+	default:
+	}
+	<-l.ended
+	return nil, net.ErrClosed
+}
+
+func (l *oneListener) Close() error   { return nil }
+func (l *oneListener) Addr() net.Addr { return &net.TCPAddr{} }
