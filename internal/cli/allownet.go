@@ -15,11 +15,14 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
 
-// allowedHosts reads --allow-net. Errors: Invalid.
+// allowedHosts reads --allow-net and --net-allow. Errors: Invalid.
 func (o *sandboxOptions) allowedHosts() ([]string, error) {
-	hosts, err := hostlist.Parse(o.Allow)
-	if err != nil {
+	if _, err := hostlist.Parse(o.Allow); err != nil {
 		return nil, errdefs.New(errdefs.Invalid, "--allow-net %w", err)
+	}
+	hosts, err := hostlist.ParseLimited(o.Allow, o.Requests)
+	if err != nil {
+		return nil, errdefs.New(errdefs.Invalid, "--net-allow %w", err)
 	}
 	return hosts, nil
 }
@@ -103,14 +106,16 @@ func (o *sandboxOptions) changeToFileNetwork(ctx context.Context, e *env, cmd *c
 // checkNetwork refuses a network that is unknown, and hosts that are malformed or do not go
 // with the other flags.
 func (o *sandboxOptions) checkNetwork() error {
-	_, err := o.allowedHosts()
+	hosts, err := o.allowedHosts()
 	switch {
 	case o.Net != "none" && o.Net != "host":
 		return errdefs.New(errdefs.Invalid, "--net %s: want none or host%s", o.Net, didYouMean(o.Net, []string{"none", "host"}))
 	case err != nil:
 		return err
-	case len(o.Allow) > 0 && o.Net != "none":
+	case len(hosts) > 0 && o.Net != "none":
 		return errdefs.New(errdefs.Invalid, "--allow-net: not with --net %s, by which every host can be reached", o.Net)
+	case o.Runtime != record.RuntimeBwrap && slices.ContainsFunc(hosts, hostlist.Intercepts):
+		return errdefs.New(errdefs.Unsupported, "--net-allow, and intercept in --allow-net: only with --runtime bwrap")
 	}
 	return nil
 }

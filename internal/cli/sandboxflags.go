@@ -42,9 +42,11 @@ type sandboxOptions struct {
 	User    string
 	Net     string
 	Allow   []string // --allow-net
-	Secrets []string // --secret
-	Limited []string // --secret-allow
-	Mounts  []string
+	// Requests are --net-allow.
+	Requests []string
+	Secrets  []string // --secret
+	Limited  []string // --secret-allow
+	Mounts   []string
 	// Toolchains are found and added to Mounts.
 	Toolchains bool
 	Scratch    []string
@@ -67,7 +69,7 @@ type sandboxOptions struct {
 var policyFlags = []string{"preset", "policy", "write", "read", "view", "hide"}
 
 // limitFlags are those whose presence at a resume replaces the stored setting.
-var limitFlags = []string{"runtime", "image", "user", "net", "allow-net", "secret", "secret-allow", "mount", "toolchains", "scratch", "memory", "cpus", "pids", "disk", "timeout", "home"}
+var limitFlags = []string{"runtime", "image", "user", "net", "allow-net", "net-allow", "secret", "secret-allow", "mount", "toolchains", "scratch", "memory", "cpus", "pids", "disk", "timeout", "home"}
 
 func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -85,7 +87,8 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.Image, "image", "", "docker image that is the system inside (default "+defaultImage()+")")
 	f.StringVar(&o.User, "user", "", "uid and gid of commands inside, such as 0 (default: 1000 if root runs it, else yours)")
 	f.StringVar(&o.Net, "net", "none", "network: none or host")
-	f.StringArrayVar(&o.Allow, "allow-net", nil, "let it reach `HOST[:PORT]` and no other; *.DOMAIN, @PRESET and HOST:PORT,raw work too (default port 443)")
+	f.StringArrayVar(&o.Allow, "allow-net", nil, "let it reach `HOST[:PORT]` and no other; *.DOMAIN, @PRESET and HOST:PORT,raw work too (default port 443); HOST,intercept opens TLS")
+	f.StringArrayVar(&o.Requests, "net-allow", nil, "open TLS to a host and send it only `'HOST=METHOD PATH'` requests, such as 'pypi.org=GET /simple/**'; implies --allow-net HOST")
 	f.StringArrayVar(&o.Secrets, "secret", nil, "let it use `NAME@HOST`, not know it: NAME is a placeholder inside; NAME=file:PATH@HOST and NAME=cmd:COMMAND@HOST work too")
 	f.StringArrayVar(&o.Limited, "secret-allow", nil, "send only `'NAME=METHOD PATH'` requests to the hosts of secret NAME, such as 'KEY=POST /v1/*'")
 	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path of `SRC[:DST][:MODE]` inside, at the same path or at DST; MODE is ro (the default), cow, bind or a preset")

@@ -173,6 +173,7 @@ func (b *Backend) setLimits(ctx context.Context, sb *record.Sandbox, r backend.R
 			}
 		}},
 		{"allow-net", func(to *record.Record) { to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil }},
+		{"net-allow", func(to *record.Record) { to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil }},
 		{"secret", func(to *record.Record) { to.Net, to.Secrets = n.Net, secrets }},
 		{"mount", nil},
 		{"scratch", func(to *record.Record) { to.Scratch = dirs }},

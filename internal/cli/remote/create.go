@@ -91,7 +91,7 @@ func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) 
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already, with codebase %s; to upload files to it: agentfense codebase push %s --to %[2]s", name, served.CodebaseID, record.HostPath(r.Dir))
 	case r.Given("runtime", "image", "memory", "cpus", "pids", "disk"):
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the runtime and the limits of a server's sandbox cannot be changed", name)
-	case r.Given("allow-net"):
+	case r.Given("allow-net"), r.Given("net-allow"):
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; to let it reach more hosts: agentfense policy grant %[1]s --net HOST", name)
 	case r.Given("home") && n.Home != known.Record.Home:
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; --home of a server's sandbox cannot be changed", name)

@@ -106,16 +106,13 @@ func (c *conn) openTLS(hello []byte) error {
 func handshakeRefusal(err error) error {
 	failure := &net.OpError{}
 	if errors.As(err, &failure) && failure.Op == "remote error" {
-		return refusal{"the program does not accept the sandbox's own certificate, which is in " + InsideCertificate + ": " + failure.Err.Error()}
+		return refusal{"the program does not accept the certificates of this sandbox: " + failure.Err.Error()}
 	}
 	if isGone(err) {
 		return err
 	}
 	return refusalOf(err)
 }
-
-// InsideCertificate is where programs inside find the authority's certificate.
-const InsideCertificate = "/run/agentfense/ca.pem"
 
 // said is a connection of which something was read before.
 type said struct {

@@ -181,7 +181,7 @@ func TestWhoDoesNotTrustTheSandboxsCertificateIsNamed(t *testing.T) {
 		t.Error("it is trusted without being known")
 	}
 	c.Close()
-	i.awaitDenied("does not accept the sandbox's own certificate")
+	i.awaitDenied("does not accept the certificates of this sandbox")
 }
 
 // The host is verified, and nothing is let through without the authority's key.

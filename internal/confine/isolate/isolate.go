@@ -63,6 +63,10 @@ type Spec struct {
 	HomeDir string
 	// Etc are additional files of /etc inside, by name.
 	Etc map[string][]byte
+	// Authority, if set, is the certificate of an authority that programs inside are to trust,
+	// in PEM: it is in AuthorityFile, in BundleFile, and in the system's own file of
+	// certificates inside.
+	Authority []byte
 	// HostUID and HostGID are the host ids of all processes inside. Root must set them; it
 	// drops to them (without groups) before it makes a namespace. Other users keep their
 	// ids and leave them zero or negative.

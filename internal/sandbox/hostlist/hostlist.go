@@ -4,6 +4,7 @@ package hostlist
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
@@ -12,8 +13,15 @@ import (
 
 // Parse returns hosts in the form of record.Record.AllowNet: each once, presets written out.
 // Errors: Invalid.
-func Parse(texts []string) ([]string, error) {
+func Parse(texts []string) ([]string, error) { return ParseLimited(texts, nil) }
+
+// ParseLimited is Parse of hosts of which some are intercepted, and have the requests only that
+// limits name: HOST[:PORT]=METHOD[,METHOD…] PATH. Errors: Invalid.
+func ParseLimited(texts, limits []string) ([]string, error) {
 	rules, err := allowlist.Parse(texts)
+	if err == nil {
+		rules, err = allowlist.LimitTo(rules, limits)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -23,6 +31,13 @@ func Parse(texts []string) ([]string, error) {
 		}
 	}
 	return allowlist.Texts(rules), nil
+}
+
+// Intercepts reports whether connections to a host are opened, of which the form is that which Parse
+// returns.
+func Intercepts(host string) bool {
+	_, options, _ := strings.Cut(host, ",")
+	return strings.HasPrefix(options, "intercept")
 }
 
 // CheckWithin refuses hosts that bounds do not include. Both are as Parse returns them. Errors:

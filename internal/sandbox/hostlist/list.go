@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 )
@@ -44,7 +45,7 @@ func (l *List) Change(c Change, name string, now time.Time) error {
 		until = map[string]time.Time{}
 	}
 	for _, revoked := range c.Revoke {
-		i := slices.IndexFunc(hosts, func(host string) bool { return withoutRaw(host) == withoutRaw(revoked) })
+		i := slices.IndexFunc(hosts, func(host string) bool { return placeOf(host) == placeOf(revoked) })
 		if i < 0 {
 			return errdefs.New(errdefs.NotFound, "%s: not among the allowed hosts of %s%s", revoked, name, listed(hosts))
 		}
@@ -54,9 +55,9 @@ func (l *List) Change(c Change, name string, now time.Time) error {
 	for _, granted := range c.Grant {
 		end, ends := until[granted]
 		known := slices.Contains(hosts, granted)
-		switch i := slices.IndexFunc(hosts, func(host string) bool { return withoutRaw(host) == withoutRaw(granted) }); {
+		switch i := slices.IndexFunc(hosts, func(host string) bool { return placeOf(host) == placeOf(granted) }); {
 		case !known && i >= 0:
-			return errdefs.New(errdefs.Invalid, "%s: allowed as %s, and one port has either raw or not; first: agentfense policy revoke %s --net %s", granted, hosts[i], name, hosts[i])
+			return errdefs.New(errdefs.Invalid, "%s: allowed as %s, and one port has one rule; first: agentfense policy revoke %s --net %s", granted, hosts[i], name, placeOf(hosts[i]))
 		case !known:
 			hosts = append(hosts, granted)
 		case !ends:
@@ -69,8 +70,8 @@ func (l *List) Change(c Change, name string, now time.Time) error {
 			until[granted] = later.UTC()
 		}
 	}
-	if len(hosts) > maxHosts {
-		return errdefs.New(errdefs.Invalid, "allowed hosts: more than %d", maxHosts)
+	if _, err := allowlist.Parse(hosts); err != nil {
+		return err
 	}
 	l.AllowNet, l.AllowNetUntil = hosts, until
 	if len(until) == 0 {
@@ -79,13 +80,11 @@ func (l *List) Change(c Change, name string, now time.Time) error {
 	return nil
 }
 
-// maxHosts is what package egress/allowlist takes.
-const maxHosts = 200
-
-// rawOption ends a host that may be reached by any protocol.
-const rawOption = ",raw"
-
-func withoutRaw(host string) string { return strings.TrimSuffix(host, rawOption) }
+// placeOf returns HOST:PORT of a host, without what is allowed there.
+func placeOf(host string) string {
+	place, _, _ := strings.Cut(host, ",")
+	return place
+}
 
 // listed ends the message that a host is not in a list.
 func listed(hosts []string) string {

@@ -1,6 +1,7 @@
 package hostlist
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -59,9 +60,9 @@ func TestHostsChange(t *testing.T) {
 }
 
 func TestHostChangesThatCannotBe(t *testing.T) {
-	many := make([]string, maxHosts)
+	many := make([]string, 200)
 	for i := range many {
-		many[i] = "10.0.0.1:" + time.Duration(i).String()
+		many[i] = fmt.Sprintf("10.0.0.1:%d", 1000+i)
 	}
 	for _, tt := range []struct {
 		name   string

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -103,18 +104,11 @@ func (f *Finder) Complete(ctx context.Context, given, before []hostlist.Secret) 
 	return list, nil
 }
 
-// bundles are the files with the certificates that hosts trust, as Go knows them
-// (crypto/x509/root_linux.go).
-var bundles = []string{
-	"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
-	"/etc/pki/tls/cacert.pem", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
-}
-
-// certificates opens the file of the certificates that this host trusts, or that SSL_CERT_FILE
+// Certificates opens the file of the certificates that this host trusts, or that SSL_CERT_FILE
 // names. Errors: Unsupported.
-func (f *Finder) certificates() (*os.File, error) {
-	places := bundles
-	if named := f.Getenv("SSL_CERT_FILE"); named != "" {
+func Certificates(getenv func(string) string) (*os.File, error) {
+	places := isolate.Bundles
+	if named := getenv("SSL_CERT_FILE"); named != "" {
 		places = []string{named}
 	}
 	var err error
@@ -124,7 +118,7 @@ func (f *Finder) certificates() (*os.File, error) {
 			return f, nil
 		}
 	}
-	return nil, errdefs.New(errdefs.Unsupported, "secrets: no certificates to verify a host by: %w; install ca-certificates, or set SSL_CERT_FILE", err)
+	return nil, errdefs.New(errdefs.Unsupported, "no certificates to verify a host by: %w; install ca-certificates, or set SSL_CERT_FILE", err)
 }
 
 // Give hands the values of the secrets over to a live sandbox whose network lacks them, and warns
@@ -149,7 +143,7 @@ func (f *Finder) Give(ctx context.Context, client *api.Client, r *record.Record,
 	if len(values) == 0 {
 		return nil
 	}
-	certificates, err := f.certificates()
+	certificates, err := Certificates(f.Getenv)
 	if err != nil {
 		return err
 	}

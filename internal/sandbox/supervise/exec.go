@@ -167,7 +167,7 @@ func (s *supervisor) newExecution(command api.Command) *execution {
 
 // inner is the command as the guest takes it, without its streams.
 func (s *supervisor) inner(command api.Command) guest.Command {
-	inner := guest.Command{Argv: command.Argv, Env: command.Env, Dir: command.Dir, TTY: -1}
+	inner := guest.Command{Argv: command.Argv, Env: s.environment(command.Env), Dir: command.Dir, TTY: -1}
 	if inner.Dir == "" {
 		inner.Dir = s.record.Workspace
 	}

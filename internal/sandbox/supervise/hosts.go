@@ -1,9 +1,11 @@
 package supervise
 
 import (
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -37,8 +39,24 @@ func (s *supervisor) takeHosts() error {
 	if err = s.putHostsLocked(); err != nil { // what was in force still is, and ends in time
 		s.hosts.rec = before
 		s.setTimerLocked(time.Now())
+		return err
 	}
-	return err
+	return s.checkOpened(before.AllowNet, s.hosts.rec.AllowNet)
+}
+
+// checkOpened tells of a new host whose connections cannot be opened: programs that run do not know
+// an authority that would begin now. Errors: Precondition.
+func (s *supervisor) checkOpened(before, now []string) error {
+	rules, err := allowlist.Parse(now)
+	if err != nil || s.authority != nil {
+		return err
+	}
+	for _, r := range rules {
+		if r.Intercept && !slices.Contains(before, r.String()) {
+			return errdefs.New(errdefs.Precondition, "%s: allowed, but TLS to it works only after a new start: this sandbox was started without an intercepted host; run agentfense stop %s", r.WithoutRequests(), s.box.Name())
+		}
+	}
+	return nil
 }
 
 // beginHosts starts the clock of a network that has just begun with the hosts of a record.

@@ -4,14 +4,17 @@ import (
 	"context"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/egress"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/secrets"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -38,15 +41,32 @@ func (s *supervisor) startNetwork(program string, namespace *os.File) error {
 	if err != nil {
 		return errdefs.New(errdefs.Internal, "open our own program: %w", err)
 	}
+	var roots *os.File
+	if slices.ContainsFunc(rec.AllowNet, hostlist.Intercepts) {
+		if roots, err = secrets.Certificates(os.Getenv); err != nil {
+			unix.Close(fd)
+			return err
+		}
+	}
 	uid := int(s.record.OtherUID())
 	s.egress, err = egress.Start(egress.Options{
-		Program: os.NewFile(uintptr(fd), "program"), UID: uid, GID: uid, Rules: rules, Secrets: all,
+		Roots: roots, Program: os.NewFile(uintptr(fd), "program"), UID: uid, GID: uid, Rules: rules, Secrets: all,
 		Namespace: namespace, Changed: s.onOtherNetwork,
 		Allowed: s.onAllowed, Denied: s.onRefused,
 		Failed: func(err error) { s.log.Error("the network is down for a moment", "err", err) },
 	})
-	if err == nil {
-		s.beginHosts(rec)
+	if err != nil {
+		return err
+	}
+	s.beginHosts(rec)
+	return nil
+}
+
+// awaitAuthority waits for the certificate that programs inside are to trust, if connections are to
+// be opened.
+func (s *supervisor) awaitAuthority(ctx context.Context) (err error) {
+	if slices.ContainsFunc(s.record.AllowNet, hostlist.Intercepts) {
+		s.authority, err = s.egress.Authority(ctx)
 	}
 	return err
 }
@@ -61,7 +81,7 @@ func (s *supervisor) onOtherNetwork(name string) {
 }
 
 // networkRules are the rules for hosts, and for the addresses of secrets. A host of a secret is
-// reached there alone.
+// reached there alone, or where its connections are opened.
 func (s *supervisor) networkRules(hosts []string) ([]allowlist.Rule, error) {
 	all, err := secrets.Of(&s.record)
 	if err != nil {
@@ -70,9 +90,25 @@ func (s *supervisor) networkRules(hosts []string) ([]allowlist.Rule, error) {
 	rules, err := allowlist.Parse(hosts)
 	rules = slices.DeleteFunc(rules, func(r allowlist.Rule) bool {
 		_, _, guarded := secret.Guarding(all, r.Host)
-		return guarded && !r.Wildcard
+		return guarded && !r.Wildcard && !r.Intercept
 	})
 	return append(rules, secret.Rules(all)...), err
+}
+
+// environment adds the variables that name the certificates of opened connections. A command's own
+// settings win.
+func (s *supervisor) environment(env []string) []string {
+	if s.authority == nil {
+		return env
+	}
+	env = slices.Clip(env)
+	for _, variable := range isolate.CertificateVariables {
+		name, _, _ := strings.Cut(variable, "=")
+		if !slices.ContainsFunc(env, func(own string) bool { return strings.HasPrefix(own, name+"=") }) {
+			env = append(env, variable)
+		}
+	}
+	return env
 }
 
 // giveSecrets passes the values of the secrets on to the process that needs them. Without files it

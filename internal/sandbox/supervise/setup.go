@@ -278,6 +278,9 @@ func (s *supervisor) startInside(ctx context.Context) error {
 		if err := s.startNetwork(program, nil); err != nil {
 			return err
 		}
+		if err := s.awaitAuthority(ctx); err != nil {
+			return err
+		}
 	}
 	ours, theirs, err := guest.Pair()
 	if err != nil {
@@ -377,6 +380,7 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 			spec.NetNS = s.egress.Namespace()
 		}
 		spec.Etc["resolv.conf"] = []byte("nameserver " + egress.Resolver.String() + "\n")
+		spec.Authority = s.authority
 	}
 	spec.ViewName, spec.Mounts = s.shown()
 	return spec

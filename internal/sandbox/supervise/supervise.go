@@ -85,6 +85,7 @@ type supervisor struct {
 	audit        *audit.Writer
 	output       *outlog.Writer // of detached commands
 	egress       *egress.Egress // nil unless the network has named hosts
+	authority    []byte         // certificate, nil unless connections are opened
 	hosts        hostClock
 	process      isolate.Process
 	guest        *guest.Conn

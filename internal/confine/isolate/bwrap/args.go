@@ -24,6 +24,7 @@ func (p *plan) arguments(*stage) ([]byte, error) {
 		return nil, err
 	}
 	p.private(&a)
+	p.showCertificates(&a)
 	p.devices(&a)
 	p.shown(&a)
 	a.add("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/")

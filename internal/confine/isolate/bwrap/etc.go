@@ -84,7 +84,7 @@ func (p *plan) readEtc() error {
 			}
 		}
 	}
-	return nil
+	return p.readCertificates()
 }
 
 // readEtcFile keeps links into /usr and copies other files.

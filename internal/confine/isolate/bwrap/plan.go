@@ -23,6 +23,9 @@ type plan struct {
 	covers   []isolate.Cover    // of /proc
 	etcDirs  []string           // directories of the host's /etc to bind
 	etcFiles map[string]etcFile // by path inside
+
+	certificates map[string][]byte // of isolate.CertificatesDir, by name; nil without an authority
+	bundles      []string          // files of the host in whose place the bundle is shown
 }
 
 // mount is a mount with a resolved source.

@@ -92,7 +92,7 @@ func (p *plan) stage() (*stage, error) {
 	if err := p.buildEtc(); err != nil {
 		return nil, err
 	}
-	if err := buildCovers(); err != nil {
+	if err := errors.Join(p.buildCertificates(), buildCovers()); err != nil {
 		return nil, err
 	}
 	if err := remountReadOnly(stageInit); err != nil {

@@ -32,6 +32,9 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 	if (spec.Net == isolate.NetNamed) != (spec.MakeNet != nil) || spec.NetNS != nil {
 		return nil, errdefs.New(errdefs.Internal, "start sandbox: the network and what makes it do not go together")
 	}
+	if spec.Authority != nil {
+		return nil, errdefs.New(errdefs.Unsupported, "start sandbox: docker cannot show a certificate authority inside")
+	}
 	p := &plan{spec: spec}
 	if err := p.fillIn(); err != nil {
 		return nil, err

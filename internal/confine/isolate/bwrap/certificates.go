@@ -1,0 +1,89 @@
+package bwrap
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+)
+
+// stageCertificates is the directory that becomes isolate.CertificatesDir.
+const stageCertificates = stageDir + "/certificates"
+
+// readCertificates prepares what shows the authority of the spec inside, after the rest of /etc was
+// read: the files of isolate.CertificatesDir, and the bundle in place of each of the host's.
+func (p *plan) readCertificates() error {
+	if p.spec.Authority == nil {
+		return nil
+	}
+	var trusted []byte
+	for _, path := range isolate.Bundles {
+		resolved, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			continue
+		}
+		if trusted == nil {
+			if trusted, err = readBundle(resolved); err != nil {
+				return err
+			}
+		}
+		if isolate.IsBelowAny(resolved, slices.Concat(systemDirs, p.etcDirs)) && !slices.Contains(p.bundles, resolved) {
+			p.bundles = append(p.bundles, resolved)
+		}
+	}
+	p.certificates = p.spec.CertificateFiles(trusted)
+	for _, path := range isolate.Bundles {
+		if p.etcFiles[path].content != nil { // a copy
+			p.etcFiles[path] = etcFile{content: p.certificates[filepath.Base(isolate.BundleFile)]}
+		}
+	}
+	return nil
+}
+
+// readBundle reads a file of certificates; nil if it is absent or not for everyone.
+func readBundle(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, errdefs.New(errdefs.Precondition, "read %s: %w", path, cause(err))
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxEtcFile))
+	if err != nil {
+		return nil, errdefs.New(errdefs.Precondition, "read %s: %w", path, cause(err))
+	}
+	return content, nil
+}
+
+// buildCertificates writes the files to the stage.
+func (p *plan) buildCertificates() error {
+	for name, content := range p.certificates {
+		target := filepath.Join(stageCertificates, name)
+		err := makeDir(stageCertificates)
+		if err == nil {
+			err = writeNew(target, content)
+		}
+		if err != nil {
+			return errdefs.New(errdefs.Internal, "stage certificates: %w", cause(err))
+		}
+	}
+	return nil
+}
+
+// showCertificates mounts them, over a /run and an /etc that are there.
+func (p *plan) showCertificates(a *arguments) {
+	if p.certificates == nil {
+		return
+	}
+	a.add("--ro-bind", stageCertificates, isolate.CertificatesDir)
+	for _, path := range p.bundles {
+		a.add("--ro-bind", filepath.Join(stageCertificates, filepath.Base(isolate.BundleFile)), path)
+	}
+}
