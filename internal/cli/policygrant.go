@@ -72,7 +72,7 @@ are closed. The audit log keeps each change.`,
 }
 
 func (o *hostFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&o.Net, "net", nil, "a `HOST[:PORT]`, as run --allow-net takes it")
+	cmd.Flags().StringArrayVar(&o.Net, "net", nil, "a `HOST[:PORT]`, as run --allow-net takes it, also with ,raw or ',intercept METHOD PATH'")
 	cmd.RegisterFlagCompletionFunc("net", cobra.FixedCompletions(allowPresets(), cobra.ShellCompDirectiveNoFileComp))
 	marked(cmd)
 }
@@ -104,7 +104,11 @@ func (e *env) changeHosts(cmd *cobra.Command, name string, c hostlist.Change) er
 func hostsText(r *record.Record) string {
 	var parts []string
 	for _, host := range r.Hosts(time.Now()) {
-		if until, ends := r.AllowNetUntil[host]; ends {
+		until, ends := r.AllowNetUntil[host]
+		if strings.Contains(host, " ") {
+			host = "'" + host + "'"
+		}
+		if ends {
 			host += " (until " + until.Local().Format("2006-01-02 15:04:05") + ")"
 		}
 		parts = append(parts, host)

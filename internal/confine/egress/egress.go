@@ -57,8 +57,8 @@ type Options struct {
 	Namespace *os.File
 	Changed   func(name string)
 
-	// Roots, if set, is a file of the certificates by which hosts are verified whose connections are
-	// intercepted. Without it none can be. Start takes it over.
+	// Roots, if set, is a file of the certificates by which hosts are verified whose connections
+	// are opened. Without it none can be. Start takes it over.
 	Roots *os.File
 
 	// Allowed and Denied are told of connections that have ended, and of refusals; Failed of

@@ -158,8 +158,8 @@ func (c *conn) serveRequests(down net.Conn, secure bool) error {
 	return nil
 }
 
-// secretHere returns what puts the secret of the target into requests, nil if there is none. Errors:
-// a refusal.
+// secretHere returns what puts the secret of the target into requests, nil if there is none.
+// Errors: a refusal.
 func (c *conn) secretHere(secure bool) (proxy *secretproxy.Proxy, name string, err error) {
 	all := c.p.secrets.of(c.target)
 	switch {

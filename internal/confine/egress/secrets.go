@@ -163,8 +163,8 @@ func reasonGuarded(all []secret.Secret, h allowlist.Host) string {
 	return "secret " + s.Name + " is for this host: reach it by http://" + string(inside)
 }
 
-// reasonPlaceholder returns why a request with a text is refused: it has the placeholder of a secret,
-// and not that of the one that is for this host.
+// reasonPlaceholder returns why a request with a text is refused: it has the placeholder of a
+// secret, and not that of the one that is for this host.
 func (t *secretTable) reasonPlaceholder(text, here string) string {
 	for _, s := range t.all {
 		if s.Name != here && strings.Contains(text, s.Placeholder) {

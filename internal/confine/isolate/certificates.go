@@ -1,7 +1,7 @@
 package isolate
 
-// Where programs inside find the certificate of Spec.Authority, alone and with those that the system
-// inside trusts.
+// Where programs inside find the certificate of Spec.Authority, alone and with those that the
+// system inside trusts.
 const (
 	CertificatesDir = "/run/agentfense"
 	AuthorityFile   = CertificatesDir + "/" + authorityName

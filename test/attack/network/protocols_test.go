@@ -25,16 +25,20 @@ import (
 
 const speakProtocols = "speak"
 
-// speak talks to example.com in several protocols over TLS.
-func speak([]string) int {
-	pem, err := os.ReadFile("/opt/authority.pem")
+// speak talks to example.com in several protocols over TLS. Its arguments are a file of certificates
+// and whether a change of protocol is to be refused.
+func speak(args []string) int {
+	pem, err := os.ReadFile(args[0])
 	roots := x509.NewCertPool()
 	if err != nil || !roots.AppendCertsFromPEM(pem) {
 		fmt.Fprintln(os.Stderr, "no authority:", err)
 		return 1
 	}
 	config := &tls.Config{RootCAs: roots}
-	err = errors.Join(speakHTTP2(config), speakGRPC(config), speakWebSocket(config))
+	err = errors.Join(speakHTTP2(config), speakGRPC(config))
+	if refused := speakWebSocket(config); (refused != nil) != (args[1] == "true") {
+		err = errors.Join(err, fmt.Errorf("WebSocket: %w", refused))
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -148,8 +152,12 @@ func TestProtocolsOverTLS(t *testing.T) {
 	authority := internet(t, protocols)
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)
-		if r := s.RunProgram(speakProtocols, nil, flags(authority, "example.com")...); r.Code != 0 {
+		if r := s.RunProgram(speakProtocols, []string{"/opt/authority.pem", "false"}, flags(authority, "example.com")...); r.Code != 0 {
 			t.Errorf("exit %d\n%s", r.Code, r.Stderr)
+		}
+		opened := trusting(t, authority, "--allow-net", "example.com,intercept")
+		if r := s.RunProgram(speakProtocols, []string{"/run/agentfense/ca.pem", "true"}, opened...); r.Code != 0 {
+			t.Errorf("through opened connections: exit %d\n%s", r.Code, r.Stderr)
 		}
 	})
 }

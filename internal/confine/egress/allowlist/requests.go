@@ -14,7 +14,7 @@ const requestSeparator = ";"
 func canonicalRequests(text string) (string, error) {
 	var list []string
 	for part := range strings.SplitSeq(text, requestSeparator) {
-		l, err := ParseRequests(strings.TrimSpace(part))
+		l, err := ParseRequests(strings.Trim(part, " "))
 		if err != nil {
 			return "", err
 		}
@@ -62,8 +62,8 @@ func Intercepts(rules []Rule, h Host) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool { return r.Intercept && r.Covers(h) })
 }
 
-// LimitTo allows requests only: each text is HOST[:PORT]=METHOD[,METHOD…] PATH, or such a request for
-// all hosts of a @PRESET. Its hosts are intercepted, and have no other requests but those that
+// LimitTo allows requests only: each text is HOST[:PORT]=METHOD[,METHOD…] PATH, or such a request
+// for all hosts of a @PRESET. Its hosts are intercepted, and have no other requests but those that
 // rules name for them. Errors: Invalid.
 func LimitTo(rules []Rule, texts []string) ([]Rule, error) {
 	rules = slices.Clone(rules)

@@ -21,6 +21,9 @@ const maxStreams = 32
 func Serve(c net.Conn, h http.Handler, headPatience time.Duration) {
 	one := &oneListener{conn: make(chan net.Conn, 1), ended: make(chan struct{})}
 	one.conn <- c
+	if _, strict := c.(*strictConn); strict {
+		headPatience = idlePatience // it has whole heads, which it has waited for
+	}
 	var answering sync.WaitGroup // of HTTP/2, a handler may outlive its connection
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -44,8 +44,13 @@ func isEnd(err error) bool {
 func feed(to io.Writer, from net.Conn, patience time.Duration, check func(*sniff.Request) error) (first bool, err error) {
 	r := bufio.NewReader(from)
 	for first = true; ; first = false {
+		if first {
+			if err := from.SetReadDeadline(time.Now().Add(patience)); err != nil {
+				return first, err
+			}
+		}
 		if _, err := r.Peek(1); err != nil {
-			return first, err
+			return first, io.EOF // it asks nothing
 		}
 		if err := from.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			return first, err
