@@ -290,7 +290,8 @@ func WithHome(home Home) SandboxOption {
 }
 
 // WithAllowNet lets the sandbox's commands reach hosts: HOST[:PORT][,raw], *.DOMAIN, an IP address,
-// or a preset such as "@pypi". The server's configuration must include them (network.allow).
+// or a preset such as "@pypi". HOST,intercept opens TLS, and may name requests (docs/network.md).
+// The server's configuration must include the hosts (network.allow).
 // Default: no network. It can be given several times.
 func WithAllowNet(hosts ...string) SandboxOption {
 	return option(func(s *settings) { s.allowNet = append(s.allowNet, hosts...) })

@@ -80,7 +80,7 @@ func (o *sandboxOptions) changeToFileNetwork(ctx context.Context, e *env, cmd *c
 	if !o.hasFileNetwork(e, cmd) {
 		return nil
 	}
-	want, err := hostlist.Parse(slices.Concat(o.Allow, o.fileNetwork.Texts()))
+	want, err := hostlist.ParseLimited(slices.Concat(o.Allow, o.fileNetwork.Texts()), o.Requests)
 	if err != nil {
 		return err
 	}

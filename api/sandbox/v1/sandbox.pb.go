@@ -916,7 +916,7 @@ type CreateSandboxRequest struct {
 	// as @pypi. The default port is 443. Empty: no network, or for the docker runtime what the
 	// server's configuration gives (runtime.docker.network_mode). INVALID_ARGUMENT for a malformed
 	// host; PERMISSION_DENIED for one that the server's configuration (network.allow) does not
-	// include.
+	// include. HOST,intercept opens TLS, and may name requests (docs/network.md).
 	AllowNet      []string `protobuf:"bytes,110,rep,name=allow_net,json=allowNet,proto3" json:"allow_net,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1060,7 +1060,7 @@ func (x *CreateSandboxRequest) GetAllowNet() []string {
 // AllowedHost is a host that a sandbox may reach.
 type AllowedHost struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// HOST:PORT[,raw], *.DOMAIN:PORT or an IP address with its port.
+	// HOST:PORT[,raw], HOST:PORT,intercept[ REQUESTS], *.DOMAIN:PORT or an IP address with its port.
 	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
 	// When it ends to be allowed; absent: it has no end.
 	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`

@@ -33,7 +33,7 @@ func ParseLimited(texts, limits []string) ([]string, error) {
 	return allowlist.Texts(rules), nil
 }
 
-// Intercepts reports whether connections to a host are opened, of which the form is that which Parse
+// Intercepts reports whether connections to a host are opened. It is in the form that Parse
 // returns.
 func Intercepts(host string) bool {
 	_, options, _ := strings.Cut(host, ",")

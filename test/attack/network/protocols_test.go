@@ -25,8 +25,8 @@ import (
 
 const speakProtocols = "speak"
 
-// speak talks to example.com in several protocols over TLS. Its arguments are a file of certificates
-// and whether a change of protocol is to be refused.
+// speak talks to example.com in several protocols over TLS. Its arguments are a file of
+// certificates and whether a change of protocol is to be refused.
 func speak(args []string) int {
 	pem, err := os.ReadFile(args[0])
 	roots := x509.NewCertPool()
