@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -57,7 +58,7 @@ func startInterception(t *testing.T, handler http.HandlerFunc, secrets []wireSec
 func (i *intercepting) client(h allowlist.Host, http2 bool) *http.Client {
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: i.trusted, ServerName: string(h)}, ForceAttemptHTTP2: http2,
-		Dial: func(string, string) (net.Conn, error) { return i.dial(h), nil }, DisableCompression: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return i.dial(h), nil }, DisableCompression: true,
 	}
 	i.t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
@@ -93,10 +94,23 @@ func TestOnlyAllowedRequestsPass(t *testing.T) {
 			method, path string
 			status       int
 		}{
-			{"GET", "/simple/", 200}, {"GET", "/simple/six/?a=%2f&b", 200}, {"HEAD", "/simple/six", 200}, {"POST", "/upload", 200},
-			{"POST", "/simple/", 403}, {"GET", "/upload", 403}, {"GET", "/", 403}, {"GET", "/Simple/", 403}, {"get", "/simple/", 403},
-			{"GET", "/simple/../upload", 403}, {"GET", "/simple/%2e%2e/upload", 403}, {"GET", "/simple/..%2fupload", 403}, {"GET", "//simple/", 403},
-			{"GET", "/simple//x", 403}, {"GET", "/simple/x%00", 403}, {"GET", "/simple/;/../upload", 403}, {"GET", "/x?/simple/", 403},
+			{"GET", "/simple/", 200},
+			{"GET", "/simple/six/?a=%2f&b", 200},
+			{"HEAD", "/simple/six", 200},
+			{"POST", "/upload", 200},
+			{"POST", "/simple/", 403},
+			{"GET", "/upload", 403},
+			{"GET", "/", 403},
+			{"GET", "/Simple/", 403},
+			{"get", "/simple/", 403},
+			{"GET", "/simple/../upload", 403},
+			{"GET", "/simple/%2e%2e/upload", 403},
+			{"GET", "/simple/..%2fupload", 403},
+			{"GET", "//simple/", 403},
+			{"GET", "/simple//x", 403},
+			{"GET", "/simple/x%00", 403},
+			{"GET", "/simple/;/../upload", 403},
+			{"GET", "/x?/simple/", 403},
 			{"TRACE", "/simple/", 405},
 		} {
 			status, body := i.ask(c, tt.method, "https://example.com"+tt.path, "")
@@ -239,6 +253,32 @@ func TestASecretIsPutIntoAnOpenedConnection(t *testing.T) {
 	if got, _ := i.ask(c, "POST", "https://example.com/", ""); got != 403 {
 		t.Errorf("a request that the rule does not allow: got %d", got)
 	}
+}
+
+// A host of a secret is reached where the secret can be put in, and nowhere else.
+func TestAHostOfASecretIsNotReachedInClear(t *testing.T) {
+	for port, reason := range map[uint16]string{443: "secret API_KEY is for this host: reach it by", 80: "over TLS only"} {
+		secrets := []wireSecret{{"API_KEY", []secret.Target{{Host: "example.com", Port: port}}, nil, secretPlaceholder}}
+		o := startInterception(t, reflect, secrets, "example.com:80,intercept")
+		if c, err := net.Dial("tcp", o.hosts["example.com"].String()); err == nil { // it may be reset by then
+			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n")
+			if answer, _ := io.ReadAll(c); len(answer) > 0 {
+				t.Errorf("a secret for port %d: got %s", port, answer)
+			}
+			c.Close()
+		}
+		o.awaitDenied(reason)
+	}
+	secrets := []wireSecret{
+		{"A", []secret.Target{{Host: "example.com", Port: 443}}, nil, "A" + secretPlaceholder},
+		{"B", []secret.Target{{Host: "example.com", Port: 443}}, nil, "B" + secretPlaceholder},
+	}
+	o := startInterception(t, reflect, secrets, "example.com,intercept")
+	if r, err := o.client("example.com", false).Get("https://example.com/"); err == nil {
+		r.Body.Close()
+		t.Errorf("two secrets for one host: got %s", r.Status)
+	}
+	o.awaitDenied("several secrets are for this host")
 }
 
 func TestARuleThatInterceptsCutsWhatWasNotOpened(t *testing.T) {

@@ -1,5 +1,7 @@
 package isolate
 
+import "slices"
+
 // Where programs inside find the certificate of Spec.Authority, alone and with those that the
 // system inside trusts.
 const (
@@ -21,7 +23,7 @@ var Bundles = []string{
 // CertificateFiles returns the files of CertificatesDir by name. trusted is what the system inside
 // trusts, in PEM.
 func (s *Spec) CertificateFiles(trusted []byte) map[string][]byte {
-	bundle := append(append(trusted[:len(trusted):len(trusted)], '\n'), s.Authority...)
+	bundle := slices.Concat(trusted, []byte("\n"), s.Authority)
 	return map[string][]byte{authorityName: s.Authority, bundleName: bundle}
 }
 

@@ -1,7 +1,6 @@
 package allowlist
 
 import (
-	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -153,7 +152,7 @@ func FuzzIncludedRequestsAreAllowed(f *testing.F) {
 			return
 		}
 		if Allows(other.Limits(), method, u) && !Allows(r.Limits(), method, u) {
-			t.Error(fmt.Sprintf("%s includes %s, and does not allow %s %s", r, other, method, path))
+			t.Errorf("%s includes %s, and does not allow %s %s", r, other, method, path)
 		}
 	})
 }
