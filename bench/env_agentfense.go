@@ -48,9 +48,17 @@ func (a *agentfense) find(binary string) error {
 func (a *agentfense) Name() string { return agentfenseName }
 
 func (a *agentfense) Open(ctx context.Context, _ []string) (*session, error) {
+	return a.OpenScratch(ctx, nil)
+}
+
+func (a *agentfense) OpenScratch(ctx context.Context, dirs []string) (*session, error) {
 	name := a.newName()
 	source := a.disk.Source()
-	args := append(a.runArgs(name, source), "--")
+	args := a.runArgs(name, source)
+	for _, dir := range dirs {
+		args = append(args, "--scratch", dir)
+	}
+	args = append(args, "--")
 	cmd := a.command(ctx, append(args, serveCommand(a.disk.Self(), source)...)...)
 	return startSession(ctx, cmd, func() error { return a.stop(name) })
 }

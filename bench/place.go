@@ -24,6 +24,20 @@ type starter interface {
 	Start(ctx context.Context) *exec.Cmd
 }
 
+// scratcher is a place that can have scratch directories.
+type scratcher interface {
+	// OpenScratch is Open with the directories dirs of the data.
+	OpenScratch(ctx context.Context, dirs []string) (*session, error)
+}
+
+// openFor enters a place for a row that has a session of its own.
+func openFor(ctx context.Context, p place, r *row) (*session, error) {
+	if s, ok := p.(scratcher); ok && len(r.Scratch) > 0 {
+		return s.OpenScratch(ctx, r.Scratch)
+	}
+	return p.Open(ctx, r.Dirty)
+}
+
 // copier is a place that has a copy of the data, at Root.
 type copier interface{ Root() string }
 

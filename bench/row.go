@@ -20,6 +20,8 @@ type row struct {
 	Passes int      // at most so many timed passes a round; the sample is their median
 	Dirty  []string // subtrees the workload changes, put back where a place does not do so itself
 	Needs  []string // subtrees it needs
+	// Scratch are the directories that are scratch directories in a sandbox.
+	Scratch []string
 
 	// Host, instead of Work, is measured from outside.
 	Host      hostMeasure
@@ -35,15 +37,16 @@ const (
 
 // Groups of rows.
 const (
-	groupRead   = "read"
-	groupWrite  = "write"
-	groupTools  = "tools"
-	groupStart  = "start"
-	groupMemory = "memory"
+	groupRead    = "read"
+	groupWrite   = "write"
+	groupTools   = "tools"
+	groupScratch = "scratch directories"
+	groupStart   = "start"
+	groupMemory  = "memory"
 )
 
 // groupOrder is the order they are printed in.
-var groupOrder = []string{groupRead, groupWrite, groupTools, groupStart, groupMemory}
+var groupOrder = []string{groupRead, groupWrite, groupTools, groupScratch, groupStart, groupMemory}
 
 // Sizes of the workloads. Titles name them, so change both.
 const (
@@ -58,6 +61,7 @@ const (
 	createFiles = 1_000
 	entryFiles  = 500
 	tarFiles    = 1_000
+	archives    = 10
 	repoFiles   = 3_000
 	repoNew     = 200
 	repoEdited  = 100
@@ -164,6 +168,19 @@ var allRows = []row{
 	{
 		ID: "go-build", Group: groupTools, Title: "go build, one file edited", Bound: bound{Ratio: 3},
 		Work: "go-build", Mode: fresh, Passes: 3, Needs: []string{treeModule},
+	},
+
+	{
+		ID: "scratch-untar", Group: groupScratch, Title: "tar x, 10,000 files", Bound: bound{Ratio: 1.15},
+		Work: "untar-many", Mode: fresh, Passes: 2, Needs: []string{treeTar}, Scratch: []string{treeOut},
+	},
+	{
+		ID: "scratch-rm", Group: groupScratch, Title: "rm -r, 10,000 files", Bound: bound{Ratio: 1.15},
+		Work: "remove-many", Mode: fresh, Passes: 2, Needs: []string{treeTar}, Scratch: []string{treeOut},
+	},
+	{
+		ID: "scratch-build", Group: groupScratch, Title: "go build, one file edited", Bound: bound{Ratio: 1.15},
+		Work: "go-build", Mode: fresh, Passes: 3, Needs: []string{treeModule}, Scratch: []string{treeGoCache, treeHome},
 	},
 
 	{ID: "start", Group: groupStart, Title: "run -- true", Bound: bound{Most: 60e6}, Host: measureStart},

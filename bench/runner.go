@@ -137,7 +137,7 @@ func (r *runner) alone(ctx context.Context, m *measured, p place) (took float64,
 	if m.Host != nil {
 		return m.Host(ctx, p)
 	}
-	s, err := p.Open(ctx, m.Dirty)
+	s, err := openFor(ctx, p, &m.row)
 	if err != nil {
 		return 0, err
 	}

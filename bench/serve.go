@@ -75,10 +75,12 @@ var works = map[string]workload{
 	"write-fsync":   {Prepare: makeScratch, Measure: writeSynced, Finish: removeWritten},
 	"write-4k":      {Prepare: makeScratch, Measure: writeSmall, Finish: removeWritten},
 
-	"untar":      {Prepare: makeScratch, Measure: untar},
-	"git-status": {Measure: gitStatus},
-	"git-commit": {Prepare: editRepo, Measure: gitCommit},
-	"go-build":   {Prepare: editModule, Measure: goBuild},
+	"untar":       {Prepare: makeScratch, Measure: untar},
+	"untar-many":  {Prepare: makeArchiveDirs, Measure: untarMany},
+	"remove-many": {Prepare: unpackMany, Measure: removeMany},
+	"git-status":  {Measure: gitStatus},
+	"git-commit":  {Prepare: editRepo, Measure: gitCommit},
+	"go-build":    {Prepare: editModule, Measure: goBuild},
 }
 
 // serveMain is `bench __serve ROOT`: it does workloads in ROOT as they are

@@ -11,7 +11,7 @@ import (
 )
 
 // toolNames are the programs the workloads run, as the host finds them.
-var toolNames = []string{"grep", "find", "tar", "git", "go"}
+var toolNames = []string{"grep", "find", "tar", "rm", "git", "go"}
 
 // findTools returns the path of each; a place must show them at that path.
 func findTools() map[string]string {
@@ -75,6 +75,39 @@ func toolEnv(root, bin string) []string {
 // untar leaves the owner alone: a sandbox has but one.
 func untar(in *inside) error {
 	_, err := in.run("tar", "-xf", treeTar, "--no-same-owner", "-C", in.scratch())
+	return err
+}
+
+// archiveDir is where the archive is unpacked for the i-th time.
+func (in *inside) archiveDir(i int) string { return fmt.Sprintf("%s/%d", in.scratch(), i) }
+
+func makeArchiveDirs(in *inside) error {
+	for i := range archives {
+		if err := os.MkdirAll(in.archiveDir(i), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func untarMany(in *inside) error {
+	for i := range archives {
+		if _, err := in.run("tar", "-xf", treeTar, "--no-same-owner", "-C", in.archiveDir(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unpackMany(in *inside) error {
+	if err := makeArchiveDirs(in); err != nil {
+		return err
+	}
+	return untarMany(in)
+}
+
+func removeMany(in *inside) error {
+	_, err := in.run("rm", "-r", in.scratch())
 	return err
 }
 
