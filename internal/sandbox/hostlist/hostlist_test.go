@@ -22,7 +22,7 @@ func TestHostsAreReadIntoTheirOneForm(t *testing.T) {
 }
 
 func TestOnlyHostsWithinTheBoundsPass(t *testing.T) {
-	bounds := []string{"example.com:443", "*.example.org:443", "db.example.net:5432,raw"}
+	bounds := []string{"example.com:443", "*.example.org:443", "db.example.net:5432,raw", "read.example.net:443,intercept GET /**"}
 	for _, tt := range []struct {
 		hosts  string
 		refuse string // "": none
@@ -33,6 +33,9 @@ func TestOnlyHostsWithinTheBoundsPass(t *testing.T) {
 		{"example.com:80", "example.com:80"},
 		{"example.com:443,raw", "example.com:443,raw"},
 		{"*.example.com", "*.example.com:443"},
+		{"example.com,intercept read.example.net,intercept", "read.example.net:443,intercept"},
+		{"read.example.net", "read.example.net:443"},
+		{"read.example.net:443,raw", "read.example.net:443,raw"},
 	} {
 		err := CheckWithin(strings.Fields(tt.hosts), bounds)
 		switch {
@@ -41,6 +44,12 @@ func TestOnlyHostsWithinTheBoundsPass(t *testing.T) {
 		case tt.refuse != "" && (!errdefs.Is(err, errdefs.Denied) || !strings.HasPrefix(err.Error(), tt.refuse+":")):
 			t.Errorf("%s: got %v, want Denied for %s", tt.hosts, err, tt.refuse)
 		}
+	}
+	if err := CheckWithin([]string{"read.example.net,intercept GET /simple/**", "a.example.org,intercept GET /"}, bounds); err != nil {
+		t.Error(err)
+	}
+	if err := CheckWithin([]string{"read.example.net,intercept GET,POST /simple/**"}, bounds); !errdefs.Is(err, errdefs.Denied) {
+		t.Errorf("another method: %v, want Denied", err)
 	}
 	if err := CheckWithin([]string{"example.com"}, nil); !errdefs.Is(err, errdefs.Denied) {
 		t.Errorf("without bounds: %v, want Denied", err)

@@ -39,6 +39,8 @@ func TestHostsChange(t *testing.T) {
 		{"revoked", Change{Revoke: []string{"b.example:443"}}, []string{"a.example:443"}, nil},
 		{"revoked, said with raw", Change{Revoke: []string{"a.example:443,raw"}}, []string{"b.example:443"}, hour(1)},
 		{"one in place of another", Change{Revoke: []string{"a.example:443"}, Grant: []string{"a.example:443,raw"}}, []string{"b.example:443", "a.example:443,raw"}, hour(1)},
+		{"requests in place of all", Change{Revoke: []string{"a.example:443"}, Grant: []string{"a.example:443,intercept GET /a"}}, []string{"b.example:443", "a.example:443,intercept GET /a"}, hour(1)},
+		{"revoked, said with requests", Change{Revoke: []string{"a.example:443,intercept GET /a"}}, []string{"b.example:443"}, hour(1)},
 		{"all revoked", Change{Revoke: []string{"a.example:443", "b.example:443"}}, []string{}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -73,6 +75,7 @@ func TestHostChangesThatCannotBe(t *testing.T) {
 		{"a host that was never granted", Change{Revoke: []string{"c.example:443"}}, noon, errdefs.NotFound},
 		{"a host whose grant has ended", Change{Revoke: []string{"b.example:443"}}, noon.Add(time.Hour), errdefs.NotFound},
 		{"with and without raw", Change{Grant: []string{"a.example:443,raw"}}, noon, errdefs.Invalid},
+		{"with requests and without", Change{Grant: []string{"a.example:443,intercept GET /a"}}, noon, errdefs.Invalid},
 		{"too many", Change{Grant: many}, noon, errdefs.Invalid},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
