@@ -3,7 +3,7 @@ package network_test
 import (
 	"io"
 	"net/http"
-	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -70,31 +70,27 @@ hello
 // The runtimes that are here trust the sandbox's certificates, too.
 func TestRuntimesThroughOpenedConnections(t *testing.T) {
 	authority := internet(t)
-	for name, command := range map[string]string{
-		"python3": `python3 -c 'import urllib.request as u; print(u.urlopen("https://example.com/").read().decode(), end="")'`,
-		"node":    `node -e 'require("https").get("https://example.com/", r => r.pipe(process.stdout))'`,
+	for program, command := range map[string]string{
+		"/usr/bin/python3": `/usr/bin/python3 -c 'import urllib.request as u; print(u.urlopen("https://example.com/").read().decode(), end="")'`,
+		"node":             `node -e 'require("https").get("https://example.com/", r => r.pipe(process.stdout))'`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := exec.LookPath("/usr/bin/" + name); err != nil {
-				t.Skip("not in /usr/bin, which every sandbox has")
-			}
+		t.Run(filepath.Base(program), func(t *testing.T) {
+			testenv.Command(t, program)
 			s := harness.New(t, binary, nil)
-			want(t, s.Run("PATH=/usr/bin:/bin "+command, trusting(t, authority, "--allow-net", "example.com,intercept")...), "this is example.com\n")
+			want(t, s.Run(command, trusting(t, authority, "--allow-net", "example.com,intercept")...), "this is example.com\n")
 		})
 	}
 }
 
 // Of a preset that is intercepted, only requests that read pass.
 func TestARegistryIsReadOnly(t *testing.T) {
-	testenv.Command(t, "npm")
+	testenv.Command(t, "npm", "node")
 	authority := internet(t, npm)
 	s := harness.New(t, binary, nil)
-	r := s.Run(`mkdir /tmp/app && cd /tmp/app && echo '{}' > package.json
-export HOME=/tmp PATH=/usr/bin:/bin
-npm install --silent --no-audit --no-fund greeting && ls node_modules
+	r := s.Run(`mkdir /tmp/app && cd /tmp/app && npm install --silent --no-audit --fetch-retries=0 --no-fund --no-update-notifier greeting && ls node_modules
 curl -sS -o /dev/null -w '%{http_code}\n' -X PUT -d '{}' https://registry.npmjs.org/greeting
 curl -sS -o /dev/null -w '%{http_code}\n' https://registry.npmjs.org/@scope%2fgreeting
-`, trusting(t, authority, "--allow-net", "@npm,intercept")...)
+`, trusting(t, authority, "--allow-net", "@npm,intercept", "--env", "HOME=/tmp", "--env", "npm_config_globalconfig=/dev/null")...)
 	contains(t, "npm", r.Stdout, "greeting\n403\n404\n")
 	contains(t, "the summary", r.Stderr, `PUT "/greeting" is not allowed by --net-allow of registry.npmjs.org:443`)
 }
