@@ -281,7 +281,7 @@ var domainPairs = map[string]domainPair{
 		lost: map[string]string{
 			"Record.SchemaVersion": "the reader's", "Record.Source": ofTheHost,
 			"Record.Rules": fromSent, "Record.PolicyNote": fromSent, "Record.EarlierRules": "of the supervisor alone",
-			"Record.Marks": ofTheHost, "Record.Net": ofTheHost, "List.AllowNetUntil": "a list has no end of a host that is not in it", "Record.Mounts": ofTheHost, "Record.Secrets": ofTheHost, "Record.Ignore": ofTheHost,
+			"Record.Marks": ofTheHost, "Record.Net": ofTheHost, "List.AllowNetUntil": "a list has no end of a host that is not in it", "Record.Mounts": ofTheHost, "Record.Scratch": ofTheHost, "Record.Secrets": ofTheHost, "Record.Ignore": ofTheHost,
 			"Record.UID": ofTheHost, "Record.HostUID": ofTheHost, "Limits.Timeout": "the timeout of a request",
 			"Served.Sent": "Sandbox.Sent has them", "Served.Git": "the client has sent it",
 		},
