@@ -15,6 +15,7 @@ import (
 // What rules hide stays hidden in a scratch directory, nothing gets out of it, and nothing
 // that the sandbox makes there is obeyed: not by overlayfs, not as a device, not as setuid.
 func TestScratchDirectories(t *testing.T) {
+	testenv.Overlay(t)
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		files := map[string]string{"f": "", "src/f": "", "src/out/x": "", "nm/a/x": "visible", "nm/a/key.pem": "hidden", "nm/b/.env": "hidden", "nm/c/x": "visible", "nm/c/y": "visible"}
 		s := harness.New(t, binary, files, who...)
@@ -107,6 +108,7 @@ func lookInScratch(in *inside) {
 // rights of the supervisor there.
 func TestScratchOfOthersFiles(t *testing.T) {
 	testenv.Root(t) // to make files of others
+	testenv.Overlay(t)
 	s := harness.New(t, binary, map[string]string{"nm/x": ""}, harness.Ordinary)
 	if err := os.Mkdir(s.Source+"/nm/dir", 0o700); err != nil {
 		t.Fatal(err)
@@ -137,6 +139,7 @@ var readOthers = program("read what is another user's", func(in *inside, _ []str
 // The names are the sandbox's: a link as a scratch directory, or above one, leads nowhere,
 // and no character of a name ends an option of overlayfs.
 func TestScratchNames(t *testing.T) {
+	testenv.Overlay(t)
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		outside := mountedDir(t)
 		s := harness.New(t, binary, map[string]string{"d/x": ""}, who...)

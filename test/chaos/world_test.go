@@ -125,6 +125,7 @@ const (
 // mount has the sandbox show another directory of the host, and have a scratch directory.
 func (w *world) mount() *world {
 	w.t.Helper()
+	testenv.Overlay(w.t)
 	w.shown = w.t.TempDir()
 	file := filepath.Join(w.shown, "file")
 	if err := os.WriteFile(file, []byte(shownText), 0o644); err != nil {

@@ -55,6 +55,9 @@ func TestExamples(t *testing.T) {
 					testenv.Command(t, program)
 				}
 			}
+			if slices.ContainsFunc(steps, func(s step) bool { return strings.Contains(s.command, " --scratch ") }) {
+				testenv.Overlay(t)
+			}
 			w := newWorld(t, document)
 			w.supply(steps)
 			for i, got := range w.play(steps) {

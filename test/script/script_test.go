@@ -60,10 +60,13 @@ func run(t *testing.T, dir string, environment ...string) {
 			if program, ok := strings.CutPrefix(name, "inside:"); ok {
 				return isInside(program), nil
 			}
-			if name != "root" {
-				return false, fmt.Errorf("condition %q is unknown", name)
+			switch name {
+			case "root":
+				return os.Geteuid() == 0, nil
+			case "overlay":
+				return testenv.TakesOverlay() == nil, nil
 			}
-			return os.Geteuid() == 0, nil
+			return false, fmt.Errorf("condition %q is unknown", name)
 		},
 		Setup: func(e *testscript.Env) error {
 			e.Values[serversKey{}] = &servers{}

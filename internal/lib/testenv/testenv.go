@@ -90,6 +90,25 @@ func Command(t testing.TB, names ...string) {
 	}
 }
 
+// Overlay needs directories for temporary files on a file system that overlayfs can write to: not
+// on overlayfs itself, as in most containers.
+func Overlay(t testing.TB) {
+	t.Helper()
+	check(t, "overlay", TakesOverlay())
+}
+
+// TakesOverlay is the error of Overlay.
+func TakesOverlay() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(os.TempDir(), &st); err != nil {
+		return err
+	}
+	if st.Type == unix.OVERLAYFS_SUPER_MAGIC {
+		return fmt.Errorf("%s is on overlayfs", os.TempDir())
+	}
+	return nil
+}
+
 // OpenFUSE makes /dev/fuse usable by every user until the test ends, for tests
 // that play an ordinary user. It needs FUSE, and Root where the device is not
 // open already. Such tests exclude each other, across processes too.
