@@ -111,11 +111,12 @@ func (e *env) findToolchains(in *inside) toolchains {
 		if program == "" || in.shows(program) {
 			continue
 		}
-		dirs, variables := in.toolchainOf(program), in.variablesOf(program)
+		dirs, ofWorkspace := in.toolchainOf(program)
+		variables := in.variablesOf(program)
 		if home := e.rustupHome(in); home != "" && isRustup(program) {
 			dirs, variables = append(dirs, home), append(variables, "RUSTUP_HOME="+home)
 		}
-		if err := in.checkToolchain(dirs); err != nil {
+		if err := in.checkToolchain(dirs, ofWorkspace); err != nil {
 			t.left = append(t.left, vpath.Escape(name)+": "+err.Error())
 			continue
 		}
@@ -149,9 +150,10 @@ const maxLinks = 40
 // toolchainOf returns what has to be shown for a program to run: for each path that leads to
 // it by links, the directory of its version manager, the tree that it was unpacked to, or
 // the program alone. Directories in which programs of all kinds lie are never shown whole.
-func (in *inside) toolchainOf(program string) []string {
-	var shown []string
+// ofWorkspace says that one of the links is in the workspace, where others may have made it.
+func (in *inside) toolchainOf(program string) (shown []string, ofWorkspace bool) {
 	for range maxLinks {
+		ofWorkspace = ofWorkspace || safefs.IsBelow(program, in.record.Workspace)
 		if !in.isShown(program) {
 			shown = append(shown, in.partOf(program))
 		}
@@ -171,7 +173,7 @@ func (in *inside) toolchainOf(program string) []string {
 	if real, err := filepath.EvalSymlinks(program); err == nil && !in.isShown(real) {
 		shown = append(shown, in.partOf(real))
 	}
-	return outermost(shown)
+	return outermost(shown), ofWorkspace
 }
 
 // partOf is what toolchainOf shows for a path.
@@ -208,10 +210,14 @@ var globSpecial = regexp.MustCompile(`[*?\[\\]`)
 
 func escapeGlob(path string) string { return globSpecial.ReplaceAllString(path, `\$0`) }
 
-// checkToolchain refuses paths that cannot be mounted, or must not be. Errors: Invalid.
-func (in *inside) checkToolchain(paths []string) error {
+// checkToolchain refuses paths that cannot be mounted, or must not be. Links of the workspace
+// may lead to toolchains, but not to any file that can be executed. Errors: Invalid.
+func (in *inside) checkToolchain(paths []string, ofWorkspace bool) error {
 	for _, p := range paths {
+		info, err := os.Lstat(p) // of a link, where it leads is among the paths too
 		switch {
+		case ofWorkspace && (err != nil || info.Mode().IsRegular()):
+			return errdefs.New(errdefs.Invalid, "%s is not shown, because a link in the workspace leads to it and it is part of no toolchain; mount it yourself", vpath.Quote(p))
 		case safefs.IsBelow(in.home, p):
 			return errdefs.New(errdefs.Invalid, "%s is not shown, because it contains your home directory", vpath.Quote(p))
 		case safefs.IsBelow(in.record.Workspace, p):
