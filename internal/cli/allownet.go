@@ -109,11 +109,11 @@ func (o *sandboxOptions) checkNetwork() error {
 	hosts, err := o.allowedHosts()
 	switch {
 	case o.Net != "none" && o.Net != "host":
-		return errdefs.New(errdefs.Invalid, "--net %s: want none or host%s", o.Net, didYouMean(o.Net, []string{"none", "host"}))
+		return errdefs.New(errdefs.Invalid, "--net %s: want none or host%s; for named hosts, use --allow-net HOST", o.Net, didYouMean(o.Net, []string{"none", "host"}))
 	case err != nil:
 		return err
 	case len(hosts) > 0 && o.Net != "none":
-		return errdefs.New(errdefs.Invalid, "--allow-net: not with --net %s, by which every host can be reached", o.Net)
+		return errdefs.New(errdefs.Invalid, "--allow-net and --net-allow: not with --net %s, by which every host can be reached; leave --net out", o.Net)
 	case o.Runtime != record.RuntimeBwrap && slices.ContainsFunc(hosts, hostlist.Intercepts):
 		return errdefs.New(errdefs.Unsupported, "--net-allow, and intercept in --allow-net: only with --runtime bwrap")
 	}

@@ -51,7 +51,7 @@ func fewHosts(list []string) string {
 
 func hostText(h present.HostUse) string {
 	if h.Connections == 0 {
-		return fmt.Sprintf("%s not reached, %s", vpath.Escape(h.Host), times(h.Failed))
+		return fmt.Sprintf("%s not reached (%d: %s)", vpath.Escape(h.Host), h.Failed, vpath.Escape(h.Failure))
 	}
 	made := plural(h.Connections, "connection")
 	if h.Requests > 0 {
@@ -59,7 +59,7 @@ func hostText(h present.HostUse) string {
 	}
 	text := fmt.Sprintf("%s %s, %s out, %s in", vpath.Escape(h.Host), made, formatBytes(h.SentBytes), formatBytes(h.ReceivedBytes))
 	if h.Failed > 0 {
-		text += fmt.Sprintf(", not reached %s", times(h.Failed))
+		text += fmt.Sprintf(", not reached %s (%s)", times(h.Failed), vpath.Escape(h.Failure))
 	}
 	return text
 }

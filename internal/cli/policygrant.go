@@ -27,7 +27,7 @@ func newPolicyGrant(e *env) *cobra.Command {
 		Long: `Let a sandbox reach more hosts, as run --allow-net does. A running sandbox reaches
 them at once. A sandbox without a network gets one of named hosts; it must be
 stopped. With --for the grant ends after a time: then open connections are
-closed. A grant takes nothing: a host that is allowed without an end stays so.
+closed. A grant shortens no other: a host that is allowed without an end stays so.
 The audit log keeps each change.`,
 		Example: `  agentfense policy grant fix --net @npm
   agentfense policy grant fix --net api.example.com --for 10m`,
@@ -123,6 +123,9 @@ func hostsText(r *record.Record) string {
 func networkText(r *record.Record) string {
 	if r.Net != record.NetNamed {
 		return r.Net
+	}
+	if len(r.Secrets) > 0 && len(r.Hosts(time.Now())) == 0 {
+		return r.Net + " (the hosts of secrets only)"
 	}
 	return r.Net + " " + hostsText(r)
 }

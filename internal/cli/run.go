@@ -52,9 +52,9 @@ One word before -- is the name too, as for exec: run fix -- make test. To run a
 command whose first argument is --, put a -- before it.
 
 The variables of --env are remembered for the commands that follow in the sandbox.
-NAME=VALUE is stored in the state directory, readable by you alone; of NAME the
-name alone is stored, and each command takes the value of its own caller: give
-secrets that way.
+NAME=VALUE is stored in the state directory, readable by you alone. Of NAME only
+the name is stored, and each command takes the value of its caller: give secrets
+that way. With --secret, a command uses a key at its host without knowing it.
 
 With --endpoint the directory is uploaded, or --codebase names an existing codebase.
 

@@ -15,7 +15,8 @@ type HostUse struct {
 	Requests      int64 // of HTTP, on the connections where they are seen
 	SentBytes     int64
 	ReceivedBytes int64
-	Failed        int // connections that could not be made
+	Failed        int    // connections that could not be made
+	Failure       string // why the last one of them could not, as the audit log has it
 }
 
 // HostRefusal is what was refused of one host for one reason.
@@ -56,6 +57,7 @@ func (n *NetworkSum) use(e audit.NetworkAllowed) {
 	}
 	if e.Error != "" {
 		h.Failed++
+		h.Failure = string(e.Error)
 		return
 	}
 	h.Connections++

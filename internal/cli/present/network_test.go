@@ -24,7 +24,7 @@ func TestTheNetworkIsSummedUpByHost(t *testing.T) {
 	}
 	wantUsed := []HostUse{
 		{Host: "b", Connections: 1, SentBytes: 20, ReceivedBytes: 1},
-		{Host: "a", Connections: 2, Requests: 3, SentBytes: 15, ReceivedBytes: 100, Failed: 1},
+		{Host: "a", Connections: 2, Requests: 3, SentBytes: 15, ReceivedBytes: 100, Failed: 1, Failure: "connection refused"},
 	}
 	if diff := cmp.Diff(wantUsed, n.Used()); diff != "" {
 		t.Errorf("hosts (-want +got):\n%s", diff)

@@ -201,7 +201,7 @@ func parseMode(word string) (Mode, error) {
 	case word == "rw":
 		return "", errdefs.New(errdefs.Invalid, "mode \"rw\": no command writes to the source of a mount; with cow, changes wait for a review")
 	}
-	return "", nearest.Unknown("mode", word, words)
+	return "", errdefs.New(errdefs.Invalid, "%w; a place inside begins with /", nearest.Unknown("mode", word, words))
 }
 
 // Mount is a mount as a sandbox's record stores it. One that 0.3.0 stored has no name and no
