@@ -53,6 +53,9 @@ func ParseName(text string) (Host, error) {
 
 // parseTyped is ParseName of what a person wrote: letters beyond ASCII become punycode (UTS 46).
 func parseTyped(text string) (Host, error) {
+	if text == "*" {
+		return "", invalidHost(text, "want the name of one host, or *.DOMAIN for every name below a domain")
+	}
 	if isASCII(text) {
 		return ParseName(text)
 	}

@@ -98,8 +98,6 @@ func ParseRule(text string) (Rule, error) {
 		}
 	}
 	switch domain, wildcard := strings.CutPrefix(host, "*."); {
-	case host == "*":
-		return Rule{}, invalidRule(text, "want the name of a host, or *.DOMAIN for every name below a domain")
 	case wildcard:
 		r.Wildcard = true
 		r.Host, err = parseDomain(domain)
