@@ -113,7 +113,7 @@ func ParseRule(text string) (Rule, error) {
 		return Rule{}, invalidRule(text, "port 53 is that of the sandbox's own resolver")
 	}
 	if r.Host == "localhost" || strings.HasSuffix(string(r.Host), ".localhost") {
-		return Rule{}, invalidRule(text, "localhost is the sandbox itself")
+		return Rule{}, invalidRule(text, "localhost is the sandbox itself; services of this host need --net host")
 	}
 	return r, nil
 }
