@@ -88,10 +88,10 @@ func runPolicySet(ctx context.Context, e *env, cmd *cobra.Command, b backend.Bac
 		o.sayNoMarks(e)
 	}
 	next.Marks = o.marks
-	if err := o.changeToFileNetwork(ctx, e, cmd, b, has.Sandbox, next.Reason); err != nil {
+	if err := b.SetPolicy(ctx, has.Ref(), next); err != nil {
 		return err
 	}
-	return b.SetPolicy(ctx, has.Ref(), next)
+	return o.changeToFileNetwork(ctx, e, cmd, b, has.Sandbox, next.Reason)
 }
 
 // sayNoMarks says that a server does not know the marks of a policy file.

@@ -90,9 +90,9 @@ func (o *sandboxOptions) described(cmd *cobra.Command, b backend.Backend, forCom
 // reopen returns a known sandbox, brought up to what the flags say. Flags of the policy
 // replace the stored policy as a whole.
 func (o *sandboxOptions) reopen(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, n backend.NewSandbox) (sb backend.Sandbox, err error) {
-	r := backend.Reopening{New: n, Dir: o.Dir, Here: currentDir()}
+	r := backend.Reopening{New: n, Dir: o.Dir, Here: currentDir(), NewRules: changed(cmd, policyFlags)}
 	cmd.Flags().Visit(func(f *pflag.Flag) { r.Flags = append(r.Flags, f.Name) })
-	if o.Toolchains {
+	if o.Toolchains && len(o.Mounts) > 0 {
 		r.Flags = append(r.Flags, "mount")
 	}
 	err = e.rebasing(o.Rebase, func(rebase bool) error {
@@ -115,15 +115,14 @@ func (o *sandboxOptions) reopen(ctx context.Context, e *env, cmd *cobra.Command,
 	if err != nil {
 		return sb, err
 	}
-	const reason = "flags at a resume"
-	if err := o.changeToFileNetwork(ctx, e, cmd, b, has.Sandbox, reason); err != nil {
+	rules.Reason = "flags at a resume"
+	if !slices.Equal(has.Record.Rules, rules.Rules) || !slices.Equal(has.Record.Marks, rules.Marks) {
+		err = b.SetPolicy(ctx, sb.Ref(), rules)
+	}
+	if err != nil {
 		return sb, err
 	}
-	if slices.Equal(has.Record.Rules, rules.Rules) && slices.Equal(has.Record.Marks, rules.Marks) {
-		return sb, nil
-	}
-	rules.Reason = reason
-	return sb, b.SetPolicy(ctx, sb.Ref(), rules)
+	return sb, o.changeToFileNetwork(ctx, e, cmd, b, has.Sandbox, rules.Reason)
 }
 
 // newRules are the rules that the flags say, of which it tells what to know.

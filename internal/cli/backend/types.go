@@ -80,6 +80,8 @@ type Reopening struct {
 	Flags []string   // the names of those
 	Dir   string     // as it was given
 	Here  string     // the caller's directory
+	// NewRules says that the policy will be replaced after this.
+	NewRules bool
 }
 
 // Given reports whether one of the flags was given.

@@ -51,7 +51,7 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 	if err != nil {
 		return backend.Sandbox{}, err
 	}
-	dirs, err := b.scratch(n)
+	dirs, err := b.scratch(n.Scratch, n.Source, n.Rules.Rules)
 	if err != nil {
 		return backend.Sandbox{}, err
 	}
@@ -77,18 +77,18 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 	return sandboxOf(sb)
 }
 
-// scratch reads the scratch directories of a new sandbox, and checks its rules. Errors:
-// Invalid, Precondition.
-func (b *Backend) scratch(n backend.NewSandbox) ([]scratch.Path, error) {
-	paths, err := scratch.ParseAll(n.Scratch)
+// scratch reads the scratch directories of a sandbox of the source, and checks its rules.
+// Errors: Invalid, Precondition.
+func (b *Backend) scratch(texts []string, source record.Source, rules []policy.Rule) ([]scratch.Path, error) {
+	paths, err := scratch.ParseAll(texts)
 	if err != nil || len(paths) == 0 {
 		return nil, err
 	}
-	reserved, err := b.home.Reserved(n.Source)
+	reserved, err := b.home.Reserved(source)
 	if err != nil {
 		return nil, err
 	}
-	p, err := policy.Compile(n.Rules.Rules, policy.Options{Reserved: reserved})
+	p, err := policy.Compile(rules, policy.Options{Reserved: reserved})
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +159,9 @@ func (b *Backend) setLimits(ctx context.Context, sb *record.Sandbox, r backend.R
 		return err
 	}
 	dirs, err := scratch.ParseAll(n.Scratch)
+	if err == nil && !r.NewRules {
+		_, err = b.scratch(n.Scratch, sb.Record().Source, sb.Record().Rules)
+	}
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,7 @@ type Feed struct {
 	o        Options
 	at       map[string]position // by the name of the log's file
 	first    bool                // nothing was looked at before
+	unread   map[string]bool     // logs that could not be read when they were first looked at, or lately
 	changed  bool                // of at, since it was written
 	troubled bool                // what the receiver did not take is in the server's log
 }
@@ -52,7 +53,7 @@ type Feed struct {
 // New returns a feed that begins where the last one with the same positions ended. Errors:
 // Precondition if the file of positions is damaged.
 func New(o Options) (*Feed, error) {
-	f := &Feed{o: o, at: map[string]position{}, first: true}
+	f := &Feed{o: o, at: map[string]position{}, first: true, unread: map[string]bool{}}
 	if o.Positions == "" {
 		return f, nil
 	}
@@ -93,17 +94,28 @@ func (f *Feed) look(ctx context.Context) {
 		return
 	}
 	f.forget(logs)
-	skip := f.first && f.o.Positions == ""
 	for _, path := range logs {
-		if err := f.send(ctx, path, skip); err != nil && !errdefs.Is(err, errdefs.NotFound) && ctx.Err() == nil {
-			f.o.Log.Warn("an audit log cannot be read, and is not sent", "to", f.o.Name, "err", err)
-		}
-		if ctx.Err() != nil {
+		if f.tryToSend(ctx, path); ctx.Err() != nil {
 			break
 		}
 	}
 	f.first = false
 	f.keep()
+}
+
+// tryToSend is send, and says once of a log that it cannot be read.
+func (f *Feed) tryToSend(ctx context.Context, path string) {
+	name := filepath.Base(path)
+	skip := f.o.Positions == "" && (f.first || f.unread[name])
+	err := f.send(ctx, path, skip)
+	switch {
+	case err == nil:
+		delete(f.unread, name)
+	case ctx.Err() != nil, errdefs.Is(err, errdefs.NotFound), f.unread[name]:
+	default:
+		f.unread[name] = true
+		f.o.Log.Warn("an audit log cannot be read, and is not sent", "to", f.o.Name, "err", err)
+	}
 }
 
 // forget drops the positions of logs that are gone.
@@ -115,6 +127,7 @@ func (f *Feed) forget(logs []string) {
 	for name := range f.at {
 		if !is[name] {
 			delete(f.at, name)
+			delete(f.unread, name)
 			f.changed = true
 		}
 	}
@@ -221,8 +234,7 @@ func (f *Feed) deliver(ctx context.Context, records []audit.Record) bool {
 	}
 	if err != nil {
 		f.o.Log.Error("the receiver refused audit records; they stay in the audit log", "to", f.o.Name, "refused", dropped, "err", err)
-	}
-	if f.troubled {
+	} else if f.troubled {
 		f.o.Log.Info("audit records are taken again", "to", f.o.Name)
 		f.troubled = false
 	}

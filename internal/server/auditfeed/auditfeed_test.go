@@ -217,6 +217,31 @@ func TestWhatIsRefusedForGoodIsSaidAndPassedOver(t *testing.T) {
 	}
 }
 
+func TestALogThatCannotBeReadIsSaidOnceAndSkippedUntilThen(t *testing.T) {
+	w := &world{t: t, dir: t.TempDir()}
+	l := w.log("sb_1", "cb_1")
+	w.append(l, audit.SandboxStarted{})
+	path := filepath.Join(w.dir, "sb_1.jsonl")
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.run("", func() {}, func() {}, func() {
+		if err := os.Remove(path); err != nil {
+			t.Error(err)
+		}
+		if err := os.Rename(path+".away", path); err != nil {
+			t.Error(err)
+		}
+	}, func() {}, func() { w.append(l, audit.SandboxStopped{}) })
+	w.wantTaken("sb_1 2 sandbox_stopped")
+	if n := strings.Count(w.said.String(), "cannot be read"); n != 1 {
+		t.Errorf("said %d times: %s", n, w.said.String())
+	}
+}
+
 func TestDamagedPositionsAreRefused(t *testing.T) {
 	for _, text := range []string{"", "{", `{"schema_version":2,"logs":{}}`, `{"schema_version":1}`} {
 		path := filepath.Join(t.TempDir(), "positions.json")
