@@ -33,8 +33,7 @@ first: what they wrote to standard output goes to standard output, and what they
 wrote to standard error to standard error. A sandbox keeps the last 8 to 16 MB
 until it is removed; starting and stopping it does not change that.
 
-With --follow it goes on with what comes, until the last of these commands has
-ended.`,
+With --follow it continues with new output until the last of these commands ends.`,
 		Example: `  agentfense logs fix
   agentfense logs --follow fix
   agentfense logs fix --json`,
@@ -45,7 +44,7 @@ ended.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error { return runLogs(ctx, e, b, args[0], o) })
 	}
-	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "go on with what comes, until the commands have ended")
+	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "continue with new output until the commands end")
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "print one compact JSON object a line for each piece of output")
 	return cmd
 }

@@ -21,11 +21,11 @@ func newPolicyExplain(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain [flags] PATH…",
-		Short: "Tell what a policy says of a path, by which rule and why",
-		Long: `Tell what a policy says of each path, which need not exist. A path begins at the
-workspace's root, with or without a slash; one of this host below the source, and
-one that begins with ./ or ../, is taken as that. Of an existing directory it also
-says what the directory shows. Without a flag it is the policy that run would use
+		Short: "Show the permission of a path, and which rule decides it and why",
+		Long: `Show the permission of each PATH, which need not exist. A PATH begins at the root
+of the workspace, with or without a slash. It can also be a path of this host below
+the source, or begin with ./ or ../. For an existing directory, the output also says
+what the directory shows. Without a flag, the policy is the one that run would use
 here: .agentfense.yaml, else agent-safe.`,
 		Example: `  agentfense policy explain --preset development .env
   agentfense policy explain --sandbox fix src/main.go`,

@@ -71,12 +71,12 @@ func newServe(e *env) *cobra.Command {
 		Use:   "serve",
 		Short: "Serve sandboxes to programs over gRPC and REST",
 		Long: `Serve sandboxes to programs over gRPC and REST until SIGINT or SIGTERM.
-Sandboxes that run go on without the server, and the next one finds them.
+Running sandboxes continue without the server, and the next one finds them.
 
 Programs show the token of the state directory (file "token") as
-"authorization: Bearer TOKEN". The addresses that are listened on are printed on
-stdout once calls are answered, the log goes to stderr. For as long as the server
-serves, they also stand in the state directory (file "server.json").`,
+"authorization: Bearer TOKEN". When the server answers calls, it prints its
+addresses on stdout. It logs on stderr. While it serves, the file "server.json" of
+the state directory has the addresses, too.`,
 		Example: `  agentfense serve
   agentfense serve --config /etc/agentfense/agentfense.yaml`,
 		Args: cobra.NoArgs,
@@ -86,7 +86,7 @@ serves, they also stand in the state directory (file "server.json").`,
 	}
 	cmd.Flags().StringVar(&o.Config, "config", "", "configuration `FILE` (default: none)")
 	cmd.Flags().BoolVar(&o.NoAuth, "no-auth", false, "ask for no token; only where the server listens on loopback addresses")
-	cmd.Flags().DurationVar(&o.IdleExit, "idle-exit", 0, "end when nobody has been connected for `DURATION` and no sandbox is to expire; 0: never")
+	cmd.Flags().DurationVar(&o.IdleExit, "idle-exit", 0, "end when no client was connected for `DURATION` and no sandbox is to expire; 0: never")
 	cmd.MarkFlagFilename("config", "yaml", "yml")
 	return cmd
 }
