@@ -87,7 +87,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.Image, "image", "", "docker image that is the system inside (default "+defaultImage()+")")
 	f.StringVar(&o.User, "user", "", "uid and gid of commands inside, such as 0 (default: 1000 if root runs it, else yours)")
 	f.StringVar(&o.Net, "net", "none", "network: none, or host, which is this host's without limits; --allow-net and --secret make one of named hosts")
-	f.StringArrayVar(&o.Allow, "allow-net", nil, "let it reach `HOST[:PORT]` and no other; *.DOMAIN, @PRESET and HOST:PORT,raw work too (default port 443); HOST,intercept opens TLS")
+	f.StringArrayVar(&o.Allow, "allow-net", nil, "let it reach `HOST[:PORT]` and no other; *.DOMAIN, @PRESET, localhost:PORT and HOST:PORT,raw work too (default port 443); HOST,intercept opens TLS")
 	f.StringArrayVar(&o.Requests, "net-allow", nil, "open TLS to a host and send it only `'HOST=METHOD PATH'` requests, such as 'pypi.org=GET /simple/**'; implies --allow-net HOST")
 	f.StringArrayVar(&o.Secrets, "secret", nil, "let it use `NAME@HOST`, not know it: NAME is a placeholder inside; NAME=file:PATH@HOST and NAME=cmd:COMMAND@HOST work too")
 	f.StringArrayVar(&o.Limited, "secret-allow", nil, "send only `'NAME=METHOD PATH'` requests to the hosts of secret NAME, such as 'KEY=POST /v1/*'")

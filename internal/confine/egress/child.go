@@ -218,6 +218,8 @@ func (e *Egress) take(c *child, r report) error {
 		e.tookSecrets(c, r.All)
 	case r.Ask != "":
 		return e.answer(c, r.Ask)
+	case r.Check != 0:
+		return e.checkPort(c, r.Check, r.Port)
 	case r.Opened != nil:
 		return e.opened(c, *r.Opened)
 	case r.Closed != nil:

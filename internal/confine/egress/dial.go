@@ -32,6 +32,9 @@ type target struct {
 func (p *process) dial(ctx context.Context, t target) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
+	if t.host == allowlist.Localhost {
+		return p.dialLocalhost(ctx, t.port)
+	}
 	addrs, err := p.addresses(ctx, t.host)
 	if err != nil {
 		return nil, err

@@ -25,6 +25,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/netns"
+	"github.com/agentfense/agentfense/internal/confine/egress/question"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
@@ -178,17 +179,27 @@ func (e *Egress) assignLocked(name allowlist.Host) (*host, error) {
 	case len(ports) == 0:
 		return nil, errdefs.New(errdefs.Denied, reasonNotAllowed)
 	case e.taken+len(ports) > maxListeners, e.isFullLocked(name):
-		return nil, errdefs.New(errdefs.Denied, reasonTooMany)
+		return nil, errdefs.New(errdefs.Denied, question.ReasonTooMany)
 	}
-	h := &host{name: name, addr: e.addressLocked(name), listeners: map[uint16]*os.File{}}
-	if err := e.openLocked(h, ports); err != nil {
-		e.closeLocked(h, nil)
-		return nil, err
+	made := []*host{{name: name, addr: e.addressLocked(name), listeners: map[uint16]*os.File{}}}
+	if name == allowlist.Localhost && e.hasIPv6() {
+		made = append(made, &host{name: name, addr: netip.IPv6Loopback(), listeners: map[uint16]*os.File{}})
 	}
-	e.hosts[name] = h
-	e.order = append(e.order, h)
-	return h, nil
+	for _, h := range made {
+		if err := e.openLocked(h, ports); err != nil {
+			for _, h := range made {
+				e.closeLocked(h, nil)
+			}
+			return nil, err
+		}
+	}
+	e.hosts[name] = made[0]
+	e.order = append(e.order, made...)
+	return made[0], nil
 }
+
+// hasIPv6 reports whether the namespace has it.
+func (e *Egress) hasIPv6() bool { return len(e.packets) > 1 }
 
 // openLocked makes the listeners that a host lacks of these ports.
 func (e *Egress) openLocked(h *host, ports []uint16) error {
@@ -223,6 +234,9 @@ func (e *Egress) closeLocked(h *host, ports []uint16) {
 
 // addressLocked is the next address that stands for no host yet, or the one that name is.
 func (e *Egress) addressLocked(name allowlist.Host) netip.Addr {
+	if name == allowlist.Localhost {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
 	if addr, err := netip.ParseAddr(string(name)); err == nil {
 		return addr
 	}

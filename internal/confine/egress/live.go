@@ -102,6 +102,9 @@ func (e *Egress) checkRoomLocked(rules []allowlist.Rule) error {
 	for _, r := range rules {
 		if _, known := e.hosts[r.Host]; !r.Wildcard && !known {
 			n++
+			if r.Host == allowlist.Localhost {
+				n++ // of IPv6, too
+			}
 		}
 	}
 	if n > maxListeners {

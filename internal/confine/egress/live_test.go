@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/question"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -107,7 +108,7 @@ func TestNamesFollowTheRules(t *testing.T) {
 		}
 		return m.RCode
 	}
-	p.hosts.ask = func(h allowlist.Host) { p.hosts.set(h, netip.Addr{}, reasonTooMany) }
+	p.hosts.Ask = func(h allowlist.Host) { p.hosts.Set(h, netip.Addr{}, question.ReasonTooMany) }
 	for _, step := range []struct {
 		name  string
 		rules []string
@@ -125,7 +126,7 @@ func TestNamesFollowTheRules(t *testing.T) {
 			t.Errorf("%s: %s, want %s", step.name, got, step.want)
 		}
 		if step.rules != nil {
-			p.hosts.ask = func(h allowlist.Host) { p.hosts.set(h, Resolver.Next(), "") }
+			p.hosts.Ask = func(h allowlist.Host) { p.hosts.Set(h, Resolver.Next(), "") }
 		}
 	}
 	p.denials.flush()

@@ -3,17 +3,24 @@ package egress
 import (
 	"context"
 	"net"
+	"net/netip"
 	"sync"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 )
+
+// entry is where programs inside connect to a target. Localhost has an address of each family.
+type entry struct {
+	target
+	inside netip.Addr
+}
 
 // liveTable has the rules as they are now, and what goes with them: the listeners, and the
 // connections that are open. Its zero value allows nothing.
 type liveTable struct {
 	mu        sync.Mutex
 	rules     []allowlist.Rule
-	listeners map[target]net.Listener
+	listeners map[entry]net.Listener
 	conns     map[*conn]struct{}
 }
 
@@ -37,7 +44,7 @@ func (t *liveTable) set(rules []allowlist.Rule) {
 }
 
 // keep takes a listener, unless no rule needs it or there is one.
-func (t *liveTable) keep(at target, l net.Listener) bool {
+func (t *liveTable) keep(at entry, l net.Listener) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, allowed := allowlist.Find(t.rules, at.host, at.port)
@@ -45,7 +52,7 @@ func (t *liveTable) keep(at target, l net.Listener) bool {
 		return false
 	}
 	if t.listeners == nil {
-		t.listeners = map[target]net.Listener{}
+		t.listeners = map[entry]net.Listener{}
 	}
 	t.listeners[at] = l
 	return true

@@ -18,6 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/egress/address"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/idle"
+	"github.com/agentfense/agentfense/internal/confine/egress/question"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -48,9 +49,10 @@ type process struct {
 	live         liveTable
 	reports      chan report
 	ended        chan struct{} // closed when nothing more is reported
-	hosts        hostTable
+	hosts        question.Hosts
 	denials      denialTable
 	secrets      secretTable
+	checks       question.Ports
 	links        chan struct{} // a token for each connection to an intercepted host, or to that of a secret
 	conns        chan struct{} // a token for each
 	queries      chan struct{}
@@ -102,7 +104,8 @@ func newProcess(socket *os.File) *process {
 		conns: make(chan struct{}, maxConns), queries: make(chan struct{}, maxQueries), links: make(chan struct{}, maxConns),
 		patience: headPatience,
 	}
-	p.hosts.ask = func(h allowlist.Host) { p.tell(report{Ask: string(h)}) }
+	p.hosts.Ask = func(h allowlist.Host) { p.tell(report{Ask: string(h)}) }
+	p.checks.Ask = func(id uint64, port uint16) { p.tell(report{Check: id, Port: port}) }
 	p.denials.report = func(d Denied) { p.tell(report{Denied: &d}) }
 	return p
 }
@@ -206,6 +209,9 @@ func (p *process) obey() error {
 			if err = p.secrets.take(files); err == nil {
 				p.tell(report{Took: true, All: p.secrets.isComplete()})
 			}
+		case o.Checked != 0:
+			closeAll(files)
+			p.checks.Answer(o.Checked, o.Refused)
 		default:
 			err = p.serveHost(o, files)
 		}
@@ -225,7 +231,7 @@ func (p *process) setRules(texts []string) error {
 		}
 	}
 	p.live.set(rules)
-	p.hosts.forgetRefused()
+	p.hosts.ForgetRefused()
 	return nil
 }
 
@@ -248,13 +254,13 @@ func (p *process) serveHost(o order, files []*os.File) error {
 			return err
 		}
 		t := target{allowlist.Host(o.Host), o.Ports[i]}
-		if !p.live.keep(t, l) {
+		if !p.live.keep(entry{t, o.Addr}, l) {
 			l.Close()
 			continue
 		}
 		p.accept(l, p.conns, func(down *net.TCPConn) { p.serve(down, t) })
 	}
-	p.hosts.set(allowlist.Host(o.Host), o.Addr, o.Refused)
+	p.hosts.Set(allowlist.Host(o.Host), o.Addr, o.Refused)
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/question"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -280,9 +281,9 @@ func TestOnlyAllowedNamesHaveAnAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.live.set(all)
-	p.hosts.set("example.com", netip.MustParseAddr("100.64.0.2"), "")
-	p.hosts.set("a.example.org", netip.MustParseAddr("100.64.0.3"), "")
-	p.hosts.set("b.example.org", netip.Addr{}, reasonTooMany)
+	p.hosts.Set("example.com", netip.MustParseAddr("100.64.0.2"), "")
+	p.hosts.Set("a.example.org", netip.MustParseAddr("100.64.0.3"), "")
+	p.hosts.Set("b.example.org", netip.Addr{}, question.ReasonTooMany)
 	p.denials.report = func(Denied) {}
 	const https = dnsmessage.Type(65)
 	tests := []struct {
@@ -334,7 +335,7 @@ func FuzzQuery(f *testing.F) {
 		p.ctx = t.Context()
 		p.live.set(rules)
 		p.denials.report = func(Denied) {}
-		p.hosts.set("example.com", netip.MustParseAddr("100.64.0.2"), "")
+		p.hosts.Set("example.com", netip.MustParseAddr("100.64.0.2"), "")
 		reply := p.resolve(packet)
 		if p.denials.timer != nil {
 			p.denials.timer.Stop()

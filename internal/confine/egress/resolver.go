@@ -134,7 +134,7 @@ func (p *process) resolve(packet []byte) []byte {
 	if err != nil || !p.live.covers(host) {
 		return p.denyName(&q, reasonNotAllowed)
 	}
-	addr, refused := p.hosts.find(p.ctx, host)
+	addr, refused := p.hosts.Find(p.ctx, host)
 	if refused != "" {
 		return p.denyName(&q, refused)
 	}

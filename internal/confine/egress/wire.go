@@ -15,7 +15,8 @@ import (
 
 // An order is what the supervisor tells the egress process. The first one has the rules and, as
 // descriptors, the resolver's sockets. Each later one has other rules, or gives a host its address
-// and the listeners there, or says that it gets none, or asks to acknowledge all before it.
+// and the listeners there, or says that it gets none, or answers a question, or asks to acknowledge
+// all before it.
 type order struct {
 	SetRules    bool     `json:"set_rules,omitempty"`
 	Rules       []string `json:"rules,omitempty"`
@@ -33,6 +34,9 @@ type order struct {
 	Addr    netip.Addr `json:"addr"`
 	Ports   []uint16   `json:"ports,omitempty"` // of the listeners, in their order
 	Refused string     `json:"refused,omitempty"`
+
+	// Checked is the number of a report.Check; Refused says why the port may not be used.
+	Checked uint64 `json:"checked,omitempty"`
 }
 
 // A report is what the egress process tells the supervisor: one of its fields.
@@ -41,12 +45,15 @@ type report struct {
 	Obeyed uint64 `json:"obeyed,omitempty"` // the number of an order to acknowledge
 	Took   bool   `json:"took,omitempty"`   // values of secrets
 	// Authority is the certificate that intercepted hosts have theirs from, in PEM.
-	Authority string  `json:"authority,omitempty"`
-	All       bool    `json:"all,omitempty"` // Took, and none is missing now
-	Ask       string  `json:"ask,omitempty"` // a host that is allowed and has no address yet
-	Opened    *opened `json:"opened,omitempty"`
-	Closed    *closed `json:"closed,omitempty"`
-	Denied    *Denied `json:"denied,omitempty"`
+	Authority string `json:"authority,omitempty"`
+	All       bool   `json:"all,omitempty"` // Took, and none is missing now
+	Ask       string `json:"ask,omitempty"` // a host that is allowed and has no address yet
+	// Check asks, by a number, whether a connection to this port of localhost may be used.
+	Check  uint64  `json:"check,omitempty"`
+	Port   uint16  `json:"port,omitempty"`
+	Opened *opened `json:"opened,omitempty"`
+	Closed *closed `json:"closed,omitempty"`
+	Denied *Denied `json:"denied,omitempty"`
 }
 
 // opened tells of a connection that is about to be made, or that failed.

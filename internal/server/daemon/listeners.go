@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/ownport"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/server/auth"
 	"github.com/agentfense/agentfense/internal/server/connlimit"
@@ -158,7 +159,7 @@ func (f *listeners) listen(ctx context.Context, key, addr string) (net.Listener,
 	if path, isSocket := config.Socket(addr); isSocket {
 		l, err = listenSocket(ctx, path)
 	} else {
-		l, err = new(net.ListenConfig).Listen(ctx, "tcp", addr)
+		l, err = ownport.Listen(ctx, addr)
 	}
 	if err != nil {
 		return nil, errdefs.New(errdefs.Precondition, "%s: %w", key, err)

@@ -22,6 +22,10 @@ const resolverPort = 53
 // no host of the internet has one of them.
 var Synthetic = netip.MustParsePrefix("100.64.0.0/10")
 
+// Localhost is this host's loopback: connections to a port of the sandbox's are passed on there.
+// Its rules have any protocol.
+const Localhost Host = "localhost"
+
 // Rule allows connections to one port of a host, or of all hosts below a domain.
 type Rule struct {
 	Host     Host
@@ -52,7 +56,7 @@ func (r Rule) String() string {
 	}
 	text += ":" + strconv.Itoa(int(r.Port))
 	switch {
-	case r.Raw:
+	case r.Raw && r.Host != Localhost:
 		text += "," + rawOption
 	case r.Intercept:
 		text += "," + interceptOption
@@ -76,7 +80,8 @@ func (r Rule) Place() string {
 }
 
 // ParseRule reads HOST[:PORT][,raw] or HOST[:PORT],intercept[ REQUESTS], with REQUESTS as
-// METHOD[,METHOD…] PATH[; …]. HOST is a name, *.DOMAIN or an IP address, an IPv6 one in brackets.
+// METHOD[,METHOD…] PATH[; …]. HOST is a name, *.DOMAIN or an IP address, an IPv6 one in brackets;
+// localhost needs a port.
 // Errors: Invalid.
 func ParseRule(text string) (Rule, error) {
 	place, options, given := strings.Cut(text, ",")
@@ -87,7 +92,7 @@ func ParseRule(text string) (Rule, error) {
 	if strings.ContainsAny(place, "/@\\?#") {
 		return Rule{}, invalidRule(text, "want HOST[:PORT], without a scheme, a user or a path")
 	}
-	host, port, err := splitPort(place)
+	host, port, named, err := splitPort(place)
 	if err != nil {
 		return Rule{}, invalidRule(text, err.Error())
 	}
@@ -112,35 +117,50 @@ func ParseRule(text string) (Rule, error) {
 	if r.Port == resolverPort {
 		return Rule{}, invalidRule(text, "port 53 is that of the sandbox's own resolver")
 	}
-	if r.Host == "localhost" || strings.HasSuffix(string(r.Host), ".localhost") {
-		return Rule{}, invalidRule(text, "localhost is the sandbox itself; services of this host need --net host")
+	if err := checkLocalhost(r, named); err != nil {
+		return Rule{}, invalidRule(text, err.Error())
 	}
+	r.Raw = r.Raw || r.Host == Localhost
 	return r, nil
 }
 
+// checkLocalhost refuses what a rule about localhost cannot be. named: it names its port. Errors
+// are for invalidRule.
+func checkLocalhost(r Rule, named bool) error {
+	switch {
+	case r.Host == Localhost && r.Wildcard, strings.HasSuffix(string(r.Host), "."+string(Localhost)):
+		return errdefs.New(errdefs.Invalid, "names below localhost are the sandbox itself; want localhost:PORT for a port of this host's loopback")
+	case r.Host == Localhost && !named:
+		return errdefs.New(errdefs.Invalid, "want localhost:PORT")
+	case r.Host == Localhost && r.Intercept:
+		return errdefs.New(errdefs.Invalid, "localhost has any protocol, so its requests are not seen; want localhost:PORT")
+	}
+	return nil
+}
+
 // splitPort cuts HOST[:PORT] or [IPV6][:PORT]. Errors are for invalidRule.
-func splitPort(place string) (host string, port uint16, err error) {
-	host, number, given := place, "", false
+func splitPort(place string) (host string, port uint16, named bool, err error) {
+	host, number := place, ""
 	if rest, bracket := strings.CutPrefix(place, "["); bracket {
 		var after string
 		var closed bool
 		if host, after, closed = strings.Cut(rest, "]"); !closed || !strings.Contains(host, ":") {
-			return "", 0, errdefs.New(errdefs.Invalid, "want an IPv6 address in the brackets")
+			return "", 0, false, errdefs.New(errdefs.Invalid, "want an IPv6 address in the brackets")
 		}
-		if number, given = strings.CutPrefix(after, ":"); !given && after != "" {
-			return "", 0, errdefs.New(errdefs.Invalid, "want [ADDRESS]:PORT")
+		if number, named = strings.CutPrefix(after, ":"); !named && after != "" {
+			return "", 0, false, errdefs.New(errdefs.Invalid, "want [ADDRESS]:PORT")
 		}
 	} else if strings.Count(place, ":") == 1 {
-		host, number, given = strings.Cut(place, ":")
+		host, number, named = strings.Cut(place, ":")
 	}
-	if !given {
-		return host, DefaultPort, nil
+	if !named {
+		return host, DefaultPort, false, nil
 	}
 	n, err := strconv.ParseUint(number, 10, 16)
 	if err != nil || n == 0 || strconv.FormatUint(n, 10) != number {
-		return "", 0, errdefs.New(errdefs.Invalid, "want a port from 1 to 65535")
+		return "", 0, false, errdefs.New(errdefs.Invalid, "want a port from 1 to 65535")
 	}
-	return host, uint16(n), nil
+	return host, uint16(n), true, nil
 }
 
 // isAddress reports whether host cannot be a name: it has a colon, or ends in a number.

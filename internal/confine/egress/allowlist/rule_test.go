@@ -59,7 +59,15 @@ func TestRulesHaveOneForm(t *testing.T) {
 		{"every name below an address", "*.10.1.2.3", ""},
 		{"an odd spelling of an address", "127.1", ""},
 		{"the sandbox itself", "127.0.0.1:80", ""},
-		{"the sandbox itself, by name", "localhost:3000", ""},
+		{"a port of this host", "localhost:3000", "localhost:3000"},
+		{"a port of this host, in other letters", "LocalHost.:3000,raw", "localhost:3000"},
+		{"this host without a port", "localhost", ""},
+		{"this host without a port, raw", "localhost,raw", ""},
+		{"requests to this host", "localhost:3000,intercept", ""},
+		{"some requests to this host", "localhost:3000,intercept GET /**", ""},
+		{"this host's resolver", "localhost:53", ""},
+		{"every name below localhost", "*.localhost:3000", ""},
+		{"a name below localhost", "a.localhost:3000", ""},
 		{"the sandbox itself, by IPv6", "[::1]:80", ""},
 		{"the metadata service", "169.254.169.254:80", ""},
 		{"no host", "0.0.0.0:80", ""},
@@ -163,7 +171,7 @@ func TestPresetsAreRulesWithASource(t *testing.T) {
 }
 
 func FuzzRule(f *testing.F) {
-	for _, seed := range []string{"example.com:443", "*.example.com,raw", "[::1]:80", "10.0.0.1", "a:b:c", "@x", "*.co.uk"} {
+	for _, seed := range []string{"example.com:443", "*.example.com,raw", "[::1]:80", "10.0.0.1", "a:b:c", "@x", "*.co.uk", "localhost:80", "LOCALHOST:80,raw", "*.localhost:80"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -197,6 +205,12 @@ func TestARuleIncludesWhatAllowsNoMore(t *testing.T) {
 		{"example.com", "*.example.com", false},
 		{"*.example.com", "wwwexample.com", false},
 		{"10.1.2.3", "10.1.2.3", true},
+		{"localhost:8000", "localhost:8000", true},
+		{"localhost:8000,raw", "localhost:8000", true},
+		{"localhost:8000", "localhost:8001", false},
+		{"localhost:8000", "10.1.2.3:8000", false},
+		{"10.1.2.3:8000,raw", "localhost:8000", false},
+		{"*.example.com:8000,raw", "localhost:8000", false},
 	} {
 		wide, err := ParseRule(tt.wide)
 		narrow, narrowErr := ParseRule(tt.narrow)

@@ -76,6 +76,8 @@ func Parse(text string) (Secret, error) {
 			return Secret{}, err
 		case r.Wildcard:
 			return Secret{}, invalid(text, "name each host; a secret is for no wildcard")
+		case r.Host == allowlist.Localhost:
+			return Secret{}, invalid(text, "a secret goes to a host that TLS verifies, and localhost is none")
 		case IsInside(r.Host):
 			return Secret{}, invalid(text, "want a host of the internet")
 		}

@@ -1,4 +1,4 @@
-package egress
+package question
 
 import (
 	"context"
@@ -16,14 +16,14 @@ const (
 	maxHosts = 4096
 )
 
-const (
-	reasonTooMany  = "too many host names"
-	reasonNoAnswer = "the host name got no address"
-)
+// ReasonTooMany is why there is no address for one more name.
+const ReasonTooMany = "too many host names"
 
-// hostTable has the addresses that stand for hosts inside. Its zero value is empty.
-type hostTable struct {
-	ask func(h allowlist.Host) // for an address, which set tells
+const reasonNoAnswer = "the host name got no address"
+
+// Hosts has the addresses that stand for hosts inside. Its zero value is empty.
+type Hosts struct {
+	Ask func(h allowlist.Host) // for an address, which Set tells
 
 	mu    sync.Mutex
 	known map[allowlist.Host]*place
@@ -36,14 +36,14 @@ type place struct {
 	refused string // why there is no address
 }
 
-// find returns the address of a host, for which it asks if there is none yet, or why it has none.
-func (t *hostTable) find(ctx context.Context, h allowlist.Host) (addr netip.Addr, refused string) {
+// Find returns the address of a host, for which it asks if there is none yet, or why it has none.
+func (t *Hosts) Find(ctx context.Context, h allowlist.Host) (addr netip.Addr, refused string) {
 	p, isNew := t.at(h)
 	if p == nil {
-		return netip.Addr{}, reasonTooMany
+		return netip.Addr{}, ReasonTooMany
 	}
 	if isNew {
-		t.ask(h)
+		t.Ask(h)
 	}
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
@@ -56,7 +56,7 @@ func (t *hostTable) find(ctx context.Context, h allowlist.Host) (addr netip.Addr
 }
 
 // at returns the place of a host, nil if the table is full.
-func (t *hostTable) at(h allowlist.Host) (p *place, isNew bool) {
+func (t *Hosts) at(h allowlist.Host) (p *place, isNew bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p, known := t.known[h]; known {
@@ -73,8 +73,8 @@ func (t *hostTable) at(h allowlist.Host) (p *place, isNew bool) {
 	return p, true
 }
 
-// set tells where a host is, once.
-func (t *hostTable) set(h allowlist.Host, addr netip.Addr, refused string) {
+// Set tells where a host is, once.
+func (t *Hosts) Set(h allowlist.Host, addr netip.Addr, refused string) {
 	p, _ := t.at(h)
 	if p == nil {
 		return
@@ -87,8 +87,8 @@ func (t *hostTable) set(h allowlist.Host, addr netip.Addr, refused string) {
 	}
 }
 
-// forgetRefused has find ask again for hosts that got no address: other rules may give them one.
-func (t *hostTable) forgetRefused() {
+// ForgetRefused has Find ask again for hosts that got no address: other rules may give them one.
+func (t *Hosts) ForgetRefused() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for h, p := range t.known {
