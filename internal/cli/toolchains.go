@@ -2,9 +2,9 @@ package cli
 
 import (
 	"context"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -67,11 +67,18 @@ func (o *sandboxOptions) addToolchains(ctx context.Context, e *env, cmd *cobra.C
 	}
 	e.say("toolchains: %s; read-only inside: %s", vpath.Escape(strings.Join(t.found, ", ")), vpath.Escape(strings.Join(t.dirs, ", ")))
 	o.Mounts = append(slices.Clone(o.Mounts), t.dirs...)
-	isGiven := func(v string) bool {
-		name, _, _ := strings.Cut(v, "=")
-		return slices.ContainsFunc(env, func(g string) bool { given, _, _ := strings.Cut(g, "="); return given == name })
+	return addVariables(slices.Clone(env), t.variables...), nil
+}
+
+// addVariables adds to a list of NAME=VALUE, or NAME, the variables whose names it does not have.
+func addVariables(list []string, variables ...string) []string {
+	nameOf := func(v string) string { name, _, _ := strings.Cut(v, "="); return name }
+	for _, v := range variables {
+		if !slices.ContainsFunc(list, func(has string) bool { return nameOf(has) == nameOf(v) }) {
+			list = append(list, v)
+		}
 	}
-	return append(slices.Clone(env), slices.DeleteFunc(t.variables, isGiven)...), nil
+	return list
 }
 
 // planned returns what is known of the record before the toolchains are: its runtime,
@@ -122,26 +129,16 @@ func (e *env) findToolchains(in *inside) toolchains {
 		}
 		t.found = append(t.found, strings.TrimSpace(name+" "+in.versionOf(program)))
 		t.dirs = append(t.dirs, dirs...)
-		t.add(variables...)
+		t.variables = addVariables(t.variables, variables...)
 	}
 	t.dirs = outermost(t.dirs)
 	for _, name := range toolchainVariables {
 		value := e.getenv(name)
 		if filepath.IsAbs(value) && slices.ContainsFunc(t.dirs, func(dir string) bool { return safefs.IsBelow(filepath.Clean(value), dir) }) {
-			t.add(name + "=" + value)
+			t.variables = addVariables(t.variables, name+"="+value)
 		}
 	}
 	return t
-}
-
-// add adds variables, of which the first of a name counts.
-func (t *toolchains) add(variables ...string) {
-	for _, v := range variables {
-		name, _, _ := strings.Cut(v, "=")
-		if !slices.ContainsFunc(t.variables, func(has string) bool { return strings.HasPrefix(has, name+"=") }) {
-			t.variables = append(t.variables, v)
-		}
-	}
 }
 
 // maxLinks is how many links one after the other the kernel follows (path_resolution(7)).
@@ -200,15 +197,10 @@ func isToolchain(dir string) bool {
 		return false
 	}
 	return slices.ContainsFunc(toolchainMarks, func(pattern string) bool {
-		found, _ := filepath.Glob(filepath.Join(escapeGlob(dir), pattern)) // the only error is of a pattern
+		found, _ := fs.Glob(os.DirFS(dir), pattern) // the only error is of a pattern
 		return len(found) > 0
 	})
 }
-
-// globSpecial are the characters that filepath.Match does not take as themselves.
-var globSpecial = regexp.MustCompile(`[*?\[\\]`)
-
-func escapeGlob(path string) string { return globSpecial.ReplaceAllString(path, `\$0`) }
 
 // checkToolchain refuses paths that cannot be mounted, or must not be. Links of the workspace
 // may lead to toolchains, but not to any file that can be executed. Errors: Invalid.
