@@ -30,7 +30,7 @@ type scratcher interface {
 	OpenScratch(ctx context.Context, dirs []string) (*session, error)
 }
 
-// openFor enters a place for a row that has a session of its own.
+// openFor opens a session in a place for one row, with the scratch directories that the row names.
 func openFor(ctx context.Context, p place, r *row) (*session, error) {
 	if s, ok := p.(scratcher); ok && len(r.Scratch) > 0 {
 		return s.OpenScratch(ctx, r.Scratch)
