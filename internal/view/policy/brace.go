@@ -1,6 +1,9 @@
 package policy
 
-import "github.com/agentfense/agentfense/internal/lib/errdefs"
+import (
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/view/policy/glob"
+)
 
 // maxAlternatives bounds what the braces of one pattern stand for.
 const maxAlternatives = 1024
@@ -69,7 +72,7 @@ func afterUnit(s string, i int) int {
 	case '\\':
 		return i + 2
 	case '[':
-		end, err := classEnd(s, i)
+		end, err := glob.ClassEnd(s, i)
 		if err == nil {
 			return end
 		}
@@ -88,7 +91,7 @@ func checkBraces(s string) error {
 				return errdefs.New(errdefs.Invalid, `a backslash escapes nothing: write \\ for the character`)
 			}
 		case '[':
-			if _, err := classEnd(s, i); err != nil {
+			if _, err := glob.ClassEnd(s, i); err != nil {
 				return err
 			}
 		case '{':

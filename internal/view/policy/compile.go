@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -38,6 +39,7 @@ type Policy struct {
 	root     *node
 	start    State // at the workspace itself
 	own      bool  // some rule lets own entries be made
+	futures  func() map[*node]uint32
 }
 
 // ruleText is a rule in reasons.
@@ -97,6 +99,7 @@ func compile(rules []Rule, o Options) (*Policy, error) {
 	}
 	p.root = b.root
 	p.start = p.startState()
+	p.futures = sync.OnceValue(p.findFutures)
 	return p, nil
 }
 

@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"strings"
-
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
@@ -20,25 +18,9 @@ func (e element) takesElement(o element) bool {
 	case o.kind == elementLiteral:
 		return e.takesName(o.text)
 	case e.kind == elementGlob && o.kind == elementGlob:
-		return e.text == o.text || e.glob.takesGlob(o.glob)
+		return e.text == o.text || e.glob.Covers(o.glob)
 	}
 	return false
-}
-
-// takesGlob holds for PREFIX*SUFFIX and a narrower glob.
-func (g *glob) takesGlob(o *glob) bool {
-	stars, others := 0, 0
-	for _, t := range g.tokens {
-		switch t.kind {
-		case tokenStar:
-			stars++
-		case tokenAny, tokenClass:
-			others++
-		case tokenLiteral:
-		}
-	}
-	return stars == 1 && others == 0 && o.least >= g.least &&
-		strings.HasPrefix(o.prefix, g.prefix) && strings.HasSuffix(o.suffix, g.suffix)
 }
 
 // freshName is a name that no rule is likely to spell out.
@@ -54,8 +36,8 @@ func witness(elements []element) (path vpath.Path, ok bool) {
 		case elementLiteral:
 			name = e.text
 		case elementGlob:
-			name = e.glob.witness()
-			if vpath.CheckName(name) != nil || !e.glob.match(name) {
+			name = e.glob.Example()
+			if vpath.CheckName(name) != nil || !e.glob.Match(name) {
 				return "", false
 			}
 		case elementAny, elementStars:
@@ -63,32 +45,4 @@ func witness(elements []element) (path vpath.Path, ok bool) {
 		path = path.Child(name)
 	}
 	return path, true
-}
-
-func (g *glob) witness() string {
-	var b strings.Builder
-	for _, t := range g.tokens {
-		switch t.kind {
-		case tokenLiteral:
-			b.WriteString(t.literal)
-		case tokenAny:
-			b.WriteString(freshName)
-		case tokenClass:
-			b.WriteRune(t.class.witness())
-		case tokenStar:
-		}
-	}
-	return b.String()
-}
-
-// witness returns a character in the class, if it is not too odd a class.
-func (c *class) witness() rune {
-	if !c.negated {
-		return c.ranges[0].low
-	}
-	r := '\x01'
-	for r == '/' || c.holds(r) {
-		r++
-	}
-	return r
 }

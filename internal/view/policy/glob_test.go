@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy/glob"
 )
 
 // matchOne tells whether pattern, of type glob, matches path.
@@ -266,7 +267,7 @@ func FuzzGlobElement(f *testing.F) {
 		}
 		got := false
 		for _, alternative := range tokens {
-			got = got || newGlob(alternative).match(name)
+			got = got || glob.New("", alternative).Match(name)
 		}
 		if want := doublestar.MatchUnvalidated(pattern, name); got != want {
 			t.Errorf("%q matches %q: %v, doublestar %v", pattern, name, got, want)
@@ -275,14 +276,14 @@ func FuzzGlobElement(f *testing.F) {
 }
 
 // parseTokensOf returns the tokens of each alternative of one element.
-func parseTokensOf(pattern string) ([][]token, error) {
+func parseTokensOf(pattern string) ([][]glob.Token, error) {
 	texts, err := expandBraces(pattern)
 	if err != nil {
 		return nil, err
 	}
-	var out [][]token
+	var out [][]glob.Token
 	for _, s := range texts {
-		tokens, err := parseTokens(s)
+		tokens, err := glob.Parse(s)
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,8 @@ package policy
 import (
 	"cmp"
 	"slices"
+
+	"github.com/agentfense/agentfense/internal/view/policy/glob"
 )
 
 // fewGlobs is up to how many globs are simply tried one after the other.
@@ -18,7 +20,7 @@ type globIndex struct {
 }
 
 type globChild struct {
-	glob *glob
+	glob *glob.Glob
 	to   *node
 }
 
@@ -41,7 +43,7 @@ func newGlobIndex(children []globChild) *globIndex {
 		return x
 	}
 	for _, c := range children {
-		prefix, suffix := c.glob.prefix, c.glob.suffix
+		prefix, suffix := c.glob.Prefix, c.glob.Suffix
 		switch {
 		case prefix == "" && suffix == "":
 			x.loose = append(x.loose, c)
@@ -77,7 +79,7 @@ func (x *globIndex) follow(dst, src []*node, name string) []*node {
 	if name == "" {
 		return dst
 	}
-	have := byteMask(name)
+	have := glob.ByteMask(name)
 	dst = enterMatching(dst, src, x.loose, name, have)
 	for i := range x.prefixed.lengths {
 		if l := &x.prefixed.lengths[i]; l.fits(name, name[0]) {
@@ -94,7 +96,7 @@ func (x *globIndex) follow(dst, src []*node, name string) []*node {
 
 func enterMatching(dst, src []*node, children []globChild, name string, have uint64) []*node {
 	for _, c := range children {
-		if c.glob.need&^have == 0 && c.glob.match(name) {
+		if c.glob.Need&^have == 0 && c.glob.Match(name) {
 			dst = enter(dst, src, c.to)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy/glob"
 )
 
 // The bounds of one pattern. They keep a match in time that does not depend on
@@ -28,7 +29,7 @@ const (
 type element struct {
 	kind elementKind
 	text string
-	glob *glob
+	glob *glob.Glob
 }
 
 // alternative is one path pattern without braces.
@@ -192,7 +193,7 @@ func (a *alternative) measure() {
 		a.prefix++
 	}
 	if rest[0].kind == elementGlob {
-		a.prefix += len(rest[0].glob.prefix)
+		a.prefix += len(rest[0].glob.Prefix)
 	}
 	anyName := len(rest) == 2 && rest[1].kind == elementAny
 	if rest[0].kind == elementStars && (len(rest) == 1 || anyName) {
@@ -218,16 +219,16 @@ func (e element) wildcards() int {
 	case elementLiteral:
 		return 0
 	case elementGlob:
-		return len(e.glob.tokens) - countLiterals(e.glob.tokens)
+		return len(e.glob.Tokens) - countLiterals(e.glob.Tokens)
 	case elementAny, elementStars:
 	}
 	return 1
 }
 
-func countLiterals(tokens []token) int {
+func countLiterals(tokens []glob.Token) int {
 	n := 0
 	for _, t := range tokens {
-		if t.kind == tokenLiteral {
+		if t.Kind == glob.Literal {
 			n++
 		}
 	}
@@ -257,23 +258,23 @@ func readElement(s string) (element, error) {
 	if !strings.ContainsAny(s, `*?[\`) {
 		return element{kind: elementLiteral, text: s}, vpath.CheckName(s)
 	}
-	tokens, err := parseTokens(s)
+	tokens, err := glob.Parse(s)
 	if err != nil {
 		return element{}, err
 	}
 	if len(tokens) == 1 {
-		switch tokens[0].kind {
-		case tokenStar:
+		switch tokens[0].Kind {
+		case glob.Star:
 			return element{kind: elementAny}, nil
-		case tokenLiteral:
-			name := tokens[0].literal
+		case glob.Literal:
+			name := tokens[0].Literal
 			return element{kind: elementLiteral, text: name}, vpath.CheckName(name)
-		case tokenAny, tokenClass:
+		case glob.Any, glob.InClass:
 		}
 	}
-	g := newGlob(tokens)
-	if g.least > vpath.NameMax {
-		return element{}, errdefs.New(errdefs.Invalid, "no name is as long as the %d bytes an element asks for", g.least)
+	g := glob.New(s, tokens)
+	if g.Least > vpath.NameMax {
+		return element{}, errdefs.New(errdefs.Invalid, "no name is as long as the %d bytes an element asks for", g.Least)
 	}
 	return element{kind: elementGlob, text: s, glob: g}, nil
 }
@@ -318,7 +319,7 @@ func (e element) takesName(name string) bool {
 	case elementLiteral:
 		return e.text == name
 	case elementGlob:
-		return e.glob.match(name)
+		return e.glob.Match(name)
 	case elementAny, elementStars:
 	}
 	return true
