@@ -98,10 +98,12 @@ var inside = map[string]string{
 	"view/layer":             "layer/journal layer/nameenc",
 	"view/layer/journal":     "",
 	"view/layer/nameenc":     "",
-	"view/policy":            "policy/secretname",
+	"view/policy":            "policy/glob policy/secretname",
 	"view/policy/advise":     "policy",
+	"view/policy/glob":       "",
 	"view/policy/policyfile": "policy policy/preset",
 	"view/policy/preset":     "policy policy/secretname",
+	"view/policy/prove":      "policy policy/glob",
 	"view/policy/secretname": "",
 	"view/secretscan":        "policy policy/secretname",
 	// confine

@@ -21,8 +21,8 @@ type NameClass struct {
 }
 
 // Classes returns every combination of globs that some name matches, each with a name of it. Names
-// are those that vpath.CheckName accepts, without those in except. The answer is exact for all names,
-// also where they are not valid UTF-8. Errors: ErrTooComplex.
+// are those that vpath.CheckName accepts, without those in except. The answer is exact for all
+// names, also where they are not valid UTF-8. Errors: ErrTooComplex.
 //
 // It runs all globs at once over all names, as an automaton that reads bytes: a state is the set of
 // places in the globs that a beginning of a name leads to.

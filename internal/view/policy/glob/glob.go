@@ -78,8 +78,8 @@ func ByteMask(s string) uint64 {
 	return mask
 }
 
-// Match reports whether the glob matches name. It takes at most len(name) × len(tokens) steps: only the last star met
-// is ever tried again.
+// Match reports whether the glob matches name. It takes at most len(name) × len(tokens) steps:
+// only the last star met is ever tried again.
 func (g *Glob) Match(name string) bool {
 	if len(name) < g.Least || !strings.HasPrefix(name, g.Prefix) || !strings.HasSuffix(name, g.Suffix) {
 		return false

@@ -95,8 +95,8 @@ func (a *automaton) moves(set int32, b byte) found {
 	return f
 }
 
-// starMoves is where b leads from a set of stars, and from the tokens after them, which may begin at
-// once.
+// starMoves is where b leads from a set of stars, and from the tokens after them, which may begin
+// at once.
 func (a *automaton) starMoves(set int32, b byte) starMoves {
 	if known := a.sets[set].starMoves[b]; known != nil {
 		return *known

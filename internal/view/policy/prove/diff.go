@@ -5,10 +5,10 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// Difference is a kind of path for which two policies decide differently, by the same rules.
+// Difference are paths that two policies decide differently, by the same rule.
 type Difference struct {
-	Path vpath.Path // the shortest such path
-	Dir  bool       // only directories differ
+	Path vpath.Path // one with the fewest elements
+	Dir  bool       // only directories differ: whether one shows because of what is below it
 	Own  bool       // only Decision.Own differs
 	A, B policy.Decision
 }
@@ -34,24 +34,37 @@ func (d Difference) Widens() bool {
 	return d.To() > d.From()
 }
 
-// Diff returns where the policies differ: for every path that they decide differently, a difference
-// with the same permissions. Differences by several rules are listed each, but not if the rules are
-// none rules of equal rank. Those with the shortest paths are first. No difference means that the
-// policies decide alike for every path. Errors: Exhausted.
-func Diff(a, b *policy.Policy) ([]Difference, error) {
-	type kind struct {
-		from, to policy.Permission
-		dir, own bool
-		a, b     int
+// group is what the kinds of path of one Difference share.
+type group struct {
+	from, to policy.Permission
+	dir, own bool
+	rule     int // the rule that grants what is new, or hides what was granted
+}
+
+func groupOf(d Difference) group {
+	g := group{d.From(), d.To(), d.Dir, d.Own, policy.NoRule}
+	switch {
+	case d.Dir || d.Own:
+	case d.B.Rule != policy.NoRule:
+		g.rule = d.B.Rule
+	default:
+		g.rule = -2 - d.A.Rule // of the other policy
 	}
-	known := map[kind]bool{}
+	return g
+}
+
+// Diff returns where the policies differ, those with the shortest paths first. No difference means
+// that they decide alike for every path. Errors: Exhausted.
+func Diff(a, b *policy.Policy) ([]Difference, error) {
+	known := map[group]bool{}
 	var out []Difference
 	over := func(a, b policy.State) bool { return a.Ends() && b.Ends() }
 	err := walk(a, b, over, func(path func() vpath.Path, da, db policy.Decision) verdict {
-		d, next := Difference{A: da, B: db}, enter
+		next := enter
 		if da.ForDir() == policy.None && db.ForDir() == policy.None {
 			next = skip // all below is none
 		}
+		d := Difference{A: da, B: db}
 		switch {
 		case da.Permission != db.Permission:
 		case da.ForDir() != db.ForDir():
@@ -61,9 +74,8 @@ func Diff(a, b *policy.Policy) ([]Difference, error) {
 		default:
 			return next
 		}
-		k := kind{d.From(), d.To(), d.Dir, d.Own, da.Rule, db.Rule}
-		if !known[k] {
-			known[k] = true
+		if g := groupOf(d); !known[g] {
+			known[g] = true
 			d.Path = path()
 			out = append(out, d)
 		}

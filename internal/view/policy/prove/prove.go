@@ -3,13 +3,12 @@
 // and each comes with an example, the shortest path.
 //
 // A policy is an automaton that reads a path name by name (policy.State). The package walks two of
-// them together over all states that some path leads to. At each it tries one name of every class of
-// names that the patterns tell apart (glob.Classes). Pure.
+// them together over all states that some path leads to. At each it tries one name of every class
+// of names that the patterns tell apart (glob.Classes). Pure.
 package prove
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -52,8 +51,8 @@ type walker struct {
 	steps   int
 }
 
-// walk visits the root, then one path of each kind that the policies tell apart, the shortest first.
-// Errors: Exhausted.
+// walk visits the root, then one path of each kind that the policies tell apart, the shortest
+// first. Errors: Exhausted.
 func walk(a, b *policy.Policy, over func(a, b policy.State) bool, v visit) error {
 	w := &walker{visit: v, over: over, seen: map[string]bool{}, classes: map[string][]sample{}}
 	w.literal = sorted(append(a.Names(), b.Names()...))
@@ -162,20 +161,21 @@ func (w *walker) samples(globs []*glob.Glob) ([]sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	byMatched := map[string]*sample{}
+	samples := make([]sample, 0, len(classes))
+	byMatched := map[string]int{}
 	for _, c := range classes {
-		byMatched[fmt.Sprint(c.Matched)] = &sample{free: c.Example}
+		byMatched[fmt.Sprint(c.Matched)] = len(samples)
+		samples = append(samples, sample{free: c.Example})
 	}
 	for _, name := range w.literal {
 		key := fmt.Sprint(glob.Matching(globs, name))
-		if byMatched[key] == nil {
-			byMatched[key] = new(sample)
+		i, known := byMatched[key]
+		if !known {
+			i = len(samples)
+			byMatched[key] = i
+			samples = append(samples, sample{})
 		}
-		byMatched[key].literal = append(byMatched[key].literal, name)
-	}
-	samples := make([]sample, 0, len(byMatched))
-	for _, key := range slices.Sorted(maps.Keys(byMatched)) {
-		samples = append(samples, *byMatched[key])
+		samples[i].literal = append(samples[i].literal, name)
 	}
 	w.classes[key] = samples
 	return samples, nil
