@@ -30,23 +30,17 @@ func newGroups(globs []*Glob, except []string) []byte {
 			}
 		}
 	}
-	type group struct{ alone, encoding, above int }
-	of := func(b byte) (g group) {
+	of := func(b byte) byteKind {
 		switch {
 		case cuts[b]:
-			g.alone = 1 + int(b)
+			return byteKind{alone: 1 + int(b)}
 		case characters:
-			g.encoding = byteGroup(b)
-			for _, bound := range bounds {
-				if b > bound {
-					g.above++
-				}
-			}
+			return byteKind{encoding: byteGroup(b), above: above(b, bounds)}
 		}
-		return g
+		return byteKind{}
 	}
 	var out []byte
-	known := map[group]bool{}
+	known := map[byteKind]bool{}
 	for _, b := range readableFirst() {
 		if g := of(b); b != 0 && b != '/' && !known[g] {
 			known[g] = true
@@ -54,6 +48,19 @@ func newGroups(globs []*Glob, except []string) []byte {
 		}
 	}
 	return out
+}
+
+// byteKind is what bytes of one group have in common.
+type byteKind struct{ alone, encoding, above int }
+
+// above counts the bounds that are less than b.
+func above(b byte, bounds []byte) (n int) {
+	for _, bound := range bounds {
+		if b > bound {
+			n++
+		}
+	}
+	return n
 }
 
 // bounds are the first and last characters of the ranges, and those beside them.
