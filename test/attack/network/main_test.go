@@ -46,6 +46,7 @@ var programs = map[string]func(args []string) int{
 	floodHosts:          flood,
 	askHosts:            ask,
 	crowdHosts:          crowd,
+	askAsSystem:         asSystem,
 }
 
 // names are those that the host's resolver knows.
