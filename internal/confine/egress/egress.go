@@ -38,7 +38,7 @@ const (
 	// maxNames bounds the hosts of one rule with a wildcard: what looks names up could tell
 	// something by each.
 	maxNames = 256
-	// maxListeners bounds the listeners of all hosts.
+	// maxListeners bounds the listeners of all hosts, and the reserved ports.
 	maxListeners = 1024
 )
 
@@ -95,8 +95,10 @@ type Egress struct {
 	ever  []allowlist.Rule // that were rules once: connections may still be told of
 	hosts map[allowlist.Host]*host
 	order []*host // in which they got their addresses
-	taken int     // listeners
+	taken int     // listeners, and reserved
 	asked uint64  // the number of the last order to acknowledge
+
+	reserved reservations
 }
 
 // host is a host that has an address inside.
@@ -208,7 +210,7 @@ func (e *Egress) openLocked(h *host, ports []uint16) error {
 		}
 		f, err := e.namespace.ListenTCP(netip.AddrPortFrom(h.addr, port))
 		if errdefs.Is(err, errdefs.Unavailable) {
-			e.options.Denied(Denied{Host: string(h.name), Port: port, Reason: "a program inside listens at this port", Count: 1})
+			e.options.Denied(Denied{Host: string(h.name), Port: port, Reason: reasonTaken, Count: 1})
 			continue
 		}
 		if err != nil {
@@ -300,6 +302,7 @@ func (e *Egress) closeFiles() error {
 	for _, h := range e.order {
 		e.closeLocked(h, nil)
 	}
+	e.releaseLocked(nil)
 	return e.namespace.Close()
 }
 

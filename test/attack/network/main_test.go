@@ -47,6 +47,7 @@ var programs = map[string]func(args []string) int{
 	askHosts:            ask,
 	crowdHosts:          crowd,
 	askAsSystem:         asSystem,
+	listenInside:        listenAt,
 }
 
 // names are those that the host's resolver knows.
