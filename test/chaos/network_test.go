@@ -94,8 +94,9 @@ cat > /tmp/authority.pem <<'END'
 `
 )
 
-// network has a command connect while something is struck, most often the egress process, which the
-// command, the sandbox and its files outlive. Then connections work as before. None leads elsewhere.
+// network has a command connect while something is struck, most often the egress process, which
+// the command, the sandbox and its files outlive. Then connections work as before. None leads
+// elsewhere.
 func (w *world) network() {
 	w.t.Helper()
 	if w.random.IntN(4) > 0 {

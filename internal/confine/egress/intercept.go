@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
@@ -25,20 +26,23 @@ const reasonNoAuthority = "no certificates for interception: the sandbox was sta
 
 // interception is what the process needs to open TLS. Its zero value cannot.
 type interception struct {
-	authority *authority.Authority // nil: there is none
-	config    *tls.Config          // towards hosts
+	authority *authority.Authority         // nil: there is none
+	config    func() (*tls.Config, error) // towards hosts
 }
 
-// begin takes the authority that programs inside trust. roots are the certificates that hosts are
-// verified by.
-func (i *interception) begin(pair authority.Pair, roots *os.File) error {
-	text, err := io.ReadAll(io.NewSectionReader(roots, 0, maxRoots))
-	if err != nil {
-		return err
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(text) // without any, no host can be verified
-	i.config = clientConfig(pool)
+// begin takes the authority that programs inside trust. roots has the certificates that hosts are
+// verified by. It is read when it is needed, because that takes longer than the rest of a start.
+func (i *interception) begin(pair authority.Pair, roots *os.File) (err error) {
+	i.config = sync.OnceValues(func() (*tls.Config, error) {
+		defer roots.Close()
+		text, err := io.ReadAll(io.NewSectionReader(roots, 0, maxRoots))
+		if err != nil {
+			return nil, err
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(text) // without any, no host can be verified
+		return clientConfig(pool), nil
+	})
 	i.authority, err = authority.Open(pair)
 	return err
 }
@@ -53,7 +57,6 @@ func (p *process) beginInterception(pair *authority.Pair, files []*os.File) ([]*
 	if last < 0 {
 		return nil, errdefs.New(errdefs.Internal, "malformed order")
 	}
-	defer files[last].Close()
 	return files[:last], p.interception.begin(*pair, files[last])
 }
 
@@ -121,7 +124,13 @@ func (c *conn) serveRequests(down net.Conn, secure bool) error {
 		web.Filter, web.Limits = proxy, append(web.Limits, proxy.Limit())
 	}
 	web.Check = func(r *http.Request) string { return c.p.secrets.reasonPlaceholder(textOf(r), name) }
-	transport := links.transport(c.p.interception.config)
+	var config *tls.Config
+	if secure {
+		if config, err = c.p.interception.config(); err != nil {
+			return err
+		}
+	}
+	transport := links.transport(config)
 	defer transport.CloseIdleConnections()
 	web.Transport = countRequests{transport}
 	if over, is := down.(*tls.Conn); !is || over.ConnectionState().NegotiatedProtocol != "h2" {

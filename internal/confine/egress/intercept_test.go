@@ -43,7 +43,6 @@ func startInterception(t *testing.T, handler http.HandlerFunc, secrets []wireSec
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer roots.Close()
 	i := &intercepting{trusted: x509.NewCertPool()}
 	pair, err := authority.New()
 	if err != nil || !i.trusted.AppendCertsFromPEM(pair.PEM()) {

@@ -49,8 +49,7 @@ func asSystem(requests []string) int {
 	return 0
 }
 
-// imageWith makes an image of DockerImage and of files, whose texts are those of links if they begin
-// with "-> ".
+// imageWith makes an image of DockerImage and of files. A text that begins with "-> " makes a link.
 func imageWith(t *testing.T, name string, files map[string]string) {
 	t.Helper()
 	root := t.TempDir()
