@@ -3,8 +3,7 @@ package chaos_test
 import (
 	"crypto/tls"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -42,7 +41,7 @@ func (i *internet) begin(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.certificate = string(text)
-	quiet := log.New(io.Discard, "", 0) // connections end at any moment
+	quiet := slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo) // connections end at any moment
 	for _, addr := range []string{harness.PublicAddr, harness.OtherAddr} {
 		plain := &http.Server{ReadHeaderTimeout: time.Minute, Handler: i.handler(addr + ":80"), ErrorLog: quiet}
 		secure := &http.Server{

@@ -26,7 +26,7 @@ const reasonNoAuthority = "no certificates for interception: the sandbox was sta
 
 // interception is what the process needs to open TLS. Its zero value cannot.
 type interception struct {
-	authority *authority.Authority         // nil: there is none
+	authority *authority.Authority        // nil: there is none
 	config    func() (*tls.Config, error) // towards hosts
 }
 
