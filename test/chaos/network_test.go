@@ -112,6 +112,7 @@ i=0; until [ "$(ask)" = "`+answer+`" ]; do i=$((i+1)); [ $i -gt 50 ] && exit 1; 
 	if strings.Contains(said, "reached") {
 		w.fatal("a command reached what is not allowed: %s", said)
 	}
+	w.serveAgain()
 	if got := w.must(w.script(functions + "ask; escape; true")...); got != answer+"\n" {
 		w.fatal("connections after a strike: %q", got)
 	}

@@ -329,13 +329,18 @@ func (w *world) blow(cli int) {
 	_ = unix.PidfdSendSignal(process, unix.SIGCONT, nil, 0)
 }
 
-// settle has the server serve again if it was killed, and the sandbox stop.
-func (w *world) settle() {
+// serveAgain has the server serve again if it was killed.
+func (w *world) serveAgain() {
 	if w.ended {
 		_ = w.server.Cmd.Wait() // it was killed
 		w.note("the server begins again")
 		w.serve()
 	}
+}
+
+// settle has the server serve again if it was killed, and the sandbox stop.
+func (w *world) settle() {
+	w.serveAgain()
 	ctx, cancel := context.WithTimeout(context.Background(), verbLimit)
 	defer cancel()
 	cmd, _, stderr := w.command(ctx, "stop", w.s.Name)
