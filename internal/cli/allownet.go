@@ -114,8 +114,6 @@ func (o *sandboxOptions) checkNetwork() error {
 		return err
 	case len(hosts) > 0 && o.Net != "none":
 		return errdefs.New(errdefs.Invalid, "--allow-net and --net-allow: not with --net %s, by which every host can be reached; leave --net out", o.Net)
-	case o.Runtime != record.RuntimeBwrap && slices.ContainsFunc(hosts, hostlist.Intercepts):
-		return errdefs.New(errdefs.Unsupported, "--net-allow, and intercept in --allow-net: only with --runtime bwrap")
 	}
 	return nil
 }

@@ -1,11 +1,13 @@
 // Package chaos_test kills and stops every process of agentfense at random
 // moments, under load, and checks after each blow that what was promised holds:
 // every file of the source and of the view is whole and of a version that it may
-// have, what a command had written and synced is there, every verb still works, and
-// after rm nothing is left of processes, mounts, control groups and files.
+// have, what a command had written and synced is there, every verb still works,
+// nothing was reached but the allowed hosts, which can be reached again, and after rm
+// nothing is left of processes, mounts, control groups and files.
 //
 // A world is one state directory with one sandbox and its source: root's, an
-// ordinary user's, or a server's. In one of them the files are in a mount. Worlds
+// ordinary user's, or a server's. In one of them the files are in a mount. In others
+// commands connect to servers of the test, in a network of the test's own. Worlds
 // live side by side, one life after the other; at the end of a life its sandbox is
 // removed and what is left is looked for. The moments come from the seed, which each
 // run prints; what the machine does meanwhile no seed repeats.
@@ -16,6 +18,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
@@ -28,13 +31,16 @@ var (
 	seed     = flag.Uint64("chaos.seed", 1, "where the moments come from; 0 draws one")
 )
 
-var binary string
+var (
+	binary    string
+	reachable *harness.World // where the servers are
+)
 
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "5"); err != nil { // worlds wait more than they work
 		panic(err)
 	}
-	harness.Main(m, &binary, harness.BuildWithServer)
+	os.Exit(harness.InWorld(&reachable, func() int { return harness.RunTests(m, &binary, harness.BuildWithServer) }))
 }
 
 // TestChaos lets the worlds live until the time is over.
@@ -47,6 +53,7 @@ func TestChaos(t *testing.T) {
 		*seed = rand.Uint64()
 	}
 	t.Logf("seed %d, for %s; again: go test ./test/chaos -chaos.seed=%[1]d -chaos.duration=%[2]s", *seed, *duration)
+	outside.begin(t)
 	end := time.Now().Add(*duration)
 	kinds := map[string]func(t *testing.T) *world{
 		"root":                 newLocal,

@@ -44,6 +44,7 @@ func (w *world) nothingLeft(ids identity) {
 		left = append(w.processesLeft(ids), w.mountsLeft()...)
 		left = append(left, w.groupsLeft(ids)...)
 		left = append(left, w.filesLeft()...)
+		left = append(left, w.egressLeft()...)
 		if len(left) == 0 {
 			return
 		}

@@ -38,14 +38,20 @@ type world struct {
 	files  string       // directory of the host that has the files
 	made   int          // files that were made undisturbed in the scratch directory, which exists with the mount
 	server *wire.Server // nil: there is none
-	ended  bool         // the server was killed
-	model  *model
-	ids    identity
-	blows  map[string]int // by what was struck and how
-	log    []string       // what was done, for who reads a failure
+
+	networked bool         // commands connect to hosts
+	target    harness.Role // what is struck next if it is there; "": anything
+	struck    harness.Role // what was struck last
+	egress    map[int]int  // pidfds of egress processes that were seen, by pid
+
+	ended bool // the server was killed
+	model *model
+	ids   identity
+	blows map[string]int // by what was struck and how
+	log   []string       // what was done, for who reads a failure
 }
 
-func newLocal(t *testing.T) *world { return newWorld(t).mount() }
+func newLocal(t *testing.T) *world { return newWorld(t).mount().connect() }
 
 func newLimited(t *testing.T) *world {
 	testenv.Cgroup(t, "pids")
@@ -54,7 +60,7 @@ func newLimited(t *testing.T) *world {
 	return w
 }
 
-func newOrdinary(t *testing.T) *world { return newWorld(t, harness.Ordinary).mount() }
+func newOrdinary(t *testing.T) *world { return newWorld(t, harness.Ordinary).mount().connect() }
 
 // newWritable is a world whose files are in a mount.
 func newWritable(t *testing.T) *world {
@@ -96,7 +102,7 @@ func (w *world) about(verb string) []string {
 }
 
 func newServed(t *testing.T) *world {
-	w := newWorld(t)
+	w := newWorld(t).connect()
 	w.serve()
 	t.Cleanup(func() {
 		_ = w.server.Cmd.Process.Signal(syscall.SIGTERM) // it may have been killed
@@ -111,7 +117,7 @@ func newWorld(t *testing.T, options ...harness.Option) *world {
 		files[nameOf(i)] = contentOf(0)
 	}
 	s := harness.New(t, binary, files, options...)
-	return &world{t: t, s: s, files: s.Source, model: newModel(), blows: map[string]int{}}
+	return &world{t: t, s: s, files: s.Source, model: newModel(), blows: map[string]int{}, egress: map[int]int{}}
 }
 
 // What the sandbox sees of a mounted directory, and where.
@@ -133,7 +139,7 @@ func (w *world) mount() *world {
 	}
 	w.s.Own(w.shown)
 	w.s.Own(file)
-	w.create = []string{"--mount", w.shown + ":" + shownAt, "--scratch", scratchDir}
+	w.create = append(w.create, "--mount", w.shown+":"+shownAt, "--scratch", scratchDir)
 	return w
 }
 
@@ -174,6 +180,7 @@ func (w *world) serve() {
 	w.t.Helper()
 	cmd := exec.Command(binary, "serve")
 	cmd.Env = append(append(os.Environ(), "AGENTFENSE_HOME="+w.s.Home), wire.AnyPorts...)
+	cmd.Env = append(cmd.Env, "AGENTFENSE_NETWORK_ALLOW=example.com:80 example.com,intercept www.example.com", "SSL_CERT_FILE="+outside.roots)
 	server, err := wire.Serve(cmd, w.s.Home)
 	if err != nil {
 		w.fatal("serve: %v", err)
@@ -184,6 +191,7 @@ func (w *world) serve() {
 // command is a verb that is not started yet.
 func (w *world) command(ctx context.Context, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
 	cmd := w.s.Command(ctx, args...)
+	cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+outside.roots)
 	if w.server != nil {
 		cmd.Env = append(cmd.Env, "AGENTFENSE_HOME="+w.s.Home+"-client", "AGENTFENSE_ENDPOINT="+w.server.Addr, "AGENTFENSE_TOKEN="+w.server.Token)
 	}
@@ -232,7 +240,11 @@ func (w *world) live(end time.Time) {
 
 // round does one thing, strikes while it is done, and checks.
 func (w *world) round() {
-	switch n := w.random.IntN(10); {
+	kinds := 10
+	if w.networked {
+		kinds = 13
+	}
+	switch n := w.random.IntN(kinds); {
 	case n < 4:
 		w.write()
 	case n < 6:
@@ -241,11 +253,13 @@ func (w *world) round() {
 		w.discard()
 	case n < 8:
 		w.applyWhileWriting()
-	default:
+	case n < 10:
 		w.begin()
 		w.settle()
 		w.checkMount()
 		w.scratch()
+	default:
+		w.network()
 	}
 	w.settle()
 	w.check()
@@ -279,6 +293,9 @@ func (w *world) blow(cli int) {
 	}
 	for _, p := range harness.Processes(w.s.Home) {
 		byRole[p.Role] = append(byRole[p.Role], p.PID)
+		if p.Role == harness.Egress {
+			w.keep(p.PID)
+		}
 	}
 	var roles []harness.Role
 	for role := range byRole {
@@ -286,6 +303,10 @@ func (w *world) blow(cli int) {
 	}
 	slices.Sort(roles)
 	role := roles[w.random.IntN(len(roles))]
+	if len(byRole[w.target]) > 0 {
+		role = w.target
+	}
+	w.struck = role
 	pid := byRole[role][w.random.IntN(len(byRole[role]))]
 	how, pause := "killed", time.Duration(0)
 	if w.random.IntN(4) == 0 {
@@ -308,13 +329,18 @@ func (w *world) blow(cli int) {
 	_ = unix.PidfdSendSignal(process, unix.SIGCONT, nil, 0)
 }
 
-// settle has the server serve again if it was killed, and the sandbox stop.
-func (w *world) settle() {
+// serveAgain has the server serve again if it was killed.
+func (w *world) serveAgain() {
 	if w.ended {
 		_ = w.server.Cmd.Wait() // it was killed
 		w.note("the server begins again")
 		w.serve()
 	}
+}
+
+// settle has the server serve again if it was killed, and the sandbox stop.
+func (w *world) settle() {
+	w.serveAgain()
 	ctx, cancel := context.WithTimeout(context.Background(), verbLimit)
 	defer cancel()
 	cmd, _, stderr := w.command(ctx, "stop", w.s.Name)

@@ -23,6 +23,7 @@ type Role string
 const (
 	Supervisor Role = "supervisor"
 	Bwrap      Role = "bwrap"
+	Egress     Role = "egress" // with a network of named hosts, also a child of the supervisor
 	Guest      Role = "guest"  // PID 1 inside
 	Leader     Role = "leader" // of an exec
 	Inside     Role = "inside" // below a leader
@@ -42,6 +43,7 @@ type Process struct {
 // supervisors first. Those whose supervisor has ended are not found.
 func Processes(home string) []Process {
 	children := map[int][]int{}
+	egress := map[int]bool{}
 	var found []Process
 	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well formed
 	for _, dir := range dirs {
@@ -61,10 +63,15 @@ func Processes(home string) []Process {
 		if len(words) >= 4 && slices.Equal(words[1:3], []string{"__supervise", home}) {
 			found = append(found, Process{pid, Supervisor, words[3]})
 		}
+		egress[pid] = len(words) == 2 && words[1] == "__egress"
 	}
 	for i := 0; i < len(found); i++ {
 		for _, child := range children[found[i].PID] {
-			found = append(found, Process{child, inner[found[i].Role], found[i].Sandbox})
+			role := inner[found[i].Role]
+			if egress[child] && found[i].Role == Supervisor {
+				role = Egress
+			}
+			found = append(found, Process{child, role, found[i].Sandbox})
 		}
 	}
 	return found

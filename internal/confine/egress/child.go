@@ -161,7 +161,7 @@ func (e *Egress) instruct(c *child) error {
 	e.orders.Lock()
 	defer e.orders.Unlock()
 	e.mu.Lock()
-	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Intercept: e.interceptLocked()}
+	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Authority: e.options.Authority}
 	known := slices.Clone(e.order)
 	e.child = c // SetRules tells it from now on
 	if e.isClosing() {
@@ -169,7 +169,7 @@ func (e *Egress) instruct(c *child) error {
 	}
 	e.mu.Unlock()
 	files := slices.Concat(e.packets, e.listeners)
-	if first.Intercept != "" {
+	if first.Authority != nil {
 		files = append(files, e.options.Roots)
 	}
 	return e.tell(c, func() error {
@@ -212,8 +212,6 @@ func (e *Egress) take(c *child, r report) error {
 			delete(c.obeyed, r.Obeyed)
 			close(done)
 		}
-	case r.Authority != "":
-		return e.madeAuthority(r.Authority)
 	case r.Took:
 		e.tookSecrets(c, r.All)
 	case r.Ask != "":

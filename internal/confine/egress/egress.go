@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/authority"
 	"github.com/agentfense/agentfense/internal/confine/egress/netns"
 	"github.com/agentfense/agentfense/internal/confine/egress/question"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
@@ -37,7 +38,7 @@ const (
 	// maxNames bounds the hosts of one rule with a wildcard: what looks names up could tell
 	// something by each.
 	maxNames = 256
-	// maxListeners bounds the listeners of all hosts.
+	// maxListeners bounds the listeners of all hosts, and the reserved ports.
 	maxListeners = 1024
 )
 
@@ -58,9 +59,11 @@ type Options struct {
 	Namespace *os.File
 	Changed   func(name string)
 
-	// Roots, if set, is a file of the certificates by which hosts are verified whose connections
-	// are opened. Without it none can be. Start takes it over.
-	Roots *os.File
+	// Authority, if set, signs for the hosts whose connections are opened. Without it none can be.
+	// Roots is then a file of the certificates by which these hosts are verified. Start takes it
+	// over.
+	Authority *authority.Pair
+	Roots     *os.File
 
 	// Allowed and Denied are told of connections that have ended, and of refusals; Failed of
 	// the end of the process, which is started again. They are called one at a time, and must
@@ -92,11 +95,10 @@ type Egress struct {
 	ever  []allowlist.Rule // that were rules once: connections may still be told of
 	hosts map[allowlist.Host]*host
 	order []*host // in which they got their addresses
-	taken int     // listeners
+	taken int     // listeners, and reserved
 	asked uint64  // the number of the last order to acknowledge
 
-	authority    chan []byte // has the certificate for interception when it was made
-	hasAuthority bool        // it was
+	reserved reservations
 }
 
 // host is a host that has an address inside.
@@ -113,7 +115,6 @@ func Start(o Options) (*Egress, error) {
 		options: o, rules: o.Rules, ever: o.Rules, hosts: map[allowlist.Host]*host{},
 		ready: make(chan struct{}), failed: make(chan error, 1),
 		closing: make(chan struct{}), kept: make(chan struct{}), patience: obeyPatience,
-		authority: make(chan []byte, 1),
 	}
 	var err error
 	if o.Namespace != nil {
@@ -209,7 +210,7 @@ func (e *Egress) openLocked(h *host, ports []uint16) error {
 		}
 		f, err := e.namespace.ListenTCP(netip.AddrPortFrom(h.addr, port))
 		if errdefs.Is(err, errdefs.Unavailable) {
-			e.options.Denied(Denied{Host: string(h.name), Port: port, Reason: "a program inside listens at this port", Count: 1})
+			e.options.Denied(Denied{Host: string(h.name), Port: port, Reason: reasonTaken, Count: 1})
 			continue
 		}
 		if err != nil {
@@ -301,6 +302,7 @@ func (e *Egress) closeFiles() error {
 	for _, h := range e.order {
 		e.closeLocked(h, nil)
 	}
+	e.releaseLocked(nil)
 	return e.namespace.Close()
 }
 

@@ -2,7 +2,6 @@ package egress
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
@@ -22,66 +22,42 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// How the first order begins interception. Only the first process makes an authority: programs
-// trust that one, and its key ends with the process.
-const (
-	interceptNew  = "new"
-	interceptLost = "lost"
-)
-
-const (
-	reasonNoAuthority   = "no certificates for interception: the sandbox was started without an intercepted host; stop it and start it again"
-	reasonLostAuthority = "no certificates for interception: the process that had their key has ended; stop the sandbox and start it again"
-)
+const reasonNoAuthority = "no certificates for interception: the sandbox was started without an intercepted host; stop it and start it again"
 
 // interception is what the process needs to open TLS. Its zero value cannot.
 type interception struct {
-	authority *authority.Authority // nil: reason says why
-	reason    string
-	config    *tls.Config // towards hosts
+	authority *authority.Authority        // nil: there is none
+	config    func() (*tls.Config, error) // towards hosts
 }
 
-// begin makes an authority, which it returns as PEM, or notes that another process had one. roots
-// are the certificates that hosts are verified by.
-func (i *interception) begin(how string, roots *os.File) ([]byte, error) {
-	i.reason = reasonNoAuthority
-	switch how {
-	case "":
-		return nil, nil
-	case interceptLost:
-		i.reason = reasonLostAuthority
-		return nil, nil
-	}
-	text, err := io.ReadAll(io.NewSectionReader(roots, 0, maxRoots))
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(text) // without any, no host can be verified
-	i.config = clientConfig(pool)
-	if i.authority, err = authority.New(); err != nil {
-		return nil, err
-	}
-	return i.authority.PEM(), nil
-}
-
-// beginInterception takes the file that comes with an order to intercept, the last of files, and
-// returns the others.
-func (p *process) beginInterception(how string, files []*os.File) ([]*os.File, error) {
-	var roots *os.File
-	if how != "" {
-		last := len(files) - 1
-		if last < 0 {
-			return nil, errdefs.New(errdefs.Internal, "malformed order")
-		}
-		roots, files = files[last], files[:last]
+// begin takes the authority that programs inside trust. roots has the certificates that hosts are
+// verified by. It is read when it is needed, because that takes longer than the rest of a start.
+func (i *interception) begin(pair authority.Pair, roots *os.File) (err error) {
+	i.config = sync.OnceValues(func() (*tls.Config, error) {
 		defer roots.Close()
+		text, err := io.ReadAll(io.NewSectionReader(roots, 0, maxRoots))
+		if err != nil {
+			return nil, err
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(text) // without any, no host can be verified
+		return clientConfig(pool), nil
+	})
+	i.authority, err = authority.Open(pair)
+	return err
+}
+
+// beginInterception takes the authority of the first order, if it has one, with the file that comes
+// with it, the last of files. It returns the others.
+func (p *process) beginInterception(pair *authority.Pair, files []*os.File) ([]*os.File, error) {
+	if pair == nil {
+		return files, nil
 	}
-	certificate, err := p.interception.begin(how, roots)
-	if err == nil && certificate != nil {
-		p.tell(report{Authority: string(certificate)})
+	last := len(files) - 1
+	if last < 0 {
+		return nil, errdefs.New(errdefs.Internal, "malformed order")
 	}
-	return files, err
+	return files[:last], p.interception.begin(*pair, files[last])
 }
 
 // openTLS opens a connection whose ClientHello was read and names the target, and serves the
@@ -89,7 +65,7 @@ func (p *process) beginInterception(how string, files []*os.File) ([]*os.File, e
 func (c *conn) openTLS(hello []byte) error {
 	i := &c.p.interception
 	if i.authority == nil {
-		return c.refuseTLS(refusal{i.reason})
+		return c.refuseTLS(refusal{reasonNoAuthority})
 	}
 	down := tls.Server(said{c.down, io.MultiReader(bytes.NewReader(hello), c.down)}, &tls.Config{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.authority.Certificate(c.target.host) },
@@ -148,7 +124,13 @@ func (c *conn) serveRequests(down net.Conn, secure bool) error {
 		web.Filter, web.Limits = proxy, append(web.Limits, proxy.Limit())
 	}
 	web.Check = func(r *http.Request) string { return c.p.secrets.reasonPlaceholder(textOf(r), name) }
-	transport := links.transport(c.p.interception.config)
+	var config *tls.Config
+	if secure {
+		if config, err = c.p.interception.config(); err != nil {
+			return err
+		}
+	}
+	transport := links.transport(config)
 	defer transport.CloseIdleConnections()
 	web.Transport = countRequests{transport}
 	if over, is := down.(*tls.Conn); !is || over.ConnectionState().NegotiatedProtocol != "h2" {
@@ -206,43 +188,3 @@ func (c *conn) checkHosts(q *sniff.Request) error {
 
 // rule is that which allows t.
 func (t target) rule() allowlist.Rule { return allowlist.Rule{Host: t.host, Port: t.port} }
-
-// Authority waits for the certificate of the authority that signs for intercepted hosts. Errors:
-// Unsupported.
-func (e *Egress) Authority(ctx context.Context) ([]byte, error) {
-	select {
-	case certificate := <-e.authority:
-		return certificate, nil
-	case err := <-e.failed:
-		return nil, errdefs.New(errdefs.Unsupported, "%w", err)
-	case <-ctx.Done():
-		return nil, errdefs.New(errdefs.Unsupported, "egress: the process does not start: %w", ctx.Err())
-	}
-}
-
-// madeAuthority takes the certificate that the first process has made.
-func (e *Egress) madeAuthority(text string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	certificate, err := authority.Check([]byte(text))
-	if err == nil && (e.options.Roots == nil || e.hasAuthority) {
-		err = errdefs.New(errdefs.Internal, "egress: an authority that was not asked for")
-	}
-	if err != nil {
-		return err
-	}
-	e.hasAuthority = true
-	e.authority <- certificate
-	return nil
-}
-
-// interceptLocked is how the next process begins interception.
-func (e *Egress) interceptLocked() string {
-	switch {
-	case e.options.Roots == nil:
-		return ""
-	case e.hasAuthority:
-		return interceptLost
-	}
-	return interceptNew
-}

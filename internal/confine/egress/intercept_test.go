@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/authority"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 )
 
@@ -42,12 +43,14 @@ func startInterception(t *testing.T, handler http.HandlerFunc, secrets []wireSec
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer roots.Close()
 	i := &intercepting{trusted: x509.NewCertPool()}
+	pair, err := authority.New()
+	if err != nil || !i.trusted.AppendCertsFromPEM(pair.PEM()) {
+		t.Fatalf("no authority: %v", err)
+	}
 	i.outside = startProcess(t, host.Listener, func(p *process) {
-		certificate, err := p.interception.begin(interceptNew, roots)
-		if err != nil || !i.trusted.AppendCertsFromPEM(certificate) {
-			t.Errorf("no authority: %v", err)
+		if err := p.interception.begin(pair, roots); err != nil {
+			t.Error(err)
 		}
 		p.secrets.set(secrets)
 	}, rules...)
@@ -213,10 +216,6 @@ func TestInterceptionFailsClosed(t *testing.T) {
 		t.Errorf("got %v, want an alert", err)
 	}
 	o.awaitDenied(reasonNoAuthority)
-	var lost interception
-	if certificate, err := lost.begin(interceptLost, nil); err != nil || certificate != nil || lost.authority != nil || lost.reason != reasonLostAuthority {
-		t.Errorf("a second process: %s, %v, %q", certificate, err, lost.reason)
-	}
 }
 
 func TestASecretIsPutIntoAnOpenedConnection(t *testing.T) {

@@ -69,8 +69,12 @@ func (e *Egress) change(rules []allowlist.Rule) (c *child, done chan struct{}, e
 	return e.child, done, nil
 }
 
-// rearrangeLocked makes the listeners that the rules need and that are missing.
+// rearrangeLocked makes the listeners that the rules need and that are missing, and reserves the
+// ports of those that are made on demand.
 func (e *Egress) rearrangeLocked() error {
+	if err := e.reserveLocked(); err != nil {
+		return err
+	}
 	for _, h := range e.order {
 		if err := e.openLocked(h, allowlist.Ports(e.rules, h.name)); err != nil {
 			return err
@@ -91,11 +95,12 @@ func (e *Egress) closeUnusedLocked() {
 	for _, h := range e.order {
 		e.closeLocked(h, allowlist.Ports(e.rules, h.name))
 	}
+	e.releaseLocked(reservedPorts(e.rules))
 }
 
 // checkRoomLocked refuses rules that need more listeners than there are.
 func (e *Egress) checkRoomLocked(rules []allowlist.Rule) error {
-	n := 0
+	n := len(reservedPorts(rules))
 	for _, h := range e.order {
 		n += len(allowlist.Ports(rules, h.name))
 	}

@@ -181,7 +181,7 @@ func (p *process) obey() error {
 		return err
 	}
 	p.secrets.set(first.Secrets)
-	if files, err = p.beginInterception(first.Intercept, files); err != nil {
+	if files, err = p.beginInterception(first.Authority, files); err != nil {
 		return err
 	}
 	if first.Packets > len(files) {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/authority"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -27,8 +28,9 @@ type order struct {
 	Secrets  []wireSecret `json:"secrets,omitempty"`
 	Handover bool         `json:"handover,omitempty"`
 
-	// Intercept comes with the first order, and then the last descriptor is a file of certificates.
-	Intercept string `json:"intercept,omitempty"`
+	// Authority comes with the first order, if connections are to be opened. The last descriptor is
+	// a file of certificates then.
+	Authority *authority.Pair `json:"authority,omitempty"`
 
 	Host    string     `json:"host,omitempty"`
 	Addr    netip.Addr `json:"addr"`
@@ -44,10 +46,8 @@ type report struct {
 	Ready  bool   `json:"ready,omitempty"`
 	Obeyed uint64 `json:"obeyed,omitempty"` // the number of an order to acknowledge
 	Took   bool   `json:"took,omitempty"`   // values of secrets
-	// Authority is the certificate that intercepted hosts have theirs from, in PEM.
-	Authority string `json:"authority,omitempty"`
-	All       bool   `json:"all,omitempty"` // Took, and none is missing now
-	Ask       string `json:"ask,omitempty"` // a host that is allowed and has no address yet
+	All    bool   `json:"all,omitempty"`    // Took, and none is missing now
+	Ask    string `json:"ask,omitempty"`    // a host that is allowed and has no address yet
 	// Check asks, by a number, whether a connection to this port of localhost may be used.
 	Check  uint64  `json:"check,omitempty"`
 	Port   uint16  `json:"port,omitempty"`

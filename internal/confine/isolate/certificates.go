@@ -1,6 +1,14 @@
 package isolate
 
-import "slices"
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+)
 
 // Where programs inside find the certificate of Spec.Authority, alone and with those that the
 // system inside trusts.
@@ -18,6 +26,29 @@ const (
 var Bundles = []string{
 	"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
 	"/etc/pki/tls/cacert.pem", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
+}
+
+// MaxBundle is how much is read of a file of certificates, in bytes.
+const MaxBundle = 16 << 20
+
+// ReadBundle reads a file of certificates of this host; nil if it is absent or not for everyone.
+// Errors: Precondition.
+func ReadBundle(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil, nil
+	}
+	if err == nil {
+		defer f.Close()
+		var content []byte
+		if content, err = io.ReadAll(io.LimitReader(f, MaxBundle)); err == nil {
+			return content, nil
+		}
+	}
+	if failure, is := errors.AsType[*fs.PathError](err); is {
+		err = failure.Err
+	}
+	return nil, errdefs.New(errdefs.Precondition, "read %s: %w", path, err)
 }
 
 // CertificateFiles returns the files of CertificatesDir by name. trusted is what the system inside

@@ -192,8 +192,6 @@ func (r *Record) checkRuntime() error {
 		return errdefs.New(errdefs.Precondition, "image %q does not go with runtime %s", r.Image, r.Runtime)
 	case !r.hasNetwork() || r.Net != NetNamed && len(r.AllowNet)+len(r.Secrets) > 0:
 		return errdefs.New(errdefs.Precondition, "network %q does not go with runtime %s, %d allowed hosts and %d secrets", r.Net, r.Runtime, len(r.AllowNet), len(r.Secrets))
-	case r.Runtime != RuntimeBwrap && slices.ContainsFunc(r.AllowNet, hostlist.Intercepts):
-		return errdefs.New(errdefs.Precondition, "connections are opened (intercept) only with runtime bwrap")
 	case r.UID == nil:
 	case r.Runtime == RuntimeDocker && *r.UID != r.HostUID:
 		return errdefs.New(errdefs.Precondition, "user %d inside does not go with runtime docker, where it is %d", *r.UID, r.HostUID)

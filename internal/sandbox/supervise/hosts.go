@@ -59,11 +59,10 @@ func (s *supervisor) checkOpened(before, now []string) error {
 	return nil
 }
 
-// beginHosts starts the clock of a network that has just begun with the hosts of a record.
-func (s *supervisor) beginHosts(rec record.Record) {
+// beginHosts starts the clock of a network that has just begun.
+func (s *supervisor) beginHosts() {
 	s.hosts.mu.Lock()
 	defer s.hosts.mu.Unlock()
-	s.hosts.rec = rec
 	s.setTimerLocked(time.Now())
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/egress"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/authority"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -23,17 +24,29 @@ import (
 // hasNamedNet reports whether the sandbox has a network of named hosts.
 func (s *supervisor) hasNamedNet() bool { return s.record.Net == record.NetNamed }
 
-// startNetwork makes a network of named hosts in a namespace; nil: in a new one. program plays the
-// egress process, too.
-func (s *supervisor) startNetwork(program string, namespace *os.File) error {
+// prepareNetwork reads the hosts that may be reached, before anything inside exists, and makes the
+// authority that programs inside are to trust if connections are to be opened.
+func (s *supervisor) prepareNetwork() error {
 	rec := s.box.Record()
 	rec.DropEnded(s.startedAt)
 	s.record.AllowNet = rec.AllowNet
+	s.hosts.rec = rec // nobody else looks at it yet
+	if !slices.ContainsFunc(rec.AllowNet, hostlist.Intercepts) {
+		return nil
+	}
+	pair, err := authority.New()
+	s.authority = &pair
+	return err
+}
+
+// startNetwork makes a network of named hosts in a namespace; nil: in a new one. program plays the
+// egress process, too.
+func (s *supervisor) startNetwork(program string, namespace *os.File) error {
 	all, err := secrets.Of(&s.record)
 	if err != nil {
 		return err
 	}
-	rules, err := s.networkRules(rec.AllowNet)
+	rules, err := s.networkRules(s.record.AllowNet)
 	if err != nil {
 		return err
 	}
@@ -42,7 +55,7 @@ func (s *supervisor) startNetwork(program string, namespace *os.File) error {
 		return errdefs.New(errdefs.Internal, "open our own program: %w", err)
 	}
 	var roots *os.File
-	if slices.ContainsFunc(rec.AllowNet, hostlist.Intercepts) {
+	if s.authority != nil {
 		if roots, err = secrets.Certificates(os.Getenv); err != nil {
 			unix.Close(fd)
 			return err
@@ -50,7 +63,7 @@ func (s *supervisor) startNetwork(program string, namespace *os.File) error {
 	}
 	uid := int(s.record.OtherUID())
 	s.egress, err = egress.Start(egress.Options{
-		Roots: roots, Program: os.NewFile(uintptr(fd), "program"), UID: uid, GID: uid, Rules: rules, Secrets: all,
+		Authority: s.authority, Roots: roots, Program: os.NewFile(uintptr(fd), "program"), UID: uid, GID: uid, Rules: rules, Secrets: all,
 		Namespace: namespace, Changed: s.onOtherNetwork,
 		Allowed: s.onAllowed, Denied: s.onRefused,
 		Failed: func(err error) { s.log.Error("the network is down for a moment", "err", err) },
@@ -58,17 +71,8 @@ func (s *supervisor) startNetwork(program string, namespace *os.File) error {
 	if err != nil {
 		return err
 	}
-	s.beginHosts(rec)
+	s.beginHosts()
 	return nil
-}
-
-// awaitAuthority waits for the certificate that programs inside are to trust, if connections are to
-// be opened.
-func (s *supervisor) awaitAuthority(ctx context.Context) (err error) {
-	if slices.ContainsFunc(s.record.AllowNet, hostlist.Intercepts) {
-		s.authority, err = s.egress.Authority(ctx)
-	}
-	return err
 }
 
 // onOtherNetwork ends a sandbox that somebody has given another network, which no rule governs.

@@ -92,6 +92,8 @@ func (s *supervisor) setUp(ctx context.Context) error {
 // in the host's, so what a killed supervisor has left there goes first.
 func (s *supervisor) prepareProcess(context.Context) error {
 	unix.Umask(0)
+	// With a limit of 1 the kernel pipes no dump either (fs/coredump.c). One of 0 stays.
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
 	unix.CloseOnExec(launch.ReadyFD)
 	unix.CloseOnExec(launch.LeaseFD)
 	if s.asksScope {
@@ -274,11 +276,13 @@ func (s *supervisor) startInside(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.hasNamedNet() && !s.docker() {
-		if err := s.startNetwork(program, nil); err != nil {
+	if s.hasNamedNet() {
+		if err := s.prepareNetwork(); err != nil {
 			return err
 		}
-		if err := s.awaitAuthority(ctx); err != nil {
+	}
+	if s.hasNamedNet() && !s.docker() {
+		if err := s.startNetwork(program, nil); err != nil {
 			return err
 		}
 	}
@@ -380,7 +384,9 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 			spec.NetNS = s.egress.Namespace()
 		}
 		spec.Etc["resolv.conf"] = []byte("nameserver " + egress.Resolver.String() + "\n")
-		spec.Authority = s.authority
+		if s.authority != nil {
+			spec.Authority = s.authority.PEM()
+		}
 	}
 	spec.ViewName, spec.Mounts = s.shown()
 	return spec

@@ -31,6 +31,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/cgroup"
 	"github.com/agentfense/agentfense/internal/confine/egress"
+	"github.com/agentfense/agentfense/internal/confine/egress/authority"
 	"github.com/agentfense/agentfense/internal/confine/guest"
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -85,11 +86,13 @@ type supervisor struct {
 	audit        *audit.Writer
 	output       *outlog.Writer // of detached commands
 	egress       *egress.Egress // nil unless the network has named hosts
-	authority    []byte         // certificate, nil unless connections are opened
-	hosts        hostClock
-	process      isolate.Process
-	guest        *guest.Conn
-	listener     *net.UnixListener
+	// authority is that of opened connections, nil if none are to be. Of its key only this process
+	// and the egress process know.
+	authority *authority.Pair
+	hosts     hostClock
+	process   isolate.Process
+	guest     *guest.Conn
+	listener  *net.UnixListener
 
 	complaints complaints // of the isolator
 

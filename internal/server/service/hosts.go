@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"slices"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -18,9 +17,6 @@ import (
 func (s *Service) useHosts(how *confinement, hosts []string) error {
 	if len(hosts) == 0 {
 		return nil
-	}
-	if how.name != record.RuntimeBwrap && slices.ContainsFunc(hosts, hostlist.Intercepts) {
-		return errdefs.New(errdefs.Invalid, "allow_net: intercept: only with the bwrap runtime")
 	}
 	how.net = record.NetNamed
 	return s.permitHosts("allow_net", hosts)

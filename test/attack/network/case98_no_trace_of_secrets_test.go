@@ -103,6 +103,16 @@ func checkMemory(t *testing.T, s *harness.Sandbox, placeholder string) {
 // checkFiles looks for the secret in all files of the sandbox.
 func checkFiles(t *testing.T, s *harness.Sandbox) {
 	t.Helper()
+	eachFile(t, s, func(path string, b []byte) {
+		if forms := found(b, secretValue); len(forms) > 0 {
+			t.Errorf("%s has the secret: %q", path, forms)
+		}
+	})
+}
+
+// eachFile calls look with the content of each file of the sandbox.
+func eachFile(t *testing.T, s *harness.Sandbox, look func(path string, b []byte)) {
+	t.Helper()
 	files := 0
 	for _, dir := range []string{s.Home, s.Source} {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -111,9 +121,7 @@ func checkFiles(t *testing.T, s *harness.Sandbox) {
 			}
 			b, _ := os.ReadFile(path) // it may be gone
 			files++
-			if forms := found(b, secretValue); len(forms) > 0 {
-				t.Errorf("%s has the secret: %q", path, forms)
-			}
+			look(path, b)
 			return nil
 		})
 		if err != nil {

@@ -33,7 +33,7 @@ func TestPostgres(t *testing.T) {
 	testenv.Command(t, "psql")
 	harness.NeedWorld(t)
 	world.Names(t, names...)
-	authority, certificate := certify(t, "example.com")
+	authority, certificate := harness.Certify(t, "example.com")
 	l := world.Listen(t, harness.PublicAddr+":5432")
 	go serveEach(l, func(c net.Conn) { servePostgres(c, &tls.Config{Certificates: []tls.Certificate{certificate}}) })
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
@@ -99,7 +99,7 @@ func TestRedis(t *testing.T) {
 	testenv.Command(t, "redis-cli")
 	harness.NeedWorld(t)
 	world.Names(t, names...)
-	authority, certificate := certify(t, "example.com")
+	authority, certificate := harness.Certify(t, "example.com")
 	go serveEach(world.Listen(t, harness.PublicAddr+":6379"), serveRedis)
 	secure := tls.NewListener(world.Listen(t, harness.PublicAddr+":6380"), &tls.Config{Certificates: []tls.Certificate{certificate}})
 	go serveEach(secure, serveRedis)

@@ -90,7 +90,7 @@ func container(t *testing.T) box {
 	t.Setenv("DOCKER_HOST", testenv.DockerDaemon(t))
 	withSecret(t, authority)
 	b := box{harness.New(t, binary, nil), t}
-	all := append(flags(authority, "example.com"), "--detach", "--runtime", "docker", "--image", testenv.DockerImage, "--secret", "API_KEY@other.example.net")
+	all := append(flags(authority, append(portRules, "example.com")...), "--detach", "--runtime", "docker", "--image", testenv.DockerImage, "--secret", "API_KEY@other.example.net")
 	if r := b.RunProgram(askHosts, nil, all...); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
@@ -130,7 +130,13 @@ type held struct {
 
 func (b box) hold() held {
 	b.t.Helper()
-	cmd := b.Command(b.t.Context(), b.program(askHosts, "https://example.com/hold")...)
+	return b.holdAt("https://example.com/hold")
+}
+
+// holdAt is hold of another server, of which the line ends with its address.
+func (b box) holdAt(url string) held {
+	b.t.Helper()
+	cmd := b.Command(b.t.Context(), b.program(askHosts, url)...)
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -139,7 +145,7 @@ func (b box) hold() held {
 		b.t.Fatal(err)
 	}
 	h := held{cmd, bufio.NewReader(stdout)}
-	if line, err := h.stdout.ReadString('\n'); line != "held\n" {
+	if line, err := h.stdout.ReadString('\n'); !strings.HasPrefix(line, "held") {
 		b.t.Fatalf("the connection is not held: %q, %v", line, err)
 	}
 	return h
@@ -171,6 +177,10 @@ func (b box) id() string { return b.docker("ps", "--quiet", "--filter", "label=a
 func TestNetworkOfAContainer(t *testing.T) {
 	b := container(t)
 	t.Run("named hosts and no other", func(t *testing.T) { box{b.Sandbox, t}.reachesNamedHosts() })
+	t.Run("localhost", func(t *testing.T) { box{b.Sandbox, t}.reachesLocalhost() })
+	t.Run("ports of hosts", func(t *testing.T) {
+		checkPorts(t, b.Sandbox, func(args ...string) *exec.Cmd { return b.Command(t.Context(), b.program(listenInside, args...)...) })
+	})
 	t.Run("hosts and processes that change", func(t *testing.T) { box{b.Sandbox, t}.changes() })
 	t.Run("nothing stays", func(t *testing.T) { box{b.Sandbox, t}.leavesNothing() })
 }
@@ -232,6 +242,29 @@ func (b box) reachesNamedHosts() {
 	} {
 		testenv.Eventually(t, "the audit log says "+line, func() bool { return strings.Contains(b.Agentfense("audit", b.Name).Stdout, line) })
 	}
+}
+
+// reachesLocalhost reaches a port of this host's loopback while it is allowed, by every name of the
+// container's own loopback, and no other port.
+func (b box) reachesLocalhost() {
+	port, other := onLocalhost(b.t, "127.0.0.1:0"), onLocalhost(b.t, "127.0.0.1:0")
+	urls := []string{"http://localhost:" + port, "http://127.0.0.1:" + port}
+	if harness.HasIPv6() {
+		urls = append(urls, "http://[::1]:"+port)
+	}
+	answers := func(answer string) (all [][2]string) {
+		for _, url := range urls {
+			all = append(all, [2]string{url + "/", answer})
+		}
+		return append(all, [2]string{"http://localhost:" + other + "/", "refused"})
+	}
+	b.wantAnswers("without a rule", answers("refused")...)
+	b.change("grant", "--net", "localhost:"+port)
+	b.wantAnswers("with a rule", answers("held at 127.0.0.1:0")...)
+	h := b.holdAt(urls[0] + "/hold")
+	b.change("revoke", "--net", "localhost:"+port)
+	h.wantCut(b.t)
+	b.wantAnswers("without it again", answers("refused")...)
 }
 
 // changes revokes a host, and ends the egress process.

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
@@ -147,38 +145,6 @@ try --cacert /run/agentfense/ca.pem https://other.example.net/show/ok
 403
 `
 		want(t, r, paths+paths+"403\n"+"000\nrefused\n000\nrefused\n000\nrefused\n000\nrefused\n200\n000\nrefused\n")
-	})
-}
-
-// The key of the sandbox's authority is in the egress process alone: none of the files inside has
-// it, and it goes with the process. Then nothing is let through.
-func TestTheAuthoritysKeyEndsWithItsProcess(t *testing.T) {
-	authority := internet(t, show)
-	eachUser(t, func(t *testing.T, who ...harness.Option) {
-		s := harness.New(t, binary, nil, who...)
-		args := trusting(t, authority, "run", "--name", s.Name, "--detach", "--allow-net", "example.com,intercept", "--", "sleep", "1000")
-		if r := s.Agentfense(args...); r.Code != 0 {
-			t.Fatal(r.Stderr)
-		}
-		const look = `curl -sS https://example.com/show/a; grep -l 'PRIVATE KEY' /run/agentfense/*; ls /run/agentfense; : > /run/agentfense/ca.pem || true`
-		r := s.Agentfense("exec", s.Name, "--", "sh", "-c", look)
-		if r.Stdout != "GET /show/a \nca-bundle.pem\nca.pem\n" {
-			t.Errorf("got %s%s", r.Stdout, r.Stderr)
-		}
-		policy(t, s, "grant", "--net", "other.example.net,intercept GET /show/a")
-		const both = `for p in a b; do curl -sS -o /dev/null -w '%{http_code}\n' https://other.example.net/show/$p; done`
-		want(t, s.Agentfense("exec", s.Name, "--", "sh", "-c", both), "200\n403\n")
-		old := egressOf(t, s)
-		signal(t, old, unix.SIGKILL)
-		testenv.Eventually(t, "the process has ended", func() bool { return unix.Kill(old, 0) != nil })
-		testenv.Eventually(t, "the new process refuses", func() bool {
-			return s.Agentfense("exec", s.Name, "--", "curl", "-sS", "https://example.com/show/a").Code != 0 &&
-				strings.Contains(s.Agentfense("audit", s.Name).Stdout, "the process that had their key has ended")
-		})
-		if r := s.Agentfense("stop", s.Name); r.Code != 0 {
-			t.Fatal(r.Stderr)
-		}
-		want(t, s.Agentfense("exec", s.Name, "--", "curl", "-sS", "https://example.com/show/a"), "GET /show/a \n")
 	})
 }
 

@@ -3,16 +3,9 @@
 package network_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"net/http/cgi"
 	"os"
@@ -46,6 +39,8 @@ var programs = map[string]func(args []string) int{
 	floodHosts:          flood,
 	askHosts:            ask,
 	crowdHosts:          crowd,
+	askAsSystem:         asSystem,
+	listenInside:        listenAt,
 }
 
 // names are those that the host's resolver knows.
@@ -74,7 +69,7 @@ func internet(t *testing.T, sites ...site) (authority string) {
 	t.Helper()
 	harness.NeedWorld(t)
 	world.Names(t, names...)
-	authority, certificate := certify(t, "example.com", "*.example.com", "*.www.example.com", "other.example.net",
+	authority, certificate := harness.Certify(t, "example.com", "*.example.com", "*.www.example.com", "other.example.net",
 		"pypi.org", "files.pythonhosted.org", "registry.npmjs.org", "proxy.golang.org", "*.crates.io")
 	config := &tls.Config{Certificates: []tls.Certificate{certificate}}
 	handler := handler(t, sites)
@@ -93,53 +88,6 @@ func internet(t *testing.T, sites ...site) (authority string) {
 		})
 	}
 	return authority
-}
-
-// certify makes an authority and a certificate of it for names. The authority's own is in a file
-// that every user may read.
-func certify(t *testing.T, names ...string) (authority string, certificate tls.Certificate) {
-	t.Helper()
-	parent := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	parentKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parentDER, err := x509.CreateCertificate(rand.Reader, parent, parent, parentKey.Public(), parentKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"}, NotAfter: parent.NotAfter, DNSNames: names}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	authority = filepath.Join(openDir(t), "authority.pem")
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: parentDER})
-	if err := os.WriteFile(authority, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return authority, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
-// openDir makes a directory that every user reaches.
-func openDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "agentfense-network-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
 // handler answers with the host that was asked for, and serves a git repository at /repo.git.

@@ -119,7 +119,7 @@ func TestCargo(t *testing.T) {
 		t.Fatal(err)
 	}
 	authority := internet(t, crates)
-	rust := openDir(t) // a user's toolchain is below its home
+	rust := harness.OpenDir(t) // a user's toolchain is below its home
 	if err := unix.Mount(strings.TrimSpace(string(sysroot)), rust, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}

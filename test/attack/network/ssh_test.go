@@ -16,7 +16,7 @@ func TestGitOverSSH(t *testing.T) {
 	testenv.Command(t, "dropbear", "dropbearkey", "ssh", "ssh-keygen", "git", "unshare")
 	harness.NeedWorld(t)
 	world.Names(t, names...)
-	dir := openDir(t)
+	dir := harness.OpenDir(t)
 	must := func(script string) string {
 		cmd := exec.Command("sh", "-ec", script)
 		cmd.Dir = dir

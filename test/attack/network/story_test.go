@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -163,28 +162,13 @@ func TestAKilledSupervisorLeavesNoProcess(t *testing.T) {
 // egressOf returns the process that serves the sandbox: a child of its supervisor.
 func egressOf(t *testing.T, s *harness.Sandbox) int {
 	t.Helper()
-	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	supervisor := 0
-	children := map[int]int{}
-	for _, path := range found {
-		text, _ := os.ReadFile(path) // it may have ended
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		switch args := strings.Split(string(text), "\x00"); {
-		case len(args) > 3 && args[1] == "__supervise" && args[2] == s.Home && args[3] == s.Name:
-			supervisor = pid
-		case len(args) > 1 && args[1] == "__egress":
-			children[pid] = parentOf(pid)
+	all := harness.Processes(s.Home)
+	for _, p := range all {
+		if p.Role == harness.Egress && p.Sandbox == s.Name {
+			return p.PID
 		}
 	}
-	for pid, parent := range children {
-		if parent == supervisor {
-			return pid
-		}
-	}
-	t.Fatalf("no egress process of supervisor %d among %v", supervisor, children)
+	t.Fatalf("no egress process among %v", all)
 	return 0
 }
 

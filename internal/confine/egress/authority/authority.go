@@ -1,6 +1,6 @@
-// Package authority is a certificate authority that one sandbox trusts, and nobody else. Its key
-// exists in this process only, and it signs for whom the caller says: hosts whose connections are
-// intercepted.
+// Package authority is a certificate authority that one sandbox trusts, and nobody else. It signs
+// for whom the caller says: hosts whose connections are intercepted. The supervisor makes it, and
+// passes it to one egress process after another. Its key is in the memory of these two only.
 package authority
 
 import (
@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"net/netip"
@@ -43,15 +44,18 @@ type Authority struct {
 	leaves map[allowlist.Host]*tls.Certificate
 }
 
+// Pair is an authority as one process passes it to another: its certificate (RFC 5280) and its
+// private key (SEC 1), both in DER.
+type Pair struct {
+	Certificate []byte `json:"certificate"`
+	Key         []byte `json:"key"`
+}
+
 // New makes an authority. Errors: Internal.
-func New() (*Authority, error) {
+func New() (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, failed(err)
-	}
-	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, failed(err)
+		return Pair{}, failed(err)
 	}
 	now := time.Now()
 	template := &x509.Certificate{
@@ -59,36 +63,36 @@ func New() (*Authority, error) {
 		NotBefore: now.Add(-clockSkew), NotAfter: now.Add(validity),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, failed(err)
+	p := Pair{}
+	if p.Certificate, err = x509.CreateCertificate(rand.Reader, template, template, key.Public(), key); err != nil {
+		return Pair{}, failed(err)
 	}
-	certificate, err := x509.ParseCertificate(der)
+	if p.Key, err = x509.MarshalECPrivateKey(key); err != nil {
+		return Pair{}, failed(err)
+	}
+	return p, nil
+}
+
+// PEM is the authority's certificate.
+func (p Pair) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate})
+}
+
+// Open returns what signs with the key of p. Errors: Internal, which tell nothing of the key.
+func Open(p Pair) (*Authority, error) {
+	certificate, err := x509.ParseCertificate(p.Certificate)
+	if err != nil || !certificate.IsCA {
+		return nil, failed(errors.New("malformed certificate"))
+	}
+	key, err := x509.ParseECPrivateKey(p.Key)
+	if err != nil || !key.PublicKey.Equal(certificate.PublicKey) {
+		return nil, failed(errors.New("the key is not that of the certificate"))
+	}
+	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, failed(err)
 	}
 	return &Authority{certificate: certificate, key: key, leafKey: leafKey, leaves: map[allowlist.Host]*tls.Certificate{}}, nil
-}
-
-// PEM is the authority's own certificate.
-func (a *Authority) PEM() []byte { return encode(a.certificate.Raw) }
-
-func encode(der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-// Check returns the one certificate of an authority that a text has, in its usual form. Errors:
-// Internal.
-func Check(text []byte) ([]byte, error) {
-	block, rest := pem.Decode(text)
-	if block == nil || block.Type != "CERTIFICATE" || len(rest) > 0 {
-		return nil, errdefs.New(errdefs.Internal, "certificate authority: not one certificate")
-	}
-	certificate, err := x509.ParseCertificate(block.Bytes)
-	if err != nil || !certificate.IsCA {
-		return nil, errdefs.New(errdefs.Internal, "certificate authority: malformed certificate")
-	}
-	return encode(certificate.Raw), nil
 }
 
 // Certificate returns a certificate of a host with its key. Errors: Internal.

@@ -1,6 +1,7 @@
 package authority
 
 import (
+	"crypto/ecdsa"
 	"crypto/x509"
 	"net/netip"
 	"testing"
@@ -9,12 +10,26 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 )
 
+// made is a new authority.
+func made(t *testing.T) (Pair, *Authority) {
+	t.Helper()
+	p, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := Open(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, a
+}
+
 // verify reports whether a program that trusts a takes its certificate of one host for that of
 // another.
-func verify(t *testing.T, a *Authority, of allowlist.Host, name string) error {
+func verify(t *testing.T, trusted Pair, a *Authority, of allowlist.Host, name string) error {
 	t.Helper()
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(a.PEM()) {
+	if !roots.AppendCertsFromPEM(trusted.PEM()) {
 		t.Fatal("no certificate in PEM")
 	}
 	leaf, err := a.Certificate(of)
@@ -26,21 +41,18 @@ func verify(t *testing.T, a *Authority, of allowlist.Host, name string) error {
 }
 
 func TestACertificateIsForItsHostOnly(t *testing.T) {
-	a, err := New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, a := made(t)
 	for _, host := range []allowlist.Host{"example.com", "10.1.2.3", "2001:db8::1"} {
 		name := string(host)
 		if addr, err := netip.ParseAddr(name); err == nil && addr.Is6() {
 			name = "[" + name + "]"
 		}
-		if err := verify(t, a, host, name); err != nil {
+		if err := verify(t, p, a, host, name); err != nil {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
 	for _, name := range []string{"www.example.com", "example.net", "10.1.2.3"} {
-		if verify(t, a, "example.com", name) == nil {
+		if verify(t, p, a, "example.com", name) == nil {
 			t.Errorf("a certificate of example.com is taken for %s", name)
 		}
 	}
@@ -48,18 +60,42 @@ func TestACertificateIsForItsHostOnly(t *testing.T) {
 	if err != nil || leaf.Leaf.IsCA || time.Until(leaf.Leaf.NotAfter) > leafValidity {
 		t.Errorf("the certificate of a host is a CA's, or valid for long: %v, %v", leaf.Leaf.NotAfter, err)
 	}
-	if another, err := New(); err != nil || verify(t, another, "example.com", "example.com") != nil {
-		t.Fatal(err)
-	} else if leaf, _ := another.Certificate("example.com"); leaf.Leaf.CheckSignatureFrom(a.certificate) == nil {
+	if _, another := made(t); verify(t, p, another, "example.com", "example.com") == nil {
 		t.Error("two authorities have one key")
 	}
 }
 
-func TestCertificatesAreKeptAndRenewed(t *testing.T) {
-	a, err := New()
+// The process that takes the place of another goes on with the authority that programs trust.
+func TestAnAuthorityIsPassedOn(t *testing.T) {
+	p, _ := made(t)
+	next, err := Open(p)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := verify(t, p, next, "example.com", "example.com"); err != nil {
+		t.Error(err)
+	}
+	other, a := made(t)
+	leaf, err := a.Certificate("example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leafKey, err := x509.MarshalECPrivateKey(leaf.PrivateKey.(*ecdsa.PrivateKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, bad := range map[string]Pair{
+		"nothing": {}, "no key": {Certificate: p.Certificate}, "no certificate": {Key: p.Key}, "the key of another": {p.Certificate, other.Key},
+		"that of a host": {leaf.Leaf.Raw, leafKey},
+	} {
+		if _, err := Open(bad); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}
+
+func TestCertificatesAreKeptAndRenewed(t *testing.T) {
+	_, a := made(t)
 	get := func(h allowlist.Host) *x509.Certificate {
 		t.Helper()
 		c, err := a.Certificate(h)
@@ -81,27 +117,5 @@ func TestCertificatesAreKeptAndRenewed(t *testing.T) {
 	}
 	if len(a.leaves) > maxLeaves {
 		t.Errorf("%d are kept", len(a.leaves))
-	}
-}
-
-func TestOnlyOneCertificateOfAnAuthorityIsTaken(t *testing.T) {
-	a, err := New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := a.Certificate("example.com")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := Check(a.PEM()); err != nil || string(got) != string(a.PEM()) {
-		t.Errorf("got %s, %v", got, err)
-	}
-	for name, text := range map[string]string{
-		"nothing": "", "two": string(a.PEM()) + string(a.PEM()), "another text": "x" + "\n", "that of a host": string(encode(leaf.Leaf.Raw)),
-		"a text behind it": string(a.PEM()) + "x",
-	} {
-		if _, err := Check([]byte(text)); err == nil {
-			t.Errorf("%s is taken", name)
-		}
 	}
 }

@@ -150,6 +150,12 @@ func (n *Namespace) ListenUDP(at netip.AddrPort) (*os.File, error) {
 	return n.socket(func() (int, error) { return listenUDP(at) })
 }
 
+// ReserveTCP returns a socket at an address of the namespace to which nobody can connect. While it
+// is open, a program inside cannot listen at the port on all addresses. Errors: as of ListenTCP.
+func (n *Namespace) ReserveTCP(at netip.AddrPort) (*os.File, error) {
+	return n.socket(func() (int, error) { return bound(at, unix.SOCK_STREAM, exclusive) })
+}
+
 func (n *Namespace) socket(create func() (int, error)) (*os.File, error) {
 	type result struct {
 		fd  int

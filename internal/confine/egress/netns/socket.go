@@ -12,7 +12,7 @@ import (
 const backlog = 4096
 
 func listenTCP(at netip.AddrPort) (int, error) {
-	fd, err := bound(at, unix.SOCK_STREAM)
+	fd, err := bound(at, unix.SOCK_STREAM, shared)
 	if err != nil {
 		return -1, err
 	}
@@ -23,7 +23,7 @@ func listenTCP(at netip.AddrPort) (int, error) {
 }
 
 func listenUDP(at netip.AddrPort) (int, error) {
-	fd, err := bound(at, unix.SOCK_DGRAM)
+	fd, err := bound(at, unix.SOCK_DGRAM, shared)
 	if err != nil {
 		return -1, err
 	}
@@ -38,7 +38,14 @@ func listenUDP(at netip.AddrPort) (int, error) {
 	return fd, nil
 }
 
-func bound(at netip.AddrPort, kind int) (int, error) {
+// Values of SO_REUSEADDR. A socket that does not listen keeps others from its port only if it does
+// not share its address.
+const (
+	exclusive = 0
+	shared    = 1
+)
+
+func bound(at netip.AddrPort, kind, reuse int) (int, error) {
 	family, address := unix.AF_INET, unix.Sockaddr(nil)
 	if at.Addr().Is4() {
 		address = &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}
@@ -49,7 +56,7 @@ func bound(at netip.AddrPort, kind int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, reuse)
 	if err == nil && family == unix.AF_INET6 {
 		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1)
 	}

@@ -1,10 +1,6 @@
 package bwrap
 
 import (
-	"errors"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -28,7 +24,7 @@ func (p *plan) readCertificates() error {
 			continue
 		}
 		if trusted == nil {
-			if trusted, err = readBundle(resolved); err != nil {
+			if trusted, err = isolate.ReadBundle(resolved); err != nil {
 				return err
 			}
 		}
@@ -43,23 +39,6 @@ func (p *plan) readCertificates() error {
 		}
 	}
 	return nil
-}
-
-// readBundle reads a file of certificates; nil if it is absent or not for everyone.
-func readBundle(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, errdefs.New(errdefs.Precondition, "read %s: %w", path, cause(err))
-	}
-	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxEtcFile))
-	if err != nil {
-		return nil, errdefs.New(errdefs.Precondition, "read %s: %w", path, cause(err))
-	}
-	return content, nil
 }
 
 // buildCertificates writes the files to the stage.

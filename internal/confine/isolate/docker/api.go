@@ -62,31 +62,17 @@ func isStatus(err error, status int) bool {
 	return ok && refused.status == status
 }
 
-// call makes a request and decodes the answer into answer, unless that is nil. Errors:
-// Unsupported if no daemon answers; Deadline, Canceled; else a daemonError with the kind of
-// its status.
+// call makes a request and decodes the answer into answer, unless that is nil. Errors: those of
+// do; Unsupported for an answer of another form.
 func (a *api) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
-	text, err := json.Marshal(body)
+	response, err := a.do(ctx, method, path, query, body)
 	if err != nil {
-		return errdefs.New(errdefs.Internal, "docker: %w", err)
-	}
-	target := &url.URL{Scheme: "http", Host: "docker", Path: a.version + path, RawQuery: query.Encode()}
-	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(text))
-	if err != nil {
-		return errdefs.New(errdefs.Internal, "docker: %w", err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := a.http.Do(request)
-	if err != nil {
-		return a.unanswered(ctx, err)
+		return err
 	}
 	defer response.Body.Close()
-	text, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
 		return a.unanswered(ctx, err)
-	}
-	if response.StatusCode >= http.StatusBadRequest {
-		return refusal(response.StatusCode, text)
 	}
 	if answer == nil {
 		return nil
@@ -95,6 +81,33 @@ func (a *api) call(ctx context.Context, method, path string, query url.Values, b
 		return errdefs.New(errdefs.Unsupported, "docker: answer to %s: %w", path, err)
 	}
 	return nil
+}
+
+// do makes a request and returns the answer, with its body. Errors: Unsupported if no daemon
+// answers; Deadline, Canceled; else a daemonError with the kind of its status.
+func (a *api) do(ctx context.Context, method, path string, query url.Values, body any) (*http.Response, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, errdefs.New(errdefs.Internal, "docker: %w", err)
+	}
+	target := &url.URL{Scheme: "http", Host: "docker", Path: a.version + path, RawQuery: query.Encode()}
+	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(text))
+	if err != nil {
+		return nil, errdefs.New(errdefs.Internal, "docker: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := a.http.Do(request)
+	if err != nil {
+		return nil, a.unanswered(ctx, err)
+	}
+	if response.StatusCode < http.StatusBadRequest {
+		return response, nil
+	}
+	defer response.Body.Close()
+	if text, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer)); err != nil {
+		return nil, a.unanswered(ctx, err)
+	}
+	return nil, refusal(response.StatusCode, text)
 }
 
 // unanswered explains a request without an answer.

@@ -86,7 +86,7 @@ func (p *plan) container() container {
 		Cmd:         []string{}, // replaces the image's
 		Env:         s.InitEnv,
 		WorkingDir:  "/",
-		Labels:      map[string]string{label: s.ID, dirLabel: s.Dir},
+		Labels:      p.labels(),
 		Healthcheck: healthcheck{[]string{"NONE"}}, // a health check of the image would run commands
 		HostConfig:  p.hostConfig(),
 	}
@@ -94,6 +94,11 @@ func (p *plan) container() container {
 
 var networkModes = map[isolate.Net]string{
 	isolate.NetNone: "none", isolate.NetHost: "host", isolate.NetBridge: "bridge", isolate.NetNamed: "none",
+}
+
+// labels are those by which a container of the sandbox is found.
+func (p *plan) labels() map[string]string {
+	return map[string]string{label: p.spec.ID, dirLabel: p.spec.Dir}
 }
 
 // hostConfig has the confinement. Memory is limited together with swap. Otherwise a sandbox
@@ -145,6 +150,9 @@ func (p *plan) binds() []bind {
 	binds = append(binds, readOnly(s.Init, initPath), readOnly(path.Join(stage, socketName), socketPath))
 	for _, name := range slices.Sorted(maps.Keys(p.etc())) {
 		binds = append(binds, readOnly(path.Join(stage, name), path.Join("/etc", name)))
+	}
+	for _, target := range slices.Sorted(maps.Keys(p.certificates.targets())) {
+		binds = append(binds, readOnly(path.Join(stage, p.certificates.targets()[target]), target))
 	}
 	if p.hasAlias() {
 		binds = append(binds, mount(path.Join(s.View, s.ViewName), isolate.Workspace, bindOptions{Propagation: "rslave"}))

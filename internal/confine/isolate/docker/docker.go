@@ -110,6 +110,12 @@ func (p *process) launch(ctx context.Context, plan *plan) error {
 		return err
 	}
 	defer offer.Close()
+	if err := p.readCertificates(ctx, plan); err != nil {
+		return err
+	}
+	if err := plan.certificates.write(stage); err != nil {
+		return err
+	}
 	if err := p.create(ctx, plan); err != nil {
 		return err
 	}

@@ -19,6 +19,8 @@ type plan struct {
 	conceal []string
 	covers  []string // of /proc and /sys
 	volumes []string // of the image
+
+	certificates certificates
 }
 
 // Directories inside that the kernel or the image provides, or that this package makes.
@@ -31,9 +33,6 @@ var (
 func newPlan(spec isolate.Spec) (*plan, error) {
 	if (spec.Net == isolate.NetNamed) != (spec.MakeNet != nil) || spec.NetNS != nil {
 		return nil, errdefs.New(errdefs.Internal, "start sandbox: the network and what makes it do not go together")
-	}
-	if spec.Authority != nil {
-		return nil, errdefs.New(errdefs.Unsupported, "start sandbox: docker cannot show a certificate authority inside")
 	}
 	p := &plan{spec: spec}
 	if err := p.fillIn(); err != nil {

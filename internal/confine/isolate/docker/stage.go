@@ -26,13 +26,16 @@ const (
 	socketPath = insideDir + "/" + socketName
 )
 
+// stageBytes bounds the stage. The file of certificates is the largest in it.
+const stageBytes = 2 * isolate.MaxBundle
+
 // stage mounts and fills the stage and returns its path.
 func (p *plan) stage() (string, error) {
 	dir := filepath.Join(p.spec.Dir, stageName)
 	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
 		return "", errdefs.New(errdefs.Internal, "stage: %w", err)
 	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755,size=1m"); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, fmt.Sprintf("mode=0755,size=%d", stageBytes)); err != nil {
 		return "", errdefs.New(errdefs.Unsupported, "stage: %w", err)
 	}
 	for name, content := range p.etc() {
