@@ -222,6 +222,7 @@ curl -sS -o /dev/null -w '%{http_code}\n' -H "Authorization: Bearer $API_KEY" ht
 curl -sS -u "user:$API_KEY" -D- https://example.com/reflect/ | grep -aic 'x-form-0: \*\*\*\*'
 `, "--secret", "API_KEY@example.com", "--secret-allow", "API_KEY=GET /reflect/**", "--allow-net", "example.com,intercept", "--allow-net", "other.example.net,intercept")
 		want(t, r, "right=true\nright=true\nright=false\nright=true\n403\n403\n1\n")
-		contains(t, "the audit log", s.Agentfense("audit", s.Name).Stdout, "not allowed by --secret-allow of API_KEY", "the placeholder of secret API_KEY")
+		contains(t, "the audit log", s.Agentfense("audit", s.Name).Stdout, "not allowed by --secret-allow of API_KEY", "the placeholder of secret API_KEY",
+			"example.com port 443: a credential of the program's own was taken out: Authorization")
 	})
 }
