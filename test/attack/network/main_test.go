@@ -48,6 +48,7 @@ var programs = map[string]func(args []string) int{
 	crowdHosts:          crowd,
 	tunnelNames:         tunnel,
 	greetHosts:          greet,
+	gatherConnections:   gather,
 }
 
 // names are those that the host's resolver knows.
