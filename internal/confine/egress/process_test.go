@@ -181,10 +181,11 @@ func TestWhatIsNotSaidInTimeIsRefused(t *testing.T) {
 			if _, err := io.WriteString(c, tt.said); err != nil {
 				t.Fatal(err)
 			}
-			o.awaitDenied(tt.reason)
 			if rest, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("the connection stays open: %q", rest)
 			}
+			c.Close()
+			o.awaitDenied(tt.reason)
 		})
 	}
 }

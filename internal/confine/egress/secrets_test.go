@@ -201,6 +201,7 @@ func TestNothingIsSmuggledToTheHostOfASecret(t *testing.T) {
 		if answer, err := io.ReadAll(c); !strings.HasPrefix(string(answer), "HTTP/1.1 403 ") || !strings.Contains(string(answer), tt.reason) {
 			t.Errorf("%s: got %q, %v; want %s", name, answer, err, tt.reason)
 		}
+		c.Close()
 		o.awaitDenied(tt.reason)
 	}
 }
