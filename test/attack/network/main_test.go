@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +50,7 @@ var programs = map[string]func(args []string) int{
 	tunnelNames:         tunnel,
 	greetHosts:          greet,
 	gatherConnections:   gather,
+	takePorts:           take,
 }
 
 // names are those that the host's resolver knows.
@@ -145,11 +147,15 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
+// smuggledThrough counts requests that no host must get.
+var smuggledThrough atomic.Int32
+
 // handler answers with the host that was asked for, and serves a git repository at /repo.git.
 func handler(t *testing.T, sites []site) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/endless", func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+	mux.HandleFunc("/"+mark, func(http.ResponseWriter, *http.Request) { smuggledThrough.Add(1) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "this is %s\n", r.Host) })
 	mux.HandleFunc("/hold", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "held")
