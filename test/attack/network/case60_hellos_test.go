@@ -8,8 +8,9 @@ import (
 	encoding "encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -150,11 +151,12 @@ func (s *swapping) Write(b []byte) (int, error) {
 // serveSecondHello serves example.com so that most clients have to say hello twice.
 func serveSecondHello(t *testing.T) {
 	t.Helper()
-	_, certificate := certify(t, "example.com")
-	config := &tls.Config{Certificates: []tls.Certificate{certificate}, CurvePreferences: []tls.CurveID{tls.CurveP521}}
-	go serveEach(tls.NewListener(world.Listen(t, harness.PublicAddr+":"+secondHello), config), func(c net.Conn) {
-		_, _ = io.Copy(io.Discard, c) // the client notices
-	})
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Listener.Close()
+	server.Listener = world.Listen(t, harness.PublicAddr+":"+secondHello)
+	server.TLS = &tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP521}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
 }
 
 // greetingsRefused are what the audit log says of them.

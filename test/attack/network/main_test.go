@@ -39,6 +39,9 @@ func TestMain(m *testing.M) {
 // programs run inside, as this test binary (harness.Programs). A program's name is its key.
 var programs = map[string]func(args []string) int{
 	resolveByThemselves: resolve,
+	tunnelNames:         tunnel,
+	greetHosts:          greet,
+	gatherConnections:   gather,
 	reachOut:            reach,
 	speakProtocols:      speak,
 	connectOften:        connect,
@@ -47,10 +50,6 @@ var programs = map[string]func(args []string) int{
 	floodHosts:          flood,
 	askHosts:            ask,
 	crowdHosts:          crowd,
-	tunnelNames:         tunnel,
-	greetHosts:          greet,
-	gatherConnections:   gather,
-	takePorts:           take,
 }
 
 // names are those that the host's resolver knows.
