@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/agentfense/agentfense/test/harness"
@@ -18,6 +19,9 @@ const smuggleRequests = "smuggle"
 
 // mark is in what must not reach the server.
 const mark = "smuggled"
+
+// smuggledThrough counts requests for it that a host of internet got.
+var smuggledThrough atomic.Int32
 
 const post = "POST /first HTTP/1.1\r\nHost: example.com\r\n"
 

@@ -19,7 +19,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -145,9 +144,6 @@ func openDir(t *testing.T) string {
 	}
 	return dir
 }
-
-// smuggledThrough counts requests that no host must get.
-var smuggledThrough atomic.Int32
 
 // handler answers with the host that was asked for, and serves a git repository at /repo.git.
 func handler(t *testing.T, sites []site) http.Handler {
