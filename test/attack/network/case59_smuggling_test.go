@@ -143,6 +143,10 @@ func TestNoRequestIsSmuggled(t *testing.T) {
 		if n := strings.Count(got, "POST /first "); n < 4 {
 			t.Errorf("the server got %d honest requests", n)
 		}
-		contains(t, "the audit log", s.Agentfense("audit", s.Name).Stdout, "network_denied", "more than one length of the body", "HTTP names another host")
+		contains(t, "the audit log", s.Agentfense("audit", s.Name).Stdout, "more than one length of the body", "malformed header field",
+			"HTTP names another host", "method CONNECT", "HTTP/2 without TLS", "change of protocol", "malformed chunk, or a trailer")
+		if n := countRefused(t, s.Agentfense("audit", s.Name, "--json").Stdout); n != len(smuggled) {
+			t.Errorf("the audit log has %d refusals of %d attempts", n, len(smuggled))
+		}
 	})
 }

@@ -147,6 +147,11 @@ try --cacert /run/agentfense/ca.pem https://other.example.net/show/ok
 403
 `
 		want(t, r, paths+paths+"403\n"+"000\nrefused\n000\nrefused\n000\nrefused\n000\nrefused\n200\n000\nrefused\n")
+		contains(t, "the audit log", s.Agentfense("audit", s.Name).Stdout,
+			`example.com port 443: GET "/show/ok%2f..%2fno" is not allowed by --net-allow of example.com:443`,
+			`example.com port 443: POST "/show/ok" is not allowed by --net-allow of example.com:443`,
+			`example.com port 443: HTTP names another host: "other.example.net"`, `example.com port 443: TLS names another server: "other.example.net"`,
+			"example.com port 443: the method TRACE", "example.com port 443: method CONNECT", "example.com port 443: the header field X-Http-Method-Override")
 	})
 }
 
