@@ -162,8 +162,8 @@ func TestAnAnswerMayComeLate(t *testing.T) {
 	}
 }
 
-// Whoever does not say in time where a connection goes is refused, which is recorded: also a program
-// that waits for the server to speak first.
+// Whoever does not say in time where a connection goes is refused, which is recorded: also a
+// program that waits for the server to speak first.
 func TestWhatIsNotSaidInTimeIsRefused(t *testing.T) {
 	const first = "GET / HTTP/1.1\r\nHost: plain.example.com\r\n\r\n"
 	for name, tt := range map[string]struct {

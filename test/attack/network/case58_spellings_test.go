@@ -166,8 +166,8 @@ func sayInHTTP(text string, code int) error {
 	return nil
 }
 
-// checkSpellings checks that the audit log has each refusal of spell, by its port: 0 are questions to
-// the resolver.
+// checkSpellings checks that the audit log has each refusal of spell, by its port: 0 are questions
+// to the resolver.
 func checkSpellings(t *testing.T, text string) {
 	t.Helper()
 	expected := map[uint16]int{443: len(spellings), 80: len(spellings) + len(otherPorts)}

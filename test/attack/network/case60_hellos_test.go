@@ -101,8 +101,8 @@ func hiding(name, public string) (*tls.Config, error) {
 	}, nil
 }
 
-// piecemeal sends each TLS record of a handshake in the clear as records of a few bytes, and each of
-// them in more than one packet.
+// piecemeal sends each TLS record of a handshake in the clear as records of a few bytes, and each
+// of them in more than one packet.
 type piecemeal struct{ net.Conn }
 
 func inPieces(c net.Conn) net.Conn { return piecemeal{c} }

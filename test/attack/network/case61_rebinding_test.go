@@ -59,8 +59,8 @@ var elsewhere = map[string][]string{
 	"localhost":          {"A 127.0.0.1", "AAAA ::1"},
 }
 
-// The owner of an allowed name answers for it by a name server: with aliases of internal names, with
-// addresses that stand for internal ones, and with another address each time.
+// The owner of an allowed name answers for it by a name server: with aliases of internal names,
+// with addresses that stand for internal ones, and with another address each time.
 func TestANameServerThatRebinds(t *testing.T) {
 	var served atomic.Bool // rebinding.example.com was asked once
 	authority := internet(t, func(_ *testing.T, mux *http.ServeMux) {

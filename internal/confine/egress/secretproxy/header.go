@@ -18,8 +18,8 @@ var credentialFields = []string{
 }
 
 // swap puts the value in the place of the placeholder, and takes out all other credentials, whose
-// fields it returns. Where the program sent no placeholder, there or in the query, the host gets the
-// value in the field that it wants; but not if the program calls it by its own name.
+// fields it returns. Where the program sent no placeholder, there or in the query, the host gets
+// the value in the field that it wants; but not if the program calls it by its own name.
 func (p *Proxy) swap(h http.Header, sent bool) (taken []string) {
 	for _, field := range credentialFields {
 		values := h[field]
@@ -87,8 +87,8 @@ var credentialParameters = []string{
 }
 
 // swapQuery puts the value in the place of the placeholder where a parameter for a credential has
-// it, and takes out all other credentials, whose names it returns. A query that has none stays as it
-// is.
+// it, and takes out all other credentials, whose names it returns. A query that has none stays as
+// it is.
 func (p *Proxy) swapQuery(query string) (changed string, swapped bool, taken []string) {
 	values, err := url.ParseQuery(query)
 	if err != nil {

@@ -31,8 +31,8 @@ type Proxy struct {
 	Value string
 	// Masker knows all values of the sandbox.
 	Masker *secret.Masker
-	// Transport, Refused and Explain are those of webproxy.Proxy. Refused is told of credentials that
-	// were taken out, too.
+	// Transport, Refused and Explain are those of webproxy.Proxy. Refused is told of
+	// credentials that were taken out, too.
 	Transport http.RoundTripper
 	Refused   func(reason string)
 	Explain   func(error) string
