@@ -180,17 +180,22 @@ func (w *World) Listen(t testing.TB, address string) net.Listener {
 // Names makes the host's resolver know names: lines of hosts(5). It lasts until the test ends.
 func (w *World) Names(t testing.TB, lines ...string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "hosts")
-	text := "127.0.0.1 localhost\n" + strings.Join(lines, "\n") + "\n"
+	cover(t, "/etc/hosts", "127.0.0.1 localhost\n"+strings.Join(lines, "\n")+"\n")
+}
+
+// cover gives a file of the host another content until the test ends.
+func cover(t testing.TB, path, text string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), filepath.Base(path))
 	err := os.WriteFile(file, []byte(text), 0o644)
 	if err == nil {
-		err = unix.Mount(file, "/etc/hosts", "", unix.MS_BIND, "")
+		err = unix.Mount(file, path, "", unix.MS_BIND, "")
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount("/etc/hosts", unix.MNT_DETACH); err != nil {
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})

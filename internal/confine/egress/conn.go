@@ -35,7 +35,10 @@ type conn struct {
 	requests int64 // of HTTP that were sent on
 }
 
-const reasonRevoked = "no longer allowed"
+const (
+	reasonRevoked = "no longer allowed"
+	reasonSilent  = "it sent nothing: only a rule with raw allows a protocol in which the server speaks first"
+)
 
 // A refusal is an error that says why a connection is not let through.
 type refusal struct{ reason string }
@@ -86,8 +89,10 @@ func (c *conn) run() error {
 		return err
 	}
 	first := make([]byte, 1)
-	if _, err := io.ReadFull(c.down, first); err != nil {
-		return err // it sent nothing
+	if _, err := io.ReadFull(c.down, first); errors.Is(err, os.ErrDeadlineExceeded) {
+		return refusal{reasonSilent}
+	} else if err != nil {
+		return err // it has gone
 	}
 	said := io.MultiReader(bytes.NewReader(first), c.down)
 	switch {

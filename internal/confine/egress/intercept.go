@@ -152,6 +152,7 @@ func (c *conn) secretHere(secure bool) (proxy *secretproxy.Proxy, name string, e
 	case len(all) == 0:
 		return nil, "", nil
 	}
+	all[0].Refused = c.note
 	return &all[0], all[0].Name, nil
 }
 

@@ -162,6 +162,34 @@ func TestAnAnswerMayComeLate(t *testing.T) {
 	}
 }
 
+// Whoever does not say in time where a connection goes is refused, which is recorded: also a
+// program that waits for the server to speak first.
+func TestWhatIsNotSaidInTimeIsRefused(t *testing.T) {
+	const first = "GET / HTTP/1.1\r\nHost: plain.example.com\r\n\r\n"
+	for name, tt := range map[string]struct {
+		host         allowlist.Host
+		said, reason string
+	}{
+		"nothing":                   {"example.com", "", reasonSilent},
+		"a part of a hello":         {"example.com", "\x16\x03\x01\x00", "did not say in time"},
+		"a part of a head":          {"plain.example.com", "GET / HTTP/1.1\r\nHost: plain.ex", "did not say in time"},
+		"a part of the second head": {"plain.example.com", first + "GET / HT", "did not say in time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := startProcess(t, echo(t, plain), func(p *process) { p.patience = 100 * time.Millisecond }, "example.com", "plain.example.com:80")
+			c := o.dial(tt.host)
+			if _, err := io.WriteString(c, tt.said); err != nil {
+				t.Fatal(err)
+			}
+			if rest, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("the connection stays open: %q", rest)
+			}
+			c.Close()
+			o.awaitDenied(tt.reason)
+		})
+	}
+}
+
 // There may be more listeners than connections at once.
 func TestListenersThatWaitTakeNoConnectionsPlace(t *testing.T) {
 	o := startProcess(t, echo(t, plain), func(p *process) { p.conns = make(chan struct{}, 2) },

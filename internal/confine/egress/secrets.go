@@ -184,7 +184,8 @@ func (c *conn) runSecret(proxy secretproxy.Proxy, config *tls.Config) error {
 		c.p.denials.note(string(proxy.Target.Host), proxy.Target.Port, reason, 1)
 	}
 	proxy.Explain = reasonOf
-	webproxy.Serve(c.down, proxy.Handler(), c.p.patience)
+	strict := webproxy.Strict(c.down, c.p.patience, nil, func(err error) { proxy.Refused(refusalOf(err).reason) })
+	webproxy.Serve(strict, proxy.Handler(), c.p.patience)
 	transport.CloseIdleConnections()
 	links.close()
 	return nil

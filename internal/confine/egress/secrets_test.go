@@ -182,6 +182,30 @@ func TestAHostOfASecretIsNotReachedDirectly(t *testing.T) {
 	o.awaitDenied("the placeholder of secret API_KEY")
 }
 
+// What two parsers read in different ways is refused at the address of a secret, as everywhere.
+func TestNothingIsSmuggledToTheHostOfASecret(t *testing.T) {
+	o, certificate := startWithSecret(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the host was asked for %s", r.URL) })
+	o.handOver(map[string]string{"API_KEY": secretValue}, certificate)
+	const hidden = "GET /smuggled HTTP/1.1\r\nHost: " + insideName + "\r\n\r\n"
+	for name, tt := range map[string]struct{ head, reason string }{
+		"CL.TE":                    {"Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nX" + hidden, "more than one length"},
+		"two lengths":              {"Content-Length: 0\r\nContent-Length: 60\r\n\r\n" + hidden, "more than one length"},
+		"a folded field":           {"X: a\r\n b\r\n\r\n" + hidden, "malformed header field"},
+		"a space before the colon": {"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n" + hidden, "malformed header field"},
+		"two Hosts":                {"Host: evil.example\r\n\r\n", "not exactly one Host field"},
+	} {
+		c := o.dial(insideName)
+		if _, err := io.WriteString(c, "POST /first HTTP/1.1\r\nHost: "+insideName+"\r\n"+tt.head); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := io.ReadAll(c); !strings.HasPrefix(string(answer), "HTTP/1.1 403 ") || !strings.Contains(string(answer), tt.reason) {
+			t.Errorf("%s: got %q, %v; want %s", name, answer, err, tt.reason)
+		}
+		c.Close()
+		o.awaitDenied(tt.reason)
+	}
+}
+
 func TestTheSupervisorKnowsWhereSecretsGo(t *testing.T) {
 	e, c, allowed, _ := newSupervisor(t)
 	e.options.Secrets = []secret.Secret{{Name: "API_KEY", Hosts: []secret.Target{{Host: "api.example.com", Port: 443}}}}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"crypto/tls"
 	encoding "encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -35,22 +37,28 @@ var spellings = []string{
 	"[::ffff:93.184.216.34]", "[::ffff:100.64.0.2]", "[example.com]", "-example.com", "*.example.com",
 }
 
+// otherPorts are what may be behind example.com in a request, and is not port 80.
+var otherPorts = []string{":443", ":080", ":80:80", ":", ":x", ":-80", ":65616"}
+
+// isQuestion reports whether DNS can ask for a host, and isURL whether it can be the host of a URL.
+func isQuestion(host string) bool { return !strings.Contains("."+host, "..") }
+func isURL(host string) bool      { return !strings.ContainsAny(host, "/?#") }
+
 // spell names example.com in each of these ways, to the resolver, in TLS and in HTTP, and checks
 // that it is refused.
 func spell([]string) int {
 	var errs []error
 	for _, host := range spellings {
 		errs = append(errs, sayInTLS(host, false))
-		if !strings.Contains("."+host, "..") { // DNS has no such name
+		if isQuestion(host) {
 			errs = append(errs, askFor(host, false))
 		}
 		errs = append(errs, sayInHTTP("GET /"+mark+" HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n", http.StatusForbidden))
-		if strings.ContainsAny(host, "/?#") { // which end the host
-			continue
+		if isURL(host) {
+			errs = append(errs, sayInHTTP("GET http://"+host+"/"+mark+" HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n", http.StatusForbidden))
 		}
-		errs = append(errs, sayInHTTP("GET http://"+host+"/"+mark+" HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n", http.StatusForbidden))
 	}
-	for _, port := range []string{":443", ":080", ":80:80", ":", ":x", ":-80", ":65616"} {
+	for _, port := range otherPorts {
 		errs = append(errs, sayInHTTP("GET /"+mark+" HTTP/1.1\r\nHost: example.com"+port+"\r\n\r\n", http.StatusForbidden))
 	}
 	// The same spellings are of one host.
@@ -158,6 +166,38 @@ func sayInHTTP(text string, code int) error {
 	return nil
 }
 
+// checkSpellings checks that the audit log has each refusal of spell, by its port: 0 are questions
+// to the resolver.
+func checkSpellings(t *testing.T, text string) {
+	t.Helper()
+	expected := map[uint16]int{443: len(spellings), 80: len(spellings) + len(otherPorts)}
+	for _, host := range spellings {
+		if isQuestion(host) {
+			expected[0]++
+		}
+		if isURL(host) {
+			expected[80]++
+		}
+	}
+	got := map[uint16]int{}
+	for line := range strings.Lines(text) {
+		var r struct {
+			Event string
+			Port  uint16
+			Count int
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if r.Event == "network_denied" {
+			got[r.Port] += r.Count
+		}
+	}
+	if !maps.Equal(got, expected) {
+		t.Errorf("the audit log has these refusals by port: %v, want %v:\n%s", got, expected, text)
+	}
+}
+
 // A host has one form, and what is not in that form, or of another host, is refused everywhere.
 func TestHostsHaveOneSpelling(t *testing.T) {
 	internet(t)
@@ -167,6 +207,7 @@ func TestHostsHaveOneSpelling(t *testing.T) {
 		if r.Code != 0 {
 			t.Errorf("exit %d\n%s", r.Code, r.Stderr)
 		}
+		checkSpellings(t, s.Agentfense("audit", s.Name, "--json").Stdout)
 	})
 }
 

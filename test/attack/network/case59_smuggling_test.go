@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/agentfense/agentfense/test/harness"
@@ -18,6 +19,9 @@ const smuggleRequests = "smuggle"
 
 // mark is in what must not reach the server.
 const mark = "smuggled"
+
+// smuggledThrough counts requests for it that a host of internet got.
+var smuggledThrough atomic.Int32
 
 const post = "POST /first HTTP/1.1\r\nHost: example.com\r\n"
 
@@ -139,6 +143,10 @@ func TestNoRequestIsSmuggled(t *testing.T) {
 		if n := strings.Count(got, "POST /first "); n < 4 {
 			t.Errorf("the server got %d honest requests", n)
 		}
-		contains(t, "the audit log", s.Agentfense("audit", s.Name).Stdout, "network_denied", "more than one length of the body", "HTTP names another host")
+		contains(t, "the audit log", s.Agentfense("audit", s.Name).Stdout, "more than one length of the body", "malformed header field",
+			"HTTP names another host", "method CONNECT", "HTTP/2 without TLS", "change of protocol", "malformed chunk, or a trailer")
+		if n := countRefused(t, s.Agentfense("audit", s.Name, "--json").Stdout); n != len(smuggled) {
+			t.Errorf("the audit log has %d refusals of %d attempts", n, len(smuggled))
+		}
 	})
 }

@@ -47,5 +47,11 @@ refused
 200
 200
 `)
+		contains(t, "the audit log", s.Agentfense("audit", s.Name).Stdout,
+			`example.com port 443: TLS names another server: "www.example.com"`, `example.com port 443: TLS names another server: "other.example.net"`,
+			"example.com port 443: TLS without a server name", `example.com port 80: HTTP names another host: "100.64.0.2"`,
+			`example.com port 80: HTTP names another host: "other.example.net"`, `example.com port 80: HTTP names another host: "example.com:443"`,
+			"example.com port 80: method CONNECT", "example.com port 80: HTTP/2 without TLS", "example.com port 80: change of protocol (upgrade)",
+			"example.com port 80: not exactly one Host field")
 	})
 }

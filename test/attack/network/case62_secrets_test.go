@@ -94,6 +94,7 @@ sk-ant-api03-
 			"example.com port 443 by secret API_KEY, 1 request, to "+harness.PublicAddr,
 			"not allowed by --secret-allow of API_KEY", "the method TRACE", "X-Http-Method-Override",
 			"secret API_KEY is for this host", "the placeholder of secret API_KEY",
+			"example.com port 443: a credential of the program's own was taken out: Authorization",
 		)
 		contains(t, "inspect", s.Agentfense("inspect", s.Name).Stdout,
 			"API_KEY of env:API_KEY for example.com:443 as http://api-key.agentfense.internal; allows GET,TRACE /reflect/**")

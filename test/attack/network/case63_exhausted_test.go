@@ -113,6 +113,15 @@ curl -sS http://` + harness.OtherAddr + `/ 2>/dev/null || echo refused`
 // setLimit sets a limit of a process as the user that it has: not every root may change others'.
 func setLimit(t *testing.T, pid int, flag string) {
 	t.Helper()
+	cmd := asUserOf(t, pid, "prlimit", "--pid", strconv.Itoa(pid), flag)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("prlimit %s: %v\n%s", flag, err, out)
+	}
+}
+
+// asUserOf is a command of the user that a process has.
+func asUserOf(t *testing.T, pid int, name string, args ...string) *exec.Cmd {
+	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Fatal(err)
@@ -123,11 +132,9 @@ func setLimit(t *testing.T, pid int, flag string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("prlimit", "--pid", strconv.Itoa(pid), flag)
+	cmd := exec.Command(name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("prlimit %s: %v\n%s", flag, err, out)
-	}
+	return cmd
 }
 
 // openBelow returns how many descriptors below most a process has.

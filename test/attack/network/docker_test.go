@@ -224,8 +224,16 @@ func (b box) reachesNamedHosts() {
 		{"http://169.254.169.254/", "refused"},
 	}...)
 	b.change("grant", "--net", "example.com:80")
-	if r := b.Agentfense(b.program(spellHosts)...); r.Code != 0 {
-		t.Errorf("exit %d\n%s", r.Code, r.Stderr)
+	b.change("grant", "--net", "example.com:"+secondHello)
+	serveSecondHello(t)
+	before := smuggledThrough.Load()
+	for _, program := range []string{spellHosts, greetHosts, smuggleRequests} {
+		if r := b.Agentfense(b.program(program)...); r.Code != 0 {
+			t.Errorf("%s: exit %d\n%s", program, r.Code, r.Stderr)
+		}
+	}
+	if n := smuggledThrough.Load() - before; n > 0 {
+		t.Errorf("%d requests were smuggled", n)
 	}
 	b.change("grant", "--net", "*.example.com:80")
 	b.wantAnswers("after the grant", [][2]string{
@@ -236,10 +244,11 @@ func (b box) reachesNamedHosts() {
 		{"http://metadata.example.com/", "403 Forbidden"},
 		{"http://host.example.com/", "403 Forbidden"},
 	}...)
-	for _, line := range []string{
+	for _, line := range append(greetingsRefused,
 		"other.example.net port 443 by secret API_KEY, 1 request",
 		"rebound.example.com port 80: the name leads to an address that is not a public one",
-	} {
+		"example.com port 80: more than one length of the body",
+	) {
 		testenv.Eventually(t, "the audit log says "+line, func() bool { return strings.Contains(b.Agentfense("audit", b.Name).Stdout, line) })
 	}
 }

@@ -145,6 +145,11 @@ try --cacert /run/agentfense/ca.pem https://other.example.net/show/ok
 403
 `
 		want(t, r, paths+paths+"403\n"+"000\nrefused\n000\nrefused\n000\nrefused\n000\nrefused\n200\n000\nrefused\n")
+		contains(t, "the audit log", s.Agentfense("audit", s.Name).Stdout,
+			`example.com port 443: GET "/show/ok%2f..%2fno" is not allowed by --net-allow of example.com:443`,
+			`example.com port 443: POST "/show/ok" is not allowed by --net-allow of example.com:443`,
+			`example.com port 443: HTTP names another host: "other.example.net"`, `example.com port 443: TLS names another server: "other.example.net"`,
+			"example.com port 443: the method TRACE", "example.com port 443: method CONNECT", "example.com port 443: the header field X-Http-Method-Override")
 	})
 }
 
@@ -188,6 +193,7 @@ curl -sS -o /dev/null -w '%{http_code}\n' -H "Authorization: Bearer $API_KEY" ht
 curl -sS -u "user:$API_KEY" -D- https://example.com/reflect/ | grep -aic 'x-form-0: \*\*\*\*'
 `, "--secret", "API_KEY@example.com", "--secret-allow", "API_KEY=GET /reflect/**", "--allow-net", "example.com,intercept", "--allow-net", "other.example.net,intercept")
 		want(t, r, "right=true\nright=true\nright=false\nright=true\n403\n403\n1\n")
-		contains(t, "the audit log", s.Agentfense("audit", s.Name).Stdout, "not allowed by --secret-allow of API_KEY", "the placeholder of secret API_KEY")
+		contains(t, "the audit log", s.Agentfense("audit", s.Name).Stdout, "not allowed by --secret-allow of API_KEY", "the placeholder of secret API_KEY",
+			"example.com port 443: a credential of the program's own was taken out: Authorization")
 	})
 }

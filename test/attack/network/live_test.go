@@ -1,6 +1,7 @@
 package network_test
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -86,6 +87,32 @@ func TestAGrantEndsInTime(t *testing.T) {
 	if n := strings.Count(log, "the time is over"); n != 1 {
 		t.Errorf("the end was recorded %d times", n)
 	}
+}
+
+// The end of a grant cuts the connections that it allowed, and no others.
+func TestTheEndOfAGrantCutsConnections(t *testing.T) {
+	authority := internet(t)
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := live(t, authority, who...)
+		const hold = "curl -sSN https://other.example.net/hold 2>/dev/null; echo ended $?"
+		for seconds := 1; ; seconds *= 2 {
+			policy(t, s, "grant", "--net", "other.example.net", "--for", fmt.Sprint(seconds, "s"))
+			r := s.Agentfense("exec", s.Name, "--", "sh", "-c", hold)
+			if !strings.HasPrefix(r.Stdout, "held\n") && seconds < 60 {
+				continue // the grant was over before
+			}
+			if !strings.HasPrefix(r.Stdout, "held\nended ") || r.Stdout == "held\nended 0\n" {
+				t.Errorf("got %q", r.Stdout)
+			}
+			break
+		}
+		if r := s.Agentfense("exec", s.Name, "--", "sh", "-c", "test -s /tmp/code"); r.Code == 0 {
+			t.Error("the connection to the other host was cut, too")
+		}
+		testenv.Eventually(t, "the cut connection is in the audit log", func() bool {
+			return strings.Contains(s.Agentfense("audit", s.Name).Stdout, "other.example.net port 443: no longer allowed")
+		})
+	})
 }
 
 // An egress process that does not answer keeps no connection that was revoked.

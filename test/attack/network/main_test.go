@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 // programs run inside, as this test binary (harness.Programs). A program's name is its key.
 var programs = map[string]func(args []string) int{
 	resolveByThemselves: resolve,
+	tunnelNames:         tunnel,
+	greetHosts:          greet,
+	gatherConnections:   gather,
 	reachOut:            reach,
 	speakProtocols:      speak,
 	connectOften:        connect,
@@ -95,6 +98,7 @@ func handler(t *testing.T, sites []site) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/endless", func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+	mux.HandleFunc("/"+mark, func(http.ResponseWriter, *http.Request) { smuggledThrough.Add(1) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "this is %s\n", r.Host) })
 	mux.HandleFunc("/hold", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "held")

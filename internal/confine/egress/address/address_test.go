@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 )
 
 func TestOnlyPublicAddressesAreDialled(t *testing.T) {
@@ -74,12 +76,20 @@ func TestAddressesOfThisHostAreNotDialled(t *testing.T) {
 func FuzzAddress(f *testing.F) {
 	f.Add([]byte{127, 0, 0, 1})
 	f.Add([]byte{0: 0x20, 1: 0x02, 2: 10, 15: 1})
+	f.Add([]byte{1: 0x64, 2: 0xff, 3: 0x9b, 12: 10, 15: 1})
+	f.Add([]byte{100, 64, 0, 2})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		addr, ok := netip.AddrFromSlice(b)
 		if !ok || CheckPublic(addr) != nil {
 			return
 		}
-		if u := addr.Unmap(); u.IsPrivate() || u.IsLoopback() || !u.IsGlobalUnicast() {
+		u := addr.Unmap()
+		if b := addr.As16(); [2]byte(b[:2]) == [2]byte{0x20, 0x02} { // 6to4
+			u = netip.AddrFrom4([4]byte(b[2:6]))
+		} else if [12]byte(b[:12]) == [12]byte{0, 0x64, 0xff, 0x9b} { // NAT64
+			u = netip.AddrFrom4([4]byte(b[12:]))
+		}
+		if u.IsPrivate() || u.IsLoopback() || !u.IsGlobalUnicast() || allowlist.Synthetic.Contains(u) {
 			t.Errorf("%s is let through", addr)
 		}
 	})

@@ -17,23 +17,26 @@ var credentialFields = []string{
 	"X-Vault-Token", "Circle-Token", "X-Figma-Token", "X-Shopify-Access-Token", "X-Ms-Client-Principal",
 }
 
-// swap puts the value in the place of the placeholder, and takes out all other credentials. Where
-// the program sent no placeholder, there or in the query, the host gets the value in the field that
-// it wants; but not if the program calls it by its own name.
-func (p *Proxy) swap(h http.Header, sent bool) {
+// swap puts the value in the place of the placeholder, and takes out all other credentials, whose
+// fields it returns. Where the program sent no placeholder, there or in the query, the host gets
+// the value in the field that it wants; but not if the program calls it by its own name.
+func (p *Proxy) swap(h http.Header, sent bool) (taken []string) {
 	for _, field := range credentialFields {
 		values := h[field]
 		h.Del(field)
 		for _, v := range values {
-			if swapped, is := p.swapped(v); is {
+			swapped, is := p.swapped(v)
+			switch {
+			case is && h[field] == nil: // one field has one credential
 				h.Add(field, swapped)
 				sent = true
-				break // one field has one credential
+			case !is && !slices.Contains(taken, field):
+				taken = append(taken, field)
 			}
 		}
 	}
 	if sent || p.Inside == "" {
-		return
+		return taken
 	}
 	switch host := string(p.Target.Host); {
 	case host == "api.anthropic.com":
@@ -43,6 +46,7 @@ func (p *Proxy) swap(h http.Header, sent bool) {
 	default:
 		h.Set("Authorization", "Bearer "+p.Value)
 	}
+	return taken
 }
 
 // swapped returns a field's value with the secret's in the place of the placeholder, if nothing but
@@ -83,11 +87,12 @@ var credentialParameters = []string{
 }
 
 // swapQuery puts the value in the place of the placeholder where a parameter for a credential has
-// it, and takes out all other credentials. A query that has none stays as it is.
-func (p *Proxy) swapQuery(query string) (changed string, swapped bool) {
+// it, and takes out all other credentials, whose names it returns. A query that has none stays as
+// it is.
+func (p *Proxy) swapQuery(query string) (changed string, swapped bool, taken []string) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return "", false // it was cleaned before
+		return "", false, nil // it was cleaned before
 	}
 	found := false
 	for name, list := range values {
@@ -100,12 +105,14 @@ func (p *Proxy) swapQuery(query string) (changed string, swapped bool) {
 			swapped = true
 		} else {
 			delete(values, name)
+			taken = append(taken, strings.ToLower(name))
 		}
 	}
 	if !found {
-		return query, false
+		return query, false, nil
 	}
-	return values.Encode(), swapped
+	slices.Sort(taken)
+	return values.Encode(), swapped, taken
 }
 
 // isCredential reports whether a parameter carries a credential. It is in lower case.

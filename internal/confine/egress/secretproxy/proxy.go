@@ -31,7 +31,8 @@ type Proxy struct {
 	Value string
 	// Masker knows all values of the sandbox.
 	Masker *secret.Masker
-	// Transport, Refused and Explain are those of webproxy.Proxy.
+	// Transport, Refused and Explain are those of webproxy.Proxy. Refused is told of
+	// credentials that were taken out, too.
 	Transport http.RoundTripper
 	Refused   func(reason string)
 	Explain   func(error) string
@@ -79,13 +80,18 @@ func (p *Proxy) isOurs(text string) bool {
 
 // Request puts the value into a request.
 func (p *Proxy) Request(r *httputil.ProxyRequest) {
+	query, sent, taken := p.swapQuery(r.Out.URL.RawQuery)
+	r.Out.URL.RawQuery = query
+	if r.Out.Header.Get("Cookie") != "" {
+		taken = append(taken, "Cookie")
+	}
 	for _, field := range droppedFields {
 		r.Out.Header.Del(field)
 	}
 	r.Out.Header.Set("Accept-Encoding", "identity")
-	var sent bool
-	r.Out.URL.RawQuery, sent = p.swapQuery(r.Out.URL.RawQuery)
-	p.swap(r.Out.Header, sent)
+	if taken = append(taken, p.swap(r.Out.Header, sent)...); len(taken) > 0 {
+		p.Refused("a credential of the program's own was taken out: " + strings.Join(taken, ", "))
+	}
 }
 
 // droppedFields are not sent on. What a part of an answer has cannot be searched, and cookies are

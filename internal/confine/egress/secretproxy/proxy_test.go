@@ -142,25 +142,29 @@ func TestTheValueReplacesThePlaceholderAndOtherCredentials(t *testing.T) {
 		fields  string
 		want    []string // lines
 		without []string // texts
+		taken   string
 	}{
-		"a bearer token":           {"Authorization: Bearer " + placeholder + "\n", []string{"Authorization=Bearer (the value)"}, nil},
-		"a key":                    {"x-api-key: " + placeholder + "\n", []string{"X-Api-Key=(the value)"}, []string{"Authorization"}},
-		"Basic, as the password":   {basic("user:" + placeholder), []string{"Authorization=Basic user:(the value)"}, nil},
-		"Basic, as the name":       {basic(placeholder + ":"), []string{"Authorization=Basic (the value):"}, nil},
-		"no credential":            {"", []string{"Authorization=Bearer (the value)"}, nil},
-		"one of the program's own": {"Authorization: Bearer mine\n", []string{"Authorization=Bearer (the value)"}, []string{"mine"}},
-		"an own one beside it":     {"Authorization: Bearer " + placeholder + "\nx-api-key: mine\nPrivate-Token: mine\n", []string{"Authorization=Bearer (the value)"}, []string{"mine"}},
-		"an own one before it":     {"x-api-key: mine\nx-api-key: " + placeholder + "\n", []string{"X-Api-Key=(the value)"}, []string{"mine"}},
-		"an own one in its field":  {"Authorization: Bearer mine," + placeholder + "\n", []string{"Authorization=Bearer (the value)"}, []string{"mine"}},
-		"Basic with an own one":    {basic("mine:mine"), []string{"Authorization=Bearer (the value)"}, []string{"mine"}},
-		"a cookie":                 {"Cookie: session=mine\n", nil, []string{"mine"}},
-		"another field":            {"X-Note: " + placeholder + "\n", []string{"X-Note=" + placeholder}, nil},
+		"a bearer token":            {"Authorization: Bearer " + placeholder + "\n", []string{"Authorization=Bearer (the value)"}, nil, ""},
+		"a key":                     {"x-api-key: " + placeholder + "\n", []string{"X-Api-Key=(the value)"}, []string{"Authorization"}, ""},
+		"Basic, as the password":    {basic("user:" + placeholder), []string{"Authorization=Basic user:(the value)"}, nil, ""},
+		"Basic, as the name":        {basic(placeholder + ":"), []string{"Authorization=Basic (the value):"}, nil, ""},
+		"no credential":             {"", []string{"Authorization=Bearer (the value)"}, nil, ""},
+		"the same one twice":        {"x-api-key: " + placeholder + "\nx-api-key: " + placeholder + "\n", []string{"X-Api-Key=(the value)"}, nil, ""},
+		"one of the program's own":  {"Authorization: Bearer mine\n", []string{"Authorization=Bearer (the value)"}, []string{"mine"}, "Authorization"},
+		"an own one beside it":      {"Authorization: Bearer " + placeholder + "\nx-api-key: mine\nPrivate-Token: mine\n", []string{"Authorization=Bearer (the value)"}, []string{"mine"}, "X-Api-Key, Private-Token"},
+		"an own one before it":      {"x-api-key: mine\nx-api-key: " + placeholder + "\n", []string{"X-Api-Key=(the value)"}, []string{"mine"}, "X-Api-Key"},
+		"an own one behind it":      {"x-api-key: " + placeholder + "\nx-api-key: mine\n", []string{"X-Api-Key=(the value)"}, []string{"mine"}, "X-Api-Key"},
+		"an own one in its field":   {"Authorization: Bearer mine," + placeholder + "\n", []string{"Authorization=Bearer (the value)"}, []string{"mine"}, "Authorization"},
+		"Basic with an own one":     {basic("mine:mine"), []string{"Authorization=Bearer (the value)"}, []string{"mine"}, "Authorization"},
+		"a cookie":                  {"Cookie: session=mine\n", nil, []string{"mine"}, "Cookie"},
+		"the placeholder as cookie": {"Cookie: " + placeholder + "\n", nil, []string{"Cookie"}, "Cookie"},
+		"another field":             {"X-Note: " + placeholder + "\n", []string{"X-Note=" + placeholder}, nil, ""},
 		"a field that Connection takes out": {
-			"Connection: Authorization\nAuthorization: Bearer " + placeholder + "\n", []string{"Authorization=Bearer (the value)"}, nil,
+			"Connection: Authorization\nAuthorization: Bearer " + placeholder + "\n", []string{"Authorization=Bearer (the value)"}, nil, "",
 		},
-		"the program's encodings": {"Accept-Encoding: gzip\n", []string{"Accept-Encoding=identity"}, nil},
-		"a part of the answer":    {"Range: bytes=0-3\n", nil, []string{"Range"}},
-		"who asks":                {"X-Forwarded-For: 10.1.2.3\n", nil, []string{"Forwarded"}},
+		"the program's encodings": {"Accept-Encoding: gzip\n", []string{"Accept-Encoding=identity"}, nil, ""},
+		"a part of the answer":    {"Range: bytes=0-3\n", nil, []string{"Range"}, ""},
+		"who asks":                {"X-Forwarded-For: 10.1.2.3\n", nil, []string{"Forwarded"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, dump)
@@ -179,6 +183,13 @@ func TestTheValueReplacesThePlaceholderAndOtherCredentials(t *testing.T) {
 					t.Errorf("the host got %q:\n%s", text, body)
 				}
 			}
+			told := ""
+			if tt.taken != "" {
+				told = "a credential of the program's own was taken out: " + tt.taken
+			}
+			if got := strings.Join(f.refused, "; "); got != told {
+				t.Errorf("told of %q, want %q", got, told)
+			}
 		})
 	}
 }
@@ -187,21 +198,24 @@ func TestAQueryHasTheValueOrNoCredential(t *testing.T) {
 	for _, tt := range []struct {
 		name, host, query, want string
 		swapped                 bool
+		taken                   string
 	}{
-		{"a key of the program's own", "api.example.com", "q=1&api_key=mine", "q=1", false},
-		{"a parameter that is none", "api.example.com", "q=1&key=2", "q=1&key=2", false},
-		{"nothing else", "api.example.com", "access_token=m", "", false},
-		{"no credential", "api.example.com", "b=2&a=%20", "b=2&a=%20", false},
-		{"the placeholder", "api.example.com", "api_key=" + placeholder + "&q=1", "api_key=" + url.QueryEscape(value) + "&q=1", true},
-		{"the placeholder and another one", "api.example.com", "api_key=" + placeholder + "&api_key=mine", "", false},
-		{"the placeholder elsewhere", "api.example.com", "q=" + placeholder, "q=" + placeholder, false},
-		{"a key of Google", "generativelanguage.googleapis.com", "key=mine&alt=sse", "alt=sse", false},
-		{"the placeholder for Google", "generativelanguage.googleapis.com", "alt=sse&key=" + placeholder, "alt=sse&key=" + url.QueryEscape(value), true},
+		{"a key of the program's own", "api.example.com", "q=1&api_key=mine", "q=1", false, "api_key"},
+		{"two keys", "api.example.com", "sig=1&API_KEY=mine", "", false, "api_key sig"},
+		{"a parameter that is none", "api.example.com", "q=1&key=2", "q=1&key=2", false, ""},
+		{"nothing else", "api.example.com", "access_token=m", "", false, "access_token"},
+		{"no credential", "api.example.com", "b=2&a=%20", "b=2&a=%20", false, ""},
+		{"the placeholder", "api.example.com", "api_key=" + placeholder + "&q=1", "api_key=" + url.QueryEscape(value) + "&q=1", true, ""},
+		{"the placeholder and another one", "api.example.com", "api_key=" + placeholder + "&api_key=mine", "", false, "api_key"},
+		{"the placeholder elsewhere", "api.example.com", "q=" + placeholder, "q=" + placeholder, false, ""},
+		{"a key of Google", "generativelanguage.googleapis.com", "key=mine&alt=sse", "alt=sse", false, "key"},
+		{"the placeholder for Google", "generativelanguage.googleapis.com", "alt=sse&key=" + placeholder, "alt=sse&key=" + url.QueryEscape(value), true, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := Proxy{Target: secret.Target{Host: allowlist.Host(tt.host)}, Placeholder: placeholder, Value: value}
-			if got, swapped := p.swapQuery(tt.query); got != tt.want || swapped != tt.swapped {
-				t.Errorf("got %s, %t; want %s, %t", got, swapped, tt.want, tt.swapped)
+			got, swapped, taken := p.swapQuery(tt.query)
+			if got != tt.want || swapped != tt.swapped || strings.Join(taken, " ") != tt.taken {
+				t.Errorf("got %s, %t, %q; want %s, %t, %q", got, swapped, taken, tt.want, tt.swapped, tt.taken)
 			}
 		})
 	}

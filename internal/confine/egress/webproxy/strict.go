@@ -13,8 +13,9 @@ import (
 )
 
 // Strict returns a connection for Serve of which it reads HTTP/1 requests that package sniff and
-// check have let through, and no others. refused is told of the error of the first other one, which
-// ends the connection. patience bounds how long the head of a request takes. Strict takes c over.
+// check, if set, have let through, and no others. refused is told of the error of the first other
+// one, which ends the connection. patience bounds how long the head of a request takes. Strict
+// takes c over.
 func Strict(c net.Conn, patience time.Duration, check func(*sniff.Request) error, refused func(error)) net.Conn {
 	checked, read := net.Pipe()
 	s := &strictConn{Conn: c, read: read, fed: make(chan struct{})}
@@ -56,7 +57,7 @@ func feed(to io.Writer, from net.Conn, patience time.Duration, check func(*sniff
 			return first, err
 		}
 		q, err := sniff.ReadRequest(r)
-		if err == nil {
+		if err == nil && check != nil {
 			err = check(q)
 		}
 		if err == nil {
