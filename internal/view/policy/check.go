@@ -16,7 +16,7 @@ type WarningKind string
 const (
 	WarnShadowed    WarningKind = "shadowed"    // the rule never decides anything
 	WarnDuplicate   WarningKind = "duplicate"   // the rule is there twice
-	WarnTie         WarningKind = "tie"         // two rules differ in their permission only
+	WarnTie         WarningKind = "tie"         // two rules differ only in their permission, or in what they show
 	WarnTraversable WarningKind = "traversable" // the rule lets hidden directories' names show
 	WarnLiteral     WarningKind = "literal"     // wildcards in a pattern of type file or directory
 	WarnSpace       WarningKind = "space"       // a space at the pattern's beginning or end
@@ -89,7 +89,7 @@ func newChecker(p *Policy) *checker {
 		}
 	}
 	b.seal()
-	c.policy = &Policy{rules: p.rules, root: b.root}
+	c.policy = &Policy{rules: p.rules, root: b.root, transforms: p.transforms}
 	c.policy.start = c.policy.startState()
 	return c
 }
@@ -148,6 +148,8 @@ func (c *checker) checkShadowed(i int, r Rule) {
 			"since "+by.rank.lead(own), Flag{r.Permission, "DIR/" + exampleName(r.Pattern)})
 	case kind == WarnDuplicate:
 		c.warn(kind, i, int(by.rule), "%s is there twice: also as %s", r, other)
+	case kind == WarnTie && own == by.rank:
+		c.warn(kind, i, int(by.rule), "%s never counts: %s is the same but for what it shows, and the stricter wins", r, other)
 	case kind == WarnTie:
 		c.warn(kind, i, int(by.rule), "%s never counts: %s is the same but for the permission, and the stricter wins", r, other)
 	default:
@@ -188,7 +190,7 @@ func (c *checker) shadowOf(pl place) (grant, WarningKind) {
 				continue
 			}
 			if n == pl.node {
-				return g, sameKind(g.rank, pl.grant.rank)
+				return g, sameKind(g, pl.grant)
 			}
 			if g.rank != pl.grant.rank && covers(c.languages[n], pl.elements) {
 				return g, WarnShadowed
@@ -198,11 +200,11 @@ func (c *checker) shadowOf(pl place) (grant, WarningKind) {
 	return c.inheritedShadow(pl, path)
 }
 
-func sameKind(by, own rank) WarningKind {
+func sameKind(by, own grant) WarningKind {
 	switch {
-	case by == own:
+	case by.rank == own.rank && by.transform == own.transform:
 		return WarnDuplicate
-	case by.tied(own):
+	case by.rank.tied(own.rank):
 		return WarnTie
 	}
 	return WarnShadowed
@@ -218,7 +220,8 @@ func (c *checker) beats(g, own grant) bool {
 	case ownFlag && !flag && g.rank.standing() == standsRule:
 		return g.permission == None && g.rank > c.topRule
 	}
-	return g.rank > own.rank || g.rank == own.rank && g.rule < own.rule
+	return g.rank > own.rank || g.rank == own.rank &&
+		(g.transform > own.transform || g.transform == own.transform && g.rule < own.rule)
 }
 
 // inheritedShadow finds a none-rule above path that wins there for certain and

@@ -38,6 +38,8 @@ type Policy struct {
 	root     *node
 	start    State // at the workspace itself
 	own      bool  // some rule lets own entries be made
+	// transforms says that some rule has a Transform.
+	transforms bool
 }
 
 // ruleText is a rule in reasons.
@@ -78,6 +80,7 @@ func compile(rules []Rule, o Options) (*Policy, error) {
 	b := newBuilder()
 	for i, r := range p.rules {
 		p.own = p.own || r.Own
+		p.transforms = p.transforms || !r.Transform.IsZero()
 		if err := b.addRule(i, r); err != nil {
 			return nil, errdefs.New(errdefs.Invalid, "%s: %w", where(i, r), err)
 		}
@@ -173,6 +176,7 @@ func placements(i int, r Rule, kind PatternType, a alternative) []placement {
 	place := func(s standing, a alternative) placement {
 		return placement{a.elements, grant{
 			rank: newRank(s, r, kind, a), rule: int32(i), permission: r.Permission, own: r.Own,
+			transform: r.Transform.strictness(),
 		}}
 	}
 	switch {
