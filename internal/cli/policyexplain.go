@@ -56,7 +56,8 @@ type explanationJSON struct {
 	Ancestor    string            `json:"ancestor,omitempty"`    // escaped; the directory with which it is hidden
 	Below       *int              `json:"below_index,omitempty"` // the rule that may grant something below
 	Directory   bool              `json:"directory,omitempty"`   // it exists and is one
-	Matches     []ruleJSON        `json:"matches"`
+	transformJSON
+	Matches []ruleJSON `json:"matches"`
 }
 
 // explained reads paths of the command line for a source, "" if it is not here.
@@ -147,7 +148,7 @@ func (e *env) printExplanations(found backend.Explained, asJSON bool) error {
 		doc := explanationJSON{
 			Path: vpath.Escape(string(x.Path)), Permission: x.Decision.Permission,
 			Traversable: x.Decision.Traversable, Reason: x.Decision.Reason, Matches: []ruleJSON{},
-			Ancestor: x.Ancestor.String(), Directory: x.IsDir,
+			Ancestor: x.Ancestor.String(), Directory: x.IsDir, transformJSON: transformJSONOf(x.Path, x.Decision),
 		}
 		if x.Below != policy.NoRule {
 			doc.Below = &x.Below
@@ -171,6 +172,9 @@ func printExplanation(e *env, rules []policy.Rule, x backend.ExplainedPath) erro
 	d := x.Decision
 	if _, err := fmt.Fprintf(e.stdout, "%s: %s\n  %s\n", x.Path, d.Permission, d.Reason); err != nil {
 		return err
+	}
+	if text := transformText(x.Path, d); text != "" && !x.IsDir {
+		fmt.Fprintln(e.stdout, "  "+text)
 	}
 	switch {
 	case d.Permission != policy.None || d.Rule == policy.NoRule:

@@ -23,6 +23,7 @@ const (
 	WarnNothing     WarningKind = "nothing"     // no rule shows anything
 	WarnRootOnly    WarningKind = "root-only"   // a widening flag that loses but at the root
 	WarnStrict      WarningKind = "strict"      // strict rules hide names below what a flag makes write
+	WarnSubstitute  WarningKind = "substitute"  // the policy does not show the content of the substitute
 	WarnEntry       WarningKind = "entry"       // the rule means a directory without what is in it; see EntryOnly
 )
 
@@ -43,6 +44,7 @@ func (p *Policy) Check() []Warning {
 		c.checkShadowed(i, r)
 		c.checkTraversable(i)
 		c.checkStrict(i, r)
+		c.checkSubstitute(i, r)
 	}
 	c.warnOpened()
 	if len(p.rules) > 0 && c.topGrant == 0 {

@@ -142,6 +142,13 @@ func (t Transform) strictness() uint64 {
 // HasTransforms reports whether some rule shows another content than a file has.
 func (p *Policy) HasTransforms() bool { return p.transforms }
 
+// HidesContent reports whether p hides the file at path, or shows another content in place of
+// its own.
+func (p *Policy) HidesContent(path vpath.Path) bool {
+	d := p.Decide(path)
+	return d.Permission == None || !d.Transform.IsZero()
+}
+
 // ShowsContent reports whether p shows what the file at path has: it may be read, and no rule
 // shows another content in its place.
 func (p *Policy) ShowsContent(path vpath.Path) bool {

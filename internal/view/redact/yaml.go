@@ -151,8 +151,11 @@ func (m *yamlMasker) key(n *yaml.Node) (*yaml.Node, error) {
 	}
 	key := &yaml.Node{Kind: yaml.ScalarNode, Tag: n.ShortTag(), Value: n.Value}
 	switch key.Tag {
-	case "!!merge", "!!str", "!!int", "!!float", "!!bool", "!!null", "!!timestamp":
-		return key, nil
+	case "!!merge", "!!str", "!!int", "!!float", "!!bool", "!!timestamp":
+	case "!!null":
+		key.Value = "null"
+	default:
+		return nil, errYAML
 	}
-	return nil, errYAML
+	return key, nil
 }

@@ -100,7 +100,7 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"a rule that is a word", rule("secrets"), `3: a rule is a mapping, not a single value`},
 		{"an unknown key of a rule", rule("{patern: a, permission: read}"), `3: unknown key "patern": did you mean "pattern"?`},
 		{"a rule's key twice", rule("{pattern: a, pattern: b}"), `3: key "pattern" is given twice`},
-		{"a merge key", rule("{<<: {pattern: a}}"), `3: unknown key "<<": it is one of pattern, permission, type, priority, strict`},
+		{"a merge key", rule("{<<: {pattern: a}}"), `3: unknown key "<<": it is one of pattern, permission, type, priority, strict, redact, substitute`},
 		{"no pattern", rule("permission: read"), `3: pattern is missing in the rule`},
 		{"no permission", rule("pattern: a"), `3: permission is missing in the rule`},
 		{"a pattern without a value", rule("pattern: # a"), `3: pattern has no value`},
