@@ -2,16 +2,20 @@ package fusefs_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/fusefs"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -329,15 +333,42 @@ func TestAnotherPolicyChangesTheContentOfOpenFiles(t *testing.T) {
 	}
 }
 
-// A file of which one name is redacted is not readable by its other names.
+// A file of which one name is redacted is not readable by its other names, whichever of them
+// the kernel learns first.
 func TestAHardLinkDoesNotTellTheContent(t *testing.T) {
-	v := mountTransforming(t, tree{"x": ""})
-	v.guest("printf A=secret > .env; ln .env other; mkdir dir; ln .env dir/.env; ln .env dir/c.json")
-	v.SetPolicy(transforming(t, redacts(".env", policy.Env), redacts("*.json", policy.JSON)))
-	for _, order := range []string{"other .env dir/.env dir/c.json", "dir/c.json dir/.env .env other"} {
-		if got := v.guest("cat " + order + " 2>/dev/null"); strings.Contains(got, "secret") {
-			t.Errorf("cat %s shows %q", order, got)
+	for _, all := range []string{".env read.txt", ".env written", ".env read.txt written dir/.env dir/c.json"} {
+		names := strings.Fields(all)
+		for first := range names {
+			v := mountTransforming(t, tree{"x": ""})
+			v.makeLinked(names, "A=secret")
+			v.SetPolicy(transforming(t, redacts(".env", policy.Env), redacts("*.json", policy.JSON), policy.Rule{Pattern: "*.txt", Permission: policy.Read}))
+			order := strings.Join(append(slices.Clone(names[first:]), names[:first]...), " ")
+			if got := v.guest("cat " + order + " 2>/dev/null"); strings.Contains(got, "secret") {
+				t.Errorf("cat %s shows %q", order, got)
+			}
 		}
+	}
+}
+
+// makeLinked makes a file with several names in the delta. The kernel does not know of it.
+func (v *view) makeLinked(names []string, content string) {
+	v.t.Helper()
+	first := vpath.Path("/" + names[0])
+	_, err := v.layer.Mkdir("/dir", 0o755)
+	if err == nil {
+		f, _, createErr := v.layer.Create(first, 0o644)
+		if err = createErr; err == nil {
+			_, err = f.WriteAt([]byte(content), 0)
+			f.Close()
+		}
+	}
+	for _, name := range names[1:] {
+		if err == nil {
+			_, err = v.layer.Link(first, vpath.Path("/"+name))
+		}
+	}
+	if err != nil {
+		v.t.Fatal(err)
 	}
 }
 
@@ -363,5 +394,41 @@ func TestWarmReadsOfMaskedFilesCostAsMuchAsOthers(t *testing.T) {
 	}
 	if masked, plain := warm("env"), warm("txt"); !maps.Equal(masked, plain) || masked["read"] > 0 || masked["lookup"] > 0 {
 		t.Errorf("warm, masked files cause %v, others %v", masked, plain)
+	}
+}
+
+// The layer makes the content, and the view checks by node what it serves: it serves nothing
+// if the layer does not know of the rule.
+func TestTheViewServesNoContentOfAnotherKind(t *testing.T) {
+	files := tree{}
+	for i := range 20 {
+		files[fmt.Sprintf("%02d.txt", 2*i)] = "plain"
+		files[fmt.Sprintf("%02d.env", 2*i+1)] = "A=secret\n"
+	}
+	v := mountTransforming(t, files, redacts("*.env", policy.Env))
+	v.layer.SetTransforms(nil)
+	for range 2 {
+		for _, name := range strings.Fields(v.names(".")) { // in the order in which siblings are stored ahead
+			b, err := os.ReadFile(v.path(name))
+			if strings.HasSuffix(name, ".env") && !errors.Is(err, unix.EACCES) || strings.Contains(string(b), "secret") {
+				t.Errorf("%s shows %q, %v", name, b, err)
+			}
+		}
+	}
+	fd, err := unix.Open(v.path("01.env"), unix.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	to, err := unix.Open(v.path("out"), unix.O_CREAT|unix.O_RDWR, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(to)
+	if _, err := unix.CopyFileRange(fd, nil, to, nil, 100, 0); err != unix.EACCES {
+		t.Errorf("copy_file_range: %v", err)
+	}
+	if _, err := unix.Seek(fd, 0, unix.SEEK_DATA); err != unix.EACCES {
+		t.Errorf("lseek: %v", err)
 	}
 }
