@@ -336,7 +336,7 @@ func TestAnotherPolicyChangesTheContentOfOpenFiles(t *testing.T) {
 // A file of which one name is redacted is not readable by its other names, whichever of them
 // the kernel learns first.
 func TestAHardLinkDoesNotTellTheContent(t *testing.T) {
-	for _, all := range []string{".env read.txt", "read.txt z.env", ".env written", ".env read.txt written dir/.env dir/c.json"} {
+	for _, all := range []string{".env read.txt", "1.txt z.env 2.txt", ".env written", ".env read.txt written dir/.env dir/c.json"} {
 		names := strings.Fields(all)
 		for first := range names {
 			v := mountTransforming(t, tree{"x": ""})
