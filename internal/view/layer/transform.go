@@ -1,7 +1,6 @@
 package layer
 
 import (
-	"io"
 	"slices"
 	"sync"
 
@@ -264,7 +263,7 @@ func (f *File) Seek(off int64, whence int) (int64, error) {
 		return unix.Seek(f.fd, off, whence)
 	}
 	switch size := int64(len(f.content)); {
-	case whence != unix.SEEK_DATA && whence != unix.SEEK_HOLE && whence != io.SeekStart:
+	case whence != unix.SEEK_DATA && whence != unix.SEEK_HOLE:
 		return 0, unix.EINVAL
 	case off < 0 || off >= size:
 		return 0, unix.ENXIO
