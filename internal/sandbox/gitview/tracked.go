@@ -24,8 +24,8 @@ import (
 // maxTracked is how many paths Tracked lists.
 const maxTracked = 1000
 
-// Tracked says what a policy hides, or shows with another content, although git keeps its content, which is
-// readable with git's objects.
+// Tracked says what a policy hides, or shows with another content, although git keeps its
+// content, which is readable with git's objects.
 type Tracked struct {
 	Index   []vpath.Path // tracked now
 	History []vpath.Path // in a commit, and not tracked now

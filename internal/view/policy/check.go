@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
@@ -91,7 +92,7 @@ func newChecker(p *Policy) *checker {
 		}
 	}
 	b.seal()
-	c.policy = &Policy{rules: p.rules, root: b.root, transforms: p.transforms}
+	c.policy = &Policy{rules: p.rules, root: b.root, transforms: p.transforms, texts: make([]atomic.Pointer[ruleText], len(p.rules))}
 	c.policy.start = c.policy.startState()
 	return c
 }
