@@ -106,7 +106,7 @@ func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	p := Policy{Preset: file.Preset}
 	for _, r := range file.Rules {
 		if !r.Transform.IsZero() {
-			return Policy{}, invalid("read policy", errors.New(r.Source+": "+r.Transform.String()+": no server knows such a rule: leave it out, or give permission none or view instead"))
+			return Policy{}, invalid("read policy", errors.New(r.Source+": "+r.Transform.String()+": no server knows such a rule: leave it out, or give permission none or view"))
 		}
 		p.Rules = append(p.Rules, PermissionRule{Pattern: r.Pattern, Permission: Permission(r.Permission.String()), Type: PatternType(r.Type.String()), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own})
 	}

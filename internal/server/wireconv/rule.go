@@ -20,7 +20,7 @@ func EncodeRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
 			return nil, errdefs.New(errdefs.Invalid, "%s: pattern %s: a server accepts only UTF-8", r.Source, vpath.Quote(r.Pattern))
 		}
 		if !r.Transform.IsZero() {
-			return nil, errdefs.New(errdefs.Invalid, "%s: %s: no server knows such a rule: leave it out, or give permission none or view instead", r.Source, r.Transform)
+			return nil, errdefs.New(errdefs.Invalid, "%s: %s: no server knows such a rule: leave it out, or give permission none or view", r.Source, r.Transform)
 		}
 		out[i] = &sandboxv1.PermissionRule{
 			Pattern: r.Pattern, Type: PatternType.Encode(r.Type), Permission: Permission.Encode(r.Permission), Priority: r.Priority,

@@ -276,7 +276,8 @@ class _Reader:
 
     def transform(self, node: _Node) -> None:
         """Refuse rules that show another content, which no server knows."""
-        self.fail(node.line, "no server knows rules with redact or substitute: leave the rule out, or give permission none or view instead")
+        says = "no server knows rules with redact or substitute: leave the rule out, or give permission none or view"
+        self.fail(node.line, says)
 
     def marks(self, node: _Node) -> None:
         """Check the marks, which only the command line's reviews use."""
