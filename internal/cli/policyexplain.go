@@ -173,16 +173,7 @@ func printExplanation(e *env, rules []policy.Rule, x backend.ExplainedPath) erro
 	if _, err := fmt.Fprintf(e.stdout, "%s: %s\n  %s\n", x.Path, d.Permission, d.Reason); err != nil {
 		return err
 	}
-	if text := transformText(x.Path, d); text != "" && !x.IsDir {
-		fmt.Fprintln(e.stdout, "  "+text)
-	}
-	switch {
-	case d.Permission != policy.None || d.Rule == policy.NoRule:
-	case rules[d.Rule].Own:
-		fmt.Fprintln(e.stdout, "  the rule allows own entries: a command that may write the directory can create one here; apply never takes it")
-	default:
-		fmt.Fprintln(e.stdout, "  the rule is strict: nothing can be created here")
-	}
+	explainShown(e, rules, x)
 	if x.Ancestor != "" {
 		fmt.Fprintf(e.stdout, "  hidden with the directory %s, whose rule outranks what wins at the path itself:\n", x.Ancestor)
 	}
@@ -200,4 +191,19 @@ func printExplanation(e *env, rules []policy.Rule, x backend.ExplainedPath) erro
 		}
 	}
 	return nil
+}
+
+// explainShown says what the path shows in place of a content, and what can be made where it
+// is hidden.
+func explainShown(e *env, rules []policy.Rule, x backend.ExplainedPath) {
+	d := x.Decision
+	switch {
+	case !d.Transform.IsZero() && !x.IsDir:
+		fmt.Fprintln(e.stdout, "  "+transformText(x.Path, d))
+	case d.Permission != policy.None || d.Rule == policy.NoRule:
+	case rules[d.Rule].Own:
+		fmt.Fprintln(e.stdout, "  the rule allows own entries: a command that may write the directory can create one here; apply never takes it")
+	default:
+		fmt.Fprintln(e.stdout, "  the rule is strict: nothing can be created here")
+	}
 }

@@ -104,7 +104,7 @@ var searchForValue = program("search for value", func(in *inside, _ []string) {
 	}
 	shown, absent := 0, 0
 	for _, dir := range []string{".", "d"} {
-		for _, name := range strings.Fields("a.env a.json a.yaml a.toml a.local a.loop bad.env bad.json bad.yaml bad.toml") {
+		for name := range strings.FieldsSeq("a.env a.json a.yaml a.toml a.local a.loop bad.env bad.json bad.yaml bad.toml") {
 			path := filepath.Join(dir, name)
 			if err := unix.Stat(path, new(unix.Stat_t)); err != nil {
 				in.errno("stat "+path, err, unix.ENOENT)

@@ -408,7 +408,7 @@ func TestTheViewServesNoContentOfAnotherKind(t *testing.T) {
 	v := mountTransforming(t, files, redacts("*.env", policy.Env))
 	v.layer.SetTransforms(nil)
 	for range 2 {
-		for _, name := range strings.Fields(v.names(".")) { // in the order in which siblings are stored ahead
+		for name := range strings.FieldsSeq(v.names(".")) { // in the order in which siblings are stored ahead
 			b, err := os.ReadFile(v.path(name))
 			if strings.HasSuffix(name, ".env") && !errors.Is(err, unix.EACCES) || strings.Contains(string(b), "secret") {
 				t.Errorf("%s shows %q, %v", name, b, err)

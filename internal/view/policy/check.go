@@ -25,6 +25,7 @@ const (
 	WarnRootOnly    WarningKind = "root-only"   // a widening flag that loses but at the root
 	WarnStrict      WarningKind = "strict"      // strict rules hide names below what a flag makes write
 	WarnSubstitute  WarningKind = "substitute"  // the policy does not show the content of the substitute
+	WarnReveals     WarningKind = "reveals"     // a flag shows what another rule masks
 	WarnEntry       WarningKind = "entry"       // the rule means a directory without what is in it; see EntryOnly
 )
 
@@ -46,6 +47,7 @@ func (p *Policy) Check() []Warning {
 		c.checkTraversable(i)
 		c.checkStrict(i, r)
 		c.checkSubstitute(i, r)
+		c.checkRevealed(i, r)
 	}
 	c.warnOpened()
 	if len(p.rules) > 0 && c.topGrant == 0 {
@@ -151,13 +153,19 @@ func (c *checker) checkShadowed(i int, r Rule) {
 			"since "+by.rank.lead(own), Flag{r.Permission, "DIR/" + exampleName(r.Pattern)})
 	case kind == WarnDuplicate:
 		c.warn(kind, i, int(by.rule), "%s is there twice: also as %s", r, other)
-	case kind == WarnTie && own == by.rank:
-		c.warn(kind, i, int(by.rule), "%s never counts: %s is the same but for what it shows, and the stricter wins", r, other)
 	case kind == WarnTie:
-		c.warn(kind, i, int(by.rule), "%s never counts: %s is the same but for the permission, and the stricter wins", r, other)
+		c.warn(kind, i, int(by.rule), "%s never counts: %s is the same but for %s, and the stricter wins", r, other, differenceOf(r, other))
 	default:
 		c.warn(kind, i, int(by.rule), "%s never counts: %s matches the same paths, and %s", r, other, by.rank.lead(own))
 	}
+}
+
+// differenceOf names what two rules that tie differ in.
+func differenceOf(r, other Rule) string {
+	if r.Permission == other.Permission {
+		return "what it shows"
+	}
+	return "the permission"
 }
 
 // onlyAt says where a widening flag counts that loses everywhere else.

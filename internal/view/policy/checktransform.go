@@ -34,3 +34,58 @@ func (t Transform) targetOf(elements []element) (vpath.Path, bool) {
 	path, ok := witness(elements)
 	return t.Target(path), ok
 }
+
+// checkRevealed warns of the first flag that shows the content of files for which rule i shows
+// another one.
+func (c *checker) checkRevealed(i int, r Rule) {
+	if r.Transform.IsZero() {
+		return
+	}
+	for _, path := range c.examples(i) {
+		d := c.policy.Decide(path)
+		if d.Permission >= Read && d.Rule != NoRule && c.policy.rules[d.Rule].Origin == OriginFlag {
+			c.warn(WarnReveals, d.Rule, i, "%s shows the content of files for which the %s shows another: narrow the flag if that is not meant", c.policy.rules[d.Rule], r)
+			return
+		}
+	}
+}
+
+// examples returns paths that rule i matches: one of each pattern, at any place and in each
+// directory that a flag names.
+func (c *checker) examples(i int) []vpath.Path {
+	var paths []vpath.Path
+	add := func(dir vpath.Path, elements []element) {
+		if path, ok := witness(elements); ok {
+			paths = append(paths, path.Rebase(vpath.Root, dir))
+		}
+	}
+	for _, pl := range c.places[i] {
+		add(vpath.Root, pl.elements)
+		for j, r := range c.policy.rules {
+			if r.Origin != OriginFlag {
+				continue
+			}
+			for _, flag := range c.places[j] {
+				if dir, ok := flag.dir(); ok {
+					for _, rest := range remainders(pl.elements, dir) {
+						add(dir, rest)
+					}
+				}
+			}
+		}
+	}
+	return paths
+}
+
+// Reveals reports whether the flags among the rules show the content of files for which another
+// rule shows another content, as far as that is certain.
+func (p *Policy) Reveals() bool {
+	if !p.transforms {
+		return false
+	}
+	c := newChecker(p)
+	for i, r := range p.rules {
+		c.checkRevealed(i, r)
+	}
+	return len(c.found) > 0
+}

@@ -146,6 +146,10 @@ func TestCheckOfTransforms(t *testing.T) {
 		{"a substitute that is redacted", append(rules(t, "/**=read"), redact("/z", policy.Env), substitute("/x", "/z")), []policy.WarningKind{policy.WarnSubstitute}},
 		{"itself", append(rules(t, "/**=read"), substitute("/x", "/x")), []policy.WarningKind{policy.WarnSubstitute}},
 		{"a place that depends on the file", append(rules(t, "/**=read", "/d/y=none"), substitute("x", "y")), nil},
+		{"a flag that shows what is masked", append(rules(t, "/**=read", "--write /a/"), redact("/a/*.json", policy.JSON)), []policy.WarningKind{policy.WarnReveals}},
+		{"a flag that shows it at any depth", append(rules(t, "/**=read", "--read **"), redact(".env", policy.Env)), []policy.WarningKind{policy.WarnReveals}},
+		{"a flag for another directory", append(rules(t, "/**=read", "--write /b/"), redact("/a/*.json", policy.JSON)), nil},
+		{"a flag that closes it", append(rules(t, "/**=read", "--view .env"), redact(".env", policy.Env)), nil},
 		{"a tie", append(rules(t, "/**=read", ".env=read"), redact(".env", policy.Env)), []policy.WarningKind{policy.WarnTie}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

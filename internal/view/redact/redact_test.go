@@ -2,6 +2,7 @@ package redact
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 )
@@ -113,7 +114,7 @@ func TestWhatHasNoCertainReadingIsRefused(t *testing.T) {
 
 func TestAFileBeyondTheSizeIsRefused(t *testing.T) {
 	for name, mask := range formats {
-		if _, err := mask(bytes.Repeat([]byte("\n"), MaxBytes+1)); err != errTooLarge {
+		if _, err := mask(bytes.Repeat([]byte("\n"), MaxBytes+1)); !errors.Is(err, errTooLarge) {
 			t.Errorf("%s: %v, want %v", name, err, errTooLarge)
 		}
 	}

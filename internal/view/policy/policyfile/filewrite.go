@@ -23,6 +23,17 @@ type written struct {
 	Substitute string `yaml:"substitute,omitempty"`
 }
 
+func writtenOf(r policy.Rule) written {
+	one := written{
+		Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own,
+		Redact: r.Transform.Redact.String(), Substitute: r.Transform.Substitute,
+	}
+	if r.Type != policy.Auto {
+		one.Type = r.Type.String()
+	}
+	return one
+}
+
 // hosts is the form in which Write has the network.
 type hosts struct {
 	Allow []string `yaml:"allow"`
@@ -46,14 +57,7 @@ func (d *Document) Write(w io.Writer) error {
 		Expect  []expected `yaml:"expect,omitempty"`
 	}{Version: Version, Preset: d.Preset, Rules: []written{}, Marks: d.Marks}
 	for _, r := range d.Rules {
-		one := written{
-			Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own,
-			Redact: r.Transform.Redact.String(), Substitute: r.Transform.Substitute,
-		}
-		if r.Type != policy.Auto {
-			one.Type = r.Type.String()
-		}
-		file.Rules = append(file.Rules, one)
+		file.Rules = append(file.Rules, writtenOf(r))
 	}
 	for _, x := range d.Expect {
 		path := string(x.Path)
