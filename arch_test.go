@@ -94,7 +94,7 @@ var inside = map[string]string{
 	"sandbox/supervise/overlay": "scratch supervise/api",
 	// view
 	"view/fuseconn":          "",
-	"view/fusefs":            "fuseconn layer policy",
+	"view/fusefs":            "fuseconn layer policy shown",
 	"view/layer":             "layer/journal layer/nameenc",
 	"view/layer/journal":     "",
 	"view/layer/nameenc":     "",
@@ -105,7 +105,9 @@ var inside = map[string]string{
 	"view/policy/preset":     "policy policy/secretname",
 	"view/policy/prove":      "policy policy/glob",
 	"view/policy/secretname": "",
+	"view/redact":            "",
 	"view/secretscan":        "policy policy/secretname",
+	"view/shown":             "layer policy redact",
 	// confine
 	"confine/cgroup":              "",
 	"confine/egress":              "egress/address egress/allowlist egress/authority egress/dns egress/idle egress/netns egress/question egress/secret egress/secretproxy egress/sniff egress/webproxy landlock seccomp",
@@ -192,10 +194,11 @@ var rooms = map[string]string{
 	"github.com/hanwen/go-fuse/v2":              "internal/view/fuseconn internal/view/fusefs",
 	"github.com/prometheus/client_golang":       "internal/server/gateway",
 	"github.com/rogpeppe/go-internal":           "",
+	"github.com/pelletier/go-toml/v2":           "internal/view/redact",
 	"github.com/spf13/cobra":                    "internal/cli",
 	"github.com/spf13/pflag":                    "internal/cli",
 	"go.uber.org/goleak":                        "",
-	"go.yaml.in/yaml/v3":                        "internal/sandbox/config internal/view/policy/policyfile internal/lib/yamlfile",
+	"go.yaml.in/yaml/v3":                        "internal/sandbox/config internal/view/policy/policyfile internal/view/redact internal/lib/yamlfile",
 	"golang.org/x/net":                          "internal/confine/egress internal/confine/egress/allowlist internal/confine/egress/dns internal/confine/seccomp/denylist",
 	"golang.org/x/sync":                         "*",
 	"golang.org/x/sys":                          "*",
@@ -333,6 +336,7 @@ var large = map[string]string{
 	"internal/sandbox/supervise": "one process, one lock order",
 	"internal/server/service":    "one type holds the answers to a server's calls, as gRPC asks for",
 	"internal/view/fusefs":       "one file system, one lock order",
+	"internal/view/policy":       "one trie, and the order of its rules, which deciding, explaining and checking share",
 	"internal/view/layer":        "copy-up, rename and remove share a lock order",
 }
 

@@ -89,7 +89,8 @@ func (s *Sandbox) SetPolicy(ctx context.Context, p Policy) error {
 }
 
 // ReadPolicy reads a policy file; errors call it name. It refuses everything that it does not know,
-// and hosts (network), for which WithAllowNet is.
+// hosts (network), for which WithAllowNet is, and rules that redact or substitute, which no server
+// knows.
 // Errors: ErrInvalid, with name, line and the most similar valid word; those of r.
 func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	file, err := policyfile.Load(r, name)
@@ -104,6 +105,9 @@ func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	}
 	p := Policy{Preset: file.Preset}
 	for _, r := range file.Rules {
+		if !r.Transform.IsZero() {
+			return Policy{}, invalid("read policy", errors.New(r.Source+": "+r.Transform.String()+": no server knows such a rule: leave it out, or give permission none or view"))
+		}
 		p.Rules = append(p.Rules, PermissionRule{Pattern: r.Pattern, Permission: Permission(r.Permission.String()), Type: PatternType(r.Type.String()), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own})
 	}
 	return p, nil

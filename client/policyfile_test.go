@@ -60,6 +60,12 @@ func TestPolicyThatIsMalformed(t *testing.T) {
 	if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), "my.yaml:3: network: a policy has no hosts") || !strings.Contains(err.Error(), "WithAllowNet") {
 		t.Error(err)
 	}
+	for _, rule := range []string{"redact: env", "substitute: b"} {
+		_, err = client.ReadPolicy(strings.NewReader("version: 1\nrules:\n  - {pattern: a, "+rule+"}\n"), "my.yaml")
+		if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), "my.yaml:3: "+rule[:6]) || !strings.Contains(err.Error(), "no server knows such a rule") {
+			t.Error(err)
+		}
+	}
 	broken := errors.New("broken")
 	if _, err := client.ReadPolicy(failing{broken}, "my.yaml"); !errors.Is(err, broken) {
 		t.Error(err)

@@ -56,7 +56,8 @@ type explanationJSON struct {
 	Ancestor    string            `json:"ancestor,omitempty"`    // escaped; the directory with which it is hidden
 	Below       *int              `json:"below_index,omitempty"` // the rule that may grant something below
 	Directory   bool              `json:"directory,omitempty"`   // it exists and is one
-	Matches     []ruleJSON        `json:"matches"`
+	transformJSON
+	Matches []ruleJSON `json:"matches"`
 }
 
 // explained reads paths of the command line for a source, "" if it is not here.
@@ -147,7 +148,7 @@ func (e *env) printExplanations(found backend.Explained, asJSON bool) error {
 		doc := explanationJSON{
 			Path: vpath.Escape(string(x.Path)), Permission: x.Decision.Permission,
 			Traversable: x.Decision.Traversable, Reason: x.Decision.Reason, Matches: []ruleJSON{},
-			Ancestor: x.Ancestor.String(), Directory: x.IsDir,
+			Ancestor: x.Ancestor.String(), Directory: x.IsDir, transformJSON: transformJSONOf(x.Path, x.Decision),
 		}
 		if x.Below != policy.NoRule {
 			doc.Below = &x.Below
@@ -172,13 +173,7 @@ func printExplanation(e *env, rules []policy.Rule, x backend.ExplainedPath) erro
 	if _, err := fmt.Fprintf(e.stdout, "%s: %s\n  %s\n", x.Path, d.Permission, d.Reason); err != nil {
 		return err
 	}
-	switch {
-	case d.Permission != policy.None || d.Rule == policy.NoRule:
-	case rules[d.Rule].Own:
-		fmt.Fprintln(e.stdout, "  the rule allows own entries: a command that may write the directory can create one here; apply never takes it")
-	default:
-		fmt.Fprintln(e.stdout, "  the rule is strict: nothing can be created here")
-	}
+	explainShown(e, rules, x)
 	if x.Ancestor != "" {
 		fmt.Fprintf(e.stdout, "  hidden with the directory %s, whose rule outranks what wins at the path itself:\n", x.Ancestor)
 	}
@@ -196,4 +191,19 @@ func printExplanation(e *env, rules []policy.Rule, x backend.ExplainedPath) erro
 		}
 	}
 	return nil
+}
+
+// explainShown says what the path shows in place of a content, and what can be made where it
+// is hidden.
+func explainShown(e *env, rules []policy.Rule, x backend.ExplainedPath) {
+	d := x.Decision
+	switch {
+	case !d.Transform.IsZero() && !x.IsDir:
+		fmt.Fprintln(e.stdout, "  "+transformText(x.Path, d))
+	case d.Permission != policy.None || d.Rule == policy.NoRule:
+	case rules[d.Rule].Own:
+		fmt.Fprintln(e.stdout, "  the rule allows own entries: a command that may write the directory can create one here; apply never takes it")
+	default:
+		fmt.Fprintln(e.stdout, "  the rule is strict: nothing can be created here")
+	}
 }

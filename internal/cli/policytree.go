@@ -82,6 +82,7 @@ type treeEntryJSON struct {
 	RuleIndex  int               `json:"rule_index"` // -1: none decides
 	Reason     string            `json:"reason"`
 	Own        bool              `json:"own,omitempty"` // hidden by a rule that lets own entries be made
+	transformJSON
 }
 
 // treePrinter prints a real directory as a policy shows it.
@@ -112,9 +113,12 @@ func (t *treePrinter) print(dir string, path vpath.Path, level int) error {
 			continue
 		}
 		own, making := t.makingAt(permission, d)
+		if !d.Transform.IsZero() && !entry.IsDir() {
+			making = " (" + d.Transform.String() + ")"
+		}
 		if t.asJSON {
 			t.entries = append(t.entries, treeEntryJSON{
-				path.Child(entry.Name()).String(), entry.IsDir(), permission, d.Rule, d.Reason, own,
+				path.Child(entry.Name()).String(), entry.IsDir(), permission, d.Rule, d.Reason, own, transformJSONOf(path.Child(entry.Name()), d),
 			})
 		} else if _, err := fmt.Fprintf(t.e.stdout, "%-5s  %s%s%s\n", permission, strings.Repeat("  ", level), name, making); err != nil {
 			return err

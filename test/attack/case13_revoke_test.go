@@ -83,7 +83,7 @@ var holdOpen = program("hold open", func(in *inside, _ []string) {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		in.checks++
-		fmt.Println(tryHeld(lines.Text(), dir, fd, page))
+		fmt.Println(strings.ReplaceAll(tryHeld(lines.Text(), dir, fd, page), "\n", "|"))
 	}
 })
 

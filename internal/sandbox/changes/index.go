@@ -121,13 +121,14 @@ func TakeOff(x, source *gitindex.Index, root vpath.Path, hidden func(vpath.Path)
 	})
 }
 
-// WasHidden reports whether the present policy of the sandbox or an earlier one hides p.
+// WasHidden reports whether the present policy of the sandbox or an earlier one hides p or its
+// content.
 func (w *Work) WasHidden(p vpath.Path) bool {
-	if IsHidden(w.Policy, p) {
+	if w.Policy.HidesContent(p) {
 		return true
 	}
 	for _, earlier := range w.earlier {
-		if IsHidden(earlier, p) {
+		if earlier.HidesContent(p) {
 			return true
 		}
 	}

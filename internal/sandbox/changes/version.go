@@ -180,7 +180,7 @@ func (v Version) At() (vpath.Path, error) {
 
 // Holds reports whether the view still shows v at p.
 func (v Version) Holds(s *layer.Stack, p vpath.Path) (bool, error) {
-	info, err := s.Lookup(p)
+	info, err := s.LookupStored(p)
 	return v.isAt(p, info, err)
 }
 

@@ -3,8 +3,9 @@
 // show nevertheless. It runs nothing of a repository.
 //
 // Hidden files that git tracks look deleted to a git inside, which would commit their
-// deletion. So the index that the sandbox sees has their skip-worktree bits set. These bits
-// are ours: they count for nothing in a review, and apply takes them off.
+// deletion, and files that show another content look modified. So the index that the sandbox
+// sees has their skip-worktree bits set. These bits are ours: they count for nothing in a
+// review, and apply takes them off.
 package gitview
 
 import (

@@ -24,8 +24,8 @@ import (
 // maxTracked is how many paths Tracked lists.
 const maxTracked = 1000
 
-// Tracked says what a policy hides although git keeps its content, which is
-// readable with git's objects.
+// Tracked says what a policy hides, or shows with another content, although git keeps its
+// content, which is readable with git's objects.
 type Tracked struct {
 	Index   []vpath.Path // tracked now
 	History []vpath.Path // in a commit, and not tracked now
@@ -89,15 +89,15 @@ func readsObjects(p *policy.Policy) bool {
 
 // showsAll reports whether p hides nothing, as far as it can be told at once.
 func showsAll(p *policy.Policy) bool {
-	return !slices.ContainsFunc(p.Rules(), func(r policy.Rule) bool { return r.Permission == policy.None }) &&
+	return !p.HasTransforms() && !slices.ContainsFunc(p.Rules(), func(r policy.Rule) bool { return r.Permission == policy.None }) &&
 		p.Decide("/agentfense: a name that no rule spells").Permission >= policy.View
 }
 
-// note adds a path of the repository to list if the policy hides it, and
+// note adds a path of the repository to list if the policy hides its content, and
 // reports whether there is room for more.
 func (l *gitLook) note(list *[]vpath.Path, name string) bool {
 	p, ok := gitindex.TrackedPath(vpath.Root, name)
-	if !ok || l.known[p] || !changes.IsHidden(l.policy, p) {
+	if !ok || l.known[p] || !l.policy.HidesContent(p) {
 		return true
 	}
 	l.known[p] = true
@@ -154,7 +154,7 @@ func (l *gitLook) key(tips []string) string {
 		fmt.Fprintln(h, tip)
 	}
 	for _, r := range l.policy.Rules() {
-		fmt.Fprintf(h, "%q %d %d %d %d\n", r.Pattern, r.Type, r.Permission, r.Priority, r.Origin)
+		fmt.Fprintf(h, "%q %d %d %d %d %s\n", r.Pattern, r.Type, r.Permission, r.Priority, r.Origin, r.Transform)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

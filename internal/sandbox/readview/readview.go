@@ -20,6 +20,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/rights"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/shown"
 )
 
 // View is what one sandbox sees.
@@ -73,6 +74,7 @@ func Open(h *record.Home, s *record.Sandbox) (*View, error) {
 		v.source.Close()
 		return nil, err
 	}
+	v.stack.SetTransforms(shown.Transforms(v.policy))
 	return v, nil
 }
 
@@ -97,6 +99,7 @@ func OpenMount(s *record.Sandbox, name string) (*View, error) {
 	if o == nil || o.File != "" {
 		return nil, errdefs.New(errdefs.Unsupported, "mount %s: bind-mounted, without a view; read it on the host: %s", name, m.Source)
 	}
+	o.Stack.SetTransforms(shown.Transforms(o.Policy))
 	return &View{stack: o.Stack, policy: o.Policy, source: o.Source, workspace: string(m.Target)}, nil
 }
 

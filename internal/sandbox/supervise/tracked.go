@@ -8,10 +8,10 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// hides reports whether the sandbox sees nothing of the source's file at p: the
-// policy in force hides it, or it is left out.
+// hides reports whether the sandbox does not see the content of the source's file at p: the
+// policy in force hides it or shows another content, or it is left out.
 func (s *supervisor) hides(p vpath.Path) bool {
-	if s.policy.Load().Decide(p).Permission == policy.None {
+	if s.policy.Load().HidesContent(p) {
 		return true
 	}
 	if s.absent == nil {
@@ -36,7 +36,7 @@ func (s *supervisor) renewIndex() error {
 		earlier = append(earlier, p)
 	}
 	err := gitview.RenewIndex(s.stack, s.hides, func(p vpath.Path) bool {
-		return slices.ContainsFunc(earlier, func(e *policy.Policy) bool { return e.Decide(p).Permission == policy.None })
+		return slices.ContainsFunc(earlier, func(e *policy.Policy) bool { return e.HidesContent(p) })
 	})
 	if err != nil {
 		s.log.Error("git index of the delta", "err", err) // a review marks what comes of it

@@ -11,13 +11,16 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// EncodeRules encodes rules. Errors: Invalid for a pattern that is not UTF-8, which a message
-// cannot hold.
+// EncodeRules encodes rules. Errors: Invalid for a pattern that is not UTF-8, and for a rule that
+// redacts or substitutes, which a message cannot hold.
 func EncodeRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
 	out := make([]*sandboxv1.PermissionRule, len(rules))
 	for i, r := range rules {
 		if !utf8.ValidString(r.Pattern) {
 			return nil, errdefs.New(errdefs.Invalid, "%s: pattern %s: a server accepts only UTF-8", r.Source, vpath.Quote(r.Pattern))
+		}
+		if !r.Transform.IsZero() {
+			return nil, errdefs.New(errdefs.Invalid, "%s: %s: no server knows such a rule: leave it out, or give permission none or view", r.Source, r.Transform)
 		}
 		out[i] = &sandboxv1.PermissionRule{
 			Pattern: r.Pattern, Type: PatternType.Encode(r.Type), Permission: Permission.Encode(r.Permission), Priority: r.Priority,

@@ -130,6 +130,9 @@ func (fs *FS) childWritable(n *node) bool {
 // lifetime returns how long, in seconds, the kernel may cache the attributes of an entry of
 // parent. parent is nil for an entry without a name.
 func lifetime(parent *node, info *layer.Info) uint64 {
+	if info.Borrowed {
+		return 0
+	}
 	if info.Origin != layer.Source || !info.Shared && (parent == nil || parent.dir.quiet.Load()) {
 		return forever
 	}

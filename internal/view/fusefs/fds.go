@@ -138,7 +138,7 @@ func (fs *FS) stripe(n *node) *sync.Mutex {
 // for writing copies a source file up. If the opened file is another file than n's, handle
 // returns ESTALE.
 func (fs *FS) handle(n *node, write bool) (*handle, fuse.Status) {
-	if h := fs.fds.get(n, write); h != nil {
+	if h := fs.cached(n, write); h != nil {
 		return h, fuse.OK
 	}
 	if n.isDir() {
@@ -149,12 +149,16 @@ func (fs *FS) handle(n *node, write bool) (*handle, fuse.Status) {
 	mu := fs.stripe(n)
 	mu.Lock()
 	defer mu.Unlock()
-	if h := fs.fds.get(n, write); h != nil {
+	if h := fs.cached(n, write); h != nil {
 		return h, fuse.OK
 	}
 	f, st := fs.open(n, write)
 	if !st.Ok() {
 		return nil, st
+	}
+	if !fs.serves(n, f) {
+		f.Close()
+		return nil, refused
 	}
 	return fs.fds.put(&handle{file: f, node: n}), fuse.OK
 }

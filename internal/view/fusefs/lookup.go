@@ -58,6 +58,8 @@ func (fs *FS) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fus
 	fs.watcher.watch(parent, p)
 	n, info, st := fs.find(parent, p, name)
 	switch {
+	case st == fuse.ENOENT && !d.Transform.IsZero():
+		return absent // a change of a content may make it visible
 	case st == fuse.ENOENT && d.Permission != policy.None:
 		return fs.negative(parent, out)
 	case !st.Ok():
@@ -134,7 +136,7 @@ func (fs *FS) bind(parent *node, name string, info *layer.Info) *node {
 // node of a file that the kernel knows by another name.
 func (fs *FS) joinLocked(parent *node, name string, info *layer.Info) *node {
 	t := &fs.nodes
-	several := info.Origin != layer.Source && info.Nlink > 1 && !isDir(info.Mode)
+	several := info.Origin != layer.Source && info.Nlink > 1 && !isDir(info.Mode) && !info.Borrowed
 	if several {
 		if n := t.files[info.ID]; n != nil && n.parent != nil {
 			t.linkLocked(n, parent, name)
@@ -177,12 +179,13 @@ func (fs *FS) sameNode(n *node, info *layer.Info) bool {
 }
 
 // sameFile reports whether info describes the file, or the source's directory, behind n. It
-// is always true for the delta, in which only this process replaces files.
+// is always true for the delta, in which only this process replaces files, unless the content
+// is another file's.
 func (fs *FS) sameFile(n *node, info *layer.Info) bool {
 	if n.isDir() != isDir(info.Mode) {
 		return false
 	}
-	if info.Origin != layer.Source || !n.is(flagSource) || n.is(flagMountPoint) {
+	if !info.Borrowed && (info.Origin != layer.Source || !n.is(flagSource) || n.is(flagMountPoint)) {
 		return true
 	}
 	b := n.backing.Load()

@@ -18,11 +18,12 @@ import (
 	"github.com/agentfense/agentfense/internal/view/fuseconn"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/shown"
 )
 
 // Options says what the mount shows. Layer and Policy are required.
 type Options struct {
-	Layer  *layer.Stack // the caller closes it after the mount has ended
+	Layer  *layer.Stack // the caller closes it after the mount has ended; the mount sets its transforms
 	Policy *policy.Policy
 	// PolicyChanged says that the delta was also changed under other policies, so that
 	// names of one file may have different classes.
@@ -150,6 +151,7 @@ func newFS(mountpoint string, o Options) (*FS, error) {
 			return nil, err
 		}
 	}
+	o.Layer.SetTransforms(shown.Transforms(o.Policy))
 	fs.rules.Store(&rules{o.Policy, 1, strict})
 	fs.root = fs.nodes.init(uint64(o.number))
 	fs.fds.init(o.descriptors())

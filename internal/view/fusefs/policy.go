@@ -3,6 +3,7 @@ package fusefs
 import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/shown"
 )
 
 // rules is the policy in force. The epoch distinguishes current cached verdicts from those
@@ -18,8 +19,11 @@ type rules struct {
 // the search failed; then no file with several names may be read.
 type strictNames map[fileKey]vpath.Path
 
-// A verdict is epoch<<8 | traversable<<7 | permission. Epoch 0 is never current.
+// A verdict is epoch<<8 | traversable<<7 | transformed<<6 | permission. Epoch 0 is never
+// current.
 const (
+	verdictPermission  = 1<<6 - 1
+	verdictTransformed = 1 << 6 // the content is not shown as it is
 	verdictTraversable = 1 << 7
 	verdictEpoch       = 8
 	epochMask          = 1<<24 - 1
@@ -28,17 +32,22 @@ const (
 // permission returns the present permission of n: the strictest among n's names, or that of
 // the last name if n has none.
 func (fs *FS) permission(n *node) policy.Permission {
-	r := fs.rules.Load()
+	v := fs.verdict(n, fs.rules.Load())
+	p := policy.Permission(v & verdictPermission)
+	if p == policy.None && n.isDir() && v&verdictTraversable != 0 {
+		return policy.View
+	}
+	return p
+}
+
+// verdict returns the verdict of r on n.
+func (fs *FS) verdict(n *node, r *rules) uint32 {
 	v := n.verdict.Load()
 	if v>>verdictEpoch != r.epoch {
 		v = r.epoch<<verdictEpoch | fs.effectivePermission(n, r)
 		n.verdict.Store(v)
 	}
-	p := policy.Permission(v & (verdictTraversable - 1))
-	if p == policy.None && n.isDir() && v&verdictTraversable != 0 {
-		return policy.View
-	}
-	return p
+	return v
 }
 
 // rule caches the decision d of p on n if n has one name only.
@@ -52,6 +61,9 @@ func verdictOf(d policy.Decision) uint32 {
 	v := uint32(d.Permission)
 	if d.Traversable {
 		v |= verdictTraversable
+	}
+	if !d.Transform.IsZero() {
+		v |= verdictTransformed
 	}
 	return v
 }
@@ -80,13 +92,27 @@ func (fs *FS) effectivePermission(n *node, r *rules) uint32 {
 		paths[0] = ""
 	}
 	fs.nodes.mu.RUnlock()
+	return worstOf(r, paths, worst)
+}
+
+// worstOf returns the strictest verdict on the paths, at most worst. A file whose names show
+// different contents shows none.
+func worstOf(r *rules, paths []vpath.Path, worst uint32) uint32 {
+	var transform policy.Transform
+	asked, differ := false, false
 	for _, p := range paths {
 		if p == "" {
 			continue
 		}
-		if v := verdictOf(r.Decide(p)); v&^verdictTraversable <= worst&^verdictTraversable {
+		d := r.Decide(p)
+		if v := verdictOf(d); v&verdictPermission <= worst&verdictPermission {
 			worst = v
 		}
+		differ = differ || asked && d.Transform != transform
+		transform, asked = d.Transform, true
+	}
+	if differ && worst&verdictPermission > uint32(policy.View) {
+		return uint32(policy.View)
 	}
 	return worst
 }
@@ -112,9 +138,9 @@ func (fs *FS) findStrict(p *policy.Policy) (strictNames, error) {
 		worst := names[0]
 		differ := false
 		for _, name := range names[1:] {
-			is, was := p.Decide(name).Permission, p.Decide(worst).Permission
-			differ = differ || is != was
-			if is < was {
+			is, was := p.Decide(name), p.Decide(worst)
+			differ = differ || is.Permission != was.Permission || is.Transform != was.Transform
+			if is.Permission < was.Permission || is.Permission == was.Permission && was.Transform.IsZero() {
 				worst = name
 			}
 		}
@@ -182,6 +208,7 @@ func (fs *FS) SetPolicy(p *policy.Policy) {
 	if err != nil {
 		fs.log.Error("look for links", "err", err)
 	}
+	fs.o.Layer.SetTransforms(shown.Transforms(p))
 	fs.nextEpoch(p, strict)
 	fs.moves.Unlock()
 	fs.prefetch.gate.Unlock()
@@ -200,11 +227,15 @@ func (fs *FS) revoke(n *node, old *policy.Policy) {
 	if n.isDir() {
 		n.dir.outdate()
 	}
-	now := fs.permission(n)
-	if named && parent != nil && now == policy.None && old.Decide(p).ForDir() != policy.None {
+	now, was := fs.permission(n), old.Decide(p)
+	if named && parent != nil && now == policy.None && was.ForDir() != policy.None {
 		fs.notify.entry(parent.id, name)
 	}
-	if n.isDir() || n.is(flagExtra|flagNameless) || old.Decide(p).Permission != now {
+	other := named && !n.isDir() && was.Transform != fs.Policy().Decide(p).Transform
+	if other {
+		fs.retransform(n, parent, name)
+	}
+	if other || n.isDir() || n.is(flagExtra|flagNameless) || was.Permission != now {
 		fs.notify.inode(n.id)
 	}
 }

@@ -322,10 +322,10 @@ func (s *storer) load(n *node) int {
 		return 0
 	}
 	defer file.Close()
-	if info.Size == 0 || info.Size > int64(len(s.buf)) || info.Shared || !fs.asShown(n, &info) {
+	if info.Size == 0 || info.Size > int64(len(s.buf)) || info.Shared || info.Borrowed || !fs.asShown(n, &info) || !fs.serves(n, file) {
 		return 0
 	}
-	size, err := pread(file.Fd(), s.buf[:info.Size], 0)
+	size, err := file.Pread(s.buf[:info.Size], 0)
 	if err != nil || int64(size) != info.Size {
 		return 0
 	}

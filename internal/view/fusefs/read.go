@@ -34,7 +34,7 @@ func (fs *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadRes
 	if !st.Ok() {
 		return nil, st
 	}
-	size, err := pread(h.file.Fd(), buf, int64(in.Offset))
+	size, err := h.file.Pread(buf, int64(in.Offset))
 	fs.fds.release(h)
 	if err != nil {
 		return nil, status(err)
@@ -75,16 +75,6 @@ func (c content) Readv(dst [][]byte) (int, fuse.Status) {
 	return min(n, len(c)), fuse.OK
 }
 
-// pread is one pread(2). A regular file returns fewer bytes only at its end.
-func pread(fd int, b []byte, offset int64) (int, error) {
-	for {
-		n, err := unix.Pread(fd, b, offset)
-		if err != unix.EINTR {
-			return n, err
-		}
-	}
-}
-
 // Lseek finds data and holes.
 func (fs *FS) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
 	fs.stats.count(opLseek)
@@ -97,7 +87,7 @@ func (fs *FS) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fus
 		return st
 	}
 	defer fs.fds.release(h)
-	offset, err := unix.Seek(h.file.Fd(), int64(in.Offset), int(in.Whence))
+	offset, err := h.file.Seek(int64(in.Offset), int(in.Whence))
 	if err != nil {
 		return status(err)
 	}

@@ -194,7 +194,7 @@ func (fs *FS) entries(n *node, p vpath.Path, begin bool) ([]dirent, fuse.Status)
 	state := d.stateLocked(fs.rules.Load(), p)
 	shown := list[:0]
 	for _, e := range list {
-		if visible(state.DecideChild(e.Name), e.Mode) && !reserved(n, e.Name) {
+		if fs.lists(p, &e, state.DecideChild(e.Name)) && !reserved(n, e.Name) {
 			shown = append(shown, e)
 		}
 	}

@@ -252,7 +252,7 @@ func (fs *FS) sourceChanged(parent *node, name string, mask uint32) {
 		return // an own entry replaces it in the view
 	}
 	child := fs.nodes.child(parent, name)
-	if mask&watchNames != 0 {
+	if mask&watchNames != 0 || d.Transform.Redact != policy.NoFormat {
 		fs.entryChanged(parent, p, name, child, mask)
 	} else if child != nil && child.is(flagSource) {
 		fs.notify.inode(child.id)

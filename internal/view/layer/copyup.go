@@ -168,6 +168,9 @@ func (s *Stack) openLower(p vpath.Path, size int64) (*lower, error) {
 
 // openToCopy opens the regular file e and its replacement content, if any.
 func (s *Stack) openToCopy(p vpath.Path, e entry, l *lower, size int64) (err error) {
+	if s.transformOf(p, &e) != nil {
+		return unix.EACCES
+	}
 	l.fd, l.st, err = s.openEntry(e, false)
 	if err == unix.EACCES && (size == 0 || e.st.size == 0) {
 		// A user who may write a file but not read it can truncate it, and write to an

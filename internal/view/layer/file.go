@@ -11,14 +11,16 @@ import (
 // File is an open regular file of the view. It is safe for concurrent use,
 // but the caller must not close it while using it.
 type File struct {
-	s          *Stack
-	fd         int
-	path       vpath.Path // at which it was opened, for messages and inode numbers
-	origin     Origin     // when it was opened
-	writable   bool
-	gen        uint64
-	substitute *Info // describes the replacement content, see Substitutes
-	closed     atomic.Bool
+	s         *Stack
+	fd        int
+	path      vpath.Path // at which it was opened, for messages and inode numbers
+	origin    Origin     // when it was opened
+	writable  bool
+	gen       uint64
+	shown     *Info  // describes a replacement content, see Substitutes and Transform
+	transform string // Transform.Key
+	content   []byte // if fd is -1
+	closed    atomic.Bool
 }
 
 func (s *Stack) newFile(fd int, p vpath.Path, o Origin, writable bool) *File {
@@ -62,9 +64,17 @@ func (s *Stack) openOnce(p vpath.Path, write bool) (*File, Info, error) {
 		return nil, Info{}, err
 	}
 	defer s.dirs.release(v)
+	if t := s.transformOf(p, &e); t != nil {
+		return s.openTransformed(p, &e, t, write)
+	}
 	if write && e.part.layer != top {
 		return nil, Info{}, e.mayWrite()
 	}
+	return s.openFound(p, e, write)
+}
+
+// openFound opens the entry e at p, of the delta if write is set.
+func (s *Stack) openFound(p vpath.Path, e entry, write bool) (*File, Info, error) {
 	if f, i, err := s.openSubstituteFile(p, &e); f != nil || err != nil {
 		return f, i, err
 	}
@@ -120,8 +130,9 @@ func onlyRegular(st *stat) error {
 	return unix.ENXIO
 }
 
-// Fd returns the descriptor, for reading, lseek and fsync. To write, use WriteAt and
-// Allocate, which respect the quota and Freeze. The descriptor is valid until Close.
+// Fd returns the descriptor, for fsync and the like, -1 if there is none. To read, use ReadAt,
+// Pread and Seek. To write, use WriteAt and Allocate, which respect the quota and Freeze. The
+// descriptor is valid until Close.
 func (f *File) Fd() int { return f.fd }
 
 // Writable reports whether the file was opened for writing.
@@ -129,7 +140,7 @@ func (f *File) Writable() bool { return f.writable }
 
 // Close closes the descriptor. Closing again does nothing.
 func (f *File) Close() error {
-	if f.closed.Swap(true) {
+	if f.closed.Swap(true) || f.fd < 0 {
 		return nil
 	}
 	return unix.Close(f.fd)
@@ -137,8 +148,8 @@ func (f *File) Close() error {
 
 // Stat describes the open file, whatever its present name.
 func (f *File) Stat() (Info, error) {
-	if f.substitute != nil {
-		return *f.substitute, nil
+	if f.shown != nil {
+		return *f.shown, nil
 	}
 	st, err := statFd(f.fd)
 	if err != nil {
@@ -155,10 +166,7 @@ func (f *File) Stat() (Info, error) {
 func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	n := 0
 	for n < len(b) {
-		m, err := unix.Pread(f.fd, b[n:], off+int64(n))
-		if err == unix.EINTR {
-			continue
-		}
+		m, err := f.Pread(b[n:], off+int64(n))
 		if err != nil {
 			return n, wrap("read", f.path, err)
 		}
@@ -224,6 +232,9 @@ func (f *File) change(off, length int64, do func() error) error {
 
 // Sync is fsync(2), or fdatasync(2) with dataOnly.
 func (f *File) Sync(dataOnly bool) error {
+	if f.fd < 0 {
+		return nil
+	}
 	if dataOnly {
 		return wrap("sync", f.path, unix.Fdatasync(f.fd))
 	}

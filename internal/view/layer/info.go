@@ -30,21 +30,24 @@ type FileID struct {
 // Otherwise it is a generated number, with the highest bit set. It does not change over
 // copy-up, rename and restart.
 type Info struct {
-	Mode    uint32 // type and permission bits, never setuid or setgid in a delta; see User
-	Ino     uint64
-	Size    int64  // bytes
-	Blocks  int64  // of 512 bytes
-	Nlink   uint32 // names made in the sandbox, at least 1; 0 for an orphan
-	UID     uint32
-	GID     uint32
-	Rdev    uint32
-	Atime   unix.Timespec
-	Mtime   unix.Timespec
-	Ctime   unix.Timespec
-	Origin  Origin
-	ID      FileID
-	Shared  bool // a source file that may change without an inotify event: it has several names, or is on a network or FUSE file system
-	Mounted bool // a mount nested in the source: a directory is shown empty and read-only, a file cannot be opened
+	Mode   uint32 // type and permission bits, never setuid or setgid in a delta; see User
+	Ino    uint64
+	Size   int64  // bytes
+	Blocks int64  // of 512 bytes
+	Nlink  uint32 // names made in the sandbox, at least 1; 0 for an orphan
+	UID    uint32
+	GID    uint32
+	Rdev   uint32
+	Atime  unix.Timespec
+	Mtime  unix.Timespec
+	Ctime  unix.Timespec
+	Origin Origin
+	ID     FileID
+	Shared bool // a source file that may change without an inotify event: it has several names, or is on a network or FUSE file system
+	// Borrowed says that the content is another file's, see Transform.Target. It changes
+	// without an event, and ID changes with it.
+	Borrowed bool
+	Mounted  bool // a mount nested in the source: a directory is shown empty and read-only, a file cannot be opened
 }
 
 // IsDir reports whether the entry is a directory.

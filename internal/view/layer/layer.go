@@ -10,7 +10,7 @@
 // A Stack is safe for concurrent use. Lock order: flights (one copy-up per path), Stack.ns
 // (shared by look-ups, exclusive for changes of names), Orphan.mu, Stack.writers (shared by
 // writes, exclusive for Freeze), the journal's, and the leaves dirCache.mu, quota.mu,
-// inodes.mu, orphanMu, garbageMu and substitutes.mu. Contents are copied up without
+// inodes.mu, orphanMu, garbageMu, contents.mu and substitutes.mu. Contents are copied up without
 // Stack.ns. No goroutine outlives a call.
 package layer
 
@@ -100,10 +100,14 @@ type Stack struct {
 	casefolds   casefolds
 	flights     flights
 	substitutes substitutes
-	seq         atomic.Uint64 // names in work and orphans
-	noClone     atomic.Bool   // blocks cannot be shared with the source
-	pins        atomic.Int64  // handles of orphans
-	maxPins     int64         // of pins
+	transforms  struct {
+		of       atomic.Pointer[func(vpath.Path) *Transform]
+		contents contents
+	}
+	seq     atomic.Uint64 // names in work and orphans
+	noClone atomic.Bool   // blocks cannot be shared with the source
+	pins    atomic.Int64  // handles of orphans
+	maxPins int64         // of pins
 
 	sourceRoot   int // handle; also the last layer's root
 	sourceDev    uint64

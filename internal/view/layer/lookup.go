@@ -23,20 +23,52 @@ func (s *Stack) LookupIn(dir vpath.Path, name string) (Info, error) {
 	s.ns.RLock()
 	defer s.ns.RUnlock()
 	p := dir.Child(name)
+	i, err := s.lookupShown(p)
+	return i, wrap("stat", p, err)
+}
+
+// LookupStored is Lookup without regard to transforms.
+func (s *Stack) LookupStored(p vpath.Path) (Info, error) {
+	if p.IsRoot() {
+		return s.Lookup(p)
+	}
+	s.ns.RLock()
+	defer s.ns.RUnlock()
 	i, err := s.lookup(p)
 	return i, wrap("stat", p, err)
 }
 
-// lookup describes the entry at p, which is not the root.
+// lookupShown is lookup with the transform of the entry.
+func (s *Stack) lookupShown(p vpath.Path) (Info, error) {
+	v, e, err := s.locate(p)
+	if err != nil {
+		return Info{}, err
+	}
+	defer s.dirs.release(v)
+	t := s.transformOf(p, &e)
+	if t == nil {
+		return s.describe(p, &e)
+	}
+	i := s.info(p, e.part.origin, &e.st)
+	err = s.transformInfo(p, &e, t, &i)
+	return i, err
+}
+
+// lookup describes the entry at p, which is not the root, without regard to transforms.
 func (s *Stack) lookup(p vpath.Path) (Info, error) {
 	v, e, err := s.locate(p)
 	if err != nil {
 		return Info{}, err
 	}
 	defer s.dirs.release(v)
+	return s.describe(p, &e)
+}
+
+// describe describes the entry e at p.
+func (s *Stack) describe(p vpath.Path, e *entry) (Info, error) {
 	i := s.info(p, e.part.origin, &e.st)
-	s.substituteInfo(p, &e, &i)
-	return i, s.showRights(p, &e, &i)
+	s.substituteInfo(p, e, &i)
+	return i, s.showRights(p, e, &i)
 }
 
 // rootInfo describes the root. The source's root counts until the sandbox changes its mode.
@@ -80,8 +112,8 @@ func (s *Stack) readlink(p vpath.Path) (string, error) {
 	return readlinkAt(e.part.fd, e.stored)
 }
 
-// ReadDir lists the directory p without "." and "..", in no particular order. Errors:
-// NotFound, Precondition (ENOTDIR), Denied.
+// ReadDir lists the directory p without "." and "..", in no particular order. It also lists the
+// files that a transform makes absent. Errors: NotFound, Precondition (ENOTDIR), Denied.
 func (s *Stack) ReadDir(p vpath.Path) ([]DirEntry, error) {
 	s.ns.RLock()
 	defer s.ns.RUnlock()

@@ -91,6 +91,9 @@ func (s *Stack) linkOrphan(o *Orphan, p vpath.Path) (Info, error) {
 // pin returns an orphan for e before its name p is removed. The orphan has a handle on a
 // file of a lower layer; the caller moves a file of the delta with moveIn. Errors: as hold.
 func (s *Stack) pin(p vpath.Path, e entry) (*Orphan, error) {
+	if s.transformOf(p, &e) != nil {
+		return nil, unix.EACCES
+	}
 	o := &Orphan{s: s, path: p, pinned: -1, origin: e.part.origin, st: e.st}
 	if e.part.layer == top {
 		return o, nil

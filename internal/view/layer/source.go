@@ -110,10 +110,26 @@ func (s *Stack) ReadSourceDir(p vpath.Path) ([]DirEntry, error) {
 	return entries, wrap("list source", p, err)
 }
 
+// openStored is Open for reading, without regard to transforms.
+func (s *Stack) openStored(p vpath.Path) (*File, Info, error) {
+	s.ns.RLock()
+	defer s.ns.RUnlock()
+	if p.IsRoot() {
+		return nil, Info{}, wrap("open", p, unix.EISDIR)
+	}
+	v, e, err := s.locate(p)
+	if err != nil {
+		return nil, Info{}, wrap("open", p, err)
+	}
+	defer s.dirs.release(v)
+	f, i, err := s.openFound(p, e, false)
+	return f, i, wrap("open", p, err)
+}
+
 // OpenDelta opens the regular file p of the layers above the source for reading. Errors: as
 // Open; NotFound if these layers do not have the file.
 func (s *Stack) OpenDelta(p vpath.Path) (*os.File, error) {
-	f, i, err := s.Open(p, false)
+	f, i, err := s.openStored(p)
 	if err != nil {
 		return nil, err
 	}

@@ -184,7 +184,7 @@ func (s *Stack) openSubstituteFile(p vpath.Path, e *entry) (*File, Info, error) 
 	i := s.info(p, Source, &x.of)
 	x.describe(&i)
 	f := s.newFile(fd, p, Source, false)
-	f.substitute = &i
+	f.shown = &i
 	return f, i, nil
 }
 

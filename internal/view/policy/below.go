@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
@@ -13,7 +14,8 @@ import (
 // what rules permit there: a policy of a directory, made one of a directory
 // below it. Rules that match nothing below dir are left out. A priority is
 // changed only where the new patterns would change which rule wins. The rules
-// are of OriginRule. Errors: as Compile.
+// are of OriginRule. Errors: as Compile; Invalid for a rule that substitutes a
+// file outside dir.
 func Below(rules []Rule, dir vpath.Path) ([]Rule, error) {
 	if dir.IsRoot() {
 		return slices.Clone(rules), nil
@@ -23,21 +25,29 @@ func Below(rules []Rule, dir vpath.Path) ([]Rule, error) {
 		return nil, err
 	}
 	var moved []movedRule
-	for _, r := range rules {
+	for i, r := range rules {
 		reading, err := read(r)
 		if err != nil {
 			return nil, err
 		}
+		before := len(moved)
+		transform, outside := r.Transform.below(dir)
+		r.Transform = transform
 		for _, a := range reading.alternatives {
 			alone := len(reading.alternatives) == 1
 			moved = append(moved, moveRule(r, reading.kind, a, alone, dir)...)
+		}
+		if outside != nil && len(moved) > before {
+			return nil, errdefs.New(errdefs.Invalid, "%s: %w", where(i, r), outside)
 		}
 	}
 	if _, above := p.walk(dir.Dir(), nil, nil); above.none.rank != 0 {
 		r := p.rules[above.none.rule] // it hides dir and all below
 		moved = append(moved, movedRule{withPattern(r, "**", Glob), above.none.rank})
 	}
-	slices.SortStableFunc(moved, func(a, b movedRule) int { return cmp.Compare(a.rank, b.rank) })
+	slices.SortStableFunc(moved, func(a, b movedRule) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.Transform.strictness(), b.Transform.strictness()))
+	})
 	if !inOrder(moved) {
 		renumber(moved)
 	}
@@ -145,11 +155,16 @@ func inOrder(moved []movedRule) bool {
 	return true
 }
 
+// tied reports whether m and o won over the same rules.
+func (m movedRule) tied(o movedRule) bool {
+	return m.rank == o.rank && m.Transform.strictness() == o.Transform.strictness()
+}
+
 // renumber gives each rank that the rules had a priority of its own.
 func renumber(moved []movedRule) {
 	priority := int32(0)
 	for i := range moved {
-		if i > 0 && moved[i].rank != moved[i-1].rank && priority < math.MaxInt32 {
+		if i > 0 && !moved[i].tied(moved[i-1]) && priority < math.MaxInt32 {
 			priority++
 		}
 		moved[i].Priority = priority

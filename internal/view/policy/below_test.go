@@ -27,7 +27,7 @@ func TestPropertyAPolicyBelowPermitsTheSame(t *testing.T) {
 				continue // read at most, wherever the root is
 			}
 			want, got := above.Decide(path.Rebase(vpath.Root, dir)), moved.Decide(path)
-			if got.Permission != want.Permission || !path.IsRoot() && got.Traversable != want.Traversable {
+			if got.Permission != want.Permission || got.Transform != want.Transform || !path.IsRoot() && got.Traversable != want.Traversable {
 				t.Fatalf("%s below %s: %v by %v, want %v", path, dir, got, below, want)
 			}
 		}

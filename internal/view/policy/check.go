@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
@@ -16,13 +17,15 @@ type WarningKind string
 const (
 	WarnShadowed    WarningKind = "shadowed"    // the rule never decides anything
 	WarnDuplicate   WarningKind = "duplicate"   // the rule is there twice
-	WarnTie         WarningKind = "tie"         // two rules differ in their permission only
+	WarnTie         WarningKind = "tie"         // two rules differ only in their permission, or in what they show
 	WarnTraversable WarningKind = "traversable" // the rule lets hidden directories' names show
 	WarnLiteral     WarningKind = "literal"     // wildcards in a pattern of type file or directory
 	WarnSpace       WarningKind = "space"       // a space at the pattern's beginning or end
 	WarnNothing     WarningKind = "nothing"     // no rule shows anything
 	WarnRootOnly    WarningKind = "root-only"   // a widening flag that loses but at the root
 	WarnStrict      WarningKind = "strict"      // strict rules hide names below what a flag makes write
+	WarnSubstitute  WarningKind = "substitute"  // the policy does not show the content of the substitute
+	WarnReveals     WarningKind = "reveals"     // a flag shows what another rule masks
 	WarnEntry       WarningKind = "entry"       // the rule means a directory without what is in it; see EntryOnly
 )
 
@@ -43,6 +46,8 @@ func (p *Policy) Check() []Warning {
 		c.checkShadowed(i, r)
 		c.checkTraversable(i)
 		c.checkStrict(i, r)
+		c.checkSubstitute(i, r)
+		c.checkRevealed(i, r)
 	}
 	c.warnOpened()
 	if len(p.rules) > 0 && c.topGrant == 0 {
@@ -89,7 +94,7 @@ func newChecker(p *Policy) *checker {
 		}
 	}
 	b.seal()
-	c.policy = &Policy{rules: p.rules, root: b.root}
+	c.policy = &Policy{rules: p.rules, root: b.root, transforms: p.transforms, texts: make([]atomic.Pointer[ruleText], len(p.rules))}
 	c.policy.start = c.policy.startState()
 	return c
 }
@@ -149,10 +154,18 @@ func (c *checker) checkShadowed(i int, r Rule) {
 	case kind == WarnDuplicate:
 		c.warn(kind, i, int(by.rule), "%s is there twice: also as %s", r, other)
 	case kind == WarnTie:
-		c.warn(kind, i, int(by.rule), "%s never counts: %s is the same but for the permission, and the stricter wins", r, other)
+		c.warn(kind, i, int(by.rule), "%s never counts: %s is the same but for %s, and the stricter wins", r, other, differenceOf(r, other))
 	default:
 		c.warn(kind, i, int(by.rule), "%s never counts: %s matches the same paths, and %s", r, other, by.rank.lead(own))
 	}
+}
+
+// differenceOf names what two rules that tie differ in.
+func differenceOf(r, other Rule) string {
+	if r.Permission == other.Permission {
+		return "what it shows"
+	}
+	return "the permission"
 }
 
 // onlyAt says where a widening flag counts that loses everywhere else.
@@ -188,7 +201,7 @@ func (c *checker) shadowOf(pl place) (grant, WarningKind) {
 				continue
 			}
 			if n == pl.node {
-				return g, sameKind(g.rank, pl.grant.rank)
+				return g, sameKind(g, pl.grant)
 			}
 			if g.rank != pl.grant.rank && covers(c.languages[n], pl.elements) {
 				return g, WarnShadowed
@@ -198,11 +211,11 @@ func (c *checker) shadowOf(pl place) (grant, WarningKind) {
 	return c.inheritedShadow(pl, path)
 }
 
-func sameKind(by, own rank) WarningKind {
+func sameKind(by, own grant) WarningKind {
 	switch {
-	case by == own:
+	case by.rank == own.rank && by.transform == own.transform:
 		return WarnDuplicate
-	case by.tied(own):
+	case by.rank.tied(own.rank):
 		return WarnTie
 	}
 	return WarnShadowed
@@ -218,7 +231,8 @@ func (c *checker) beats(g, own grant) bool {
 	case ownFlag && !flag && g.rank.standing() == standsRule:
 		return g.permission == None && g.rank > c.topRule
 	}
-	return g.rank > own.rank || g.rank == own.rank && g.rule < own.rule
+	return g.rank > own.rank || g.rank == own.rank &&
+		(g.transform > own.transform || g.transform == own.transform && g.rule < own.rule)
 }
 
 // inheritedShadow finds a none-rule above path that wins there for certain and

@@ -42,6 +42,16 @@ func (c *checker) checkStrict(i int, r Rule) {
 // other rules say of single names. Where pl does not count there is none:
 // checkShadowed warns of that.
 func (c *checker) writtenBelow(pl place) (vpath.Path, bool) {
+	dir, ok := pl.dir()
+	if !ok {
+		return "", false
+	}
+	_, v := c.policy.walk(dir.Child(freshName), nil, nil)
+	return dir, v.permission() == Write
+}
+
+// dir returns a directory below which pl matches everything.
+func (pl place) dir() (vpath.Path, bool) {
 	elements := pl.elements
 	if n := len(elements); n == 0 || elements[n-1].kind != elementStars {
 		return "", false
@@ -53,8 +63,7 @@ func (c *checker) writtenBelow(pl place) (vpath.Path, bool) {
 	if !ok || dir.IsRoot() {
 		return "", false
 	}
-	_, v := c.policy.walk(dir.Child(freshName), nil, nil)
-	return dir, v.permission() == Write
+	return dir, true
 }
 
 // exampleIn is a file in the directory that the pattern names, for an example.

@@ -40,6 +40,8 @@ type Policy struct {
 	start    State // at the workspace itself
 	own      bool  // some rule lets own entries be made
 	futures  func() map[*node]uint32
+	// transforms says that some rule has a Transform.
+	transforms bool
 }
 
 // ruleText is a rule in reasons.
@@ -80,6 +82,7 @@ func compile(rules []Rule, o Options) (*Policy, error) {
 	b := newBuilder()
 	for i, r := range p.rules {
 		p.own = p.own || r.Own
+		p.transforms = p.transforms || !r.Transform.IsZero()
 		if err := b.addRule(i, r); err != nil {
 			return nil, errdefs.New(errdefs.Invalid, "%s: %w", where(i, r), err)
 		}
@@ -176,6 +179,7 @@ func placements(i int, r Rule, kind PatternType, a alternative) []placement {
 	place := func(s standing, a alternative) placement {
 		return placement{a.elements, grant{
 			rank: newRank(s, r, kind, a), rule: int32(i), permission: r.Permission, own: r.Own,
+			transform: r.Transform.strictness(),
 		}}
 	}
 	switch {

@@ -21,6 +21,9 @@ type Decision struct {
 	// Own is meaningful where Permission is None: a program may make an entry of
 	// its own at the path, whatever the source has there.
 	Own bool
+	// Transform is meaningful where Permission is Read: what a regular file shows in place
+	// of its content.
+	Transform Transform
 	// Rule is the index of the deciding rule in Policy.Rules, or NoRule.
 	Rule int
 	// Reason says it for people: the rule and where it comes from.
@@ -131,7 +134,7 @@ func judge(nodes []*node, none grant) verdict {
 	case v.rule.rank == 0:
 		v.own = v.flag
 	case v.rule.permission != None:
-		v.own.permission, v.own.rule = v.flag.permission, v.flag.rule
+		v.own.permission, v.own.rule, v.own.transform = v.flag.permission, v.flag.rule, 0
 	}
 	if v.own.permission == None && v.own.rank >= none.rank {
 		v.none = v.own
@@ -153,6 +156,9 @@ func (p *Policy) decision(nodes []*node, v verdict, kind pathKind) Decision {
 		d := Decision{Permission: permission, Rule: int(v.own.rule), Reason: p.text(int(v.own.rule)).own}
 		if kind == pathProjectFile && permission == Write {
 			d.Permission, d.Reason = Read, ReasonProject
+		}
+		if p.transforms && d.Permission == Read && d.Rule >= 0 {
+			d.Transform = p.rules[d.Rule].Transform
 		}
 		return d
 	}

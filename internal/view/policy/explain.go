@@ -67,7 +67,7 @@ func (p *Policy) grants(path vpath.Path) []grant {
 		if err != nil {
 			continue // Compile has accepted it
 		}
-		best := grant{rule: int32(i), permission: r.Permission, own: r.Own}
+		best := grant{rule: int32(i), permission: r.Permission, own: r.Own, transform: r.Transform.strictness()}
 		for _, a := range reading.alternatives {
 			for _, pl := range placements(i, r, reading.kind, a) {
 				if matchElements(pl.elements, names, element.takesName) {
@@ -96,7 +96,7 @@ func (p *Policy) matches(path vpath.Path, v verdict) []Match {
 			}
 			return 1
 		}
-		return cmp.Compare(b.rank, a.rank)
+		return cmp.Or(cmp.Compare(b.rank, a.rank), cmp.Compare(b.transform, a.transform))
 	})
 	out := make([]Match, len(found))
 	for i, g := range found {
@@ -105,13 +105,13 @@ func (p *Policy) matches(path vpath.Path, v verdict) []Match {
 		case i > 0 && above(found[0]) && !above(g):
 			out[i].Why = "loses: a flag is above a rule that is not none"
 		case i > 0:
-			out[i].Why = "loses: " + found[0].rank.lead(g.rank)
+			out[i].Why = "loses: " + found[0].lead(g)
 		case len(found) == 1:
 			out[i].Why = "wins: no other rule matches"
 		case above(g) && !above(found[1]):
 			out[i].Why = "wins: a flag is above a rule that is not none"
 		default:
-			out[i].Why = "wins: " + g.rank.lead(found[1].rank)
+			out[i].Why = "wins: " + g.lead(found[1])
 		}
 	}
 	return out

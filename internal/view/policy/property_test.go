@@ -58,6 +58,9 @@ func genRule() *rapid.Generator[policy.Rule] {
 		case r.Origin == policy.OriginFlag && r.Permission == policy.None:
 			r.Permission = policy.Read
 		}
+		if r.Permission == policy.Read && r.Origin == policy.OriginRule {
+			r.Transform = rapid.SampledFrom([]policy.Transform{{}, {}, {Redact: policy.Env}, {Redact: policy.JSON}, {Substitute: "s"}}).Draw(t, "transform")
+		}
 		return r
 	})
 }
@@ -98,8 +101,8 @@ func TestPropertyIndexEqualsTryingEveryRule(t *testing.T) {
 		p, ref := compile(t, rules, reserved...), newReference(rules, reserved)
 		for _, path := range rapid.SliceOfN(genPath(5), 1, 30).Draw(t, "paths") {
 			got := p.Decide(path)
-			if want := ref.decide(path); got.Permission != want {
-				t.Fatalf("Decide(%s) = %s by %q, want %s", path, got.Permission, got.Reason, want)
+			if want, transform := ref.decide(path); got.Permission != want || got.Transform != transform {
+				t.Fatalf("Decide(%s) = %s with %q by %q, want %s with %q", path, got.Permission, got.Transform, got.Reason, want, transform)
 			}
 		}
 	})
@@ -172,7 +175,7 @@ func TestPropertyHidingNeverWidens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := genRules().Draw(t, "rules")
 		hide := genRule().Draw(t, "hide")
-		hide.Origin, hide.Permission = policy.OriginHide, policy.None
+		hide.Origin, hide.Permission, hide.Transform = policy.OriginHide, policy.None, policy.Transform{}
 		before, after := compile(t, rules), compile(t, append(slices.Clone(rules), hide))
 		for _, path := range paths {
 			b, a := before.Decide(path), after.Decide(path)
@@ -188,7 +191,7 @@ func TestPropertyAWideningFlagHidesNothingAndRevealsNoNone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := genRules().Draw(t, "rules")
 		flag := genRule().Draw(t, "flag")
-		flag.Origin, flag.Permission = policy.OriginFlag, max(flag.Permission, policy.View)
+		flag.Origin, flag.Permission, flag.Transform = policy.OriginFlag, max(flag.Permission, policy.View), policy.Transform{}
 		before, after := compile(t, rules), compile(t, append(slices.Clone(rules), flag))
 		flagNamesOnePath := flag.Type == policy.File || flag.Type == policy.Auto && !strings.ContainsAny(flag.Pattern, "*?[")
 		for _, path := range paths {
@@ -210,7 +213,7 @@ func TestPropertyOrderOfRulesIsWithoutMeaning(t *testing.T) {
 		a, b := compile(t, rules), compile(t, other)
 		for _, path := range rapid.SliceOfN(genPath(4), 1, 20).Draw(t, "paths") {
 			x, y := a.Decide(path), b.Decide(path)
-			if x.Permission != y.Permission || x.Traversable != y.Traversable {
+			if x.Permission != y.Permission || x.Traversable != y.Traversable || x.Transform != y.Transform {
 				t.Fatalf("%s: %v in one order, %v in another", path, x, y)
 			}
 			if a.ChildWritable(path) != b.ChildWritable(path) || a.MayMkdir(path) != b.MayMkdir(path) {
@@ -320,8 +323,8 @@ func TestPropertyShadowedRulesNeverCount(t *testing.T) {
 			without := compile(t, slices.Delete(slices.Clone(rules), w.Rule, w.Rule+1))
 			for _, path := range paths {
 				a, b := p.Decide(path), without.Decide(path)
-				if a.Permission != b.Permission {
-					t.Fatalf("%s\nbut %s is %s with it and %s without", w.Text, path, a.Permission, b.Permission)
+				if a.Permission != b.Permission || a.Transform != b.Transform {
+					t.Fatalf("%s\nbut %s is %s %s with it and %s %s without", w.Text, path, a.Permission, a.Transform, b.Permission, b.Transform)
 				}
 			}
 		}

@@ -9,8 +9,9 @@ import "math"
 //
 // and within a standing by priority, then type (file > directory > glob), then the length of the
 // literal prefix, then fewer wildcards (a pattern that takes everything below its literal prefix
-// has the most), then the stricter permission. Rules that still tie permit the same; the first is
-// named. In bits, most significant first:
+// has the most), then the stricter permission. Of rules that still tie the one with the stricter
+// transform wins; the others permit the same, and the first is named. In bits, most significant
+// first:
 //
 //	standing 3 bits · priority 32 · type 2 · literal prefix 13 · wildcards 12 · strictness 2
 //
@@ -88,6 +89,14 @@ func (k rank) lead(lower rank) string {
 		return "of equal rules the stricter wins"
 	}
 	return "of equal rules the first wins"
+}
+
+// lead names what makes the higher grant g win over the lower one.
+func (g grant) lead(lower grant) string {
+	if g.rank == lower.rank && g.transform != lower.transform {
+		return "of equal rules the stricter wins"
+	}
+	return g.rank.lead(lower.rank)
 }
 
 func (s standing) lead(lower standing) string {

@@ -34,6 +34,7 @@ type refWinner struct {
 	class      int // 1 flag, 2 rule, 3 exact flag, 4 hide, 5 reserved
 	rank       [4]int
 	permission policy.Permission
+	transform  policy.Transform
 	rule       int
 }
 
@@ -128,6 +129,8 @@ func compareWinners(a, b refWinner) int {
 		cmp.Compare(a.class, b.class),
 		slices.Compare(a.rank[:], b.rank[:]),
 		cmp.Compare(b.permission, a.permission), // the stricter is higher
+		cmp.Compare(a.transform.Redact, b.transform.Redact),
+		cmp.Compare(a.transform.Substitute, b.transform.Substitute), // there is one only
 	)
 }
 
@@ -148,7 +151,7 @@ func (ref reference) candidates(p vpath.Path) [6]refWinner {
 			class = 1
 		}
 		w := refWinner{
-			class: class, permission: r.Permission, rule: i,
+			class: class, permission: r.Permission, transform: r.Transform, rule: i,
 			rank: [4]int{int(r.Priority), int(r.kind), r.prefix, -r.wildcards},
 		}
 		if best[class].class == 0 || compareWinners(w, best[class]) > 0 {
@@ -184,19 +187,19 @@ func (ref reference) own(p vpath.Path) refWinner {
 	return refWinner{class: rule.class, rank: rule.rank, permission: flag.permission, rule: flag.rule}
 }
 
-func (ref reference) decide(p vpath.Path) policy.Permission {
+func (ref reference) decide(p vpath.Path) (policy.Permission, policy.Transform) {
 	own := ref.own(p)
 	if own.class == 0 || own.permission == policy.None {
-		return policy.None
+		return policy.None, policy.Transform{}
 	}
 	for ancestor := range p.Ancestors() {
 		above := ref.own(ancestor)
 		if above.class != 0 && above.permission == policy.None && compareWinners(above, own) > 0 {
-			return policy.None
+			return policy.None, policy.Transform{}
 		}
 	}
 	if p == policy.ProjectFile && own.permission == policy.Write {
-		return policy.Read
+		return policy.Read, policy.Transform{}
 	}
-	return own.permission
+	return own.permission, own.transform
 }

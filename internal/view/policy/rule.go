@@ -129,6 +129,8 @@ type Rule struct {
 	// Own lets a program make an entry of its own where this rule, of None, hides
 	// what the source has, see Decision.Own. Without it the rule is strict.
 	Own bool
+	// Transform says what a rule of permission read shows in place of a file's content.
+	Transform Transform
 }
 
 // ruleJSON is a rule as a sandbox's record keeps it.
@@ -141,6 +143,8 @@ type ruleJSON struct {
 	Origin       Origin      `json:"origin,omitempty"`
 	Source       string      `json:"source,omitempty"`
 	Own          bool        `json:"own,omitempty"` // older records lack it: strict
+	Redact       Format      `json:"redact,omitempty"`
+	Substitute   string      `json:"substitute,omitempty"`
 }
 
 // MarshalJSON writes the rule losslessly: a pattern that is not valid UTF-8
@@ -149,6 +153,7 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 	j := ruleJSON{
 		Permission: r.Permission, Type: r.Type, Priority: r.Priority,
 		Origin: r.Origin, Source: r.Source, Own: r.Own,
+		Redact: r.Transform.Redact, Substitute: r.Transform.Substitute,
 	}
 	if utf8.ValidString(r.Pattern) {
 		j.Pattern = r.Pattern
@@ -170,6 +175,7 @@ func (r *Rule) UnmarshalJSON(data []byte) error {
 	*r = Rule{
 		Pattern: j.Pattern, Permission: j.Permission, Type: j.Type,
 		Priority: j.Priority, Origin: j.Origin, Source: j.Source, Own: j.Own,
+		Transform: Transform{Redact: j.Redact, Substitute: j.Substitute},
 	}
 	return nil
 }
@@ -178,6 +184,9 @@ func (r *Rule) UnmarshalJSON(data []byte) error {
 // development)`.
 func (r Rule) String() string {
 	s := r.Permission.String() + " rule " + vpath.Quote(secretname.Written(r.Pattern))
+	if !r.Transform.IsZero() {
+		s += " with " + r.Transform.String()
+	}
 	if r.Source == "" {
 		return s
 	}
@@ -210,8 +219,12 @@ func (r Rule) check() error {
 		return errdefs.New(errdefs.Invalid, "own goes with permission none, not %s", r.Permission)
 	case r.Origin == OriginFlag && r.Permission == None:
 		return errdefs.New(errdefs.Invalid, "a widening flag cannot permit none")
+	case !r.Transform.IsZero() && r.Permission != Read:
+		return errdefs.New(errdefs.Invalid, "%s goes with permission read, not %s", r.Transform, r.Permission)
+	case !r.Transform.IsZero() && r.Origin != OriginRule:
+		return errdefs.New(errdefs.Invalid, "a flag cannot have %s", r.Transform)
 	}
-	return nil
+	return r.Transform.check()
 }
 
 func nameOf(names []string, i int, what string) string {

@@ -36,11 +36,12 @@ type grant struct {
 	rank       rank
 	rule       int32 // index in the policy's rules, or NoRule
 	permission Permission
-	own        bool // of None: not strict
+	own        bool   // of None: not strict
+	transform  uint64 // of Read: Transform.strictness
 }
 
-// higher returns the grant that wins; of equal ones the strict, then that of the
-// first rule.
+// higher returns the grant that wins; of equal ones the strict, then that with the stricter
+// transform, then that of the first rule.
 func higher(a, b grant) grant {
 	switch {
 	case a.rank != b.rank:
@@ -49,6 +50,10 @@ func higher(a, b grant) grant {
 		}
 	case a.own != b.own:
 		if a.own {
+			return b
+		}
+	case a.transform != b.transform:
+		if b.transform > a.transform {
 			return b
 		}
 	case b.rule < a.rule:

@@ -523,6 +523,13 @@ def test_a_policy_file_with_hosts_is_refused() -> None:
         Policy.from_yaml("version: 1\npreset: read-only\nnetwork: {allow: [a.example]}\n")
 
 
+@pytest.mark.parametrize("rule", ["redact: env", "substitute: b"])
+def test_a_policy_file_that_shows_other_contents_is_refused(rule: str) -> None:
+    says = "4: no server knows rules with redact or substitute"
+    with pytest.raises(PolicyError, match=re.escape(says)):
+        Policy.from_yaml("version: 1\npreset: read-only\nrules:\n  - {pattern: a, " + rule + "}\n")
+
+
 def test_the_marks_of_a_policy_file_are_checked() -> None:
     text = "version: 1\npreset: read-only\nmarks:\n"
     assert Policy.from_yaml(text + "  - {pattern: /ops/, reason: the deployer runs it}\n") == Policy("read-only")

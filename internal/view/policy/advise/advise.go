@@ -65,7 +65,11 @@ func Flags(rules []policy.Rule, o policy.Options, refused []Refused, add func(ru
 		if permits(p, r) || !r.isSpelled() {
 			continue
 		}
-		flag, with, last := r.shortest(rules, o, add)
+		if d := p.Decide(r.Path); !d.Transform.IsZero() {
+			a.Stuck = append(a.Stuck, Stuck{r.Path, d.Reason + ": a flag would show the content; change that rule"})
+			continue
+		}
+		flag, with, last := r.shortest(p, rules, o, add)
 		if with == nil {
 			a.Stuck = append(a.Stuck, Stuck{r.Path, whyNot(last, r)})
 			continue
@@ -92,8 +96,9 @@ func (r Refused) isSpelled() bool {
 }
 
 // shortest returns the shortest flag that permits r, and the policy with it; nil
-// if none does, and then the policy with the flag that comes nearest.
-func (r Refused) shortest(rules []policy.Rule, o policy.Options, add func([]policy.Rule, policy.Rule) []policy.Rule) (flag policy.Flag, with, last *policy.Policy) {
+// if none does, and then the policy with the flag that comes nearest. It advises
+// no flag that shows what now, the policy without it, masks.
+func (r Refused) shortest(now *policy.Policy, rules []policy.Rule, o policy.Options, add func([]policy.Rule, policy.Rule) []policy.Rule) (flag policy.Flag, with, last *policy.Policy) {
 	end := ""
 	if r.Dir {
 		end = "/"
@@ -108,7 +113,7 @@ func (r Refused) shortest(rules []policy.Rule, o policy.Options, add func([]poli
 		if err != nil {
 			continue
 		}
-		if last = p; permits(p, r) {
+		if last = p; permits(p, r) && (now.Reveals() || !p.Reveals()) {
 			return flag, p, p
 		}
 	}

@@ -142,3 +142,23 @@ func TestAFlagReplacesAnEarlierOneOfItsPattern(t *testing.T) {
 		t.Errorf("Replace (-want +got):\n%s", diff)
 	}
 }
+
+// A flag would show what the policy masks, so none is advised that does.
+func TestNoFlagIsAdvisedThatShowsWhatIsMasked(t *testing.T) {
+	rules := []policy.Rule{
+		{Pattern: "**", Permission: policy.Read},
+		{Pattern: "*.env", Permission: policy.Read, Transform: policy.Transform{Redact: policy.Env}, Source: "p.yaml:3"},
+	}
+	got, err := advise.Flags(rules, policy.Options{}, []advise.Refused{
+		{Path: "/a.env", Need: policy.Write}, {Path: "/b", Need: policy.Write}, {Path: "/dir", Need: policy.Write, Dir: true},
+	}, advise.Append)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Flags) != 1 || got.Flags[0].Pattern != "b" {
+		t.Errorf("flags %v, want --write b", got.Flags)
+	}
+	if len(got.Stuck) != 2 || got.Stuck[0].Path != "/a.env" || !strings.Contains(got.Stuck[0].Why, `with redact: env (p.yaml:3): a flag would show the content`) {
+		t.Errorf("stuck %v", got.Stuck)
+	}
+}

@@ -201,9 +201,23 @@ func (l *loader) readRule(n *yaml.Node) (policy.Rule, error) {
 			strict, err = readWord(l, v, "strict", parseBool)
 			return err
 		}},
+		{"redact", func(v *yaml.Node) (err error) {
+			rule.Transform.Redact, err = readWord(l, v, "redact", policy.ParseFormat)
+			return err
+		}},
+		{"substitute", func(v *yaml.Node) (err error) {
+			rule.Transform.Substitute, err = l.Text(v, "substitute")
+			if err == nil && rule.Transform.Substitute == "" {
+				err = l.At(v.Line, "substitute is empty: name a file of the workspace")
+			}
+			return err
+		}},
 	})
 	if err != nil {
 		return rule, err
+	}
+	if !has["permission"] && !rule.Transform.IsZero() {
+		rule.Permission, has["permission"] = policy.Read, true
 	}
 	for _, key := range []string{"pattern", "permission"} {
 		if !has[key] {
@@ -211,6 +225,8 @@ func (l *loader) readRule(n *yaml.Node) (policy.Rule, error) {
 		}
 	}
 	switch {
+	case !rule.Transform.IsZero() && rule.Permission != policy.Read:
+		return rule, l.At(n.Line, "%s goes with permission read, not %s: write permission: read, or leave permission out", rule.Transform, rule.Permission)
 	case has["strict"] && rule.Permission != policy.None:
 		return rule, l.At(n.Line, "strict goes with permission none, not %s", rule.Permission)
 	case rule.Permission == policy.None:

@@ -29,6 +29,8 @@ rules:
     pattern: 2024
     type: directory
     priority: -1
+  - {pattern: .env, redact: env}
+  - {pattern: local.env, permission: read, substitute: /example.env}
 `
 	got, err := policyfile.Load(strings.NewReader(text), "policy.yaml")
 	if err != nil {
@@ -39,6 +41,8 @@ rules:
 		{Pattern: "*.key", Permission: policy.None, Source: "policy.yaml:9"},
 		{Pattern: "src/", Permission: policy.Write, Source: "policy.yaml:10"},
 		{Pattern: "2024", Permission: policy.View, Type: policy.Directory, Priority: -1, Source: "policy.yaml:11"},
+		{Pattern: ".env", Permission: policy.Read, Transform: policy.Transform{Redact: policy.Env}, Source: "policy.yaml:15"},
+		{Pattern: "local.env", Permission: policy.Read, Transform: policy.Transform{Substitute: "/example.env"}, Source: "policy.yaml:16"},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Load (-want +got):\n%s", diff)
@@ -48,7 +52,7 @@ rules:
 		t.Fatal(err)
 	}
 	all, err := got.AllRules()
-	if err != nil || len(all) != len(first)+4 || all[0].Source != "preset read-only" {
+	if err != nil || len(all) != len(first)+6 || all[0].Source != "preset read-only" {
 		t.Errorf("AllRules = %v, %v: want the preset's rule first", all, err)
 	}
 	if err := policyfile.SchemaAccepts(t, text); err != nil {
@@ -100,7 +104,7 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"a rule that is a word", rule("secrets"), `3: a rule is a mapping, not a single value`},
 		{"an unknown key of a rule", rule("{patern: a, permission: read}"), `3: unknown key "patern": did you mean "pattern"?`},
 		{"a rule's key twice", rule("{pattern: a, pattern: b}"), `3: key "pattern" is given twice`},
-		{"a merge key", rule("{<<: {pattern: a}}"), `3: unknown key "<<": it is one of pattern, permission, type, priority, strict`},
+		{"a merge key", rule("{<<: {pattern: a}}"), `3: unknown key "<<": it is one of pattern, permission, type, priority, strict, redact, substitute`},
 		{"no pattern", rule("permission: read"), `3: pattern is missing in the rule`},
 		{"no permission", rule("pattern: a"), `3: permission is missing in the rule`},
 		{"a pattern without a value", rule("pattern: # a"), `3: pattern has no value`},
@@ -110,6 +114,14 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"an unknown type", rule("pattern: a\n    permission: read\n    type: dir"), `5: unknown type "dir": did you mean "directory"?`},
 		{"a mistyped type", rule("pattern: a\n    permission: read\n    type: golb"), `5: unknown type "golb": did you mean "glob"?`},
 		{"strict on a rule that hides nothing", rule("{pattern: a, permission: read, strict: true}"), `3: strict goes with permission none, not read`},
+		{"redact with permission none", rule("{pattern: a, permission: none, redact: env}"), `3: redact: env goes with permission read, not none: write permission: read, or leave permission out`},
+		{"substitute with permission view", rule("{pattern: a, permission: view, substitute: b}"), `3: substitute: "b" goes with permission read, not view: write permission: read, or leave permission out`},
+		{"redact and strict", rule("{pattern: a, redact: env, strict: true}"), `3: strict goes with permission none, not read`},
+		{"redact and substitute", rule("{pattern: a, redact: env, substitute: b}"), `3: pattern "a": redact and substitute exclude each other: keep one of them`},
+		{"an unknown format", rule("pattern: a\n    redact: ini"), `4: unknown format "ini": it is one of env, json, yaml, toml`},
+		{"a substitute above the workspace", rule("{pattern: a, substitute: ../b}"), `3: pattern "a": substitute "../b": path "../b": name ".." is not allowed`},
+		{"a substitute that is a directory", rule("{pattern: a, substitute: b/}"), `3: pattern "a": substitute "b/": want the path of a file`},
+		{"an empty substitute", rule("pattern: a\n    substitute: ''"), `4: substitute is empty: name a file of the workspace`},
 		{"strict in words", rule("pattern: a\n    strict: yes"), `4: strict is true or false, not "yes"`},
 		{"a priority in words", rule("pattern: a\n    priority: high"), `4: priority "high" is no whole number between -2147483648 and 2147483647`},
 		{"a priority too high", rule("pattern: a\n    priority: 2147483648"), `4: priority "2147483648" is no whole number between -2147483648 and 2147483647`},

@@ -19,6 +19,19 @@ type written struct {
 	Type       string `yaml:"type,omitempty"`
 	Priority   int32  `yaml:"priority,omitempty"`
 	Strict     bool   `yaml:"strict,omitempty"`
+	Redact     string `yaml:"redact,omitempty"`
+	Substitute string `yaml:"substitute,omitempty"`
+}
+
+func writtenOf(r policy.Rule) written {
+	one := written{
+		Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own,
+		Redact: r.Transform.Redact.String(), Substitute: r.Transform.Substitute,
+	}
+	if r.Type != policy.Auto {
+		one.Type = r.Type.String()
+	}
+	return one
 }
 
 // hosts is the form in which Write has the network.
@@ -44,11 +57,7 @@ func (d *Document) Write(w io.Writer) error {
 		Expect  []expected `yaml:"expect,omitempty"`
 	}{Version: Version, Preset: d.Preset, Rules: []written{}, Marks: d.Marks}
 	for _, r := range d.Rules {
-		one := written{Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own}
-		if r.Type != policy.Auto {
-			one.Type = r.Type.String()
-		}
-		file.Rules = append(file.Rules, one)
+		file.Rules = append(file.Rules, writtenOf(r))
 	}
 	for _, x := range d.Expect {
 		path := string(x.Path)
@@ -69,7 +78,7 @@ func (d *Document) Write(w io.Writer) error {
 		return err
 	}
 	same := func(a, b policy.Rule) bool {
-		return a.Pattern == b.Pattern && a.Permission == b.Permission && a.Type == b.Type && a.Priority == b.Priority && a.Own == b.Own
+		return a.Pattern == b.Pattern && a.Permission == b.Permission && a.Type == b.Type && a.Priority == b.Priority && a.Own == b.Own && a.Transform == b.Transform
 	}
 	if i := slices.IndexFunc(d.Rules, func(r policy.Rule) bool {
 		return !slices.ContainsFunc(again.Rules, func(b policy.Rule) bool { return same(r, b) })

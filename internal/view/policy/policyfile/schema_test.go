@@ -50,9 +50,15 @@ func wantSchema() *jsonschema.Schema {
 				Type: "boolean", Default: json.RawMessage("false"),
 				Description: "With permission none: nothing can be made there either.",
 			},
+			"redact": words("With permission read: show the file with masked values. This is its format.", policy.Formats()),
+			"substitute": {
+				Types: []string{"string", "number", "boolean"}, MinLength: &one,
+				Description: "With permission read: show the content of this file of the workspace. Without a slash it is beside the file.",
+			},
 		},
-		PropertyOrder:        []string{"pattern", "permission", "type", "priority", "strict"},
-		Required:             []string{"pattern", "permission"},
+		PropertyOrder:        []string{"pattern", "permission", "type", "priority", "strict", "redact", "substitute"},
+		Required:             []string{"pattern"},
+		AnyOf:                []*jsonschema.Schema{{Required: []string{"permission"}}, {Required: []string{"redact"}}, {Required: []string{"substitute"}}},
 		AdditionalProperties: nothingElse(),
 	}
 	longestReason, mostMarks := maxReasonBytes, MaxMarks

@@ -274,6 +274,11 @@ class _Reader:
         """Refuse hosts, which are no part of a policy."""
         self.fail(node.line, "network: a policy has no hosts: leave it out, and name them with allow_net=")
 
+    def transform(self, node: _Node) -> None:
+        """Refuse rules that show another content, which no server knows."""
+        says = "no server knows rules with redact or substitute: leave the rule out, or give permission none or view"
+        self.fail(node.line, says)
+
     def marks(self, node: _Node) -> None:
         """Check the marks, which only the command line's reviews use."""
         if node.kind != "SequenceStartEvent":
@@ -335,6 +340,8 @@ class _Reader:
                 "type": lambda value: PatternType(self.word(value, "type", _TYPES)),
                 "priority": self.priority,
                 "strict": self.strict,
+                "redact": self.transform,
+                "substitute": self.transform,
             },
         )
         for key in ("pattern", "permission"):
