@@ -12,12 +12,15 @@ import (
 )
 
 // EncodeRules encodes rules. Errors: Invalid for a pattern that is not UTF-8, which a message
-// cannot hold.
+// cannot hold, and for apply: keep, which no server knows.
 func EncodeRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
 	out := make([]*sandboxv1.PermissionRule, len(rules))
 	for i, r := range rules {
 		if !utf8.ValidString(r.Pattern) {
 			return nil, errdefs.New(errdefs.Invalid, "%s: pattern %s: a server accepts only UTF-8", r.Source, vpath.Quote(r.Pattern))
+		}
+		if r.Keep {
+			return nil, errdefs.New(errdefs.Invalid, "%s: pattern %s: apply: keep works only on this host, not on a server: leave it out, and apply the changes", r.Source, vpath.Quote(r.Pattern))
 		}
 		out[i] = &sandboxv1.PermissionRule{
 			Pattern: r.Pattern, Type: PatternType.Encode(r.Type), Permission: Permission.Encode(r.Permission), Priority: r.Priority,

@@ -129,6 +129,10 @@ type Rule struct {
 	// Own lets a program make an entry of its own where this rule, of None, hides
 	// what the source has, see Decision.Own. Without it the rule is strict.
 	Own bool
+	// Keep lets what a command wrote where this rule, of Write, decides be applied when the
+	// command ends. Keys, if there are any, are all that is applied of a JSON file.
+	Keep bool
+	Keys KeyList
 }
 
 // ruleJSON is a rule as a sandbox's record keeps it.
@@ -140,7 +144,9 @@ type ruleJSON struct {
 	Priority     int32       `json:"priority,omitempty"`
 	Origin       Origin      `json:"origin,omitempty"`
 	Source       string      `json:"source,omitempty"`
-	Own          bool        `json:"own,omitempty"` // older records lack it: strict
+	Own          bool        `json:"own,omitempty"`   // older records lack it: strict
+	Apply        string      `json:"apply,omitempty"` // applyKeep, or "" for a review
+	Keys         []string    `json:"keys,omitempty"`
 }
 
 // MarshalJSON writes the rule losslessly: a pattern that is not valid UTF-8
@@ -148,7 +154,10 @@ type ruleJSON struct {
 func (r Rule) MarshalJSON() ([]byte, error) {
 	j := ruleJSON{
 		Permission: r.Permission, Type: r.Type, Priority: r.Priority,
-		Origin: r.Origin, Source: r.Source, Own: r.Own,
+		Origin: r.Origin, Source: r.Source, Own: r.Own, Keys: r.Keys.List(),
+	}
+	if r.Keep {
+		j.Apply = applyKeep
 	}
 	if utf8.ValidString(r.Pattern) {
 		j.Pattern = r.Pattern
@@ -171,7 +180,14 @@ func (r *Rule) UnmarshalJSON(data []byte) error {
 		Pattern: j.Pattern, Permission: j.Permission, Type: j.Type,
 		Priority: j.Priority, Origin: j.Origin, Source: j.Source, Own: j.Own,
 	}
-	return nil
+	if j.Apply == "" && j.Keys == nil {
+		return nil
+	}
+	var err error
+	if r.Keep, err = ParseApply(j.Apply); err == nil {
+		r.Keys, err = NewKeyList(j.Keys)
+	}
+	return err
 }
 
 // String returns the rule on one line, escaped: `none rule "**/.env*" (preset
@@ -208,6 +224,10 @@ func (r Rule) check() error {
 		return errdefs.New(errdefs.Invalid, "a hiding flag cannot permit %s", r.Permission)
 	case r.Own && r.Permission != None:
 		return errdefs.New(errdefs.Invalid, "own goes with permission none, not %s", r.Permission)
+	case r.Keep && (r.Permission != Write || r.Origin != OriginRule):
+		return errdefs.New(errdefs.Invalid, "apply: keep goes with permission write, not %s", r.Permission)
+	case r.Keys != "" && !r.Keep:
+		return errdefs.New(errdefs.Invalid, "keys go with apply: keep")
 	case r.Origin == OriginFlag && r.Permission == None:
 		return errdefs.New(errdefs.Invalid, "a widening flag cannot permit none")
 	}

@@ -19,6 +19,9 @@ type written struct {
 	Type       string `yaml:"type,omitempty"`
 	Priority   int32  `yaml:"priority,omitempty"`
 	Strict     bool   `yaml:"strict,omitempty"`
+
+	Apply string   `yaml:"apply,omitempty"`
+	Keys  []string `yaml:"keys,omitempty,flow"`
 }
 
 // hosts is the form in which Write has the network.
@@ -40,11 +43,15 @@ func (d *Document) Write(w io.Writer) error {
 		Preset  string     `yaml:"preset,omitempty"`
 		Rules   []written  `yaml:"rules"`
 		Network *hosts     `yaml:"network,omitempty"`
+		Scratch []string   `yaml:"scratch,omitempty"`
 		Marks   []RiskFlag `yaml:"marks,omitempty"`
 		Expect  []expected `yaml:"expect,omitempty"`
-	}{Version: Version, Preset: d.Preset, Rules: []written{}, Marks: d.Marks}
+	}{Version: Version, Preset: d.Preset, Rules: []written{}, Scratch: d.ScratchTexts(), Marks: d.Marks}
 	for _, r := range d.Rules {
-		one := written{Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own}
+		one := written{Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own, Keys: r.Keys.List()}
+		if r.Keep {
+			one.Apply = "keep"
+		}
 		if r.Type != policy.Auto {
 			one.Type = r.Type.String()
 		}
@@ -69,7 +76,7 @@ func (d *Document) Write(w io.Writer) error {
 		return err
 	}
 	same := func(a, b policy.Rule) bool {
-		return a.Pattern == b.Pattern && a.Permission == b.Permission && a.Type == b.Type && a.Priority == b.Priority && a.Own == b.Own
+		return a.Pattern == b.Pattern && a.Permission == b.Permission && a.Type == b.Type && a.Priority == b.Priority && a.Own == b.Own && a.Keep == b.Keep && a.Keys == b.Keys
 	}
 	if i := slices.IndexFunc(d.Rules, func(r policy.Rule) bool {
 		return !slices.ContainsFunc(again.Rules, func(b policy.Rule) bool { return same(r, b) })

@@ -18,12 +18,16 @@ import (
 func TestFileIsReadAsItWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule := rapid.Custom(func(t *rapid.T) policy.Rule {
-			return policy.Rule{
+			r := policy.Rule{
 				Pattern:    rapid.OneOf(rapid.SampledFrom([]string{"a", "*.pem", "/src/**", "true", "0x1f", "~", "- a", "'", "\"", "a: b #c", "\xff", "a\nb", "[", "…"}), rapid.String()).Draw(t, "pattern"),
 				Permission: rapid.SampledFrom([]policy.Permission{policy.None, policy.View, policy.Read, policy.Write}).Draw(t, "permission"),
 				Type:       rapid.SampledFrom([]policy.PatternType{policy.Auto, policy.Glob, policy.Directory, policy.File}).Draw(t, "type"),
 				Priority:   rapid.Int32().Draw(t, "priority"),
 			}
+			if r.Permission == policy.Write && rapid.Bool().Draw(t, "keep") {
+				r.Keep, r.Keys = true, rapid.SampledFrom([]policy.KeyList{"", "a", "a.*.b\n\"x.y\""}).Draw(t, "keys")
+			}
+			return r
 		})
 		want := &policyfile.Document{
 			Version: policyfile.Version, Preset: rapid.SampledFrom(append(preset.Names(), "")).Draw(t, "preset"),
