@@ -32,6 +32,7 @@ type step struct {
 	was        *layer.Base // the replaced entry
 	places     *layer.Base // the resulting entry of the source, see placing; nil if unknown
 	made       *layer.Base // the source's entry after the step; nil if unknown
+	merging    *merging    // of a file of which only keys are applied, else nil
 }
 
 func (s *step) stop(o Outcome, format string, args ...any) {
@@ -50,6 +51,8 @@ type plan struct {
 	reviewed manifest.Manifest
 	gone     []vpath.Path
 	named    []vpath.Path // named by the caller
+	kept     bool         // by rules with apply: keep, see keeper
+	whole    bool         // all steps are of one database: placed together
 }
 
 // newPlan decides the outcome of each change and changes nothing. If reviewed is not nil,
