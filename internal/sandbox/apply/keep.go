@@ -211,9 +211,8 @@ func (k *Keeping) apply(ctx context.Context, s *record.Sandbox, u unit, drop fun
 		if errdefs.Is(err, errdefs.NotFound) && drop != nil {
 			return nil // the running sandbox removed one of them again; the next command's end looks anew
 		}
-		waited := len(k.Waits)
 		again := k.note(result, try == mergeTries)
-		if err != nil && len(k.Waits) == waited {
+		if err != nil && !slices.ContainsFunc(result.Paths, func(r PathResult) bool { return r.Outcome == Failed }) {
 			return err // else the paths say it
 		}
 		if len(again) == 0 || u.whole {
@@ -234,15 +233,22 @@ func (k *Keeping) note(result Result, last bool) (again []vpath.Path) {
 			again = append(again, r.Path)
 			continue
 		case r.Outcome == ChangedSinceReview:
-			k.Waits = append(k.Waits, WaitingPath{Path: r.Path, Why: "a command changed it meanwhile"})
+			k.wait(r.Path, "a command changed it meanwhile")
 		case r.Reason != "":
-			k.Waits = append(k.Waits, WaitingPath{Path: r.Path, Why: r.Reason})
+			k.wait(r.Path, r.Reason)
 		}
 		if len(r.KeyConflicts) > 0 {
 			k.Waits = append(k.Waits, WaitingPath{r.Path, r.KeyConflicts, "the source has another value by now"})
 		}
 	}
 	return again
+}
+
+// wait notes that the path waits, unless that is known.
+func (k *Keeping) wait(p vpath.Path, why string) {
+	if !slices.ContainsFunc(k.Waits, func(w WaitingPath) bool { return w.Path == p }) {
+		k.Waits = append(k.Waits, WaitingPath{Path: p, Why: why})
+	}
 }
 
 // keeper decides which steps of a plan the end of a command may execute.

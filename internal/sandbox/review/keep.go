@@ -44,6 +44,7 @@ func setKeeping(w *changes.Work, files []FileDiff) {
 			f.Keeping.Waits = f.whyNotKept()
 		}
 	}
+	keepReplacedDirs(files)
 	for again := true; again; again = keepRenames(files) {
 		keepDatabases(w, files)
 	}
@@ -190,6 +191,20 @@ func (d *sqliteFiles) look() (hasJournal, open bool, why string) {
 		}
 	}
 	return hasJournal, open, why
+}
+
+// keepReplacedDirs lets the deletion of what was in a directory wait if something else is in the
+// place of the directory, because that waits, too.
+func keepReplacedDirs(files []FileDiff) {
+	replaced := map[vpath.Path]bool{}
+	for i := range files {
+		replaced[files[i].Change.Path] = files[i].Status == changes.Retyped
+	}
+	for i := range files {
+		if f := &files[i]; f.Keeping.IsKept() && f.Status == changes.Deleted && replaced[f.Change.Taken] {
+			f.Keeping.Waits = fmt.Sprintf("its directory %s is no directory any more", changes.Quote(f.Change.Taken))
+		}
+	}
 }
 
 // keepRenames lets a deletion wait if the new name of the file does: its content would be lost
