@@ -82,6 +82,7 @@ type treeEntryJSON struct {
 	RuleIndex  int               `json:"rule_index"` // -1: none decides
 	Reason     string            `json:"reason"`
 	Own        bool              `json:"own,omitempty"` // hidden by a rule that lets own entries be made
+	Keep       bool              `json:"keep,omitempty"` // changes are applied when a command ends
 }
 
 // treePrinter prints a real directory as a policy shows it.
@@ -112,9 +113,13 @@ func (t *treePrinter) print(dir string, path vpath.Path, level int) error {
 			continue
 		}
 		own, making := t.makingAt(permission, d)
+		keep := permission == policy.Write && d.Rule != policy.NoRule && t.policy.Rule(d.Rule).Keep
+		if keep {
+			making += " (kept)"
+		}
 		if t.asJSON {
 			t.entries = append(t.entries, treeEntryJSON{
-				path.Child(entry.Name()).String(), entry.IsDir(), permission, d.Rule, d.Reason, own,
+				path.Child(entry.Name()).String(), entry.IsDir(), permission, d.Rule, d.Reason, own, keep,
 			})
 		} else if _, err := fmt.Fprintf(t.e.stdout, "%-5s  %s%s%s\n", permission, strings.Repeat("  ", level), name, making); err != nil {
 			return err
