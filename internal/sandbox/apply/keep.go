@@ -238,7 +238,7 @@ func (k *Keeping) note(result Result, last bool) (again []vpath.Path) {
 			k.wait(r.Path, r.Reason)
 		}
 		if len(r.KeyConflicts) > 0 {
-			k.Waits = append(k.Waits, WaitingPath{r.Path, r.KeyConflicts, "the source has another value by now"})
+			k.Waits = append(k.Waits, WaitingPath{r.Path, r.KeyConflicts, "the source has another value by now, or the key cannot be set"})
 		}
 	}
 	return again

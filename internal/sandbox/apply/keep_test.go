@@ -242,7 +242,7 @@ func TestKeepOfKeysDecidesByThreeVersions(t *testing.T) {
 	}{
 		{"only the sandbox changed it", `{"history":1}`, `{"history":1}`, `{"history":2}`, []string{"M /conf.json history"}, `{"history":2}`, false},
 		{"the source changed another key", `{"history":1,"x":1}`, `{"history":1,"x":2}`, `{"history":2,"x":1}`, []string{"M /conf.json history"}, `{"history":2,"x":2}`, true},
-		{"both changed it", `{"history":1}`, `{"history":3}`, `{"history":2}`, []string{"- /conf.json history: the source has another value by now"}, "", true},
+		{"both changed it", `{"history":1}`, `{"history":3}`, `{"history":2}`, []string{"- /conf.json history: the source has another value by now, or the key cannot be set"}, "", true},
 		{"both changed it alike", `{"history":1}`, `{"history":2 }`, `{"history":2}`, nil, "", true},
 		{"another key", `{"x":1}`, `{"x":1}`, `{"x":2}`, nil, "", true},
 		{"malformed inside", `{"history":1}`, `{"history":1}`, `{"history":2`, []string{"- /conf.json: the sandbox's file: it is not valid JSON"}, "", true},
