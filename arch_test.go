@@ -149,6 +149,7 @@ var inside = map[string]string{
 	"lib/failpoint":            "",
 	"lib/hostpath":             "vpath",
 	"lib/id":                   "errdefs vpath",
+	"lib/jsonkeys":             "errdefs vpath",
 	"lib/linetest":             "",
 	"lib/nearest":              "errdefs vpath",
 	"lib/ownport":              "",
