@@ -81,7 +81,7 @@ type treeEntryJSON struct {
 	Permission policy.Permission `json:"permission"` // of a directory what it shows
 	RuleIndex  int               `json:"rule_index"` // -1: none decides
 	Reason     string            `json:"reason"`
-	Own        bool              `json:"own,omitempty"` // hidden by a rule that lets own entries be made
+	Own        bool              `json:"own,omitempty"`  // hidden by a rule that lets own entries be made
 	Keep       bool              `json:"keep,omitempty"` // changes are applied when a command ends
 }
 

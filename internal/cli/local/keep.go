@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
-	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/keep"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -45,8 +45,8 @@ func (b *Backend) Keep(ctx context.Context, name string) ([]backend.Kept, error)
 		if err != nil {
 			return list, err
 		}
-		kept, err := apply.Keep(ctx, part, drop)
-		list = append(list, backend.Kept{Mount: part.Mount(), Keeping: kept})
+		kept, err := keep.Keep(ctx, part, drop)
+		list = append(list, backend.Kept{Mount: part.Mount(), Result: kept})
 		if err != nil {
 			return list, err
 		}

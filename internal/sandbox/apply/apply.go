@@ -85,8 +85,8 @@ type Options struct {
 	// placed, if not nil, is called before the delta drops the applied entries, with what
 	// the source now has of them.
 	placed func([]changes.Version)
-	// keep, if not nil, leaves out what a person must review.
-	keep *keeper
+	// Keep, if not nil, leaves out what a person must review.
+	Keep *Keeper
 	// Progress, if not nil, is called after each path that was tried.
 	Progress func(tried, total int)
 }
@@ -178,7 +178,7 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 		result.Growth.Dirs += w.Cleared.Dirs
 		err = errors.Join(err, w.Close())
 	}()
-	w.NoteMade = o.placed != nil || o.keep != nil
+	w.NoteMade = o.placed != nil || o.Keep != nil
 	changes, err := w.Changes(o.Paths, true)
 	if err != nil {
 		return result, err
@@ -190,8 +190,8 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 	if err != nil {
 		return result, err
 	}
-	if o.keep != nil {
-		if err := o.keep.restrict(p); err != nil {
+	if o.Keep != nil {
+		if err := o.Keep.restrict(p); err != nil {
 			return result, err
 		}
 	}
@@ -352,7 +352,7 @@ func (p *plan) result() Result {
 		})
 		if s.merging != nil {
 			last := &r.Paths[len(r.Paths)-1]
-			last.Keys, last.KeyConflicts = s.merging.keys, s.merging.conflicts
+			last.Keys, last.KeyConflicts = s.merging.Keys, s.merging.Conflicts
 		}
 	}
 	r.Paths = append(r.Paths, p.goneResults()...)

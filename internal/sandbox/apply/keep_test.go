@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/keep"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -30,14 +31,14 @@ var keepRules = []policy.Rule{
 // keep is the end of a command. It returns what was kept and what waits, a line each.
 func (b *bench) keep() []string {
 	b.t.Helper()
-	k, err := apply.Keep(b.t.Context(), b.box, nil)
+	k, err := keep.Keep(b.t.Context(), b.box, nil)
 	if err != nil {
 		b.t.Fatalf("Keep: %v", err)
 	}
 	return keepLines(k)
 }
 
-func keepLines(k apply.Keeping) []string {
+func keepLines(k keep.Result) []string {
 	lines := []string{}
 	for _, p := range k.Kept {
 		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s %s", p.Status, p.Path, strings.Join(p.Keys, ","))))
@@ -156,7 +157,12 @@ func TestKeepNeverAppliesOwnEntries(t *testing.T) {
 
 func TestKeepLeavesWhatChangedInTheSource(t *testing.T) {
 	b := newBench(t, tree{"state/a": "1", "state/b": "1", "state/c": "1"}, keepRules...)
-	b.agent(func(a *agent) { a.write("/state/a", "2"); a.write("/state/b", "2"); a.remove("/state/c"); a.write("/state/new", "2") })
+	b.agent(func(a *agent) {
+		a.write("/state/a", "2")
+		a.write("/state/b", "2")
+		a.remove("/state/c")
+		a.write("/state/new", "2")
+	})
 	build(t, b.dir, tree{"state/a": "3", "state/c": "3", "state/new": "3"})
 	wantLines(t, b.keep(), "M /state/b", "- /state/a: changed in the source since the sandbox saw it", "- /state/c: changed in the source since the sandbox saw it", "- /state/new: also made in the source")
 	if diff := cmp.Diff(tree{"state/": "", "state/a": "3", "state/b": "2", "state/c": "3", "state/new": "3"}, snapshot(t, b.dir)); diff != "" {
@@ -300,8 +306,12 @@ func TestKeepTakesAllFilesOfADatabaseOrNone(t *testing.T) {
 			a.write("/x.db-shm", "2")
 		}, []string{"M /x.db", "A /x.db-shm", "A /x.db-wal"}},
 		{"whose journal is removed", tree{"x.db": sqlite + "1", "x.db-wal": "1"}, func(a *agent, _ *bench) { a.write("/x.db", sqlite+"2"); a.remove("/x.db-wal") }, []string{"M /x.db", "D /x.db-wal"}},
-		{"whose journal the source has too", tree{"x.db": sqlite + "1", "x.db-wal": "1"}, func(a *agent, _ *bench) { a.write("/x.db", sqlite+"2") },
-			[]string{"- /x.db: the source has the journal x.db-wal of the database, which the sandbox did not change"}},
+		{
+			"whose journal the source has too",
+			tree{"x.db": sqlite + "1", "x.db-wal": "1"},
+			func(a *agent, _ *bench) { a.write("/x.db", sqlite+"2") },
+			[]string{"- /x.db: the source has the journal x.db-wal of the database, which the sandbox did not change"},
+		},
 		{"which the source changed", tree{"x.db": sqlite + "1"}, func(a *agent, b *bench) {
 			a.write("/x.db", sqlite+"2")
 			a.write("/x.db-wal", "2")
@@ -352,12 +362,12 @@ func TestKeepOfARunningSandbox(t *testing.T) {
 		a.write("/x.db-wal", "2")
 		a.write("/conf.json", strings.Replace(strings.Replace(jsonText, "{}", "[]", 1), `["a"]`, `[]`, 1))
 		drop := func(v []changes.Version) ([]vpath.Path, error) { return changes.DropVersions(a.stack, v) }
-		k, err := apply.Keep(t.Context(), b.box, drop)
+		k, err := keep.Keep(t.Context(), b.box, drop)
 		a.check(err)
 		wantLines(t, keepLines(k), "M /conf.json history", "M /state/a",
 			"- /x.db: the database has an open journal, and the sandbox still runs", "- /x.db-wal: the database has an open journal, and the sandbox still runs")
 		a.write("/conf.json", strings.Replace(strings.Replace(jsonText, "{}", "[]", 1), `["a"]`, `[3]`, 1))
-		k, err = apply.Keep(t.Context(), b.box, drop)
+		k, err = keep.Keep(t.Context(), b.box, drop)
 		a.check(err)
 		if !slices.Contains(keepLines(k), "M /conf.json history") {
 			t.Errorf("the second time: %q", keepLines(k))

@@ -18,6 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review/keeping"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
@@ -43,7 +44,7 @@ type FileDiff struct {
 	// RenamedFrom is where an added file was before: a deleted path with the same
 	// content. RenamedTo is the reverse, at the deleted path. "": none is known.
 	RenamedFrom, RenamedTo vpath.Path
-	Keeping                Keeping
+	Keeping                keeping.Decision
 
 	Change changes.Change
 }
