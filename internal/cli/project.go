@@ -179,8 +179,8 @@ func readProjectFile(source string) ([]byte, error) {
 }
 
 // onlyNarrows reports whether a policy certainly grants no more than the
-// default preset: it is that preset, or nothing, with none-rules on top, no host and no scratch directory.
-// Of a directory above, whose rules are moved, it grants nothing to be written.
+// default preset: it is that preset, or nothing, with none-rules on top, no host and no
+// scratch directory. Of a directory above, whose rules are moved, it grants nothing to be written.
 func onlyNarrows(doc *policyfile.Document, rules []policy.Rule) bool {
 	if doc.Preset != "" && doc.Preset != preset.Default {
 		return false

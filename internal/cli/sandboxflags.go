@@ -58,8 +58,8 @@ type sandboxOptions struct {
 	Home       string
 	Rebase     bool
 
-	// marks, fileNetwork and fileScratch are those of the policy file that the rules are from, set by
-	// rules.
+	// marks, fileNetwork and fileScratch are those of the policy file that the rules are
+	// from, set by rules.
 	marks       []policyfile.RiskFlag
 	fileNetwork *policyfile.Network
 	fileScratch []policyfile.Scratch

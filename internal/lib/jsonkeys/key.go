@@ -103,6 +103,25 @@ func Check(keys []string) error {
 	return nil
 }
 
+// List is a list of keys, one a line. Unlike a slice it can be compared.
+type List string
+
+// NewList returns the list of keys. Errors: as Check.
+func NewList(keys []string) (List, error) {
+	if err := Check(keys); err != nil {
+		return "", err
+	}
+	return List(strings.Join(keys, "\n")), nil
+}
+
+// List returns the keys.
+func (l List) List() []string {
+	if l == "" {
+		return nil
+	}
+	return strings.Split(string(l), "\n")
+}
+
 // written is a path of members as a message has it.
 func written(path []string) string {
 	parts := make([]string, len(path))

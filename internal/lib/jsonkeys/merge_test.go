@@ -27,12 +27,12 @@ const spread = `{
 
 func TestMergeTakesTheListedKeysAndNothingElse(t *testing.T) {
 	for _, tt := range []struct {
-		name                 string
-		source, base, ours   string
-		keys                 []string
-		want                 string
-		taken, conflicts     []string
-		rest                 bool
+		name               string
+		source, base, ours string
+		keys               []string
+		want               string
+		taken, conflicts   []string
+		rest               bool
 	}{
 		{
 			name: "a key that only the sandbox changed is taken, and the rest keeps every byte",

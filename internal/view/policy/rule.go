@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/jsonkeys"
 	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy/secretname"
@@ -132,7 +133,7 @@ type Rule struct {
 	// Keep lets what a command wrote where this rule, of Write, decides be applied when the
 	// command ends. Keys, if there are any, are all that is applied of a JSON file.
 	Keep bool
-	Keys KeyList
+	Keys jsonkeys.List
 }
 
 // ruleJSON is a rule as a sandbox's record keeps it.
@@ -144,8 +145,8 @@ type ruleJSON struct {
 	Priority     int32       `json:"priority,omitempty"`
 	Origin       Origin      `json:"origin,omitempty"`
 	Source       string      `json:"source,omitempty"`
-	Own          bool        `json:"own,omitempty"`   // older records lack it: strict
-	Apply        string      `json:"apply,omitempty"` // applyKeep, or "" for a review
+	Own          bool        `json:"own,omitempty"` // older records lack it: strict
+	Keep         bool        `json:"keep,omitempty"`
 	Keys         []string    `json:"keys,omitempty"`
 }
 
@@ -154,10 +155,7 @@ type ruleJSON struct {
 func (r Rule) MarshalJSON() ([]byte, error) {
 	j := ruleJSON{
 		Permission: r.Permission, Type: r.Type, Priority: r.Priority,
-		Origin: r.Origin, Source: r.Source, Own: r.Own, Keys: r.Keys.List(),
-	}
-	if r.Keep {
-		j.Apply = applyKeep
+		Origin: r.Origin, Source: r.Source, Own: r.Own, Keep: r.Keep, Keys: r.Keys.List(),
 	}
 	if utf8.ValidString(r.Pattern) {
 		j.Pattern = r.Pattern
@@ -176,16 +174,10 @@ func (r *Rule) UnmarshalJSON(data []byte) error {
 	if j.PatternBytes != nil {
 		j.Pattern = string(j.PatternBytes)
 	}
+	keys, err := jsonkeys.NewList(j.Keys)
 	*r = Rule{
 		Pattern: j.Pattern, Permission: j.Permission, Type: j.Type,
-		Priority: j.Priority, Origin: j.Origin, Source: j.Source, Own: j.Own,
-	}
-	if j.Apply == "" && j.Keys == nil {
-		return nil
-	}
-	var err error
-	if r.Keep, err = ParseApply(j.Apply); err == nil {
-		r.Keys, err = NewKeyList(j.Keys)
+		Priority: j.Priority, Origin: j.Origin, Source: j.Source, Own: j.Own, Keep: j.Keep, Keys: keys,
 	}
 	return err
 }

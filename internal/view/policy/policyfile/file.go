@@ -206,7 +206,7 @@ func (l *loader) readRule(n *yaml.Node) (policy.Rule, error) {
 		}},
 		{"apply", func(v *yaml.Node) (err error) {
 			apply = v
-			rule.Keep, err = readWord(l, v, "apply", policy.ParseApply)
+			rule.Keep, err = readWord(l, v, "apply", parseApply)
 			return err
 		}},
 		{"keys", func(v *yaml.Node) (err error) {

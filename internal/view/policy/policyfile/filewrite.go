@@ -50,7 +50,7 @@ func (d *Document) Write(w io.Writer) error {
 	for _, r := range d.Rules {
 		one := written{Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own, Keys: r.Keys.List()}
 		if r.Keep {
-			one.Apply = "keep"
+			one.Apply = applyKeep
 		}
 		if r.Type != policy.Auto {
 			one.Type = r.Type.String()

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/jsonkeys"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
@@ -25,7 +26,7 @@ func TestFileIsReadAsItWasWritten(t *testing.T) {
 				Priority:   rapid.Int32().Draw(t, "priority"),
 			}
 			if r.Permission == policy.Write && rapid.Bool().Draw(t, "keep") {
-				r.Keep, r.Keys = true, rapid.SampledFrom([]policy.KeyList{"", "a", "a.*.b\n\"x.y\""}).Draw(t, "keys")
+				r.Keep, r.Keys = true, rapid.SampledFrom([]jsonkeys.List{"", "a", "a.*.b\n\"x.y\""}).Draw(t, "keys")
 			}
 			return r
 		})

@@ -1,14 +1,34 @@
 package policyfile
 
 import (
+	"slices"
+
 	"go.yaml.in/yaml/v3"
 
+	"github.com/agentfense/agentfense/internal/lib/jsonkeys"
+	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/yamlfile"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
+// The values of apply in a rule: what happens to a change where the rule decides.
+const (
+	applyKeep   = "keep"   // it is applied when the command ends
+	applyReview = "review" // it waits for a review
+)
+
+var applyWords = []string{applyKeep, applyReview}
+
+// parseApply reads apply of a rule. Errors: Invalid, with the nearest valid word.
+func parseApply(s string) (keep bool, err error) {
+	if !slices.Contains(applyWords, s) {
+		return false, nearest.Unknown("apply", s, applyWords)
+	}
+	return s == applyKeep, nil
+}
+
 // readKeys reads the keys of a rule with apply: keep.
-func (l *loader) readKeys(n *yaml.Node) (policy.KeyList, error) {
+func (l *loader) readKeys(n *yaml.Node) (jsonkeys.List, error) {
 	if n.Kind != yaml.SequenceNode {
 		return "", l.At(n.Line, "keys is a list of keys of a JSON file, not %s", yamlfile.Shape(n))
 	}
@@ -16,14 +36,14 @@ func (l *loader) readKeys(n *yaml.Node) (policy.KeyList, error) {
 		return "", l.At(n.Line, "keys is empty: name keys of the file, or leave it out to keep all of the file")
 	}
 	var keys []string
-	var list policy.KeyList
+	var list jsonkeys.List
 	for _, item := range n.Content {
 		text, err := l.Text(item, "a key")
 		if err != nil {
 			return "", err
 		}
 		keys = append(keys, text)
-		if list, err = policy.NewKeyList(keys); err != nil {
+		if list, err = jsonkeys.NewList(keys); err != nil {
 			return "", l.At(item.Line, "%w", err)
 		}
 	}

@@ -51,7 +51,7 @@ func wantSchema() *jsonschema.Schema {
 				Type: "boolean", Default: json.RawMessage("false"),
 				Description: "With permission none: nothing can be made there either.",
 			},
-			"apply": words("With permission write: changes wait for a review, or are kept, which applies them when the command ends.", policy.Applies()),
+			"apply": words("With permission write: changes wait for a review, or are kept, which applies them when the command ends.", applyWords),
 			"keys": {
 				Type: "array", MinItems: &one, MaxItems: &mostKeys,
 				Description: "With apply: keep, of a JSON file: keep these keys alone, such as projects.*.history.",

@@ -19,7 +19,9 @@ type Scratch struct {
 }
 
 // At returns an error at the place of s. Its kind is Invalid.
-func (s Scratch) At(err error) error { return s.file.At(s.line, "scratch %s: %w", vpath.Quote(s.Text), err) }
+func (s Scratch) At(err error) error {
+	return s.file.At(s.line, "scratch %s: %w", vpath.Quote(s.Text), err)
+}
 
 func (l *loader) readScratch(n *yaml.Node) error {
 	if n.Kind != yaml.SequenceNode {
