@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 
@@ -89,8 +90,8 @@ func (s *Sandbox) SetPolicy(ctx context.Context, p Policy) error {
 }
 
 // ReadPolicy reads a policy file; errors call it name. It refuses everything that it does not know,
-// hosts (network), for which WithAllowNet is, and rules that redact or substitute, which no server
-// knows.
+// hosts (network), for which WithAllowNet is, scratch directories, apply: keep, and rules that
+// redact or substitute.
 // Errors: ErrInvalid, with name, line and the most similar valid word; those of r.
 func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	file, err := policyfile.Load(r, name)
@@ -100,8 +101,8 @@ func ReadPolicy(r io.Reader, name string) (Policy, error) {
 		}
 		return Policy{}, invalid("read policy", err)
 	}
-	if file.Network != nil {
-		return Policy{}, invalid("read policy", file.Network.At(errors.New("a policy has no hosts: leave it out, and name them with WithAllowNet")))
+	if err := checkWithoutServer(file); err != nil {
+		return Policy{}, invalid("read policy", err)
 	}
 	p := Policy{Preset: file.Preset}
 	for _, r := range file.Rules {
@@ -111,6 +112,20 @@ func ReadPolicy(r io.Reader, name string) (Policy, error) {
 		p.Rules = append(p.Rules, PermissionRule{Pattern: r.Pattern, Permission: Permission(r.Permission.String()), Type: PatternType(r.Type.String()), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own})
 	}
 	return p, nil
+}
+
+// checkWithoutServer refuses what a policy file says only to the command line.
+func checkWithoutServer(file *policyfile.Document) error {
+	if file.Network != nil {
+		return file.Network.At(errors.New("a policy has no hosts: leave it out, and name them with WithAllowNet"))
+	}
+	if len(file.Scratch) > 0 {
+		return file.Scratch[0].At(errors.New("a server has no scratch directories: leave it out"))
+	}
+	if r, is := file.FirstKept(); is {
+		return fmt.Errorf("%s: apply: keep works only with the command line: leave it out, and apply the changes", r.Source)
+	}
+	return nil
 }
 
 // WriteTo writes a policy file for ReadPolicy and the command line. Errors: ErrInvalid for a

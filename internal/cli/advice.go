@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/advise"
 )
@@ -54,6 +57,25 @@ func advice(refused []advise.Refused, rules []policy.Rule, reserved []vpath.Path
 			line += " (and " + plural(more, "more path") + ")"
 		}
 		lines = append(lines, line)
+	}
+	return lines
+}
+
+// mountAdvice are the lines that say how commands could write in mounts of the record.
+func mountAdvice(names []string, r record.Record) []string {
+	var lines []string
+	for _, m := range r.Mounts {
+		switch source, target := string(m.Source), string(m.Target); {
+		case !slices.Contains(names, m.Name):
+		case m.Mode == mountspec.ReadOnly && !strings.ContainsAny(source+target, ":,"):
+			lines = append(lines, fmt.Sprintf("to allow: writes in %s, which wait for a review: agentfense run --name %s --mount %s", m.Name, r.Name, policy.QuoteForShell(source+":"+target+":"+string(mountspec.CopyOnWrite))))
+		case m.Mode == mountspec.ReadOnly:
+			lines = append(lines, fmt.Sprintf("to allow: writes in %s, which wait for a review: give its --mount the mode %s", m.Name, mountspec.CopyOnWrite))
+		case m.Mode == mountspec.PolicyFile:
+			lines = append(lines, fmt.Sprintf("to allow: writes in %s: change the policy file of its --mount", m.Name))
+		case m.Mode.HasRules():
+			lines = append(lines, fmt.Sprintf("to allow: writes in %s: give its --mount another mode, such as policy=FILE", m.Name))
+		}
 	}
 	return lines
 }

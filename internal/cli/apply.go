@@ -61,7 +61,7 @@ same. With --json, --all prints one document for each.`,
 	}
 	marked(cmd)
 	cmd.RunE = onChanges(e, &w, &o, runApply)
-	w.register(cmd, "apply")
+	w.register(e, cmd, "apply")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
 	cmd.Flags().StringVar(&o.Reviewed, "reviewed", "", "apply what diff showed with this `DIGEST`")
 	cmd.Flags().BoolVar(&o.Latest, "latest", false, "apply what is there now, shown or not")

@@ -47,9 +47,10 @@ type whichChanges struct {
 	all bool
 }
 
-func (w *whichChanges) register(cmd *cobra.Command, verb string) {
+func (w *whichChanges) register(e *env, cmd *cobra.Command, verb string) {
 	cmd.Flags().StringVar(&w.in, "in", "", verb+" the changes in this `MOUNT`, not those of the workspace")
 	cmd.Flags().BoolVar(&w.all, "all", false, verb+" the changes of the workspace and of every mount")
+	cmd.RegisterFlagCompletionFunc("in", e.completeMounts)
 	cmd.MarkFlagsMutuallyExclusive("in", "all")
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -30,8 +31,12 @@ func (e *env) completeNames(_ *cobra.Command, args []string, _ string) ([]string
 // completeChanged completes the first argument as completeNames, and up to
 // upTo more with the paths that the sandbox changed (0: any number).
 func (e *env) completeChanged(upTo int) completer {
-	return e.completePaths(upTo, func(_ *record.Home, sb *record.Sandbox, _ vpath.Path) ([]string, error) {
-		review, err := review.Open(sb)
+	return e.completePaths(upTo, record.Mount.HasDelta, func(_ *record.Home, sb *record.Sandbox, mount string, _ vpath.Path) ([]string, error) {
+		part, err := sb.InMount(mount)
+		if err != nil {
+			return nil, err
+		}
+		review, err := review.Open(part)
 		if err != nil {
 			return nil, err
 		}
@@ -46,8 +51,9 @@ func (e *env) completeChanged(upTo int) completer {
 
 // completeViewed is completeChanged with the paths of the sandbox's view.
 func (e *env) completeViewed(upTo int) completer {
-	return e.completePaths(upTo, func(home *record.Home, sb *record.Sandbox, dir vpath.Path) ([]string, error) {
-		v, err := readview.Open(home, sb)
+	all := func(record.Mount) bool { return true }
+	return e.completePaths(upTo, all, func(home *record.Home, sb *record.Sandbox, mount string, dir vpath.Path) ([]string, error) {
+		v, err := openView(home, sb, mount)
 		if err != nil {
 			return nil, err
 		}
@@ -68,10 +74,48 @@ func (e *env) completeViewed(upTo int) completer {
 	})
 }
 
+func openView(home *record.Home, sb *record.Sandbox, mount string) (*readview.View, error) {
+	if mount != "" {
+		return readview.OpenMount(sb, mount)
+	}
+	return readview.Open(home, sb)
+}
+
+// completeMounts completes a flag that takes the name of a mount with changes, of the sandbox
+// that is the first argument.
+func (e *env) completeMounts(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 || e.address() != "" {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	_, sb, err := e.open(args[0])
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var found []string
+	for _, m := range sb.Record().Mounts {
+		if m.HasDelta() {
+			found = append(found, m.Name)
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// mountOf returns the mount of the sandbox in which the word is a path, "" for the workspace: it
+// begins with NAME:/, or the command has --in NAME. prefix is what comes before the path.
+func mountOf(cmd *cobra.Command, sb *record.Sandbox, word string) (mount, prefix string) {
+	if name, _, found := strings.Cut(word, ":/"); found && slices.ContainsFunc(sb.Record().Mounts, func(m record.Mount) bool { return m.Name == name }) {
+		return name, name + ":"
+	}
+	if in := cmd.Flags().Lookup("in"); in != nil && in.Value.String() != mountspec.Workspace {
+		return in.Value.String(), ""
+	}
+	return "", ""
+}
+
 // completePaths completes the name of a sandbox and then paths, of which find
-// knows those of a directory, or all. An error means no proposals: a shell that
-// completes shows no messages.
-func (e *env) completePaths(upTo int, find func(*record.Home, *record.Sandbox, vpath.Path) ([]string, error)) completer {
+// knows those of a directory, or all. MOUNT:/ is proposed for the mounts for which has is true. An
+// error means no proposals: a shell that completes shows no messages.
+func (e *env) completePaths(upTo int, has func(record.Mount) bool, find func(home *record.Home, sb *record.Sandbox, mount string, dir vpath.Path) ([]string, error)) completer {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 || e.address() != "" {
 			return e.completeNames(cmd, args, word)
@@ -79,28 +123,43 @@ func (e *env) completePaths(upTo int, find func(*record.Home, *record.Sandbox, v
 		if upTo > 0 && len(args) > upTo {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		rooted := strings.HasPrefix(word, "/")
-		prefix := strings.TrimPrefix(word, "/")
 		home, sb, err := e.open(args[0])
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		mount, before := mountOf(cmd, sb, word)
+		whole := word
+		word = strings.TrimPrefix(word, before)
+		rooted := strings.HasPrefix(word, "/")
+		prefix := strings.TrimPrefix(word, "/")
 		dir, err := vpath.Parse(prefix[:strings.LastIndexByte(prefix, '/')+1])
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		found, err := find(home, sb, dir)
+		found, err := find(home, sb, mount, dir)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return proposals(found, prefix, rooted, args[1:])
+		if rooted {
+			before += "/"
+		}
+		out, directive := proposals(found, prefix, before, args[1:])
+		if mount != "" {
+			return out, directive
+		}
+		for _, m := range sb.Record().Mounts {
+			if has(m) && strings.HasPrefix(m.Name, whole) {
+				out, directive = append(out, m.Name+":/"), directive|cobra.ShellCompDirectiveNoSpace
+			}
+		}
+		return out, directive
 	}
 }
 
 // proposals are the paths that begin with prefix, cut behind the next slash:
-// a directory at a time. Names that a line of text cannot hold are left out,
-// and those that are given already.
-func proposals(paths []string, prefix string, rooted bool, given []string) ([]string, cobra.ShellCompDirective) {
+// a directory at a time, with before in front. Names that a line of text cannot hold are left
+// out, and those that are given already.
+func proposals(paths []string, prefix, before string, given []string) ([]string, cobra.ShellCompDirective) {
 	var out []string
 	directive := cobra.ShellCompDirectiveNoFileComp
 	for _, path := range paths {
@@ -112,9 +171,7 @@ func proposals(paths []string, prefix string, rooted bool, given []string) ([]st
 			path = prefix + rest[:slash+1]
 			directive |= cobra.ShellCompDirectiveNoSpace
 		}
-		if rooted {
-			path = "/" + path
-		}
+		path = before + path
 		if !slices.Contains(given, path) {
 			out = append(out, path)
 		}

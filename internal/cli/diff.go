@@ -43,7 +43,7 @@ then each mount. With --json, --all prints one document for each.`,
 	}
 	marked(cmd)
 	cmd.RunE = onChanges(e, &w, &o, runDiff)
-	w.register(cmd, "show")
+	w.register(e, cmd, "show")
 	f := cmd.Flags()
 	f.BoolVar(&o.Stat, "stat", false, "print a line for each file, with the number of changed lines")
 	f.BoolVar(&o.NameStatus, "name-status", false, "print a letter and the path of each file: A added, M modified, D deleted, T type changed")

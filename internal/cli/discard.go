@@ -32,7 +32,7 @@ workspace and of each mount. With --json, --all prints one document for each.`,
 	}
 	marked(cmd)
 	cmd.RunE = onChanges(e, &w, &o, runDiscard)
-	w.register(cmd, "throw away")
+	w.register(e, cmd, "throw away")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be thrown away")
 	cmd.Flags().BoolVarP(&o.Verbose, "verbose", "v", false, "list each path, also those in groups")
 	jsonFlag(cmd, &o.JSON)

@@ -110,6 +110,7 @@ func runExec(ctx context.Context, e *env, b backend.Backend, name string, o exec
 	e.sayConflicts(exit)
 	e.sayHeld(name, exit)
 	if err == nil {
+		e.keep(ctx, b, sb.Ref())
 		look.say(ctx, e, b)
 		e.sayRefused(ctx, b, sb, exit)
 	}

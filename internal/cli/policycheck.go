@@ -62,6 +62,9 @@ func runPolicyCheck(ctx context.Context, e *env, file string, asJSON bool) error
 		return err
 	}
 	p, err := policy.Compile(rules, policy.Options{})
+	if err == nil {
+		err = checkScratch(doc, p)
+	}
 	if err != nil {
 		return err
 	}
@@ -86,10 +89,11 @@ func runPolicyCheck(ctx context.Context, e *env, file string, asJSON bool) error
 			SchemaVersion int           `json:"schema_version"`
 			Rules         []policy.Rule `json:"rules"`
 			AllowNet      []string      `json:"allow_net,omitempty"`
+			Scratch       []string      `json:"scratch,omitempty"`
 			Warnings      []warningJSON `json:"warnings"`
 			Unmatched     []int         `json:"unmatched"` // indexes of rules that match nothing here
 			Tracked       *trackedJSON  `json:"tracked,omitempty"`
-		}{schemaVersion, rules, hosts, list, idle, trackedJSONOf(tracked)})
+		}{schemaVersion, rules, hosts, doc.ScratchTexts(), list, idle, trackedJSONOf(tracked)})
 	}
 	if err := printCheck(e, rules, warnings, idle); err != nil {
 		return err
@@ -99,6 +103,14 @@ func runPolicyCheck(ctx context.Context, e *env, file string, asJSON bool) error
 	}
 	if note := hidingNote(rules); note != "" {
 		fmt.Fprintln(e.stdout, "note: "+note)
+	}
+	for _, r := range rules {
+		if r.Keep {
+			fmt.Fprintf(e.stdout, "note: %s%s\n", r, keepNote(r))
+		}
+	}
+	if len(doc.Scratch) > 0 {
+		fmt.Fprintf(e.stdout, "scratch: %s\n", vpath.Escape(strings.Join(doc.ScratchTexts(), " ")))
 	}
 	if len(hosts) > 0 {
 		fmt.Fprintf(e.stdout, "network: %s\n", vpath.Escape(strings.Join(hosts, " ")))

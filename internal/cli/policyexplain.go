@@ -174,6 +174,9 @@ func printExplanation(e *env, rules []policy.Rule, x backend.ExplainedPath) erro
 		return err
 	}
 	explainShown(e, rules, x)
+	if d.Rule != policy.NoRule && d.Permission == policy.Write && rules[d.Rule].Keep {
+		fmt.Fprintf(e.stdout, "  the end of a command applies it without a review, unless it is marked, executable or no regular file%s\n", keysNote(rules[d.Rule]))
+	}
 	if x.Ancestor != "" {
 		fmt.Fprintf(e.stdout, "  hidden with the directory %s, whose rule outranks what wins at the path itself:\n", x.Ancestor)
 	}

@@ -91,7 +91,11 @@ func runPolicySet(ctx context.Context, e *env, cmd *cobra.Command, b backend.Bac
 	if err := b.SetPolicy(ctx, has.Ref(), next); err != nil {
 		return err
 	}
-	return o.changeToFileNetwork(ctx, e, cmd, b, has.Sandbox, next.Reason)
+	if err := o.changeToFileNetwork(ctx, e, cmd, b, has.Sandbox, next.Reason); err != nil {
+		return err
+	}
+	_, err = o.changeToFileScratch(ctx, b, has.Sandbox, backend.Reopening{Dir: source})
+	return err
 }
 
 // sayNoMarks says that a server does not know the marks of a policy file.

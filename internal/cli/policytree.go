@@ -81,7 +81,8 @@ type treeEntryJSON struct {
 	Permission policy.Permission `json:"permission"` // of a directory what it shows
 	RuleIndex  int               `json:"rule_index"` // -1: none decides
 	Reason     string            `json:"reason"`
-	Own        bool              `json:"own,omitempty"` // hidden by a rule that lets own entries be made
+	Own        bool              `json:"own,omitempty"`  // hidden by a rule that lets own entries be made
+	Keep       bool              `json:"keep,omitempty"` // changes are applied when a command ends
 	transformJSON
 }
 
@@ -116,9 +117,13 @@ func (t *treePrinter) print(dir string, path vpath.Path, level int) error {
 		if !d.Transform.IsZero() && !entry.IsDir() {
 			making = " (" + d.Transform.String() + ")"
 		}
+		keep := permission == policy.Write && d.Rule != policy.NoRule && t.policy.Rule(d.Rule).Keep
+		if keep {
+			making += " (kept)"
+		}
 		if t.asJSON {
 			t.entries = append(t.entries, treeEntryJSON{
-				path.Child(entry.Name()).String(), entry.IsDir(), permission, d.Rule, d.Reason, own, transformJSONOf(path.Child(entry.Name()), d),
+				path.Child(entry.Name()).String(), entry.IsDir(), permission, d.Rule, d.Reason, own, keep, transformJSONOf(path.Child(entry.Name()), d),
 			})
 		} else if _, err := fmt.Fprintf(t.e.stdout, "%-5s  %s%s%s\n", permission, strings.Repeat("  ", level), name, making); err != nil {
 			return err

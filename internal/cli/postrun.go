@@ -91,6 +91,7 @@ func (e *env) printSummary(ctx context.Context, b backend.Backend, c backend.Cha
 	}
 	p.stop()
 	helping := advice(s.Refused, now.Record.Rules, now.Reserved, now.IsDir, again)
+	helping = append(helping, mountAdvice(s.RefusedMounts, now.Record)...)
 	e.saySummary(now.Record.Name, s, helping, toGo)
 	return nil
 }

@@ -179,13 +179,16 @@ func readProjectFile(source string) ([]byte, error) {
 }
 
 // onlyNarrows reports whether a policy certainly grants no more than the
-// default preset: it is that preset, or nothing, with none-rules on top and no host. Of a
-// directory above, whose rules are moved, it grants nothing to be written.
+// default preset: it is that preset, or nothing, with none-rules on top, no host and no
+// scratch directory. Of a directory above, whose rules are moved, it grants nothing to be written.
 func onlyNarrows(doc *policyfile.Document, rules []policy.Rule) bool {
 	if doc.Preset != "" && doc.Preset != preset.Default {
 		return false
 	}
 	if doc.Network != nil && len(doc.Network.Allow) > 0 {
+		return false
+	}
+	if len(doc.Scratch) > 0 {
 		return false
 	}
 	for _, r := range doc.Rules {
@@ -211,7 +214,10 @@ func (e *env) askForTrust(doc *policyfile.Document, file string) error {
 		fmt.Fprintf(e.stderr, "  preset %s\n", vpath.Escape(doc.Preset))
 	}
 	for _, r := range doc.Rules {
-		fmt.Fprintf(e.stderr, "  %s\n", r)
+		fmt.Fprintf(e.stderr, "  %s%s\n", r, keepNote(r))
+	}
+	for _, s := range doc.Scratch {
+		fmt.Fprintf(e.stderr, "  scratch: %s (its contents are never reviewed)\n", vpath.Escape(s.Text))
 	}
 	if doc.Network != nil {
 		for _, h := range doc.Network.Allow {

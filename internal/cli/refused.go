@@ -42,5 +42,6 @@ func (e *env) tellRefused(name string, exit backend.Exit, now backend.Policy, is
 	e.printDenials(sum.Denials, summaryLines)
 	if isKnown {
 		e.sayLines(advice(sum.Refused, rules, now.Reserved, now.IsDir, widening(name)))
+		e.sayLines(mountAdvice(sum.RefusedMounts, now.Record))
 	}
 }

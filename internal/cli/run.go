@@ -160,6 +160,7 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 	e.explainExit(exit)
 	e.sayConflicts(exit)
 	e.sayHeld(sb.Record.Name, exit)
+	e.keep(ctx, b, sb.Ref())
 	return e.finishRun(ctx, b, sb, o, exit.Code, before)
 }
 

@@ -65,7 +65,7 @@ func (o *sandboxOptions) openOrCreate(ctx context.Context, e *env, cmd *cobra.Co
 // what no sandbox of b can have.
 func (o *sandboxOptions) described(cmd *cobra.Command, b backend.Backend, forCommand bool, env []string) (backend.NewSandbox, error) {
 	n := backend.NewSandbox{
-		Name: o.Name, CodebaseID: o.Codebase, Image: o.Image, User: o.User, Mounts: o.Mounts, MountRules: mountRules, Scratch: o.Scratch,
+		Name: o.Name, CodebaseID: o.Codebase, Image: o.Image, User: o.User, Mounts: o.Mounts, MountRules: mountRules,
 		Home: o.home(), Limits: o.limits(), Env: env,
 		ForCommand: forCommand, Rebase: o.Rebase,
 	}
@@ -75,6 +75,9 @@ func (o *sandboxOptions) described(cmd *cobra.Command, b backend.Backend, forCom
 		n.Runtime = o.Runtime
 	}
 	err := o.check()
+	if err == nil {
+		n.Scratch, err = o.scratchFlags()
+	}
 	if err == nil {
 		err = o.checkSecrets(env)
 	}
@@ -122,7 +125,10 @@ func (o *sandboxOptions) reopen(ctx context.Context, e *env, cmd *cobra.Command,
 	if err != nil {
 		return sb, err
 	}
-	return sb, o.changeToFileNetwork(ctx, e, cmd, b, has.Sandbox, rules.Reason)
+	if err := o.changeToFileNetwork(ctx, e, cmd, b, has.Sandbox, rules.Reason); err != nil {
+		return sb, err
+	}
+	return o.changeToFileScratch(ctx, b, sb, r)
 }
 
 // newRules are the rules that the flags say, of which it tells what to know.
@@ -155,6 +161,9 @@ func (o *sandboxOptions) create(ctx context.Context, e *env, cmd *cobra.Command,
 		return sb, err
 	}
 	if err := o.addFileNetwork(e, cmd, b, &n); err != nil {
+		return sb, err
+	}
+	if err := o.addFileScratch(b, &n); err != nil {
 		return sb, err
 	}
 	p := e.progress("uploading")

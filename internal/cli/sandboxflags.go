@@ -58,10 +58,11 @@ type sandboxOptions struct {
 	Home       string
 	Rebase     bool
 
-	// marks and fileNetwork are those of the policy file that the rules are from, set by
-	// rules.
+	// marks, fileNetwork and fileScratch are those of the policy file that the rules are
+	// from, set by rules.
 	marks       []policyfile.RiskFlag
 	fileNetwork *policyfile.Network
+	fileScratch []policyfile.Scratch
 }
 
 // policyFlags are the flags whose presence at a resume replaces the stored
@@ -93,7 +94,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringArrayVar(&o.Limited, "secret-allow", nil, "send only `'NAME=METHOD PATH'` requests to the hosts of secret NAME, such as 'KEY=POST /v1/*'")
 	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path of `SRC[:DST][:MODE]` inside, at the same path or at DST; MODE is ro (the default), cow, bind or a preset")
 	f.BoolVar(&o.Toolchains, "toolchains", false, "show the toolchains on your PATH that are not part of the system, read-only: go, cargo, node, python, java and others")
-	f.StringArrayVar(&o.Scratch, "scratch", nil, "do not review what the directory `DIR` of the workspace contains, such as node_modules: it stays with the sandbox")
+	f.StringArrayVar(&o.Scratch, "scratch", nil, "do not review what the directory `DIR` of the workspace contains, such as node_modules: it stays with the sandbox; none for no directory")
 	f.Var(&o.Memory, "memory", "limit of memory, such as 512M")
 	f.Float64Var(&o.CPUs, "cpus", 0, "limit of processors, such as 1.5")
 	f.Int64Var(&o.PIDs, "pids", 0, "limit of processes and threads")
@@ -251,7 +252,7 @@ func (o *sandboxOptions) baseRules(e *env, home *record.Home, source string) ([]
 				return nil, "", err
 			}
 		}
-		o.marks, o.fileNetwork = doc.Marks, doc.Network
+		o.useFile(doc)
 		return rules, "file " + vpath.Escape(o.Policy), nil
 	}
 	if o.Preset == "" && source != "" {
@@ -260,7 +261,7 @@ func (o *sandboxOptions) baseRules(e *env, home *record.Home, source string) ([]
 			return nil, "", err
 		}
 		if doc != nil {
-			o.marks, o.fileNetwork = doc.Marks, doc.Network
+			o.useFile(doc)
 			return rules, note, nil
 		}
 	}
@@ -288,8 +289,12 @@ func loadPolicyFile(path, source string) (*policyfile.Document, []policy.Rule, e
 // mountRules reads the policy file of a mount.
 func mountRules(path, source string) ([]policy.Rule, error) {
 	doc, rules, err := loadPolicyFile(path, source)
-	if err == nil && doc.Network != nil {
+	switch {
+	case err != nil:
+	case doc.Network != nil:
 		err = doc.Network.At(errdefs.New(errdefs.Invalid, "a mount has none: name the hosts with --allow-net"))
+	case len(doc.Scratch) > 0:
+		err = doc.Scratch[0].At(errdefs.New(errdefs.Invalid, "a mount has no scratch directories: they are parts of the workspace"))
 	}
 	return rules, err
 }
@@ -315,6 +320,9 @@ func parsePolicy(content []byte, name string) (*policyfile.Document, []policy.Ru
 	doc, err := policyfile.Load(bytes.NewReader(content), vpath.Escape(name))
 	if err == nil {
 		_, err = hostsOf(doc.Network)
+	}
+	if err == nil {
+		_, err = scratchOf(doc)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -30,6 +30,9 @@ func newStop(e *env) *cobra.Command {
 			return forEach(args, func(name string) error {
 				stopped, err := b.Stop(ctx, name, o)
 				e.sayKilled(stopped)
+				if err == nil {
+					e.keep(ctx, b, name)
+				}
 				return err
 			})
 		})

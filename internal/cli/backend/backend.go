@@ -86,6 +86,10 @@ type Backend interface {
 	// Pending counts the changes in each mount in which something can be written, in their
 	// order. Errors: those of a review.
 	Pending(ctx context.Context, name string) ([]MountChanges, error)
+	// Keep applies what rules with apply: keep match, if no command runs. It returns what it did
+	// in the workspace and in each mount that has such rules, also beside an error. Errors: as
+	// Changes.
+	Keep(ctx context.Context, name string) ([]Kept, error)
 	// View opens what a sandbox sees. Close it after. Errors: as Changes.
 	View(ctx context.Context, name, mount string, again []string) (View, error)
 

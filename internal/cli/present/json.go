@@ -38,6 +38,7 @@ type jsonFile struct {
 	Own         bool       `json:"own,omitempty"`
 	LeftOut     string     `json:"left_out,omitempty"` // why no apply takes it
 	NotPlaced   string     `json:"cannot_apply,omitempty"`
+	Keep        *jsonKeep  `json:"keep,omitempty"`
 	Group       string     `json:"group,omitempty"`
 	RenamedFrom string     `json:"renamed_from,omitempty"`
 	RenamedTo   string     `json:"renamed_to,omitempty"`
@@ -50,6 +51,12 @@ type jsonFile struct {
 	Inserted    int        `json:"inserted"`
 	Deleted     int        `json:"deleted"`
 	Hunks       []jsonHunk `json:"hunks,omitempty"`
+}
+
+// jsonKeep says that a rule with apply: keep matches.
+type jsonKeep struct {
+	Waits string   `json:"waits,omitempty"` // why it is not applied all the same
+	Keys  []string `json:"keys,omitempty"`  // all that is applied of the file
 }
 
 // JSONGroup is the JSON form of a Group.
@@ -156,6 +163,9 @@ func jsonOf(f *review.FileDiff, c *review.Content) jsonFile {
 		Path: Written(f.Path), Status: f.Status, RiskFlag: f.Mark, Own: f.Own, LeftOut: f.LeftOut, NotPlaced: f.NotPlaced, Group: f.Group, Stale: f.Stale,
 		Old: jsonSideOf(f.Old), New: jsonSideOf(f.New),
 		Binary: c.Binary, TooLarge: c.TooLarge, Unknown: c.Unknown, Inserted: c.Inserted, Deleted: c.Deleted,
+	}
+	if f.Keeping.Rule {
+		j.Keep = &jsonKeep{f.Keeping.Waits, f.Keeping.Keys}
 	}
 	if j.New != nil {
 		j.New.SHA256 = c.SHA256

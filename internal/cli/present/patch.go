@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/review/gitpatch"
 )
@@ -38,6 +39,7 @@ func Patch(w io.Writer, r *review.Review, o PatchOptions) error {
 		if f.NotPlaced != "" {
 			p.line(gitpatch.Warning, fmt.Sprintf("# %s: cannot be applied: %s", quotedIn(p.mount, f.Path), f.NotPlaced))
 		}
+		p.keeping(f)
 		var err error
 		switch {
 		case f.LeftOut != "":
@@ -112,6 +114,21 @@ func (p *patchWriter) marks(files []review.FileDiff, whole bool) {
 	}
 	if marked {
 		p.line(gitpatch.Context, "")
+	}
+}
+
+// keeping says of a file that a rule with apply: keep matches what becomes of it.
+func (p *patchWriter) keeping(f *review.FileDiff) {
+	switch k := &f.Keeping; {
+	case !k.Rule:
+	case k.Waits != "":
+		p.line(gitpatch.Warning, fmt.Sprintf("# %s: waits in spite of apply: keep: %s", quotedIn(p.mount, f.Path), k.Waits))
+	case len(k.Keys) > 0:
+		p.line(gitpatch.Header, fmt.Sprintf("# %s: apply: keep applies keys of it when a command ends: %s", quotedIn(p.mount, f.Path), vpath.Escape(strings.Join(k.Keys, ", "))))
+	case f.Stale:
+		p.line(gitpatch.Warning, fmt.Sprintf("# %s: waits in spite of apply: keep: the source has changed since", quotedIn(p.mount, f.Path)))
+	default:
+		p.line(gitpatch.Header, fmt.Sprintf("# %s: apply: keep applies it when a command ends", quotedIn(p.mount, f.Path)))
 	}
 }
 

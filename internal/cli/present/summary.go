@@ -25,6 +25,8 @@ type Summary struct {
 	Denials []DenialGroup
 	// Refused are the paths of these refusals, each once, as far as they are kept.
 	Refused []advise.Refused
+	// RefusedMounts are the mounts in which something was not written, by name.
+	RefusedMounts []string
 	// Hosts are those that were reached over the network, and HostRefusals what was refused of it.
 	Hosts        []HostUse
 	HostRefusals []HostRefusal
@@ -70,7 +72,7 @@ func Summarise(r *review.Review, read func(do func(audit.Record) error) error) (
 	if err != nil {
 		return sum, err
 	}
-	sum.Denials, sum.Refused = d.list(), d.refused
+	sum.Denials, sum.Refused, sum.RefusedMounts = d.list(), d.refused, d.mounts
 	sum.Hosts, sum.HostRefusals = n.Used(), n.Refused()
 	return sum, nil
 }
@@ -86,7 +88,7 @@ func RefusedTo(refusals []audit.PermissionDenied, changed []vpath.Path) Summary 
 	for _, r := range refusals {
 		d.sum(r)
 	}
-	return Summary{Denials: d.list(), Refused: d.refused}
+	return Summary{Denials: d.list(), Refused: d.refused, RefusedMounts: d.mounts}
 }
 
 // ownPaths are the paths of own entries, and the directories above. Of these, one
@@ -122,6 +124,7 @@ type denials struct {
 	groups  map[denialKey]*DenialGroup
 	omitted int
 	refused []advise.Refused
+	mounts  []string
 	at      map[vpath.Path]int // of refused
 	own     map[vpath.Path]bool
 }
@@ -158,6 +161,9 @@ func (d *denials) sum(e audit.PermissionDenied) {
 	if len(g.Paths) < maxDenialPaths && !slices.Contains(g.Paths, path) {
 		g.Paths = append(g.Paths, path)
 	}
+	if e.Mount != "" && needsWrite(e) && !slices.Contains(d.mounts, e.Mount) {
+		d.mounts = append(d.mounts, e.Mount)
+	}
 	if e.PathSHA256 == "" && e.Mount == "" { // no flag is for the rules of a mount
 		d.note(vpath.Path(e.Path), e)
 	}
@@ -193,6 +199,12 @@ func (d *denials) note(path vpath.Path, e audit.PermissionDenied) {
 		d.at[path] = len(d.refused)
 		d.refused = append(d.refused, want)
 	}
+}
+
+// needsWrite reports whether write would have permitted what was refused, and nothing less.
+func needsWrite(e audit.PermissionDenied) bool {
+	have, err := policy.ParsePermission(e.Permission)
+	return err == nil && have >= policy.Read || slices.Contains(changing, e.Operation)
 }
 
 // changing are the operations of refusals that need write, whatever the path has.

@@ -40,6 +40,7 @@ type applier struct {
 	broken  map[vpath.Path]bool // git directories with a failed change
 	touched map[vpath.Path]bool // directories with names that are not durable yet
 	late    []*step             // directories that get their mode after their content
+	first   []*step             // deletions that come before the files are placed, see plan.whole
 	tried   int                 // steps
 	total   int
 	failure error // the first, except those in own
@@ -76,10 +77,14 @@ func (a *applier) run(ctx context.Context) error {
 	}
 	slices.Reverse(deletions)
 	slices.SortStableFunc(files, func(a, b *step) int { return gitRank(a.Path) - gitRank(b.Path) })
+	if a.plan.whole { // a journal must never be beside another database than its own
+		a.first, deletions = deletions, nil
+	}
 	a.failed()
 	a.each(ctx, opened, a.chmod)
 	a.each(ctx, dirs, a.makeDir)
 	a.files(ctx, files)
+	a.each(ctx, a.first, a.remove) // without a file to place
 	a.plan.holdBack()
 	if a.failure != nil || a.own != nil {
 		// A rename is an addition and a deletion. If the addition failed, the deletion must
@@ -271,7 +276,12 @@ func (a *applier) settle() error {
 	all := true
 	for _, s := range a.plan.steps {
 		all = all && s.done
-		if s.done {
+		switch {
+		case s.done && s.keepsRest():
+			all = false
+			// A version that the delta cannot have: it drops nothing, and has a new base.
+			versions = append(versions, changes.Version{Path: s.Version().Path, Made: s.made})
+		case s.done:
 			v := s.Version()
 			v.Made = s.made
 			versions = append(versions, v)
@@ -288,6 +298,7 @@ func (a *applier) settle() error {
 		return err
 	}
 	a.stale, err = a.drop(versions, all)
+	a.stale = slices.DeleteFunc(a.stale, func(p vpath.Path) bool { return a.plan.at[p] != nil && a.plan.at[p].keepsRest() })
 	a.dropped = err == nil
 	return err
 }

@@ -56,6 +56,9 @@ type PathResult struct {
 	RenamedFrom, RenamedTo vpath.Path
 	// Overwrote says that the source had changed, and the sandbox's version replaced it.
 	Overwrote bool
+	// Keys are all that Keep applied of the file; KeyConflicts are those that it left, because
+	// the source had changed them.
+	Keys, KeyConflicts []string
 }
 
 // Options are the options of an apply.
@@ -82,6 +85,8 @@ type Options struct {
 	// placed, if not nil, is called before the delta drops the applied entries, with what
 	// the source now has of them.
 	placed func([]changes.Version)
+	// Keep, if not nil, leaves out what a person must review.
+	Keep *Keeper
 	// Progress, if not nil, is called after each path that was tried.
 	Progress func(tried, total int)
 }
@@ -173,7 +178,7 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 		result.Growth.Dirs += w.Cleared.Dirs
 		err = errors.Join(err, w.Close())
 	}()
-	w.NoteMade = o.placed != nil
+	w.NoteMade = o.placed != nil || o.Keep != nil
 	changes, err := w.Changes(o.Paths, true)
 	if err != nil {
 		return result, err
@@ -184,6 +189,11 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 	p, err := planReviewed(w, changes, o)
 	if err != nil {
 		return result, err
+	}
+	if o.Keep != nil {
+		if err := o.Keep.restrict(p); err != nil {
+			return result, err
+		}
 	}
 	if err := p.answer(o.OnConflict, s.Ref()); err != nil {
 		return p.result(), err
@@ -340,6 +350,10 @@ func (p *plan) result() Result {
 			Path: s.Path.Plain(), Status: s.Status, Outcome: s.outcome, Reason: s.reason, Overwrote: s.overwrites, Implied: s.implied,
 			Mark: s.shown.Mark, Group: s.shown.Group, RenamedFrom: s.shown.RenamedFrom, RenamedTo: s.shown.RenamedTo,
 		})
+		if s.merging != nil {
+			last := &r.Paths[len(r.Paths)-1]
+			last.Keys, last.KeyConflicts = s.merging.Keys, s.merging.Conflicts
+		}
 	}
 	r.Paths = append(r.Paths, p.goneResults()...)
 	slices.SortStableFunc(r.Paths, func(a, b PathResult) int { return cmp.Compare(a.Path, b.Path) })
@@ -406,7 +420,7 @@ func (p *plan) skip() {
 
 // event returns the audit record of the apply.
 func (p *plan) event() audit.Applied {
-	e := audit.Applied{Mount: p.work.Sandbox.Mount()}
+	e := audit.Applied{Mount: p.work.Sandbox.Mount(), Kept: p.kept}
 	for _, s := range p.steps {
 		switch {
 		case s.Status == 0:

@@ -38,7 +38,7 @@ func (a *applier) files(ctx context.Context, steps []*step) {
 	for len(steps) > 0 {
 		b := batch{files: map[*step]*changes.Staged{}, linked: map[layer.FileID]*changes.Staged{}}
 		n, bytes := 0, int64(0)
-		for n < len(steps) && n < most && bytes < batchBytes {
+		for n < len(steps) && (a.plan.whole || n < most && bytes < batchBytes) {
 			bytes += steps[n].Info.Size
 			n++
 		}
@@ -47,7 +47,7 @@ func (a *applier) files(ctx context.Context, steps []*step) {
 			a.stage(ctx, &b, s)
 		}
 		b.forgetUnused(a)
-		a.commit(&b)
+		a.commit(ctx, &b)
 		steps = steps[n:]
 	}
 }
@@ -219,12 +219,15 @@ func isUnchanged(src *os.File, s *step) error {
 }
 
 // commit places a batch.
-func (a *applier) commit(b *batch) {
+func (a *applier) commit(ctx context.Context, b *batch) {
 	err := a.syncBatch(b)
 	if err == nil {
 		err = a.listPlacing(b.steps, b.staged)
 	}
 	failpoint.At("sync: staged")
+	if err == nil {
+		err = a.removeFirst(ctx)
+	}
 	for _, s := range b.steps {
 		placed := err
 		switch {
@@ -238,6 +241,9 @@ func (a *applier) commit(b *batch) {
 			b.unstage(a, s)
 		}
 		a.finish(s, placed)
+		if a.plan.whole && placed != nil {
+			err = placed
+		}
 		failpoint.At("sync: one placed")
 	}
 	for _, s := range b.steps {
@@ -248,6 +254,20 @@ func (a *applier) commit(b *batch) {
 	for _, f := range b.files {
 		f.Close()
 	}
+}
+
+// removeFirst executes the deletions that come first. Errors: Precondition if one of them was
+// not possible.
+func (a *applier) removeFirst(ctx context.Context) error {
+	steps := a.first
+	a.first = nil
+	a.each(ctx, steps, a.remove)
+	for _, s := range steps {
+		if !s.done {
+			return errdefs.New(errdefs.Precondition, "%s could not be removed: %s", changes.Quote(s.Path), s.reason)
+		}
+	}
+	return nil
 }
 
 // unstage removes the staged file of s.

@@ -11,6 +11,9 @@ import (
 
 // stageFrom stages src, and checks that it is the reviewed content.
 func (a *applier) stageFrom(s *step, e changes.Entry, src *os.File, l changes.Look) (*changes.Staged, error) {
+	if s.merging != nil {
+		return a.stageMerged(s, e, l)
+	}
 	out, err := a.work.Outgoing(s.Path, src)
 	if err != nil {
 		return nil, err

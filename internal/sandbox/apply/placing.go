@@ -24,6 +24,7 @@ import (
 // result cannot be predicted.
 func (a *applier) placing(s *step, file *changes.Staged) (v changes.Version, known bool) {
 	v = s.Version()
+	v.Keep = s.keepsRest()
 	v.Made = &layer.Base{Mode: s.Info.Mode & (record.TypeBits | record.StickyBits), Mtime: s.Info.Mtime}
 	switch {
 	case s.Status == changes.Deleted:
@@ -43,7 +44,7 @@ func (a *applier) placing(s *step, file *changes.Staged) (v changes.Version, kno
 			return v, false
 		}
 		v.Made = changes.BaseOf(st)
-		v.Made.Mode = unix.S_IFREG | s.Info.Mode&record.PermBits
+		v.Made.Mode = s.placedMode()
 	}
 	return v, true
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/keeping"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -29,9 +30,10 @@ type step struct {
 	remade   bool            // only the mode of the source's directory is missing, see changes.Work.Unfinished
 	// overwrites says that the source has changed since the sandbox saw it.
 	overwrites bool
-	was        *layer.Base // the replaced entry
-	places     *layer.Base // the resulting entry of the source, see placing; nil if unknown
-	made       *layer.Base // the source's entry after the step; nil if unknown
+	was        *layer.Base     // the replaced entry
+	places     *layer.Base     // the resulting entry of the source, see placing; nil if unknown
+	made       *layer.Base     // the source's entry after the step; nil if unknown
+	merging    *keeping.Merged // of a file of which only keys are applied, else nil
 }
 
 func (s *step) stop(o Outcome, format string, args ...any) {
@@ -50,6 +52,8 @@ type plan struct {
 	reviewed manifest.Manifest
 	gone     []vpath.Path
 	named    []vpath.Path // named by the caller
+	kept     bool         // by rules with apply: keep, see Keeper
+	whole    bool         // all steps are of one database: placed together
 }
 
 // newPlan decides the outcome of each change and changes nothing. If reviewed is not nil,

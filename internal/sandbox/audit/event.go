@@ -218,6 +218,8 @@ type Applied struct {
 	Mount   string `json:"mount,omitempty"` // name of the mount in which the paths are; empty: the workspace
 	Paths   []Text `json:"paths"`
 	Refused []Text `json:"refused,omitempty"` // conflicts: left in the sandbox
+	// Kept says that the end of a command applied them, by rules with apply: keep.
+	Kept bool `json:"kept,omitempty"`
 	// Overwrote are those of Paths that had changed in the source since the sandbox saw
 	// them.
 	Overwrote []Text `json:"overwrote,omitempty"`

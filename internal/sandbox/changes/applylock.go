@@ -262,7 +262,7 @@ func (w *Work) placed(p vpath.Path) *layer.Base {
 	if w.forgot && err == nil && info.Origin == layer.Source {
 		return nil
 	}
-	if same, err := v.isAt(p, info, err); err != nil || same {
+	if same, err := v.isAt(p, info, err); err != nil || same && !v.Keep {
 		return nil // the apply continues with it
 	}
 	var made *layer.Base

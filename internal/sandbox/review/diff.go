@@ -18,6 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review/keeping"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
@@ -43,6 +44,7 @@ type FileDiff struct {
 	// RenamedFrom is where an added file was before: a deleted path with the same
 	// content. RenamedTo is the reverse, at the deleted path. "": none is known.
 	RenamedFrom, RenamedTo vpath.Path
+	Keeping                keeping.Decision
 
 	Change changes.Change
 }
@@ -187,6 +189,7 @@ func FileDiffs(w *changes.Work, changes []changes.Change, left manifest.Manifest
 	removing := markRemovals(w, files)
 	groups := group(w, files, m)
 	findRenames(w, files)
+	setKeeping(w, files)
 	sortFiles(files, removing)
 	sortFiles(out, nil)
 	return append(files, out...), groups, nil

@@ -28,6 +28,9 @@ type Entry struct {
 	Runs    bool
 	Pattern string // as in a policy file
 	Reason  string // for people: "git hook"
+	// isState says that the host only stores data in the file: what is marked because of its
+	// directory is not, unless the host runs it.
+	isState bool
 }
 
 // Table says which paths are at risk. The zero value is empty.
@@ -35,6 +38,7 @@ type Table struct {
 	entries []Entry
 	policy  *policy.Policy
 	names   map[string]bool // elements of patterns: true for directories, see IsDirOfMarks
+	own     *Table          // of the project's marks alone; nil without any
 }
 
 //go:embed table.txt
@@ -55,7 +59,11 @@ func New(own []policyfile.RiskFlag) (*Table, error) {
 	if len(own) == 0 {
 		return builtIn(), nil
 	}
-	return compile(builtIn().entries, own)
+	t, err := compile(builtIn().entries, own)
+	if err == nil {
+		t.own, err = compile(nil, own)
+	}
+	return t, err
 }
 
 // parse reads a table: a line is an entry's level, pattern and reason.
@@ -66,7 +74,7 @@ func parse(text string) []Entry {
 		if len(fields) < 3 || strings.HasPrefix(line, "#") {
 			continue
 		}
-		entries = append(entries, Entry{fields[0] == "runs", fields[1], strings.Join(fields[2:], " ")})
+		entries = append(entries, Entry{fields[0] == "runs", fields[1], strings.Join(fields[2:], " "), fields[0] == "state"})
 	}
 	return entries
 }
@@ -75,6 +83,7 @@ func parse(text string) []Entry {
 const (
 	rankOwn = iota
 	rankLater
+	rankState
 	rankRuns
 )
 
@@ -95,8 +104,11 @@ func compile(entries []Entry, own []policyfile.RiskFlag) (*Table, error) {
 	}
 	for _, e := range entries {
 		rank := int32(rankLater)
-		if e.Runs {
+		switch {
+		case e.Runs:
 			rank = rankRuns
+		case e.isState:
+			rank = rankState
 		}
 		add(e, rank)
 	}
@@ -144,6 +156,15 @@ func (t *Table) At(p vpath.Path, isDir bool) (best Entry, found bool) {
 			continue
 		}
 		e := t.entries[d.Rule]
+		if e.isState {
+			var marked bool
+			if t.own != nil {
+				e, marked = t.own.At(p, isDir)
+			}
+			if !marked {
+				continue
+			}
+		}
 		if isDir && !strings.HasSuffix(e.Pattern, "/") {
 			continue
 		}

@@ -2,6 +2,7 @@ package risk
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,7 +33,7 @@ func TestTableIsWellFormed(t *testing.T) {
 			continue
 		}
 		parts := strings.Split(line, "  ")
-		if len(parts) != 3 || parts[0] != "runs" && parts[0] != "later" || strings.Contains(parts[1], " ") || parts[2] != strings.TrimSpace(parts[2]) {
+		if len(parts) != 3 || !slices.Contains([]string{"runs", "later", "state"}, parts[0]) || strings.Contains(parts[1], " ") || parts[2] != strings.TrimSpace(parts[2]) {
 			t.Errorf("table.txt:%d: want LEVEL, PATTERN and REASON, two spaces between them: %q", i+1, line)
 			continue
 		}
@@ -53,6 +54,9 @@ func TestTableIsWellFormed(t *testing.T) {
 
 func TestEachEntryMarksAtAnyDepthAndCase(t *testing.T) {
 	for _, e := range builtIn().entries {
+		if e.isState {
+			continue
+		}
 		for _, dir := range []string{"/", "/a/b c/"} {
 			for _, p := range []vpath.Path{example(dir, e.Pattern), vpath.Path(strings.ToUpper(string(example(dir, e.Pattern))))} {
 				got, ok := builtIn().At(p, false)
@@ -116,6 +120,9 @@ func TestMarksOfAProjectAreAdded(t *testing.T) {
 		}
 	}
 	for _, e := range builtIn().entries {
+		if e.isState {
+			continue
+		}
 		p := example("/ops/", e.Pattern)
 		want, _ := builtIn().At(p, false)
 		if got, ok := table.At(p, false); !ok || got != want {
@@ -143,6 +150,27 @@ func BenchmarkCompile(b *testing.B) {
 	for b.Loop() {
 		if _, err := compile(parse(builtInText), nil); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+func TestStateOfAProgramHasNoMark(t *testing.T) {
+	withOwn, err := New([]policyfile.RiskFlag{{Pattern: "history.jsonl", Reason: "ours"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []vpath.Path{"/.claude/.credentials.json", "/home/me/.claude/history.jsonl", "/.claude/projects/-home-me/1.jsonl", "/.codex/auth.json", "/.codex/sessions/2026/01/02/x.jsonl"} {
+		if e, ok := builtIn().At(p, false); ok {
+			t.Errorf("%s: %+v, want no mark", p, e)
+		}
+		e, ok := withOwn.At(p, false)
+		if own := p.Base() == "history.jsonl"; ok != own || own && e.Reason != "ours" {
+			t.Errorf("%s, with a mark of the project: %+v, %t", p, e, ok)
+		}
+	}
+	for _, p := range []vpath.Path{"/.claude/settings.json", "/.claude/projects/x/memory/1.jsonl", "/.claude/projects/x/.git/hooks/a.jsonl", "/.claude/todos/x", "/.codex/config.toml", "/.claude/projects/x/.mcp.json", "/auth.json", "/.git/hooks/.claude/history.jsonl"} {
+		if _, ok := builtIn().At(p, false); !ok {
+			t.Errorf("%s has no mark", p)
 		}
 	}
 }

@@ -106,10 +106,27 @@ func CheckPolicy(p *policy.Policy, paths []Path) error {
 	for _, path := range paths {
 		if ok, reason := p.WritableBelow(path.At()); !ok {
 			return errdefs.New(errdefs.Precondition, "--scratch %s: everything in it must be writable, or hidden by rules that are not strict, which this excludes: %s; "+
-				"add --write %s, remove that rule, or leave --scratch out", path, reason, vpath.Quote(path.At().Rel()+"/"))
+				"%sremove that rule, or leave --scratch out", path, reason, advice(p, path))
 		}
 	}
 	return nil
+}
+
+// advice names the flag that makes everything in path writable, if there is one.
+func advice(p *policy.Policy, path Path) string {
+	pattern := path.At().Rel() + "/"
+	rule, _, err := policy.ParseFlag(policy.OriginFlag, policy.Write, pattern, nil)
+	if err != nil {
+		return ""
+	}
+	with, err := p.With(rule)
+	if err != nil {
+		return ""
+	}
+	if ok, _ := with.WritableBelow(path.At()); !ok {
+		return ""
+	}
+	return "add --write " + vpath.Quote(pattern) + ", "
 }
 
 // At returns the paths in the workspace.

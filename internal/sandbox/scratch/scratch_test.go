@@ -110,3 +110,34 @@ func TestCheckPolicy(t *testing.T) {
 		t.Errorf("below a rule that lets it be read: %v", err)
 	}
 }
+
+// A flag is named only if it helps: no flag of the command line opens what a strict rule hides.
+func TestCheckPolicyNamesAFlagThatHelps(t *testing.T) {
+	hide, _, err := policy.ParseFlag(policy.OriginHide, policy.None, "strict:*.key", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name  string
+		rules []policy.Rule
+		helps bool
+	}{
+		{"a rule that lets it be read", []policy.Rule{{Pattern: "**", Permission: policy.Read}}, true},
+		{"no rule", nil, true},
+		{"--hide=strict", []policy.Rule{{Pattern: "**", Permission: policy.Write}, hide}, false},
+		{"a strict rule", []policy.Rule{{Pattern: "**", Permission: policy.Write}, {Pattern: "*.key", Priority: 1}}, false},
+	} {
+		p, err := policy.Compile(tt.rules, policy.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = scratch.CheckPolicy(p, []scratch.Path{"/out"})
+		if !errdefs.Is(err, errdefs.Precondition) {
+			t.Errorf("%s: %v, want Precondition", tt.name, err)
+			continue
+		}
+		if helps := strings.Contains(err.Error(), `add --write "out/"`); helps != tt.helps {
+			t.Errorf("%s: it names --write: %t, want %t: %v", tt.name, helps, tt.helps, err)
+		}
+	}
+}

@@ -12,7 +12,7 @@ import (
 )
 
 // EncodeRules encodes rules. Errors: Invalid for a pattern that is not UTF-8, and for a rule that
-// redacts or substitutes, which a message cannot hold.
+// redacts, substitutes or keeps, which a message cannot hold.
 func EncodeRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
 	out := make([]*sandboxv1.PermissionRule, len(rules))
 	for i, r := range rules {
@@ -21,6 +21,9 @@ func EncodeRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
 		}
 		if !r.Transform.IsZero() {
 			return nil, errdefs.New(errdefs.Invalid, "%s: %s: no server knows such a rule: leave it out, or give permission none or view", r.Source, r.Transform)
+		}
+		if r.Keep {
+			return nil, errdefs.New(errdefs.Invalid, "%s: pattern %s: apply: keep works only on this host, not on a server: leave it out, and apply the changes", r.Source, vpath.Quote(r.Pattern))
 		}
 		out[i] = &sandboxv1.PermissionRule{
 			Pattern: r.Pattern, Type: PatternType.Encode(r.Type), Permission: Permission.Encode(r.Permission), Priority: r.Priority,

@@ -106,6 +106,11 @@ func compile(rules []Rule, o Options) (*Policy, error) {
 	return p, nil
 }
 
+// With returns the policy with one more rule. Errors: as Compile.
+func (p *Policy) With(r Rule) (*Policy, error) {
+	return compile(append(slices.Clone(p.rules), r), Options{Reserved: p.reserved})
+}
+
 // where names rule i in an error.
 func where(i int, r Rule) string {
 	pattern := "pattern " + vpath.Quote(r.Pattern)

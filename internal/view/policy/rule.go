@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/jsonkeys"
 	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy/secretname"
@@ -131,6 +132,10 @@ type Rule struct {
 	Own bool
 	// Transform says what a rule of permission read shows in place of a file's content.
 	Transform Transform
+	// Keep lets what a command wrote where this rule, of Write, decides be applied when the
+	// command ends. Keys, if there are any, are all that is applied of a JSON file.
+	Keep bool
+	Keys jsonkeys.List
 }
 
 // ruleJSON is a rule as a sandbox's record keeps it.
@@ -145,6 +150,8 @@ type ruleJSON struct {
 	Own          bool        `json:"own,omitempty"` // older records lack it: strict
 	Redact       Format      `json:"redact,omitempty"`
 	Substitute   string      `json:"substitute,omitempty"`
+	Keep         bool        `json:"keep,omitempty"`
+	Keys         []string    `json:"keys,omitempty"`
 }
 
 // MarshalJSON writes the rule losslessly: a pattern that is not valid UTF-8
@@ -152,7 +159,7 @@ type ruleJSON struct {
 func (r Rule) MarshalJSON() ([]byte, error) {
 	j := ruleJSON{
 		Permission: r.Permission, Type: r.Type, Priority: r.Priority,
-		Origin: r.Origin, Source: r.Source, Own: r.Own,
+		Origin: r.Origin, Source: r.Source, Own: r.Own, Keep: r.Keep, Keys: r.Keys.List(),
 		Redact: r.Transform.Redact, Substitute: r.Transform.Substitute,
 	}
 	if utf8.ValidString(r.Pattern) {
@@ -172,12 +179,13 @@ func (r *Rule) UnmarshalJSON(data []byte) error {
 	if j.PatternBytes != nil {
 		j.Pattern = string(j.PatternBytes)
 	}
+	keys, err := jsonkeys.NewList(j.Keys)
 	*r = Rule{
 		Pattern: j.Pattern, Permission: j.Permission, Type: j.Type,
-		Priority: j.Priority, Origin: j.Origin, Source: j.Source, Own: j.Own,
+		Priority: j.Priority, Origin: j.Origin, Source: j.Source, Own: j.Own, Keep: j.Keep, Keys: keys,
 		Transform: Transform{Redact: j.Redact, Substitute: j.Substitute},
 	}
-	return nil
+	return err
 }
 
 // String returns the rule on one line, escaped: `none rule "**/.env*" (preset
@@ -217,6 +225,10 @@ func (r Rule) check() error {
 		return errdefs.New(errdefs.Invalid, "a hiding flag cannot permit %s", r.Permission)
 	case r.Own && r.Permission != None:
 		return errdefs.New(errdefs.Invalid, "own goes with permission none, not %s", r.Permission)
+	case r.Keep && (r.Permission != Write || r.Origin != OriginRule):
+		return errdefs.New(errdefs.Invalid, "apply: keep goes with permission write, not %s", r.Permission)
+	case r.Keys != "" && !r.Keep:
+		return errdefs.New(errdefs.Invalid, "keys go with apply: keep")
 	case r.Origin == OriginFlag && r.Permission == None:
 		return errdefs.New(errdefs.Invalid, "a widening flag cannot permit none")
 	case !r.Transform.IsZero() && r.Permission != Read:

@@ -1,5 +1,5 @@
-// Package policyfile reads and writes policy files: a preset, rules, hosts, marks and what the
-// policy is expected to decide, in YAML.
+// Package policyfile reads and writes policy files: a preset, rules, hosts, scratch
+// directories, marks and what the policy is expected to decide, in YAML.
 package policyfile
 
 import (
@@ -31,6 +31,7 @@ type Document struct {
 	Preset  string        // "" if none is named
 	Rules   []policy.Rule // the file's own; AllRules has the preset's too
 	Network *Network      // nil if the file says nothing of it
+	Scratch []Scratch     // nil if the file says nothing of them
 	Marks   []RiskFlag    // more of what is marked in a review; built-in marks stay
 	Expect  []Expectation
 }
@@ -91,6 +92,7 @@ func (l *loader) readFile(n *yaml.Node) error {
 		{"preset", l.readPreset},
 		{"rules", l.readRules},
 		{"network", l.readNetwork},
+		{"scratch", l.readScratch},
 		{"marks", l.readMarks},
 		{"expect", l.readExpectations},
 	})
@@ -179,6 +181,7 @@ func (l *loader) readRules(n *yaml.Node) error {
 func (l *loader) readRule(n *yaml.Node) (policy.Rule, error) {
 	rule := policy.Rule{Source: fmt.Sprintf("%s:%d", l.File, n.Line)}
 	patternLine, strict := n.Line, false
+	var apply, keys *yaml.Node
 	has, err := l.readMapping(n, "rule", []field{
 		{"pattern", func(v *yaml.Node) (err error) {
 			patternLine = v.Line
@@ -212,6 +215,16 @@ func (l *loader) readRule(n *yaml.Node) (policy.Rule, error) {
 			}
 			return err
 		}},
+		{"apply", func(v *yaml.Node) (err error) {
+			apply = v
+			rule.Keep, err = readWord(l, v, "apply", parseApply)
+			return err
+		}},
+		{"keys", func(v *yaml.Node) (err error) {
+			keys = v
+			rule.Keys, err = l.readKeys(v)
+			return err
+		}},
 	})
 	if err != nil {
 		return rule, err
@@ -223,6 +236,9 @@ func (l *loader) readRule(n *yaml.Node) (policy.Rule, error) {
 		if !has[key] {
 			return rule, l.At(n.Line, "%s is missing in the rule", key)
 		}
+	}
+	if err := l.checkKeeping(&rule, apply, keys); err != nil {
+		return rule, err
 	}
 	switch {
 	case !rule.Transform.IsZero() && rule.Permission != policy.Read:

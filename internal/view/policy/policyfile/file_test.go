@@ -31,6 +31,9 @@ rules:
     priority: -1
   - {pattern: .env, redact: env}
   - {pattern: local.env, permission: read, substitute: /example.env}
+  - {pattern: .claude.json, permission: write, apply: keep, keys: [history, "projects.*.history"]}
+  - {pattern: state/, permission: write, apply: keep}
+  - {pattern: other/, permission: write, apply: review}
 `
 	got, err := policyfile.Load(strings.NewReader(text), "policy.yaml")
 	if err != nil {
@@ -43,6 +46,9 @@ rules:
 		{Pattern: "2024", Permission: policy.View, Type: policy.Directory, Priority: -1, Source: "policy.yaml:11"},
 		{Pattern: ".env", Permission: policy.Read, Transform: policy.Transform{Redact: policy.Env}, Source: "policy.yaml:15"},
 		{Pattern: "local.env", Permission: policy.Read, Transform: policy.Transform{Substitute: "/example.env"}, Source: "policy.yaml:16"},
+		{Pattern: ".claude.json", Permission: policy.Write, Source: "policy.yaml:17", Keep: true, Keys: "history\nprojects.*.history"},
+		{Pattern: "state/", Permission: policy.Write, Source: "policy.yaml:18", Keep: true},
+		{Pattern: "other/", Permission: policy.Write, Source: "policy.yaml:19"},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Load (-want +got):\n%s", diff)
@@ -52,7 +58,7 @@ rules:
 		t.Fatal(err)
 	}
 	all, err := got.AllRules()
-	if err != nil || len(all) != len(first)+6 || all[0].Source != "preset read-only" {
+	if err != nil || len(all) != len(first)+9 || all[0].Source != "preset read-only" {
 		t.Errorf("AllRules = %v, %v: want the preset's rule first", all, err)
 	}
 	if err := policyfile.SchemaAccepts(t, text); err != nil {
@@ -83,7 +89,7 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"a version in words", "version: one\n", `1: version "one" is not known: this agentfense reads version 1`},
 		{"neither preset nor rules", "version: 1\n", `1: preset and rules are both missing`},
 		{"an unknown key", "version: 1\nrule: []\n", `2: unknown key "rule": did you mean "rules"?`},
-		{"a key far from any", "version: 1\nx: []\n", `2: unknown key "x": it is one of version, preset, rules, network, marks, expect`},
+		{"a key far from any", "version: 1\nx: []\n", `2: unknown key "x": it is one of version, preset, rules, network, scratch, marks, expect`},
 		{"a network that is a list", "version: 1\npreset: read-only\nnetwork: [a]\n", `3: a network is a mapping, not a list`},
 		{"a network without hosts", "version: 1\npreset: read-only\nnetwork: {}\n", `3: allow is missing in network: it is a list of hosts, [] for none`},
 		{"a network with another key", "version: 1\npreset: read-only\nnetwork: {alow: []}\n", `3: unknown key "alow": did you mean "allow"?`},
@@ -95,7 +101,7 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"a mark without a pattern", "version: 1\npreset: read-only\nmarks:\n- reason: x\n", `4: pattern is missing in the mark`},
 		{"a mark that would weaken", "version: 1\npreset: read-only\nmarks:\n- {pattern: x, reason: y, risk: none}\n", `4: unknown key "risk": it is one of pattern, reason`},
 		{"a mark's reason that does not print", "version: 1\npreset: read-only\nmarks:\n- {pattern: x, reason: \"a\\eb\"}\n", `4: mark "x": reason: has characters that cannot be printed`},
-		{"a key that is a list", "? [a]\n: b\n", `1: unknown key "": it is one of version, preset, rules, network, marks, expect`},
+		{"a key that is a list", "? [a]\n: b\n", `1: unknown key "": it is one of version, preset, rules, network, scratch, marks, expect`},
 		{"a key twice", "version: 1\nversion: 1\n", `2: key "version" is given twice`},
 		{"an unknown preset", "version: 1\npreset: devlopment\n", `2: unknown preset "devlopment": did you mean "development"?`},
 		{"a preset without a value", "version: 1\npreset:\n", `2: preset has no value`},
@@ -104,7 +110,7 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"a rule that is a word", rule("secrets"), `3: a rule is a mapping, not a single value`},
 		{"an unknown key of a rule", rule("{patern: a, permission: read}"), `3: unknown key "patern": did you mean "pattern"?`},
 		{"a rule's key twice", rule("{pattern: a, pattern: b}"), `3: key "pattern" is given twice`},
-		{"a merge key", rule("{<<: {pattern: a}}"), `3: unknown key "<<": it is one of pattern, permission, type, priority, strict, redact, substitute`},
+		{"a merge key", rule("{<<: {pattern: a}}"), `3: unknown key "<<": it is one of pattern, permission, type, priority, strict, redact, substitute, apply, keys`},
 		{"no pattern", rule("permission: read"), `3: pattern is missing in the rule`},
 		{"no permission", rule("pattern: a"), `3: permission is missing in the rule`},
 		{"a pattern without a value", rule("pattern: # a"), `3: pattern has no value`},
@@ -122,6 +128,16 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"a substitute above the workspace", rule("{pattern: a, substitute: ../b}"), `3: pattern "a": substitute "../b": path "../b": name ".." is not allowed`},
 		{"a substitute that is a directory", rule("{pattern: a, substitute: b/}"), `3: pattern "a": substitute "b/": want the path of a file`},
 		{"an empty substitute", rule("pattern: a\n    substitute: ''"), `4: substitute is empty: name a file of the workspace`},
+		{"a word near a value of apply", rule("{pattern: a, permission: write, apply: kepp}"), `3: unknown apply "kepp": did you mean "keep"?`},
+		{"keeping what cannot be written", rule("pattern: a\n    apply: keep\n    permission: read"), `4: apply: keep goes with permission write, not read`},
+		{"keys without keeping", rule("pattern: a\n    permission: write\n    keys: [a]"), `5: keys go with apply: keep`},
+		{"keys with a review", rule("{pattern: a, permission: write, apply: review, keys: [a]}"), `3: keys go with apply: keep`},
+		{"no keys", rule("{pattern: a, permission: write, apply: keep, keys: []}"), `3: keys is empty: name keys of the file, or leave it out to keep all of the file`},
+		{"keys that are no list", rule("{pattern: a, permission: write, apply: keep, keys: a}"), `3: keys is a list of keys of a JSON file, not a single value`},
+		{"a malformed key", rule("pattern: a\n    permission: write\n    apply: keep\n    keys: [a, b..c]"), `6: key "b..c": a name is missing or malformed: want names with dots between them, such as history or projects.*.history; a name with other characters in quotes, as in projects."a.b"`},
+		{"a key that is given twice", rule("{pattern: a, permission: write, apply: keep, keys: [a, a]}"), `3: key "a" is given twice`},
+		{"scratch that is no list", "version: 1\npreset: agent-safe\nscratch: node_modules\n", `3: scratch is a list of directories, not a single value`},
+		{"a scratch directory that is no text", "version: 1\npreset: agent-safe\nscratch:\n  - [a]\n", `4: a scratch directory is text, not a list: quote a value that begins with * { or [`},
 		{"strict in words", rule("pattern: a\n    strict: yes"), `4: strict is true or false, not "yes"`},
 		{"a priority in words", rule("pattern: a\n    priority: high"), `4: priority "high" is no whole number between -2147483648 and 2147483647`},
 		{"a priority too high", rule("pattern: a\n    priority: 2147483648"), `4: priority "2147483648" is no whole number between -2147483648 and 2147483647`},

@@ -21,12 +21,18 @@ type written struct {
 	Strict     bool   `yaml:"strict,omitempty"`
 	Redact     string `yaml:"redact,omitempty"`
 	Substitute string `yaml:"substitute,omitempty"`
+
+	Apply string   `yaml:"apply,omitempty"`
+	Keys  []string `yaml:"keys,omitempty,flow"`
 }
 
 func writtenOf(r policy.Rule) written {
 	one := written{
 		Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own,
-		Redact: r.Transform.Redact.String(), Substitute: r.Transform.Substitute,
+		Redact: r.Transform.Redact.String(), Substitute: r.Transform.Substitute, Keys: r.Keys.List(),
+	}
+	if r.Keep {
+		one.Apply = applyKeep
 	}
 	if r.Type != policy.Auto {
 		one.Type = r.Type.String()
@@ -53,9 +59,10 @@ func (d *Document) Write(w io.Writer) error {
 		Preset  string     `yaml:"preset,omitempty"`
 		Rules   []written  `yaml:"rules"`
 		Network *hosts     `yaml:"network,omitempty"`
+		Scratch []string   `yaml:"scratch,omitempty"`
 		Marks   []RiskFlag `yaml:"marks,omitempty"`
 		Expect  []expected `yaml:"expect,omitempty"`
-	}{Version: Version, Preset: d.Preset, Rules: []written{}, Marks: d.Marks}
+	}{Version: Version, Preset: d.Preset, Rules: []written{}, Scratch: d.ScratchTexts(), Marks: d.Marks}
 	for _, r := range d.Rules {
 		file.Rules = append(file.Rules, writtenOf(r))
 	}
@@ -78,7 +85,8 @@ func (d *Document) Write(w io.Writer) error {
 		return err
 	}
 	same := func(a, b policy.Rule) bool {
-		return a.Pattern == b.Pattern && a.Permission == b.Permission && a.Type == b.Type && a.Priority == b.Priority && a.Own == b.Own && a.Transform == b.Transform
+		a.Source, a.Origin = b.Source, b.Origin
+		return a == b
 	}
 	if i := slices.IndexFunc(d.Rules, func(r policy.Rule) bool {
 		return !slices.ContainsFunc(again.Rules, func(b policy.Rule) bool { return same(r, b) })

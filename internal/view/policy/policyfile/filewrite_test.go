@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/jsonkeys"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
@@ -26,6 +27,9 @@ func TestFileIsReadAsItWasWritten(t *testing.T) {
 			}
 			if r.Permission == policy.Read {
 				r.Transform = rapid.SampledFrom([]policy.Transform{{}, {Redact: policy.Env}, {Redact: policy.TOML}, {Substitute: "/a b"}, {Substitute: "true"}, {Substitute: "../a"}}).Draw(t, "transform")
+			}
+			if r.Permission == policy.Write && rapid.Bool().Draw(t, "keep") {
+				r.Keep, r.Keys = true, rapid.SampledFrom([]jsonkeys.List{"", "a", "a.*.b\n\"x.y\""}).Draw(t, "keys")
 			}
 			return r
 		})

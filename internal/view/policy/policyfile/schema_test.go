@@ -13,6 +13,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/agentfense/agentfense/internal/lib/jsonkeys"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
@@ -31,7 +32,7 @@ func wantSchema() *jsonschema.Schema {
 	nothingElse := func() *jsonschema.Schema { return &jsonschema.Schema{Not: &jsonschema.Schema{}} }
 	var version any = Version
 	least, most, one := float64(math.MinInt32), float64(math.MaxInt32), 1
-	longest := policy.MaxPatternBytes
+	longest, mostKeys := policy.MaxPatternBytes, jsonkeys.MaxKeys
 	rule := &jsonschema.Schema{
 		Type:        "object",
 		Description: "What the paths that a pattern matches may be used for.",
@@ -55,8 +56,14 @@ func wantSchema() *jsonschema.Schema {
 				Types: []string{"string", "number", "boolean"}, MinLength: &one,
 				Description: "With permission read: show the content of this file of the workspace. Without a slash it is beside the file.",
 			},
+			"apply": words("With permission write: changes wait for a review, or are kept, which applies them when the command ends.", applyWords),
+			"keys": {
+				Type: "array", MinItems: &one, MaxItems: &mostKeys,
+				Description: "With apply: keep, of a JSON file: keep these keys alone, such as projects.*.history.",
+				Items:       &jsonschema.Schema{Type: "string", MinLength: &one},
+			},
 		},
-		PropertyOrder:        []string{"pattern", "permission", "type", "priority", "strict", "redact", "substitute"},
+		PropertyOrder:        []string{"pattern", "permission", "type", "priority", "strict", "redact", "substitute", "apply", "keys"},
 		Required:             []string{"pattern"},
 		AnyOf:                []*jsonschema.Schema{{Required: []string{"permission"}}, {Required: []string{"redact"}}, {Required: []string{"substitute"}}},
 		AdditionalProperties: nothingElse(),
@@ -100,7 +107,7 @@ func wantSchema() *jsonschema.Schema {
 		Required:             []string{"path", "permission"},
 		AdditionalProperties: nothingElse(),
 	}
-	mostExpectations := MaxExpectations
+	mostExpectations, mostScratch := MaxExpectations, MaxScratch
 	return &jsonschema.Schema{
 		Schema: "https://json-schema.org/draft/2020-12/schema",
 		Title:  "agentfense policy", Description: "What a sandbox may see and change of a directory.",
@@ -110,10 +117,14 @@ func wantSchema() *jsonschema.Schema {
 			"preset":  words("A preset whose rules come first.", slices.Concat(preset.Names(), preset.FirstNames())),
 			"rules":   {Type: "array", Items: rule, Description: "The rules; their order is without meaning."},
 			"network": network,
-			"marks":   {Type: "array", Items: mark, MaxItems: &mostMarks, Description: "More files that a review marks; the built-in marks stay."},
-			"expect":  {Type: "array", Items: expectation, MaxItems: &mostExpectations, Description: "What agentfense policy test checks."},
+			"scratch": {
+				Type: "array", MaxItems: &mostScratch, Description: "Directories with contents that are not reviewed, as run --scratch takes them.",
+				Items: &jsonschema.Schema{Type: "string", MinLength: &one, Description: "A directory of the workspace, such as node_modules."},
+			},
+			"marks":  {Type: "array", Items: mark, MaxItems: &mostMarks, Description: "More files that a review marks; the built-in marks stay."},
+			"expect": {Type: "array", Items: expectation, MaxItems: &mostExpectations, Description: "What agentfense policy test checks."},
 		},
-		PropertyOrder:        []string{"version", "preset", "rules", "network", "marks", "expect"},
+		PropertyOrder:        []string{"version", "preset", "rules", "network", "scratch", "marks", "expect"},
 		Required:             []string{"version"},
 		AnyOf:                []*jsonschema.Schema{{Required: []string{"preset"}}, {Required: []string{"rules"}}},
 		AdditionalProperties: nothingElse(),

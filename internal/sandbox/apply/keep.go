@@ -1,0 +1,131 @@
+package apply
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review/keeping"
+)
+
+// Keeper leaves out of an apply what a person must review, for package keep.
+type Keeper struct {
+	Whole bool // apply all of the paths, or none
+}
+
+// restrict leaves out the steps that must be reviewed. It looks at the changes as they are now,
+// under the apply lock: what was planned for them may be old.
+func (k *Keeper) restrict(p *plan) error {
+	p.kept, p.whole = true, k.Whole
+	for _, s := range p.steps {
+		switch {
+		case s.Status == 0 || s.done:
+			continue
+		case s.outcome != Applied && s.outcome != Conflict:
+			continue
+		}
+		if why := k.whyNot(p, s); why != "" {
+			s.stop(Skipped, "%s", why)
+			continue
+		}
+		if keys := s.shown.Keeping.Keys; len(keys) > 0 {
+			if err := p.mergeKeys(s, keys); err != nil {
+				return err
+			}
+		}
+	}
+	k.hold(p)
+	return nil
+}
+
+// whyNot says why a step must be reviewed.
+func (k *Keeper) whyNot(p *plan, s *step) string {
+	if s.implied {
+		return k.whyNotDir(p, s)
+	}
+	switch kept := &s.shown.Keeping; {
+	case s.shown.Path == "":
+		return "it is not shown in a review"
+	case !kept.Rule:
+		return "no rule with apply: keep matches it any more"
+	default:
+		return kept.Waits
+	}
+}
+
+// whyNotDir is whyNot of a directory that was made for what is kept, or removed after it.
+func (k *Keeper) whyNotDir(p *plan, s *step) string {
+	_, byRule := p.work.Policy.KeptBy(s.Path)
+	switch {
+	case s.Status == changes.Deleted && byRule:
+		return ""
+	case s.Status != changes.Added || !record.IsDir(s.Info.Mode):
+		return "it is a directory that was in the source before"
+	case s.Info.Mode&0o002 != 0:
+		return "everybody could write in the directory"
+	}
+	return ""
+}
+
+// hold leaves out everything if all of it cannot be applied, and what is in a directory that is
+// left out.
+func (k *Keeper) hold(p *plan) {
+	complete := true
+	for _, s := range p.steps {
+		if above := p.at[s.Path.Dir()]; above != nil && above != s && s.Status != changes.Deleted && above.outcome == Skipped && s.outcome == Applied {
+			s.stop(Skipped, "its directory waits: %s", above.reason)
+		}
+		complete = complete && (s.Status == 0 || s.done || s.outcome == Applied)
+	}
+	if complete || !k.Whole {
+		return
+	}
+	for _, s := range p.steps {
+		if s.Status != 0 && !s.done && s.outcome == Applied {
+			s.stop(Skipped, "the files of a database are kept together, and another one waits")
+		}
+	}
+}
+
+// mergeKeys plans what the source's file becomes with the listed keys of the delta's. If
+// that cannot be, the step waits.
+func (p *plan) mergeKeys(s *step, keys []string) error {
+	now, err := p.baseNow(s)
+	if err == nil {
+		s.merging, err = keeping.Merge(p.work, &s.Change, now, keys)
+	}
+	switch {
+	case errdefs.Is(err, errdefs.Exhausted):
+		return err
+	case err != nil:
+		s.stop(Skipped, "%s", record.UnwrapErrno(err))
+	case len(s.merging.Keys) == 0:
+		s.stop(Skipped, "")
+	default:
+		s.Base, s.Fresh, s.outcome, s.reason = now, true, Applied, ""
+	}
+	return nil
+}
+
+// stageMerged stages what a merge has made.
+func (a *applier) stageMerged(s *step, e changes.Entry, l changes.Look) (*changes.Staged, error) {
+	l.Mode, l.Mtime = s.Base.Mode&record.PermBits, s.merging.Mtime
+	file, err := e.StageText(s.merging.Text, l)
+	if err != nil {
+		return nil, err
+	}
+	file.Sum = s.merging.Sum
+	return file, a.plan.checkSum(s, s.merging.Sum)
+}
+
+// keepsRest reports whether the delta keeps its file after the step, because it has more changes.
+func (s *step) keepsRest() bool { return s.merging != nil && s.merging.Rest }
+
+// placedMode is the mode of the regular file that the step places.
+func (s *step) placedMode() uint32 {
+	if s.merging != nil {
+		return unix.S_IFREG | s.Base.Mode&record.PermBits
+	}
+	return unix.S_IFREG | s.Info.Mode&record.PermBits
+}
