@@ -1,6 +1,7 @@
 package wireconv
 
 import (
+	"strings"
 	"testing"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
@@ -33,6 +34,10 @@ func TestRulesSurviveTheWire(t *testing.T) {
 			t.Fatal(diff)
 		}
 	})
+	masked := policy.Rule{Pattern: ".env", Permission: policy.Read, Transform: policy.Transform{Redact: policy.Env}, Source: "p.yaml:3"}
+	if _, err := EncodeRules([]policy.Rule{masked}); !errdefs.Is(err, errdefs.Invalid) || !strings.HasPrefix(err.Error(), "p.yaml:3: redact: env: no server knows such a rule") {
+		t.Errorf("a rule that redacts: %v", err)
+	}
 	if _, err := EncodeRules([]policy.Rule{{Pattern: "\xff"}}); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("a pattern that is no UTF-8: %v", err)
 	}

@@ -246,11 +246,13 @@ const (
 	ofTheHost = "of the server's host, which is not the client's business"
 	fromSent  = "made of Sandbox.Sent"
 	ofReview  = "the review has it"
+
+	noTransform = "EncodeRules refuses it, so no sandbox of a server has it"
 )
 
 var domainPairs = map[string]domainPair{
 	"policy.Rule": {
-		round: sentAs(func(r *policy.Rule) { r.Permission = policy.None }, func(r policy.Rule) (policy.Rule, error) {
+		round: sentAs(func(r *policy.Rule) { r.Permission, r.Transform = policy.None, policy.Transform{} }, func(r policy.Rule) (policy.Rule, error) {
 			sent, err := EncodeRules([]policy.Rule{r})
 			if err != nil {
 				return r, err
@@ -269,6 +271,8 @@ var domainPairs = map[string]domainPair{
 			return DecodeExplanation(EncodeExplanation(x, rules), x.Path, len(rules))
 		}),
 		lost: map[string]string{
+			"Transform.Redact":      noTransform,
+			"Transform.Substitute":  noTransform,
 			"Explanation.Inherited": "its rule is Decision.Rule where there is an ancestor",
 			"Decision.Own":          "the rule says it",
 		},

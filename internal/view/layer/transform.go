@@ -23,7 +23,8 @@ type Transform struct {
 	// MaxBytes is the size of the largest file that Make gets. A larger one is absent.
 	MaxBytes int64
 	// Target is another file, the content of which is shown in place of Make's. If Target is
-	// no regular file, the file is absent. No transform applies to Target itself.
+	// no regular file, or one with several names in the layers above the source, the file is
+	// absent: another rule may hide one of the names. No transform applies to Target itself.
 	Target vpath.Path
 }
 
@@ -179,7 +180,7 @@ func (s *Stack) openTarget(p vpath.Path, t *Transform, i *Info) (*File, error) {
 		return nil, absentFor(err)
 	}
 	defer s.dirs.release(v)
-	if !e.st.isRegular() {
+	if target := s.info(t.Target, e.part.origin, &e.st); !e.st.isRegular() || target.Nlink > 1 {
 		return nil, unix.ENOENT
 	}
 	fd, st, err := s.openShown(t.Target, e)

@@ -129,12 +129,19 @@ func TestATransformShowsTheContentOfAnotherFile(t *testing.T) {
 	if got := b.read("/target"); got != "three" {
 		t.Errorf("the target reads %q", got)
 	}
+	_, err := b.Link("/target", "/target2")
+	must(t, err)
+	b.wantAbsent("/other")
+	b.unlink("/target2")
+	if got := b.read("/other"); got != "three" {
+		t.Errorf("with one name again it reads %q", got)
+	}
 	b.unlink("/target")
 	b.wantAbsent("/other")
 	b.mkdir("/target")
 	b.wantAbsent("/other")
 	must(t, b.Rmdir("/target", nil))
-	_, err := b.Symlink("other", "/target")
+	_, err = b.Symlink("other", "/target")
 	must(t, err)
 	b.wantAbsent("/other")
 }
