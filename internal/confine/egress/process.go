@@ -51,6 +51,7 @@ type process struct {
 	ended        chan struct{} // closed when nothing more is reported
 	hosts        question.Hosts
 	denials      denialTable
+	closings     closingTable
 	secrets      secretTable
 	checks       question.Ports
 	links        chan struct{} // a token for each connection to an intercepted host, or to that of a secret
@@ -106,6 +107,7 @@ func newProcess(socket *os.File) *process {
 	}
 	p.hosts.Ask = func(h allowlist.Host) { p.tell(report{Ask: string(h)}) }
 	p.checks.Ask = func(id uint64, port uint16) { p.tell(report{Check: id, Port: port}) }
+	p.closings.report = func(ended []closed) { _ = p.wire.send(report{Closed: ended}) } // without a supervisor the orders end, too
 	p.denials.report = func(d Denied) { p.tell(report{Denied: &d}) }
 	return p
 }
@@ -129,6 +131,7 @@ func (p *process) run() error {
 	}()
 	select {
 	case <-ended:
+		p.closings.flush()
 		p.denials.flush()
 		close(p.ended)
 		<-written

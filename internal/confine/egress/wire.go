@@ -52,11 +52,11 @@ type report struct {
 	Check  uint64  `json:"check,omitempty"`
 	Port   uint16  `json:"port,omitempty"`
 	Opened *opened `json:"opened,omitempty"`
-	Closed *closed `json:"closed,omitempty"`
+	Closed []closed `json:"closed,omitempty"`
 	Denied *Denied `json:"denied,omitempty"`
 }
 
-// opened tells of a connection that is about to be made, or that failed.
+// opened tells of a connection that has carried nothing yet, or that could not be made.
 type opened struct {
 	ID uint64 `json:"id"`
 	Allowed
