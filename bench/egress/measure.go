@@ -131,7 +131,7 @@ type row struct {
 	format  func(v float64) string              // of beside and inside
 	compare func(beside, other float64) float64 // of inside or relayed
 	show    func(v float64) string              // of what compare returns
-	met     func(compared float64) bool // nil: nothing is asked
+	met     func(compared float64) bool         // nil: nothing is asked
 }
 
 const (

@@ -52,6 +52,7 @@ type process struct {
 	hosts        question.Hosts
 	denials      denialTable
 	closings     closingTable
+	pins         pinTable
 	secrets      secretTable
 	checks       question.Ports
 	links        chan struct{} // a token for each connection to an intercepted host, or to that of a secret
@@ -82,9 +83,9 @@ func Main() int {
 	}
 	resolver := &net.Resolver{PreferGo: true}
 	p := newProcess(os.NewFile(wireFD, "egress"))
-	p.lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
+	p.lookup = p.pins.pinned(func(ctx context.Context, name string) ([]netip.Addr, error) {
 		return resolver.LookupNetIP(ctx, "ip", name)
-	}
+	})
 	p.connect = (&net.Dialer{}).DialContext
 	p.check = func(addr netip.Addr) error {
 		if err := address.CheckPublic(addr); err != nil {

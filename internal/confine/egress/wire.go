@@ -49,11 +49,11 @@ type report struct {
 	All       bool   `json:"all,omitempty"` // Took, and none is missing now
 	Ask       string `json:"ask,omitempty"` // a host that is allowed and has no address yet
 	// Check asks, by a number, whether a connection to this port of localhost may be used.
-	Check  uint64  `json:"check,omitempty"`
-	Port   uint16  `json:"port,omitempty"`
-	Opened *opened `json:"opened,omitempty"`
+	Check  uint64   `json:"check,omitempty"`
+	Port   uint16   `json:"port,omitempty"`
+	Opened *opened  `json:"opened,omitempty"`
 	Closed []closed `json:"closed,omitempty"`
-	Denied *Denied `json:"denied,omitempty"`
+	Denied *Denied  `json:"denied,omitempty"`
 }
 
 // opened tells of a connection that has carried nothing yet, or that could not be made.
