@@ -26,9 +26,9 @@ type target struct {
 	port uint16
 }
 
-// dial connects to the target. A name's addresses are checked each time; an address
-// that a rule names is checked when the rule is read, and for being another host's here. Errors: a
-// refusal, if no address may be used.
+// dial connects to the target. A name's addresses are checked each time; an address that a rule
+// names is checked when the rule is read, and for being another host's here. Errors: a refusal, if
+// no address may be used.
 func (p *process) dial(ctx context.Context, t target) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
@@ -42,7 +42,7 @@ func (p *process) dial(ctx context.Context, t target) (*net.TCPConn, error) {
 	addrs = alternate(addrs)
 	c, err := p.connectFirst(ctx, addrs[:min(len(addrs), maxAttempts)], t.port)
 	if err != nil {
-		p.pins.forget(asked(t.host))
+		p.names.Forget(asked(t.host))
 		return nil, err
 	}
 	return c.(*net.TCPConn), nil

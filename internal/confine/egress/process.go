@@ -52,7 +52,7 @@ type process struct {
 	hosts        question.Hosts
 	denials      denialTable
 	closings     closingTable
-	pins         pinTable
+	names        question.Names
 	secrets      secretTable
 	checks       question.Ports
 	links        chan struct{} // a token for each connection to an intercepted host, or to that of a secret
@@ -83,7 +83,7 @@ func Main() int {
 	}
 	resolver := &net.Resolver{PreferGo: true}
 	p := newProcess(os.NewFile(wireFD, "egress"))
-	p.lookup = p.pins.pinned(func(ctx context.Context, name string) ([]netip.Addr, error) {
+	p.lookup = p.names.Pinned(func(ctx context.Context, name string) ([]netip.Addr, error) {
 		return resolver.LookupNetIP(ctx, "ip", name)
 	})
 	p.connect = (&net.Dialer{}).DialContext

@@ -1,4 +1,4 @@
-package egress
+package question
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 )
 
 func TestAddressesAreKeptForAMoment(t *testing.T) {
-	var table pinTable
+	var table Names
 	asked := 0
 	fail := false
-	find := table.pinned(func(context.Context, string) ([]netip.Addr, error) {
+	find := table.Pinned(func(context.Context, string) ([]netip.Addr, error) {
 		asked++
 		if fail {
 			return nil, errors.New("no answer")
@@ -30,18 +30,18 @@ func TestAddressesAreKeptForAMoment(t *testing.T) {
 	expect("a.", 1)
 	expect("a.", 1)
 	expect("b.", 2)
-	table.forget("a.")
+	table.Forget("a.")
 	expect("a.", 3)
-	table.names["a."] = pin{table.names["a."].addrs, time.Now()}
+	table.known["a."] = pin{table.known["a."].addrs, time.Now()}
 	expect("a.", 4)
 	for i := range maxPins {
 		expect(fmt.Sprint(i), 5+i)
 	}
-	if len(table.names) > maxPins {
-		t.Errorf("%d names are kept", len(table.names))
+	if len(table.known) > maxPins {
+		t.Errorf("%d names are kept", len(table.known))
 	}
 	fail = true
-	table.forget("a.")
+	table.Forget("a.")
 	for range 2 {
 		before := asked
 		if _, err := find(t.Context(), "a."); err == nil || asked == before {
