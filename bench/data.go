@@ -12,17 +12,18 @@ import (
 
 // The subtrees of the data, relative to its root.
 const (
-	treeMany    = "many"    // 10,000 small text files in 100 directories
-	treeFlat    = "flat"    // 1,000 files in one directory
-	treeBig     = "big"     // one file of 64 MiB
-	treeOnce    = "once"    // files that a workload may change once
-	treeTar     = "src.tar" // 1,000 files
-	treeRepo    = "repo"    // a git repository of 3,000 files
-	treeModule  = "module"  // a Go module without dependencies
-	treeGoCache = "gocache" // with the standard library built
-	treeHome    = "home"    // HOME and TMPDIR of the tools
-	treeOut     = "out"     // what workloads create
-	treeWalked  = "walked"  // 100,000 empty files, in a root of its own
+	treeMany    = "many"     // 10,000 small text files in 100 directories
+	treeFlat    = "flat"     // 1,000 files in one directory
+	treeBig     = "big"      // one file of 64 MiB
+	treeOnce    = "once"     // files that a workload may change once
+	treeTar     = "src.tar"  // 1,000 files
+	treeRepo    = "repo"     // a git repository of 3,000 files
+	treeModule  = "module"   // a Go module without dependencies
+	treeGoCache = "gocache"  // with the standard library built
+	treePkgs    = "packages" // for npm and pip
+	treeHome    = "home"     // HOME and TMPDIR of the tools
+	treeOut     = "out"      // what workloads create
+	treeWalked  = "walked"   // 100,000 empty files, in a root of its own
 )
 
 // seed makes the data the same in each run.
@@ -45,6 +46,7 @@ var generators = []generator{
 	{treeOnce, "files to change", makeOnce},
 	{treeTar, "an archive", makeTar},
 	{treeRepo, "a git repository", makeRepo},
+	{treePkgs, "packages for npm and pip", makePackages},
 	{treeModule, "a Go module, and the standard library in its build cache", makeModule},
 }
 

@@ -62,6 +62,8 @@ const (
 	entryFiles  = 500
 	tarFiles    = 1_000
 	archives    = 10
+	npmPackages = 300
+	wheels      = 23
 	repoFiles   = 3_000
 	repoNew     = 200
 	repoEdited  = 100
@@ -177,6 +179,14 @@ var allRows = []row{
 	{
 		ID: "scratch-rm", Group: groupScratch, Title: "rm -r, 10,000 files", Bound: bound{Ratio: 1.15},
 		Work: "remove-many", Mode: fresh, Passes: 2, Needs: []string{treeTar}, Scratch: []string{treeOut},
+	},
+	{
+		ID: "scratch-npm", Group: groupScratch, Title: "npm ci of 300 packages", Bound: bound{Ratio: 1.15},
+		Work: "npm-ci", Mode: fresh, Passes: 1, Needs: []string{treePkgs}, Scratch: []string{treeOut, treeHome},
+	},
+	{
+		ID: "scratch-pip", Group: groupScratch, Title: "pip install of 23 wheels", Bound: bound{Ratio: 1.15},
+		Work: "pip-install", Mode: fresh, Passes: 1, Needs: []string{treePkgs}, Scratch: []string{treeOut, treeHome},
 	},
 	{
 		ID: "scratch-build", Group: groupScratch, Title: "go build, one file edited", Bound: bound{Ratio: 1.15},

@@ -81,6 +81,8 @@ var works = map[string]workload{
 	"git-status":  {Measure: gitStatus},
 	"git-commit":  {Prepare: editRepo, Measure: gitCommit},
 	"go-build":    {Prepare: editModule, Measure: goBuild},
+	"npm-ci":      {Prepare: makeProject, Measure: npmCI},
+	"pip-install": {Prepare: makeScratch, Measure: pipInstall},
 }
 
 // serveMain is `bench __serve ROOT`: it does workloads in ROOT as they are

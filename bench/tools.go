@@ -11,13 +11,16 @@ import (
 )
 
 // toolNames are the programs the workloads run, as the host finds them.
-var toolNames = []string{"grep", "find", "tar", "rm", "git", "go"}
+var toolNames = []string{"grep", "find", "tar", "rm", "git", "go", "npm", "python3"}
 
 // findTools returns the path of each; a place must show them at that path.
 func findTools() map[string]string {
 	tools := map[string]string{}
 	for _, name := range toolNames {
 		if p, err := exec.LookPath(name); err == nil {
+			if name == "python3" { // a place may not show the toolchains of a home directory
+				p = systemPython
+			}
 			if real, err := filepath.EvalSymlinks(p); err == nil {
 				tools[name] = real
 			}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +24,7 @@ const defaultRounds = 9
 type Options struct {
 	Binary string // agentfense
 	Rounds int
+	Run    *regexp.Regexp // rows whose title matches
 }
 
 // Parse reads the flags. Errors: flag.ErrHelp.
@@ -30,6 +32,7 @@ func Parse(args []string) (Options, error) {
 	var o Options
 	f := flag.NewFlagSet("bench egress", flag.ContinueOnError)
 	f.StringVar(&o.Binary, "agentfense", "", "the agentfense binary (default bin/agentfense, then the PATH)")
+	run := f.String("run", "", "only rows whose title matches this regular expression")
 	f.IntVar(&o.Rounds, "rounds", defaultRounds, "how often each row is measured")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -39,6 +42,13 @@ func Parse(args []string) (Options, error) {
 	}
 	if o.Rounds <= 0 {
 		return o, errors.New("--rounds must be positive")
+	}
+	var err error
+	if o.Run, err = regexp.Compile(*run); err != nil {
+		return o, fmt.Errorf("--run: %w", err)
+	}
+	if len(o.rows()) == 0 {
+		return o, fmt.Errorf("--run %q: no row has such a title", *run)
 	}
 	return o, nil
 }

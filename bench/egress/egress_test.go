@@ -31,12 +31,13 @@ func TestTheServerSendsWhatItIsAskedFor(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	for _, args := range [][]string{{"x"}, {"--rounds", "0"}, {"--rounds", "-1"}} {
+	for _, args := range [][]string{{"x"}, {"--rounds", "0"}, {"--rounds", "-1"}, {"--run", "("}, {"--run", "^none$"}} {
 		if _, err := Parse(args); err == nil {
 			t.Errorf("%q: no error", args)
 		}
 	}
-	if o, err := Parse([]string{"--rounds", "3", "--agentfense", "x"}); err != nil || o != (Options{Binary: "x", Rounds: 3}) {
+	o, err := Parse([]string{"--rounds", "3", "--agentfense", "x", "--run", "^npm"})
+	if err != nil || o.Rounds != 3 || o.Binary != "x" || len(o.rows()) != 1 {
 		t.Errorf("got %+v, %v", o, err)
 	}
 }

@@ -131,12 +131,13 @@ type row struct {
 	format  func(v float64) string              // of beside and inside
 	compare func(beside, other float64) float64 // of inside or relayed
 	show    func(v float64) string              // of what compare returns
-	met     func(compared float64) bool
+	met     func(compared float64) bool         // nil: nothing is asked
 }
 
 const (
 	bigTransfer = 256 << 20 // bytes
 	connections = 50        // for a sample
+	manyConns   = 1000      // for a sample of processor time, which is counted in 10 ms
 )
 
 var rows = []row{
@@ -144,6 +145,7 @@ var rows = []row{
 	{"throughput, one plain connection (raw)", "≥ 0.90×", throughput(plainPort), perSecond, quotient, ratio, func(v float64) bool { return v >= 0.9 }},
 	{"a new TLS connection", "≤ +150 µs", connection(tlsPort), micros, rise, difference, func(v float64) bool { return v <= 150e3 }},
 	{"a new plain connection (raw)", "≤ +150 µs", connection(plainPort), micros, rise, difference, func(v float64) bool { return v <= 150e3 }},
+	{"processor time of the process between, a new plain connection", "-", processorTime, nil, second, micros, nil},
 	{"npm ci of 100 packages, --net host and named", "≤ 1.15×", install(npmCI), millis, quotient, ratio, func(v float64) bool { return v <= 1.15 }},
 	{"pip install of 100 packages, the same", "≤ 1.15×", install(pipInstall), millis, quotient, ratio, func(v float64) bool { return v <= 1.15 }},
 	{"start of run, without and with", "≤ +10000 µs", startOfRun, micros, rise, difference, func(v float64) bool { return v <= 10e6 }},
@@ -151,6 +153,7 @@ var rows = []row{
 }
 
 func quotient(beside, other float64) float64 { return other / beside }
+func second(_, other float64) float64        { return other }
 func rise(beside, other float64) float64     { return other - beside }
 
 func perSecond(v float64) string  { return fmt.Sprintf("%.0f MB/s", v/1e6) }
@@ -180,6 +183,72 @@ func (b *bench) all(port string, size int64, times int) (s sample, err error) {
 	}
 	s.relayed, err = b.beside.ask(relayAddr, port, size, times)
 	return s, err
+}
+
+// rows are the rows to measure.
+func (o Options) rows() []row {
+	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !o.Run.MatchString(r.title) })
+}
+
+// processorTime measures what the processes between the two ends use for a connection: of a
+// sandbox the egress process and the supervisor, and the empty relay. Other programs that run
+// meanwhile disturb it little.
+func processorTime(b *bench) (s sample, err error) {
+	if _, err := b.all(plainPort, 1, 1); err != nil { // the sandbox may still start
+		return s, err
+	}
+	if s.inside, err = b.used(name, func() error { _, err := b.inside.ask(serverName, plainPort, 1, manyConns); return err }); err != nil {
+		return s, err
+	}
+	s.relayed, err = b.used("", func() error { _, err := b.beside.ask(relayAddr, plainPort, 1, manyConns); return err })
+	return s, err
+}
+
+// used returns the nanoseconds of processor time that each connection takes in the processes of a
+// sandbox's network, or in the empty relay if sandbox is empty.
+func (b *bench) used(sandbox string, do func() error) (float64, error) {
+	before, err := b.cpu(sandbox)
+	if err != nil {
+		return 0, err
+	}
+	if err := do(); err != nil {
+		return 0, err
+	}
+	time.Sleep(settle)
+	after, err := b.cpu(sandbox)
+	return float64(after-before) / manyConns, err
+}
+
+// settle is how long the last reports of connections take.
+const settle = 200 * time.Millisecond
+
+func (b *bench) cpu(sandbox string) (time.Duration, error) {
+	procs, err := host.ReadProcesses()
+	if err != nil {
+		return 0, err
+	}
+	if sandbox == "" {
+		return procs[b.relay.cmd.Process.Pid].CPU, nil
+	}
+	of := host.PIDs{}
+	for pid := range b.egressOf(procs, sandbox) {
+		of[pid], of[procs[pid].Parent] = true, true
+	}
+	if len(of) == 0 {
+		return 0, fmt.Errorf("sandbox %s: no egress process found", sandbox)
+	}
+	return procs.CPU(of), nil
+}
+
+// egressOf finds the egress process of a sandbox.
+func (b *bench) egressOf(procs host.Processes, sandbox string) host.PIDs {
+	found := host.PIDs{}
+	for pid, p := range procs {
+		if is(pid, "__egress") && is(p.Parent, "__supervise") && is(p.Parent, filepath.Join(b.dir, "home")) && is(p.Parent, sandbox) {
+			found[pid] = true
+		}
+	}
+	return found
 }
 
 // Commands that install the packages of the registry. They check no certificate.
@@ -228,13 +297,7 @@ func idle(b *bench) (s sample, err error) {
 	if err != nil {
 		return s, err
 	}
-	found := host.PIDs{}
-	for pid, p := range procs {
-		if is(pid, "__egress") && is(p.Parent, "__supervise") && is(p.Parent, filepath.Join(b.dir, "home")) && is(p.Parent, other) {
-			found[pid] = true
-		}
-	}
-	pss, err := found.PSS()
+	pss, err := b.egressOf(procs, other).PSS()
 	return sample{inside: float64(pss)}, err
 }
 
@@ -246,6 +309,7 @@ func is(pid int, arg string) bool {
 
 // measure measures all rows in turn, so that a slow minute hits all of them.
 func (b *bench) measure(w io.Writer) error {
+	rows := b.rows()
 	all := make([][]sample, len(rows))
 	for i := range b.Rounds {
 		fmt.Fprintf(os.Stderr, "bench: round %d of %d\n", i+1, b.Rounds)
@@ -275,7 +339,10 @@ func (b *bench) measure(w io.Writer) error {
 			relayed = r.show(of(func(s sample) float64 { return r.compare(s.beside, s.relayed) }))
 		}
 		compared := of(func(s sample) float64 { return r.compare(s.beside, s.inside) })
-		if r.met(compared) {
+		switch {
+		case r.met == nil:
+			met = "-"
+		case r.met(compared):
 			met = "yes"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.title, sides, r.show(compared), relayed, r.asked, met)

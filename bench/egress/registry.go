@@ -43,11 +43,11 @@ func registry(l net.Listener, dir string) error {
 		for k := range content {
 			content[k] = byte(' ' + rand.IntN(64))
 		}
-		tarball, err := npmPackage(name, content)
+		tarball, err := NPMPackage(name, content)
 		if err != nil {
 			return err
 		}
-		wheel, err := pythonWheel(strings.ReplaceAll(name, "-", "_"), content)
+		wheel, err := PythonWheel(strings.ReplaceAll(name, "-", "_"), content)
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,8 @@ func give(mux *http.ServeMux, path, kind string, content []byte) {
 	})
 }
 
-func npmPackage(name string, content []byte) ([]byte, error) {
+// NPMPackage returns a package for npm with files of that content.
+func NPMPackage(name string, content []byte) ([]byte, error) {
 	var b bytes.Buffer
 	compressed := gzip.NewWriter(&b)
 	t := tar.NewWriter(compressed)
@@ -106,7 +107,8 @@ func npmPackage(name string, content []byte) ([]byte, error) {
 	return closed(&b, err, t, compressed)
 }
 
-func pythonWheel(name string, content []byte) ([]byte, error) {
+// PythonWheel returns a package for pip with files of that content.
+func PythonWheel(name string, content []byte) ([]byte, error) {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	var record strings.Builder

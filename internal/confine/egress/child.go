@@ -221,10 +221,8 @@ func (e *Egress) take(c *child, r report) error {
 	case r.Opened != nil:
 		return e.opened(c, *r.Opened)
 	case r.Closed != nil:
-		if a, known := c.open[r.Closed.ID]; known {
-			delete(c.open, r.Closed.ID)
-			a.Sent, a.Received, a.Requests = bounded(r.Closed.Sent), bounded(r.Closed.Received), bounded(r.Closed.Requests)
-			e.options.Allowed(a)
+		for _, end := range r.Closed {
+			e.closed(c, end)
 		}
 	case r.Denied != nil:
 		d := *r.Denied
@@ -264,6 +262,15 @@ func (e *Egress) opened(c *child, o opened) error {
 	a.Rule, a.Error = text, a.Error[:min(len(a.Error), maxErrorText)]
 	c.open[o.ID] = a
 	return nil
+}
+
+// closed records a connection that has ended.
+func (e *Egress) closed(c *child, end closed) {
+	if a, known := c.open[end.ID]; known {
+		delete(c.open, end.ID)
+		a.Sent, a.Received, a.Requests = bounded(end.Sent), bounded(end.Received), bounded(end.Requests)
+		e.options.Allowed(a)
+	}
 }
 
 // ruleOf returns the rule that allows connections to a host with an address inside, or that

@@ -95,7 +95,7 @@ func TestReportsAreBounded(t *testing.T) {
 	long := strings.Repeat("x", maxMessage)
 	for _, r := range []report{
 		{Opened: &opened{1, Allowed{Host: "example.com", Port: 443, Rule: long, Error: long}}},
-		{Closed: &closed{ID: 1, Sent: -5, Received: math.MinInt64, Requests: math.MaxInt64}},
+		{Closed: []closed{{ID: 1, Sent: -5, Received: math.MinInt64, Requests: math.MaxInt64}}},
 		{Denied: &Denied{Host: long, Reason: long, Count: math.MinInt}},
 		{Denied: &Denied{Host: "a", Reason: "b", Count: math.MaxInt}},
 	} {

@@ -117,12 +117,18 @@ func (c *conn) dial() error {
 	o := opened{c.id, Allowed{Host: string(c.target.host), Port: c.target.port, Rule: c.rule.String()}}
 	if err != nil {
 		o.Error = dialText(err)
-		c.p.tell(report{Opened: &o})
+	} else {
+		o.Addr = up.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+	}
+	// The supervisor knows of a connection before it carries anything, even if this process ends
+	// then. Another goroutine to report it would cost time.
+	if err := c.p.wire.send(report{Opened: &o}); err != nil {
+		return unreachable{err}
+	}
+	if err != nil {
 		c.closed(0, 0)
 		return unreachable{err}
 	}
-	o.Addr = up.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-	c.p.tell(report{Opened: &o})
 	return nil
 }
 
@@ -135,7 +141,7 @@ func dialText(err error) string {
 }
 
 func (c *conn) closed(sent, received int64) {
-	c.p.tell(report{Closed: &closed{c.id, sent, received, c.requests}})
+	c.p.closings.note(closed{c.id, sent, received, c.requests})
 }
 
 // runTLS lets a TLS connection through whose server name is the target's. The program gets an

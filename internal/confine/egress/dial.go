@@ -26,9 +26,9 @@ type target struct {
 	port uint16
 }
 
-// dial connects to the target. A name's addresses are looked up and checked each time; an address
-// that a rule names is checked when the rule is read, and for being another host's here. Errors: a
-// refusal, if no address may be used.
+// dial connects to the target. A name's addresses are checked each time; an address that a rule
+// names is checked when the rule is read, and for being another host's here. Errors: a refusal, if
+// no address may be used.
 func (p *process) dial(ctx context.Context, t target) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
@@ -42,6 +42,7 @@ func (p *process) dial(ctx context.Context, t target) (*net.TCPConn, error) {
 	addrs = alternate(addrs)
 	c, err := p.connectFirst(ctx, addrs[:min(len(addrs), maxAttempts)], t.port)
 	if err != nil {
+		p.names.Forget(asked(t.host))
 		return nil, err
 	}
 	return c.(*net.TCPConn), nil
@@ -120,6 +121,9 @@ func alternate(addrs []netip.Addr) []netip.Addr {
 	return all
 }
 
+// asked is the name that is looked up for a host. With the dot no search domain is tried.
+func asked(h allowlist.Host) string { return string(h) + "." }
+
 // addresses returns those of the host's addresses that may be used.
 func (p *process) addresses(ctx context.Context, h allowlist.Host) ([]netip.Addr, error) {
 	if addr, err := netip.ParseAddr(string(h)); err == nil {
@@ -128,7 +132,7 @@ func (p *process) addresses(ctx context.Context, h allowlist.Host) ([]netip.Addr
 		}
 		return []netip.Addr{addr}, nil
 	}
-	all, err := p.lookup(ctx, string(h)+".") // with the dot no search domain is tried
+	all, err := p.lookup(ctx, asked(h))
 	if err != nil {
 		return nil, err
 	}

@@ -51,6 +51,8 @@ type process struct {
 	ended        chan struct{} // closed when nothing more is reported
 	hosts        question.Hosts
 	denials      denialTable
+	closings     closingTable
+	names        question.Names
 	secrets      secretTable
 	checks       question.Ports
 	links        chan struct{} // a token for each connection to an intercepted host, or to that of a secret
@@ -81,9 +83,9 @@ func Main() int {
 	}
 	resolver := &net.Resolver{PreferGo: true}
 	p := newProcess(os.NewFile(wireFD, "egress"))
-	p.lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
+	p.lookup = p.names.Pinned(func(ctx context.Context, name string) ([]netip.Addr, error) {
 		return resolver.LookupNetIP(ctx, "ip", name)
-	}
+	})
 	p.connect = (&net.Dialer{}).DialContext
 	p.check = func(addr netip.Addr) error {
 		if err := address.CheckPublic(addr); err != nil {
@@ -106,6 +108,7 @@ func newProcess(socket *os.File) *process {
 	}
 	p.hosts.Ask = func(h allowlist.Host) { p.tell(report{Ask: string(h)}) }
 	p.checks.Ask = func(id uint64, port uint16) { p.tell(report{Check: id, Port: port}) }
+	p.closings.report = func(ended []closed) { _ = p.wire.send(report{Closed: ended}) } // without a supervisor the orders end, too
 	p.denials.report = func(d Denied) { p.tell(report{Denied: &d}) }
 	return p
 }
@@ -129,6 +132,7 @@ func (p *process) run() error {
 	}()
 	select {
 	case <-ended:
+		p.closings.flush()
 		p.denials.flush()
 		close(p.ended)
 		<-written

@@ -51,7 +51,7 @@ func TestTLSToTheNamedHostPasses(t *testing.T) {
 				t.Errorf("reported %+v", opened)
 			}
 			c.Close()
-			closed := o.await(func(r report) bool { return r.Closed != nil }).Closed
+			closed := o.await(func(r report) bool { return r.Closed != nil }).Closed[0]
 			if closed.ID != opened.ID || closed.Sent < 200 || closed.Received < 200 {
 				t.Errorf("reported %+v of %+v", closed, opened)
 			}

@@ -106,7 +106,7 @@ func TestASecretIsUsedAndNotTold(t *testing.T) {
 		t.Errorf("got %d %s", status, body)
 	}
 	opened := o.await(func(r report) bool { return r.Opened != nil }).Opened
-	closed := o.await(func(r report) bool { return r.Closed != nil }).Closed
+	closed := o.await(func(r report) bool { return r.Closed != nil }).Closed[0]
 	if opened.Host != "example.com" || opened.Port != 443 || closed.ID != opened.ID || closed.Requests != 1 || closed.Sent == 0 || closed.Received == 0 {
 		t.Errorf("reported %+v, %+v", opened, closed)
 	}

@@ -49,14 +49,14 @@ type report struct {
 	All    bool   `json:"all,omitempty"`    // Took, and none is missing now
 	Ask    string `json:"ask,omitempty"`    // a host that is allowed and has no address yet
 	// Check asks, by a number, whether a connection to this port of localhost may be used.
-	Check  uint64  `json:"check,omitempty"`
-	Port   uint16  `json:"port,omitempty"`
-	Opened *opened `json:"opened,omitempty"`
-	Closed *closed `json:"closed,omitempty"`
-	Denied *Denied `json:"denied,omitempty"`
+	Check  uint64   `json:"check,omitempty"`
+	Port   uint16   `json:"port,omitempty"`
+	Opened *opened  `json:"opened,omitempty"`
+	Closed []closed `json:"closed,omitempty"`
+	Denied *Denied  `json:"denied,omitempty"`
 }
 
-// opened tells of a connection that is about to be made, or that failed.
+// opened tells of a connection that has carried nothing yet, or that could not be made.
 type opened struct {
 	ID uint64 `json:"id"`
 	Allowed

@@ -23,6 +23,7 @@ import (
 //	rules.json  the rules that may match a path in it, as they were at the first start
 //	upper       what the sandbox made, in overlayfs' form (overlayfs.rst)
 //	work        overlayfs' own, new with each start
+//	empty       an empty directory, below upper where the view shows nothing
 //
 // Others than overlayfs never write to upper, so nobody inside can make a whiteout or an
 // attribute that overlayfs obeys.
@@ -34,19 +35,23 @@ func StoreIn(dir string) Store { return Store(filepath.Join(dir, "scratch")) }
 const (
 	upperDir  = "upper"
 	workDir   = "work"
+	emptyDir  = "empty"
 	rulesFile = "rules.json"
 )
 
 // Content are the open directories of one scratch directory.
 type Content struct {
-	Path        Path
-	Upper, Work *os.File
+	Path               Path
+	Upper, Work, Empty *os.File
 }
 
 // Close closes the directories.
 func (c *Content) Close() {
-	_ = c.Upper.Close()
-	_ = c.Work.Close()
+	for _, f := range []*os.File{c.Upper, c.Work, c.Empty} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
 }
 
 func (s Store) dir(path Path) string {
@@ -125,11 +130,16 @@ func (s Store) Open(path Path, rules []policy.Rule, uid, gid int) (*Content, err
 	if err := safefs.RemoveTreeAt(int(parent.Fd()), workDir); err != nil {
 		return nil, failed(path, err)
 	}
-	if c.Work, err = openOrMake(parent, workDir, os.Geteuid(), os.Getegid()); err != nil {
-		return nil, failed(path, err)
+	for name, to := range map[string]**os.File{workDir: &c.Work, emptyDir: &c.Empty} {
+		if err == nil {
+			*to, err = openOrMake(parent, name, os.Geteuid(), os.Getegid())
+		}
 	}
-	if c.Upper, err = openOrMake(parent, upperDir, uid, gid); err != nil {
-		_ = c.Work.Close()
+	if err == nil {
+		c.Upper, err = openOrMake(parent, upperDir, uid, gid)
+	}
+	if err != nil {
+		c.Close()
 		return nil, failed(path, err)
 	}
 	return c, nil

@@ -1,5 +1,5 @@
 // Package overlay mounts the scratch directories of a sandbox: overlayfs, with the directory
-// of the view below and what the sandbox makes above.
+// of the view below, unless that is empty, and what the sandbox makes above.
 //
 // The process that serves a view must not access it, so another process mounts: this program
 // with Verb. It opens everything beneath handles without following a link, and overlayfs
@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -30,13 +31,16 @@ import (
 const Verb = "__scratch"
 
 // request is the standard input of the process. Its descriptors from firstFD on are the
-// upper and the work directory of each path.
+// upper, the work and the empty directory of each path.
 type request struct {
 	View  []byte         `json:"view"`
 	Paths []scratch.Path `json:"paths"`
 }
 
-const firstFD = 3
+const (
+	firstFD = 3
+	perPath = 3
+)
 
 // Mount mounts the contents on their paths in the view that is mounted at the host path
 // view. It returns when the process has ended that mounts, which the kernel kills if this
@@ -46,7 +50,7 @@ func Mount(ctx context.Context, view string, contents []*scratch.Content) error 
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", Verb)
 	for _, c := range contents {
 		r.Paths = append(r.Paths, c.Path)
-		cmd.ExtraFiles = append(cmd.ExtraFiles, c.Upper, c.Work)
+		cmd.ExtraFiles = append(cmd.ExtraFiles, c.Upper, c.Work, c.Empty)
 	}
 	input, err := json.Marshal(r)
 	if err != nil {
@@ -100,23 +104,41 @@ func mountAll(r *request) error {
 	}
 	defer unix.Close(view)
 	for i, path := range r.Paths {
-		if err := mountOne(view, path, firstFD+2*i, firstFD+2*i+1); err != nil {
+		if err := mountOne(view, path, firstFD+perPath*i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func mountOne(view int, path scratch.Path, upper, work int) error {
+// mountOne mounts on one path. first is the first of its descriptors.
+func mountOne(view int, path scratch.Path, first int) error {
 	dir, err := openIn(view, path)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(dir)
-	if err := mount(dir, upper, work); err != nil {
+	upper, work, lower := first, first+1, dir
+	if isEmpty(dir) {
+		lower = first + 2
+	}
+	if err := mount(dir, lower, upper, work); err != nil {
 		return errdefs.New(errdefs.KindOf(err), "scratch directory %s: %w", path, err)
 	}
 	return nil
+}
+
+// isEmpty reports whether the view shows nothing in a directory. Then another empty directory is
+// mounted below, and the kernel need not ask the view for each new name.
+func isEmpty(dir int) bool {
+	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	f := os.NewFile(uintptr(fd), "scratch")
+	defer f.Close()
+	_, err = f.Readdirnames(1)
+	return errors.Is(err, io.EOF)
 }
 
 // openIn opens the directory at path in the view.
@@ -146,8 +168,8 @@ var options = [][2]string{
 	{"redirect_dir", "nofollow"}, {"metacopy", "off"}, {"index", "off"}, {"nfs_export", "off"}, {"xino", "off"},
 }
 
-// mount mounts overlayfs on the directory dir, over dir itself.
-func mount(dir, upper, work int) error {
+// mount mounts overlayfs on the directory dir.
+func mount(dir, lower, upper, work int) error {
 	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return unsupported(err, "")
@@ -157,7 +179,7 @@ func mount(dir, upper, work int) error {
 	// /proc/self/mountinfo inside.
 	dirs := [][2]string{
 		{"source", "scratch"},
-		{"lowerdir", safefs.ProcPath(dir)},
+		{"lowerdir", safefs.ProcPath(lower)},
 		{"upperdir", safefs.ProcPath(upper)},
 		{"workdir", safefs.ProcPath(work)},
 	}
