@@ -106,7 +106,7 @@ func newProcess(socket *os.File) *process {
 	}
 	p.hosts.Ask = func(h allowlist.Host) { p.tell(report{Ask: string(h)}) }
 	p.checks.Ask = func(id uint64, port uint16) { p.tell(report{Check: id, Port: port}) }
-	p.denials.report = func(d Denied) { p.tell(report{Denied: &d}) }
+	p.denials.Report = func(d Denied) { p.tell(report{Denied: &d}) }
 	return p
 }
 
@@ -129,7 +129,7 @@ func (p *process) run() error {
 	}()
 	select {
 	case <-ended:
-		p.denials.flush()
+		p.denials.Flush()
 		close(p.ended)
 		<-written
 	case <-time.After(endPatience):

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/denial"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -85,11 +86,13 @@ type Allowed struct {
 }
 
 // Denied is what was refused.
-type Denied struct {
-	Host   string `json:"host"`
-	Port   uint16 `json:"port,omitempty"` // 0: of a name that was asked for
-	Reason string `json:"reason"`
-	Count  int    `json:"count"`
+type Denied = denial.Denied
+
+// denialTable counts what the process refuses.
+type denialTable struct{ denial.Table }
+
+func (t *denialTable) note(host string, port uint16, reason string, weight int) {
+	t.Note(Denied{Host: host, Port: port, Reason: reason, Count: weight})
 }
 
 // maxMessage bounds a message in bytes. The rules are the longest one.
