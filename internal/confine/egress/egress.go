@@ -25,6 +25,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/netns"
+	"github.com/agentfense/agentfense/internal/confine/egress/publish"
 	"github.com/agentfense/agentfense/internal/confine/egress/question"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -62,10 +63,14 @@ type Options struct {
 	// are opened. Without it none can be. Start takes it over.
 	Roots *os.File
 
-	// Allowed and Denied are told of connections that have ended, and of refusals; Failed of
+	// Publish are the ports inside that the host shows.
+	Publish []publish.Port
+
+	// Allowed and Inbound are told of connections that have ended, Denied of refusals, and Failed of
 	// the end of the process, which is started again. They are called one at a time, and must
 	// not wait for Close.
 	Allowed func(Allowed)
+	Inbound func(publish.Inbound)
 	Denied  func(Denied)
 	Failed  func(error)
 }
@@ -76,6 +81,8 @@ type Egress struct {
 	namespace *netns.Namespace
 	packets   []*os.File // the resolver's sockets
 	listeners []*os.File
+	refusals  *os.File // sees what the kernel refuses
+	published []*publish.Listener
 	ready     chan struct{} // closed when a process has served for the first time
 	failed    chan error    // has the first end of a process
 	closing   chan struct{}
@@ -126,7 +133,7 @@ func Start(o Options) (*Egress, error) {
 		o.Roots.Close()
 		return nil, err
 	}
-	if err := e.listen(); err != nil {
+	if err := errors.Join(e.listen(), e.see(), e.publish()); err != nil {
 		return nil, errors.Join(err, e.closeFiles())
 	}
 	go e.keep()
@@ -296,6 +303,10 @@ func (e *Egress) closeFiles() error {
 	e.options.Roots.Close()
 	closeAll(e.packets)
 	closeAll(e.listeners)
+	e.refusals.Close()
+	for _, l := range e.published {
+		l.Close()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, h := range e.order {

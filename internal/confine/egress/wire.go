@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/denial"
+	"github.com/agentfense/agentfense/internal/confine/egress/publish"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -38,6 +39,15 @@ type order struct {
 
 	// Checked is the number of a report.Check; Refused says why the port may not be used.
 	Checked uint64 `json:"checked,omitempty"`
+
+	// Refusals comes with the first order, whose last descriptor then has what the kernel refuses.
+	Refusals bool `json:"refusals,omitempty"`
+
+	// Publish comes with the listener of a port.
+	Publish *publish.Port `json:"publish,omitempty"`
+
+	// Sockets is the number of a report.Sockets. The sockets come with it.
+	Sockets uint64 `json:"sockets,omitempty"`
 }
 
 // A report is what the egress process tells the supervisor: one of its fields.
@@ -55,6 +65,9 @@ type report struct {
 	Opened *opened `json:"opened,omitempty"`
 	Closed *closed `json:"closed,omitempty"`
 	Denied *Denied `json:"denied,omitempty"`
+	// Sockets asks, by a number, for sockets inside.
+	Sockets uint64         `json:"sockets,omitempty"`
+	Inbound *publish.Event `json:"inbound,omitempty"`
 }
 
 // opened tells of a connection that is about to be made, or that failed.

@@ -48,4 +48,3 @@ func TestRefusalsAreReportedByOneAtATime(t *testing.T) {
 		t.Errorf("reported %s, want b", host)
 	}
 }
-

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,14 +35,14 @@ type Server struct {
 	// Sockets returns sockets of the sandbox that are not connected, of IPv4 and, if there is that,
 	// of IPv6. They are the caller's.
 	Sockets func(ctx context.Context) []*os.File
-	// Begin and End are told of each connection.
-	Begin func(Port) (id uint64)
-	End   func(id uint64, in Inbound)
+	// Tell is told of each connection, twice.
+	Tell func(Event)
 	// Busy is called for each connection, and what it returns when that has ended.
 	Busy func() (done func())
 
 	once   sync.Once
 	tokens chan struct{}
+	last   atomic.Uint64 // id of a connection
 }
 
 // Serve accepts connections until ctx ends or the listener is closed. It takes the listener over.
@@ -78,11 +79,12 @@ func (s *Server) Serve(ctx context.Context, working *sync.WaitGroup, p Port, l n
 func (s *Server) relay(ctx context.Context, p Port, outer *net.TCPConn) {
 	defer outer.Close()
 	defer context.AfterFunc(ctx, func() { outer.Close() })()
-	id := s.Begin(p)
+	id := s.last.Add(1)
+	s.Tell(Event{ID: id, Inbound: Inbound{Port: p}})
 	inner, err := s.connect(ctx, p.Inside)
 	if err != nil {
 		_ = outer.SetLinger(0) // a reset tells of a failure
-		s.End(id, Inbound{Port: p, Error: err.Error()})
+		s.Tell(Event{id, true, Inbound{Port: p, Error: err.Error()}})
 		return
 	}
 	defer inner.Close()
@@ -90,7 +92,7 @@ func (s *Server) relay(ctx context.Context, p Port, outer *net.TCPConn) {
 	received := make(chan int64, 1)
 	go func() { received <- pass(inner, outer) }()
 	sent := pass(outer, inner)
-	s.End(id, Inbound{Port: p, Sent: sent, Received: <-received})
+	s.Tell(Event{id, true, Inbound{Port: p, Sent: sent, Received: <-received}})
 }
 
 // pass copies from one side to the other, by splice(2) where the kernel can, and passes on how that

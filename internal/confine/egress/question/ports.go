@@ -2,7 +2,6 @@ package question
 
 import (
 	"context"
-	"sync"
 
 	"github.com/agentfense/agentfense/internal/lib/ownport"
 )
@@ -18,27 +17,13 @@ const (
 type Ports struct {
 	Ask func(id uint64, port uint16) // which Answer follows
 
-	mu      sync.Mutex
-	last    uint64
-	waiting map[uint64]chan string
+	answers answers[string]
 }
 
 // Check returns why a connection to a port may not be used; "": it may.
 func (t *Ports) Check(ctx context.Context, port uint16) string {
-	answer := make(chan string, 1)
-	t.mu.Lock()
-	t.last++
-	id := t.last
-	if t.waiting == nil {
-		t.waiting = map[uint64]chan string{}
-	}
-	t.waiting[id] = answer
-	t.mu.Unlock()
-	defer func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.waiting, id)
-	}()
+	id, answer := t.answers.begin()
+	defer t.answers.end(id)
 	t.Ask(id, port)
 	select {
 	case reason := <-answer:
@@ -49,14 +34,7 @@ func (t *Ports) Check(ctx context.Context, port uint16) string {
 }
 
 // Answer answers a question that Ask has asked, once.
-func (t *Ports) Answer(id uint64, reason string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if answer := t.waiting[id]; answer != nil {
-		delete(t.waiting, id)
-		answer <- reason
-	}
-}
+func (t *Ports) Answer(id uint64, reason string) { t.answers.give(id, reason) }
 
 // ReasonOfPort says why a port of localhost may not be used; "": it may.
 func ReasonOfPort(port uint16) string {

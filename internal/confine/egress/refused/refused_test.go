@@ -1,4 +1,4 @@
-package refusal_test
+package refused_test
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/egress/denial"
 	"github.com/agentfense/agentfense/internal/confine/egress/netns"
-	"github.com/agentfense/agentfense/internal/confine/egress/refusal"
+	"github.com/agentfense/agentfense/internal/confine/egress/refused"
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/internal/lib/thread"
 )
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type world struct {
 	t         *testing.T
 	namespace *netns.Namespace
-	reader    refusal.Reader
+	reader    refused.Reader
 
 	mu  sync.Mutex
 	got map[denial.Denied]int // by refusals without a count
@@ -40,7 +40,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.Close() })
-	filter, err := refusal.Filter()
+	filter, err := refused.Filter()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, namespace: n, got: map[denial.Denied]int{}}
-	w.reader.Name = func(r refusal.Refused) string { return r.At.Addr().String() }
+	w.reader.Name = func(r refused.Attempt) string { return r.At.Addr().String() }
 	w.reader.Start(socket, func(d denial.Denied) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -190,7 +190,7 @@ func FuzzParse(f *testing.F) {
 		[]byte{0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0, 0, 100, 64, 0, 1, 8, 8, 8, 8, 200, 0, 1, 187, 0, 9, 0, 0}))
 	f.Add(slices.Concat([]byte{0x60, 0, 0, 0, 0, 20, 6, 64}, make([]byte, 32), []byte{1, 187, 200, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x50, 0x14, 0, 0, 0, 0, 0, 0}))
 	f.Fuzz(func(t *testing.T, packet []byte) {
-		r, ok := refusal.Parse(packet)
+		r, ok := refused.Parse(packet)
 		if ok && (!r.At.Addr().IsValid() || r.At.Addr().IsLoopback() || r.Protocol == "") {
 			t.Errorf("got %+v", r)
 		}

@@ -1,4 +1,4 @@
-package refusal
+package refused
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ const maxKinds = 32
 
 // Reader reads the refusals of a namespace from its packet socket.
 type Reader struct {
-	Name func(r Refused) string // of the host at an address, or the address
+	Name func(a Attempt) string // of the host at an address, or the address
 
 	file    *os.File
 	denials denial.Table
@@ -97,13 +97,13 @@ func (r *Reader) read() {
 }
 
 func (r *Reader) note(packet []byte) {
-	refused, ok := Parse(packet)
+	a, ok := Parse(packet)
 	if !ok {
 		return
 	}
-	d := denial.Denied{Host: r.Name(refused), Port: refused.At.Port(), Reason: reasonPort, Count: 1}
-	if refused.Protocol != "tcp" {
-		d.Protocol, d.Reason = refused.Protocol, reasonUDP
+	d := denial.Denied{Host: r.Name(a), Port: a.At.Port(), Reason: reasonPort, Count: 1}
+	if a.Protocol != "tcp" {
+		d.Protocol, d.Reason = a.Protocol, reasonUDP
 	}
 	r.denials.Note(d)
 }

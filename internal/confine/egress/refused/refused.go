@@ -1,10 +1,10 @@
-// Package refusal tells what the kernel refuses in a namespace where every address is local: a
+// Package refused tells what the kernel refuses in a namespace where every address is local: a
 // connection to an address and port at which nothing listens, and a datagram.
 //
 // The kernel answers these by a reset or by a message of ICMP, which a packet socket on lo sees. A
 // filter in the kernel drops all other packets before they are copied, so that connections cost what
 // they did. The loopback addresses of the sandbox itself do not count: they lead nowhere else.
-package refusal
+package refused
 
 import (
 	"encoding/binary"
@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Refused is what a program inside tried to reach.
-type Refused struct {
+// Attempt is what a program inside tried to reach.
+type Attempt struct {
 	At       netip.AddrPort
 	Protocol string // "tcp", "udp", or the number of another one
 }
@@ -108,42 +108,42 @@ func Filter() ([]unix.SockFilter, error) {
 
 // Parse reads a packet that Filter keeps. It reports false for every other one, for what the sandbox
 // refuses itself at its loopback addresses, and for what is malformed.
-func Parse(packet []byte) (Refused, bool) {
+func Parse(packet []byte) (Attempt, bool) {
 	h, ok := parseIP(packet)
 	if !ok {
-		return Refused{}, false
+		return Attempt{}, false
 	}
-	var r Refused
+	var r Attempt
 	switch h.protocol {
 	case unix.IPPROTO_TCP:
 		if len(h.rest) < tcpFlags+1 || h.rest[tcpFlags]&(rstFlag|ackFlag|synFlag|finFlag) != rstFlag|ackFlag || binary.BigEndian.Uint32(h.rest[tcpSequence:]) != 0 {
-			return Refused{}, false
+			return Attempt{}, false
 		}
-		r = Refused{netip.AddrPortFrom(h.source, binary.BigEndian.Uint16(h.rest)), "tcp"}
+		r = Attempt{netip.AddrPortFrom(h.source, binary.BigEndian.Uint16(h.rest)), "tcp"}
 	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
 		if r, ok = parseUnreachable(h); !ok {
-			return Refused{}, false
+			return Attempt{}, false
 		}
 	default:
-		return Refused{}, false
+		return Attempt{}, false
 	}
 	return r, !r.At.Addr().IsLoopback()
 }
 
 // parseUnreachable reads what was refused, of which a message of ICMP has the beginning.
-func parseUnreachable(h header) (Refused, bool) {
+func parseUnreachable(h header) (Attempt, bool) {
 	want := [2]byte{icmpUnreachable, icmpPort}
 	if h.protocol == unix.IPPROTO_ICMPV6 {
 		want = [2]byte{icmp6Unreachable, icmp6Port}
 	}
 	if len(h.rest) < icmpHeader || [2]byte(h.rest) != want {
-		return Refused{}, false
+		return Attempt{}, false
 	}
 	inner, ok := parseIP(h.rest[icmpHeader:])
 	if !ok || len(inner.rest) < 4 {
-		return Refused{}, false
+		return Attempt{}, false
 	}
-	return Refused{netip.AddrPortFrom(inner.target, binary.BigEndian.Uint16(inner.rest[2:])), protocolName(inner.protocol)}, true
+	return Attempt{netip.AddrPortFrom(inner.target, binary.BigEndian.Uint16(inner.rest[2:])), protocolName(inner.protocol)}, true
 }
 
 func protocolName(number byte) string {
