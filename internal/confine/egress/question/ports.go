@@ -17,24 +17,16 @@ const (
 type Ports struct {
 	Ask func(id uint64, port uint16) // which Answer follows
 
-	answers answers[string]
+	table table[string]
 }
 
 // Check returns why a connection to a port may not be used; "": it may.
 func (t *Ports) Check(ctx context.Context, port uint16) string {
-	id, answer := t.answers.begin()
-	defer t.answers.end(id)
-	t.Ask(id, port)
-	select {
-	case reason := <-answer:
-		return reason
-	case <-ctx.Done():
-		return ReasonUnknown
-	}
+	return t.table.ask(ctx, func(id uint64) { t.Ask(id, port) }, ReasonUnknown)
 }
 
 // Answer answers a question that Ask has asked, once.
-func (t *Ports) Answer(id uint64, reason string) { t.answers.give(id, reason) }
+func (t *Ports) Answer(id uint64, reason string) { t.table.answer(id, reason) }
 
 // ReasonOfPort says why a port of localhost may not be used; "": it may.
 func ReasonOfPort(port uint16) string {

@@ -9,33 +9,12 @@ import (
 type Sockets struct {
 	Ask func(id uint64) // which Answer follows
 
-	answers answers[[]*os.File]
+	table table[[]*os.File]
 }
 
 // Get returns sockets, which are the caller's; none if there is no answer.
-func (t *Sockets) Get(ctx context.Context) []*os.File {
-	id, answer := t.answers.begin()
-	t.Ask(id)
-	select {
-	case files := <-answer:
-		return files
-	case <-ctx.Done():
-	}
-	t.answers.end(id)
-	select {
-	case files := <-answer: // it came meanwhile
-		return files
-	default:
-		return nil
-	}
-}
+func (t *Sockets) Get(ctx context.Context) []*os.File { return t.table.ask(ctx, t.Ask, nil) }
 
-// Answer answers a request that Ask has made, once, and takes the files over.
-func (t *Sockets) Answer(id uint64, files []*os.File) {
-	if t.answers.give(id, files) {
-		return
-	}
-	for _, f := range files {
-		f.Close()
-	}
-}
+// Answer answers a request that Ask has made, once. An answer that comes too late is left to the
+// garbage collector, which closes files.
+func (t *Sockets) Answer(id uint64, files []*os.File) { t.table.answer(id, files) }
