@@ -61,13 +61,7 @@ func Listen(ctx context.Context, p Port) (*Listener, error) {
 		return nil, errdefs.New(errdefs.Exhausted, "publish port %d: %w", p.Inside, err)
 	}
 	listener := &Listener{p, file}
-	// With SO_REUSEADDR another program could take the port while this one does not listen. It was
-	// needed for connections of a sandbox before that are not over yet.
-	listener.control(func(fd int) { err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 0) })
 	listener.Pause()
-	if err != nil {
-		return nil, errors.Join(errdefs.New(errdefs.Internal, "publish port %d: %w", p.Inside, err), file.Close())
-	}
 	return listener, nil
 }
 
@@ -84,18 +78,25 @@ func explain(p Port, err error) error {
 // File is the socket, for a process that serves it. It stays the Listener's.
 func (l *Listener) File() *os.File { return l.file }
 
-// Resume has it listen.
+// Resume has it listen. Connections have SO_REUSEADDR from it: else the port would be taken for a
+// minute after the sandbox has closed one (tcp(7), TIME_WAIT).
 func (l *Listener) Resume() (err error) {
-	l.control(func(fd int) { err = unix.Listen(fd, backlog) })
+	l.control(func(fd int) {
+		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Listen(fd, backlog))
+	})
 	if err != nil {
 		return errdefs.New(errdefs.Unavailable, "publish port %d: %s: %w", l.Inside, l.At, err)
 	}
 	return nil
 }
 
-// Pause has the kernel refuse connections, also those that wait to be accepted.
+// Pause has the kernel refuse connections, also those that wait to be accepted. With SO_REUSEADDR
+// another program could take the port meanwhile.
 func (l *Listener) Pause() {
-	l.control(func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_RD) }) // of one that does not listen it is an error
+	l.control(func(fd int) {
+		_ = unix.Shutdown(fd, unix.SHUT_RD) // of one that does not listen it is an error
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 0)
+	})
 }
 
 // Close lets the port go.
