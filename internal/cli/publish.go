@@ -6,8 +6,8 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/published"
 )
 
-// checkPublished refuses ports of --publish that are malformed, or that hosts take. Errors: Invalid,
-// Precondition.
+// checkPublished refuses ports of --publish that are malformed, or that hosts take. Errors:
+// Invalid, Precondition.
 func (o *sandboxOptions) checkPublished(hosts []string) error {
 	ports, err := published.Parse(o.Publish)
 	if err == nil {

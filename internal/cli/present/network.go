@@ -65,10 +65,11 @@ func (n *NetworkSum) connected(e audit.PortConnected) {
 	if n.ports == nil {
 		n.ports = map[audit.PublishedPort]*PortUse{}
 	}
-	p := n.ports[e.PublishedPort]
+	at := audit.PublishedPort{Address: e.Address, HostPort: e.HostPort, Port: e.Port}
+	p := n.ports[at]
 	if p == nil {
-		p = &PortUse{PublishedPort: e.PublishedPort}
-		n.ports[e.PublishedPort] = p
+		p = &PortUse{PublishedPort: at}
+		n.ports[at] = p
 	}
 	if e.Error != "" {
 		p.Failed++

@@ -66,8 +66,8 @@ type Options struct {
 	// Publish are the ports inside that the host shows.
 	Publish []publish.Port
 
-	// Allowed and Inbound are told of connections that have ended, Denied of refusals, and Failed of
-	// the end of the process, which is started again. They are called one at a time, and must
+	// Allowed and Inbound are told of connections that have ended, Denied of refusals, and Failed
+	// of the end of the process, which is started again. They are called one at a time, and must
 	// not wait for Close.
 	Allowed func(Allowed)
 	Inbound func(publish.Inbound)

@@ -100,7 +100,8 @@ func (p *process) beginInbound() {
 	}
 }
 
-// seeRefusals takes the descriptor that shows what the kernel refuses from those of the first order.
+// seeRefusals takes the descriptor that shows what the kernel refuses from those of the first
+// order.
 func (p *process) seeRefusals(o order, files []*os.File) ([]*os.File, error) {
 	last := len(files) - 1
 	switch {

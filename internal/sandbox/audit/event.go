@@ -201,13 +201,15 @@ type NetworkDenied struct {
 	Count    int    `json:"count"` // repeats that this record stands for, 1 at least
 }
 
-// PortConnected tells of a connection to a published port, when it has ended, or could not be passed
-// on.
+// PortConnected tells of a connection to a published port, when it has ended, or could not be
+// passed on.
 type PortConnected struct {
-	PublishedPort
-	SentBytes     int64 `json:"sent_bytes"`      // by the sandbox; -1: not known
-	ReceivedBytes int64 `json:"received_bytes"`  // -1: not known
-	Error         Text  `json:"error,omitempty"` // why it was not passed on
+	Address       string `json:"address"`
+	HostPort      uint16 `json:"host_port"`
+	Port          uint16 `json:"port"`            // inside
+	SentBytes     int64  `json:"sent_bytes"`      // by the sandbox; -1: not known
+	ReceivedBytes int64  `json:"received_bytes"`  // -1: not known
+	Error         Text   `json:"error,omitempty"` // why it was not passed on
 }
 
 // AllowedHost is a host that a sandbox may reach.

@@ -1,6 +1,6 @@
 // Package published says which ports of a sandbox the host shows, and at which address: one of the
-// host's loopback that no other sandbox has, so that a browser keeps the cookies of sandboxes, and of
-// other programs on localhost, apart.
+// host's loopback that no other sandbox has, so that a browser keeps the cookies of sandboxes, and
+// of other programs on localhost, apart.
 package published
 
 import (
@@ -97,8 +97,8 @@ func (p *Ports) CheckPorts(allowNet []string) error {
 	return p.CheckHosts(allowNet)
 }
 
-// CheckHosts refuses a port at which a program inside cannot listen, because it is one of this host's
-// localhost there. Errors: Precondition.
+// CheckHosts refuses a port at which a program inside cannot listen, because it is one of this
+// host's localhost there. Errors: Precondition.
 func (p *Ports) CheckHosts(allowNet []string) error {
 	rules, err := allowlist.Parse(allowNet)
 	if err != nil {

@@ -94,8 +94,8 @@ func (h *Home) freeUIDLocked() (uint32, error) {
 	return 0, errdefs.New(errdefs.Exhausted, "sandbox: no host uid is free")
 }
 
-// placePortsLocked gives a sandbox with published ports an address that no other sandbox of this home
-// has. It keeps one that it has. The home is locked.
+// placePortsLocked gives a sandbox with published ports an address that no other sandbox of this
+// home has. It keeps one that it has. The home is locked.
 func (h *Home) placePortsLocked(r *Record) error {
 	if len(r.Publish) == 0 || r.PublishAddress.IsValid() {
 		return nil

@@ -167,18 +167,14 @@ func (s *supervisor) onRefused(d egress.Denied) {
 // onInbound records a connection to a published port that has ended.
 func (s *supervisor) onInbound(in publish.Inbound) {
 	s.append(audit.PortConnected{
-		PublishedPort: publishedPort(in.Port), SentBytes: in.Sent, ReceivedBytes: in.Received, Error: audit.Text(in.Error),
+		Address: in.At.Addr().String(), HostPort: in.At.Port(), Port: in.Inside, SentBytes: in.Sent, ReceivedBytes: in.Received, Error: audit.Text(in.Error),
 	})
-}
-
-func publishedPort(p publish.Port) audit.PublishedPort {
-	return audit.PublishedPort{Address: p.At.Addr().String(), HostPort: p.At.Port(), Port: p.Inside}
 }
 
 // publishedPorts are the ports that the host shows.
 func (s *supervisor) publishedPorts() (all []audit.PublishedPort) {
 	for _, p := range s.record.Places() {
-		all = append(all, publishedPort(p))
+		all = append(all, audit.PublishedPort{Address: p.At.Addr().String(), HostPort: p.At.Port(), Port: p.Inside})
 	}
 	return all
 }

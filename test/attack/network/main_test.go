@@ -46,6 +46,8 @@ var programs = map[string]func(args []string) int{
 	floodHosts:          flood,
 	askHosts:            ask,
 	crowdHosts:          crowd,
+	serveInside:         serve,
+	tryAll:              try,
 }
 
 // names are those that the host's resolver knows.

@@ -5,8 +5,8 @@
 // runtime has made. A thread of this process stays in it and makes the sockets that are asked for.
 // The caller passes these to a process that serves them from the host's network. An ordinary user
 // needs a user namespace of the own with CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_BIND_SERVICE and
-// CAP_NET_RAW in it, and cannot leave the namespace with a thread that has entered it. So the thread
-// ends with the Namespace.
+// CAP_NET_RAW in it, and cannot leave the namespace with a thread that has entered it. So the
+// thread ends with the Namespace.
 package netns
 
 import (

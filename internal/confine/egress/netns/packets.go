@@ -14,8 +14,8 @@ import (
 // (net.core.rmem_max).
 const packetsRoom = 1 << 20
 
-// Packets returns a socket that receives the packets on lo that a filter keeps, from their IP header
-// on. The filter cannot be changed any more. Errors: Unsupported.
+// Packets returns a socket that receives the packets on lo that a filter keeps, from their IP
+// header on. The filter cannot be changed any more. Errors: Unsupported.
 func (n *Namespace) Packets(filter []unix.SockFilter) (*os.File, error) {
 	fd, err := n.call(func() (int, error) { return packets(filter) })
 	if err != nil {
@@ -38,8 +38,8 @@ func packets(filter []unix.SockFilter) (int, error) {
 	return fd, nil
 }
 
-// limitPackets has a packet socket receive what the filter keeps, once: lo sees each packet leave and
-// arrive.
+// limitPackets has a packet socket receive what the filter keeps, once: lo sees each packet leave
+// and arrive.
 func limitPackets(fd int, filter []unix.SockFilter) error {
 	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}); err != nil {
 		return err

@@ -21,12 +21,12 @@ const (
 	maxSum       = 1 << 53 // bytes of a connection: every JSON parser has it exactly
 )
 
-// Open has the connections that a Server has begun. What it says is not believed. The zero value has
-// none.
+// Open has the connections that a Server has begun. What it says is not believed. The zero value
+// has none.
 type Open struct{ conns map[uint64]Port }
 
-// Take acts on an event. It reports whether a connection has ended, with what to tell of it. Errors:
-// Internal, for a connection that cannot be.
+// Take acts on an event. It reports whether a connection has ended, with what to tell of it.
+// Errors: Internal, for a connection that cannot be.
 func (o *Open) Take(e Event, listeners []*Listener) (in Inbound, ended bool, err error) {
 	port, known := o.conns[e.ID]
 	if !e.Ended {

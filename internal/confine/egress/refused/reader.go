@@ -71,7 +71,8 @@ func (r *Reader) wait() error {
 // maxBatch bounds how many packets are read before the end is looked for.
 const maxBatch = 1024
 
-// read reads packets that are there, and how many the kernel has dropped because the socket was full.
+// read reads packets that are there, and how many the kernel has dropped because the socket was
+// full.
 func (r *Reader) read() {
 	raw, err := r.file.SyscallConn()
 	if err != nil {

@@ -2,8 +2,8 @@
 // connection to an address and port at which nothing listens, and a datagram.
 //
 // The kernel answers these by a reset or by a message of ICMP, which a packet socket on lo sees. A
-// filter in the kernel drops all other packets before they are copied, so that connections cost what
-// they did. The loopback addresses of the sandbox itself do not count: they lead nowhere else.
+// filter in the kernel drops all other packets before they are copied, so that connections cost
+// what they did. The loopback addresses of the sandbox itself do not count: they lead nowhere else.
 package refused
 
 import (
@@ -39,10 +39,10 @@ const (
 	icmp6Unreachable, icmp6Port = 1, 4
 )
 
-// Filter is a program for a packet socket (SO_ATTACH_FILTER) of the type SOCK_DGRAM, which sees packets
-// from their IP header on. It keeps the answers to what is refused: resets that acknowledge the first
-// segment of a connection, which have the sequence number 0 (RFC 9293, 3.10.7.1), and messages that a
-// port is unreachable.
+// Filter is a program for a packet socket (SO_ATTACH_FILTER) of the type SOCK_DGRAM, which sees
+// packets from their IP header on. It keeps the answers to what is refused: resets that acknowledge
+// the first segment of a connection, which have the sequence number 0 (RFC 9293, 3.10.7.1), and
+// messages that a port is unreachable.
 func Filter() ([]unix.SockFilter, error) {
 	drop, keep := bpf.RetConstant{Val: 0}, bpf.RetConstant{Val: snapLength}
 	const isReset, resetFlags = rstFlag | ackFlag, rstFlag | ackFlag | synFlag | finFlag
@@ -73,8 +73,8 @@ func Filter() ([]unix.SockFilter, error) {
 	udp6 := join(
 		one(bpf.LoadAbsolute{Off: header6, Size: 2}), only(icmp6Unreachable<<8|icmp6Port),
 	)
-	// The kernel sends messages of ICMPv6 from ::1, so those have the address in the packet that was
-	// refused.
+	// The kernel sends messages of ICMPv6 from ::1, so those have the address in the packet that
+	// was refused.
 	notLoopback6 := func(at uint32) []bpf.Instruction {
 		return one(
 			bpf.LoadAbsolute{Off: at, Size: 4}, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 7},
@@ -106,8 +106,8 @@ func Filter() ([]unix.SockFilter, error) {
 	return program, err
 }
 
-// Parse reads a packet that Filter keeps. It reports false for every other one, for what the sandbox
-// refuses itself at its loopback addresses, and for what is malformed.
+// Parse reads a packet that Filter keeps. It reports false for every other one, for what the
+// sandbox refuses itself at its loopback addresses, and for what is malformed.
 func Parse(packet []byte) (Attempt, bool) {
 	h, ok := parseIP(packet)
 	if !ok {
