@@ -112,15 +112,17 @@ func (o *sandboxOptions) checkNetwork() error {
 		return errdefs.New(errdefs.Invalid, "--net %s: want none or host%s; for named hosts, use --allow-net HOST", o.Net, didYouMean(o.Net, []string{"none", "host"}))
 	case err != nil:
 		return err
+	case len(o.Publish) > 0 && o.Net != "none":
+		return errdefs.New(errdefs.Invalid, "--publish: not with --net %s, by which its servers are this host's already; leave --net out", o.Net)
 	case len(hosts) > 0 && o.Net != "none":
 		return errdefs.New(errdefs.Invalid, "--allow-net and --net-allow: not with --net %s, by which every host can be reached; leave --net out", o.Net)
 	}
-	return nil
+	return o.checkPublished(hosts)
 }
 
 // network is what the flags ask for, which were checked.
 func (o *sandboxOptions) network() (net string, allowed []string) {
-	if allowed, err := o.allowedHosts(); err == nil && len(allowed)+len(o.Secrets) > 0 {
+	if allowed, err := o.allowedHosts(); err == nil && len(allowed)+len(o.Secrets)+len(o.Publish) > 0 {
 		return record.NetNamed, allowed
 	}
 	return o.Net, nil

@@ -296,13 +296,30 @@ func describeNetwork(ev audit.Event) string {
 		if v.Port != 0 {
 			text += fmt.Sprintf(" port %d", v.Port)
 		}
+		if v.Protocol != "" {
+			text += " (" + vpath.Escape(v.Protocol) + ")"
+		}
 		text += ": " + escape(v.Reason)
 		if v.Count > 1 {
 			text += fmt.Sprintf(", %d times", v.Count)
 		}
 		return text
+	case audit.PortConnected:
+		return describeInbound(v)
 	}
 	return ""
+}
+
+// describeInbound tells of a connection to a published port.
+func describeInbound(v audit.PortConnected) string {
+	text := fmt.Sprintf("to port %d, published at %s:%d", v.Port, v.Address, v.HostPort)
+	switch {
+	case v.Error != "":
+		return text + ": " + escape(v.Error)
+	case v.SentBytes < 0:
+		return text
+	}
+	return fmt.Sprintf("%s, %d bytes out, %d in", text, v.SentBytes, v.ReceivedBytes)
 }
 
 // describeOwnEvent says what happened to the log itself.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/cli/present"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 )
 
@@ -32,28 +33,33 @@ func (e *env) printNetJSON(report *present.NetReport) error {
 		SchemaVersion      int                      `json:"schema_version"`
 		Hosts              []present.HostTraffic    `json:"hosts"`
 		Refused            []present.RefusedTraffic `json:"refused"`
+		Published          []present.PortUse        `json:"published"`
 		OmittedConnections int64                    `json:"omitted_connections"`
 		OmittedRefusals    int64                    `json:"omitted_refusals"`
-	}{schemaVersion, report.Hosts(), report.Refused(), connections, refusals})
+	}{schemaVersion, report.Hosts(), report.Refused(), report.Ports(), connections, refusals})
 }
 
 func (e *env) printNet(report *present.NetReport) error {
-	hosts, refused := report.Hosts(), report.Refused()
 	connections, refusals := report.Omitted()
-	if len(hosts) == 0 && len(refused) == 0 && connections+refusals == 0 {
+	var tables [][][]string
+	for _, t := range [][][]string{
+		append([][]string{{"HOST", "PORT", "CONNECTIONS", "REQUESTS", "OUT", "IN", "RULE"}}, trafficRows(report.Hosts())...),
+		append([][]string{{"PUBLISHED", "PORT", "CONNECTIONS", "OUT", "IN"}}, portRows(report.Ports())...),
+		append([][]string{{"REFUSED", "PORT", "TIMES", "REASON"}}, refusedRows(report.Refused())...),
+	} {
+		if len(t) > 1 {
+			tables = append(tables, t)
+		}
+	}
+	if len(tables) == 0 && connections+refusals == 0 {
 		_, err := fmt.Fprintln(e.stdout, "no connections, and no refusals")
 		return err
 	}
-	if len(hosts) > 0 {
-		if err := printTable(e.stdout, []string{"HOST", "PORT", "CONNECTIONS", "REQUESTS", "OUT", "IN", "RULE"}, trafficRows(hosts)); err != nil {
-			return err
+	for i, t := range tables {
+		if i > 0 {
+			fmt.Fprintln(e.stdout)
 		}
-	}
-	if len(hosts) > 0 && len(refused) > 0 {
-		fmt.Fprintln(e.stdout)
-	}
-	if len(refused) > 0 {
-		if err := printTable(e.stdout, []string{"REFUSED", "PORT", "TIMES", "REASON"}, refusedRows(refused)); err != nil {
+		if err := printTable(e.stdout, t[0], t[1:]); err != nil {
 			return err
 		}
 	}
@@ -66,10 +72,7 @@ func (e *env) printNet(report *present.NetReport) error {
 func trafficRows(hosts []present.HostTraffic) [][]string {
 	rows := make([][]string, 0, len(hosts))
 	for _, h := range hosts {
-		made := strconv.Itoa(h.Connections)
-		if h.Failed > 0 {
-			made += fmt.Sprintf(" (%d not made)", h.Failed)
-		}
+		made := madeText(h.Connections, h.Failed)
 		requests := "-"
 		if h.Requests > 0 {
 			requests = strconv.FormatInt(h.Requests, 10)
@@ -80,6 +83,25 @@ func trafficRows(hosts []present.HostTraffic) [][]string {
 		})
 	}
 	return rows
+}
+
+func portRows(ports []present.PortUse) [][]string {
+	rows := make([][]string, 0, len(ports))
+	for _, p := range ports {
+		rows = append(rows, []string{
+			fmt.Sprintf("%s:%d", p.Address, p.HostPort), strconv.Itoa(int(p.Port)), madeText(p.Connections, p.Failed),
+			atLeast(p.SentBytes, p.Uncounted), atLeast(p.ReceivedBytes, p.Uncounted),
+		})
+	}
+	return rows
+}
+
+// madeText counts connections, and those that could not be made.
+func madeText(made, failed int) string {
+	if failed > 0 {
+		return fmt.Sprintf("%d (%d not made)", made, failed)
+	}
+	return strconv.Itoa(made)
 }
 
 // atLeast writes bytes, to which those of some connections are missing.
@@ -96,6 +118,9 @@ func refusedRows(refused []present.RefusedTraffic) [][]string {
 		port := "-"
 		if r.Port != 0 {
 			port = strconv.Itoa(int(r.Port))
+		}
+		if r.Protocol != "" {
+			port += "/" + vpath.Escape(r.Protocol)
 		}
 		rows = append(rows, []string{escape(r.Host), port, strconv.Itoa(r.Count), escape(r.Reason)})
 	}

@@ -67,6 +67,7 @@ func runCreate(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backen
 	if err != nil {
 		return err
 	}
+	e.sayPublished(sb)
 	_, err = fmt.Fprintln(e.stdout, sb.Record.Name)
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -86,6 +87,9 @@ func (d inspection) rows() [][]string {
 	}
 	for _, s := range r.Secrets {
 		rows = append(rows, []string{"secret:", secretText(s)})
+	}
+	for _, p := range r.Places() {
+		rows = append(rows, []string{"published:", published.Text(p)})
 	}
 	for _, m := range r.Mounts {
 		rows = append(rows, []string{"mount:", mountText(m)})

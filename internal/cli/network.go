@@ -29,6 +29,13 @@ func (e *env) sayNetwork(s present.Summary) {
 		}
 		parts = append(parts, fewHosts(used))
 	}
+	if len(s.Ports) > 0 {
+		var used []string
+		for _, p := range s.Ports {
+			used = append(used, portText(p))
+		}
+		parts = append(parts, "published: "+fewHosts(used))
+	}
 	if len(s.HostRefusals) > 0 {
 		var refused []string
 		for _, r := range s.HostRefusals {
@@ -64,10 +71,24 @@ func hostText(h present.HostUse) string {
 	return text
 }
 
+func portText(p present.PortUse) string {
+	text := fmt.Sprintf("%s:%d", p.Address, p.HostPort)
+	if p.Connections > 0 {
+		text += fmt.Sprintf(" %s, %s out, %s in", plural(p.Connections, "connection"), formatBytes(p.SentBytes), formatBytes(p.ReceivedBytes))
+	}
+	if p.Failed > 0 {
+		text += fmt.Sprintf(" not passed on (%d: %s)", p.Failed, escape(p.Failure))
+	}
+	return text
+}
+
 func refusalText(r present.HostRefusal) string {
 	text := vpath.Escape(r.Host)
 	if r.Port != 0 {
 		text += fmt.Sprintf(":%d", r.Port)
+	}
+	if r.Protocol != "" {
+		text += "/" + vpath.Escape(r.Protocol)
 	}
 	if r.Reason == usualRefusal {
 		return fmt.Sprintf("%s (%d)", text, r.Count)
@@ -104,7 +125,7 @@ func (l networkLook) say(ctx context.Context, e *env, b backend.Backend) {
 		e.say("network: what was reached is not known: %v", err)
 		return
 	}
-	e.sayNetwork(present.Summary{Hosts: n.Used(), HostRefusals: n.Refused()})
+	e.sayNetwork(present.Summary{Hosts: n.Used(), HostRefusals: n.Refused(), Ports: n.Ports()})
 }
 
 func (l networkLook) sum(ctx context.Context, b backend.Backend) (present.NetworkSum, error) {

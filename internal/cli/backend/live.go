@@ -21,6 +21,8 @@ type EnterOptions struct {
 	Rebase    bool // take the directory that is in the place of the source now
 	// Warn is told of a secret whose value cannot be found. nil: nobody is.
 	Warn func(error)
+	// Started is told of the sandbox if Enter has started it. nil: nobody is.
+	Started func(Sandbox)
 }
 
 // Live is a sandbox that runs for as long as somebody uses it.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
+	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -58,9 +59,10 @@ type NewSandbox struct {
 	Net        string
 	AllowNet   []string          // the hosts of record.NetNamed
 	Secrets    []hostlist.Secret // without placeholders
-	Mounts     []string          // as mountspec.Parse reads them
-	Toolchains bool              // some of Mounts are this host's toolchains
-	Scratch    []string          // as scratch.Parse reads them
+	Publish    []published.Port
+	Mounts     []string // as mountspec.Parse reads them
+	Toolchains bool     // some of Mounts are this host's toolchains
+	Scratch    []string // as scratch.Parse reads them
 	// MountRules reads the policy file of a mount of a sandbox with the source.
 	MountRules func(file, source string) ([]policy.Rule, error)
 	Home       string // as a record has it

@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
+	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/scratch"
@@ -38,7 +39,7 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 	if n.CodebaseID != "" {
 		return &backend.ServerOnlyError{Flag: "codebase", Value: n.CodebaseID}
 	}
-	return nil
+	return published.CheckRights(n.Publish)
 }
 
 // Create makes a sandbox of a directory.
@@ -63,7 +64,7 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 	sb, err := b.home.Create(record.Record{
 		Name: n.Name, Source: n.Source, Workspace: string(n.Source.Path),
 		Rules: n.Rules.Rules, PolicyNote: n.Rules.Note, Marks: n.Rules.Marks,
-		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, List: hostlist.List{AllowNet: n.AllowNet}, Secrets: secrets, Mounts: mounts, Limits: n.Limits,
+		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, List: hostlist.List{AllowNet: n.AllowNet}, Secrets: secrets, Ports: published.Ports{Publish: n.Publish}, Mounts: mounts, Limits: n.Limits,
 		Home: n.Home, Scratch: dirs,
 	})
 	if err != nil {
@@ -172,12 +173,13 @@ func (b *Backend) setLimits(ctx context.Context, sb *record.Sandbox, r backend.R
 		{"net", func(to *record.Record) {
 			to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil
 			if n.Net != record.NetNamed {
-				to.Secrets = nil
+				to.Secrets, to.Publish = nil, nil
 			}
 		}},
 		{"allow-net", func(to *record.Record) { to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil }},
 		{"net-allow", func(to *record.Record) { to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil }},
 		{"secret", func(to *record.Record) { to.Net, to.Secrets = n.Net, secrets }},
+		{"publish", func(to *record.Record) { to.Net, to.Publish = n.Net, n.Publish }},
 		{"mount", nil},
 		{"scratch", func(to *record.Record) { to.Scratch = dirs }},
 		{"memory", func(to *record.Record) { to.Limits.MemoryBytes = n.Limits.MemoryBytes }},

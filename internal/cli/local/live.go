@@ -29,6 +29,7 @@ type localLive struct {
 	sb     *record.Sandbox
 	client *api.Client
 	use    io.Closer // keeps it running for us
+	began  bool      // we have started it
 }
 
 // Enter joins the running sandbox, or starts it for our time.
@@ -72,6 +73,9 @@ func (l *localLive) begin(ctx context.Context, o backend.EnterOptions) (backend.
 	if err := l.b.secrets.Give(ctx, l.client, &rec, warn); err != nil {
 		return nil, errors.Join(err, l.Leave())
 	}
+	if l.began && o.Started != nil {
+		o.Started(backend.Sandbox{Record: rec})
+	}
 	return l, nil
 }
 
@@ -102,7 +106,7 @@ func (b *Backend) tryEnter(ctx context.Context, sb *record.Sandbox, exclusive bo
 		lease.Release()
 		return nil, err
 	}
-	return &localLive{b: b, sb: sb, client: client, use: leaseCloser{lease}}, nil
+	return &localLive{b: b, sb: sb, client: client, use: leaseCloser{lease}, began: true}, nil
 }
 
 // leaseCloser is the use of a sandbox that we have started. If nobody else uses it, it

@@ -10,8 +10,8 @@ import (
 // NetReport is what an audit log tells of the network: what left the sandbox, and what was
 // refused. Its zero value has nothing. Texts are as the log has them, not escaped.
 type NetReport struct {
-	hosts   map[hostKey]*HostTraffic
-	refused NetworkSum
+	hosts  map[hostKey]*HostTraffic
+	others NetworkSum // refusals and connections to published ports
 
 	omittedConnections, omittedRefusals int64 // that the log only counts
 }
@@ -31,10 +31,11 @@ type HostTraffic struct {
 
 // RefusedTraffic is what was refused of a host for one reason.
 type RefusedTraffic struct {
-	Host   audit.Text `json:"host"`
-	Port   uint16     `json:"port,omitempty"` // absent: its address was asked for
-	Reason audit.Text `json:"reason"`
-	Count  int        `json:"count"`
+	Host     audit.Text `json:"host"`
+	Port     uint16     `json:"port,omitempty"`     // absent: its address was asked for
+	Protocol string     `json:"protocol,omitempty"` // absent: TCP, or a question for an address
+	Reason   audit.Text `json:"reason"`
+	Count    int        `json:"count"`
 }
 
 type hostKey struct {
@@ -47,12 +48,12 @@ func (n *NetReport) Add(r audit.Record) {
 	switch e := r.Event.(type) {
 	case audit.NetworkAllowed:
 		n.allowed(e)
-	case audit.NetworkDenied:
-		n.refused.Add(r)
+	case audit.NetworkDenied, audit.PortConnected:
+		n.others.Add(r)
 	case audit.EventsOmitted:
 		n.omittedRefusals += e.NetworkRefusals()
 		for _, c := range e.Events {
-			if c.Event == audit.KindNetworkAllowed {
+			if c.Event == audit.KindNetworkAllowed || c.Event == audit.KindPortConnected {
 				n.omittedConnections += c.Records
 			}
 		}
@@ -97,13 +98,16 @@ func (n *NetReport) Hosts() []HostTraffic {
 
 // Refused lists what was refused, the most frequent first.
 func (n *NetReport) Refused() []RefusedTraffic {
-	list := n.refused.Refused()
+	list := n.others.Refused()
 	all := make([]RefusedTraffic, 0, len(list))
 	for _, r := range list {
-		all = append(all, RefusedTraffic{audit.Text(r.Host), r.Port, audit.Text(r.Reason), r.Count})
+		all = append(all, RefusedTraffic{audit.Text(r.Host), r.Port, r.Protocol, audit.Text(r.Reason), r.Count})
 	}
 	return all
 }
+
+// Ports lists the published ports that had connections.
+func (n *NetReport) Ports() []PortUse { return n.others.Ports() }
 
 // Omitted returns how many connections and refusals the log only counts.
 func (n *NetReport) Omitted() (connections, refusals int64) {

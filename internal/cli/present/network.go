@@ -21,16 +21,29 @@ type HostUse struct {
 
 // HostRefusal is what was refused of one host for one reason.
 type HostRefusal struct {
-	Host   string
-	Port   uint16 // 0: its address was asked for
-	Reason string
-	Count  int
+	Host     string
+	Port     uint16 // 0: its address was asked for
+	Protocol string // "": TCP, or a question for an address
+	Reason   string
+	Count    int
+}
+
+// PortUse is what connections to one published port carried.
+type PortUse struct {
+	audit.PublishedPort
+	Connections   int        `json:"connections"`
+	SentBytes     int64      `json:"sent_bytes"`
+	ReceivedBytes int64      `json:"received_bytes"`
+	Uncounted     int        `json:"uncounted"` // connections with bytes that are not known
+	Failed        int        `json:"failed"`    // connections that were not passed on
+	Failure       audit.Text `json:"failure,omitempty"`
 }
 
 // NetworkSum sums up connections and refusals. Its zero value has none.
 type NetworkSum struct {
 	hosts   map[string]*HostUse
 	refused map[HostRefusal]int // by refusals without a count
+	ports   map[audit.PublishedPort]*PortUse
 }
 
 // Add counts a record of the audit log.
@@ -42,8 +55,45 @@ func (n *NetworkSum) Add(r audit.Record) {
 		if n.refused == nil {
 			n.refused = map[HostRefusal]int{}
 		}
-		n.refused[HostRefusal{Host: string(e.Host), Port: e.Port, Reason: string(e.Reason)}] += max(e.Count, 1)
+		n.refused[HostRefusal{Host: string(e.Host), Port: e.Port, Protocol: e.Protocol, Reason: string(e.Reason)}] += max(e.Count, 1)
+	case audit.PortConnected:
+		n.connected(e)
 	}
+}
+
+func (n *NetworkSum) connected(e audit.PortConnected) {
+	if n.ports == nil {
+		n.ports = map[audit.PublishedPort]*PortUse{}
+	}
+	at := audit.PublishedPort{Address: e.Address, HostPort: e.HostPort, Port: e.Port}
+	p := n.ports[at]
+	if p == nil {
+		p = &PortUse{PublishedPort: at}
+		n.ports[at] = p
+	}
+	if e.Error != "" {
+		p.Failed++
+		p.Failure = e.Error
+		return
+	}
+	p.Connections++
+	p.SentBytes += max(e.SentBytes, 0)
+	p.ReceivedBytes += max(e.ReceivedBytes, 0)
+	if e.SentBytes < 0 || e.ReceivedBytes < 0 {
+		p.Uncounted++
+	}
+}
+
+// Ports lists the published ports that had connections.
+func (n *NetworkSum) Ports() []PortUse {
+	all := make([]PortUse, 0, len(n.ports))
+	for _, p := range n.ports {
+		all = append(all, *p)
+	}
+	slices.SortFunc(all, func(a, b PortUse) int {
+		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.HostPort, b.HostPort), cmp.Compare(a.Port, b.Port))
+	})
+	return all
 }
 
 func (n *NetworkSum) use(e audit.NetworkAllowed) {
@@ -85,7 +135,7 @@ func (n *NetworkSum) Refused() []HostRefusal {
 		all[i].Count = n.refused[all[i]]
 	}
 	slices.SortFunc(all, func(a, b HostRefusal) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Reason, b.Reason))
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Reason, b.Reason))
 	})
 	return all
 }

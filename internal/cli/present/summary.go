@@ -30,6 +30,7 @@ type Summary struct {
 	// Hosts are those that were reached over the network, and HostRefusals what was refused of it.
 	Hosts        []HostUse
 	HostRefusals []HostRefusal
+	Ports        []PortUse
 }
 
 // DenialGroup is what one rule refused.
@@ -73,7 +74,7 @@ func Summarise(r *review.Review, read func(do func(audit.Record) error) error) (
 		return sum, err
 	}
 	sum.Denials, sum.Refused, sum.RefusedMounts = d.list(), d.refused, d.mounts
-	sum.Hosts, sum.HostRefusals = n.Used(), n.Refused()
+	sum.Hosts, sum.HostRefusals, sum.Ports = n.Used(), n.Refused(), n.Ports()
 	return sum, nil
 }
 

@@ -28,6 +28,8 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 		return localOnly("timeout")
 	case len(n.Secrets) > 0:
 		return localOnly("secret")
+	case len(n.Publish) > 0:
+		return localOnly("publish")
 	case len(n.AllowNet) == 0 && n.Net != record.NetNone:
 		return errdefs.New(errdefs.Unsupported, "--net %s: works only on this host, not on a server", n.Net)
 	}

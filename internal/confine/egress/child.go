@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/publish"
 	"github.com/agentfense/agentfense/internal/confine/landlock"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/thread"
@@ -30,6 +31,7 @@ type child struct {
 	said    complaints
 	ended   chan error // how it ended
 	open    map[uint64]Allowed
+	inbound publish.Open
 	gone    chan struct{} // closed when nothing of it counts any more
 	took    chan struct{} // has a token when it has taken secrets
 
@@ -146,6 +148,7 @@ func (e *Egress) serve(c *child) error {
 	end := <-c.ended
 	close(c.gone)
 	c.wire.file.Close()
+	e.pausePublished(c)
 	for _, a := range c.open {
 		a.Sent, a.Received = -1, -1
 		e.options.Allowed(a)
@@ -161,7 +164,7 @@ func (e *Egress) instruct(c *child) error {
 	e.orders.Lock()
 	defer e.orders.Unlock()
 	e.mu.Lock()
-	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Authority: e.options.Authority}
+	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Authority: e.options.Authority, Refusals: true}
 	known := slices.Clone(e.order)
 	e.child = c // SetRules tells it from now on
 	if e.isClosing() {
@@ -172,8 +175,12 @@ func (e *Egress) instruct(c *child) error {
 	if first.Authority != nil {
 		files = append(files, e.options.Roots)
 	}
+	files = append(files, e.refusals)
 	return e.tell(c, func() error {
 		if err := c.wire.send(first, files...); err != nil {
+			return err
+		}
+		if err := e.servePublished(c); err != nil {
 			return err
 		}
 		return c.place(known...)
@@ -227,18 +234,24 @@ func (e *Egress) take(c *child, r report) error {
 	case r.Denied != nil:
 		d := *r.Denied
 		d.Host, d.Reason = d.Host[:min(len(d.Host), maxAsked)], d.Reason[:min(len(d.Reason), maxReason)]
+		d.Protocol = d.Protocol[:min(len(d.Protocol), maxProtocol)]
 		d.Count = min(max(d.Count, 1), maxCount)
 		e.options.Denied(d)
+	case r.Sockets != 0:
+		return e.giveSockets(c, r.Sockets)
+	case r.Inbound != nil:
+		return e.takeInbound(c, *r.Inbound)
 	}
 	return nil
 }
 
 // Bounds of what a process may tell of.
 const (
-	maxAsked  = 1024 // bytes of a name
-	maxReason = 1024 // bytes
-	maxCount  = 1 << 24
-	maxSum    = 1 << 53 // of a connection: every JSON parser has it exactly
+	maxAsked    = 1024 // bytes of a name
+	maxReason   = 1024 // bytes
+	maxProtocol = 16
+	maxCount    = 1 << 24
+	maxSum      = 1 << 53 // of a connection: every JSON parser has it exactly
 )
 
 func bounded(n int64) int64 { return min(max(n, 0), maxSum) }

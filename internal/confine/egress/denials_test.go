@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"testing"
-	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
@@ -34,40 +33,15 @@ func TestWhatIsToldAfterTheEndIsDropped(t *testing.T) {
 	for i := range 2 * cap(p.reports) {
 		p.denials.note(fmt.Sprint(i), 0, reasonNotAllowed, 1)
 	}
-	p.denials.flush()
-	p.denials.timer.Stop()
-}
-
-// A supervisor that takes no reports must not make them pile up.
-func TestRefusalsAreReportedByOneAtATime(t *testing.T) {
-	reporting, released := make(chan string), make(chan struct{})
-	table := denialTable{report: func(d Denied) {
-		reporting <- d.Host
-		<-released
-	}}
-	timer := func() *time.Timer {
-		table.mu.Lock()
-		defer table.mu.Unlock()
-		return table.timer
-	}
-	table.note("a", 0, reasonNotAllowed, 1)
-	first := timer()
-	<-reporting
-	table.note("b", 0, reasonNotAllowed, 1)
-	if timer() != first {
-		t.Error("another timer runs although the first report is not taken")
-	}
-	close(released)
-	if host := <-reporting; host != "b" {
-		t.Errorf("reported %s, want b", host)
-	}
+	p.denials.Flush()
+	p.denials.Stop()
 }
 
 // Connections to the resolver that ask nothing more must not keep it from answering packets.
 func TestIdleConnectionsTakeNoQuerysPlace(t *testing.T) {
 	p := newProcess(nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	p.ctx, p.denials.report = ctx, func(Denied) {}
+	p.ctx, p.denials.Report = ctx, func(Denied) {}
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,7 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/authority"
 	"github.com/agentfense/agentfense/internal/confine/egress/netns"
+	"github.com/agentfense/agentfense/internal/confine/egress/publish"
 	"github.com/agentfense/agentfense/internal/confine/egress/question"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -65,10 +66,14 @@ type Options struct {
 	Authority *authority.Pair
 	Roots     *os.File
 
-	// Allowed and Denied are told of connections that have ended, and of refusals; Failed of
-	// the end of the process, which is started again. They are called one at a time, and must
+	// Publish are the ports inside that the host shows.
+	Publish []publish.Port
+
+	// Allowed and Inbound are told of connections that have ended, Denied of refusals, and Failed
+	// of the end of the process, which is started again. They are called one at a time, and must
 	// not wait for Close.
 	Allowed func(Allowed)
+	Inbound func(publish.Inbound)
 	Denied  func(Denied)
 	Failed  func(error)
 }
@@ -79,6 +84,8 @@ type Egress struct {
 	namespace *netns.Namespace
 	packets   []*os.File // the resolver's sockets
 	listeners []*os.File
+	refusals  *os.File // sees what the kernel refuses
+	published []*publish.Listener
 	ready     chan struct{} // closed when a process has served for the first time
 	failed    chan error    // has the first end of a process
 	closing   chan struct{}
@@ -127,7 +134,7 @@ func Start(o Options) (*Egress, error) {
 		o.Roots.Close()
 		return nil, err
 	}
-	if err := e.listen(); err != nil {
+	if err := errors.Join(e.listen(), e.see(), e.publish()); err != nil {
 		return nil, errors.Join(err, e.closeFiles())
 	}
 	go e.keep()
@@ -297,6 +304,10 @@ func (e *Egress) closeFiles() error {
 	e.options.Roots.Close()
 	closeAll(e.packets)
 	closeAll(e.listeners)
+	e.refusals.Close()
+	for _, l := range e.published {
+		l.Close()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, h := range e.order {

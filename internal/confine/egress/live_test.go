@@ -100,7 +100,7 @@ func TestAListenerWithoutARuleIsClosed(t *testing.T) {
 func TestNamesFollowTheRules(t *testing.T) {
 	p := newProcess(nil)
 	p.ctx = t.Context()
-	p.denials.report = func(Denied) {}
+	p.denials.Report = func(Denied) {}
 	answer := func() dnsmessage.RCode {
 		var m dnsmessage.Message
 		if err := m.Unpack(p.resolve(queryFor(t, "a.example.", dnsmessage.TypeA))); err != nil {
@@ -129,7 +129,7 @@ func TestNamesFollowTheRules(t *testing.T) {
 			p.hosts.Ask = func(h allowlist.Host) { p.hosts.Set(h, Resolver.Next(), "") }
 		}
 	}
-	p.denials.flush()
+	p.denials.Flush()
 }
 
 // openPorts returns the ports at which a host's listeners are.

@@ -18,7 +18,9 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/egress/address"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/idle"
+	"github.com/agentfense/agentfense/internal/confine/egress/publish"
 	"github.com/agentfense/agentfense/internal/confine/egress/question"
+	"github.com/agentfense/agentfense/internal/confine/egress/refused"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -55,6 +57,9 @@ type process struct {
 	names        question.Names
 	secrets      secretTable
 	checks       question.Ports
+	inside       question.Sockets
+	published    publish.Server
+	refusals     refused.Reader
 	links        chan struct{} // a token for each connection to an intercepted host, or to that of a secret
 	conns        chan struct{} // a token for each
 	queries      chan struct{}
@@ -109,7 +114,8 @@ func newProcess(socket *os.File) *process {
 	p.hosts.Ask = func(h allowlist.Host) { p.tell(report{Ask: string(h)}) }
 	p.checks.Ask = func(id uint64, port uint16) { p.tell(report{Check: id, Port: port}) }
 	p.closings.report = func(ended []closed) { _ = p.wire.send(report{Closed: ended}) } // without a supervisor the orders end, too
-	p.denials.report = func(d Denied) { p.tell(report{Denied: &d}) }
+	p.denials.Report = func(d Denied) { p.tell(report{Denied: &d}) }
+	p.beginInbound()
 	return p
 }
 
@@ -133,7 +139,8 @@ func (p *process) run() error {
 	select {
 	case <-ended:
 		p.closings.flush()
-		p.denials.flush()
+		p.refusals.Close()
+		p.denials.Flush()
 		close(p.ended)
 		<-written
 	case <-time.After(endPatience):
@@ -185,6 +192,9 @@ func (p *process) obey() error {
 		return err
 	}
 	p.secrets.set(first.Secrets)
+	if files, err = p.seeRefusals(first, files); err != nil {
+		return err
+	}
 	if files, err = p.beginInterception(first.Authority, files); err != nil {
 		return err
 	}
@@ -213,6 +223,10 @@ func (p *process) obey() error {
 			if err = p.secrets.take(files); err == nil {
 				p.tell(report{Took: true, All: p.secrets.isComplete()})
 			}
+		case o.Publish != nil:
+			err = p.servePort(o, files)
+		case o.Sockets != 0:
+			p.inside.Answer(o.Sockets, files)
 		case o.Checked != 0:
 			closeAll(files)
 			p.checks.Answer(o.Checked, o.Refused)

@@ -312,7 +312,7 @@ func TestOnlyAllowedNamesHaveAnAddress(t *testing.T) {
 	p.hosts.Set("example.com", netip.MustParseAddr("100.64.0.2"), "")
 	p.hosts.Set("a.example.org", netip.MustParseAddr("100.64.0.3"), "")
 	p.hosts.Set("b.example.org", netip.Addr{}, question.ReasonTooMany)
-	p.denials.report = func(Denied) {}
+	p.denials.Report = func(Denied) {}
 	const https = dnsmessage.Type(65)
 	tests := []struct {
 		name string
@@ -362,12 +362,10 @@ func FuzzQuery(f *testing.F) {
 		p := newProcess(nil)
 		p.ctx = t.Context()
 		p.live.set(rules)
-		p.denials.report = func(Denied) {}
+		p.denials.Report = func(Denied) {}
 		p.hosts.Set("example.com", netip.MustParseAddr("100.64.0.2"), "")
 		reply := p.resolve(packet)
-		if p.denials.timer != nil {
-			p.denials.timer.Stop()
-		}
+		p.denials.Stop()
 		if reply == nil {
 			return
 		}

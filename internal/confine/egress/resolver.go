@@ -1,23 +1,14 @@
 package egress
 
 import (
-	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"strings"
-	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
-	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/dns"
-)
-
-const (
-	maxQuery     = 4096 // bytes; a question needs 300
-	queryTimeout = 10 * time.Second
 )
 
 const reasonNotAllowed = "not in the allowlist"
@@ -35,85 +26,16 @@ func (p *process) serveResolver(packets, listeners []*os.File) error {
 		if !is {
 			return errors.New("malformed order")
 		}
-		go p.servePackets(udp)
+		go dns.ServePackets(udp, p.queries, p.resolve)
 	}
 	for _, f := range listeners {
 		l, err := net.FileListener(f)
 		if err != nil {
 			return err
 		}
-		p.accept(l, p.conns, p.serveQueries) // one that says nothing takes no query's place
+		p.accept(l, p.conns, func(c *net.TCPConn) { dns.ServeStream(c, p.resolve) }) // one that says nothing takes no query's place
 	}
 	return nil
-}
-
-// servePackets answers from the address that was asked. What comes when too many queries wait is
-// dropped: whoever asks will ask again.
-func (p *process) servePackets(c *net.UDPConn) {
-	for {
-		packet, oob := make([]byte, maxQuery), make([]byte, 128)
-		n, oobn, _, from, err := c.ReadMsgUDPAddrPort(packet, oob)
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			time.Sleep(acceptPause)
-			continue
-		}
-		select {
-		case p.queries <- struct{}{}:
-		default:
-			continue
-		}
-		go func() {
-			defer func() { <-p.queries }()
-			if reply := p.resolve(packet[:n]); reply != nil {
-				_, _, _ = c.WriteMsgUDPAddrPort(reply, sameAddress(oob[:oobn]), from) // a lost answer is asked for again
-			}
-		}()
-	}
-}
-
-// sameAddress makes, of the control message that says where a packet went to, the one that
-// sends the answer from there (ip(7), ipv6(7)).
-func sameAddress(oob []byte) []byte {
-	controls, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil
-	}
-	for _, c := range controls {
-		switch {
-		case c.Header.Level == unix.IPPROTO_IP && c.Header.Type == unix.IP_PKTINFO && len(c.Data) >= unix.SizeofInet4Pktinfo:
-			return unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: [4]byte(c.Data[8:12])})
-		case c.Header.Level == unix.IPPROTO_IPV6 && c.Header.Type == unix.IPV6_PKTINFO && len(c.Data) >= unix.SizeofInet6Pktinfo:
-			return unix.PktInfo6(&unix.Inet6Pktinfo{Addr: [16]byte(c.Data[:16])})
-		}
-	}
-	return nil
-}
-
-// serveQueries answers the queries of a connection (RFC 7766).
-func (p *process) serveQueries(c *net.TCPConn) {
-	for {
-		if c.SetDeadline(time.Now().Add(queryTimeout)) != nil {
-			return
-		}
-		var size [2]byte
-		if _, err := io.ReadFull(c, size[:]); err != nil {
-			return
-		}
-		packet := make([]byte, binary.BigEndian.Uint16(size[:]))
-		if _, err := io.ReadFull(c, packet); err != nil {
-			return
-		}
-		reply := p.resolve(packet)
-		if reply == nil {
-			return
-		}
-		if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...)); err != nil {
-			return
-		}
-	}
 }
 
 // resolve answers a query; nil is no answer.

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/authority"
+	"github.com/agentfense/agentfense/internal/confine/egress/denial"
+	"github.com/agentfense/agentfense/internal/confine/egress/publish"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -39,6 +41,15 @@ type order struct {
 
 	// Checked is the number of a report.Check; Refused says why the port may not be used.
 	Checked uint64 `json:"checked,omitempty"`
+
+	// Refusals comes with the first order, whose last descriptor then has what the kernel refuses.
+	Refusals bool `json:"refusals,omitempty"`
+
+	// Publish comes with the listener of a port.
+	Publish *publish.Port `json:"publish,omitempty"`
+
+	// Sockets is the number of a report.Sockets. The sockets come with it.
+	Sockets uint64 `json:"sockets,omitempty"`
 }
 
 // A report is what the egress process tells the supervisor: one of its fields.
@@ -54,6 +65,9 @@ type report struct {
 	Opened *opened  `json:"opened,omitempty"`
 	Closed []closed `json:"closed,omitempty"`
 	Denied *Denied  `json:"denied,omitempty"`
+	// Sockets asks, by a number, for sockets inside.
+	Sockets uint64         `json:"sockets,omitempty"`
+	Inbound *publish.Event `json:"inbound,omitempty"`
 }
 
 // opened tells of a connection that has carried nothing yet, or that could not be made.
@@ -85,11 +99,13 @@ type Allowed struct {
 }
 
 // Denied is what was refused.
-type Denied struct {
-	Host   string `json:"host"`
-	Port   uint16 `json:"port,omitempty"` // 0: of a name that was asked for
-	Reason string `json:"reason"`
-	Count  int    `json:"count"`
+type Denied = denial.Denied
+
+// denialTable counts what the process refuses.
+type denialTable struct{ denial.Table }
+
+func (t *denialTable) note(host string, port uint16, reason string, weight int) {
+	t.Note(Denied{Host: host, Port: port, Reason: reason, Count: weight})
 }
 
 // maxMessage bounds a message in bytes. The rules are the longest one.

@@ -1,5 +1,5 @@
 // Package id creates and checks the ids of codebases, sandboxes and sessions: a prefix and 16
-// random hexadecimal digits. Names may be reused, ids are not.
+// random hexadecimal digits. Names may be reused, ids are not. It proposes names, too.
 package id
 
 import (

@@ -40,7 +40,7 @@ const (
 
 var classes = map[Kind]class{
 	KindPermissionDenied: detail, KindFileChanged: detail, KindResourceLimitExceeded: detail,
-	KindNetworkAllowed: detail, KindNetworkDenied: detail,
+	KindNetworkAllowed: detail, KindNetworkDenied: detail, KindPortConnected: detail,
 	KindCommandExecuted: repeated, KindSessionCreated: repeated, KindSessionClosed: repeated,
 }
 

@@ -13,6 +13,7 @@ const (
 	KindResourceLimitExceeded Kind = "resource_limit_exceeded"
 	KindNetworkAllowed        Kind = "network_allowed"
 	KindNetworkDenied         Kind = "network_denied"
+	KindPortConnected         Kind = "port_connected"
 	KindHostsChanged          Kind = "hosts_changed"
 	KindPolicyChanged         Kind = "policy_changed"
 	KindApplied               Kind = "applied"
@@ -98,6 +99,15 @@ type SandboxStarted struct {
 	AllowNet []Text `json:"allow_net,omitempty"`
 	// Scratch are the directories of the workspace that are not reviewed.
 	Scratch []Text `json:"scratch,omitempty"`
+	// Published are the ports inside that the host shows.
+	Published []PublishedPort `json:"published,omitempty"`
+}
+
+// PublishedPort is a TCP port inside, and where the host shows it.
+type PublishedPort struct {
+	Address  string `json:"address"`
+	HostPort uint16 `json:"host_port"`
+	Port     uint16 `json:"port"` // inside
 }
 
 // CommandExecuted says how a command ended.
@@ -183,10 +193,23 @@ type NetworkAllowed struct {
 
 // NetworkDenied tells what of the network was refused.
 type NetworkDenied struct {
-	Host   Text   `json:"host"`           // as it was asked for
-	Port   uint16 `json:"port,omitempty"` // absent: its address was asked for
-	Reason Text   `json:"reason"`
-	Count  int    `json:"count"` // repeats that this record stands for, 1 at least
+	Host Text   `json:"host"`           // as it was asked for
+	Port uint16 `json:"port,omitempty"` // absent: its address was asked for
+	// Protocol is absent for TCP, and where an address was asked for.
+	Protocol string `json:"protocol,omitempty"`
+	Reason   Text   `json:"reason"`
+	Count    int    `json:"count"` // repeats that this record stands for, 1 at least
+}
+
+// PortConnected tells of a connection to a published port, when it has ended, or could not be
+// passed on.
+type PortConnected struct {
+	Address       string `json:"address"`
+	HostPort      uint16 `json:"host_port"`
+	Port          uint16 `json:"port"`            // inside
+	SentBytes     int64  `json:"sent_bytes"`      // by the sandbox; -1: not known
+	ReceivedBytes int64  `json:"received_bytes"`  // -1: not known
+	Error         Text   `json:"error,omitempty"` // why it was not passed on
 }
 
 // AllowedHost is a host that a sandbox may reach.
@@ -330,6 +353,9 @@ func (NetworkAllowed) Kind() Kind { return KindNetworkAllowed }
 
 // Kind returns KindNetworkDenied.
 func (NetworkDenied) Kind() Kind { return KindNetworkDenied }
+
+// Kind returns KindPortConnected.
+func (PortConnected) Kind() Kind { return KindPortConnected }
 
 // Kind returns KindHostsChanged.
 func (HostsChanged) Kind() Kind { return KindHostsChanged }

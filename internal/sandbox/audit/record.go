@@ -215,6 +215,7 @@ var decoders = map[Kind]func(line []byte) (Event, error){
 	KindResourceLimitExceeded: decodeAs[ResourceLimitExceeded],
 	KindNetworkAllowed:        decodeAs[NetworkAllowed],
 	KindNetworkDenied:         decodeAs[NetworkDenied],
+	KindPortConnected:         decodeAs[PortConnected],
 	KindHostsChanged:          decodeAs[HostsChanged],
 	KindPolicyChanged:         decodeAs[PolicyChanged],
 	KindApplied:               decodeAs[Applied],

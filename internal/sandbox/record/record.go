@@ -14,7 +14,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
+	"github.com/agentfense/agentfense/internal/sandbox/limit"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
+	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
@@ -58,11 +60,12 @@ type Record struct {
 	// directory, it did not see entries that one of them hid.
 	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
 	// Marks are the project's marks, in addition to the built-in ones.
-	Marks         []policyfile.RiskFlag `json:"marks,omitempty"`
-	Runtime       string                `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
-	Image         string                `json:"image,omitempty"` // docker's
-	Net           string                `json:"net"`             // NetNone, NetHost, NetBridge or NetNamed
-	hostlist.List                       // the hosts of NetNamed
+	Marks           []policyfile.RiskFlag `json:"marks,omitempty"`
+	Runtime         string                `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
+	Image           string                `json:"image,omitempty"` // docker's
+	Net             string                `json:"net"`             // NetNone, NetHost, NetBridge or NetNamed
+	hostlist.List                         // the hosts of NetNamed
+	published.Ports                       // that NetNamed shows on the host
 	// Secrets are what commands use over the network of NetNamed and do not know.
 	Secrets []hostlist.Secret `json:"secrets,omitempty"`
 	Mounts  []Mount           `json:"mounts,omitempty"`
@@ -88,32 +91,11 @@ type Record struct {
 // Mount shows a host path inside.
 type Mount = mountspec.Mount
 
-// Limits are the resource limits of a sandbox. Zero means no limit.
-type Limits struct {
-	MemoryBytes int64    `json:"memory_bytes,omitempty"`
-	CPUs        float64  `json:"cpus,omitempty"`
-	CPUShares   int64    `json:"cpu_shares,omitempty"` // weight against other sandboxes, 2 to 262144
-	PIDs        int64    `json:"pids,omitempty"`
-	DiskBytes   int64    `json:"disk_bytes,omitempty"`
-	DiskInodes  int64    `json:"disk_inodes,omitempty"`
-	Timeout     Duration `json:"timeout,omitempty"` // of each exec
-}
-
-// Duration is a time.Duration with the JSON form "1m30s".
-type Duration time.Duration
-
-// MarshalText returns time.Duration's text.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-// UnmarshalText parses time.Duration's text. Errors: Invalid.
-func (d *Duration) UnmarshalText(text []byte) error {
-	v, err := time.ParseDuration(string(text))
-	if err != nil {
-		return errdefs.New(errdefs.Invalid, "duration %q: %w", text, err)
-	}
-	*d = Duration(v)
-	return nil
-}
+// Limits are the resource limits of a sandbox, and Duration one in time.
+type (
+	Limits   = limit.Limits
+	Duration = limit.Duration
+)
 
 // SetRules makes rules the policy in force and keeps the previous one in EarlierRules.
 func (r *Record) SetRules(rules []policy.Rule, note string) {
@@ -131,6 +113,7 @@ func (r *Record) clone() Record {
 		c.UID = new(*r.UID)
 	}
 	c.List = r.List.Clone()
+	c.Publish = slices.Clone(r.Publish)
 	c.Secrets = hostlist.CloneSecrets(r.Secrets)
 	c.Mounts = slices.Clone(r.Mounts)
 	for i, m := range c.Mounts {
@@ -162,7 +145,7 @@ func (r *Record) check() error {
 	if err := r.checkRuntime(); err != nil {
 		return err
 	}
-	if err := errors.Join(r.List.Check(), r.checkHome()); err != nil {
+	if err := errors.Join(r.List.Check(), r.CheckPorts(r.AllowNet), r.checkHome()); err != nil {
 		return err
 	}
 	for _, m := range r.Mounts {
@@ -190,8 +173,8 @@ func (r *Record) checkRuntime() error {
 		return errdefs.New(errdefs.Precondition, "runtime %q is unknown", r.Runtime)
 	case (r.Runtime == RuntimeDocker) != (r.Image != ""):
 		return errdefs.New(errdefs.Precondition, "image %q does not go with runtime %s", r.Image, r.Runtime)
-	case !r.hasNetwork() || r.Net != NetNamed && len(r.AllowNet)+len(r.Secrets) > 0:
-		return errdefs.New(errdefs.Precondition, "network %q does not go with runtime %s, %d allowed hosts and %d secrets", r.Net, r.Runtime, len(r.AllowNet), len(r.Secrets))
+	case !r.hasNetwork() || r.Net != NetNamed && len(r.AllowNet)+len(r.Secrets)+len(r.Publish) > 0:
+		return errdefs.New(errdefs.Precondition, "network %q does not go with runtime %s, %d allowed hosts, %d secrets and %d published ports", r.Net, r.Runtime, len(r.AllowNet), len(r.Secrets), len(r.Publish))
 	case r.UID == nil:
 	case r.Runtime == RuntimeDocker && *r.UID != r.HostUID:
 		return errdefs.New(errdefs.Precondition, "user %d inside does not go with runtime docker, where it is %d", *r.UID, r.HostUID)

@@ -67,6 +67,9 @@ func (s *Sandbox) make() error {
 		return err
 	}
 	s.Stored.setUIDs(hostUID)
+	if err := h.placePortsLocked(&s.Stored); err != nil {
+		return err
+	}
 	making := filepath.Join(h.sandboxesDir(), makingPrefix+string(s.Stored.ID))
 	// Make the layers' directory too, so that the sandbox can be read before it runs.
 	if err := os.MkdirAll(filepath.Join(making, layersDir), 0o700); err != nil {
@@ -93,7 +96,7 @@ func (s *Sandbox) make() error {
 func (s *Sandbox) appear(making string, try int) error {
 	r := s.Stored
 	if r.Name == "" {
-		r.Name = proposeName(try)
+		r.Name = id.ProposeName(try)
 	}
 	if err := r.check(); err != nil {
 		return err
@@ -223,6 +226,9 @@ func (s *Sandbox) updateSource(change func(*Record) error) error {
 		}
 		r.SchemaVersion, r.ID, r.Name = SchemaVersion, before.ID, before.Name
 		r.HostUID, r.CreatedAt = before.HostUID, before.CreatedAt
+		if err := s.Home.placePortsLocked(&r); err != nil {
+			return err
+		}
 		if err := r.check(); err != nil {
 			return errdefs.New(errdefs.Precondition, "sandbox %s: %w", r.Name, err)
 		}

@@ -2,11 +2,13 @@ package record
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"strconv"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/published"
 )
 
 // The host uids of sandboxes run by root: above what systemd gives to
@@ -90,6 +92,24 @@ func (h *Home) freeUIDLocked() (uint32, error) {
 		}
 	}
 	return 0, errdefs.New(errdefs.Exhausted, "sandbox: no host uid is free")
+}
+
+// placePortsLocked gives a sandbox with published ports an address that no other sandbox of this
+// home has. It keeps one that it has. The home is locked.
+func (h *Home) placePortsLocked(r *Record) error {
+	if len(r.Publish) == 0 || r.PublishAddress.IsValid() {
+		return nil
+	}
+	all, err := h.List()
+	if err != nil {
+		return err
+	}
+	taken := make(map[netip.Addr]bool, len(all))
+	for _, s := range all {
+		taken[s.Stored.PublishAddress] = true
+	}
+	r.PublishAddress, err = published.FreeAddress(taken)
+	return err
 }
 
 func randomUID() uint32 { return firstUID + rand.Uint32N(lastUID-firstUID+1) }

@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/egress"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/authority"
+	"github.com/agentfense/agentfense/internal/confine/egress/publish"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -64,8 +65,8 @@ func (s *supervisor) startNetwork(program string, namespace *os.File) error {
 	uid := int(s.record.OtherUID())
 	s.egress, err = egress.Start(egress.Options{
 		Authority: s.authority, Roots: roots, Program: os.NewFile(uintptr(fd), "program"), UID: uid, GID: uid, Rules: rules, Secrets: all,
-		Namespace: namespace, Changed: s.onOtherNetwork,
-		Allowed: s.onAllowed, Denied: s.onRefused,
+		Namespace: namespace, Changed: s.onOtherNetwork, Publish: s.record.Places(),
+		Allowed: s.onAllowed, Denied: s.onRefused, Inbound: s.onInbound,
 		Failed: func(err error) { s.log.Error("the network is down for a moment", "err", err) },
 	})
 	if err != nil {
@@ -164,5 +165,20 @@ func (s *supervisor) onAllowed(a egress.Allowed) {
 
 // onRefused records what was not let out.
 func (s *supervisor) onRefused(d egress.Denied) {
-	s.append(audit.NetworkDenied{Host: audit.Text(d.Host), Port: d.Port, Reason: audit.Text(d.Reason), Count: d.Count})
+	s.append(audit.NetworkDenied{Host: audit.Text(d.Host), Port: d.Port, Protocol: d.Protocol, Reason: audit.Text(d.Reason), Count: d.Count})
+}
+
+// onInbound records a connection to a published port that has ended.
+func (s *supervisor) onInbound(in publish.Inbound) {
+	s.append(audit.PortConnected{
+		Address: in.At.Addr().String(), HostPort: in.At.Port(), Port: in.Inside, SentBytes: in.Sent, ReceivedBytes: in.Received, Error: audit.Text(in.Error),
+	})
+}
+
+// publishedPorts are the ports that the host shows.
+func (s *supervisor) publishedPorts() (all []audit.PublishedPort) {
+	for _, p := range s.record.Places() {
+		all = append(all, audit.PublishedPort{Address: p.At.Addr().String(), HostPort: p.At.Port(), Port: p.Inside})
+	}
+	return all
 }

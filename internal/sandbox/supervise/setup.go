@@ -309,7 +309,7 @@ func (s *supervisor) startInside(ctx context.Context) error {
 	if err := s.networkReady(ctx); err != nil {
 		return err
 	}
-	return s.audit.Enqueue(audit.SandboxStarted{PID: os.Getpid(), Enforced: s.enforced(), AllowNet: audit.Texts(s.record.AllowNet), Scratch: audit.Texts(scratch.At(s.record.Scratch))})
+	return s.audit.Enqueue(audit.SandboxStarted{PID: os.Getpid(), Enforced: s.enforced(), AllowNet: audit.Texts(s.record.AllowNet), Scratch: audit.Texts(scratch.At(s.record.Scratch)), Published: s.publishedPorts()})
 }
 
 // isolator makes the isolator of the sandbox's runtime.

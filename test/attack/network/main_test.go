@@ -44,6 +44,8 @@ var programs = map[string]func(args []string) int{
 	crowdHosts:          crowd,
 	askAsSystem:         asSystem,
 	listenInside:        listenAt,
+	serveInside:         serve,
+	tryAll:              try,
 }
 
 // names are those that the host's resolver knows.

@@ -53,7 +53,7 @@ refused 6
 refused 7
 `)
 		contains(t, "the summary", r.Stderr, "agentfense: network: ", "example.com 1 request, ", "www.example.com 1 connection, ",
-			"; refused: other.example.net (")
+			"; refused: ", "other.example.net (", "example.com:444 (1)")
 		log := s.Agentfense("audit", s.Name).Stdout
 		contains(t, "the audit log", log,
 			"example.com port 443 by example.com:443, to "+harness.PublicAddr, "www.example.com port 443 by *.example.com:443",

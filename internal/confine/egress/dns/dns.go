@@ -1,4 +1,5 @@
-// Package dns reads the queries of a sandbox and writes answers to them. It is pure.
+// Package dns reads the queries of a sandbox and writes answers to them. But for the sockets that
+// it serves it is pure.
 package dns
 
 import (

@@ -4,9 +4,9 @@
 // A Namespace has a loopback interface and nothing else. New makes one, Enter takes one that a
 // runtime has made. A thread of this process stays in it and makes the sockets that are asked for.
 // The caller passes these to a process that serves them from the host's network. An ordinary user
-// needs a user namespace of the own with CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_BIND_SERVICE in
-// it, and cannot leave the namespace with a thread that has entered it. So the thread ends with the
-// Namespace.
+// needs a user namespace of the own with CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_BIND_SERVICE and
+// CAP_NET_RAW in it, and cannot leave the namespace with a thread that has entered it. So the
+// thread ends with the Namespace.
 package netns
 
 import (
@@ -157,6 +157,18 @@ func (n *Namespace) ReserveTCP(at netip.AddrPort) (*os.File, error) {
 }
 
 func (n *Namespace) socket(create func() (int, error)) (*os.File, error) {
+	fd, err := n.call(create)
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return nil, errdefs.New(errdefs.Unavailable, "listen in the sandbox: %w", err)
+	case err != nil:
+		return nil, errdefs.New(errdefs.Exhausted, "listen in the sandbox: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "listener"), nil
+}
+
+// call has the thread in the namespace make a socket.
+func (n *Namespace) call(create func() (int, error)) (int, error) {
 	type result struct {
 		fd  int
 		err error
@@ -167,11 +179,5 @@ func (n *Namespace) socket(create func() (int, error)) (*os.File, error) {
 		done <- result{fd, err}
 	}
 	r := <-done
-	switch {
-	case errors.Is(r.err, unix.EADDRINUSE):
-		return nil, errdefs.New(errdefs.Unavailable, "listen in the sandbox: %w", r.err)
-	case r.err != nil:
-		return nil, errdefs.New(errdefs.Exhausted, "listen in the sandbox: %w", r.err)
-	}
-	return os.NewFile(uintptr(r.fd), "listener"), nil
+	return r.fd, r.err
 }

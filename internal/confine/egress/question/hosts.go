@@ -27,6 +27,7 @@ type Hosts struct {
 
 	mu    sync.Mutex
 	known map[allowlist.Host]*place
+	names map[netip.Addr]allowlist.Host // by address
 }
 
 // place is where a host is inside.
@@ -84,7 +85,23 @@ func (t *Hosts) Set(h allowlist.Host, addr netip.Addr, refused string) {
 	default:
 		p.addr, p.refused = addr, refused
 		close(p.set)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.names == nil {
+			t.names = map[netip.Addr]allowlist.Host{}
+		}
+		if refused == "" {
+			t.names[addr] = h
+		}
 	}
+}
+
+// Name returns the host that an address stands for.
+func (t *Hosts) Name(addr netip.Addr) (h allowlist.Host, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h, known = t.names[addr]
+	return h, known
 }
 
 // ForgetRefused has Find ask again for hosts that got no address: other rules may give them one.

@@ -1,6 +1,7 @@
 package ocsf
 
 import (
+	"cmp"
 	"path"
 	"strings"
 
@@ -33,6 +34,7 @@ var mappings = map[audit.Kind]mapping{
 	audit.KindDiscarded:             {fileSystem, activity{4, "Delete"}, informational, discarded},
 	audit.KindNetworkAllowed:        {network, activity{2, "Close"}, informational, connected},
 	audit.KindNetworkDenied:         {network, activity{5, "Refuse"}, medium, refused},
+	audit.KindPortConnected:         {network, activity{2, "Close"}, informational, entered},
 	audit.KindHostsChanged:          {entityManaged, activity{3, "Update"}, low, policyChanged},
 	audit.KindPolicyChanged:         {entityManaged, activity{3, "Update"}, low, policyChanged},
 	audit.KindEventsOmitted:         {baseEvent, other("Events omitted"), medium, asItIs},
@@ -216,9 +218,28 @@ func connected(e Event, r audit.Record) []Event {
 	return []Event{e}
 }
 
+// inbound is a connection to the sandbox.
+var inbound = connection{DirectionID: 1, ProtocolName: "tcp"}
+
+func entered(e Event, r audit.Record) []Event {
+	n := r.Event.(audit.PortConnected)
+	e.DstEndpoint, e.Connection = &endpoint{IP: n.Address, Port: n.HostPort}, &inbound
+	e.allow()
+	if n.SentBytes >= 0 && n.ReceivedBytes >= 0 && n.Error == "" {
+		e.Traffic = &traffic{n.SentBytes, n.ReceivedBytes, n.SentBytes + n.ReceivedBytes}
+	}
+	if n.Error != "" {
+		e.act(activity{4, "Fail"})
+		e.succeed(false)
+		e.StatusDetail = n.Error
+	}
+	return []Event{e}
+}
+
 func refused(e Event, r audit.Record) []Event {
 	n := r.Event.(audit.NetworkDenied)
-	e.DstEndpoint, e.Connection, e.Count = &endpoint{Hostname: n.Host, Port: n.Port}, &outbound, max(n.Count, 1)
+	e.DstEndpoint, e.Count = &endpoint{Hostname: n.Host, Port: n.Port}, max(n.Count, 1)
+	e.Connection = &connection{outbound.DirectionID, cmp.Or(n.Protocol, outbound.ProtocolName)}
 	e.deny()
 	e.StatusDetail = n.Reason
 	return []Event{e}

@@ -42,8 +42,8 @@ var supervisorCaps = []uintptr{
 }
 
 // networkCaps are what the supervisor needs besides for a network of named hosts: to
-// set that up, and to have the listeners in it.
-var networkCaps = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE}
+// set that up, to have the listeners in it, and to see what the kernel refuses there.
+var networkCaps = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_RAW}
 
 // Lease keeps a supervisor alive while its starter lives.
 type Lease struct {

@@ -1,4 +1,4 @@
-package record
+package id
 
 import (
 	"math/rand/v2"
@@ -19,9 +19,9 @@ var nouns = [...]string{
 	"otter", "pebble", "pine", "plover", "poplar", "quartz", "raven", "reef", "ridge", "river", "robin", "sage", "sparrow", "thistle", "tulip", "willow",
 }
 
-// proposeName returns a random readable name. It may be in use, which only making the
+// ProposeName returns a random readable name. It may be in use, which only making the
 // sandbox shows. After some tries the names get longer, so that one is free.
-func proposeName(try int) string {
+func ProposeName(try int) string {
 	words := []string{adjectives[rand.IntN(len(adjectives))]}
 	for range 1 + try/4 {
 		words = append(words, nouns[rand.IntN(len(nouns))])
