@@ -161,7 +161,7 @@ func (e *Egress) instruct(c *child) error {
 	e.orders.Lock()
 	defer e.orders.Unlock()
 	e.mu.Lock()
-	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Intercept: e.interceptLocked()}
+	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Intercept: e.interceptLocked(), Limits: e.options.Limits.String()}
 	known := slices.Clone(e.order)
 	e.child = c // SetRules tells it from now on
 	if e.isClosing() {
@@ -218,6 +218,8 @@ func (e *Egress) take(c *child, r report) error {
 		e.tookSecrets(c, r.All)
 	case r.Ask != "":
 		return e.answer(c, r.Ask)
+	case r.Use != 0:
+		return e.useQuota(c, r.Use, r.Wanted)
 	case r.Check != 0:
 		return e.checkPort(c, r.Check, r.Port)
 	case r.Opened != nil:

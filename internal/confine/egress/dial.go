@@ -29,9 +29,17 @@ type target struct {
 // dial connects to the target. A name's addresses are looked up and checked each time; an address
 // that a rule names is checked when the rule is read, and for being another host's here. Errors: a
 // refusal, if no address may be used.
-func (p *process) dial(ctx context.Context, t target) (*net.TCPConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialPatience)
+func (p *process) dial(ctx context.Context, t target) (*link, error) {
+	dialing, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
+	c, err := p.dialTCP(dialing, t)
+	if err != nil {
+		return nil, err
+	}
+	return &link{Conn: c, tcp: c, meter: &p.meter, ctx: ctx}, nil
+}
+
+func (p *process) dialTCP(ctx context.Context, t target) (*net.TCPConn, error) {
 	if t.host == allowlist.Localhost {
 		return p.dialLocalhost(ctx, t.port)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/netns"
 	"github.com/agentfense/agentfense/internal/confine/egress/question"
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
@@ -49,6 +50,8 @@ type Options struct {
 	UID, GID int
 	Rules    []allowlist.Rule // at the start; SetRules changes them
 
+	// Limits are those of the network. They count from Start on, whatever process serves.
+	Limits quota.Set
 	// Secrets are those of the sandbox; GiveSecrets has their values.
 	Secrets []secret.Secret
 
@@ -68,6 +71,9 @@ type Options struct {
 	Allowed func(Allowed)
 	Denied  func(Denied)
 	Failed  func(error)
+	// Limited, if set, is told of a limit that is reached for the first time, of the secret of; "":
+	// of the network.
+	Limited func(of string, l quota.Limit)
 }
 
 // Egress is the network of one sandbox. It is safe for concurrent use.
@@ -81,6 +87,7 @@ type Egress struct {
 	closing   chan struct{}
 	kept      chan struct{} // closed when no process is kept any more
 	patience  time.Duration // obeyPatience
+	ledger    *quota.Ledger
 
 	// orders is held while something is decided and the process told of it, so that it learns
 	// of decisions in their order.
@@ -113,7 +120,7 @@ func Start(o Options) (*Egress, error) {
 		options: o, rules: o.Rules, ever: o.Rules, hosts: map[allowlist.Host]*host{},
 		ready: make(chan struct{}), failed: make(chan error, 1),
 		closing: make(chan struct{}), kept: make(chan struct{}), patience: obeyPatience,
-		authority: make(chan []byte, 1),
+		authority: make(chan []byte, 1), ledger: newLedger(o),
 	}
 	var err error
 	if o.Namespace != nil {
@@ -131,6 +138,15 @@ func Start(o Options) (*Egress, error) {
 	}
 	go e.keep()
 	return e, nil
+}
+
+// newLedger counts what is used of all limits.
+func newLedger(o Options) *quota.Ledger {
+	secrets := map[string]quota.Set{}
+	for _, s := range o.Secrets {
+		secrets[s.Name] = s.Quota
+	}
+	return quota.NewLedger(o.Limits, secrets)
 }
 
 // Namespace is the sandbox's network namespace. It stays the Egress's.

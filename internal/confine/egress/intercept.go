@@ -145,6 +145,7 @@ func (c *conn) serveRequests(down net.Conn, secure bool) error {
 	case err != nil:
 		return err
 	case proxy != nil:
+		proxy.Refused = c.note
 		web.Filter, web.Limits = proxy, append(web.Limits, proxy.Limit())
 	}
 	web.Check = func(r *http.Request) string { return c.p.secrets.reasonPlaceholder(textOf(r), name) }

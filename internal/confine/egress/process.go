@@ -19,6 +19,7 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/idle"
 	"github.com/agentfense/agentfense/internal/confine/egress/question"
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -53,6 +54,8 @@ type process struct {
 	denials      denialTable
 	secrets      secretTable
 	checks       question.Ports
+	quotas       question.Quotas
+	meter        meter
 	links        chan struct{} // a token for each connection to an intercepted host, or to that of a secret
 	conns        chan struct{} // a token for each
 	queries      chan struct{}
@@ -106,6 +109,8 @@ func newProcess(socket *os.File) *process {
 	}
 	p.hosts.Ask = func(h allowlist.Host) { p.tell(report{Ask: string(h)}) }
 	p.checks.Ask = func(id uint64, port uint16) { p.tell(report{Check: id, Port: port}) }
+	p.quotas.Send = func(id uint64, u question.Use) { p.tell(report{Use: id, Wanted: &u}) }
+	p.meter = meter{ask: p.quotas.Take, reached: p.live.cut}
 	p.denials.report = func(d Denied) { p.tell(report{Denied: &d}) }
 	return p
 }
@@ -180,7 +185,12 @@ func (p *process) obey() error {
 	if err := p.setRules(first.Rules); err != nil {
 		return err
 	}
-	p.secrets.set(first.Secrets)
+	if err := p.setLimits(first.Limits); err != nil {
+		return err
+	}
+	if err := p.secrets.set(first.Secrets, p.quotas.Take); err != nil {
+		return err
+	}
 	if files, err = p.beginInterception(first.Intercept, files); err != nil {
 		return err
 	}
@@ -209,6 +219,9 @@ func (p *process) obey() error {
 			if err = p.secrets.take(files); err == nil {
 				p.tell(report{Took: true, All: p.secrets.isComplete()})
 			}
+		case o.Used != 0 && o.Quota != nil:
+			closeAll(files)
+			p.quotas.Answer(o.Used, *o.Quota)
 		case o.Checked != 0:
 			closeAll(files)
 			p.checks.Answer(o.Checked, o.Refused)
@@ -232,6 +245,21 @@ func (p *process) setRules(texts []string) error {
 	}
 	p.live.set(rules)
 	p.hosts.ForgetRefused()
+	return nil
+}
+
+// setLimits takes the limits of the network, before anything is served.
+func (p *process) setLimits(text string) error {
+	if text == "" {
+		return nil
+	}
+	limits, err := quota.ParseNetwork(text)
+	if err != nil {
+		return err
+	}
+	most, _ := limits.Get(quota.Connections)
+	p.live.most = int(most.Max)
+	p.meter.set(limits)
 	return nil
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/question"
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -37,6 +39,11 @@ type order struct {
 
 	// Checked is the number of a report.Check; Refused says why the port may not be used.
 	Checked uint64 `json:"checked,omitempty"`
+
+	// Limits come with the first order, as quota.Set writes them. Quota answers report.Use.
+	Limits string        `json:"limits,omitempty"`
+	Used   uint64        `json:"used,omitempty"` // the number of a report.Use
+	Quota  *quota.Answer `json:"quota,omitempty"`
 }
 
 // A report is what the egress process tells the supervisor: one of its fields.
@@ -49,11 +56,14 @@ type report struct {
 	All       bool   `json:"all,omitempty"` // Took, and none is missing now
 	Ask       string `json:"ask,omitempty"` // a host that is allowed and has no address yet
 	// Check asks, by a number, whether a connection to this port of localhost may be used.
-	Check  uint64  `json:"check,omitempty"`
-	Port   uint16  `json:"port,omitempty"`
-	Opened *opened `json:"opened,omitempty"`
-	Closed *closed `json:"closed,omitempty"`
-	Denied *Denied `json:"denied,omitempty"`
+	Check uint64 `json:"check,omitempty"`
+	Port  uint16 `json:"port,omitempty"`
+	// Use asks, by a number, to use something that is limited.
+	Use    uint64        `json:"use,omitempty"`
+	Wanted *question.Use `json:"wanted,omitempty"`
+	Opened *opened       `json:"opened,omitempty"`
+	Closed *closed       `json:"closed,omitempty"`
+	Denied *Denied       `json:"denied,omitempty"`
 }
 
 // opened tells of a connection that is about to be made, or that failed.

@@ -2,7 +2,6 @@ package question
 
 import (
 	"context"
-	"sync"
 
 	"github.com/agentfense/agentfense/internal/lib/ownport"
 )
@@ -18,45 +17,16 @@ const (
 type Ports struct {
 	Ask func(id uint64, port uint16) // which Answer follows
 
-	mu      sync.Mutex
-	last    uint64
-	waiting map[uint64]chan string
+	table table[string]
 }
 
 // Check returns why a connection to a port may not be used; "": it may.
 func (t *Ports) Check(ctx context.Context, port uint16) string {
-	answer := make(chan string, 1)
-	t.mu.Lock()
-	t.last++
-	id := t.last
-	if t.waiting == nil {
-		t.waiting = map[uint64]chan string{}
-	}
-	t.waiting[id] = answer
-	t.mu.Unlock()
-	defer func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.waiting, id)
-	}()
-	t.Ask(id, port)
-	select {
-	case reason := <-answer:
-		return reason
-	case <-ctx.Done():
-		return ReasonUnknown
-	}
+	return t.table.ask(ctx, func(id uint64) { t.Ask(id, port) }, ReasonUnknown)
 }
 
 // Answer answers a question that Ask has asked, once.
-func (t *Ports) Answer(id uint64, reason string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if answer := t.waiting[id]; answer != nil {
-		delete(t.waiting, id)
-		answer <- reason
-	}
-}
+func (t *Ports) Answer(id uint64, reason string) { t.table.answer(id, reason) }
 
 // ReasonOfPort says why a port of localhost may not be used; "": it may.
 func ReasonOfPort(port uint16) string {

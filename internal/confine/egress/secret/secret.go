@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
@@ -28,6 +29,7 @@ type Secret struct {
 	Source      Source
 	Hosts       []Target
 	Limits      []allowlist.Limit // what may be asked of the hosts; none: everything
+	Quota       quota.Set         // how much of it may be used
 	Placeholder string
 }
 
@@ -122,6 +124,17 @@ func ParseLimit(text string) (name string, l allowlist.Limit, err error) {
 		return "", allowlist.Limit{}, invalid(text, "want NAME=METHOD[,METHOD…] PATH, such as 'API_KEY=POST /v1/messages'")
 	}
 	return name, l, nil
+}
+
+// ParseQuota reads NAME=LIMIT=VALUE[,LIMIT=VALUE…] and returns which secret it is for. Errors:
+// Invalid.
+func ParseQuota(text string) (name string, set quota.Set, err error) {
+	name, rest, _ := strings.Cut(text, "=")
+	if !isName(name) || !strings.Contains(rest, "=") {
+		return "", nil, invalid(text, "want NAME=LIMIT=VALUE, such as API_KEY=requests=1000,rate=10/m,out=10M")
+	}
+	set, err = quota.ParseSecret(rest)
+	return name, set, err
 }
 
 // Inside returns the name of a secret's host inside: the place in Hosts is i.

@@ -29,6 +29,8 @@ type Proxy struct {
 	Limits      []allowlist.Limit
 	// Value is "" while there is none.
 	Value string
+	// Quota says how much may be used; nil: anything.
+	Quota Quota
 	// Masker knows all values of the sandbox.
 	Masker *secret.Masker
 	// Transport, Refused and Explain are those of webproxy.Proxy.
@@ -51,12 +53,12 @@ func (p *Proxy) Limit() webproxy.Limits {
 	return webproxy.Limits{Allow: p.Limits, Option: "--secret-allow", Of: p.Name}
 }
 
-// Check refuses requests while there is no value.
-func (p *Proxy) Check(*http.Request) (status int, reason string) {
+// Check refuses requests while there is no value, and those beyond the limits.
+func (p *Proxy) Check(r *http.Request) (status int, reason string) {
 	if p.Value == "" {
 		return http.StatusServiceUnavailable, "no value of secret " + p.Name + " was handed over; the next agentfense exec or run that finds it does that"
 	}
-	return 0, ""
+	return http.StatusTooManyRequests, p.checkQuota(r)
 }
 
 // Text masks values.
@@ -86,6 +88,7 @@ func (p *Proxy) Request(r *httputil.ProxyRequest) {
 	var sent bool
 	r.Out.URL.RawQuery, sent = p.swapQuery(r.Out.URL.RawQuery)
 	p.swap(r.Out.Header, sent)
+	p.meterRequest(r.Out)
 }
 
 // droppedFields are not sent on. What a part of an answer has cannot be searched, and cookies are
@@ -108,6 +111,6 @@ func (p *Proxy) Response(r *http.Response) error {
 			return webproxy.AnswerError{Reason: "the host compresses its answer, which cannot be searched for the value then"}
 		}
 	}
-	r.Body = &maskedBody{Reader: p.Masker.Reader(r.Body), Closer: r.Body, response: r, masker: p.Masker}
+	r.Body = &maskedBody{Reader: p.Masker.Reader(p.meterAnswer(r, r.Body)), Closer: r.Body, response: r, masker: p.Masker}
 	return nil
 }

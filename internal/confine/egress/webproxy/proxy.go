@@ -49,7 +49,7 @@ type Limits struct {
 
 // A Filter changes what passes.
 type Filter interface {
-	// Check returns why a request that is allowed otherwise is not sent on.
+	// Check returns why a request that is allowed otherwise is not sent on; "": it is.
 	Check(*http.Request) (status int, reason string)
 	// Request changes the request for the host, and Response what it answers. An error of the
 	// latter that is an AnswerError is told to the program.
@@ -64,6 +64,11 @@ type Filter interface {
 type AnswerError struct{ Reason string }
 
 func (e AnswerError) Error() string { return e.Reason }
+
+// LimitError says which limit ends a request.
+type LimitError struct{ Reason string }
+
+func (e LimitError) Error() string { return e.Reason }
 
 // noLog takes what net/http would say: it may be about secrets.
 var noLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
@@ -204,6 +209,10 @@ func (p *Proxy) receive(r *http.Response) error {
 func (p *Proxy) fail(w http.ResponseWriter, _ *http.Request, err error) {
 	if reason := p.Explain(err); reason != "" {
 		p.refuse(w, http.StatusForbidden, reason, "")
+		return
+	}
+	if limit, is := errors.AsType[LimitError](err); is {
+		p.refuse(w, http.StatusTooManyRequests, limit.Reason, "")
 		return
 	}
 	certificate := &tls.CertificateVerificationError{}
