@@ -233,7 +233,7 @@ func describeEvent(ev audit.Event) string {
 	case audit.FileChanged:
 		return describeChanges(v)
 	case audit.ResourceLimitExceeded:
-		return fmt.Sprintf("%s %s: limit %g reached, %d times", v.Exec, v.Resource, v.Limit, v.Count)
+		return describeLimit(v)
 	case audit.HostsChanged:
 		return describeHosts(v)
 	case audit.PolicyChanged:
@@ -251,6 +251,15 @@ func describeEvent(ev audit.Event) string {
 		return escape(v.Reason)
 	}
 	return describeSession(ev)
+}
+
+// describeLimit says which limit was reached, of a command or of the network.
+func describeLimit(v audit.ResourceLimitExceeded) string {
+	text := fmt.Sprintf("%s: limit %.15g reached", vpath.Escape(v.Resource), v.Limit)
+	if v.Exec == "" {
+		return text
+	}
+	return fmt.Sprintf("%s %s, %d times", v.Exec, text, v.Count)
 }
 
 // describeHosts says which hosts were granted and revoked, and why.

@@ -57,6 +57,7 @@ type NewSandbox struct {
 	User       string // "" for the default
 	Net        string
 	AllowNet   []string          // the hosts of record.NetNamed
+	NetLimits  string            // as hostlist.ParseLimits returns them
 	Secrets    []hostlist.Secret // without placeholders
 	Mounts     []string          // as mountspec.Parse reads them
 	Toolchains bool              // some of Mounts are this host's toolchains

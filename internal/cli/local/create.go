@@ -63,7 +63,7 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 	sb, err := b.home.Create(record.Record{
 		Name: n.Name, Source: n.Source, Workspace: string(n.Source.Path),
 		Rules: n.Rules.Rules, PolicyNote: n.Rules.Note, Marks: n.Rules.Marks,
-		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, List: hostlist.List{AllowNet: n.AllowNet}, Secrets: secrets, Mounts: mounts, Limits: n.Limits,
+		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, List: hostlist.List{AllowNet: n.AllowNet}, NetLimits: n.NetLimits, Secrets: secrets, Mounts: mounts, Limits: n.Limits,
 		Home: n.Home, Scratch: dirs,
 	})
 	if err != nil {
@@ -172,11 +172,12 @@ func (b *Backend) setLimits(ctx context.Context, sb *record.Sandbox, r backend.R
 		{"net", func(to *record.Record) {
 			to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil
 			if n.Net != record.NetNamed {
-				to.Secrets = nil
+				to.Secrets, to.NetLimits = nil, ""
 			}
 		}},
 		{"allow-net", func(to *record.Record) { to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil }},
 		{"net-allow", func(to *record.Record) { to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil }},
+		{"net-limit", func(to *record.Record) { to.NetLimits = n.NetLimits }},
 		{"secret", func(to *record.Record) { to.Net, to.Secrets = n.Net, secrets }},
 		{"mount", nil},
 		{"scratch", func(to *record.Record) { to.Scratch = dirs }},

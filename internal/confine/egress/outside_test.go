@@ -124,8 +124,10 @@ func (o *outside) hear() {
 		}
 		o.mu.Lock()
 		if r.Use != 0 {
-			a := o.ledger.Request(r.Wanted.Of, time.Now())
-			if r.Wanted.Name != quota.Requests {
+			var a quota.Answer
+			if r.Wanted.Name == quota.Requests {
+				a = o.ledger.Request(r.Wanted.Of, time.Now())
+			} else {
 				a = o.ledger.Take(r.Wanted.Of, r.Wanted.Name, r.Wanted.Amount, r.Wanted.More, time.Now())
 			}
 			_ = o.wire.send(order{Used: r.Use, Quota: &a}) // it may have ended

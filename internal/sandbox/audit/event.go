@@ -153,7 +153,7 @@ type FileChanged struct {
 }
 
 // The resources of ResourceLimitExceeded: the names of cgroup v2 (cgroup-v2.rst), also if
-// v1 enforces them.
+// v1 enforces them. Those of the network are network.LIMIT and secret.NAME.LIMIT.
 const (
 	ResourceMemory = "memory.max" // bytes
 	ResourcePIDs   = "pids.max"   // processes and threads

@@ -24,7 +24,7 @@ import (
 // also an added field, because an older agentfense that ignored a field could weaken the
 // sandbox. Earlier versions can be read; the next update of such a record writes this
 // version.
-const SchemaVersion = 6
+const SchemaVersion = 7
 
 // The runtimes.
 const (
@@ -63,6 +63,8 @@ type Record struct {
 	Image         string                `json:"image,omitempty"` // docker's
 	Net           string                `json:"net"`             // NetNone, NetHost, NetBridge or NetNamed
 	hostlist.List                       // the hosts of NetNamed
+	// NetLimits are the limits of the network of NetNamed, as hostlist.ParseLimits returns them.
+	NetLimits string `json:"net_limits,omitempty"`
 	// Secrets are what commands use over the network of NetNamed and do not know.
 	Secrets []hostlist.Secret `json:"secrets,omitempty"`
 	Mounts  []Mount           `json:"mounts,omitempty"`
@@ -162,7 +164,7 @@ func (r *Record) check() error {
 	if err := r.checkRuntime(); err != nil {
 		return err
 	}
-	if err := errors.Join(r.List.Check(), r.checkHome()); err != nil {
+	if err := errors.Join(r.List.Check(), hostlist.CheckLimits(r.NetLimits), r.checkHome()); err != nil {
 		return err
 	}
 	for _, m := range r.Mounts {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/egress"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -48,11 +49,15 @@ func (s *supervisor) startNetwork(program string, namespace *os.File) error {
 			return err
 		}
 	}
+	limits, err := hostlist.Limits(s.record.NetLimits)
+	if err != nil {
+		return err
+	}
 	uid := int(s.record.OtherUID())
 	s.egress, err = egress.Start(egress.Options{
-		Roots: roots, Program: os.NewFile(uintptr(fd), "program"), UID: uid, GID: uid, Rules: rules, Secrets: all,
+		Roots: roots, Program: os.NewFile(uintptr(fd), "program"), UID: uid, GID: uid, Rules: rules, Secrets: all, Limits: limits,
 		Namespace: namespace, Changed: s.onOtherNetwork,
-		Allowed: s.onAllowed, Denied: s.onRefused,
+		Allowed: s.onAllowed, Denied: s.onRefused, Limited: s.onLimited,
 		Failed: func(err error) { s.log.Error("the network is down for a moment", "err", err) },
 	})
 	if err != nil {
@@ -156,6 +161,15 @@ func (s *supervisor) onAllowed(a egress.Allowed) {
 		event.Address = a.Addr.String()
 	}
 	s.append(event)
+}
+
+// onLimited records that a limit was reached, of the secret of or, "", of the network.
+func (s *supervisor) onLimited(of string, l quota.Limit) {
+	resource := "network." + l.Name
+	if of != "" {
+		resource = "secret." + of + "." + l.Name
+	}
+	s.append(audit.ResourceLimitExceeded{Resource: resource, Limit: float64(l.Max)})
 }
 
 // onRefused records what was not let out.
