@@ -320,6 +320,9 @@ func (c *conn) nextRequest(r *bufio.Reader) (*sniff.Request, error) {
 	if err := c.checkHosts(q); err != nil {
 		return nil, err
 	}
+	if q.WebSocket {
+		return nil, refusal{"change of protocol (upgrade)"}
+	}
 	if reason := c.p.secrets.reasonPlaceholder(string(q.Raw), ""); reason != "" {
 		return nil, refusal{reason}
 	}

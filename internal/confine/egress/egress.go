@@ -187,7 +187,7 @@ func (e *Egress) assignLocked(name allowlist.Host) (*host, error) {
 	if h, known := e.hosts[name]; known {
 		return h, nil
 	}
-	if reason := reasonGuarded(e.options.Secrets, name); reason != "" && !allowlist.Intercepts(e.rules, name) {
+	if reason := reasonGuarded(e.options.Secrets, target{host: name}); reason != "" && !allowlist.Intercepts(e.rules, name) {
 		return nil, errdefs.New(errdefs.Denied, "%s", reason)
 	}
 	ports := allowlist.Ports(e.rules, name)

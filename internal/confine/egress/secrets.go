@@ -148,7 +148,7 @@ func (t *secretTable) refuses(at target, rule allowlist.Rule) string {
 	if rule.Intercept && len(t.of(at)) > 0 {
 		return ""
 	}
-	return reasonGuarded(t.all, at.host)
+	return reasonGuarded(t.all, at)
 }
 
 // of returns what puts secrets into requests that programs send to a target by its own name.
@@ -174,9 +174,10 @@ func (t *secretTable) proxyLocked(s secret.Secret, to secret.Target) secretproxy
 	return p
 }
 
-// reasonGuarded returns why no connection leads to a host, if one of the secrets is for it.
-func reasonGuarded(all []secret.Secret, h allowlist.Host) string {
-	s, inside, guarded := secret.Guarding(all, h)
+// reasonGuarded returns why no connection leads to a host, if one of the secrets is for it. The port
+// counts for localhost only.
+func reasonGuarded(all []secret.Secret, at target) string {
+	s, inside, guarded := secret.Guarding(all, at.host, at.port)
 	if !guarded {
 		return ""
 	}
@@ -204,7 +205,7 @@ func (c *conn) runSecret(proxy secretproxy.Proxy, config *tls.Config) error {
 		c.p.denials.note(string(proxy.Target.Host), proxy.Target.Port, reason, 1)
 	}
 	proxy.Explain = reasonOf
-	webproxy.Serve(c.down, proxy.Handler(), c.p.patience)
+	webproxy.Serve(c.down, c.during(proxy.Handler()), c.p.patience)
 	transport.CloseIdleConnections()
 	links.close()
 	return nil

@@ -94,7 +94,7 @@ func (s *supervisor) networkRules(hosts []string) ([]allowlist.Rule, error) {
 	}
 	rules, err := allowlist.Parse(hosts)
 	rules = slices.DeleteFunc(rules, func(r allowlist.Rule) bool {
-		_, _, guarded := secret.Guarding(all, r.Host)
+		_, _, guarded := secret.Guarding(all, r.Host, r.Port)
 		return guarded && !r.Wildcard && !r.Intercept
 	})
 	return append(rules, secret.Rules(all)...), err

@@ -33,7 +33,7 @@ type Secret struct {
 	Placeholder string
 }
 
-// Target is a host that gets the value, over TLS.
+// Target is a host that gets the value: over TLS, or at a port of this host's loopback in clear.
 type Target struct {
 	Host allowlist.Host
 	Port uint16
@@ -78,8 +78,6 @@ func Parse(text string) (Secret, error) {
 			return Secret{}, err
 		case r.Wildcard:
 			return Secret{}, invalid(text, "name each host; a secret is for no wildcard")
-		case r.Host == allowlist.Localhost:
-			return Secret{}, invalid(text, "a secret goes to a host that TLS verifies, and localhost is none")
 		case IsInside(r.Host):
 			return Secret{}, invalid(text, "want a host of the internet")
 		}
@@ -182,12 +180,16 @@ func Rules(all []Secret) []allowlist.Rule {
 	return rules
 }
 
+// IsLocal reports whether the target is a port of this host's loopback.
+func (t Target) IsLocal() bool { return t.Host == allowlist.Localhost }
+
 // Guarding returns the secret that is for a host, and the host's name inside. Nothing else leads
-// from the sandbox to such a host, or a program could send there with a key of its own.
-func Guarding(all []Secret, h allowlist.Host) (s Secret, inside allowlist.Host, guarded bool) {
+// from the sandbox to such a host, or a program could send there with a key of its own. Of
+// localhost, that is about the port alone.
+func Guarding(all []Secret, h allowlist.Host, port uint16) (s Secret, inside allowlist.Host, guarded bool) {
 	for _, s := range all {
 		for i, t := range s.Hosts {
-			if t.Host == h {
+			if t.Host == h && (!t.IsLocal() || t.Port == port) {
 				return s, s.Inside(i), true
 			}
 		}

@@ -42,7 +42,7 @@ type Proxy struct {
 // Handler returns what answers the requests to the host's name inside, without TLS.
 func (p *Proxy) Handler() http.Handler {
 	web := webproxy.Proxy{
-		IsHost: p.isOurs, Scheme: "https", Authority: p.Authority(), Limits: []webproxy.Limits{p.Limit()},
+		IsHost: p.isOurs, Scheme: p.scheme(), Authority: p.Authority(), Limits: []webproxy.Limits{p.Limit()},
 		Transport: p.Transport, Refused: p.Refused, Explain: p.Explain, Filter: p,
 	}
 	return web.Handler()
@@ -87,6 +87,7 @@ func (p *Proxy) Request(r *httputil.ProxyRequest) {
 	r.Out.Header.Set("Accept-Encoding", "identity")
 	var sent bool
 	r.Out.URL.RawQuery, sent = p.swapQuery(r.Out.URL.RawQuery)
+	sent = p.swapProtocols(r.Out.Header) || sent
 	p.swap(r.Out.Header, sent)
 	p.meterRequest(r.Out)
 }
@@ -95,8 +96,19 @@ func (p *Proxy) Request(r *httputil.ProxyRequest) {
 // credentials.
 var droppedFields = []string{"Range", "If-Range", "Cookie"}
 
+// scheme is how the host is asked. Only a port of this host's loopback needs no TLS.
+func (p *Proxy) scheme() string {
+	if p.Target.IsLocal() {
+		return "http"
+	}
+	return "https"
+}
+
 // Authority is the host as a request names it.
 func (p *Proxy) Authority() string {
+	if p.Target.IsLocal() {
+		return p.Target.String()
+	}
 	return strings.TrimSuffix(p.Target.String(), ":"+strconv.Itoa(allowlist.DefaultPort))
 }
 
