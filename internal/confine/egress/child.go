@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/forwardproxy"
 	"github.com/agentfense/agentfense/internal/confine/landlock"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/thread"
@@ -161,7 +162,7 @@ func (e *Egress) instruct(c *child) error {
 	e.orders.Lock()
 	defer e.orders.Unlock()
 	e.mu.Lock()
-	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Intercept: e.interceptLocked(), Limits: e.options.Limits.String()}
+	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Intercept: e.interceptLocked(), Limits: e.options.Limits.String(), Proxy: e.options.Proxy, Roots: e.options.Roots != nil}
 	known := slices.Clone(e.order)
 	e.child = c // SetRules tells it from now on
 	if e.isClosing() {
@@ -169,7 +170,7 @@ func (e *Egress) instruct(c *child) error {
 	}
 	e.mu.Unlock()
 	files := slices.Concat(e.packets, e.listeners)
-	if first.Intercept != "" {
+	if first.Roots {
 		files = append(files, e.options.Roots)
 	}
 	return e.tell(c, func() error {
@@ -262,12 +263,17 @@ func (e *Egress) opened(c *child, o opened) error {
 	switch _, twice := c.open[o.ID]; {
 	case len(c.open) >= maxOpen:
 		return errdefs.New(errdefs.Internal, "too many connections")
-	case twice, !allowed, a.Addr.Zone() != "":
+	case twice, !allowed, a.Addr.Zone() != "", a.Proxy != "" && !e.isProxy(a.Proxy):
 		return errdefs.New(errdefs.Internal, "it told of a connection that cannot be")
 	}
 	a.Rule, a.Error = text, a.Error[:min(len(a.Error), maxErrorText)]
 	c.open[o.ID] = a
 	return nil
+}
+
+// isProxy reports whether a place is that of a proxy by which hosts are reached.
+func (e *Egress) isProxy(place string) bool {
+	return slices.ContainsFunc(e.proxies.All(), func(p *forwardproxy.Proxy) bool { return p.Place() == place })
 }
 
 // ruleOf returns the rule that allows connections to a host with an address inside, or that

@@ -119,7 +119,7 @@ func (c *conn) dial() error {
 		c.closed(0, 0)
 		return unreachable{err}
 	}
-	o.Addr = up.tcp.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+	o.Addr, o.Proxy = up.to, up.proxy
 	c.p.tell(report{Opened: &o})
 	return nil
 }

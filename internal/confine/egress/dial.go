@@ -32,27 +32,22 @@ type target struct {
 func (p *process) dial(ctx context.Context, t target) (*link, error) {
 	dialing, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
-	c, err := p.dialTCP(dialing, t)
+	l, err := p.dialAny(dialing, t)
 	if err != nil {
 		return nil, err
 	}
-	return &link{Conn: c, tcp: c, meter: &p.meter, ctx: ctx}, nil
+	l.meter, l.ctx = &p.meter, ctx
+	return l, nil
 }
 
-func (p *process) dialTCP(ctx context.Context, t target) (*net.TCPConn, error) {
-	if t.host == allowlist.Localhost {
-		return p.dialLocalhost(ctx, t.port)
+// dialAny dials as the environment of the caller says. What is local is never reached by a proxy.
+func (p *process) dialAny(ctx context.Context, t target) (*link, error) {
+	if t.host != allowlist.Localhost {
+		if by := p.proxies.For(string(t.host), t.port); by != nil {
+			return p.dialVia(ctx, t, by)
+		}
 	}
-	addrs, err := p.addresses(ctx, t.host)
-	if err != nil {
-		return nil, err
-	}
-	addrs = alternate(addrs)
-	c, err := p.connectFirst(ctx, addrs[:min(len(addrs), maxAttempts)], t.port)
-	if err != nil {
-		return nil, err
-	}
-	return c.(*net.TCPConn), nil
+	return p.dialDirectly(ctx, t)
 }
 
 // connectFirst returns the first connection to one of the addresses. They are tried one after the

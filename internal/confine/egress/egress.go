@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/forwardproxy"
 	"github.com/agentfense/agentfense/internal/confine/egress/netns"
 	"github.com/agentfense/agentfense/internal/confine/egress/question"
 	"github.com/agentfense/agentfense/internal/confine/egress/quota"
@@ -61,9 +62,13 @@ type Options struct {
 	Namespace *os.File
 	Changed   func(name string)
 
-	// Roots, if set, is a file of the certificates by which hosts are verified whose connections
-	// are opened. Without it none can be. Start takes it over.
-	Roots *os.File
+	// Intercept says that connections may be opened. Roots is the file of the certificates by which
+	// their hosts are verified, and proxies that speak TLS; nil without either. Start takes it over.
+	Intercept bool
+	Roots     *os.File
+
+	// Proxy are the proxies by which hosts are reached.
+	Proxy forwardproxy.Settings
 
 	// Allowed and Denied are told of connections that have ended, and of refusals; Failed of
 	// the end of the process, which is started again. They are called one at a time, and must
@@ -88,6 +93,7 @@ type Egress struct {
 	kept      chan struct{} // closed when no process is kept any more
 	patience  time.Duration // obeyPatience
 	ledger    *quota.Ledger
+	proxies   *forwardproxy.Table
 
 	// orders is held while something is decided and the process told of it, so that it learns
 	// of decisions in their order.
@@ -114,15 +120,20 @@ type host struct {
 }
 
 // Start makes the network and begins to start the process; Ready says how that went. Errors:
-// Unsupported, Exhausted.
+// Unsupported, Exhausted, Invalid.
 func Start(o Options) (*Egress, error) {
+	proxies, err := forwardproxy.Parse(o.Proxy)
+	if err != nil {
+		o.Program.Close()
+		o.Roots.Close()
+		return nil, err
+	}
 	e := &Egress{
 		options: o, rules: o.Rules, ever: o.Rules, hosts: map[allowlist.Host]*host{},
 		ready: make(chan struct{}), failed: make(chan error, 1),
 		closing: make(chan struct{}), kept: make(chan struct{}), patience: obeyPatience,
-		authority: make(chan []byte, 1), ledger: newLedger(o),
+		authority: make(chan []byte, 1), ledger: newLedger(o), proxies: proxies,
 	}
-	var err error
 	if o.Namespace != nil {
 		e.namespace, err = netns.Enter(o.Namespace, o.Changed)
 	} else {

@@ -43,7 +43,7 @@ type interception struct {
 
 // begin makes an authority, which it returns as PEM, or notes that another process had one. roots
 // are the certificates that hosts are verified by.
-func (i *interception) begin(how string, roots *os.File) ([]byte, error) {
+func (i *interception) begin(how string, roots []byte) (certificate []byte, err error) {
 	i.reason = reasonNoAuthority
 	switch how {
 	case "":
@@ -52,36 +52,42 @@ func (i *interception) begin(how string, roots *os.File) ([]byte, error) {
 		i.reason = reasonLostAuthority
 		return nil, nil
 	}
-	text, err := io.ReadAll(io.NewSectionReader(roots, 0, maxRoots))
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(text) // without any, no host can be verified
-	i.config = clientConfig(pool)
+	i.config = clientConfig(poolOfRoots(roots))
 	if i.authority, err = authority.New(); err != nil {
 		return nil, err
 	}
 	return i.authority.PEM(), nil
 }
 
-// beginInterception takes the file that comes with an order to intercept, the last of files, and
-// returns the others.
-func (p *process) beginInterception(how string, files []*os.File) ([]*os.File, error) {
-	var roots *os.File
-	if how != "" {
-		last := len(files) - 1
-		if last < 0 {
-			return nil, errdefs.New(errdefs.Internal, "malformed order")
-		}
-		roots, files = files[last], files[:last]
-		defer roots.Close()
+// takeRoots reads the file of certificates that comes with an order, the last of files, and returns
+// the others.
+func takeRoots(with bool, files []*os.File) (roots []byte, others []*os.File, err error) {
+	if !with {
+		return nil, files, nil
 	}
+	last := len(files) - 1
+	if last < 0 {
+		return nil, nil, errdefs.New(errdefs.Internal, "malformed order")
+	}
+	defer files[last].Close()
+	roots, err = io.ReadAll(io.NewSectionReader(files[last], 0, maxRoots))
+	return roots, files[:last], err
+}
+
+// poolOfRoots reads certificates in PEM. Without any, no host can be verified.
+func poolOfRoots(text []byte) *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text)
+	return pool
+}
+
+// beginInterception makes an authority if the order says so.
+func (p *process) beginInterception(how string, roots []byte) error {
 	certificate, err := p.interception.begin(how, roots)
 	if err == nil && certificate != nil {
 		p.tell(report{Authority: string(certificate)})
 	}
-	return files, err
+	return err
 }
 
 // openTLS opens a connection whose ClientHello was read and names the target, and serves the
@@ -236,7 +242,7 @@ func (e *Egress) madeAuthority(text string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	certificate, err := authority.Check([]byte(text))
-	if err == nil && (e.options.Roots == nil || e.hasAuthority) {
+	if err == nil && (!e.options.Intercept || e.hasAuthority) {
 		err = errdefs.New(errdefs.Internal, "egress: an authority that was not asked for")
 	}
 	if err != nil {
@@ -250,7 +256,7 @@ func (e *Egress) madeAuthority(text string) error {
 // interceptLocked is how the next process begins interception.
 func (e *Egress) interceptLocked() string {
 	switch {
-	case e.options.Roots == nil:
+	case !e.options.Intercept:
 		return ""
 	case e.hasAuthority:
 		return interceptLost

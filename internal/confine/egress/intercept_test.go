@@ -11,8 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,15 +32,7 @@ func startInterception(t *testing.T, handler http.HandlerFunc, secrets []wireSec
 	host.EnableHTTP2 = true
 	host.StartTLS()
 	t.Cleanup(host.Close)
-	path := filepath.Join(t.TempDir(), "roots.pem")
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: host.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	roots, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer roots.Close()
+	roots := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: host.Certificate().Raw})
 	i := &intercepting{trusted: x509.NewCertPool()}
 	i.outside = startProcess(t, host.Listener, func(p *process) {
 		certificate, err := p.interception.begin(interceptNew, roots)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 )
 
 // link is a connection towards a target.
@@ -11,6 +12,8 @@ type link struct {
 	net.Conn // what is written to and read from: TCP, or TLS to a proxy in it
 
 	tcp   *net.TCPConn
+	to    netip.Addr      // of the target; not valid if a proxy looked that up
+	proxy string          // HOST:PORT of the proxy; "": none
 	meter *meter          // of what passes
 	ctx   context.Context // ends waits
 }

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/egress/address"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/forwardproxy"
 	"github.com/agentfense/agentfense/internal/confine/egress/idle"
 	"github.com/agentfense/agentfense/internal/confine/egress/question"
 	"github.com/agentfense/agentfense/internal/confine/egress/quota"
@@ -61,6 +63,9 @@ type process struct {
 	queries      chan struct{}
 	next         atomic.Uint64 // id of a connection
 	interception interception
+	proxies      *forwardproxy.Table // nil: hosts are reached directly
+	proxyRoots   *x509.CertPool      // verify a proxy that speaks TLS
+	wantsNames   atomic.Bool         // a proxy has refused an address, and taken the name
 	idle         idle.Trimmer
 	working      sync.WaitGroup
 	ctx          context.Context // ends when the process is to end
@@ -191,7 +196,14 @@ func (p *process) obey() error {
 	if err := p.secrets.set(first.Secrets, p.quotas.Take); err != nil {
 		return err
 	}
-	if files, err = p.beginInterception(first.Intercept, files); err != nil {
+	roots, files, err := takeRoots(first.Roots, files)
+	if err == nil {
+		err = p.beginInterception(first.Intercept, roots)
+	}
+	if err == nil {
+		err = p.setProxies(first.Proxy, roots)
+	}
+	if err != nil {
 		return err
 	}
 	if first.Packets > len(files) {
@@ -261,6 +273,16 @@ func (p *process) setLimits(text string) error {
 	p.live.most = int(most.Max)
 	p.meter.set(limits)
 	return nil
+}
+
+// setProxies takes the proxies by which hosts are reached, before anything is served.
+func (p *process) setProxies(s forwardproxy.Settings, roots []byte) (err error) {
+	if s.IsZero() {
+		return nil
+	}
+	p.proxyRoots = poolOfRoots(roots)
+	p.proxies, err = forwardproxy.Parse(s)
+	return err
 }
 
 func endOf(err error) error {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/forwardproxy"
 	"github.com/agentfense/agentfense/internal/confine/egress/question"
 	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -29,8 +30,12 @@ type order struct {
 	Secrets  []wireSecret `json:"secrets,omitempty"`
 	Handover bool         `json:"handover,omitempty"`
 
-	// Intercept comes with the first order, and then the last descriptor is a file of certificates.
+	// Intercept comes with the first order. With Roots the last descriptor is a file of certificates.
 	Intercept string `json:"intercept,omitempty"`
+	Roots     bool   `json:"roots,omitempty"`
+
+	// Proxy comes with the first order.
+	Proxy forwardproxy.Settings `json:"proxy"`
 
 	Host    string     `json:"host,omitempty"`
 	Addr    netip.Addr `json:"addr"`
@@ -86,6 +91,7 @@ type Allowed struct {
 	Port  uint16     `json:"port"`
 	Addr  netip.Addr `json:"addr"` // where it went
 	Rule  string     `json:"rule"`
+	Proxy string     `json:"proxy,omitempty"` // HOST:PORT of the proxy by which it was made, which has looked the name up if Addr is not valid
 	Error string     `json:"error,omitempty"` // why it was not made
 	// Sent and Received are bytes, by and to the sandbox; -1 if that is not known.
 	Sent     int64 `json:"-"`

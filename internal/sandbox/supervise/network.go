@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/egress"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/forwardproxy"
 	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/confine/isolate"
@@ -38,33 +39,40 @@ func (s *supervisor) startNetwork(program string, namespace *os.File) error {
 	if err != nil {
 		return err
 	}
-	fd, err := unix.Open(program, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return errdefs.New(errdefs.Internal, "open our own program: %w", err)
-	}
-	var roots *os.File
-	if slices.ContainsFunc(rec.AllowNet, hostlist.Intercepts) {
-		if roots, err = secrets.Certificates(os.Getenv); err != nil {
-			unix.Close(fd)
-			return err
-		}
-	}
-	limits, err := hostlist.Limits(s.record.NetLimits)
-	if err != nil {
-		return err
-	}
-	uid := int(s.record.OtherUID())
-	s.egress, err = egress.Start(egress.Options{
-		Roots: roots, Program: os.NewFile(uintptr(fd), "program"), UID: uid, GID: uid, Rules: rules, Secrets: all, Limits: limits,
-		Namespace: namespace, Changed: s.onOtherNetwork,
+	o := egress.Options{
+		Rules: rules, Secrets: all, Intercept: slices.ContainsFunc(rec.AllowNet, hostlist.Intercepts),
+		Proxy: forwardproxy.FromEnvironment(os.Getenv), Namespace: namespace, Changed: s.onOtherNetwork,
 		Allowed: s.onAllowed, Denied: s.onRefused, Limited: s.onLimited,
 		Failed: func(err error) { s.log.Error("the network is down for a moment", "err", err) },
-	})
+	}
+	o.UID, o.GID = int(s.record.OtherUID()), int(s.record.OtherUID())
+	if o.Limits, err = hostlist.Limits(s.record.NetLimits); err != nil {
+		return err
+	}
+	if o.Roots, err = rootsFor(o); err != nil {
+		return err
+	}
+	fd, err := unix.Open(program, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		o.Roots.Close()
+		return errdefs.New(errdefs.Internal, "open our own program: %w", err)
+	}
+	o.Program = os.NewFile(uintptr(fd), "program")
+	s.egress, err = egress.Start(o)
 	if err != nil {
 		return err
 	}
 	s.beginHosts(rec)
 	return nil
+}
+
+// rootsFor opens the certificates by which hosts and proxies are verified, nil if none are.
+func rootsFor(o egress.Options) (*os.File, error) {
+	proxies, err := forwardproxy.Parse(o.Proxy)
+	if err != nil || !o.Intercept && !proxies.NeedsRoots() {
+		return nil, err
+	}
+	return secrets.Certificates(os.Getenv)
 }
 
 // awaitAuthority waits for the certificate that programs inside are to trust, if connections are to
@@ -155,7 +163,7 @@ func (s *supervisor) endNetwork() <-chan struct{} {
 func (s *supervisor) onAllowed(a egress.Allowed) {
 	event := audit.NetworkAllowed{
 		Host: audit.Text(a.Host), Port: a.Port, Rule: audit.Text(a.Rule),
-		SentBytes: a.Sent, ReceivedBytes: a.Received, Requests: a.Requests, Error: audit.Text(a.Error),
+		SentBytes: a.Sent, ReceivedBytes: a.Received, Requests: a.Requests, Proxy: audit.Text(a.Proxy), Error: audit.Text(a.Error),
 	}
 	if a.Addr.IsValid() {
 		event.Address = a.Addr.String()

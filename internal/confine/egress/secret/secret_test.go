@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
-	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
