@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/forwardproxy"
 )
 
@@ -96,6 +97,17 @@ func hello(c net.Conn) string {
 	return string(b)
 }
 
+// says returns what a host says. A connection that is refused may be reset before it is used.
+func (o *outside) says(h allowlist.Host) string {
+	c, err := net.Dial("tcp", o.hosts[h].String())
+	if err != nil {
+		return ""
+	}
+	defer c.Close()
+	b, _ := io.ReadAll(c)
+	return string(b)
+}
+
 const asUser = " Basic bWU6cGFzc0B3b3Jk"
 
 func TestHostsAreReachedByTheProxyAtTheirAddress(t *testing.T) {
@@ -148,19 +160,19 @@ func TestANameThatOnlyTheProxyKnows(t *testing.T) {
 func TestWhatAProxyIsNotAskedFor(t *testing.T) {
 	l, got := proxyAt(t, always(http.StatusOK))
 	private := func(string) ([]netip.Addr, error) { return addrs("10.1.2.3"), nil }
-	refused := func(o *outside, c net.Conn, reason string) {
+	refused := func(o *outside, h allowlist.Host, reason string) {
 		t.Helper()
-		if b, _ := io.ReadAll(c); len(b) > 0 {
-			t.Errorf("got %q", b)
+		if text := o.says(h); text != "" {
+			t.Errorf("got %q", text)
 		}
 		o.awaitDenied(reason)
 	}
 	o := startBehindProxy(t, l, "", private)
-	refused(o, o.dial("a.example"), "not a public one")
-	refused(o, o.dial("10.0.0.1"), reasonProxy)
+	refused(o, "a.example", "not a public one")
+	refused(o, "10.0.0.1", reasonProxy)
 	o = startBehindProxy(t, l, ".example,10.0.0.1", func(string) ([]netip.Addr, error) { return addrs("10.1.2.3"), nil })
-	refused(o, o.dial("a.example"), "not a public one")
-	refused(o, o.dial("10.0.0.1"), reasonProxy)
+	refused(o, "a.example", "not a public one")
+	refused(o, "10.0.0.1", reasonProxy)
 	if got.String() != "" {
 		t.Errorf("the proxy got %s", got)
 	}
@@ -171,8 +183,8 @@ func TestAProxyThatRefuses(t *testing.T) {
 	for status, text := range map[int]string{403: "403 Forbidden", 407: "407 Proxy Authentication Required: it wants other credentials", 503: "503 Service Unavailable"} {
 		l, got := proxyAt(t, always(status))
 		o := startBehindProxy(t, l, "", nil)
-		if hello(o.dial("a.example")) == "hello " {
-			t.Error("it passes")
+		if text := o.says("a.example"); text != "" {
+			t.Errorf("got %q", text)
 		}
 		failed := o.await(func(r report) bool { return r.Opened != nil }).Opened
 		if !strings.Contains(failed.Error, "the proxy 10.0.0.1:3128 answers "+text) || strings.Contains(failed.Error, "pass") {
