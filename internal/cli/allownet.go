@@ -146,7 +146,7 @@ func (o *sandboxOptions) limitsError() error {
 
 // checkFileLimits refuses limits of the policy file that a known sandbox does not have: they
 // change together with its other settings. Errors: Precondition.
-func (o *sandboxOptions) checkFileLimits(e *env, cmd *cobra.Command, r record.Record) error {
+func (o *sandboxOptions) checkFileLimits(cmd *cobra.Command, r record.Record) error {
 	if o.fileNetwork == nil || len(o.fileNetwork.Limits) == 0 || cmd.Flags().Changed("net") {
 		return nil
 	}

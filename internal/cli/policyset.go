@@ -87,7 +87,7 @@ func runPolicySet(ctx context.Context, e *env, cmd *cobra.Command, b backend.Bac
 	if r.Served != nil {
 		o.sayNoMarks(e)
 	}
-	if err := o.checkFileLimits(e, cmd, r); err != nil {
+	if err := o.checkFileLimits(cmd, r); err != nil {
 		return err
 	}
 	next.Marks = o.marks

@@ -117,7 +117,7 @@ func (o *sandboxOptions) reopen(ctx context.Context, e *env, cmd *cobra.Command,
 	if err != nil {
 		return sb, err
 	}
-	if err := o.checkFileLimits(e, cmd, sb.Record); err != nil {
+	if err := o.checkFileLimits(cmd, sb.Record); err != nil {
 		return sb, err
 	}
 	rules.Reason = "flags at a resume"

@@ -187,6 +187,25 @@ func (p *process) obey() error {
 	if err != nil {
 		return endOf(err)
 	}
+	if err := p.begin(first, files); err != nil {
+		return err
+	}
+	p.tell(report{Ready: true})
+	p.idle.Begin()() // the start is work, too
+	for {
+		var o order
+		files, err := p.wire.receive(&o)
+		if err != nil {
+			return endOf(err)
+		}
+		if err := p.carryOut(o, files); err != nil {
+			return err
+		}
+	}
+}
+
+// begin takes all that the first order has.
+func (p *process) begin(first order, files []*os.File) error {
 	if err := p.setRules(first.Rules); err != nil {
 		return err
 	}
@@ -203,47 +222,39 @@ func (p *process) obey() error {
 	if err == nil {
 		err = p.setProxies(first.Proxy, roots)
 	}
+	if err == nil && first.Packets > len(files) {
+		err = errdefs.New(errdefs.Internal, "malformed order")
+	}
 	if err != nil {
 		return err
 	}
-	if first.Packets > len(files) {
-		return errdefs.New(errdefs.Internal, "malformed order")
-	}
-	if err := p.serveResolver(files[:first.Packets], files[first.Packets:]); err != nil {
-		return err
-	}
-	p.tell(report{Ready: true})
-	p.idle.Begin()() // the start is work, too
-	for {
-		var o order
-		files, err := p.wire.receive(&o)
-		if err != nil {
-			return endOf(err)
-		}
-		switch {
-		case o.SetRules:
-			closeAll(files)
-			err = p.setRules(o.Rules)
-		case o.Acknowledge != 0:
-			closeAll(files)
-			go p.tell(report{Obeyed: o.Acknowledge}) // the next order does not wait for it
-		case o.Handover:
-			if err = p.secrets.take(files); err == nil {
-				p.tell(report{Took: true, All: p.secrets.isComplete()})
-			}
-		case o.Used != 0 && o.Quota != nil:
-			closeAll(files)
-			p.quotas.Answer(o.Used, *o.Quota)
-		case o.Checked != 0:
-			closeAll(files)
-			p.checks.Answer(o.Checked, o.Refused)
-		default:
-			err = p.serveHost(o, files)
-		}
-		if err != nil {
+	return p.serveResolver(files[:first.Packets], files[first.Packets:])
+}
+
+// carryOut carries out a later order.
+func (p *process) carryOut(o order, files []*os.File) error {
+	switch {
+	case o.SetRules:
+		closeAll(files)
+		return p.setRules(o.Rules)
+	case o.Acknowledge != 0:
+		closeAll(files)
+		go p.tell(report{Obeyed: o.Acknowledge}) // the next order does not wait for it
+	case o.Handover:
+		if err := p.secrets.take(files); err != nil {
 			return err
 		}
+		p.tell(report{Took: true, All: p.secrets.isComplete()})
+	case o.Used != 0 && o.Quota != nil:
+		closeAll(files)
+		p.quotas.Answer(o.Used, *o.Quota)
+	case o.Checked != 0:
+		closeAll(files)
+		p.checks.Answer(o.Checked, o.Refused)
+	default:
+		return p.serveHost(o, files)
 	}
+	return nil
 }
 
 // setRules has other rules from now on.

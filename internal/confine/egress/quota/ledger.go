@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -21,9 +22,7 @@ type entry struct{ of, name string }
 // NewLedger makes a Ledger of the limits of the network, and those of secrets by their names.
 func NewLedger(network Set, secrets map[string]Set) *Ledger {
 	l := &Ledger{sets: map[string]Set{"": network}, used: map[entry]int64{}, buckets: map[entry]*Bucket{}, told: map[entry]bool{}}
-	for name, set := range secrets {
-		l.sets[name] = set
-	}
+	maps.Copy(l.sets, secrets)
 	return l
 }
 

@@ -160,19 +160,8 @@ func (q *Request) judge(minor byte, fields map[string][]string) error {
 		return errors.New("not exactly one Host field")
 	}
 	q.Hosts = append(q.Hosts, fields["host"][0])
-	for _, name := range []string{"upgrade", "http2-settings"} {
-		if len(fields[name]) > 0 && !q.WebSocket {
-			return fmt.Errorf("change of protocol (%s)", name)
-		}
-	}
-	for _, option := range options(fields) {
-		// A proxy drops the fields that are named here, Host among them.
-		switch {
-		case option == "close", option == "keep-alive", option == "te":
-		case option == "upgrade" && q.WebSocket:
-		default:
-			return errors.New("unusual Connection field")
-		}
+	if err := q.judgeProtocol(fields); err != nil {
+		return err
 	}
 	lengths, encodings := fields["content-length"], fields["transfer-encoding"]
 	switch {
@@ -189,6 +178,25 @@ func (q *Request) judge(minor byte, fields map[string][]string) error {
 			return errors.New("unusual Transfer-Encoding")
 		}
 		q.Length = Chunked
+	}
+	return nil
+}
+
+// judgeProtocol refuses a change of protocol but to a WebSocket, and that a proxy drops fields.
+func (q *Request) judgeProtocol(fields map[string][]string) error {
+	for _, name := range []string{"upgrade", "http2-settings"} {
+		if len(fields[name]) > 0 && !q.WebSocket {
+			return fmt.Errorf("change of protocol (%s)", name)
+		}
+	}
+	for _, option := range options(fields) {
+		// A proxy drops the fields that are named here, Host among them.
+		switch {
+		case option == "close", option == "keep-alive", option == "te":
+		case option == "upgrade" && q.WebSocket:
+		default:
+			return errors.New("unusual Connection field")
+		}
 	}
 	return nil
 }
