@@ -62,8 +62,9 @@ type Options struct {
 	Namespace *os.File
 	Changed   func(name string)
 
-	// Intercept says that connections may be opened. Roots is the file of the certificates by which
-	// their hosts are verified, and proxies that speak TLS; nil without either. Start takes it over.
+	// Intercept says that connections may be opened. Roots is the file of the certificates by
+	// which their hosts are verified, and proxies that speak TLS; nil without either. Start takes
+	// it over.
 	Intercept bool
 	Roots     *os.File
 

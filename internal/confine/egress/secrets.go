@@ -174,8 +174,8 @@ func (t *secretTable) proxyLocked(s secret.Secret, to secret.Target) secretproxy
 	return p
 }
 
-// reasonGuarded returns why no connection leads to a host, if one of the secrets is for it. The port
-// counts for localhost only.
+// reasonGuarded returns why no connection leads to a host, if one of the secrets is for it. The
+// port counts for localhost only.
 func reasonGuarded(all []secret.Secret, at target) string {
 	s, inside, guarded := secret.Guarding(all, at.host, at.port)
 	if !guarded {

@@ -27,7 +27,7 @@ func (p *process) dialVia(ctx context.Context, t target, by *forwardproxy.Proxy)
 	case err != nil:
 		return nil, err
 	}
-	addr := addrs[0]
+	addr := addrs[0].Unmap() // proxies do not expect an IPv4 address in IPv6
 	if err := p.checkNoProxy(ctx, addr, t.port); err != nil {
 		return nil, err
 	}

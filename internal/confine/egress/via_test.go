@@ -112,7 +112,9 @@ const asUser = " Basic bWU6cGFzc0B3b3Jk"
 
 func TestHostsAreReachedByTheProxyAtTheirAddress(t *testing.T) {
 	l, got := proxyAt(t, always(http.StatusOK))
-	o := startBehindProxy(t, l, "", nil)
+	o := startBehindProxy(t, l, "", func(string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.AddrFrom16(public.As16())}, nil // as resolvers return one of IPv4
+	})
 	c := o.dial("a.example")
 	if hello(c) != "hello " || !passes(c, 10) {
 		t.Error("it does not pass")

@@ -30,7 +30,8 @@ type order struct {
 	Secrets  []wireSecret `json:"secrets,omitempty"`
 	Handover bool         `json:"handover,omitempty"`
 
-	// Intercept comes with the first order. With Roots the last descriptor is a file of certificates.
+	// Intercept comes with the first order. With Roots the last descriptor is a file of
+	// certificates.
 	Intercept string `json:"intercept,omitempty"`
 	Roots     bool   `json:"roots,omitempty"`
 

@@ -178,8 +178,8 @@ type NetworkAllowed struct {
 	SentBytes     int64  `json:"sent_bytes"`         // by the sandbox; -1: not known
 	ReceivedBytes int64  `json:"received_bytes"`     // -1: not known
 	Requests      int64  `json:"requests,omitempty"` // of HTTP, where they are seen
-	// Proxy is HOST:PORT of the caller's proxy by which the connection was made. Without an Address,
-	// the proxy looked the name up.
+	// Proxy is HOST:PORT of the caller's proxy by which the connection was made. Without an
+	// Address, the proxy looked the name up.
 	Proxy Text `json:"proxy,omitempty"`
 	Error Text `json:"error,omitempty"` // why it could not be made
 }

@@ -45,19 +45,19 @@ func TestLimitsOfTheNetwork(t *testing.T) {
 		}
 		testenv.Eventually(t, "another process serves", func() bool { return send("0") == "taken\n" })
 		held := s.Agentfense("exec", s.Name, "--", "sh", "-c", `
-for i in 1 2; do curl -sSN http://example.com/hold > /tmp/$i & done
+for i in 1 2; do curl -sSN --max-time 60 http://example.com/hold > /tmp/$i & pids="$pids $!"; done
 until test -s /tmp/1 && test -s /tmp/2; do sleep 0.1; done
 curl -s http://example.com/ || echo refused
-kill %1 %2; wait`)
+kill $pids`)
 		want(t, held, "refused\n")
-		contains(t, "the summary", held.Stderr, "the limit connections=2 of the network is reached; raise it with --net-limit")
+		awaitLog(t, s, "the limit connections=2 of the network is reached; raise it with --net-limit")
 		r := s.Agentfense("exec", s.Name, "--", "sh", "-c", `
-curl -sSN http://example.com/hold > /tmp/held & sleep 0.1; until test -s /tmp/held; do sleep 0.1; done
+curl -sSN --max-time 60 http://example.com/hold > /tmp/held & until test -s /tmp/held; do sleep 0.1; done
 head -c 500K /dev/zero | curl -s -X POST --data-binary @- https://example.com/take || echo refused
 wait; curl -s http://example.com/ || echo refused`)
 		want(t, r, "refused\nrefused\n")
-		contains(t, "the summary", r.Stderr, "the limit out=600K of the network is reached")
-		contains(t, "the audit log", s.Agentfense("audit", s.Name).Stdout, "network.out: limit 614400 reached")
+		awaitLog(t, s, "the limit out=600K of the network is reached")
+		awaitLog(t, s, "network.out: limit 614400 reached")
 	})
 }
 
@@ -84,7 +84,13 @@ func TestLimitsOfASecret(t *testing.T) {
 		testenv.Eventually(t, "another process has the value", func() bool { return ask().Stdout == "right=true\n200\n" })
 		r := ask()
 		want(t, r, "agentfense: the limit requests=3 of secret API_KEY is reached; raise it with --secret-limit\n429\n")
-		contains(t, "the summary", r.Stderr, "the limit requests=3 of secret API_KEY is reached")
-		contains(t, "the audit log", s.Agentfense("audit", s.Name).Stdout, "secret.API_KEY.requests: limit 3 reached")
+		awaitLog(t, s, "the limit requests=3 of secret API_KEY is reached")
+		awaitLog(t, s, "secret.API_KEY.requests: limit 3 reached")
 	})
+}
+
+// awaitLog waits until the audit log has a text: refusals are counted for a moment.
+func awaitLog(t *testing.T, s *harness.Sandbox, text string) {
+	t.Helper()
+	testenv.Eventually(t, "the audit log says "+text, func() bool { return strings.Contains(s.Agentfense("audit", s.Name).Stdout, text) })
 }

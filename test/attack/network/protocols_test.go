@@ -131,6 +131,7 @@ func protocols(t *testing.T, mux *http.ServeMux) {
 		sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 		fmt.Fprintf(buffer, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n",
 			base64.StdEncoding.EncodeToString(sum[:]))
+		buffer.Flush()
 		frame := make([]byte, len("\x81\x85")+len("mask")+len("Hello"))
 		if _, err := io.ReadFull(buffer, frame); err != nil {
 			return

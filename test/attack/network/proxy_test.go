@@ -41,12 +41,12 @@ func connectProxy(t *testing.T, names bool) (asked func() string) {
 			return
 		}
 		defer up.Close()
-		w.WriteHeader(http.StatusOK)
 		down, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return
 		}
 		defer down.Close()
+		fmt.Fprint(down, "HTTP/1.1 200 Connection established\r\n\r\n")
 		go func() { _, _ = io.Copy(up, down) }() // both end with the other
 		_, _ = io.Copy(down, up)
 	})}
@@ -77,7 +77,7 @@ curl -sS https://example.com/
 curl -sS https://other.example.net/
 curl -s --max-time 20 http://`+harness.PrivateAddr+`:3128/ || echo refused
 curl -s https://inner.example.com/ || echo refused
-env | grep -i proxy; grep -a `+proxyPassword+` /proc/*/environ 2>/dev/null || echo none`,
+env | grep -i _proxy=; grep -a 'Pr0xyPassw0rd[T]hat' /proc/*/environ 2>/dev/null || echo none`,
 					flags(authority, "example.com", "other.example.net", "inner.example.com", harness.PrivateAddr+":3128,raw")...)
 				want(t, r, "this is example.com\nthis is other.example.net\nrefused\nrefused\nnone\n")
 				expected := "CONNECT " + harness.PublicAddr + ":443 true"

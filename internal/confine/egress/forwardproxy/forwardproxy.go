@@ -176,8 +176,8 @@ func (e Refused) WantsName() bool {
 // maxHead bounds the answer of a proxy, in bytes.
 const maxHead = 16 << 10
 
-// Connect has the proxy that c leads to connect to HOST:PORT, and returns the connection there. roots
-// verify a proxy that speaks TLS. c stays the caller's if there is an error. Errors: Refused.
+// Connect has the proxy that c leads to connect to HOST:PORT, and returns the connection there.
+// roots verify a proxy that speaks TLS. c stays the caller's if there is an error. Errors: Refused.
 func (p *Proxy) Connect(ctx context.Context, c net.Conn, target string, roots *x509.CertPool) (net.Conn, error) {
 	if deadline, limited := ctx.Deadline(); limited {
 		if err := c.SetDeadline(deadline); err != nil {

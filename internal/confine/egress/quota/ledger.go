@@ -37,9 +37,9 @@ type Answer struct {
 // maxWait bounds how long a new connection waits for its turn.
 const maxWait = 10 * time.Second
 
-// Take takes n of a limit of the network, or of the secret of. Of totals it grants what is left, and
-// up to more besides. A rate of new connections makes them wait, and refuses those that would wait
-// too long.
+// Take takes n of a limit of the network, or of the secret of. Of totals it grants what is left,
+// and up to more besides. A rate of new connections makes them wait, and refuses those that would
+// wait too long.
 func (l *Ledger) Take(of, name string, n, more int64, now time.Time) Answer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
