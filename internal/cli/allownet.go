@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -37,6 +38,9 @@ func hostsOf(n *policyfile.Network) ([]string, error) {
 			return nil, h.At(err)
 		}
 	}
+	if _, err := limitsOf(n); err != nil {
+		return nil, err
+	}
 	hosts, err := hostlist.Parse(n.Texts())
 	if err != nil {
 		return nil, n.At(err)
@@ -52,7 +56,13 @@ func (o *sandboxOptions) addFileNetwork(e *env, cmd *cobra.Command, b backend.Ba
 	}
 	o.Allow = append(slices.Clone(o.Allow), o.fileNetwork.Texts()...)
 	n.Net, n.AllowNet = o.network()
-	err := o.check()
+	limits, err := limitsOf(o.fileNetwork)
+	if err == nil {
+		n.NetLimits, err = hostlist.LimitsOr(n.NetLimits, limits)
+	}
+	if err == nil {
+		err = o.check()
+	}
 	if err == nil {
 		err = o.checkSecrets(n.Env)
 	}
@@ -114,10 +124,54 @@ func (o *sandboxOptions) checkNetwork() error {
 		return err
 	case len(o.Publish) > 0 && o.Net != "none":
 		return errdefs.New(errdefs.Invalid, "--publish: not with --net %s, by which its servers are this host's already; leave --net out", o.Net)
+	case o.limitsError() != nil:
+		return o.limitsError()
 	case len(hosts) > 0 && o.Net != "none":
 		return errdefs.New(errdefs.Invalid, "--allow-net and --net-allow: not with --net %s, by which every host can be reached; leave --net out", o.Net)
 	}
 	return o.checkPublished(hosts)
+}
+
+// limitsError refuses --net-limit that is malformed, or without a use.
+func (o *sandboxOptions) limitsError() error {
+	limits, err := hostlist.ParseLimits(o.NetLimits...)
+	switch {
+	case err != nil:
+		return errdefs.New(errdefs.Invalid, "--net-limit %w", err)
+	case limits != "" && o.Net != "none":
+		return errdefs.New(errdefs.Invalid, "--net-limit: not with --net %s, which has no limits; leave --net out", o.Net)
+	}
+	return nil
+}
+
+// checkFileLimits refuses limits of the policy file that a known sandbox does not have: they
+// change together with its other settings. Errors: Precondition.
+func (o *sandboxOptions) checkFileLimits(cmd *cobra.Command, r record.Record) error {
+	if o.fileNetwork == nil || len(o.fileNetwork.Limits) == 0 || cmd.Flags().Changed("net") {
+		return nil
+	}
+	limits, err := limitsOf(o.fileNetwork)
+	if err == nil {
+		limits, err = hostlist.LimitsOr(r.NetLimits, limits)
+	}
+	if err != nil || limits == r.NetLimits {
+		return err
+	}
+	return o.fileNetwork.At(errdefs.New(errdefs.Precondition,
+		"limits: sandbox %[1]s has other ones (%[2]s); first: agentfense run --name %[1]s --net-limit %[3]s", r.Name, cmp.Or(r.NetLimits, "none"), limits))
+}
+
+// limitsOf reads the limits of a policy file. Errors: Invalid, with the place.
+func limitsOf(n *policyfile.Network) (string, error) {
+	var texts []string
+	for _, l := range n.Limits {
+		text := l.Name + "=" + l.Value
+		if _, err := hostlist.ParseLimits(text); err != nil {
+			return "", l.At(err)
+		}
+		texts = append(texts, text)
+	}
+	return hostlist.ParseLimits(texts...)
 }
 
 // network is what the flags ask for, which were checked.

@@ -233,7 +233,7 @@ func describeEvent(ev audit.Event) string {
 	case audit.FileChanged:
 		return describeChanges(v)
 	case audit.ResourceLimitExceeded:
-		return fmt.Sprintf("%s %s: limit %g reached, %d times", v.Exec, v.Resource, v.Limit, v.Count)
+		return describeLimit(v)
 	case audit.HostsChanged:
 		return describeHosts(v)
 	case audit.PolicyChanged:
@@ -251,6 +251,15 @@ func describeEvent(ev audit.Event) string {
 		return escape(v.Reason)
 	}
 	return describeSession(ev)
+}
+
+// describeLimit says which limit was reached, of a command or of the network.
+func describeLimit(v audit.ResourceLimitExceeded) string {
+	text := fmt.Sprintf("%s: limit %.15g reached", vpath.Escape(v.Resource), v.Limit)
+	if v.Exec == "" {
+		return text
+	}
+	return fmt.Sprintf("%s %s, %d times", v.Exec, text, v.Count)
 }
 
 // describeHosts says which hosts were granted and revoked, and why.
@@ -276,6 +285,17 @@ func describeSession(ev audit.Event) string {
 	return describeOwnEvent(ev)
 }
 
+// wentTo says where a connection went.
+func wentTo(v audit.NetworkAllowed) string {
+	switch {
+	case v.Proxy == "":
+		return v.Address
+	case v.Address == "":
+		return "what the proxy " + escape(v.Proxy) + " resolves"
+	}
+	return v.Address + " by the proxy " + escape(v.Proxy)
+}
+
 // describeNetwork says what went out, or was not let out.
 func describeNetwork(ev audit.Event) string {
 	switch v := ev.(type) {
@@ -285,12 +305,12 @@ func describeNetwork(ev audit.Event) string {
 		case v.Error != "":
 			return text + ": " + escape(v.Error)
 		case v.SentBytes < 0:
-			return text + ", to " + v.Address
+			return text + ", to " + wentTo(v)
 		}
 		if v.Requests > 0 {
 			text += ", " + plural(int(v.Requests), "request")
 		}
-		return fmt.Sprintf("%s, to %s, %d bytes out, %d in", text, v.Address, v.SentBytes, v.ReceivedBytes)
+		return fmt.Sprintf("%s, to %s, %d bytes out, %d in", text, wentTo(v), v.SentBytes, v.ReceivedBytes)
 	case audit.NetworkDenied:
 		text := escape(v.Host)
 		if v.Port != 0 {

@@ -85,6 +85,9 @@ func (d inspection) rows() [][]string {
 		{"state:", d.Directory.String()},
 		{"audit log:", d.AuditLog.String()},
 	}
+	if r.NetLimits != "" {
+		rows = append(rows, []string{"net limits:", r.NetLimits})
+	}
 	for _, s := range r.Secrets {
 		rows = append(rows, []string{"secret:", secretText(s)})
 	}

@@ -65,6 +65,9 @@ func hostText(h present.HostUse) string {
 		made = plural(int(h.Requests), "request")
 	}
 	text := fmt.Sprintf("%s %s, %s out, %s in", vpath.Escape(h.Host), made, formatBytes(h.SentBytes), formatBytes(h.ReceivedBytes))
+	if h.ByProxy {
+		text += ", resolved by the proxy"
+	}
 	if h.Failed > 0 {
 		text += fmt.Sprintf(", not reached %s (%s)", times(h.Failed), vpath.Escape(h.Failure))
 	}

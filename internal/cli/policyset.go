@@ -87,6 +87,9 @@ func runPolicySet(ctx context.Context, e *env, cmd *cobra.Command, b backend.Bac
 	if r.Served != nil {
 		o.sayNoMarks(e)
 	}
+	if err := o.checkFileLimits(cmd, r); err != nil {
+		return err
+	}
 	next.Marks = o.marks
 	if err := b.SetPolicy(ctx, has.Ref(), next); err != nil {
 		return err

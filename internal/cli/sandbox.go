@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
@@ -71,6 +72,7 @@ func (o *sandboxOptions) described(cmd *cobra.Command, b backend.Backend, forCom
 	}
 	n.Net, n.AllowNet = o.network()
 	n.Secrets, n.Publish = o.secrets(env), o.published()
+	n.NetLimits, _ = hostlist.ParseLimits(o.NetLimits...) // checkNetwork has the error
 	if cmd.Flags().Changed("runtime") {
 		n.Runtime = o.Runtime
 	}
@@ -116,6 +118,9 @@ func (o *sandboxOptions) reopen(ctx context.Context, e *env, cmd *cobra.Command,
 	}
 	rules, err := o.newRules(e, home, string(sb.Record.Source.Path), has.IsDir)
 	if err != nil {
+		return sb, err
+	}
+	if err := o.checkFileLimits(cmd, sb.Record); err != nil {
 		return sb, err
 	}
 	rules.Reason = "flags at a resume"

@@ -47,7 +47,10 @@ type sandboxOptions struct {
 	Secrets  []string // --secret
 	Limited  []string // --secret-allow
 	Publish  []string // --publish
-	Mounts   []string
+	// NetLimits are --net-limit, SecretLimits --secret-limit.
+	NetLimits    []string
+	SecretLimits []string
+	Mounts       []string
 	// Toolchains are found and added to Mounts.
 	Toolchains bool
 	Scratch    []string
@@ -71,7 +74,7 @@ type sandboxOptions struct {
 var policyFlags = []string{"preset", "policy", "write", "read", "view", "hide"}
 
 // limitFlags are those whose presence at a resume replaces the stored setting.
-var limitFlags = []string{"runtime", "image", "user", "net", "allow-net", "net-allow", "secret", "secret-allow", "publish", "mount", "toolchains", "scratch", "memory", "cpus", "pids", "disk", "timeout", "home"}
+var limitFlags = []string{"runtime", "image", "user", "net", "allow-net", "net-allow", "net-limit", "secret", "secret-allow", "secret-limit", "publish", "mount", "toolchains", "scratch", "memory", "cpus", "pids", "disk", "timeout", "home"}
 
 func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -94,6 +97,8 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringArrayVar(&o.Secrets, "secret", nil, "let it use `NAME@HOST`, not know it: NAME is a placeholder inside; NAME=file:PATH@HOST and NAME=cmd:COMMAND@HOST work too")
 	f.StringArrayVar(&o.Limited, "secret-allow", nil, "send only `'NAME=METHOD PATH'` requests to the hosts of secret NAME, such as 'KEY=POST /v1/*'")
 	f.StringArrayVar(&o.Publish, "publish", nil, "show the TCP port `[HOSTPORT:]PORT` of its localhost on this host, at an address 127.0.0.N that only this sandbox has")
+	f.StringArrayVar(&o.NetLimits, "net-limit", nil, "limit the network of named hosts: `NAME=VALUE[,…]` of connections=100, new=10/s, out=50M, in=1G, rate=1M/s")
+	f.StringArrayVar(&o.SecretLimits, "secret-limit", nil, "limit the use of secret NAME: `'NAME=LIMIT=VALUE[,…]'` of requests=1000, rate=10/m, out=10M, in=1G")
 	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path of `SRC[:DST][:MODE]` inside, at the same path or at DST; MODE is ro (the default), cow, bind or a preset")
 	f.BoolVar(&o.Toolchains, "toolchains", false, "show the toolchains on your PATH that are not part of the system, read-only: go, cargo, node, python, java and others")
 	f.StringArrayVar(&o.Scratch, "scratch", nil, "do not review what the directory `DIR` of the workspace contains, such as node_modules: it stays with the sandbox; none for no directory")

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -40,7 +41,30 @@ func (o *sandboxOptions) namedSecrets(env []string) ([]secret.Secret, error) {
 		}
 		all[i].Limits = append(all[i].Limits, limit)
 	}
+	if err := o.limitSecrets(all); err != nil {
+		return nil, err
+	}
 	return all, secret.Check(all)
+}
+
+// limitSecrets adds what --secret-limit says. Errors: Invalid.
+func (o *sandboxOptions) limitSecrets(all []secret.Secret) error {
+	given := map[string][]string{}
+	for _, text := range o.SecretLimits {
+		name, set, err := secret.ParseQuota(text)
+		if err != nil {
+			return errdefs.New(errdefs.Invalid, "--secret-limit %w", err)
+		}
+		i := slices.IndexFunc(all, func(s secret.Secret) bool { return s.Name == name })
+		if i < 0 {
+			return errdefs.New(errdefs.Invalid, "--secret-limit %s: give --secret %s@HOST too", name, name)
+		}
+		given[name] = append(given[name], set.String())
+		if all[i].Quota, err = quota.ParseSecret(given[name]...); err != nil {
+			return errdefs.New(errdefs.Invalid, "--secret-limit %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // secrets is what the flags ask for, which are checked elsewhere.
@@ -48,7 +72,7 @@ func (o *sandboxOptions) secrets(env []string) []hostlist.Secret {
 	all, _ := o.namedSecrets(env) // checkSecrets has the error
 	var list []hostlist.Secret
 	for _, s := range all {
-		stored := hostlist.Secret{Text: s.String()}
+		stored := hostlist.Secret{Text: s.String(), Limits: s.Quota.String()}
 		for _, l := range s.Limits {
 			stored.Allow = append(stored.Allow, l.String())
 		}
@@ -85,6 +109,9 @@ func secretText(stored hostlist.Secret) string {
 	text := s.Name + " of " + vpath.Escape(s.Source.String()) + " for " + strings.Join(hosts, ", ")
 	if len(stored.Allow) > 0 {
 		text += "; allows " + vpath.Escape(strings.Join(stored.Allow, "; "))
+	}
+	if stored.Limits != "" {
+		text += "; limits " + vpath.Escape(stored.Limits)
 	}
 	return text
 }

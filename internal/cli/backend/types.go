@@ -58,6 +58,7 @@ type NewSandbox struct {
 	User       string // "" for the default
 	Net        string
 	AllowNet   []string          // the hosts of record.NetNamed
+	NetLimits  string            // as hostlist.ParseLimits returns them
 	Secrets    []hostlist.Secret // without placeholders
 	Publish    []published.Port
 	Mounts     []string // as mountspec.Parse reads them

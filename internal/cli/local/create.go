@@ -64,7 +64,7 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 	sb, err := b.home.Create(record.Record{
 		Name: n.Name, Source: n.Source, Workspace: string(n.Source.Path),
 		Rules: n.Rules.Rules, PolicyNote: n.Rules.Note, Marks: n.Rules.Marks,
-		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, List: hostlist.List{AllowNet: n.AllowNet}, Secrets: secrets, Ports: published.Ports{Publish: n.Publish}, Mounts: mounts, Limits: n.Limits,
+		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, List: hostlist.List{AllowNet: n.AllowNet}, NetLimits: n.NetLimits, Secrets: secrets, Ports: published.Ports{Publish: n.Publish}, Mounts: mounts, Limits: n.Limits,
 		Home: n.Home, Scratch: dirs,
 	})
 	if err != nil {
@@ -173,11 +173,12 @@ func (b *Backend) setLimits(ctx context.Context, sb *record.Sandbox, r backend.R
 		{"net", func(to *record.Record) {
 			to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil
 			if n.Net != record.NetNamed {
-				to.Secrets, to.Publish = nil, nil
+				to.Secrets, to.Publish, to.NetLimits = nil, nil, ""
 			}
 		}},
 		{"allow-net", func(to *record.Record) { to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil }},
 		{"net-allow", func(to *record.Record) { to.Net, to.AllowNet, to.AllowNetUntil = n.Net, n.AllowNet, nil }},
+		{"net-limit", func(to *record.Record) { to.NetLimits = n.NetLimits }},
 		{"secret", func(to *record.Record) { to.Net, to.Secrets = n.Net, secrets }},
 		{"publish", func(to *record.Record) { to.Net, to.Publish = n.Net, n.Publish }},
 		{"mount", nil},

@@ -15,6 +15,7 @@ type HostUse struct {
 	Requests      int64 // of HTTP, on the connections where they are seen
 	SentBytes     int64
 	ReceivedBytes int64
+	ByProxy       bool   // the caller's proxy has looked the name up
 	Failed        int    // connections that could not be made
 	Failure       string // why the last one of them could not, as the audit log has it
 }
@@ -111,6 +112,7 @@ func (n *NetworkSum) use(e audit.NetworkAllowed) {
 		return
 	}
 	h.Connections++
+	h.ByProxy = h.ByProxy || e.Proxy != "" && e.Address == ""
 	h.Requests += max(e.Requests, 0)
 	h.SentBytes += max(e.SentBytes, 0)
 	h.ReceivedBytes += max(e.ReceivedBytes, 0)

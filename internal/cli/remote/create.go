@@ -26,6 +26,8 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 		return localOnly("rebase")
 	case n.Limits.Timeout > 0 && !n.ForCommand: // it is of each command, not of the sandbox
 		return localOnly("timeout")
+	case n.NetLimits != "":
+		return localOnly("net-limit")
 	case len(n.Secrets) > 0:
 		return localOnly("secret")
 	case len(n.Publish) > 0:

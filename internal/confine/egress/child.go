@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/forwardproxy"
 	"github.com/agentfense/agentfense/internal/confine/egress/publish"
 	"github.com/agentfense/agentfense/internal/confine/landlock"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -164,7 +165,7 @@ func (e *Egress) instruct(c *child) error {
 	e.orders.Lock()
 	defer e.orders.Unlock()
 	e.mu.Lock()
-	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Authority: e.options.Authority, Refusals: true}
+	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Authority: e.options.Authority, Limits: e.options.Limits.String(), Proxy: e.options.Proxy, Roots: e.options.Roots != nil, Refusals: true}
 	known := slices.Clone(e.order)
 	e.child = c // SetRules tells it from now on
 	if e.isClosing() {
@@ -172,7 +173,7 @@ func (e *Egress) instruct(c *child) error {
 	}
 	e.mu.Unlock()
 	files := slices.Concat(e.packets, e.listeners)
-	if first.Authority != nil {
+	if first.Roots {
 		files = append(files, e.options.Roots)
 	}
 	files = append(files, e.refusals)
@@ -223,6 +224,8 @@ func (e *Egress) take(c *child, r report) error {
 		e.tookSecrets(c, r.All)
 	case r.Ask != "":
 		return e.answer(c, r.Ask)
+	case r.Use != 0:
+		return e.useQuota(c, r.Use, r.Wanted)
 	case r.Check != 0:
 		return e.checkPort(c, r.Check, r.Port)
 	case r.Opened != nil:
@@ -269,7 +272,7 @@ func (e *Egress) opened(c *child, o opened) error {
 	switch _, twice := c.open[o.ID]; {
 	case len(c.open) >= maxOpen:
 		return errdefs.New(errdefs.Internal, "too many connections")
-	case twice, !allowed, a.Addr.Zone() != "":
+	case twice, !allowed, a.Addr.Zone() != "", a.Proxy != "" && !e.isProxy(a.Proxy):
 		return errdefs.New(errdefs.Internal, "it told of a connection that cannot be")
 	}
 	a.Rule, a.Error = text, a.Error[:min(len(a.Error), maxErrorText)]
@@ -284,6 +287,11 @@ func (e *Egress) closed(c *child, end closed) {
 		a.Sent, a.Received, a.Requests = bounded(end.Sent), bounded(end.Received), bounded(end.Requests)
 		e.options.Allowed(a)
 	}
+}
+
+// isProxy reports whether a place is that of a proxy by which hosts are reached.
+func (e *Egress) isProxy(place string) bool {
+	return slices.ContainsFunc(e.proxies.All(), func(p *forwardproxy.Proxy) bool { return p.Place() == place })
 }
 
 // ruleOf returns the rule that allows connections to a host with an address inside, or that

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/internal/lib/thread"
 )
@@ -57,7 +58,7 @@ func newSupervisor(t *testing.T) (e *Egress, c *child, allowed *[]Allowed, denie
 			Allowed: func(a Allowed) { *allowed = append(*allowed, a) },
 			Denied:  func(d Denied) { *denied = append(*denied, d) },
 		},
-		rules: rules,
+		rules: rules, ledger: quota.NewLedger(nil, nil),
 		hosts: map[allowlist.Host]*host{"example.com": {}},
 	}
 	return e, &child{open: map[uint64]Allowed{}}, allowed, denied

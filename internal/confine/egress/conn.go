@@ -53,16 +53,19 @@ func (p *process) serve(down *net.TCPConn, t target) {
 	c := &conn{p: p, target: t, ends: ends{down: down}}
 	c.ctx, c.cancel = context.WithCancel(p.ctx)
 	defer c.cancel()
-	err := error(refusal{reasonNotAllowed})
-	if p.live.enter(c) {
+	err := p.meter.turn(c.ctx)
+	if err == nil {
+		err = p.live.enter(c)
+	}
+	if err == nil {
 		err = c.run()
 		p.live.leave(c)
 	}
 	if c.up != nil {
 		c.up.Close()
 	}
-	if c.wasCut() {
-		err = refusal{reasonRevoked}
+	if reason := c.cutReason(); reason != "" {
+		err = refusal{reason}
 	}
 	if r, is := errors.AsType[refusal](err); is {
 		p.denials.note(string(t.host), t.port, r.reason, 1)
@@ -108,7 +111,7 @@ func (c *conn) run() error {
 func (c *conn) dial() error {
 	up, err := c.p.dial(c.ctx, c.target)
 	if err == nil && !c.connected(up) {
-		err = refusal{reasonRevoked}
+		err = refusal{c.cutReason()}
 	}
 	if errors.As(err, &refusal{}) {
 		return err
@@ -118,7 +121,7 @@ func (c *conn) dial() error {
 	if err != nil {
 		o.Error = dialText(err)
 	} else {
-		o.Addr = up.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+		o.Addr, o.Proxy = up.to, up.proxy
 	}
 	// The supervisor knows of a connection before it carries anything, even if this process ends
 	// then. Another goroutine to report it would cost time.
@@ -328,6 +331,9 @@ func (c *conn) nextRequest(r *bufio.Reader) (*sniff.Request, error) {
 	if err := c.checkHosts(q); err != nil {
 		return nil, err
 	}
+	if q.WebSocket {
+		return nil, refusal{"change of protocol (upgrade)"}
+	}
 	if reason := c.p.secrets.reasonPlaceholder(string(q.Raw), ""); reason != "" {
 		return nil, refusal{reason}
 	}
@@ -374,15 +380,25 @@ const maxClip = 100
 // relay copies in both directions until both have ended, by splice(2) where the kernel can. So
 // many bytes were sent and received before.
 func (c *conn) relay(sent, received int64) error {
+	var up halfConn = c.up
+	if plain := c.up.plain(); plain != nil {
+		up = plain
+	}
 	done := make(chan int64, 1)
-	go func() { done <- c.pass(c.up, c.down) }()
-	received += c.pass(c.down, c.up)
+	go func() { done <- pass(up, c.down) }()
+	received += pass(c.down, up)
 	c.closed(sent+<-done, received)
 	return nil
 }
 
+// halfConn is a connection of which one direction can end.
+type halfConn interface {
+	net.Conn
+	CloseWrite() error
+}
+
 // pass copies from one side to the other, and passes on how that ends.
-func (c *conn) pass(to, from *net.TCPConn) int64 {
+func pass(to, from halfConn) int64 {
 	n, err := io.Copy(to, from)
 	if err == nil {
 		err = to.CloseWrite()

@@ -29,23 +29,25 @@ type target struct {
 // dial connects to the target. A name's addresses are checked each time; an address that a rule
 // names is checked when the rule is read, and for being another host's here. Errors: a refusal, if
 // no address may be used.
-func (p *process) dial(ctx context.Context, t target) (*net.TCPConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialPatience)
+func (p *process) dial(ctx context.Context, t target) (*link, error) {
+	dialing, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
-	if t.host == allowlist.Localhost {
-		return p.dialLocalhost(ctx, t.port)
-	}
-	addrs, err := p.addresses(ctx, t.host)
+	l, err := p.dialAny(dialing, t)
 	if err != nil {
 		return nil, err
 	}
-	addrs = alternate(addrs)
-	c, err := p.connectFirst(ctx, addrs[:min(len(addrs), maxAttempts)], t.port)
-	if err != nil {
-		p.names.Forget(asked(t.host))
-		return nil, err
+	l.meter, l.ctx = &p.meter, ctx
+	return l, nil
+}
+
+// dialAny dials as the environment of the caller says. What is local is never reached by a proxy.
+func (p *process) dialAny(ctx context.Context, t target) (*link, error) {
+	if t.host != allowlist.Localhost {
+		if by := p.proxies.For(string(t.host), t.port); by != nil {
+			return p.dialVia(ctx, t, by)
+		}
 	}
-	return c.(*net.TCPConn), nil
+	return p.dialDirectly(ctx, t)
 }
 
 // connectFirst returns the first connection to one of the addresses. They are tried one after the

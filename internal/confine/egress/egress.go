@@ -25,9 +25,11 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/authority"
+	"github.com/agentfense/agentfense/internal/confine/egress/forwardproxy"
 	"github.com/agentfense/agentfense/internal/confine/egress/netns"
 	"github.com/agentfense/agentfense/internal/confine/egress/publish"
 	"github.com/agentfense/agentfense/internal/confine/egress/question"
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
@@ -51,6 +53,8 @@ type Options struct {
 	UID, GID int
 	Rules    []allowlist.Rule // at the start; SetRules changes them
 
+	// Limits are those of the network. They count from Start on, whatever process serves.
+	Limits quota.Set
 	// Secrets are those of the sandbox; GiveSecrets has their values.
 	Secrets []secret.Secret
 
@@ -61,10 +65,13 @@ type Options struct {
 	Changed   func(name string)
 
 	// Authority, if set, signs for the hosts whose connections are opened. Without it none can be.
-	// Roots is then a file of the certificates by which these hosts are verified. Start takes it
-	// over.
+	// Roots is a file of the certificates by which these hosts are verified, and proxies that speak
+	// TLS; nil without either. Start takes it over.
 	Authority *authority.Pair
 	Roots     *os.File
+
+	// Proxy are the proxies by which hosts are reached.
+	Proxy forwardproxy.Settings
 
 	// Publish are the ports inside that the host shows.
 	Publish []publish.Port
@@ -76,6 +83,9 @@ type Options struct {
 	Inbound func(publish.Inbound)
 	Denied  func(Denied)
 	Failed  func(error)
+	// Limited, if set, is told of a limit that is reached for the first time, of the secret of; "":
+	// of the network.
+	Limited func(of string, l quota.Limit)
 }
 
 // Egress is the network of one sandbox. It is safe for concurrent use.
@@ -91,6 +101,8 @@ type Egress struct {
 	closing   chan struct{}
 	kept      chan struct{} // closed when no process is kept any more
 	patience  time.Duration // obeyPatience
+	ledger    *quota.Ledger
+	proxies   *forwardproxy.Table
 
 	// orders is held while something is decided and the process told of it, so that it learns
 	// of decisions in their order.
@@ -116,14 +128,20 @@ type host struct {
 }
 
 // Start makes the network and begins to start the process; Ready says how that went. Errors:
-// Unsupported, Exhausted.
+// Unsupported, Exhausted, Invalid.
 func Start(o Options) (*Egress, error) {
+	proxies, err := forwardproxy.Parse(o.Proxy)
+	if err != nil {
+		o.Program.Close()
+		o.Roots.Close()
+		return nil, err
+	}
 	e := &Egress{
 		options: o, rules: o.Rules, ever: o.Rules, hosts: map[allowlist.Host]*host{},
 		ready: make(chan struct{}), failed: make(chan error, 1),
 		closing: make(chan struct{}), kept: make(chan struct{}), patience: obeyPatience,
+		ledger: newLedger(o), proxies: proxies,
 	}
-	var err error
 	if o.Namespace != nil {
 		e.namespace, err = netns.Enter(o.Namespace, o.Changed)
 	} else {
@@ -139,6 +157,15 @@ func Start(o Options) (*Egress, error) {
 	}
 	go e.keep()
 	return e, nil
+}
+
+// newLedger counts what is used of all limits.
+func newLedger(o Options) *quota.Ledger {
+	secrets := map[string]quota.Set{}
+	for _, s := range o.Secrets {
+		secrets[s.Name] = s.Quota
+	}
+	return quota.NewLedger(o.Limits, secrets)
 }
 
 // Namespace is the sandbox's network namespace. It stays the Egress's.
@@ -179,7 +206,7 @@ func (e *Egress) assignLocked(name allowlist.Host) (*host, error) {
 	if h, known := e.hosts[name]; known {
 		return h, nil
 	}
-	if reason := reasonGuarded(e.options.Secrets, name); reason != "" && !allowlist.Intercepts(e.rules, name) {
+	if reason := reasonGuarded(e.options.Secrets, target{host: name}); reason != "" && !allowlist.Intercepts(e.rules, name) {
 		return nil, errdefs.New(errdefs.Denied, "%s", reason)
 	}
 	ports := allowlist.Ports(e.rules, name)

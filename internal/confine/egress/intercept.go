@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -30,34 +31,56 @@ type interception struct {
 	config    func() (*tls.Config, error) // towards hosts
 }
 
-// begin takes the authority that programs inside trust. roots has the certificates that hosts are
-// verified by. It is read when it is needed, because that takes longer than the rest of a start.
-func (i *interception) begin(pair authority.Pair, roots *os.File) (err error) {
+// begin takes the authority that programs inside trust. roots are the certificates that hosts are
+// verified by.
+func (i *interception) begin(pair authority.Pair, roots rootsReader) (err error) {
 	i.config = sync.OnceValues(func() (*tls.Config, error) {
-		defer roots.Close()
-		text, err := io.ReadAll(io.NewSectionReader(roots, 0, maxRoots))
+		pool, err := roots()
 		if err != nil {
 			return nil, err
 		}
-		pool := x509.NewCertPool()
-		pool.AppendCertsFromPEM(text) // without any, no host can be verified
 		return clientConfig(pool), nil
 	})
 	i.authority, err = authority.Open(pair)
 	return err
 }
 
-// beginInterception takes the authority of the first order, if it has one, with the file that comes
-// with it, the last of files. It returns the others.
-func (p *process) beginInterception(pair *authority.Pair, files []*os.File) ([]*os.File, error) {
-	if pair == nil {
-		return files, nil
+// rootsReader returns the certificates that hosts and proxies are verified by. They are read when
+// they are first needed, because that takes longer than the rest of a start.
+type rootsReader func() (*x509.CertPool, error)
+
+// takeRoots takes the file of certificates that comes with an order, the last of files, and returns
+// the others.
+func takeRoots(with bool, files []*os.File) (rootsReader, []*os.File, error) {
+	if !with {
+		return nil, files, nil
 	}
 	last := len(files) - 1
 	if last < 0 {
-		return nil, errdefs.New(errdefs.Internal, "malformed order")
+		return nil, nil, errdefs.New(errdefs.Internal, "malformed order")
 	}
-	return files[:last], p.interception.begin(*pair, files[last])
+	file := files[last]
+	return sync.OnceValues(func() (*x509.CertPool, error) {
+		defer file.Close()
+		text, err := io.ReadAll(io.NewSectionReader(file, 0, maxRoots))
+		if err != nil {
+			return nil, err
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(text) // without any, no host can be verified
+		return pool, nil
+	}), files[:last], nil
+}
+
+// beginInterception takes the authority of the first order, if it has one.
+func (p *process) beginInterception(pair *authority.Pair, roots rootsReader) error {
+	switch {
+	case pair == nil:
+		return nil
+	case roots == nil:
+		return errdefs.New(errdefs.Internal, "malformed order")
+	}
+	return p.interception.begin(*pair, roots)
 }
 
 // openTLS opens a connection whose ClientHello was read and names the target, and serves the
@@ -121,6 +144,7 @@ func (c *conn) serveRequests(down net.Conn, secure bool) error {
 	case err != nil:
 		return err
 	case proxy != nil:
+		proxy.Refused = c.note
 		web.Filter, web.Limits = proxy, append(web.Limits, proxy.Limit())
 	}
 	web.Check = func(r *http.Request) string { return c.p.secrets.reasonPlaceholder(textOf(r), name) }
@@ -136,8 +160,18 @@ func (c *conn) serveRequests(down net.Conn, secure bool) error {
 	if over, is := down.(*tls.Conn); !is || over.ConnectionState().NegotiatedProtocol != "h2" {
 		down = webproxy.Strict(down, c.p.patience, c.checkHosts, func(err error) { c.note(refusalOf(err).reason) })
 	}
-	webproxy.Serve(down, web.Handler(), c.p.patience)
+	webproxy.Serve(down, c.during(web.Handler()), c.p.patience)
 	return nil
+}
+
+// during ends requests with the connection, also those that have become WebSockets.
+func (c *conn) during(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(c.ctx, cancel)()
+		h.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // secretHere returns what puts the secret of the target into requests, nil if there is none.

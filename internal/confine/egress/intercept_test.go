@@ -11,8 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -52,7 +50,9 @@ func startInterception(t *testing.T, handler http.HandlerFunc, secrets []wireSec
 		if err := p.interception.begin(pair, roots); err != nil {
 			t.Error(err)
 		}
-		p.secrets.set(secrets)
+		if err := p.secrets.set(secrets, p.quotas.Take); err != nil {
+			t.Error(err)
+		}
 	}, rules...)
 	return i
 }
@@ -219,7 +219,7 @@ func TestInterceptionFailsClosed(t *testing.T) {
 }
 
 func TestASecretIsPutIntoAnOpenedConnection(t *testing.T) {
-	secrets := []wireSecret{{"API_KEY", []secret.Target{{Host: "example.com", Port: 443}}, nil, secretPlaceholder}}
+	secrets := []wireSecret{{Name: "API_KEY", Hosts: []secret.Target{{Host: "example.com", Port: 443}}, Placeholder: secretPlaceholder}}
 	i := startInterception(t, reflect, secrets, "example.com,intercept GET /")
 	c := i.client("example.com", true)
 	status := func(credential string) (int, string) {
@@ -257,7 +257,7 @@ func TestASecretIsPutIntoAnOpenedConnection(t *testing.T) {
 // A host of a secret is reached where the secret can be put in, and nowhere else.
 func TestAHostOfASecretIsNotReachedInClear(t *testing.T) {
 	for port, reason := range map[uint16]string{443: "secret API_KEY is for this host: reach it by", 80: "over TLS only"} {
-		secrets := []wireSecret{{"API_KEY", []secret.Target{{Host: "example.com", Port: port}}, nil, secretPlaceholder}}
+		secrets := []wireSecret{{Name: "API_KEY", Hosts: []secret.Target{{Host: "example.com", Port: port}}, Placeholder: secretPlaceholder}}
 		o := startInterception(t, reflect, secrets, "example.com:80,intercept")
 		if c, err := net.Dial("tcp", o.hosts["example.com"].String()); err == nil { // it may be reset by then
 			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n")
@@ -269,8 +269,8 @@ func TestAHostOfASecretIsNotReachedInClear(t *testing.T) {
 		o.awaitDenied(reason)
 	}
 	secrets := []wireSecret{
-		{"A", []secret.Target{{Host: "example.com", Port: 443}}, nil, "A" + secretPlaceholder},
-		{"B", []secret.Target{{Host: "example.com", Port: 443}}, nil, "B" + secretPlaceholder},
+		{Name: "A", Hosts: []secret.Target{{Host: "example.com", Port: 443}}, Placeholder: "A" + secretPlaceholder},
+		{Name: "B", Hosts: []secret.Target{{Host: "example.com", Port: 443}}, Placeholder: "B" + secretPlaceholder},
 	}
 	o := startInterception(t, reflect, secrets, "example.com,intercept")
 	if r, err := o.client("example.com", false).Get("https://example.com/"); err == nil {

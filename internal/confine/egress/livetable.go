@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 )
 
 // entry is where programs inside connect to a target. Localhost has an address of each family.
@@ -19,6 +20,7 @@ type entry struct {
 // connections that are open. Its zero value allows nothing.
 type liveTable struct {
 	mu        sync.Mutex
+	most      int // of connections at once; 0: any number
 	rules     []allowlist.Rule
 	listeners map[entry]net.Listener
 	conns     map[*conn]struct{}
@@ -38,7 +40,7 @@ func (t *liveTable) set(rules []allowlist.Rule) {
 	}
 	for c := range t.conns {
 		if rule, allowed := allowlist.Find(rules, c.target.host, c.target.port); !allowed || !rule.Keeps(c.rule) {
-			c.cut()
+			c.cut(reasonRevoked)
 		}
 	}
 }
@@ -58,26 +60,38 @@ func (t *liveTable) keep(at entry, l net.Listener) bool {
 	return true
 }
 
-// enter takes a connection to its target, with the rule that allows it.
-func (t *liveTable) enter(c *conn) bool {
+// enter takes a connection to its target, with the rule that allows it. Errors: a refusal.
+func (t *liveTable) enter(c *conn) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	rule, allowed := allowlist.Find(t.rules, c.target.host, c.target.port)
-	if !allowed {
-		return false
+	switch {
+	case !allowed:
+		return refusal{reasonNotAllowed}
+	case t.most > 0 && len(t.conns) >= t.most:
+		return refusal{reasonReached(quota.Limit{Name: quota.Connections, Max: int64(t.most)})}
 	}
 	if t.conns == nil {
 		t.conns = map[*conn]struct{}{}
 	}
 	c.rule = rule
 	t.conns[c] = struct{}{}
-	return true
+	return nil
 }
 
 func (t *liveTable) leave(c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.conns, c)
+}
+
+// cut ends all connections.
+func (t *liveTable) cut(reason string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for c := range t.conns {
+		c.cut(reason)
+	}
 }
 
 // covers reports whether rules are about a host.
@@ -99,31 +113,34 @@ type ends struct {
 	ctx    context.Context // ends when the connection is cut
 	cancel context.CancelFunc
 
-	mu    sync.Mutex
-	isCut bool
-	down  *net.TCPConn
-	up    *net.TCPConn // nil until it is connected
+	mu     sync.Mutex
+	whyCut string // "" until it is cut
+	down   *net.TCPConn
+	up     *link // nil until it is connected
 }
 
-// cut ends a connection whose rule is gone.
-func (e *ends) cut() {
+// cut ends a connection that may not go on.
+func (e *ends) cut(reason string) {
 	e.cancel()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.isCut = true
-	for _, c := range []*net.TCPConn{e.down, e.up} {
-		if c != nil {
-			_ = c.SetLinger(0) // both sides learn at once
-			c.Close()
-		}
+	if e.whyCut == "" {
+		e.whyCut = reason
+	}
+	if e.down != nil {
+		_ = e.down.SetLinger(0) // both sides learn at once
+		e.down.Close()
+	}
+	if e.up != nil {
+		e.up.reset()
 	}
 }
 
 // connected takes the far end. It reports false, and closes it, if the connection was cut.
-func (e *ends) connected(up *net.TCPConn) bool {
+func (e *ends) connected(up *link) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.isCut {
+	if e.whyCut != "" {
 		up.Close()
 		return false
 	}
@@ -131,8 +148,9 @@ func (e *ends) connected(up *net.TCPConn) bool {
 	return true
 }
 
-func (e *ends) wasCut() bool {
+// cutReason returns why the connection was cut, "" if it was not.
+func (e *ends) cutReason() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.isCut
+	return e.whyCut
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/egress/address"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 )
 
 // outside is an egress process in this one, and what is around it: its supervisor, and a server
@@ -32,6 +33,7 @@ type outside struct {
 	ended chan error
 
 	mu      sync.Mutex
+	ledger  *quota.Ledger // answers what the process wants to use
 	reports []report
 	more    *sync.Cond
 }
@@ -121,6 +123,15 @@ func (o *outside) hear() {
 			return
 		}
 		o.mu.Lock()
+		if r.Use != 0 {
+			var a quota.Answer
+			if r.Wanted.Name == quota.Requests {
+				a = o.ledger.Request(r.Wanted.Of, time.Now())
+			} else {
+				a = o.ledger.Take(r.Wanted.Of, r.Wanted.Name, r.Wanted.Amount, r.Wanted.More, time.Now())
+			}
+			_ = o.wire.send(order{Used: r.Use, Quota: &a}) // it may have ended
+		}
 		o.reports = append(o.reports, r)
 		o.more.Broadcast()
 		o.mu.Unlock()

@@ -17,9 +17,11 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/egress/address"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/forwardproxy"
 	"github.com/agentfense/agentfense/internal/confine/egress/idle"
 	"github.com/agentfense/agentfense/internal/confine/egress/publish"
 	"github.com/agentfense/agentfense/internal/confine/egress/question"
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/confine/egress/refused"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
@@ -60,11 +62,16 @@ type process struct {
 	inside       question.Sockets
 	published    publish.Server
 	refusals     refused.Reader
+	quotas       question.Quotas
+	meter        meter
 	links        chan struct{} // a token for each connection to an intercepted host, or to that of a secret
 	conns        chan struct{} // a token for each
 	queries      chan struct{}
 	next         atomic.Uint64 // id of a connection
 	interception interception
+	proxies      *forwardproxy.Table // nil: hosts are reached directly
+	proxyRoots   rootsReader         // verify a proxy that speaks TLS
+	wantsNames   atomic.Bool         // a proxy has refused an address, and taken the name
 	idle         idle.Trimmer
 	working      sync.WaitGroup
 	ctx          context.Context // ends when the process is to end
@@ -116,6 +123,8 @@ func newProcess(socket *os.File) *process {
 	p.closings.report = func(ended []closed) { _ = p.wire.send(report{Closed: ended}) } // without a supervisor the orders end, too
 	p.denials.Report = func(d Denied) { p.tell(report{Denied: &d}) }
 	p.beginInbound()
+	p.quotas.Send = func(id uint64, u question.Use) { p.tell(report{Use: id, Wanted: &u}) }
+	p.meter = meter{ask: p.quotas.Take, reached: p.live.cut}
 	return p
 }
 
@@ -188,20 +197,7 @@ func (p *process) obey() error {
 	if err != nil {
 		return endOf(err)
 	}
-	if err := p.setRules(first.Rules); err != nil {
-		return err
-	}
-	p.secrets.set(first.Secrets)
-	if files, err = p.seeRefusals(first, files); err != nil {
-		return err
-	}
-	if files, err = p.beginInterception(first.Authority, files); err != nil {
-		return err
-	}
-	if first.Packets > len(files) {
-		return errdefs.New(errdefs.Internal, "malformed order")
-	}
-	if err := p.serveResolver(files[:first.Packets], files[first.Packets:]); err != nil {
+	if err := p.begin(first, files); err != nil {
 		return err
 	}
 	p.tell(report{Ready: true})
@@ -212,31 +208,71 @@ func (p *process) obey() error {
 		if err != nil {
 			return endOf(err)
 		}
-		switch {
-		case o.SetRules:
-			closeAll(files)
-			err = p.setRules(o.Rules)
-		case o.Acknowledge != 0:
-			closeAll(files)
-			go p.tell(report{Obeyed: o.Acknowledge}) // the next order does not wait for it
-		case o.Handover:
-			if err = p.secrets.take(files); err == nil {
-				p.tell(report{Took: true, All: p.secrets.isComplete()})
-			}
-		case o.Publish != nil:
-			err = p.servePort(o, files)
-		case o.Sockets != 0:
-			p.inside.Answer(o.Sockets, files)
-		case o.Checked != 0:
-			closeAll(files)
-			p.checks.Answer(o.Checked, o.Refused)
-		default:
-			err = p.serveHost(o, files)
-		}
-		if err != nil {
+		if err := p.carryOut(o, files); err != nil {
 			return err
 		}
 	}
+}
+
+// begin takes all that the first order has.
+func (p *process) begin(first order, files []*os.File) error {
+	if err := p.setRules(first.Rules); err != nil {
+		return err
+	}
+	if err := p.setLimits(first.Limits); err != nil {
+		return err
+	}
+	if err := p.secrets.set(first.Secrets, p.quotas.Take); err != nil {
+		return err
+	}
+	files, err := p.seeRefusals(first, files)
+	if err != nil {
+		return err
+	}
+	roots, files, err := takeRoots(first.Roots, files)
+	if err == nil {
+		err = p.beginInterception(first.Authority, roots)
+	}
+	if err == nil {
+		err = p.setProxies(first.Proxy, roots)
+	}
+	if err == nil && first.Packets > len(files) {
+		err = errdefs.New(errdefs.Internal, "malformed order")
+	}
+	if err != nil {
+		return err
+	}
+	return p.serveResolver(files[:first.Packets], files[first.Packets:])
+}
+
+// carryOut carries out a later order.
+func (p *process) carryOut(o order, files []*os.File) error {
+	switch {
+	case o.SetRules:
+		closeAll(files)
+		return p.setRules(o.Rules)
+	case o.Acknowledge != 0:
+		closeAll(files)
+		go p.tell(report{Obeyed: o.Acknowledge}) // the next order does not wait for it
+	case o.Handover:
+		if err := p.secrets.take(files); err != nil {
+			return err
+		}
+		p.tell(report{Took: true, All: p.secrets.isComplete()})
+	case o.Used != 0 && o.Quota != nil:
+		closeAll(files)
+		p.quotas.Answer(o.Used, *o.Quota)
+	case o.Publish != nil:
+		return p.servePort(o, files)
+	case o.Sockets != 0:
+		p.inside.Answer(o.Sockets, files)
+	case o.Checked != 0:
+		closeAll(files)
+		p.checks.Answer(o.Checked, o.Refused)
+	default:
+		return p.serveHost(o, files)
+	}
+	return nil
 }
 
 // setRules has other rules from now on.
@@ -251,6 +287,31 @@ func (p *process) setRules(texts []string) error {
 	p.live.set(rules)
 	p.hosts.ForgetRefused()
 	return nil
+}
+
+// setLimits takes the limits of the network, before anything is served.
+func (p *process) setLimits(text string) error {
+	if text == "" {
+		return nil
+	}
+	limits, err := quota.ParseNetwork(text)
+	if err != nil {
+		return err
+	}
+	most, _ := limits.Get(quota.Connections)
+	p.live.most = int(most.Max)
+	p.meter.set(limits)
+	return nil
+}
+
+// setProxies takes the proxies by which hosts are reached, before anything is served.
+func (p *process) setProxies(s forwardproxy.Settings, roots rootsReader) (err error) {
+	if s.IsZero() {
+		return nil
+	}
+	p.proxyRoots = roots
+	p.proxies, err = forwardproxy.Parse(s)
+	return err
 }
 
 func endOf(err error) error {

@@ -50,7 +50,7 @@ func (p *process) resolve(packet []byte) []byte {
 		return q.Refuse(dnsmessage.RCodeRefused)
 	}
 	host, err := q.Host()
-	if reason := reasonGuarded(p.secrets.all, host); err == nil && reason != "" && !p.live.intercepts(host) {
+	if reason := reasonGuarded(p.secrets.all, target{host: host}); err == nil && reason != "" && !p.live.intercepts(host) {
 		return p.denyName(&q, reason)
 	}
 	if err != nil || !p.live.covers(host) {

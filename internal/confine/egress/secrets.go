@@ -22,6 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/question"
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/confine/egress/secretproxy"
 	"github.com/agentfense/agentfense/internal/confine/egress/webproxy"
@@ -34,6 +36,7 @@ type wireSecret struct {
 	Name        string            `json:"name"`
 	Hosts       []secret.Target   `json:"hosts"`
 	Limits      []allowlist.Limit `json:"limits,omitempty"`
+	Quota       string            `json:"quota,omitempty"` // as quota.Set writes it
 	Placeholder string            `json:"placeholder"`
 }
 
@@ -50,7 +53,8 @@ const (
 
 // secretTable has the secrets of the sandbox. Its zero value has none.
 type secretTable struct {
-	all []secret.Secret // set by the first order
+	all    []secret.Secret // set by the first order
+	quotas map[string]*secretQuota
 
 	mu     sync.Mutex
 	values map[string]string
@@ -58,12 +62,24 @@ type secretTable struct {
 	config *tls.Config
 }
 
-// set takes the secrets, still without values.
-func (t *secretTable) set(list []wireSecret) {
+// set takes the secrets, still without values. ask is for their limits.
+func (t *secretTable) set(list []wireSecret, ask func(context.Context, question.Use) quota.Answer) error {
+	if t.quotas == nil {
+		t.quotas = map[string]*secretQuota{}
+	}
 	for _, w := range list {
 		t.all = append(t.all, secret.Secret{Name: w.Name, Hosts: w.Hosts, Limits: w.Limits, Placeholder: w.Placeholder})
+		if w.Quota == "" {
+			continue
+		}
+		set, err := quota.ParseSecret(w.Quota)
+		if err != nil {
+			return err
+		}
+		t.quotas[w.Name] = newSecretQuota(w.Name, set, ask)
 	}
 	t.masker = secret.NewMasker()
+	return nil
 }
 
 // take reads the values and the certificates, which it closes. Errors do not tell what was read.
@@ -132,7 +148,7 @@ func (t *secretTable) refuses(at target, rule allowlist.Rule) string {
 	if rule.Intercept && len(t.of(at)) > 0 {
 		return ""
 	}
-	return reasonGuarded(t.all, at.host)
+	return reasonGuarded(t.all, at)
 }
 
 // of returns what puts secrets into requests that programs send to a target by its own name.
@@ -149,14 +165,19 @@ func (t *secretTable) of(at target) []secretproxy.Proxy {
 }
 
 func (t *secretTable) proxyLocked(s secret.Secret, to secret.Target) secretproxy.Proxy {
-	return secretproxy.Proxy{
+	p := secretproxy.Proxy{
 		Name: s.Name, Target: to, Placeholder: s.Placeholder, Limits: s.Limits, Value: t.values[s.Name], Masker: t.masker,
 	}
+	if q := t.quotas[s.Name]; q != nil {
+		p.Quota = q
+	}
+	return p
 }
 
-// reasonGuarded returns why no connection leads to a host, if one of the secrets is for it.
-func reasonGuarded(all []secret.Secret, h allowlist.Host) string {
-	s, inside, guarded := secret.Guarding(all, h)
+// reasonGuarded returns why no connection leads to a host, if one of the secrets is for it. The
+// port counts for localhost only.
+func reasonGuarded(all []secret.Secret, at target) string {
+	s, inside, guarded := secret.Guarding(all, at.host, at.port)
 	if !guarded {
 		return ""
 	}
@@ -185,7 +206,7 @@ func (c *conn) runSecret(proxy secretproxy.Proxy, config *tls.Config) error {
 	}
 	proxy.Explain = reasonOf
 	strict := webproxy.Strict(c.down, c.p.patience, nil, func(err error) { proxy.Refused(refusalOf(err).reason) })
-	webproxy.Serve(strict, proxy.Handler(), c.p.patience)
+	webproxy.Serve(strict, c.during(proxy.Handler()), c.p.patience)
 	transport.CloseIdleConnections()
 	links.close()
 	return nil
@@ -383,7 +404,7 @@ func (e *Egress) tookSecrets(c *child, all bool) {
 func (e *Egress) wireSecrets() []wireSecret {
 	var list []wireSecret
 	for _, s := range e.options.Secrets {
-		list = append(list, wireSecret{s.Name, s.Hosts, s.Limits, s.Placeholder})
+		list = append(list, wireSecret{s.Name, s.Hosts, s.Limits, s.Quota.String(), s.Placeholder})
 	}
 	return list
 }

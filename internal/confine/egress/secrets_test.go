@@ -29,12 +29,21 @@ const (
 // returns it with the certificate of the host.
 func startWithSecret(t *testing.T, handler http.HandlerFunc, rules ...string) (o *outside, certificate []byte) {
 	t.Helper()
+	return startWithLimitedSecret(t, "", handler, rules...)
+}
+
+// startWithLimitedSecret is startWithSecret of one with limits.
+func startWithLimitedSecret(t *testing.T, limits string, handler http.HandlerFunc, rules ...string) (o *outside, certificate []byte) {
+	t.Helper()
 	host := httptest.NewTLSServer(handler)
 	t.Cleanup(host.Close)
 	s := secret.Secret{Name: "API_KEY", Hosts: []secret.Target{{Host: "example.com", Port: 443}}, Placeholder: secretPlaceholder}
 	rules = append([]string{insideName + ":80"}, rules...)
 	o = startProcess(t, host.Listener, func(p *process) {
-		p.secrets.set([]wireSecret{{s.Name, s.Hosts, s.Limits, s.Placeholder}})
+		w := wireSecret{Name: s.Name, Hosts: s.Hosts, Limits: s.Limits, Quota: limits, Placeholder: s.Placeholder}
+		if err := p.secrets.set([]wireSecret{w}, p.quotas.Take); err != nil {
+			t.Error(err)
+		}
 	}, rules...)
 	return o, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: host.Certificate().Raw})
 }
@@ -115,7 +124,9 @@ func TestASecretIsUsedAndNotTold(t *testing.T) {
 // A caller may know one value, and another caller another one.
 func TestValuesComeOneByOne(t *testing.T) {
 	var s secretTable
-	s.set([]wireSecret{{Name: "A"}, {Name: "B"}})
+	if err := s.set([]wireSecret{{Name: "A"}, {Name: "B"}}, nil); err != nil {
+		t.Fatal(err)
+	}
 	give := func(values string) {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "values")

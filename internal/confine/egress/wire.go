@@ -12,7 +12,10 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/egress/authority"
 	"github.com/agentfense/agentfense/internal/confine/egress/denial"
+	"github.com/agentfense/agentfense/internal/confine/egress/forwardproxy"
 	"github.com/agentfense/agentfense/internal/confine/egress/publish"
+	"github.com/agentfense/agentfense/internal/confine/egress/question"
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -30,9 +33,13 @@ type order struct {
 	Secrets  []wireSecret `json:"secrets,omitempty"`
 	Handover bool         `json:"handover,omitempty"`
 
-	// Authority comes with the first order, if connections are to be opened. The last descriptor is
-	// a file of certificates then.
+	// Authority comes with the first order, if connections are to be opened. With Roots the last
+	// descriptor, or that before the refusals, is a file of certificates.
 	Authority *authority.Pair `json:"authority,omitempty"`
+	Roots     bool            `json:"roots,omitempty"`
+
+	// Proxy comes with the first order.
+	Proxy forwardproxy.Settings `json:"proxy"`
 
 	Host    string     `json:"host,omitempty"`
 	Addr    netip.Addr `json:"addr"`
@@ -50,6 +57,10 @@ type order struct {
 
 	// Sockets is the number of a report.Sockets. The sockets come with it.
 	Sockets uint64 `json:"sockets,omitempty"`
+	// Limits come with the first order, as quota.Set writes them. Quota answers report.Use.
+	Limits string        `json:"limits,omitempty"`
+	Used   uint64        `json:"used,omitempty"` // the number of a report.Use
+	Quota  *quota.Answer `json:"quota,omitempty"`
 }
 
 // A report is what the egress process tells the supervisor: one of its fields.
@@ -68,6 +79,9 @@ type report struct {
 	// Sockets asks, by a number, for sockets inside.
 	Sockets uint64         `json:"sockets,omitempty"`
 	Inbound *publish.Event `json:"inbound,omitempty"`
+	// Use asks, by a number, to use something that is limited.
+	Use    uint64        `json:"use,omitempty"`
+	Wanted *question.Use `json:"wanted,omitempty"`
 }
 
 // opened tells of a connection that has carried nothing yet, or that could not be made.
@@ -90,6 +104,7 @@ type Allowed struct {
 	Port  uint16     `json:"port"`
 	Addr  netip.Addr `json:"addr"` // where it went
 	Rule  string     `json:"rule"`
+	Proxy string     `json:"proxy,omitempty"` // HOST:PORT of the proxy by which it was made, which has looked the name up if Addr is not valid
 	Error string     `json:"error,omitempty"` // why it was not made
 	// Sent and Received are bytes, by and to the sandbox; -1 if that is not known.
 	Sent     int64 `json:"-"`

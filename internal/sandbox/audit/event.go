@@ -163,7 +163,7 @@ type FileChanged struct {
 }
 
 // The resources of ResourceLimitExceeded: the names of cgroup v2 (cgroup-v2.rst), also if
-// v1 enforces them.
+// v1 enforces them. Those of the network are network.LIMIT and secret.NAME.LIMIT.
 const (
 	ResourceMemory = "memory.max" // bytes
 	ResourcePIDs   = "pids.max"   // processes and threads
@@ -188,7 +188,10 @@ type NetworkAllowed struct {
 	SentBytes     int64  `json:"sent_bytes"`         // by the sandbox; -1: not known
 	ReceivedBytes int64  `json:"received_bytes"`     // -1: not known
 	Requests      int64  `json:"requests,omitempty"` // of HTTP, where they are seen
-	Error         Text   `json:"error,omitempty"`    // why it could not be made
+	// Proxy is HOST:PORT of the caller's proxy by which the connection was made. Without an
+	// Address, the proxy looked the name up.
+	Proxy Text `json:"proxy,omitempty"`
+	Error Text `json:"error,omitempty"` // why it could not be made
 }
 
 // NetworkDenied tells what of the network was refused.

@@ -92,6 +92,9 @@ type DockerRuntime struct {
 type Network struct {
 	// Allow includes all hosts that a client may ask for, as hostlist.Parse returns them.
 	Allow []string
+	// Limits are those that every such network has, as hostlist.ParseLimits returns them. No client
+	// can raise them.
+	Limits string
 }
 
 // NetworkMode is the network of a container.

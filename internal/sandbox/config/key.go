@@ -39,6 +39,7 @@ var settings = []setting{
 	{"runtime.docker.enable_networking", func(c *Config, v value) error { return v.boolean(&c.Runtime.Docker.EnableNetworking) }},
 
 	{"network.allow", setAllowedHosts},
+	{"network.limits", setNetLimits},
 
 	{"sandbox.default_expiration", func(c *Config, v value) error { return v.duration(&c.Sandbox.DefaultExpiration) }},
 	{"sandbox.max_per_user", func(c *Config, v value) error { return v.count(&c.Sandbox.MaxPerUser, 0) }},
@@ -83,7 +84,7 @@ var settings = []setting{
 }
 
 // lists are the keys with a list in the file.
-var lists = []string{"runtime.allowed", "runtime.docker.images", "network.allow", "audit.alert_when"}
+var lists = []string{"runtime.allowed", "runtime.docker.images", "network.allow", "network.limits", "audit.alert_when"}
 
 // Keys returns every key, such as "server.grpc_addr".
 func Keys() []string {

@@ -282,6 +282,14 @@ func setAllowedHosts(c *Config, v value) error {
 	return err
 }
 
+func setNetLimits(c *Config, v value) error {
+	items, err := v.list()
+	if err == nil {
+		c.Network.Limits, err = hostlist.ParseLimits(items...)
+	}
+	return err
+}
+
 func setAlertWhen(c *Config, v value) error {
 	items, err := v.list()
 	if err != nil {

@@ -11,6 +11,8 @@ type Secret struct {
 	Placeholder string `json:"placeholder"`
 	// Allow are the requests that may be sent, in the form of allowlist.Limit; none: all.
 	Allow []string `json:"allow,omitempty"`
+	// Limits say how much of it may be used, in the form of quota.Set; "": anything.
+	Limits string `json:"limits,omitempty"`
 }
 
 // CloneSecrets returns a copy that shares nothing.

@@ -66,6 +66,8 @@ type Record struct {
 	Net             string                `json:"net"`             // NetNone, NetHost, NetBridge or NetNamed
 	hostlist.List                         // the hosts of NetNamed
 	published.Ports                       // that NetNamed shows on the host
+	// NetLimits are the limits of the network of NetNamed, as hostlist.ParseLimits returns them.
+	NetLimits string `json:"net_limits,omitempty"`
 	// Secrets are what commands use over the network of NetNamed and do not know.
 	Secrets []hostlist.Secret `json:"secrets,omitempty"`
 	Mounts  []Mount           `json:"mounts,omitempty"`
@@ -145,7 +147,7 @@ func (r *Record) check() error {
 	if err := r.checkRuntime(); err != nil {
 		return err
 	}
-	if err := errors.Join(r.List.Check(), r.CheckPorts(r.AllowNet), r.checkHome()); err != nil {
+	if err := errors.Join(r.List.Check(), hostlist.CheckLimits(r.NetLimits), r.CheckPorts(r.AllowNet), r.checkHome()); err != nil {
 		return err
 	}
 	for _, m := range r.Mounts {

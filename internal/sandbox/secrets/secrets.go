@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
@@ -36,6 +37,11 @@ func parse(stored []hostlist.Secret) ([]secret.Secret, error) {
 				return nil, errdefs.New(errdefs.Invalid, "secret %s: %w", s.Name, err)
 			}
 			s.Limits = append(s.Limits, l)
+		}
+		if each.Limits != "" {
+			if s.Quota, err = quota.ParseSecret(each.Limits); err != nil {
+				return nil, errdefs.New(errdefs.Invalid, "secret %s: %w", s.Name, err)
+			}
 		}
 		all = append(all, s)
 	}

@@ -11,7 +11,9 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/egress"
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/authority"
+	"github.com/agentfense/agentfense/internal/confine/egress/forwardproxy"
 	"github.com/agentfense/agentfense/internal/confine/egress/publish"
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -51,29 +53,40 @@ func (s *supervisor) startNetwork(program string, namespace *os.File) error {
 	if err != nil {
 		return err
 	}
+	o := egress.Options{
+		Rules: rules, Secrets: all, Authority: s.authority, Publish: s.record.Places(),
+		Proxy: forwardproxy.FromEnvironment(os.Getenv), Namespace: namespace, Changed: s.onOtherNetwork,
+		Allowed: s.onAllowed, Denied: s.onRefused, Limited: s.onLimited, Inbound: s.onInbound,
+		Failed: func(err error) { s.log.Error("the network is down for a moment", "err", err) },
+	}
+	o.UID, o.GID = int(s.record.OtherUID()), int(s.record.OtherUID())
+	if o.Limits, err = hostlist.Limits(s.record.NetLimits); err != nil {
+		return err
+	}
+	if o.Roots, err = rootsFor(o); err != nil {
+		return err
+	}
 	fd, err := unix.Open(program, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
+		o.Roots.Close()
 		return errdefs.New(errdefs.Internal, "open our own program: %w", err)
 	}
-	var roots *os.File
-	if s.authority != nil {
-		if roots, err = secrets.Certificates(os.Getenv); err != nil {
-			unix.Close(fd)
-			return err
-		}
-	}
-	uid := int(s.record.OtherUID())
-	s.egress, err = egress.Start(egress.Options{
-		Authority: s.authority, Roots: roots, Program: os.NewFile(uintptr(fd), "program"), UID: uid, GID: uid, Rules: rules, Secrets: all,
-		Namespace: namespace, Changed: s.onOtherNetwork, Publish: s.record.Places(),
-		Allowed: s.onAllowed, Denied: s.onRefused, Inbound: s.onInbound,
-		Failed: func(err error) { s.log.Error("the network is down for a moment", "err", err) },
-	})
+	o.Program = os.NewFile(uintptr(fd), "program")
+	s.egress, err = egress.Start(o)
 	if err != nil {
 		return err
 	}
 	s.beginHosts()
 	return nil
+}
+
+// rootsFor opens the certificates by which hosts and proxies are verified, nil if none are.
+func rootsFor(o egress.Options) (*os.File, error) {
+	proxies, err := forwardproxy.Parse(o.Proxy)
+	if err != nil || o.Authority == nil && !proxies.NeedsRoots() {
+		return nil, err
+	}
+	return secrets.Certificates(os.Getenv)
 }
 
 // onOtherNetwork ends a sandbox that somebody has given another network, which no rule governs.
@@ -94,7 +107,7 @@ func (s *supervisor) networkRules(hosts []string) ([]allowlist.Rule, error) {
 	}
 	rules, err := allowlist.Parse(hosts)
 	rules = slices.DeleteFunc(rules, func(r allowlist.Rule) bool {
-		_, _, guarded := secret.Guarding(all, r.Host)
+		_, _, guarded := secret.Guarding(all, r.Host, r.Port)
 		return guarded && !r.Wildcard && !r.Intercept
 	})
 	return append(rules, secret.Rules(all)...), err
@@ -155,12 +168,21 @@ func (s *supervisor) endNetwork() <-chan struct{} {
 func (s *supervisor) onAllowed(a egress.Allowed) {
 	event := audit.NetworkAllowed{
 		Host: audit.Text(a.Host), Port: a.Port, Rule: audit.Text(a.Rule),
-		SentBytes: a.Sent, ReceivedBytes: a.Received, Requests: a.Requests, Error: audit.Text(a.Error),
+		SentBytes: a.Sent, ReceivedBytes: a.Received, Requests: a.Requests, Proxy: audit.Text(a.Proxy), Error: audit.Text(a.Error),
 	}
 	if a.Addr.IsValid() {
 		event.Address = a.Addr.String()
 	}
 	s.append(event)
+}
+
+// onLimited records that a limit was reached, of the secret of or, "", of the network.
+func (s *supervisor) onLimited(of string, l quota.Limit) {
+	resource := "network." + l.Name
+	if of != "" {
+		resource = "secret." + of + "." + l.Name
+	}
+	s.append(audit.ResourceLimitExceeded{Resource: resource, Limit: float64(l.Max)})
 }
 
 // onRefused records what was not let out.

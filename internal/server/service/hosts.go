@@ -30,6 +30,19 @@ func (s *Service) permitHosts(field string, hosts []string) error {
 	return nil
 }
 
+// lowerLimits brings the limits of a sandbox's network down to those of the configuration.
+func (s *Service) lowerLimits(sb *record.Sandbox) error {
+	has := sb.Record().NetLimits
+	limits, err := hostlist.LimitsWithin(has, s.config.Network.Limits)
+	if err != nil || limits == has {
+		return err
+	}
+	return sb.Update(func(r *record.Record) error {
+		r.NetLimits = limits
+		return nil
+	})
+}
+
 // ChangeHosts grants and revokes hosts that a sandbox may reach. When it returns, no connection to
 // a revoked host is open.
 func (c *sandboxServer) ChangeHosts(ctx context.Context, m *sandboxv1.ChangeHostsRequest) (*sandboxv1.Sandbox, error) {

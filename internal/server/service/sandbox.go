@@ -138,7 +138,7 @@ func (s *Service) newRecord(caller auth.Caller, r wireconv.NewSandbox, of store.
 	at, err := workspaceOf(caller, r.AtHostPath, of, source)
 	return record.Record{
 		Name: r.Name, Source: source, Workspace: at, Rules: rules, PolicyNote: preset.Attribute(rules, wireconv.SentNote),
-		Runtime: how.name, Image: how.image, UID: r.UID, Home: r.Home, Net: how.net, List: hostlist.List{AllowNet: r.AllowNet}, Limits: r.Limits, Ignore: ignored, Served: served,
+		Runtime: how.name, Image: how.image, UID: r.UID, Home: r.Home, Net: how.net, List: hostlist.List{AllowNet: r.AllowNet}, NetLimits: s.config.Network.Limits, Limits: r.Limits, Ignore: ignored, Served: served,
 	}, err
 }
 
@@ -263,6 +263,9 @@ func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSand
 	}
 	// The configuration may have become narrower since.
 	if err := s.permitHosts("allow_net", record.Hosts(time.Now())); err != nil {
+		return nil, err
+	}
+	if err := s.lowerLimits(sb); err != nil {
 		return nil, err
 	}
 	// An interrupted start would leave a supervisor behind.

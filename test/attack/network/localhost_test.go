@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentfense/agentfense/internal/lib/ownport"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -75,5 +76,34 @@ func TestAPortOfLocalhostIsRevoked(t *testing.T) {
 		const ended = "until test -s /tmp/code; do sleep 0.1; done; cat /tmp/code"
 		want(t, s.Agentfense("exec", s.Name, "--", "sh", "-c", ended), "over\n")
 		want(t, s.Agentfense("exec", s.Name, "--", "sh", "-c", "curl -s http://localhost:"+port+"/ || echo no"), "no\n")
+	})
+}
+
+// A secret is used at a port of localhost without TLS, and only there; never at a server of
+// agentfense, which listens at a port with a mark.
+func TestASecretForAPortOfLocalhost(t *testing.T) {
+	harness.NeedWorld(t)
+	listen := func(l net.Listener, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(reflectSecret)}
+		go func() { _ = server.Serve(l) }()
+		t.Cleanup(func() { server.Close() })
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		return port
+	}
+	port := listen(net.Listen("tcp", "127.0.0.1:0"))
+	own := listen(ownport.Listen(t.Context(), "127.0.0.1:0"))
+	t.Setenv("API_KEY", secretValue)
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		r := s.Run(`
+curl -sS -H "Authorization: Bearer $API_KEY" http://api-key.agentfense.internal/ | head -n1
+curl -sS http://api-key.agentfense.internal/ | grep -ac '`+secretValue+`'
+curl -s http://localhost:`+port+`/ || echo refused
+curl -sS http://api-key-2.agentfense.internal/`, "--secret", "API_KEY@localhost:"+port+",localhost:"+own, "--allow-net", "localhost:"+port)
+		want(t, r, "right=true\n0\nrefused\nagentfense: a server of agentfense listens at this port of localhost\n")
 	})
 }

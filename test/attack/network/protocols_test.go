@@ -25,8 +25,7 @@ import (
 
 const speakProtocols = "speak"
 
-// speak talks to example.com in several protocols over TLS. Its arguments are a file of
-// certificates and whether a change of protocol is to be refused.
+// speak talks to example.com in several protocols over TLS. Its argument is a file of certificates.
 func speak(args []string) int {
 	pem, err := os.ReadFile(args[0])
 	roots := x509.NewCertPool()
@@ -35,10 +34,7 @@ func speak(args []string) int {
 		return 1
 	}
 	config := &tls.Config{RootCAs: roots}
-	err = errors.Join(speakHTTP2(config), speakGRPC(config))
-	if refused := speakWebSocket(config); (refused != nil) != (args[1] == "true") {
-		err = errors.Join(err, fmt.Errorf("WebSocket: %w", refused))
-	}
+	err = errors.Join(speakHTTP2(config), speakGRPC(config), speakWebSocket(config))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -135,6 +131,7 @@ func protocols(t *testing.T, mux *http.ServeMux) {
 		sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 		fmt.Fprintf(buffer, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n",
 			base64.StdEncoding.EncodeToString(sum[:]))
+		buffer.Flush()
 		frame := make([]byte, len("\x81\x85")+len("mask")+len("Hello"))
 		if _, err := io.ReadFull(buffer, frame); err != nil {
 			return
@@ -152,11 +149,11 @@ func TestProtocolsOverTLS(t *testing.T) {
 	authority := internet(t, protocols)
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)
-		if r := s.RunProgram(speakProtocols, []string{"/opt/authority.pem", "false"}, flags(authority, "example.com")...); r.Code != 0 {
+		if r := s.RunProgram(speakProtocols, []string{"/opt/authority.pem"}, flags(authority, "example.com")...); r.Code != 0 {
 			t.Errorf("exit %d\n%s", r.Code, r.Stderr)
 		}
 		opened := trusting(t, authority, "--allow-net", "example.com,intercept")
-		if r := s.RunProgram(speakProtocols, []string{"/run/agentfense/ca.pem", "true"}, opened...); r.Code != 0 {
+		if r := s.RunProgram(speakProtocols, []string{"/run/agentfense/ca.pem"}, opened...); r.Code != 0 {
 			t.Errorf("through opened connections: exit %d\n%s", r.Code, r.Stderr)
 		}
 	})

@@ -72,6 +72,16 @@ func (m *Masker) unsure(b []byte) int {
 	return 0
 }
 
+// Sure writes over each value in b, and returns how many bytes at its beginning are without one
+// whatever follows; all of them if b is the last of a text.
+func (m *Masker) Sure(b []byte, last bool) int {
+	m.Mask(b)
+	if last {
+		return len(b)
+	}
+	return len(b) - m.unsure(b)
+}
+
 // Reader returns what r has, without values, also where two reads share one. It passes on what it
 // is sure of as soon as it has it.
 func (m *Masker) Reader(r io.Reader) io.Reader { return &reader{m: m, r: r} }
@@ -109,15 +119,9 @@ func (r *reader) fill(size int) {
 	copy(buf, r.buf)
 	n, err := r.r.Read(buf[held:])
 	r.buf = buf[:held+n]
-	r.m.Mask(r.buf)
-	r.sure = len(r.buf)
-	if err == nil {
-		r.sure -= r.m.unsure(r.buf)
-		return
-	}
+	r.sure = r.m.Sure(r.buf, errors.Is(err, io.EOF))
 	r.err = err
-	if !errors.Is(err, io.EOF) { // the rest may be the beginning of a value
-		r.sure -= r.m.unsure(r.buf)
+	if err != nil && !errors.Is(err, io.EOF) { // the rest may be the beginning of a value
 		r.buf = r.buf[:r.sure]
 	}
 }

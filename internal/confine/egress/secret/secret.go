@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
@@ -28,10 +29,11 @@ type Secret struct {
 	Source      Source
 	Hosts       []Target
 	Limits      []allowlist.Limit // what may be asked of the hosts; none: everything
+	Quota       quota.Set         // how much of it may be used
 	Placeholder string
 }
 
-// Target is a host that gets the value, over TLS.
+// Target is a host that gets the value: over TLS, or at a port of this host's loopback in clear.
 type Target struct {
 	Host allowlist.Host
 	Port uint16
@@ -76,8 +78,6 @@ func Parse(text string) (Secret, error) {
 			return Secret{}, err
 		case r.Wildcard:
 			return Secret{}, invalid(text, "name each host; a secret is for no wildcard")
-		case r.Host == allowlist.Localhost:
-			return Secret{}, invalid(text, "a secret goes to a host that TLS verifies, and localhost is none")
 		case IsInside(r.Host):
 			return Secret{}, invalid(text, "want a host of the internet")
 		}
@@ -122,6 +122,17 @@ func ParseLimit(text string) (name string, l allowlist.Limit, err error) {
 		return "", allowlist.Limit{}, invalid(text, "want NAME=METHOD[,METHOD…] PATH, such as 'API_KEY=POST /v1/messages'")
 	}
 	return name, l, nil
+}
+
+// ParseQuota reads NAME=LIMIT=VALUE[,LIMIT=VALUE…] and returns which secret it is for. Errors:
+// Invalid.
+func ParseQuota(text string) (name string, set quota.Set, err error) {
+	name, rest, _ := strings.Cut(text, "=")
+	if !isName(name) || !strings.Contains(rest, "=") {
+		return "", nil, invalid(text, "want NAME=LIMIT=VALUE, such as API_KEY=requests=1000,rate=10/m,out=10M")
+	}
+	set, err = quota.ParseSecret(rest)
+	return name, set, err
 }
 
 // Inside returns the name of a secret's host inside: the place in Hosts is i.
@@ -169,12 +180,16 @@ func Rules(all []Secret) []allowlist.Rule {
 	return rules
 }
 
+// IsLocal reports whether the target is a port of this host's loopback.
+func (t Target) IsLocal() bool { return t.Host == allowlist.Localhost }
+
 // Guarding returns the secret that is for a host, and the host's name inside. Nothing else leads
-// from the sandbox to such a host, or a program could send there with a key of its own.
-func Guarding(all []Secret, h allowlist.Host) (s Secret, inside allowlist.Host, guarded bool) {
+// from the sandbox to such a host, or a program could send there with a key of its own. Of
+// localhost, that is about the port alone.
+func Guarding(all []Secret, h allowlist.Host, port uint16) (s Secret, inside allowlist.Host, guarded bool) {
 	for _, s := range all {
 		for i, t := range s.Hosts {
-			if t.Host == h {
+			if t.Host == h && (!t.IsLocal() || t.Port == port) {
 				return s, s.Inside(i), true
 			}
 		}

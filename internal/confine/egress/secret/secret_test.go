@@ -29,7 +29,9 @@ func TestSecretsHaveOneForm(t *testing.T) {
 		{"a wildcard", "A@*.example.com", ""},
 		{"a host inside", "A@b.agentfense.internal", ""},
 		{"a URL", "A@https://a.example.com", ""},
-		{"localhost", "A@localhost", ""},
+		{"a port of localhost", "A@localhost:8000", "A=env:A@localhost:8000"},
+		{"localhost without a port", "A@localhost", ""},
+		{"below localhost", "A@a.localhost:8000", ""},
 		{"no name", "@a.example.com", ""},
 		{"a digit first", "1A@a.example.com", ""},
 		{"a dash", "A-B@a.example.com", ""},
@@ -56,6 +58,28 @@ func TestSecretsHaveOneForm(t *testing.T) {
 				t.Errorf("read again: %v %s", err, diff)
 			}
 		})
+	}
+}
+
+func TestASecretGuardsItsHosts(t *testing.T) {
+	s, err := Parse("A@api.example.com,localhost:8000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		host   allowlist.Host
+		port   uint16
+		inside allowlist.Host // "": it is not guarded
+	}{
+		{"api.example.com", 443, "a.agentfense.internal"},
+		{"api.example.com", 80, "a.agentfense.internal"},
+		{"localhost", 8000, "a-2.agentfense.internal"},
+		{"localhost", 8001, ""},
+		{"other.example.com", 443, ""},
+	} {
+		if _, inside, guarded := Guarding([]Secret{s}, tt.host, tt.port); inside != tt.inside || guarded != (tt.inside != "") {
+			t.Errorf("%s:%d: %q, %t", tt.host, tt.port, inside, guarded)
+		}
 	}
 }
 

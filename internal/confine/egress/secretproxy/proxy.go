@@ -29,6 +29,8 @@ type Proxy struct {
 	Limits      []allowlist.Limit
 	// Value is "" while there is none.
 	Value string
+	// Quota says how much may be used; nil: anything.
+	Quota Quota
 	// Masker knows all values of the sandbox.
 	Masker *secret.Masker
 	// Transport, Refused and Explain are those of webproxy.Proxy. Refused is told of
@@ -41,7 +43,7 @@ type Proxy struct {
 // Handler returns what answers the requests to the host's name inside, without TLS.
 func (p *Proxy) Handler() http.Handler {
 	web := webproxy.Proxy{
-		IsHost: p.isOurs, Scheme: "https", Authority: p.Authority(), Limits: []webproxy.Limits{p.Limit()},
+		IsHost: p.isOurs, Scheme: p.scheme(), Authority: p.Authority(), Limits: []webproxy.Limits{p.Limit()},
 		Transport: p.Transport, Refused: p.Refused, Explain: p.Explain, Filter: p,
 	}
 	return web.Handler()
@@ -52,12 +54,12 @@ func (p *Proxy) Limit() webproxy.Limits {
 	return webproxy.Limits{Allow: p.Limits, Option: "--secret-allow", Of: p.Name}
 }
 
-// Check refuses requests while there is no value.
-func (p *Proxy) Check(*http.Request) (status int, reason string) {
+// Check refuses requests while there is no value, and those beyond the limits.
+func (p *Proxy) Check(r *http.Request) (status int, reason string) {
 	if p.Value == "" {
 		return http.StatusServiceUnavailable, "no value of secret " + p.Name + " was handed over; the next agentfense exec or run that finds it does that"
 	}
-	return 0, ""
+	return http.StatusTooManyRequests, p.checkQuota(r)
 }
 
 // Text masks values.
@@ -89,17 +91,30 @@ func (p *Proxy) Request(r *httputil.ProxyRequest) {
 		r.Out.Header.Del(field)
 	}
 	r.Out.Header.Set("Accept-Encoding", "identity")
+	sent = p.swapProtocols(r.Out.Header) || sent
 	if taken = append(taken, p.swap(r.Out.Header, sent)...); len(taken) > 0 {
 		p.Refused("a credential of the program's own was taken out: " + strings.Join(taken, ", "))
 	}
+	p.meterRequest(r.Out)
 }
 
 // droppedFields are not sent on. What a part of an answer has cannot be searched, and cookies are
 // credentials.
 var droppedFields = []string{"Range", "If-Range", "Cookie"}
 
+// scheme is how the host is asked. Only a port of this host's loopback needs no TLS.
+func (p *Proxy) scheme() string {
+	if p.Target.IsLocal() {
+		return "http"
+	}
+	return "https"
+}
+
 // Authority is the host as a request names it.
 func (p *Proxy) Authority() string {
+	if p.Target.IsLocal() {
+		return p.Target.String()
+	}
 	return strings.TrimSuffix(p.Target.String(), ":"+strconv.Itoa(allowlist.DefaultPort))
 }
 
@@ -114,6 +129,6 @@ func (p *Proxy) Response(r *http.Response) error {
 			return webproxy.AnswerError{Reason: "the host compresses its answer, which cannot be searched for the value then"}
 		}
 	}
-	r.Body = &maskedBody{Reader: p.Masker.Reader(r.Body), Closer: r.Body, response: r, masker: p.Masker}
+	r.Body = &maskedBody{Reader: p.Masker.Reader(p.meterAnswer(r, r.Body)), Closer: r.Body, response: r, masker: p.Masker}
 	return nil
 }

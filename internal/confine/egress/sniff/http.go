@@ -24,6 +24,8 @@ type Request struct {
 	// the target is a whole URL, that one's authority. Both may have a port.
 	Hosts  []string
 	Length int64 // of the body in bytes, or Chunked
+	// WebSocket says that the request asks to go on as a WebSocket (RFC 6455, 4.1).
+	WebSocket bool
 }
 
 // ReadRequest reads the head of a request. Its error is io.EOF if there is none, and says else
@@ -34,7 +36,7 @@ func ReadRequest(r *bufio.Reader) (*Request, error) {
 		return nil, err
 	}
 	q := &Request{Raw: append(line, '\r', '\n')}
-	minor, err := q.readRequestLine(string(line))
+	minor, isGet, err := q.readRequestLine(string(line))
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +59,7 @@ func ReadRequest(r *bufio.Reader) (*Request, error) {
 		}
 		fields[name] = append(fields[name], value)
 	}
+	q.WebSocket = isGet && minor == '1' && asksForWebSocket(fields)
 	return q, q.judge(minor, fields)
 }
 
@@ -91,21 +94,21 @@ func readLine(r *bufio.Reader, most int) ([]byte, error) {
 	return line, nil
 }
 
-// readRequestLine reads METHOD TARGET HTTP/1.x and returns x.
-func (q *Request) readRequestLine(line string) (minor byte, err error) {
+// readRequestLine reads METHOD TARGET HTTP/1.x and returns x, and whether METHOD is GET.
+func (q *Request) readRequestLine(line string) (minor byte, isGet bool, err error) {
 	parts := strings.Split(line, " ")
 	if len(parts) != 3 || !isToken(parts[0]) || parts[1] == "" || strings.Contains(line, "\t") {
-		return 0, errors.New("malformed request line")
+		return 0, false, errors.New("malformed request line")
 	}
 	switch method := parts[0]; {
 	case parts[2] == "HTTP/2.0":
-		return 0, errors.New("HTTP/2 without TLS")
+		return 0, false, errors.New("HTTP/2 without TLS")
 	case parts[2] != "HTTP/1.1" && parts[2] != "HTTP/1.0":
-		return 0, errors.New("malformed request line")
+		return 0, false, errors.New("malformed request line")
 	case strings.EqualFold(method, "CONNECT"):
-		return 0, errors.New("method CONNECT")
+		return 0, false, errors.New("method CONNECT")
 	}
-	return parts[2][len(parts[2])-1], q.readTarget(parts[1])
+	return parts[2][len(parts[2])-1], parts[0] == "GET", q.readTarget(parts[1])
 }
 
 // readTarget takes the authority of a target that is a whole URL.
@@ -157,20 +160,8 @@ func (q *Request) judge(minor byte, fields map[string][]string) error {
 		return errors.New("not exactly one Host field")
 	}
 	q.Hosts = append(q.Hosts, fields["host"][0])
-	for _, name := range []string{"upgrade", "http2-settings"} {
-		if len(fields[name]) > 0 {
-			return fmt.Errorf("change of protocol (%s)", name)
-		}
-	}
-	for _, list := range fields["connection"] {
-		for option := range strings.SplitSeq(list, ",") {
-			// A proxy drops the fields that are named here, Host among them.
-			switch strings.ToLower(strings.Trim(option, " \t")) {
-			case "close", "keep-alive", "te":
-			default:
-				return errors.New("unusual Connection field")
-			}
-		}
+	if err := q.judgeProtocol(fields); err != nil {
+		return err
 	}
 	lengths, encodings := fields["content-length"], fields["transfer-encoding"]
 	switch {
@@ -189,6 +180,47 @@ func (q *Request) judge(minor byte, fields map[string][]string) error {
 		q.Length = Chunked
 	}
 	return nil
+}
+
+// judgeProtocol refuses a change of protocol but to a WebSocket, and that a proxy drops fields.
+func (q *Request) judgeProtocol(fields map[string][]string) error {
+	for _, name := range []string{"upgrade", "http2-settings"} {
+		if len(fields[name]) > 0 && !q.WebSocket {
+			return fmt.Errorf("change of protocol (%s)", name)
+		}
+	}
+	for _, option := range options(fields) {
+		// A proxy drops the fields that are named here, Host among them.
+		switch {
+		case option == "close", option == "keep-alive", option == "te":
+		case option == "upgrade" && q.WebSocket:
+		default:
+			return errors.New("unusual Connection field")
+		}
+	}
+	return nil
+}
+
+// options are those of the Connection fields, in lower case.
+func options(fields map[string][]string) []string {
+	var all []string
+	for _, list := range fields["connection"] {
+		for option := range strings.SplitSeq(list, ",") {
+			all = append(all, strings.ToLower(strings.Trim(option, " \t")))
+		}
+	}
+	return all
+}
+
+// asksForWebSocket reports whether the fields of a request are those of a WebSocket's handshake,
+// and of nothing else. It has no body.
+func asksForWebSocket(fields map[string][]string) bool {
+	is := func(name, value string) bool {
+		return len(fields[name]) == 1 && strings.EqualFold(fields[name][0], value)
+	}
+	return is("upgrade", "websocket") && is("sec-websocket-version", "13") && len(fields["sec-websocket-key"]) == 1 &&
+		slices.Contains(options(fields), "upgrade") &&
+		len(fields["content-length"])+len(fields["transfer-encoding"])+len(fields["http2-settings"]) == 0
 }
 
 // CopyBody sends the body of q on.

@@ -2,14 +2,15 @@
 // of one host, which sends on what is allowed and refuses the rest with a reason.
 //
 // To the program it speaks HTTP/1.1 and HTTP/2. Redirects are passed on and not followed; CONNECT,
-// TRACE and changes of protocol are refused. The package dials nothing by itself. Package
-// secretproxy puts secrets into what passes here.
+// TRACE and changes of protocol other than to a WebSocket are refused. The package dials nothing by
+// itself. Package secretproxy puts secrets into what passes here.
 package webproxy
 
 import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
@@ -49,12 +50,14 @@ type Limits struct {
 
 // A Filter changes what passes.
 type Filter interface {
-	// Check returns why a request that is allowed otherwise is not sent on.
+	// Check returns why a request that is allowed otherwise is not sent on; "": it is.
 	Check(*http.Request) (status int, reason string)
 	// Request changes the request for the host, and Response what it answers. An error of the
 	// latter that is an AnswerError is told to the program.
 	Request(*httputil.ProxyRequest)
 	Response(*http.Response) error
+	// Stream is what follows an answer by which the host agrees to a WebSocket.
+	Stream(*http.Response, io.ReadWriteCloser) io.ReadWriteCloser
 	// Writer is what takes the answer to the program, and Text what is told to it.
 	Writer(http.ResponseWriter) http.ResponseWriter
 	Text(text string) string
@@ -64,6 +67,11 @@ type Filter interface {
 type AnswerError struct{ Reason string }
 
 func (e AnswerError) Error() string { return e.Reason }
+
+// LimitError says which limit ends a request.
+type LimitError struct{ Reason string }
+
+func (e LimitError) Error() string { return e.Reason }
 
 // noLog takes what net/http would say: it may be about secrets.
 var noLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
@@ -98,7 +106,7 @@ func (p *Proxy) check(r *http.Request) (status int, reason, advice string) {
 		return http.StatusForbidden, fmt.Sprintf("HTTP names another host: %q", clip(r.Host)), ""
 	case !strings.HasPrefix(r.URL.Path, "/"):
 		return http.StatusForbidden, "a request without a path", ""
-	case r.Header.Get("Upgrade") != "":
+	case r.Header.Get("Upgrade") != "" && !isWebSocket(r):
 		return http.StatusForbidden, "change of protocol (upgrade): what follows could not be checked", ""
 	}
 	limited := p.Filter != nil
@@ -181,6 +189,9 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	if _, sent := r.Out.Header["User-Agent"]; !sent {
 		r.Out.Header["User-Agent"] = nil // else Go's own
 	}
+	if isWebSocket(r.In) {
+		r.Out.Header.Del("Sec-Websocket-Extensions") // frames stay as they are
+	}
 	if p.Filter != nil {
 		p.Filter.Request(r)
 		return
@@ -191,8 +202,13 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 // receive takes out of an answer what would lead past this proxy.
 func (p *Proxy) receive(r *http.Response) error {
 	r.Header.Del("Alt-Svc")
-	if r.StatusCode == http.StatusSwitchingProtocols {
+	switch asked := isWebSocket(r.Request); {
+	case r.StatusCode == http.StatusSwitchingProtocols && asked:
+		return p.agree(r)
+	case r.StatusCode == http.StatusSwitchingProtocols:
 		return AnswerError{"the host changes the protocol"}
+	case asked:
+		r.Header.Set("Connection", "close") // Strict passes on no further request
 	}
 	if p.Filter != nil {
 		return p.Filter.Response(r)
@@ -206,6 +222,10 @@ func (p *Proxy) fail(w http.ResponseWriter, _ *http.Request, err error) {
 		p.refuse(w, http.StatusForbidden, reason, "")
 		return
 	}
+	if limit, is := errors.AsType[LimitError](err); is {
+		p.refuse(w, http.StatusTooManyRequests, limit.Reason, "")
+		return
+	}
 	certificate := &tls.CertificateVerificationError{}
 	if errors.As(err, &AnswerError{}) || errors.As(err, &certificate) {
 		reason := err.Error()
@@ -215,6 +235,7 @@ func (p *Proxy) fail(w http.ResponseWriter, _ *http.Request, err error) {
 		p.refuse(w, http.StatusBadGateway, reason, "")
 		return
 	}
+	w.Header().Set("Connection", "close")
 	p.answer(w, http.StatusBadGateway, p.Authority+" gave no answer") // more would tell of this host's network
 }
 

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,17 +26,30 @@ func Serve(c net.Conn, h http.Handler, headPatience time.Duration) {
 		headPatience = idlePatience // it has whole heads, which it has waited for
 	}
 	var answering sync.WaitGroup // of HTTP/2, a handler may outlive its connection
+	var switched atomic.Bool     // then the handler ends the connection
+	end := sync.OnceFunc(func() { close(one.ended) })
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			answering.Add(1)
 			defer answering.Done()
+			defer func() {
+				if switched.Load() {
+					end()
+				}
+			}()
 			h.ServeHTTP(w, r)
 		}),
 		ReadHeaderTimeout: headPatience, IdleTimeout: idlePatience, MaxHeaderBytes: maxHeader,
 		DisableGeneralOptionsHandler: true, ErrorLog: noLog, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		ConnState: func(_ net.Conn, state http.ConnState) {
-			if state == http.StateClosed {
-				close(one.ended)
+		ConnState: func(c net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateClosed:
+				end()
+			case http.StateHijacked:
+				switched.Store(true)
+				if strict, is := c.(*strictConn); is {
+					close(strict.switched)
+				}
 			}
 		},
 	}

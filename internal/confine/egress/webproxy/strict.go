@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/sniff"
@@ -18,11 +19,11 @@ import (
 // takes c over.
 func Strict(c net.Conn, patience time.Duration, check func(*sniff.Request) error, refused func(error)) net.Conn {
 	checked, read := net.Pipe()
-	s := &strictConn{Conn: c, read: read, fed: make(chan struct{})}
+	s := &strictConn{Conn: c, read: read, fed: make(chan struct{}), switched: make(chan struct{}), closed: make(chan struct{})}
 	go func() {
 		defer close(s.fed)
 		defer checked.Close()
-		first, err := feed(checked, c, patience, check)
+		first, err := s.feed(checked, patience, check)
 		if err == nil || isEnd(err) {
 			return
 		}
@@ -41,8 +42,10 @@ func isEnd(err error) bool {
 		errors.As(err, &failure) && !failure.Timeout()
 }
 
-// feed passes checked requests on. first says whether there was none before the error.
-func feed(to io.Writer, from net.Conn, patience time.Duration, check func(*sniff.Request) error) (first bool, err error) {
+// feed passes checked requests on, and all that follows one that has changed the protocol. first
+// says whether there was none before the error.
+func (s *strictConn) feed(to io.Writer, patience time.Duration, check func(*sniff.Request) error) (first bool, err error) {
+	from := s.Conn
 	r := bufio.NewReader(from)
 	for first = true; ; first = false {
 		if first {
@@ -69,10 +72,30 @@ func feed(to io.Writer, from net.Conn, patience time.Duration, check func(*sniff
 		if _, err := to.Write(q.Raw); err != nil {
 			return first, err
 		}
+		if q.WebSocket {
+			return false, s.pass(to, r)
+		}
 		if _, err := q.CopyBody(to, r); err != nil {
 			return false, err
 		}
 	}
+}
+
+// pass passes on what follows the request for a WebSocket once the host has agreed. Else nothing
+// follows: the connection is closed after the answer.
+func (s *strictConn) pass(to io.Writer, r *bufio.Reader) error {
+	if _, err := r.Peek(1); err != nil {
+		return io.EOF // the program does not wait for the answer
+	}
+	select {
+	case <-s.switched:
+	case <-s.closed:
+		return io.EOF
+	}
+	if _, err := io.Copy(to, r); err != nil {
+		return err
+	}
+	return io.EOF
 }
 
 // answerRefusal tells the program why its first request is refused, and lets it read that, which a
@@ -111,8 +134,11 @@ func closeWrite(c net.Conn) error {
 type strictConn struct {
 	net.Conn
 
-	read net.Conn
-	fed  chan struct{} // closed when nothing more is read
+	read     net.Conn
+	fed      chan struct{} // closed when nothing more is read
+	switched chan struct{} // closed when the protocol has changed
+	closed   chan struct{}
+	once     sync.Once
 }
 
 func (s *strictConn) Read(p []byte) (int, error) { return s.read.Read(p) }
@@ -130,6 +156,7 @@ func (s *strictConn) CloseWrite() error { return closeWrite(s.Conn) }
 
 // Close closes the connection, and returns when it is no longer used.
 func (s *strictConn) Close() error {
+	s.once.Do(func() { close(s.closed) })
 	s.read.Close()
 	err := s.Conn.Close()
 	<-s.fed

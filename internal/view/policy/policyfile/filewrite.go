@@ -42,7 +42,20 @@ func writtenOf(r policy.Rule) written {
 
 // hosts is the form in which Write has the network.
 type hosts struct {
-	Allow []string `yaml:"allow"`
+	Allow  []string  `yaml:"allow"`
+	Limits yaml.Node `yaml:"limits,omitempty"`
+}
+
+// limits returns the mapping of limits, in their order.
+func (n *Network) limits() yaml.Node {
+	if len(n.Limits) == 0 {
+		return yaml.Node{}
+	}
+	m := yaml.Node{Kind: yaml.MappingNode}
+	for _, l := range n.Limits {
+		m.Content = append(m.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: l.Name}, &yaml.Node{Kind: yaml.ScalarNode, Value: l.Value})
+	}
+	return m
 }
 
 // expected is the form in which Write has an expectation.
@@ -74,7 +87,7 @@ func (d *Document) Write(w io.Writer) error {
 		file.Expect = append(file.Expect, expected{path, x.Permission.String()})
 	}
 	if d.Network != nil {
-		file.Network = &hosts{d.Network.Texts()}
+		file.Network = &hosts{d.Network.Texts(), d.Network.limits()}
 	}
 	text, err := yaml.Marshal(file)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 
 // Network says which hosts a sandbox may reach. Without hosts it may reach none.
 type Network struct {
-	Allow []Host
+	Allow  []Host
+	Limits []NetLimit // each name once
 	place
 }
 
@@ -28,12 +29,18 @@ type Host struct {
 	place
 }
 
+// NetLimit is a limit of the network as it is written. As of a Host, its callers parse it.
+type NetLimit struct {
+	Name, Value string
+	place
+}
+
 // MaxHosts is the most hosts of a policy file.
 const MaxHosts = 1024
 
 func (l *loader) readNetwork(n *yaml.Node) error {
 	l.file.Network = &Network{place: place{l.File, n.Line}}
-	has, err := l.readMapping(n, "network", []field{{"allow", l.readHosts}})
+	has, err := l.readMapping(n, "network", []field{{"allow", l.readHosts}, {"limits", l.readNetLimits}})
 	if err == nil && !has["allow"] {
 		err = l.At(n.Line, "allow is missing in network: it is a list of hosts, [] for none")
 	}
@@ -55,6 +62,24 @@ func (l *loader) readHosts(n *yaml.Node) error {
 		l.file.Network.Allow = append(l.file.Network.Allow, Host{text, place{l.File, item.Line}})
 	}
 	return nil
+}
+
+// netLimits are the names of limits, in the order of the schema.
+var netLimits = []string{"connections", "new", "out", "in", "rate"}
+
+func (l *loader) readNetLimits(n *yaml.Node) error {
+	fields := make([]field, len(netLimits))
+	for i, name := range netLimits {
+		fields[i] = field{name, func(value *yaml.Node) error {
+			text, err := l.Text(value, "the limit "+name)
+			if err == nil {
+				l.file.Network.Limits = append(l.file.Network.Limits, NetLimit{name, text, place{l.File, value.Line}})
+			}
+			return err
+		}}
+	}
+	_, err := l.readMapping(n, "limits", fields)
+	return err
 }
 
 // Texts returns the hosts as they are written.

@@ -83,6 +83,18 @@ func wantSchema() *jsonschema.Schema {
 		Required:             []string{"pattern", "reason"},
 		AdditionalProperties: nothingElse(),
 	}
+	limits := &jsonschema.Schema{
+		Type: "object", Description: "Limits of the network, as run --net-limit takes them.",
+		Properties: map[string]*jsonschema.Schema{
+			"connections": limitOf("Connections at once, such as 100.", "^[1-9][0-9]*$"),
+			"new":         limitOf("New connections per second, minute or hour, such as 10/s.", "^[1-9][0-9]*/[smh]$"),
+			"out":         limitOf("Bytes that are sent, in total, such as 50M.", "^[0-9.]+[KkMmGgTt]?$"),
+			"in":          limitOf("Bytes that are received, in total, such as 1G.", "^[0-9.]+[KkMmGgTt]?$"),
+			"rate":        limitOf("Bytes per second, minute or hour in both directions, such as 1M/s.", "^[0-9.]+[KkMmGgTt]?/[smh]$"),
+		},
+		PropertyOrder:        netLimits,
+		AdditionalProperties: nothingElse(),
+	}
 	mostHosts := MaxHosts
 	network := &jsonschema.Schema{
 		Type:        "object",
@@ -92,7 +104,9 @@ func wantSchema() *jsonschema.Schema {
 				Type: "array", MaxItems: &mostHosts, Description: "The hosts, as run --allow-net takes them.",
 				Items: &jsonschema.Schema{Type: "string", MinLength: &one, Description: "HOST[:PORT], *.DOMAIN, @PRESET or HOST:PORT,raw."},
 			},
+			"limits": limits,
 		},
+		PropertyOrder:        []string{"allow", "limits"},
 		Required:             []string{"allow"},
 		AdditionalProperties: nothingElse(),
 	}
@@ -129,6 +143,11 @@ func wantSchema() *jsonschema.Schema {
 		AnyOf:                []*jsonschema.Schema{{Required: []string{"preset"}}, {Required: []string{"rules"}}},
 		AdditionalProperties: nothingElse(),
 	}
+}
+
+// limitOf is a limit of the network.
+func limitOf(description, pattern string) *jsonschema.Schema {
+	return &jsonschema.Schema{Types: []string{"string", "number"}, Description: description, Pattern: pattern}
 }
 
 func TestSchemaNamesWhatTheLoaderReads(t *testing.T) {
