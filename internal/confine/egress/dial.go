@@ -39,7 +39,7 @@ func (p *process) dial(ctx context.Context, t target) (*net.TCPConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs = alternate(addrs)
+	addrs = address.Alternate(addrs)
 	c, err := p.connectFirst(ctx, addrs[:min(len(addrs), maxAttempts)], t.port)
 	if err != nil {
 		p.names.Forget(asked(t.host))
@@ -97,28 +97,6 @@ func (p *process) connectFirst(ctx context.Context, addrs []netip.Addr, port uin
 		}
 	}
 	return nil, errors.Join(errs...)
-}
-
-// alternate returns addresses so that the families take turns, in the order that the resolver
-// prefers within each (RFC 8305, 4).
-func alternate(addrs []netip.Addr) []netip.Addr {
-	var families [2][]netip.Addr // the first is that of the first address
-	for _, a := range addrs {
-		i := 0
-		if a.Unmap().Is4() != addrs[0].Unmap().Is4() {
-			i = 1
-		}
-		families[i] = append(families[i], a)
-	}
-	all := make([]netip.Addr, 0, len(addrs))
-	for i := range addrs {
-		for _, f := range families {
-			if i < len(f) {
-				all = append(all, f[i])
-			}
-		}
-	}
-	return all
 }
 
 // asked is the name that is looked up for a host. With the dot no search domain is tried.

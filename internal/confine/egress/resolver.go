@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
-	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/dns"
+	"github.com/agentfense/agentfense/internal/confine/egress/netns"
 )
 
 const (
@@ -68,28 +68,10 @@ func (p *process) servePackets(c *net.UDPConn) {
 		go func() {
 			defer func() { <-p.queries }()
 			if reply := p.resolve(packet[:n]); reply != nil {
-				_, _, _ = c.WriteMsgUDPAddrPort(reply, sameAddress(oob[:oobn]), from) // a lost answer is asked for again
+				_, _, _ = c.WriteMsgUDPAddrPort(reply, netns.SameAddress(oob[:oobn]), from) // a lost answer is asked for again
 			}
 		}()
 	}
-}
-
-// sameAddress makes, of the control message that says where a packet went to, the one that
-// sends the answer from there (ip(7), ipv6(7)).
-func sameAddress(oob []byte) []byte {
-	controls, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil
-	}
-	for _, c := range controls {
-		switch {
-		case c.Header.Level == unix.IPPROTO_IP && c.Header.Type == unix.IP_PKTINFO && len(c.Data) >= unix.SizeofInet4Pktinfo:
-			return unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: [4]byte(c.Data[8:12])})
-		case c.Header.Level == unix.IPPROTO_IPV6 && c.Header.Type == unix.IPV6_PKTINFO && len(c.Data) >= unix.SizeofInet6Pktinfo:
-			return unix.PktInfo6(&unix.Inet6Pktinfo{Addr: [16]byte(c.Data[:16])})
-		}
-	}
-	return nil
 }
 
 // serveQueries answers the queries of a connection (RFC 7766).

@@ -65,3 +65,21 @@ func bound(at netip.AddrPort, kind int) (int, error) {
 	}
 	return fd, nil
 }
+
+// SameAddress makes, of the control message that says where a packet went to, the one that
+// sends the answer from there (ip(7), ipv6(7)).
+func SameAddress(oob []byte) []byte {
+	controls, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	for _, c := range controls {
+		switch {
+		case c.Header.Level == unix.IPPROTO_IP && c.Header.Type == unix.IP_PKTINFO && len(c.Data) >= unix.SizeofInet4Pktinfo:
+			return unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: [4]byte(c.Data[8:12])})
+		case c.Header.Level == unix.IPPROTO_IPV6 && c.Header.Type == unix.IPV6_PKTINFO && len(c.Data) >= unix.SizeofInet6Pktinfo:
+			return unix.PktInfo6(&unix.Inet6Pktinfo{Addr: [16]byte(c.Data[:16])})
+		}
+	}
+	return nil
+}
