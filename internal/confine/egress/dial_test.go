@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/address"
 )
 
 // dialer is a process that connects by a function.
@@ -69,11 +71,11 @@ func TestAddressesThatFailAreAllTried(t *testing.T) {
 }
 
 func TestFamiliesTakeTurns(t *testing.T) {
-	got := alternate(addrs("2606::1", "2606::2", "2606::3", "192.0.2.1", "::ffff:192.0.2.2"))
+	got := address.Alternate(addrs("2606::1", "2606::2", "2606::3", "192.0.2.1", "::ffff:192.0.2.2"))
 	if want := addrs("2606::1", "192.0.2.1", "2606::2", "::ffff:192.0.2.2", "2606::3"); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := alternate(nil); len(got) != 0 {
+	if got := address.Alternate(nil); len(got) != 0 {
 		t.Errorf("got %v of nothing", got)
 	}
 }

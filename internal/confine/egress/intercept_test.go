@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -33,21 +32,15 @@ func startInterception(t *testing.T, handler http.HandlerFunc, secrets []wireSec
 	host.EnableHTTP2 = true
 	host.StartTLS()
 	t.Cleanup(host.Close)
-	path := filepath.Join(t.TempDir(), "roots.pem")
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: host.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	roots, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	roots := x509.NewCertPool()
+	roots.AddCert(host.Certificate())
 	i := &intercepting{trusted: x509.NewCertPool()}
 	pair, err := authority.New()
 	if err != nil || !i.trusted.AppendCertsFromPEM(pair.PEM()) {
 		t.Fatalf("no authority: %v", err)
 	}
 	i.outside = startProcess(t, host.Listener, func(p *process) {
-		if err := p.interception.begin(pair, roots); err != nil {
+		if err := p.interception.begin(pair, func() (*x509.CertPool, error) { return roots, nil }); err != nil {
 			t.Error(err)
 		}
 		if err := p.secrets.set(secrets, p.quotas.Take); err != nil {

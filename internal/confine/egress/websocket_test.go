@@ -93,7 +93,7 @@ func TestAWebSocketPassesWhereTLSIsOpened(t *testing.T) {
 		t.Errorf("a revoked WebSocket goes on: %q", b)
 	}
 	i.awaitDenied(reasonRevoked)
-	closed := i.await(func(r report) bool { return r.Closed != nil }).Closed
+	closed := i.await(func(r report) bool { return r.Closed != nil }).Closed[0]
 	if closed.Requests != 1 || closed.Sent == 0 || closed.Received == 0 {
 		t.Errorf("reported %+v", closed)
 	}
