@@ -1,6 +1,8 @@
 package apply
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -15,8 +17,11 @@ type Keeper struct {
 }
 
 // restrict leaves out the steps that must be reviewed. It looks at the changes as they are now,
-// under the apply lock: what was planned for them may be old.
+// under the apply lock: what was planned for them may be old. A nil Keeper leaves out none.
 func (k *Keeper) restrict(p *plan) error {
+	if k == nil {
+		return nil
+	}
 	p.kept, p.whole = true, k.Whole
 	for _, s := range p.steps {
 		switch {
@@ -68,24 +73,31 @@ func (k *Keeper) whyNotDir(p *plan, s *step) string {
 	return ""
 }
 
-// hold leaves out everything if all of it cannot be applied, and what is in a directory that is
-// left out.
+// hold leaves out what is in a directory that is left out, and everything if all of it cannot be
+// applied.
 func (k *Keeper) hold(p *plan) {
-	complete := true
 	for _, s := range p.steps {
-		if above := p.at[s.Path.Dir()]; above != nil && above != s && s.Status != changes.Deleted && above.outcome == Skipped && s.outcome == Applied {
+		above := p.at[s.Path.Dir()]
+		if s.isPlanned() && s.Status != changes.Deleted && above != nil && above.outcome == Skipped {
 			s.stop(Skipped, "its directory waits: %s", above.reason)
 		}
-		complete = complete && (s.Status == 0 || s.done || s.outcome == Applied)
 	}
-	if complete || !k.Whole {
+	if !k.Whole || p.isComplete() {
 		return
 	}
 	for _, s := range p.steps {
-		if s.Status != 0 && !s.done && s.outcome == Applied {
+		if s.isPlanned() {
 			s.stop(Skipped, "the files of a database are kept together, and another one waits")
 		}
 	}
+}
+
+// isPlanned reports whether the step is to be executed.
+func (s *step) isPlanned() bool { return s.Status != 0 && !s.done && s.outcome == Applied }
+
+// isComplete reports whether each step is to be executed, or needs not be.
+func (p *plan) isComplete() bool {
+	return !slices.ContainsFunc(p.steps, func(s *step) bool { return s.Status != 0 && !s.done && s.outcome != Applied })
 }
 
 // mergeKeys plans what the source's file becomes with the listed keys of the delta's. If

@@ -35,6 +35,18 @@ type expected struct {
 	Permission string `yaml:"permission"`
 }
 
+// writtenOf is the form of a rule.
+func writtenOf(r policy.Rule) written {
+	one := written{Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own, Keys: r.Keys.List()}
+	if r.Keep {
+		one.Apply = applyKeep
+	}
+	if r.Type != policy.Auto {
+		one.Type = r.Type.String()
+	}
+	return one
+}
+
 // Write writes d as a policy file, which Load reads again. A rule's Source is
 // not in it. Errors: Invalid for what a file cannot hold; those of w.
 func (d *Document) Write(w io.Writer) error {
@@ -48,14 +60,7 @@ func (d *Document) Write(w io.Writer) error {
 		Expect  []expected `yaml:"expect,omitempty"`
 	}{Version: Version, Preset: d.Preset, Rules: []written{}, Scratch: d.ScratchTexts(), Marks: d.Marks}
 	for _, r := range d.Rules {
-		one := written{Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own, Keys: r.Keys.List()}
-		if r.Keep {
-			one.Apply = applyKeep
-		}
-		if r.Type != policy.Auto {
-			one.Type = r.Type.String()
-		}
-		file.Rules = append(file.Rules, one)
+		file.Rules = append(file.Rules, writtenOf(r))
 	}
 	for _, x := range d.Expect {
 		path := string(x.Path)
@@ -76,7 +81,8 @@ func (d *Document) Write(w io.Writer) error {
 		return err
 	}
 	same := func(a, b policy.Rule) bool {
-		return a.Pattern == b.Pattern && a.Permission == b.Permission && a.Type == b.Type && a.Priority == b.Priority && a.Own == b.Own && a.Keep == b.Keep && a.Keys == b.Keys
+		a.Source, b.Source, a.Origin, b.Origin = "", "", 0, 0
+		return a == b
 	}
 	if i := slices.IndexFunc(d.Rules, func(r policy.Rule) bool {
 		return !slices.ContainsFunc(again.Rules, func(b policy.Rule) bool { return same(r, b) })
