@@ -98,11 +98,10 @@ func (a *applier) run(ctx context.Context) error {
 // takeFirst takes the deletions that come before the files, and returns the others: a journal
 // must never be beside another database than its own.
 func (a *applier) takeFirst(deletions []*step) []*step {
-	if !a.plan.whole {
-		return deletions
+	if a.plan.whole {
+		a.first, deletions = deletions, nil
 	}
-	a.first = deletions
-	return nil
+	return deletions
 }
 
 // each executes the steps in order.

@@ -24,10 +24,7 @@ func (k *Keeper) restrict(p *plan) error {
 	}
 	p.kept, p.whole = true, k.Whole
 	for _, s := range p.steps {
-		switch {
-		case s.Status == 0 || s.done:
-			continue
-		case s.outcome != Applied && s.outcome != Conflict:
+		if s.Status == 0 || s.done || s.outcome != Applied && s.outcome != Conflict {
 			continue
 		}
 		if why := k.whyNot(p, s); why != "" {
@@ -46,17 +43,13 @@ func (k *Keeper) restrict(p *plan) error {
 
 // whyNot says why a step must be reviewed.
 func (k *Keeper) whyNot(p *plan, s *step) string {
-	if s.implied {
+	switch {
+	case s.implied:
 		return k.whyNotDir(p, s)
-	}
-	switch kept := &s.shown.Keeping; {
-	case s.shown.Path == "":
-		return "it is not shown in a review"
-	case !kept.Rule:
+	case !s.shown.Keeping.Rule: // also of what a review does not show
 		return "no rule with apply: keep matches it any more"
-	default:
-		return kept.Waits
 	}
+	return s.shown.Keeping.Waits
 }
 
 // whyNotDir is whyNot of a directory that was made for what is kept, or removed after it.
