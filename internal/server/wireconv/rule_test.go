@@ -33,6 +33,9 @@ func TestRulesSurviveTheWire(t *testing.T) {
 			t.Fatal(diff)
 		}
 	})
+	if _, err := EncodeRules([]policy.Rule{{Pattern: "a", Permission: policy.Write, Keep: true}}); !errdefs.Is(err, errdefs.Invalid) {
+		t.Errorf("apply: keep: %v, want Invalid", err)
+	}
 	if _, err := EncodeRules([]policy.Rule{{Pattern: "\xff"}}); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("a pattern that is no UTF-8: %v", err)
 	}
