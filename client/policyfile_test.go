@@ -56,6 +56,15 @@ func TestPolicyThatIsMalformed(t *testing.T) {
 	if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), "my.yaml:4") || !strings.Contains(err.Error(), "permission") {
 		t.Error(err)
 	}
+	for text, want := range map[string]string{
+		"scratch: [a]": `my.yaml:3: scratch "a": a server has no scratch directories`,
+		"rules: [{pattern: a, permission: write, apply: keep}]": "my.yaml:3: apply: keep works only with the command line",
+	} {
+		_, err = client.ReadPolicy(strings.NewReader("version: 1\npreset: read-only\n"+text+"\n"), "my.yaml")
+		if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
 	_, err = client.ReadPolicy(strings.NewReader("version: 1\npreset: read-only\nnetwork: {allow: [a.example]}\n"), "my.yaml")
 	if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), "my.yaml:3: network: a policy has no hosts") || !strings.Contains(err.Error(), "WithAllowNet") {
 		t.Error(err)

@@ -101,6 +101,13 @@ func runPolicyCheck(ctx context.Context, e *env, file string, asJSON bool) error
 	if err := printTracked(e.stdout, tracked); err != nil {
 		return err
 	}
+	printSaid(e, rules, doc.ScratchTexts(), hosts)
+	_, err = fmt.Fprintf(e.stdout, "%s: %s, %s\n", vpath.Escape(file), plural(len(rules), "rule"), plural(len(warnings), "warning"))
+	return err
+}
+
+// printSaid prints what the file says besides permissions.
+func printSaid(e *env, rules []policy.Rule, dirs, hosts []string) {
 	if note := hidingNote(rules); note != "" {
 		fmt.Fprintln(e.stdout, "note: "+note)
 	}
@@ -109,14 +116,12 @@ func runPolicyCheck(ctx context.Context, e *env, file string, asJSON bool) error
 			fmt.Fprintf(e.stdout, "note: %s%s\n", r, keepNote(r))
 		}
 	}
-	if len(doc.Scratch) > 0 {
-		fmt.Fprintf(e.stdout, "scratch: %s\n", vpath.Escape(strings.Join(doc.ScratchTexts(), " ")))
+	if len(dirs) > 0 {
+		fmt.Fprintf(e.stdout, "scratch: %s\n", vpath.Escape(strings.Join(dirs, " ")))
 	}
 	if len(hosts) > 0 {
 		fmt.Fprintf(e.stdout, "network: %s\n", vpath.Escape(strings.Join(hosts, " ")))
 	}
-	_, err = fmt.Fprintf(e.stdout, "%s: %s, %s\n", vpath.Escape(file), plural(len(rules), "rule"), plural(len(warnings), "warning"))
-	return err
 }
 
 // printCheck prints the warnings, and the rules that match nothing.

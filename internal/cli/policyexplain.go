@@ -168,14 +168,28 @@ func (e *env) printExplanations(found backend.Explained, asJSON bool) error {
 	}{schemaVersion, docs, trackedJSONOf(found.Tracked)})
 }
 
+// ruleNote says what else the deciding rule means; "" for nothing.
+func ruleNote(rules []policy.Rule, d policy.Decision) string {
+	switch {
+	case d.Rule == policy.NoRule:
+		return ""
+	case d.Permission == policy.Write && rules[d.Rule].Keep:
+		return "the end of a command applies it without a review, unless it is marked, executable or no regular file" + keysNote(rules[d.Rule])
+	case d.Permission != policy.None:
+		return ""
+	case rules[d.Rule].Own:
+		return "the rule allows own entries: a command that may write the directory can create one here; apply never takes it"
+	}
+	return "the rule is strict: nothing can be created here"
+}
+
 func printExplanation(e *env, rules []policy.Rule, x backend.ExplainedPath) error {
 	d := x.Decision
 	if _, err := fmt.Fprintf(e.stdout, "%s: %s\n  %s\n", x.Path, d.Permission, d.Reason); err != nil {
 		return err
 	}
-	explainShown(e, rules, x)
-	if d.Rule != policy.NoRule && d.Permission == policy.Write && rules[d.Rule].Keep {
-		fmt.Fprintf(e.stdout, "  the end of a command applies it without a review, unless it is marked, executable or no regular file%s\n", keysNote(rules[d.Rule]))
+	if note := explainShown(rules, x); note != "" {
+		fmt.Fprintf(e.stdout, "  %s\n", note)
 	}
 	if x.Ancestor != "" {
 		fmt.Fprintf(e.stdout, "  hidden with the directory %s, whose rule outranks what wins at the path itself:\n", x.Ancestor)
@@ -196,17 +210,10 @@ func printExplanation(e *env, rules []policy.Rule, x backend.ExplainedPath) erro
 	return nil
 }
 
-// explainShown says what the path shows in place of a content, and what can be made where it
-// is hidden.
-func explainShown(e *env, rules []policy.Rule, x backend.ExplainedPath) {
-	d := x.Decision
-	switch {
-	case !d.Transform.IsZero() && !x.IsDir:
-		fmt.Fprintln(e.stdout, "  "+transformText(x.Path, d))
-	case d.Permission != policy.None || d.Rule == policy.NoRule:
-	case rules[d.Rule].Own:
-		fmt.Fprintln(e.stdout, "  the rule allows own entries: a command that may write the directory can create one here; apply never takes it")
-	default:
-		fmt.Fprintln(e.stdout, "  the rule is strict: nothing can be created here")
+// explainShown says what the path shows in place of a content, else what the deciding rule means.
+func explainShown(rules []policy.Rule, x backend.ExplainedPath) string {
+	if !x.Decision.Transform.IsZero() && !x.IsDir {
+		return transformText(x.Path, x.Decision)
 	}
+	return ruleNote(rules, x.Decision)
 }

@@ -113,13 +113,9 @@ func (t *treePrinter) print(dir string, path vpath.Path, level int) error {
 		if permission == policy.None && !t.all {
 			continue
 		}
-		own, making := t.makingAt(permission, d)
+		own, keep, making := t.noteAt(permission, d)
 		if !d.Transform.IsZero() && !entry.IsDir() {
 			making = " (" + d.Transform.String() + ")"
-		}
-		keep := permission == policy.Write && d.Rule != policy.NoRule && t.policy.Rule(d.Rule).Keep
-		if keep {
-			making += " (kept)"
 		}
 		if t.asJSON {
 			t.entries = append(t.entries, treeEntryJSON{
@@ -139,13 +135,18 @@ func (t *treePrinter) print(dir string, path vpath.Path, level int) error {
 	return nil
 }
 
-// makingAt says of a hidden entry whether the rule is own or strict.
-func (t *treePrinter) makingAt(permission policy.Permission, d policy.Decision) (own bool, text string) {
+// noteAt says of a hidden entry whether the rule is own or strict, and of one that may be written
+// whether the rule keeps changes.
+func (t *treePrinter) noteAt(permission policy.Permission, d policy.Decision) (own, keep bool, text string) {
 	switch {
-	case permission != policy.None || d.Rule == policy.NoRule:
-		return false, ""
+	case d.Rule == policy.NoRule:
+		return false, false, ""
+	case permission == policy.Write && t.policy.Rule(d.Rule).Keep:
+		return false, true, " (kept)"
+	case permission != policy.None:
+		return false, false, ""
 	case t.policy.Rule(d.Rule).Own:
-		return true, " (own)"
+		return true, false, " (own)"
 	}
-	return false, " (strict)"
+	return false, false, " (strict)"
 }

@@ -77,26 +77,31 @@ func (a *applier) run(ctx context.Context) error {
 	}
 	slices.Reverse(deletions)
 	slices.SortStableFunc(files, func(a, b *step) int { return gitRank(a.Path) - gitRank(b.Path) })
-	if a.plan.whole { // a journal must never be beside another database than its own
-		a.first, deletions = deletions, nil
-	}
+	deletions = a.takeFirst(deletions)
 	a.failed()
 	a.each(ctx, opened, a.chmod)
 	a.each(ctx, dirs, a.makeDir)
 	a.files(ctx, files)
 	a.each(ctx, a.first, a.remove) // without a file to place
 	a.plan.holdBack()
-	if a.failure != nil || a.own != nil {
-		// A rename is an addition and a deletion. If the addition failed, the deletion must
-		// not happen.
-		a.stopped = true
-	}
+	// A rename is an addition and a deletion. If the addition failed, the deletion must not
+	// happen.
+	a.stopped = a.stopped || a.failure != nil || a.own != nil
 	a.each(ctx, deletions, a.remove)
 	a.each(ctx, instead, a.clearDir)
 	a.files(ctx, instead)
 	a.each(ctx, closed, a.chmod)
 	a.finishDirs()
 	return errors.Join(a.failure, a.settle())
+}
+
+// takeFirst takes the deletions that come before the files, and returns the others: a journal
+// must never be beside another database than its own.
+func (a *applier) takeFirst(deletions []*step) []*step {
+	if a.plan.whole {
+		a.first, deletions = deletions, nil
+	}
+	return deletions
 }
 
 // each executes the steps in order.

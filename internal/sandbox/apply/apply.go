@@ -190,10 +190,8 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 	if err != nil {
 		return result, err
 	}
-	if o.Keep != nil {
-		if err := o.Keep.restrict(p); err != nil {
-			return result, err
-		}
+	if err := o.Keep.restrict(p); err != nil {
+		return result, err
 	}
 	if err := p.answer(o.OnConflict, s.Ref()); err != nil {
 		return p.result(), err
@@ -206,18 +204,7 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 		return result, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	told := false
-	tell := func() error {
-		event := p.event()
-		if told || len(event.Paths) == 0 && (o.OnConflict != Stop || len(event.Refused) == 0) {
-			return nil
-		}
-		told = true
-		if o.To != nil {
-			event.To = audit.Text(o.To.Path)
-		}
-		return log.Append(event)
-	}
+	tell := p.teller(log, o)
 	var stale []vpath.Path
 	stale, err, own = p.run(ctx, o, tell)
 	result = p.result()
@@ -229,6 +216,22 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 		}
 	}
 	return result, err
+}
+
+// teller returns a function that writes the record of the apply, once.
+func (p *plan) teller(log *audit.Log, o Options) func() error {
+	told := false
+	return func() error {
+		event := p.event()
+		if told || len(event.Paths) == 0 && (o.OnConflict != Stop || len(event.Refused) == 0) {
+			return nil
+		}
+		told = true
+		if o.To != nil {
+			event.To = audit.Text(o.To.Path)
+		}
+		return log.Append(event)
+	}
 }
 
 // planReviewed plans the changes that o selects.

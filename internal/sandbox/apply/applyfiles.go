@@ -257,8 +257,11 @@ func (a *applier) commit(ctx context.Context, b *batch) {
 }
 
 // removeFirst executes the deletions that come first. Errors: Precondition if one of them was
-// not possible.
+// not possible, or if all that is to be placed together is not staged.
 func (a *applier) removeFirst(ctx context.Context) error {
+	if a.plan.whole && !a.plan.isComplete() {
+		return errdefs.New(errdefs.Precondition, "the files of a database are kept together, and another one cannot be")
+	}
 	steps := a.first
 	a.first = nil
 	a.each(ctx, steps, a.remove)

@@ -1,6 +1,8 @@
 package apply
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -15,14 +17,14 @@ type Keeper struct {
 }
 
 // restrict leaves out the steps that must be reviewed. It looks at the changes as they are now,
-// under the apply lock: what was planned for them may be old.
+// under the apply lock: what was planned for them may be old. A nil Keeper leaves out none.
 func (k *Keeper) restrict(p *plan) error {
+	if k == nil {
+		return nil
+	}
 	p.kept, p.whole = true, k.Whole
 	for _, s := range p.steps {
-		switch {
-		case s.Status == 0 || s.done:
-			continue
-		case s.outcome != Applied && s.outcome != Conflict:
+		if s.Status == 0 || s.done || s.outcome != Applied && s.outcome != Conflict {
 			continue
 		}
 		if why := k.whyNot(p, s); why != "" {
@@ -41,17 +43,13 @@ func (k *Keeper) restrict(p *plan) error {
 
 // whyNot says why a step must be reviewed.
 func (k *Keeper) whyNot(p *plan, s *step) string {
-	if s.implied {
+	switch {
+	case s.implied:
 		return k.whyNotDir(p, s)
-	}
-	switch kept := &s.shown.Keeping; {
-	case s.shown.Path == "":
-		return "it is not shown in a review"
-	case !kept.Rule:
+	case !s.shown.Keeping.Rule: // also of what a review does not show
 		return "no rule with apply: keep matches it any more"
-	default:
-		return kept.Waits
 	}
+	return s.shown.Keeping.Waits
 }
 
 // whyNotDir is whyNot of a directory that was made for what is kept, or removed after it.
@@ -68,24 +66,31 @@ func (k *Keeper) whyNotDir(p *plan, s *step) string {
 	return ""
 }
 
-// hold leaves out everything if all of it cannot be applied, and what is in a directory that is
-// left out.
+// hold leaves out what is in a directory that is left out, and everything if all of it cannot be
+// applied.
 func (k *Keeper) hold(p *plan) {
-	complete := true
 	for _, s := range p.steps {
-		if above := p.at[s.Path.Dir()]; above != nil && above != s && s.Status != changes.Deleted && above.outcome == Skipped && s.outcome == Applied {
+		above := p.at[s.Path.Dir()]
+		if s.isPlanned() && s.Status != changes.Deleted && above != nil && above.outcome == Skipped {
 			s.stop(Skipped, "its directory waits: %s", above.reason)
 		}
-		complete = complete && (s.Status == 0 || s.done || s.outcome == Applied)
 	}
-	if complete || !k.Whole {
+	if !k.Whole || p.isComplete() {
 		return
 	}
 	for _, s := range p.steps {
-		if s.Status != 0 && !s.done && s.outcome == Applied {
+		if s.isPlanned() {
 			s.stop(Skipped, "the files of a database are kept together, and another one waits")
 		}
 	}
+}
+
+// isPlanned reports whether the step is to be executed.
+func (s *step) isPlanned() bool { return s.Status != 0 && !s.done && s.outcome == Applied }
+
+// isComplete reports whether each step is to be executed, or needs not be.
+func (p *plan) isComplete() bool {
+	return !slices.ContainsFunc(p.steps, func(s *step) bool { return s.Status != 0 && !s.done && s.outcome != Applied })
 }
 
 // mergeKeys plans what the source's file becomes with the listed keys of the delta's. If

@@ -38,6 +38,9 @@ func TestRulesSurviveTheWire(t *testing.T) {
 	if _, err := EncodeRules([]policy.Rule{masked}); !errdefs.Is(err, errdefs.Invalid) || !strings.HasPrefix(err.Error(), "p.yaml:3: redact: env: no server knows such a rule") {
 		t.Errorf("a rule that redacts: %v", err)
 	}
+	if _, err := EncodeRules([]policy.Rule{{Pattern: "a", Permission: policy.Write, Keep: true}}); !errdefs.Is(err, errdefs.Invalid) {
+		t.Errorf("apply: keep: %v, want Invalid", err)
+	}
 	if _, err := EncodeRules([]policy.Rule{{Pattern: "\xff"}}); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("a pattern that is no UTF-8: %v", err)
 	}

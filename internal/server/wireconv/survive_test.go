@@ -44,6 +44,8 @@ func through[M proto.Message](of M, prepare func(M), round func(M) (M, error)) f
 	}
 }
 
+const keptHere = "no server knows apply: keep"
+
 const inContent = "EncodeContent writes it, see TestContentSurvives"
 
 var messagePairs = map[string]messagePair{
@@ -252,7 +254,7 @@ const (
 
 var domainPairs = map[string]domainPair{
 	"policy.Rule": {
-		round: sentAs(func(r *policy.Rule) { r.Permission, r.Transform = policy.None, policy.Transform{} }, func(r policy.Rule) (policy.Rule, error) {
+		round: sentAs(func(r *policy.Rule) { r.Permission, r.Keep, r.Transform = policy.None, false, policy.Transform{} }, func(r policy.Rule) (policy.Rule, error) {
 			sent, err := EncodeRules([]policy.Rule{r})
 			if err != nil {
 				return r, err
@@ -260,7 +262,7 @@ var domainPairs = map[string]domainPair{
 			back, err := DecodeRules(sent, SentNote)
 			return back[0], err
 		}),
-		lost: map[string]string{"Rule.Source": "each side says where it has a rule from"},
+		lost: map[string]string{"Rule.Source": "each side says where it has a rule from", "Rule.Keys": keptHere},
 	},
 	"record.SentRule": {round: sentAs(nil, func(r record.SentRule) (record.SentRule, error) {
 		return DecodeSent(encodeSent([]record.SentRule{r}))[0], nil
@@ -298,7 +300,7 @@ var domainPairs = map[string]domainPair{
 	"review.FileDiff": {
 		round: sentAs(nil, func(f review.FileDiff) (review.FileDiff, error) { return DecodeFileDiff(EncodeFileDiff(&f)) }),
 		lost: map[string]string{
-			"FileDiff.NotPlaced": "of an apply on this host", "FileDiff.Change": ofTheHost,
+			"FileDiff.NotPlaced": "of an apply on this host", "FileDiff.Keeping": keptHere, "FileDiff.Change": ofTheHost,
 		},
 	},
 	"readview.Entry": {round: sentAs(nil, func(e readview.Entry) (readview.Entry, error) { return DecodeViewEntry(EncodeViewEntry(e)) })},
@@ -310,7 +312,7 @@ var domainPairs = map[string]domainPair{
 			return DecodeApplied(EncodeApplied(r))
 		}),
 		lost: map[string]string{
-			"PathResult.Mark": ofReview, "PathResult.Group": ofReview, "PathResult.RenamedFrom": ofReview, "PathResult.RenamedTo": ofReview,
+			"PathResult.Keys": keptHere, "PathResult.KeyConflicts": keptHere, "PathResult.Mark": ofReview, "PathResult.Group": ofReview, "PathResult.RenamedFrom": ofReview, "PathResult.RenamedTo": ofReview,
 			"PathResult.Overwrote": "a server has no option to overwrite", "Result.Groups": ofReview,
 			"Result.Growth": "what a directory of this host grows by",
 		},

@@ -26,6 +26,7 @@ type written struct {
 	Keys  []string `yaml:"keys,omitempty,flow"`
 }
 
+// writtenOf is the form of a rule.
 func writtenOf(r policy.Rule) written {
 	one := written{
 		Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own,
@@ -98,7 +99,7 @@ func (d *Document) Write(w io.Writer) error {
 		return err
 	}
 	same := func(a, b policy.Rule) bool {
-		a.Source, a.Origin = b.Source, b.Origin
+		a.Source, b.Source, a.Origin, b.Origin = "", "", 0, 0
 		return a == b
 	}
 	if i := slices.IndexFunc(d.Rules, func(r policy.Rule) bool {
