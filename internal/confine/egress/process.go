@@ -219,15 +219,11 @@ func (p *process) obey() error {
 			if err = p.secrets.take(files); err == nil {
 				p.tell(report{Took: true, All: p.secrets.isComplete()})
 			}
-		case o.Publish != nil:
-			err = p.servePort(o, files)
-		case o.Sockets != 0:
-			p.inside.Answer(o.Sockets, files)
 		case o.Checked != 0:
 			closeAll(files)
 			p.checks.Answer(o.Checked, o.Refused)
 		default:
-			err = p.serveHost(o, files)
+			err = p.takePlace(o, files)
 		}
 		if err != nil {
 			return err
