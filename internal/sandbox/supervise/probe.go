@@ -17,13 +17,13 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/overlay"
 )
 
-// ProbeMain tries in a supervisor's namespaces what not every sandbox needs: args are launch.Network,
-// or launch.Scratch and the state directory. It returns the exit code of the process, which says on
-// stderr what fails.
+// ProbeMain tries in a supervisor's namespaces what not every sandbox needs: args are
+// launch.Network, or launch.Scratch and the state directory. It returns the exit code of the
+// process, which says on stderr what fails.
 func ProbeMain(args []string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
 	defer cancel()
-	err := error(errdefs.New(errdefs.Internal, "probe: bad arguments"))
+	err := errdefs.New(errdefs.Internal, "probe: bad arguments")
 	switch {
 	case len(args) > 0 && args[0] == launch.Network:
 		err = probeNetwork(ctx)
