@@ -34,6 +34,8 @@ func main() {
 			os.Exit(egress.Main())
 		case overlay.Verb:
 			os.Exit(overlay.Main())
+		case launch.ProbeVerb:
+			os.Exit(supervise.ProbeMain(os.Args[2:]))
 		case launch.Verb:
 			os.Exit(supervise.Main(os.Args[2:]))
 		}

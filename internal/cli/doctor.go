@@ -51,6 +51,7 @@ func runDoctor(ctx context.Context, e *env, asJSON bool) error {
 		checked("bubblewrap", statusMissing, "can build a sandbox", bwrap.New(bwrap.Options{}).Probe(ctx)),
 		checked("openat2", statusMissing, "known to the kernel", checkOpenat2()),
 	}
+	findings = append(findings, e.checkFeatures(ctx)...)
 	findings = append(findings, checkCgroups()...)
 	findings = append(findings, checked("docker", statusLimited, "can hold sandboxes (--runtime docker)", docker.New(docker.Options{}).Probe(ctx, defaultImage())))
 	if asJSON {
@@ -96,6 +97,26 @@ func (e *env) checkHome() finding {
 		return checked("state", statusMissing, "", err)
 	}
 	return finding{Check: "state", Status: statusOK, Detail: home.Dir()}
+}
+
+// checkFeatures tries what not every sandbox needs.
+func (e *env) checkFeatures(ctx context.Context) []finding {
+	home, err := e.openHome()
+	if err != nil {
+		return nil // checkHome has told of it
+	}
+	var findings []finding
+	for _, f := range []struct{ check, feature, fine, fix string }{
+		{"allow-net", launch.Network, "sandboxes can reach named hosts (--allow-net, --secret, --publish)", "the kernel must let this user make network namespaces and packet sockets (inside a container: its runtime must allow it)"},
+		{"scratch", launch.Scratch, "sandboxes can have scratch directories (--scratch)", "needs Linux 5.11 or later with overlayfs, and a state directory (AGENTFENSE_HOME) on a file system that overlayfs can write to, such as ext4 or xfs"},
+	} {
+		err := launch.ProbeFeature(ctx, f.feature, home.Dir())
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, f.fix)
+		}
+		findings = append(findings, checked(f.check, statusLimited, f.fine, err))
+	}
+	return findings
 }
 
 // checkOpenat2 tries openat2(2), with which agentfense stays beneath a directory (Linux

@@ -114,6 +114,18 @@ func (p *process) seeRefusals(o order, files []*os.File) ([]*os.File, error) {
 	return files[:last], nil
 }
 
+// takePlace takes what an order brings descriptors for: a published port, sockets, or a host.
+func (p *process) takePlace(o order, files []*os.File) error {
+	switch {
+	case o.Publish != nil:
+		return p.servePort(o, files)
+	case o.Sockets != 0:
+		p.inside.Answer(o.Sockets, files)
+		return nil
+	}
+	return p.serveHost(o, files)
+}
+
 // servePort accepts connections to a published port.
 func (p *process) servePort(o order, files []*os.File) error {
 	defer closeAll(files)

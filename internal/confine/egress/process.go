@@ -262,15 +262,11 @@ func (p *process) carryOut(o order, files []*os.File) error {
 	case o.Used != 0 && o.Quota != nil:
 		closeAll(files)
 		p.quotas.Answer(o.Used, *o.Quota)
-	case o.Publish != nil:
-		return p.servePort(o, files)
-	case o.Sockets != 0:
-		p.inside.Answer(o.Sockets, files)
 	case o.Checked != 0:
 		closeAll(files)
 		p.checks.Answer(o.Checked, o.Refused)
 	default:
-		return p.serveHost(o, files)
+		return p.takePlace(o, files)
 	}
 	return nil
 }

@@ -93,11 +93,11 @@ type Record struct {
 // Mount shows a host path inside.
 type Mount = mountspec.Mount
 
-// Limits are the resource limits of a sandbox, and Duration one in time.
-type (
-	Limits   = limit.Limits
-	Duration = limit.Duration
-)
+// Limits are the resource limits of a sandbox.
+type Limits = limit.Limits
+
+// Duration is a limit of time.
+type Duration = limit.Duration
 
 // SetRules makes rules the policy in force and keeps the previous one in EarlierRules.
 func (r *Record) SetRules(rules []policy.Rule, note string) {

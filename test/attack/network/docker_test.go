@@ -90,7 +90,7 @@ func container(t *testing.T) box {
 	t.Setenv("DOCKER_HOST", testenv.DockerDaemon(t))
 	withSecret(t, authority)
 	b := box{harness.New(t, binary, nil), t}
-	all := append(flags(authority, append(portRules, "example.com")...), "--detach", "--runtime", "docker", "--image", testenv.DockerImage, "--secret", "API_KEY@other.example.net")
+	all := append(flags(authority, append(portRules, "example.com")...), "--detach", "--runtime", "docker", "--image", testenv.DockerImage, "--secret", "API_KEY@other.example.net", "--publish", hostPort(t)+":3000")
 	if r := b.RunProgram(askHosts, nil, all...); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
@@ -181,6 +181,7 @@ func TestNetworkOfAContainer(t *testing.T) {
 	t.Run("ports of hosts", func(t *testing.T) {
 		checkPorts(t, b.Sandbox, func(args ...string) *exec.Cmd { return b.Command(t.Context(), b.program(listenInside, args...)...) })
 	})
+	t.Run("a published port", func(t *testing.T) { box{b.Sandbox, t}.publishes() })
 	t.Run("hosts and processes that change", func(t *testing.T) { box{b.Sandbox, t}.changes() })
 	t.Run("nothing stays", func(t *testing.T) { box{b.Sandbox, t}.leavesNothing() })
 }

@@ -257,3 +257,22 @@ func TestWhatTheKernelRefusesIsKnown(t *testing.T) {
 		}
 	})
 }
+
+// publishes reaches a server in the container at its published port, and looks at what the kernel
+// refuses there.
+func (b box) publishes() {
+	t := b.t
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := b.Command(ctx, b.program(serveInside, "127.0.0.1:3000")...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cancel()
+		_ = cmd.Wait() // it was ended
+	}()
+	reaches(t, "in a container", publishAddress(t, b.Sandbox))
+	for _, line := range []string{"to port 3000, published at 127.0.0.", harness.PublicAddr + " port 443: not in the allowlist"} {
+		testenv.Eventually(t, "the audit log says "+line, func() bool { return strings.Contains(b.Agentfense("audit", b.Name).Stdout, line) })
+	}
+}

@@ -28,6 +28,7 @@ var samples = []audit.Event{
 	audit.NetworkAllowed{Host: "example.com", Port: 443, Address: "93.184.216.34", Rule: "example.com:443", SentBytes: 10, ReceivedBytes: 20},
 	audit.NetworkAllowed{Host: "example.com", Port: 80, Rule: "example.com:80", Error: "connection refused"},
 	audit.NetworkDenied{Host: "telemetry.example.com", Reason: "not in the allowlist", Count: 3},
+	audit.PortConnected{Address: "127.0.0.7", HostPort: 8080, Port: 3000, SentBytes: 10, ReceivedBytes: 20},
 	audit.HostsChanged{Reason: "policy grant", Granted: []audit.Text{"example.com:443"}, AllowNet: []audit.AllowedHost{{Host: "example.com:443"}}},
 	audit.PolicyChanged{Reason: "policy set", Rules: []audit.Rule{}},
 	audit.Applied{Paths: []audit.Text{"/a"}, Refused: []audit.Text{"/b"}},

@@ -3,6 +3,7 @@
 package launch
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -261,6 +262,33 @@ func Probe(ctx context.Context) error {
 		return explainStart(err)
 	}
 	return nil
+}
+
+// ProbeVerb is the hidden command line verb that tries a feature, Network or Scratch.
+const (
+	ProbeVerb = "__probe"
+	Network   = "network"
+	Scratch   = "scratch"
+)
+
+// ProbeFeature checks that a supervisor can give a sandbox a network of named hosts (Network), or
+// scratch directories (Scratch), with this state directory. Errors: Unsupported.
+func ProbeFeature(ctx context.Context, feature, state string) error {
+	cmd := exec.CommandContext(ctx, program, ProbeVerb, feature, state)
+	cmd.Args[0] = "agentfense"
+	cmd.Env = os.Environ()
+	cmd.SysProcAttr = namespaces(networkCaps...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	switch err := cmd.Run(); {
+	case err == nil:
+		return nil
+	case cmd.ProcessState == nil:
+		return explainStart(err)
+	case said.Len() == 0:
+		return errdefs.New(errdefs.Unsupported, "%w", err)
+	}
+	return errdefs.New(errdefs.Unsupported, "%s", said.String())
 }
 
 // SetUpFailed is the exit code of a supervisor that has told its starter why
