@@ -84,7 +84,7 @@ func (p *Proxy) isOurs(text string) bool {
 func (p *Proxy) Request(r *httputil.ProxyRequest) {
 	query, sent, taken := p.swapQuery(r.Out.URL.RawQuery)
 	r.Out.URL.RawQuery = query
-	if r.Out.Header.Get("Cookie") != "" {
+	if strings.Join(r.Out.Header["Cookie"], "") != "" {
 		taken = append(taken, "Cookie")
 	}
 	for _, field := range droppedFields {
