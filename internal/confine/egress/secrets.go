@@ -205,7 +205,7 @@ func (c *conn) runSecret(proxy secretproxy.Proxy, config *tls.Config) error {
 		c.p.denials.note(string(proxy.Target.Host), proxy.Target.Port, reason, 1)
 	}
 	proxy.Explain = reasonOf
-	webproxy.Serve(c.down, c.during(proxy.Handler()), c.p.patience)
+	webproxy.Serve(c.down, proxy.Handler(), c.p.patience)
 	transport.CloseIdleConnections()
 	links.close()
 	return nil
