@@ -2,7 +2,6 @@ package egress
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -160,18 +159,8 @@ func (c *conn) serveRequests(down net.Conn, secure bool) error {
 	if over, is := down.(*tls.Conn); !is || over.ConnectionState().NegotiatedProtocol != "h2" {
 		down = webproxy.Strict(down, c.p.patience, c.checkHosts, func(err error) { c.note(refusalOf(err).reason) })
 	}
-	webproxy.Serve(down, c.during(web.Handler()), c.p.patience)
+	webproxy.Serve(down, web.Handler(), c.p.patience)
 	return nil
-}
-
-// during ends requests with the connection, also those that have become WebSockets.
-func (c *conn) during(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		defer context.AfterFunc(c.ctx, cancel)()
-		h.ServeHTTP(w, r.WithContext(ctx))
-	})
 }
 
 // secretHere returns what puts the secret of the target into requests, nil if there is none.

@@ -206,7 +206,7 @@ func (c *conn) runSecret(proxy secretproxy.Proxy, config *tls.Config) error {
 	}
 	proxy.Explain = reasonOf
 	strict := webproxy.Strict(c.down, c.p.patience, nil, func(err error) { proxy.Refused(refusalOf(err).reason) })
-	webproxy.Serve(strict, c.during(proxy.Handler()), c.p.patience)
+	webproxy.Serve(strict, proxy.Handler(), c.p.patience)
 	transport.CloseIdleConnections()
 	links.close()
 	return nil

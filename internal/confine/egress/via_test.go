@@ -180,6 +180,25 @@ func TestWhatAProxyIsNotAskedFor(t *testing.T) {
 	}
 }
 
+// A name of the rules may lead to the proxy.
+func TestANameThatLeadsToTheProxyIsRefused(t *testing.T) {
+	l, got := proxyAt(t, always(http.StatusOK))
+	for _, no := range []string{"", "a.example"} {
+		o := startProcess(t, l, func(p *process) {
+			if err := p.setProxies(forwardproxy.Settings{HTTPS: "http://" + public.String() + ":1000", No: no}, nil); err != nil {
+				t.Error(err)
+			}
+		}, "a.example:1000,raw")
+		if text := o.says("a.example"); text != "" {
+			t.Errorf("got %q", text)
+		}
+		o.awaitDenied(reasonProxy)
+	}
+	if got.String() != "" {
+		t.Errorf("the proxy got %s", got)
+	}
+}
+
 // A proxy's refusal says which proxy, and never with which credentials.
 func TestAProxyThatRefuses(t *testing.T) {
 	for status, text := range map[int]string{403: "403 Forbidden", 407: "407 Proxy Authentication Required: it wants other credentials", 503: "503 Service Unavailable"} {
