@@ -23,6 +23,8 @@ type Config struct {
 	Storage Storage
 	Runtime Runtime
 	Network Network
+	Mounts  Mounts
+	Secrets []Secret
 	Sandbox Sandbox
 	Limits  ServerLimits
 	Audit   Audit
@@ -92,6 +94,11 @@ type DockerRuntime struct {
 type Network struct {
 	// Allow includes all hosts that a client may ask for, as hostlist.Parse returns them.
 	Allow []string
+}
+
+// Mounts says what clients may show their sandboxes of this host.
+type Mounts struct {
+	Roots []MountRoot
 }
 
 // NetworkMode is the network of a container.

@@ -42,17 +42,20 @@ func checkRuleRoom(r record.Record, rules []policy.Rule) error {
 }
 
 // checkRules refuses rules that take too much room, and malformed patterns. Errors: Invalid.
-func checkRules(rules []policy.Rule) error {
+func checkRules(rules []policy.Rule) error { return checkRulesOf("permissions", rules) }
+
+// checkRulesOf is checkRules of a field.
+func checkRulesOf(list string, rules []policy.Rule) error {
 	size := 0
 	for _, r := range rules {
 		size += len(r.Pattern) + oneRuleBytes
 	}
 	if size > maxRuleBytes {
-		return errdefs.New(errdefs.Invalid, "permissions: %d rules take more than %d bytes", len(rules), maxRuleBytes)
+		return errdefs.New(errdefs.Invalid, "%s: %d rules take more than %d bytes", list, len(rules), maxRuleBytes)
 	}
 	for i, rule := range rules {
 		if _, err := policy.Compile([]policy.Rule{rule}, policy.Options{}); err != nil {
-			return errdefs.New(errdefs.Invalid, "permissions[%d].pattern: %w", i, err)
+			return errdefs.New(errdefs.Invalid, "%s[%d].pattern: %w", list, i, err)
 		}
 	}
 	return nil
@@ -132,7 +135,7 @@ func (s *Service) describe(ctx context.Context, sb *record.Sandbox) (*sandboxv1.
 	served.Failure = s.scrub(served.Failure)
 	d.Record.DropEnded(time.Now())
 	if !mayKnowPolicy(ctx) {
-		d.Record.List = hostlist.List{}
+		d.Record.List, d.Record.Mounts, d.Record.Scratch = hostlist.List{}, nil, nil
 	} else {
 		d.Sent, d.Variables = served.Sent, variableNames(sb)
 	}

@@ -136,9 +136,13 @@ func (s *Service) newRecord(caller auth.Caller, r wireconv.NewSandbox, of store.
 		return record.Record{}, err
 	}
 	at, err := workspaceOf(caller, r.AtHostPath, of, source)
+	if err != nil {
+		return record.Record{}, err
+	}
+	mounts, err := s.newMounts(of.OwnerID, at, r.Mounts)
 	return record.Record{
 		Name: r.Name, Source: source, Workspace: at, Rules: rules, PolicyNote: preset.Attribute(rules, wireconv.SentNote),
-		Runtime: how.name, Image: how.image, UID: r.UID, Home: r.Home, Net: how.net, List: hostlist.List{AllowNet: r.AllowNet}, Limits: r.Limits, Ignore: ignored, Served: served,
+		Runtime: how.name, Image: how.image, UID: r.UID, Home: r.Home, Net: how.net, List: hostlist.List{AllowNet: r.AllowNet}, Limits: r.Limits, Ignore: ignored, Served: served, Mounts: mounts,
 	}, err
 }
 
@@ -262,7 +266,7 @@ func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSand
 		return nil, errdefs.New(errdefs.Precondition, "sandbox %s: the sandbox has expired", sb.ID())
 	}
 	// The configuration may have become narrower since.
-	if err := s.permitHosts("allow_net", record.Hosts(time.Now())); err != nil {
+	if err := cmp.Or(s.permitHosts("allow_net", record.Hosts(time.Now())), s.permitMounts(sb)); err != nil {
 		return nil, err
 	}
 	// An interrupted start would leave a supervisor behind.
@@ -343,7 +347,9 @@ func (s *Service) checkUnused(ctx context.Context, sb *record.Sandbox) error {
 		if stats.Execs > 0 || stats.Sessions > 0 {
 			return errdefs.New(errdefs.Precondition, "sandbox %s: a command or a session is running in it", sb.ID())
 		}
-		changed, err = client.HasChanges(ctx)
+		if changed, err = client.HasChanges(ctx); err == nil && !changed {
+			changed, err = review.HasChanges(sb) // in mounts
+		}
 	}
 	if err == nil && changed {
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: the sandbox holds changes", sb.ID())
