@@ -262,13 +262,18 @@ func secretOf(r row, dir string) (Secret, error) {
 }
 
 // SecretFiles are the files that have values of secrets.
-func (c *Config) SecretFiles() []string {
-	var files []string
+func (c *Config) SecretFiles() []string { return c.sourcesOf(secret.FromFile) }
+
+// SecretVariables are the variables that have values of secrets.
+func (c *Config) SecretVariables() []string { return c.sourcesOf(secret.FromVariable) }
+
+func (c *Config) sourcesOf(kind string) []string {
+	var texts []string
 	for _, s := range c.Secrets {
 		parsed, err := secret.Parse(s.Stored.Text)
-		if err == nil && parsed.Source.Kind == secret.FromFile {
-			files = append(files, parsed.Source.Text)
+		if err == nil && parsed.Source.Kind == kind {
+			texts = append(texts, parsed.Source.Text)
 		}
 	}
-	return files
+	return texts
 }

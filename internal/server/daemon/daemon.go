@@ -166,8 +166,12 @@ func open(ctx context.Context, o Options) (p *parts, err error) {
 	if err != nil {
 		return p, err
 	}
+	getenv, err := service.TakeVariables(o.Config)
+	if err != nil {
+		return p, err
+	}
 	p.service = service.New(service.Options{
-		Config: o.Config, Home: o.Home, Store: p.store, Codebases: p.codebases, Auth: p.auth, Log: o.Log,
+		Config: o.Config, Home: o.Home, Store: p.store, Codebases: p.codebases, Auth: p.auth, Log: o.Log, Getenv: getenv,
 	})
 	return p, nil
 }

@@ -137,7 +137,7 @@ func (s *Service) describe(ctx context.Context, sb *record.Sandbox) (*sandboxv1.
 	if !mayKnowPolicy(ctx) {
 		d.Record.List, d.Record.Mounts, d.Record.Scratch = hostlist.List{}, nil, nil
 	} else {
-		d.Sent, d.Variables = served.Sent, variableNames(sb)
+		d.Sent, d.Variables, d.Secrets = served.Sent, variableNames(sb), knownSecrets(&d.Record)
 	}
 	return wireconv.EncodeSandbox(d), nil
 }
