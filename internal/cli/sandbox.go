@@ -70,7 +70,7 @@ func (o *sandboxOptions) described(cmd *cobra.Command, b backend.Backend, forCom
 		ForCommand: forCommand, Rebase: o.Rebase,
 	}
 	n.Net, n.AllowNet = o.network()
-	n.Secrets = o.secrets(env)
+	n.Secrets, n.ServerSecrets = o.secrets(env), o.serverSecrets()
 	if cmd.Flags().Changed("runtime") {
 		n.Runtime = o.Runtime
 	}

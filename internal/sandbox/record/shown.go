@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 )
 
 // shownDir is the directory in the home with the digests that were last shown of servers'
@@ -20,13 +21,14 @@ const (
 	maxShown = 256
 )
 
-// ShownOf returns the digest that was last shown of a server's sandbox, or "" if none is
-// stored.
-func (h *Home) ShownOf(id ID) (string, error) {
-	if !id.IsValid() {
-		return "", errdefs.New(errdefs.Internal, "sandbox %q: not an id", id)
+// ShownOf returns the digest that was last shown of a server's sandbox, in a mount or for "" in its
+// workspace, or "" if none is stored.
+func (h *Home) ShownOf(id ID, mount string) (string, error) {
+	name, err := shownName(id, mount)
+	if err != nil {
+		return "", err
 	}
-	text, err := os.ReadFile(filepath.Join(h.dir, shownDir, string(id)))
+	text, err := os.ReadFile(filepath.Join(h.dir, shownDir, name))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return "", nil
@@ -39,14 +41,15 @@ func (h *Home) ShownOf(id ID) (string, error) {
 }
 
 // SetShownOf stores the digest for ShownOf.
-func (h *Home) SetShownOf(id ID, digest string) error {
-	if !id.IsValid() {
-		return errdefs.New(errdefs.Internal, "sandbox %q: not an id", id)
+func (h *Home) SetShownOf(id ID, mount, digest string) error {
+	name, err := shownName(id, mount)
+	if err != nil {
+		return err
 	}
 	dir := filepath.Join(h.dir, shownDir)
 	return h.Locked(func() error {
 		if digest == "" {
-			err := safefs.IgnoreAbsent(os.Remove(filepath.Join(dir, string(id))))
+			err := safefs.IgnoreAbsent(os.Remove(filepath.Join(dir, name)))
 			if err != nil {
 				return HostError("what was shown", err)
 			}
@@ -54,7 +57,7 @@ func (h *Home) SetShownOf(id ID, digest string) error {
 		}
 		err := os.Mkdir(dir, 0o700)
 		if err == nil || errors.Is(err, os.ErrExist) {
-			err = safefs.WriteDurably(dir, string(id), []byte(digest))
+			err = safefs.WriteDurably(dir, name, []byte(digest))
 		}
 		if err == nil {
 			err = forgetOldest(dir)
@@ -64,6 +67,17 @@ func (h *Home) SetShownOf(id ID, digest string) error {
 		}
 		return nil
 	})
+}
+
+// shownName returns the name of the file with what was shown.
+func shownName(id ID, mount string) (string, error) {
+	switch {
+	case !id.IsValid():
+		return "", errdefs.New(errdefs.Internal, "sandbox %q: not an id", id)
+	case mount == "":
+		return string(id), nil
+	}
+	return string(id) + "." + mount, mountspec.CheckName(mount)
 }
 
 // forgetOldest removes the oldest files beyond maxShown.
