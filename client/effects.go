@@ -26,7 +26,7 @@ type Effects struct {
 
 // Denial is an operation that the policy refused to a command.
 type Denial struct {
-	Mount      string     // name of the mount in which Path is; "": the workspace
+	Mount      string // name of the mount in which Path is; "": the workspace
 	Path       string
 	Operation  string     // "open", "unlink", …
 	Permission Permission // of the path

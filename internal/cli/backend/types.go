@@ -77,9 +77,9 @@ type NewSandbox struct {
 	Secrets    []hostlist.Secret // without placeholders
 	// ServerSecrets are names of secrets of a server.
 	ServerSecrets []string
-	Mounts     []string          // as mountspec.Parse reads them
-	Toolchains bool              // some of Mounts are this host's toolchains
-	Scratch    []string          // as scratch.Parse reads them
+	Mounts        []string // as mountspec.Parse reads them
+	Toolchains    bool     // some of Mounts are this host's toolchains
+	Scratch       []string // as scratch.Parse reads them
 	// MountRules reads the policy file of a mount of a sandbox with the source.
 	MountRules func(file, source string) ([]policy.Rule, error)
 	Home       string // as a record has it

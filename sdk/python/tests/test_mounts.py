@@ -139,7 +139,7 @@ def test_what_cannot_be_mounted(server: str, project: Path, library: Path) -> No
         ([{"place": "/x"}], InvalidConfigurationError, "source is missing"),
         (["/etc"], InvalidConfigurationError, r"mounts\[0\]: want a Mount or a mapping, not str"),
         (str(library), InvalidConfigurationError, "want a list"),
-        ([Mount(str(library), rules=[{"pattern": 1}])], PolicyError, "rules"),  # type: ignore[list-item]
+        ([Mount(str(library), rules=[{"pattern": 1}])], PolicyError, "want a pattern"),  # type: ignore[list-item]
     ]:
         with pytest.raises(error, match=says):
             Sandbox.from_local(project, endpoint=server, mounts=mounts)  # type: ignore[arg-type]
