@@ -169,8 +169,8 @@ func printfForm(name string) string {
 }
 
 // Write writes a file as a command inside would, and creates missing directories. Errors:
-// ErrNotRunning; ErrDenied if the policy refuses it; ErrNotFound, ErrExists, ErrExhausted; ErrInvalid
-// in a mount, which commands write.
+// ErrNotRunning; ErrDenied if the policy refuses it; ErrNotFound, ErrExists, ErrExhausted;
+// ErrInvalid in a mount, which commands write.
 func (f SandboxFiles) Write(ctx context.Context, name string, content io.Reader) error {
 	if f.mount != "" {
 		return failure("write "+name, "only files of the workspace can be written: run a command to write in the mount "+f.mount, ErrInvalid)

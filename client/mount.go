@@ -12,8 +12,8 @@ type Mount struct {
 	Source string // absolute path on the server's host
 	Place  string // absolute path inside; "": the same as Source
 	Name   string // of the mount, for In; "": the last element of Place
-	// Mode is "ro" (also ""): all can be read; "cow": all can be read and written; or a preset, such
-	// as "development". What is written waits for Apply.
+	// Mode is "ro" (also ""): all can be read; "cow": all can be read and written; or a preset,
+	// such as "development". What is written waits for Apply.
 	Mode string
 	// Rules are instead of a mode. Their patterns begin at Source.
 	Rules []PermissionRule

@@ -306,8 +306,8 @@ func WithMount(m Mount) SandboxOption {
 }
 
 // WithScratch makes directories of the workspace scratch directories, such as "node_modules": their
-// contents stay with the sandbox, and are neither reviewed nor applied. The rules must let everything
-// in them be written. It can be given several times.
+// contents stay with the sandbox, and are neither reviewed nor applied. The rules must let
+// everything in them be written. It can be given several times.
 func WithScratch(dirs ...string) SandboxOption {
 	return option(func(s *settings) { s.scratch = append(s.scratch, dirs...) })
 }

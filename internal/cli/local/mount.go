@@ -8,6 +8,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/sandbox/mounted"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -43,7 +44,7 @@ func (b *Backend) mounts(n backend.NewSandbox, workspace string) ([]record.Mount
 		}
 		m := record.Mount{Source: record.HostPath(real), Target: record.HostPath(s.Target), Mode: s.Mode}
 		if m.Rules, err = s.Rules(load); err == nil {
-			err = b.home.IdentifyMount(&m, mounts)
+			err = mounted.Identify(b.home, &m, mounts)
 		}
 		if err != nil {
 			return nil, refuse(err)

@@ -71,9 +71,9 @@ func ShownOf(sent []*sandboxv1.FileDiff) (*apply.Shown, error) {
 	return apply.ShownOf(review)
 }
 
-// Apply brings changes into the codebase, or into the source of the mount that is meant, those that the digest reviewed names or
-// all there are. If something stands in the way, the
-// result tells what, beside the error.
+// Apply brings changes into the codebase, or into the source of the mount that is meant, those that
+// the digest reviewed names or all there are. If something stands in the way, the result tells
+// what, beside the error.
 func (c *Client) Apply(ctx context.Context, s backend.Sandbox, paths []vpath.Path, dryRun bool, reviewed string) (apply.Result, error) {
 	r := &sandboxv1.ApplyRequest{SandboxId: string(s.Record.ID), Mount: s.Mount, Paths: wireconv.EncodeSelection(paths), DryRun: dryRun, ReviewedDigest: reviewed}
 	answer, err := c.sandboxes.Apply(ctx, r)

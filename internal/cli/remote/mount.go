@@ -11,8 +11,8 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// mountsOf returns the mounts of a new sandbox, with sources on the server's host. Rules of a policy
-// file are sent. Errors: Invalid, Unsupported.
+// mountsOf returns the mounts of a new sandbox, with sources on the server's host. Rules of a
+// policy file are sent. Errors: Invalid, Unsupported.
 func mountsOf(n backend.NewSandbox) ([]*sandboxv1.Mount, error) {
 	var mounts []*sandboxv1.Mount
 	for _, text := range n.Mounts {

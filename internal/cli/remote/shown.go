@@ -14,7 +14,7 @@ func (b *Backend) lastShown(sb backend.Sandbox) (last backend.Reviewed, err erro
 	if err != nil {
 		return last, err
 	}
-	if last.Digest, err = home.ShownOf(sb.Record.ID, sb.Mount); err != nil || last.Digest == "" {
+	if last.Digest, err = shownOf(home, sb.Record.ID, sb.Mount); err != nil || last.Digest == "" {
 		return last, err
 	}
 	u, err := b.uploadOf(sb)
@@ -37,5 +37,5 @@ func (b *Backend) noteShown(sb backend.Sandbox, last backend.Reviewed) error {
 	if err != nil {
 		return err
 	}
-	return home.SetShownOf(sb.Record.ID, sb.Mount, last.Digest)
+	return setShownOf(home, sb.Record.ID, sb.Mount, last.Digest)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
-// ListView lists a directory of a sandbox's view, or of the mount that is meant, or describes a file; with
-// itself it describes a directory too.
+// ListView lists a directory of a sandbox's view, or of the mount that is meant, or describes a
+// file; with itself it describes a directory too.
 func (c *Client) ListView(ctx context.Context, s backend.Sandbox, path vpath.Path, itself bool) ([]readview.Entry, error) {
 	var entries []readview.Entry
 	r := &sandboxv1.ListViewRequest{SandboxId: string(s.Record.ID), Mount: s.Mount, Path: path.Text(), Itself: itself}

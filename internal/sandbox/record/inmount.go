@@ -23,26 +23,6 @@ type inMount struct {
 	workspace HostPath
 }
 
-// IdentifyMount gives a mount in which something can be written the identity of its source. It
-// refuses it if it and one of the others, which come before it, would have two deltas of one
-// directory. Errors: Invalid; those of ResolveSource.
-func (h *Home) IdentifyMount(m *Mount, others []Mount) error {
-	if !m.IsWritable() {
-		return nil
-	}
-	for _, o := range others {
-		if o.HasDelta() && (safefs.IsBelow(string(m.Source), string(o.Source)) || safefs.IsBelow(string(o.Source), string(m.Source))) {
-			return errdefs.New(errdefs.Invalid, "it overlaps with %s, and two mounts with changes of the same directory cannot be applied apart: mount the outer one, or one of them with ro", o.Source)
-		}
-	}
-	source, err := h.ResolveSource(string(m.Source))
-	if err != nil {
-		return err
-	}
-	m.Dev, m.Ino, m.Born = source.Dev, source.Ino, source.Born
-	return nil
-}
-
 // InMount returns the sandbox with a mount in place of its workspace: the source, the rules and
 // the changes are the mount's. Its record cannot be updated. The name "" is the workspace's.
 // Errors: NotFound for a name that no mount has; Unsupported for a mount without a delta.

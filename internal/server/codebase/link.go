@@ -175,7 +175,8 @@ func relationOf(l Link, ours string) (relation, error) {
 }
 
 // IsApart reports whether a directory of the host, at a path without symbolic links, neither is nor
-// contains nor is in the state directory, the directory of the codebases, or one of the other paths.
+// contains nor is in the state directory, the directory of the codebases, or one of the other
+// paths.
 func (s *Store) IsApart(path string, dev, ino uint64, others ...string) (bool, error) {
 	l := Link{Path: path, Dev: dev, Ino: ino}
 	for _, ours := range append([]string{s.home, s.dir}, others...) {

@@ -47,8 +47,8 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 	return wireconv.EncodeApplied(result), nil
 }
 
-// apply applies changes and notifies the other sandboxes of the codebase. Those of a mount go to its
-// source, which no codebase counts and each sandbox watches.
+// apply applies changes and notifies the other sandboxes of the codebase. Those of a mount go to
+// its source, which no codebase counts and each sandbox watches.
 func (s *Service) apply(ctx context.Context, sb *record.Sandbox, o apply.Options) (apply.Result, error) {
 	if sb.Mount() != "" {
 		return apply.Changes(ctx, sb, o)

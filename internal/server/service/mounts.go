@@ -67,7 +67,7 @@ func (s *Service) newMount(owner string, asked wireconv.NewMount, others []recor
 	if err := s.permitMount(owner, m); err != nil {
 		return m, err
 	}
-	if err := s.home.IdentifyMount(&m, others); err != nil || !m.HasDelta() {
+	if err := mounted.Identify(s.home, &m, others); err != nil || !m.HasDelta() {
 		return m, err
 	}
 	// Identified by its path, to which another directory may have come meanwhile.
@@ -116,8 +116,8 @@ func openBeneath(root, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// checkSource refuses an open directory that the server cannot read, or that shows its own files. It
-// returns the path of the directory.
+// checkSource refuses an open directory that the server cannot read, or that shows its own files.
+// It returns the path of the directory.
 func (s *Service) checkSource(f *os.File, owner string) (string, error) {
 	fd := int(f.Fd())
 	path, err := os.Readlink(safefs.ProcPath(fd))
@@ -192,8 +192,8 @@ func (s *Service) permitMounts(sb *record.Sandbox) error {
 	return nil
 }
 
-// changesFor returns a sandbox of the caller, and the same with a mount in place of its workspace; ""
-// is the workspace. Errors: as sandbox; those of record.Sandbox.InMount.
+// changesFor returns a sandbox of the caller, and the same with a mount in place of its workspace;
+// "" is the workspace. Errors: as sandbox; those of record.Sandbox.InMount.
 func (s *Service) changesFor(ctx context.Context, key record.ID, mount string) (sb, part *record.Sandbox, err error) {
 	if sb, err = s.sandbox(ctx, key); err != nil {
 		return nil, nil, err

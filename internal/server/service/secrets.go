@@ -42,9 +42,9 @@ func TakeVariables(c *config.Config) (getenv func(string) string, err error) {
 // secretPatience is how long the commands that print the values of a sandbox's secrets may take.
 const secretPatience = 30 * time.Second
 
-// secretsFor returns the secrets of an owner's sandbox as its record has them, with the placeholders
-// of those before. finder then knows their values. Errors: Invalid; NotFound for a name that the
-// configuration does not have for the owner; Precondition.
+// secretsFor returns the secrets of an owner's sandbox as its record has them, with the
+// placeholders of those before. finder then knows their values. Errors: Invalid; NotFound for a
+// name that the configuration does not have for the owner; Precondition.
 func (s *Service) secretsFor(ctx context.Context, finder *secrets.Finder, owner string, names []string, before []hostlist.Secret) ([]hostlist.Secret, error) {
 	var given []hostlist.Secret
 	for i, name := range names {
@@ -71,7 +71,8 @@ func (s *Service) secretsFor(ctx context.Context, finder *secrets.Finder, owner 
 	return list, nil
 }
 
-// checkNotSecret refuses variables that have the name of a secret: they would show commands its value.
+// checkNotSecret refuses variables that have the name of a secret: they would show commands its
+// value.
 func checkNotSecret(env map[string]string, secrets []string) error {
 	for _, name := range secrets {
 		if _, is := env[name]; is {

@@ -92,8 +92,8 @@ func EncodeMounts(mounts []record.Mount) []*sandboxv1.Mount {
 	return out
 }
 
-// DecodeMounts is the reverse of EncodeMounts. It escapes names. Errors: Unsupported for a rule with
-// a value of a newer server.
+// DecodeMounts is the reverse of EncodeMounts. It escapes names. Errors: Unsupported for a rule
+// with a value of a newer server.
 func DecodeMounts(sent []*sandboxv1.Mount) ([]record.Mount, error) {
 	var mounts []record.Mount
 	for _, m := range sent {

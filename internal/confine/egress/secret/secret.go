@@ -98,7 +98,8 @@ func (s Secret) String() string {
 // String returns HOST:PORT.
 func (t Target) String() string { return allowlist.Rule{Host: t.Host, Port: t.Port}.String() }
 
-// IsName reports whether a name can be that of a secret: of a variable, and its host name a label of DNS.
+// IsName reports whether a name can be that of a secret: of a variable, and its host name a label
+// of DNS.
 func IsName(name string) bool {
 	const maxName = 50
 	if name == "" || len(name) > maxName || !isLetter(name[0]) || strings.HasSuffix(name, "_") || strings.Contains(name, "__") {

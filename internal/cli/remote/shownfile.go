@@ -1,9 +1,7 @@
-package record
+package remote
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -12,46 +10,47 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-// shownDir is the directory in the home with the digests that were last shown of servers'
-// sandboxes. It has one file for each of the last maxShown sandboxes.
+// shownDir is the directory in the state directory with the digests that were last shown of
+// servers' sandboxes. It has one file for each of the last maxShown sandboxes.
 const (
 	shownDir = "shown"
 	maxShown = 256
 )
 
-// ShownOf returns the digest that was last shown of a server's sandbox, in a mount or for "" in its
+// shownOf returns the digest that was last shown of a server's sandbox, in a mount or for "" in its
 // workspace, or "" if none is stored.
-func (h *Home) ShownOf(id ID, mount string) (string, error) {
+func shownOf(home *record.Home, id record.ID, mount string) (string, error) {
 	name, err := shownName(id, mount)
 	if err != nil {
 		return "", err
 	}
-	text, err := os.ReadFile(filepath.Join(h.dir, shownDir, name))
+	text, err := os.ReadFile(filepath.Join(home.Dir(), shownDir, name))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return "", nil
 	case err != nil:
-		return "", HostError("what was shown", err)
-	case !IsDigest(string(text)):
+		return "", record.HostError("what was shown", err)
+	case !record.IsDigest(string(text)):
 		return "", errdefs.New(errdefs.Precondition, "what was shown of %s: the file is damaged: run agentfense diff again", id)
 	}
 	return string(text), nil
 }
 
-// SetShownOf stores the digest for ShownOf.
-func (h *Home) SetShownOf(id ID, mount, digest string) error {
+// setShownOf stores the digest for shownOf.
+func setShownOf(home *record.Home, id record.ID, mount, digest string) error {
 	name, err := shownName(id, mount)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(h.dir, shownDir)
-	return h.Locked(func() error {
+	dir := filepath.Join(home.Dir(), shownDir)
+	return home.Locked(func() error {
 		if digest == "" {
 			err := safefs.IgnoreAbsent(os.Remove(filepath.Join(dir, name)))
 			if err != nil {
-				return HostError("what was shown", err)
+				return record.HostError("what was shown", err)
 			}
 			return nil
 		}
@@ -63,14 +62,14 @@ func (h *Home) SetShownOf(id ID, mount, digest string) error {
 			err = forgetOldest(dir)
 		}
 		if err != nil {
-			return HostError("what was shown", err)
+			return record.HostError("what was shown", err)
 		}
 		return nil
 	})
 }
 
 // shownName returns the name of the file with what was shown.
-func shownName(id ID, mount string) (string, error) {
+func shownName(id record.ID, mount string) (string, error) {
 	switch {
 	case !id.IsValid():
 		return "", errdefs.New(errdefs.Internal, "sandbox %q: not an id", id)
@@ -98,10 +97,4 @@ func forgetOldest(dir string) error {
 		err = errors.Join(err, safefs.IgnoreAbsent(os.Remove(filepath.Join(dir, e.Name()))))
 	}
 	return err
-}
-
-// IsDigest reports whether text has the form of a digest.
-func IsDigest(text string) bool {
-	raw, err := hex.DecodeString(text)
-	return err == nil && len(raw) == sha256.Size && hex.EncodeToString(raw) == text
 }
