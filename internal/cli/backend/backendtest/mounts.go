@@ -50,9 +50,12 @@ func (s Suite) changesIn(t *testing.T, sb backend.Sandbox, mount string) backend
 	return c
 }
 
+// mountScript makes the changes in the mount data that want tells of the workspace, and another.
+const mountScript = "cat /mnt/ro/kept && ! touch /mnt/ro/new && cd /mnt/data && echo changed >old && echo new >new && rm gone && echo x >extra"
+
 func testMounts(t *testing.T, s Suite) {
-	sb, dir := s.withMounts(t, "mounts")
-	s.change(t, sb, "cat /mnt/ro/kept && ! touch /mnt/ro/new && echo changed >/mnt/data/old && echo new >/mnt/data/new && rm /mnt/data/gone && cd /mnt/data && echo x >extra")
+	sb, _ := s.withMounts(t, "mounts")
+	s.change(t, sb, mountScript)
 	if found := listed(t, s.changes(t, sb)); len(found) > 0 {
 		t.Errorf("changes of the workspace: %v", found)
 	}
@@ -75,15 +78,21 @@ func testMounts(t *testing.T, s Suite) {
 	if left, err := s.Backend.RemoveUnused(t.Context(), sb); err != nil || !left.HasChanges {
 		t.Errorf("RemoveUnused of a sandbox with changes in a mount = %+v, %v", left, err)
 	}
+}
 
-	if result, err := c.Apply(t.Context(), backend.ApplyOptions{Paths: []vpath.Path{"/old", "/gone"}, DryRun: true}); err != nil || result.Count(apply.Applied) != 2 || read(t, dir, "old") != "old\n" {
-		t.Errorf("a dry run = %+v, %v", result, err)
-	}
-	if result, err := c.Apply(t.Context(), backend.ApplyOptions{Paths: []vpath.Path{"/old", "/gone"}}); err != nil || result.Count(apply.Applied) != 2 || result.Codebase != "" {
-		t.Errorf("Apply = %+v, %v", result, err)
-	}
-	if got := read(t, dir, "old"); got != "changed\n" {
-		t.Errorf("old is %q", got)
+func testMountApply(t *testing.T, s Suite) {
+	sb, dir := s.withMounts(t, "mountapply")
+	s.change(t, sb, mountScript)
+	c := s.changesIn(t, sb, "data")
+	paths := []vpath.Path{"/old", "/gone"}
+	for _, dryRun := range []bool{true, false} {
+		result, err := c.Apply(t.Context(), backend.ApplyOptions{Paths: paths, DryRun: dryRun})
+		if err != nil || result.Count(apply.Applied) != 2 || result.Codebase != "" {
+			t.Errorf("Apply, as a dry run %t = %+v, %v", dryRun, result, err)
+		}
+		if got := read(t, dir, "old"); (got == "old\n") != dryRun {
+			t.Errorf("after Apply, as a dry run %t, old is %q", dryRun, got)
+		}
 	}
 	if gone, err := c.Discard(t.Context(), []vpath.Path{"/new"}, false); err != nil || len(gone.Paths) != 1 || len(gone.Files) != 1 {
 		t.Errorf("Discard = %+v, %v", gone, err)
@@ -102,31 +111,36 @@ func testMounts(t *testing.T, s Suite) {
 	}
 }
 
+// show shows all changes in a mount, or for "" in the workspace.
+func (s Suite) show(t *testing.T, sb backend.Sandbox, mount string) {
+	t.Helper()
+	r, err := s.changesIn(t, sb, mount).Review(t.Context(), nil, backend.Contents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if r.Mount() != mount {
+		t.Errorf("the review of %q is of %q", mount, r.Mount())
+	}
+	for i := range r.Files() {
+		if _, err := r.Content(&r.Files()[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	digest, err := r.Remember()
+	if err == nil {
+		err = r.Note(digest)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func testMountShown(t *testing.T, s Suite) {
 	sb, dir := s.withMounts(t, "mountshown")
 	s.change(t, sb, "echo 1 >old; echo one >/mnt/data/old; echo new >/mnt/data/new")
-	for _, mount := range []string{"data", ""} { // each remembers what was shown of it
-		r, err := s.changesIn(t, sb, mount).Review(t.Context(), nil, backend.Contents)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Mount() != mount {
-			t.Errorf("the review of %q is of %q", mount, r.Mount())
-		}
-		for i := range r.Files() {
-			if _, err := r.Content(&r.Files()[i]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		digest, err := r.Remember()
-		if err == nil {
-			err = r.Note(digest)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Close()
-	}
+	s.show(t, sb, "data")
+	s.show(t, sb, "") // each is remembered
 	s.change(t, sb, "echo two >/mnt/data/old")
 	result, err := s.changesIn(t, sb, "data").Apply(t.Context(), backend.ApplyOptions{})
 	if err != nil || result.Count(apply.ChangedSinceReview) != 1 || read(t, dir, "old") != "old\n" || read(t, dir, "new") != "new\n" {
