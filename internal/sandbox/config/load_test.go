@@ -251,7 +251,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"a secret for a wildcard", "secrets: [{name: A, hosts: ['*.example.com']}]", `1: secrets: entry 1: secret A: "A=env:A@*.example.com": name each host; a secret is for no wildcard`},
 		{"hosts in one text", "secrets: [{name: A, hosts: ['a.example.com,b.example.com']}]", `1: secrets: entry 1: secret A: hosts: want HOST or HOST:PORT`},
 		{"a host that changes the source", "secrets: [{name: A, hosts: ['x@a.example.com']}]", `1: secrets: entry 1: secret A: hosts: want HOST or HOST:PORT`},
-		{"an unknown source", "secrets: [{name: A, source: 'vault:x', hosts: [a.example.com]}]", `1: secrets: entry 1: secret A: "A=vault:x@a.example.com": want NAME=env:VARIABLE@HOST, NAME=file:PATH@HOST or NAME=cmd:COMMAND@HOST`},
+		{"an unknown source", "secrets: [{name: A, source: 'vault:x', hosts: [a.example.com]}]", `1: secrets: entry 1: secret A: source: want env:VARIABLE, file:PATH or cmd:COMMAND`},
 		{"a malformed request", "secrets: [{name: A, hosts: [a.example.com], requests: [get]}]", `1: secrets: entry 1: secret A: requests: "A=get": want NAME=METHOD[,METHOD…] PATH, such as 'API_KEY=POST /v1/messages'`},
 		{"a secret twice for an owner", "secrets: [{name: A, hosts: [a.example.com]}, {name: A, hosts: [b.example.com], owners: [alice]}]", `1: secrets: entry 2: secret A is listed twice for one owner`},
 	}

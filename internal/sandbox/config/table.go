@@ -233,11 +233,14 @@ func secretOf(r row, dir string) (Secret, error) {
 	switch {
 	case s.Name == "" || strings.ContainsAny(s.Name, "=@"):
 		return s, errdefs.New(errdefs.Invalid, "name %s: want the name of a variable, such as API_KEY", vpath.Quote(s.Name))
+	case path == "" || !slices.Contains([]string{secret.FromVariable, secret.FromFile, secret.FromCommand}, kind):
+		// It may be the value itself, which is not shown.
+		return s, errdefs.New(errdefs.Invalid, "secret %s: source: want env:VARIABLE, file:PATH or cmd:COMMAND", s.Name)
 	case len(hosts) == 0:
 		return s, errdefs.New(errdefs.Invalid, "secret %s: hosts is missing", s.Name)
 	case slices.ContainsFunc(hosts, func(h string) bool { return strings.ContainsAny(h, "@,") }):
 		return s, errdefs.New(errdefs.Invalid, "secret %s: hosts: want HOST or HOST:PORT", s.Name)
-	case kind == secret.FromFile && path != "":
+	case kind == secret.FromFile:
 		if err := (value{text: path, dir: dir}).path(&path); err != nil {
 			return s, errdefs.New(errdefs.Invalid, "secret %s: source: %w", s.Name, err)
 		}

@@ -19,7 +19,7 @@ func (c *sandboxServer) ReadChanges(r *sandboxv1.ReadChangesRequest, to sandboxv
 	if err != nil {
 		return err
 	}
-	_, part, err := c.service.changesFor(ctx, a.Sandbox, a.Mount)
+	part, err := c.service.changesToRead(ctx, a.Sandbox, a.Mount)
 	if err != nil {
 		return err
 	}

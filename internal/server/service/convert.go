@@ -29,13 +29,18 @@ const (
 	oneRuleBytes      = 64 // without its pattern
 )
 
+// bytesOf returns the room of rules.
+func bytesOf(rules []policy.Rule) int {
+	size := 0
+	for _, r := range rules {
+		size += len(r.Pattern) + oneRuleBytes
+	}
+	return size
+}
+
 // checkRuleRoom refuses rules for which a sandbox's record has no room.
 func checkRuleRoom(r record.Record, rules []policy.Rule) error {
-	size := 0
-	for _, rule := range slices.Concat(append(slices.Clone(r.EarlierRules), r.Rules, rules)...) {
-		size += len(rule.Pattern) + oneRuleBytes
-	}
-	if size > maxEveryRuleBytes {
+	if bytesOf(slices.Concat(append(slices.Clone(r.EarlierRules), r.Rules, rules)...)) > maxEveryRuleBytes {
 		return errdefs.New(errdefs.Exhausted, "permissions: the rules and all earlier ones of the sandbox take more than %w: create a new sandbox", &errdefs.Limit{Most: maxEveryRuleBytes, Resource: "bytes"})
 	}
 	return nil
@@ -46,11 +51,7 @@ func checkRules(rules []policy.Rule) error { return checkRulesOf("permissions", 
 
 // checkRulesOf is checkRules of a field.
 func checkRulesOf(list string, rules []policy.Rule) error {
-	size := 0
-	for _, r := range rules {
-		size += len(r.Pattern) + oneRuleBytes
-	}
-	if size > maxRuleBytes {
+	if bytesOf(rules) > maxRuleBytes {
 		return errdefs.New(errdefs.Invalid, "%s: %d rules take more than %d bytes", list, len(rules), maxRuleBytes)
 	}
 	for i, rule := range rules {

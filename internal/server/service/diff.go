@@ -22,7 +22,7 @@ func (c *sandboxServer) Diff(ctx context.Context, m *sandboxv1.DiffRequest) (ans
 	if err != nil {
 		return nil, err
 	}
-	_, part, err := c.service.changesFor(ctx, r.Sandbox, r.Mount)
+	part, err := c.service.changesToRead(ctx, r.Sandbox, r.Mount)
 	if err != nil {
 		return nil, err
 	}

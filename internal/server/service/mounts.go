@@ -30,11 +30,15 @@ func (s *Service) newMounts(owner, workspace string, asked []wireconv.NewMount) 
 	var specs []mountspec.Spec
 	var targets []string
 	var mounts []record.Mount
+	size := 0
 	for i, m := range asked {
 		targets = append(targets, m.Target)
 		made, err := s.newMount(owner, m, mounts)
 		if err == nil {
 			err = mountspec.CheckPlaces(workspace, targets)
+		}
+		if size += bytesOf(made.Rules); err == nil && size > maxRuleBytes {
+			err = errdefs.New(errdefs.Invalid, "rules: those of all mounts take more than %d bytes", maxRuleBytes)
 		}
 		if err != nil {
 			return nil, errdefs.New(errdefs.KindOf(err), "mounts[%d]: %w", i, err)
@@ -192,6 +196,15 @@ func (s *Service) permitMounts(sb *record.Sandbox) error {
 	return nil
 }
 
+// changesToRead is changesFor of changes that are shown beside their source. Errors: Denied, too.
+func (s *Service) changesToRead(ctx context.Context, key record.ID, mount string) (*record.Sandbox, error) {
+	sb, part, err := s.changesFor(ctx, key, mount)
+	if err == nil {
+		err = s.permitRead(sb, mount)
+	}
+	return part, err
+}
+
 // changesFor returns a sandbox of the caller, and the same with a mount in place of its workspace;
 // "" is the workspace. Errors: as sandbox; those of record.Sandbox.InMount.
 func (s *Service) changesFor(ctx context.Context, key record.ID, mount string) (sb, part *record.Sandbox, err error) {
@@ -209,7 +222,21 @@ func (s *Service) permitApply(sb *record.Sandbox) error {
 	}
 	r := sb.Record()
 	if root, ok := s.config.RootOf(string(r.Source.Path), r.Served.OwnerID); !ok || !root.Writable {
-		return errdefs.New(errdefs.Denied, "mount %s: this server does not let sandboxes of %s write %s (mounts.roots in its configuration)", sb.Mount(), vpath.Escape(r.Served.OwnerID), r.Source.Path)
+		return errdefs.New(errdefs.Denied, "mount %s: this server does not let sandboxes of the owner %s write its source (mounts.roots in its configuration)", sb.Mount(), vpath.Escape(r.Served.OwnerID))
+	}
+	return nil
+}
+
+// permitRead refuses to read the source of a mount that is no longer below a root. Errors: Denied.
+func (s *Service) permitRead(sb *record.Sandbox, mount string) error {
+	r := sb.Record()
+	for _, m := range r.Mounts {
+		if m.Name != mount {
+			continue
+		}
+		if _, ok := s.config.RootOf(string(m.Source), r.Served.OwnerID); !ok {
+			return errdefs.New(errdefs.Denied, "mount %s: this server does not let the owner %s mount its source (mounts.roots in its configuration)", mount, vpath.Escape(r.Served.OwnerID))
+		}
 	}
 	return nil
 }

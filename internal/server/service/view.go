@@ -72,6 +72,9 @@ func (s *Service) view(ctx context.Context, of wireconv.MountPath) (*readview.Vi
 	case err != nil:
 		return nil, err
 	case of.Mount != "":
+		if err := s.permitRead(sb, of.Mount); err != nil {
+			return nil, err
+		}
 		return readview.OpenMount(sb, of.Mount)
 	}
 	return readview.Open(s.home, sb)
