@@ -89,7 +89,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.Net, "net", "none", "network: none, or host, which is this host's without limits; --allow-net and --secret make one of named hosts")
 	f.StringArrayVar(&o.Allow, "allow-net", nil, "let it reach `HOST[:PORT]` and no other; *.DOMAIN, @PRESET, localhost:PORT and HOST:PORT,raw work too (default port 443); HOST,intercept opens TLS")
 	f.StringArrayVar(&o.Requests, "net-allow", nil, "open TLS to a host and send it only `'HOST=METHOD PATH'` requests, such as 'pypi.org=GET /simple/**'; implies --allow-net HOST")
-	f.StringArrayVar(&o.Secrets, "secret", nil, "let it use `NAME@HOST`, not know it: NAME is a placeholder inside; NAME=file:PATH@HOST and NAME=cmd:COMMAND@HOST work too")
+	f.StringArrayVar(&o.Secrets, "secret", nil, "let it use `NAME@HOST`, not know it: NAME is a placeholder inside; NAME=file:PATH@HOST and NAME=cmd:COMMAND@HOST work too; NAME alone is a secret of the server (--endpoint)")
 	f.StringArrayVar(&o.Limited, "secret-allow", nil, "send only `'NAME=METHOD PATH'` requests to the hosts of secret NAME, such as 'KEY=POST /v1/*'")
 	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path of `SRC[:DST][:MODE]` inside, at the same path or at DST; MODE is ro (the default), cow, bind or a preset")
 	f.BoolVar(&o.Toolchains, "toolchains", false, "show the toolchains on your PATH that are not part of the system, read-only: go, cargo, node, python, java and others")

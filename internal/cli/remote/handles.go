@@ -174,10 +174,9 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 	if err != nil {
 		return result, err
 	}
-	switch {
-	case u != nil:
+	if u != nil {
 		result.Result, err = BringBack(ctx, c.b.Client, u, c.sb, o.Paths, o.DryRun, take, o.Progress)
-	default:
+	} else {
 		if c.mount == "" {
 			result.Codebase = c.sb.Record.Served.CodebaseID
 		}
