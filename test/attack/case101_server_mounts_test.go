@@ -11,9 +11,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
-// A client that may write below a root of mounts puts symbolic links there, also in the place of the
-// directory of a mount. Nothing outside of the root is shown: not to new sandboxes, not to one that
-// has the mount, running or not, and not from outside.
+// A client that may write below a root of mounts puts symbolic links there, also in the place of
+// the directory of a mount. Nothing outside of the root is shown: not to new sandboxes, not to one
+// that has the mount, running or not, and not from outside.
 func TestLinksBelowARootLeadNoMountOut(t *testing.T) {
 	testenv.FUSE(t)
 	testenv.Bwrap(t)
@@ -26,7 +26,7 @@ func TestLinksBelowARootLeadNoMountOut(t *testing.T) {
 		root + "/shared/in/secret": "inside\n", outside + "/secret": "OUTSIDE\n",
 		dir + "/server.yaml": "mounts: {roots: [{path: " + root + ", writable: true}]}\n",
 	} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
 			err = os.WriteFile(path, []byte(content), 0o644)
 		}
 		if err != nil {
@@ -72,7 +72,7 @@ func TestLinksBelowARootLeadNoMountOut(t *testing.T) {
 	if out, err := s.try(agent, "run", "--name", "box", "--detach"); err == nil {
 		t.Errorf("the sandbox starts with a link in the place of its mount: %s", out)
 	}
-	if err := os.Remove(root + "/shared/in"); err == nil {
+	if err = os.Remove(root + "/shared/in"); err == nil {
 		err = os.MkdirAll(root+"/shared/in", 0o755)
 	}
 	if err != nil {
