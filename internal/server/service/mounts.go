@@ -174,24 +174,35 @@ func (s *Service) permitMount(owner string, m record.Mount) error {
 }
 
 // permitMounts refuses mounts of a sandbox that the configuration, or what is at their paths, has
-// changed for. The supervisor opens the paths, too, and follows no symbolic link. Errors: Denied,
-// NotFound, Precondition.
-func (s *Service) permitMounts(sb *record.Sandbox) error {
+// changed for. The supervisor opens the paths, too, and follows no symbolic link. A caller who may
+// not know the mounts does not learn their sources. Errors: Denied, NotFound, Precondition.
+func (s *Service) permitMounts(ctx context.Context, sb *record.Sandbox) error {
 	r := sb.Record()
 	for _, m := range r.Mounts {
-		if err := s.permitMount(r.Served.OwnerID, m); err != nil {
+		err := s.permitNow(r.Served.OwnerID, m)
+		switch {
+		case err == nil:
+		case !mayKnowPolicy(ctx):
+			return errdefs.New(errdefs.KindOf(err), "mount %s: cannot be mounted any more; a token with the scope read learns why", m.Name)
+		default:
 			return errdefs.New(errdefs.KindOf(err), "mount %s: %w", m.Name, err)
 		}
-		path, f, err := s.openSource(r.Served.OwnerID, string(m.Source))
-		if err == nil {
-			f.Close()
-		}
-		if err == nil && path != string(m.Source) {
-			err = errdefs.New(errdefs.Precondition, "source %s: a symbolic link is at the path of the directory now", m.Source)
-		}
-		if err != nil {
-			return errdefs.New(errdefs.KindOf(err), "mount %s: %w", m.Name, err)
-		}
+	}
+	return nil
+}
+
+// permitNow is permitMounts for one mount.
+func (s *Service) permitNow(owner string, m record.Mount) error {
+	if err := s.permitMount(owner, m); err != nil {
+		return err
+	}
+	path, f, err := s.openSource(owner, string(m.Source))
+	if err != nil {
+		return err
+	}
+	f.Close()
+	if path != string(m.Source) {
+		return errdefs.New(errdefs.Precondition, "source %s: a symbolic link is at the path of the directory now", m.Source)
 	}
 	return nil
 }

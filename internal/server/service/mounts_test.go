@@ -194,6 +194,10 @@ func TestAMountIsCheckedAtEachStart(t *testing.T) {
 	wantCode(t, "start after the owner was removed", start(readable), codes.PermissionDenied)
 	c.Mounts.Roots = nil
 	wantCode(t, "start without a root", start(readable), codes.PermissionDenied)
+	_, err := w.sandboxes.StartSandbox(w.as("me", store.ScopeExec), &sandboxv1.StartSandboxRequest{SandboxId: readable})
+	if status.Code(err) != codes.PermissionDenied || strings.Contains(err.Error(), dir) {
+		t.Errorf("for a caller who may not know the mounts: %v", err)
+	}
 }
 
 func TestRootsHaveNoLinks(t *testing.T) {

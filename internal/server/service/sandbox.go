@@ -277,7 +277,7 @@ func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSand
 		return nil, errdefs.New(errdefs.Precondition, "sandbox %s: the sandbox has expired", sb.ID())
 	}
 	// The configuration may have become narrower since.
-	if err := cmp.Or(s.permitHosts("allow_net", record.Hosts(time.Now())), s.permitMounts(sb)); err != nil {
+	if err := cmp.Or(s.permitHosts("allow_net", record.Hosts(time.Now())), s.permitMounts(ctx, sb)); err != nil {
 		return nil, err
 	}
 	finder := s.secretFinder()
