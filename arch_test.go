@@ -68,7 +68,7 @@ var inside = map[string]string{
 	"sandbox/audit/export":      "audit",
 	"sandbox/audit/ocsf":        "audit",
 	"sandbox/changes":           "audit gitindex record rights",
-	"sandbox/config":            "audit/export hostlist",
+	"sandbox/config":            "audit/export hostlist mountspec",
 	"sandbox/gitconfig":         "",
 	"sandbox/githistory":        "",
 	"sandbox/gitindex":          "",

@@ -26,6 +26,7 @@ type Effects struct {
 
 // Denial is an operation that the policy refused to a command.
 type Denial struct {
+	Mount      string // name of the mount in which Path is; "": the workspace
 	Path       string
 	Operation  string     // "open", "unlink", …
 	Permission Permission // of the path
@@ -60,7 +61,7 @@ func effectsFrom(m ending) Effects {
 	for _, d := range m.GetDenied() {
 		e.Denied = append(e.Denied, Denial{
 			Path: vpath.DecodeText(d.Path), Operation: d.Operation, Permission: permissionFrom(d.Permission), Rule: d.Rule, RuleIndex: int(d.RuleIndex),
-			PID: int(d.Pid), Program: vpath.DecodeText(d.Program), Count: d.Count,
+			PID: int(d.Pid), Program: vpath.DecodeText(d.Program), Count: d.Count, Mount: d.Mount,
 		})
 	}
 	for _, c := range m.GetChanged() {

@@ -25,8 +25,16 @@ import (
 // policy. The sandbox need not be running. ErrNotFound is also the error for paths that the policy
 // hides.
 type SandboxFiles struct {
-	c  *Client
-	id string
+	c         *Client
+	id, mount string
+}
+
+// path encodes a path for the API. In a mount, "/workspace" is a name like others.
+func (f SandboxFiles) path(name string) string {
+	if f.mount == "" {
+		return inside(name)
+	}
+	return vpath.EncodeText(name)
 }
 
 // ViewEntry is a file or directory of a sandbox's view.
@@ -56,7 +64,7 @@ func entryFrom(e *sandboxv1.ViewEntry) ViewEntry {
 func (f SandboxFiles) view(ctx context.Context, operation, name string, itself bool) ([]ViewEntry, error) {
 	entries := []ViewEntry{}
 	for e, err := range pages(func(token string) ([]*sandboxv1.ViewEntry, string, error) {
-		page, err := f.c.sandboxes.ListView(ctx, &sandboxv1.ListViewRequest{SandboxId: f.id, Path: inside(name), Itself: itself, PageToken: token})
+		page, err := f.c.sandboxes.ListView(ctx, &sandboxv1.ListViewRequest{SandboxId: f.id, Mount: f.mount, Path: f.path(name), Itself: itself, PageToken: token})
 		return page.GetEntries(), page.GetNextPageToken(), f.c.fail(ctx, operation+" "+name, err)
 	}, entryFrom) {
 		if err != nil {
@@ -140,7 +148,7 @@ func (w *whole) Write(b []byte) (int, error) {
 
 // Copy is Read that writes the content to w, without a limit of size.
 func (f SandboxFiles) Copy(ctx context.Context, name string, w io.Writer) error {
-	return f.c.contentError(ctx, "read "+name, stream.Content(ctx, w, f.c.sandboxes.ReadView, &sandboxv1.ReadViewRequest{SandboxId: f.id, Path: inside(name)}))
+	return f.c.contentError(ctx, "read "+name, stream.Content(ctx, w, f.c.sandboxes.ReadView, &sandboxv1.ReadViewRequest{SandboxId: f.id, Mount: f.mount, Path: f.path(name)}))
 }
 
 // store writes its input to a file, whose name is $1 in the form of printfForm, and creates missing
@@ -161,8 +169,12 @@ func printfForm(name string) string {
 }
 
 // Write writes a file as a command inside would, and creates missing directories. Errors:
-// ErrNotRunning; ErrDenied if the policy refuses it; ErrNotFound, ErrExists, ErrExhausted.
+// ErrNotRunning; ErrDenied if the policy refuses it; ErrNotFound, ErrExists, ErrExhausted;
+// ErrInvalid in a mount, which commands write.
 func (f SandboxFiles) Write(ctx context.Context, name string, content io.Reader) error {
+	if f.mount != "" {
+		return failure("write "+name, "only files of the workspace can be written: run a command to write in the mount "+f.mount, ErrInvalid)
+	}
 	to := "./" + strings.TrimLeft(inWorkspace(name), "/")
 	var said capped
 	box := &Sandbox{ID: f.id, c: f.c}
@@ -241,7 +253,7 @@ func (v fileView) Read(name string) ([]byte, error) {
 
 func (v fileView) Open(name string) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(v.ctx)
-	from, err := v.files.c.sandboxes.ReadView(ctx, &sandboxv1.ReadViewRequest{SandboxId: v.files.id, Path: inside(name)})
+	from, err := v.files.c.sandboxes.ReadView(ctx, &sandboxv1.ReadViewRequest{SandboxId: v.files.id, Mount: v.files.mount, Path: v.files.path(name)})
 	if err != nil {
 		cancel()
 		return nil, errOfFS(v.files.c.fail(v.ctx, "read", err))

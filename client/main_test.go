@@ -22,6 +22,9 @@ import (
 
 var binary string
 
+// root is a directory that sandboxes of the server may mount, and write.
+var root string
+
 // TestMain runs the tests beside a server, which is what a program finds by
 // itself: the endpoint in the environment, the token in the state directory.
 func TestMain(m *testing.M) {
@@ -42,7 +45,18 @@ func (s served) Run() int {
 	}
 	defer os.RemoveAll(home)
 	os.Setenv("AGENTFENSE_HOME", home)
-	cmd := exec.Command(binary, "serve")
+	if root, err = os.MkdirTemp("", "agentfense-root-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(root)
+	config := filepath.Join(home, "server.yaml")
+	text := fmt.Sprintf("mounts: {roots: [{path: %s, writable: true}]}\nsecrets: [{name: API_KEY, source: 'cmd:echo the-value-is-not-known', hosts: [api.example.com]}]\n", root)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	cmd := exec.Command(binary, "serve", "--config", config)
 	cmd.Env = append(append(os.Environ(), wire.AnyPorts...), "AGENTFENSE_NETWORK_ALLOW=example.com *.example.org")
 	cmd.Stderr = os.Stderr
 	server, err := wire.Serve(cmd, home)

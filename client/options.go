@@ -107,6 +107,8 @@ type settings struct {
 	user             string
 	home             Home
 	allowNet         []string
+	mounts           []Mount
+	scratch, secrets []string
 	git              *gitconfig.User // nil: this user's configuration in the directory dir
 	dir              string          // of FromLocal; else ""
 	limits           ResourceLimits
@@ -295,6 +297,25 @@ func WithHome(home Home) SandboxOption {
 // Default: no network. It can be given several times.
 func WithAllowNet(hosts ...string) SandboxOption {
 	return option(func(s *settings) { s.allowNet = append(s.allowNet, hosts...) })
+}
+
+// WithMount shows the sandbox a directory of the server's host besides its workspace. The server's
+// configuration must list a directory above it (mounts.roots). It can be given several times.
+func WithMount(m Mount) SandboxOption {
+	return option(func(s *settings) { s.mounts = append(s.mounts, m) })
+}
+
+// WithScratch makes directories of the workspace scratch directories, such as "node_modules": their
+// contents stay with the sandbox, and are neither reviewed nor applied. The rules must let
+// everything in them be written. It can be given several times.
+func WithScratch(dirs ...string) SandboxOption {
+	return option(func(s *settings) { s.scratch = append(s.scratch, dirs...) })
+}
+
+// WithSecrets lets the sandbox's commands use secrets of the server's configuration, which they do
+// not know: the variables with these names have placeholders. It can be given several times.
+func WithSecrets(names ...string) SandboxOption {
+	return option(func(s *settings) { s.secrets = append(s.secrets, names...) })
 }
 
 // WithUser sets the uid of commands inside, for the bwrap runtime: 0 is root, without any

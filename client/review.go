@@ -79,10 +79,12 @@ func changeFrom(f *sandboxv1.FileDiff) FileDiff {
 
 // selection encodes paths for the API; "/workspace" is "/". An empty path stays empty, and the
 // server refuses it.
-func selection(paths []string) []string {
+func selection(paths []string) []string { return selectionOf(paths, inside) }
+
+func selectionOf(paths []string, encode func(string) string) []string {
 	out := make([]string, len(paths))
 	for i, p := range paths {
-		if out[i] = inside(p); out[i] == "" && p != "" {
+		if out[i] = encode(p); out[i] == "" && p != "" {
 			out[i] = "/"
 		}
 	}
@@ -139,7 +141,7 @@ func (s *Sandbox) diff(ctx context.Context, r *sandboxv1.DiffRequest) (*Review, 
 		}
 		review.Files = append(review.Files, change)
 	}
-	if r.NamesOnly {
+	if r.NamesOnly || r.Mount != "" {
 		return review, nil
 	}
 	return review, s.noteShown(review.Digest, sent)
@@ -183,10 +185,12 @@ func (s *Sandbox) Apply(ctx context.Context, paths ...string) (*ApplyResult, err
 // the server sends changes that the last Review of s, with this digest, did not show.
 func (s *Sandbox) ApplyReviewed(ctx context.Context, digest string, paths ...string) (*ApplyResult, error) {
 	if digest == "" {
-		return nil, failure("apply", "no digest: use the digest of Review (DiffNames has none)", ErrInvalid)
+		return nil, failure("apply", noDigest, ErrInvalid)
 	}
 	return s.apply(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: selection(paths), ReviewedDigest: digest})
 }
+
+const noDigest = "no digest: use the digest of Review (DiffNames has none)"
 
 // ApplyDryRun returns what Apply would do, and changes nothing.
 func (s *Sandbox) ApplyDryRun(ctx context.Context, paths ...string) (*ApplyResult, error) {
@@ -194,12 +198,20 @@ func (s *Sandbox) ApplyDryRun(ctx context.Context, paths ...string) (*ApplyResul
 }
 
 func (s *Sandbox) apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*ApplyResult, error) {
+	if r.Mount != "" { // its source is on the server's host
+		return s.applyThere(ctx, r)
+	}
 	if s.unnoted != nil {
 		return nil, failure("apply", "cannot apply changes to the directory: "+s.unnoted.Error(), ErrPrecondition, s.unnoted)
 	}
 	if result, err := s.bringBack(ctx, r); result != nil || err != nil {
 		return result, err
 	}
+	return s.applyThere(ctx, r)
+}
+
+// applyThere is apply on the server.
+func (s *Sandbox) applyThere(ctx context.Context, r *sandboxv1.ApplyRequest) (*ApplyResult, error) {
 	got, err := s.c.sandboxes.Apply(ctx, r)
 	if err != nil {
 		return nil, s.c.fail(ctx, "apply", err)

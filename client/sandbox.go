@@ -76,6 +76,13 @@ type SandboxInfo struct {
 	Home Home
 	// AllowNet are the hosts that its commands may reach.
 	AllowNet []AllowedHost
+	// Mounts are directories of the server's host that it shows besides its workspace. Each has a
+	// place, a name and a mode, and those of every mode but "ro" have rules.
+	Mounts []Mount
+	// Scratch are directories of the workspace with contents that are neither reviewed nor applied.
+	Scratch []string
+	// Secrets are what its commands use and do not know.
+	Secrets []SandboxSecret
 }
 
 // Home is the kind of home directory of commands.
@@ -122,6 +129,7 @@ func infoFrom(b *sandboxv1.Sandbox) SandboxInfo {
 		CreatedAt: timeFrom(b.CreatedAt), StartedAt: timeFrom(b.StartedAt), StoppedAt: timeFrom(b.StoppedAt), ExpiresAt: timeFrom(b.ExpiresAt), SyncHeld: b.SyncHeld, Sync: SyncMode(knownWord("SYNC_MODE_", b.Sync)),
 		Workspace: first(vpath.DecodeText(b.Workspace), "/workspace"), Usage: usageFrom(b.Usage), Variables: namesFrom(b.Variables),
 		Home: Home(first(b.Home, string(HomePrivate))), AllowNet: hostsFrom(b.AllowNet),
+		Mounts: mountsFrom(b.Mounts), Scratch: namesFrom(b.Scratch), Secrets: secretsFrom(b.Secrets),
 	}
 }
 
@@ -229,8 +237,13 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 	if !ok {
 		return nil, failure(operation, `unknown sync mode "`+string(s.sync)+`"`, ErrInvalid)
 	}
+	mounts, err := mountsOf(operation, s.mounts)
+	if err != nil {
+		return nil, err
+	}
 	r := &sandboxv1.CreateSandboxRequest{
 		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image, Sync: sync, User: s.user, AtHostPath: s.atHostPath, Env: s.env, Home: string(s.home), AllowNet: s.allowNet,
+		Mounts: mounts, Scratch: encoded(s.scratch), Secrets: s.secrets,
 	}
 	git := s.git
 	if git == nil {

@@ -92,7 +92,7 @@ func (w *whichChanges) choose(ctx context.Context, b backend.Backend, name strin
 		sb, err := b.Sandbox(ctx, name)
 		mounts = []string{""}
 		for _, m := range sb.Record.Mounts {
-			if m.HasDelta() {
+			if m.IsWritable() {
 				mounts = append(mounts, m.Name)
 			}
 		}

@@ -31,6 +31,8 @@ type inspection struct {
 	AuditLog      record.HostPath `json:"audit_log"`
 	// Variables are the names of those that run --env gave; not their values.
 	Variables []record.HostPath `json:"variables,omitempty"`
+	// Secrets are those of a server.
+	Secrets []backend.ServerSecret `json:"secrets,omitempty"`
 }
 
 func newInspect(e *env) *cobra.Command {
@@ -58,7 +60,7 @@ func runInspect(ctx context.Context, e *env, b backend.Backend, name string, asJ
 	}
 	return e.printInspection(inspection{
 		SchemaVersion: schemaVersion, Record: in.Record, Status: string(in.Status), Running: in.Running,
-		Directory: in.Directory, AuditLog: in.AuditLog, Variables: in.Variables,
+		Directory: in.Directory, AuditLog: in.AuditLog, Variables: in.Variables, Secrets: in.Secrets,
 	}, asJSON)
 }
 
@@ -93,6 +95,9 @@ func (d inspection) rows() [][]string {
 	}
 	for _, p := range r.Places() {
 		rows = append(rows, []string{"published:", published.Text(p)})
+	}
+	for _, s := range d.Secrets {
+		rows = append(rows, []string{"secret:", s.Name + " of the server for " + strings.Join(s.Hosts, ", ")})
 	}
 	for _, m := range r.Mounts {
 		rows = append(rows, []string{"mount:", mountText(m)})

@@ -71,7 +71,7 @@ func (o *sandboxOptions) described(cmd *cobra.Command, b backend.Backend, forCom
 		ForCommand: forCommand, Rebase: o.Rebase,
 	}
 	n.Net, n.AllowNet = o.network()
-	n.Secrets, n.Publish = o.secrets(env), o.published()
+	n.Secrets, n.ServerSecrets, n.Publish = o.secrets(env), o.serverSecrets(), o.published()
 	n.NetLimits, _ = hostlist.ParseLimits(o.NetLimits...) // checkNetwork has the error
 	if cmd.Flags().Changed("runtime") {
 		n.Runtime = o.Runtime

@@ -94,7 +94,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.Net, "net", "none", "network: none, or host, which is this host's without limits; --allow-net and --secret make one of named hosts")
 	f.StringArrayVar(&o.Allow, "allow-net", nil, "let it reach `HOST[:PORT]` and no other; *.DOMAIN, @PRESET, localhost:PORT and HOST:PORT,raw work too (default port 443); HOST,intercept opens TLS")
 	f.StringArrayVar(&o.Requests, "net-allow", nil, "open TLS to a host and send it only `'HOST=METHOD PATH'` requests, such as 'pypi.org=GET /simple/**'; implies --allow-net HOST")
-	f.StringArrayVar(&o.Secrets, "secret", nil, "let it use `NAME@HOST`, not know it: NAME is a placeholder inside; NAME=file:PATH@HOST and NAME=cmd:COMMAND@HOST work too")
+	f.StringArrayVar(&o.Secrets, "secret", nil, "let it use `NAME@HOST`, not know it: NAME is a placeholder inside; NAME=file:PATH@HOST and NAME=cmd:COMMAND@HOST work too; NAME alone is a secret of the server (--endpoint)")
 	f.StringArrayVar(&o.Limited, "secret-allow", nil, "send only `'NAME=METHOD PATH'` requests to the hosts of secret NAME, such as 'KEY=POST /v1/*'")
 	f.StringArrayVar(&o.Publish, "publish", nil, "show the TCP port `[HOSTPORT:]PORT` of its localhost on this host, at an address 127.0.0.N that only this sandbox has")
 	f.StringArrayVar(&o.NetLimits, "net-limit", nil, "limit the network of named hosts: `NAME=VALUE[,…]` of connections=100, new=10/s, out=50M, in=1G, rate=1M/s")

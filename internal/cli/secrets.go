@@ -16,6 +16,9 @@ import (
 func (o *sandboxOptions) namedSecrets(env []string) ([]secret.Secret, error) {
 	var all []secret.Secret
 	for _, text := range o.Secrets {
+		if secret.IsName(text) { // of a server
+			continue
+		}
 		s, err := secret.Parse(text)
 		if err != nil {
 			return nil, errdefs.New(errdefs.Invalid, "--secret %w", err)
@@ -67,6 +70,17 @@ func (o *sandboxOptions) limitSecrets(all []secret.Secret) error {
 	return nil
 }
 
+// serverSecrets are the secrets that are named alone: those of a server.
+func (o *sandboxOptions) serverSecrets() []string {
+	var names []string
+	for _, text := range o.Secrets {
+		if secret.IsName(text) {
+			names = append(names, text)
+		}
+	}
+	return names
+}
+
 // secrets is what the flags ask for, which are checked elsewhere.
 func (o *sandboxOptions) secrets(env []string) []hostlist.Secret {
 	all, _ := o.namedSecrets(env) // checkSecrets has the error
@@ -83,11 +97,11 @@ func (o *sandboxOptions) secrets(env []string) []hostlist.Secret {
 
 // checkSecrets refuses secrets that are malformed or do not go with the other flags.
 func (o *sandboxOptions) checkSecrets(env []string) error {
-	all, err := o.namedSecrets(env)
+	_, err := o.namedSecrets(env)
 	switch {
 	case err != nil:
 		return err
-	case len(all) > 0 && o.Net != "none":
+	case len(o.Secrets) > 0 && o.Net != "none":
 		return errdefs.New(errdefs.Invalid, "--secret: not with --net %s, by which commands reach hosts directly", o.Net)
 	}
 	return nil

@@ -65,6 +65,7 @@ type served struct {
 	t                       *testing.T
 	program, home, codebase string
 	admin                   string // a token
+	flags                   []string
 	server                  *exec.Cmd
 	endpoint                string
 }
@@ -88,7 +89,7 @@ func newServed(t *testing.T) *served {
 // serve starts the server, and makes the codebase the first time.
 func (s *served) serve() {
 	s.t.Helper()
-	cmd := exec.Command(s.program, "serve")
+	cmd := exec.Command(s.program, append([]string{"serve"}, s.flags...)...)
 	cmd.Env = append([]string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + s.home, "AGENTFENSE_HOME=" + s.home}, wire.AnyPorts...)
 	started, err := wire.Serve(cmd, s.home)
 	if err != nil {

@@ -35,15 +35,16 @@ type stage struct {
 	grpc   wire.GRPC
 	home   string // of the server's state
 	linked string // a directory of the host
+	data   string // another, which sandboxes may mount
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	testenv.FUSE(t)
 	testenv.Bwrap(t)
-	home := t.TempDir()
+	home, data := t.TempDir(), t.TempDir()
 	cmd := exec.Command(binary, "serve")
-	cmd.Env = slices.Concat(os.Environ(), wire.AnyPorts, []string{"AGENTFENSE_HOME=" + home, "AGENTFENSE_SANDBOX_SYNC=manual", "AGENTFENSE_NETWORK_ALLOW=example.org @pypi"})
+	cmd.Env = slices.Concat(os.Environ(), wire.AnyPorts, []string{"AGENTFENSE_HOME=" + home, "AGENTFENSE_SANDBOX_SYNC=manual", "AGENTFENSE_NETWORK_ALLOW=example.org @pypi", "AGENTFENSE_MOUNTS_ROOTS=" + data})
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	server, err := wire.Serve(cmd, home)
@@ -63,7 +64,7 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Conn.Close() })
-	return &stage{Server: server, grpc: client, home: home, linked: t.TempDir()}
+	return &stage{Server: server, grpc: client, home: home, linked: t.TempDir(), data: data}
 }
 
 // call makes a call that succeeds and returns the id that it answers, if any.
@@ -89,7 +90,7 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 	s.call(t, "UploadTree", `{"metadata":{"codebaseId":"`+cb+`","filePath":"README.md"}}`, `{"data":"aGVsbG8K"}`,
 		`{"metadata":{"filePath":"src/main.go"}}`, `{"data":"cGFja2FnZSBtYWluCg=="}`,
 		`{"metadata":{"filePath":"src/old.go"}}`, `{"data":"cGFja2FnZSBtYWluCg=="}`)
-	pairs := []string{codebaseID, cb, "/srv/demo", s.linked}
+	pairs := []string{codebaseID, cb, "/srv/demo", s.linked, "/srv/data", s.data}
 	if strings.Contains(example, sandboxID) || strings.Contains(example, sessionID) {
 		sb := s.call(t, "CreateSandbox", `{"codebaseId":"`+cb+`","permissions":[{"pattern":"**","permission":"PERMISSION_WRITE"}],"allowNet":["example.org"]}`)
 		t.Cleanup(func() {

@@ -483,7 +483,7 @@ func (x ExecOutput_OutputType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExecOutput_OutputType.Descriptor instead.
 func (ExecOutput_OutputType) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19, 0}
 }
 
 // ResourceLimits bound what a sandbox uses; 0 is no limit.
@@ -616,7 +616,14 @@ type Sandbox struct {
 	// AttachRequest.Start.remember_env set; empty for a token without the scopes read and manage.
 	Variables []string `protobuf:"bytes,114,rep,name=variables,proto3" json:"variables,omitempty"`
 	// Hosts that its commands may reach; empty for a token without the scopes read and manage.
-	AllowNet      []*AllowedHost `protobuf:"bytes,120,rep,name=allow_net,json=allowNet,proto3" json:"allow_net,omitempty"`
+	AllowNet []*AllowedHost `protobuf:"bytes,120,rep,name=allow_net,json=allowNet,proto3" json:"allow_net,omitempty"`
+	// Directories of the server's host that it shows besides its workspace; empty for a token without
+	// the scopes read and manage. The same holds for the next two fields.
+	Mounts []*Mount `protobuf:"bytes,121,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	// Directories of the workspace with contents that are neither reviewed nor applied.
+	Scratch []string `protobuf:"bytes,122,rep,name=scratch,proto3" json:"scratch,omitempty"`
+	// Secrets that its commands use and do not know.
+	Secrets       []*SandboxSecret `protobuf:"bytes,123,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -805,6 +812,169 @@ func (x *Sandbox) GetAllowNet() []*AllowedHost {
 	return nil
 }
 
+func (x *Sandbox) GetMounts() []*Mount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
+func (x *Sandbox) GetScratch() []string {
+	if x != nil {
+		return x.Scratch
+	}
+	return nil
+}
+
+func (x *Sandbox) GetSecrets() []*SandboxSecret {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+// Mount is a directory of the server's host that a sandbox shows besides its workspace.
+type Mount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absolute path on the server's host, below one of the roots that its configuration lists
+	// (mounts.roots). Escaped as a path. In a Sandbox it has no symbolic links.
+	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// Absolute path inside; empty: the same as source. Escaped as a path.
+	Place string `protobuf:"bytes,2,opt,name=place,proto3" json:"place,omitempty"`
+	// Unique among the sandbox's mounts: 1 to 64 characters of a-z, 0-9, ".", "_" and "-", and not
+	// "workspace". Empty: the last element of place.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// "ro" (also if empty): all can be read. "cow": all can be read and written. A preset: as its
+	// rules say. What is written waits for Apply. A Sandbox has "policy" for rules that were sent.
+	Mode string `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Rules in place of a mode, with patterns that begin at source. A Sandbox has those of every mode
+	// but "ro".
+	Rules         []*PermissionRule `protobuf:"bytes,5,rep,name=rules,proto3" json:"rules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mount) Reset() {
+	*x = Mount{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mount) ProtoMessage() {}
+
+func (x *Mount) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mount.ProtoReflect.Descriptor instead.
+func (*Mount) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Mount) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Mount) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *Mount) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Mount) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *Mount) GetRules() []*PermissionRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+// SandboxSecret is a secret of the server's configuration that a sandbox uses. Nothing returns its
+// value.
+type SandboxSecret struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the variable inside that has a placeholder.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// HOST:PORT that get the value, over TLS.
+	Hosts         []string `protobuf:"bytes,2,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SandboxSecret) Reset() {
+	*x = SandboxSecret{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SandboxSecret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SandboxSecret) ProtoMessage() {}
+
+func (x *SandboxSecret) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SandboxSecret.ProtoReflect.Descriptor instead.
+func (*SandboxSecret) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SandboxSecret) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SandboxSecret) GetHosts() []string {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
 // SandboxUsage is what a sandbox holds. The server counts at most 2000 of its entries.
 type SandboxUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -822,7 +992,7 @@ type SandboxUsage struct {
 
 func (x *SandboxUsage) Reset() {
 	*x = SandboxUsage{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[2]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +1004,7 @@ func (x *SandboxUsage) String() string {
 func (*SandboxUsage) ProtoMessage() {}
 
 func (x *SandboxUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[2]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +1017,7 @@ func (x *SandboxUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxUsage.ProtoReflect.Descriptor instead.
 func (*SandboxUsage) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{2}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SandboxUsage) GetPendingChanges() int64 {
@@ -917,14 +1087,27 @@ type CreateSandboxRequest struct {
 	// server's configuration gives (runtime.docker.network_mode). INVALID_ARGUMENT for a malformed
 	// host; PERMISSION_DENIED for one that the server's configuration (network.allow) does not
 	// include. HOST,intercept opens TLS, and may name requests (docs/network.md).
-	AllowNet      []string `protobuf:"bytes,110,rep,name=allow_net,json=allowNet,proto3" json:"allow_net,omitempty"`
+	AllowNet []string `protobuf:"bytes,110,rep,name=allow_net,json=allowNet,proto3" json:"allow_net,omitempty"`
+	// Directories of the server's host to show besides the workspace. PERMISSION_DENIED for a source
+	// that is not below one of the roots that the server's configuration lists for the owner
+	// (mounts.roots), and for a writable mode where the root is not writable; NOT_FOUND for a source
+	// that does not exist.
+	Mounts []*Mount `protobuf:"bytes,112,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	// Directories of the workspace, such as node_modules, with contents that are neither reviewed nor
+	// applied. The rules must let everything in them be written. INVALID_ARGUMENT for a malformed
+	// path, and together with disk_bytes or disk_inodes; FAILED_PRECONDITION for rules that do not
+	// let everything be written.
+	Scratch []string `protobuf:"bytes,113,rep,name=scratch,proto3" json:"scratch,omitempty"`
+	// Names of secrets of the server's configuration (secrets) that commands use and do not know.
+	// NOT_FOUND for a name that the configuration does not have for the owner.
+	Secrets       []string `protobuf:"bytes,114,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateSandboxRequest) Reset() {
 	*x = CreateSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -936,7 +1119,7 @@ func (x *CreateSandboxRequest) String() string {
 func (*CreateSandboxRequest) ProtoMessage() {}
 
 func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -949,7 +1132,7 @@ func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSandboxRequest.ProtoReflect.Descriptor instead.
 func (*CreateSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CreateSandboxRequest) GetCodebaseId() string {
@@ -1057,6 +1240,27 @@ func (x *CreateSandboxRequest) GetAllowNet() []string {
 	return nil
 }
 
+func (x *CreateSandboxRequest) GetMounts() []*Mount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
+func (x *CreateSandboxRequest) GetScratch() []string {
+	if x != nil {
+		return x.Scratch
+	}
+	return nil
+}
+
+func (x *CreateSandboxRequest) GetSecrets() []string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
 // AllowedHost is a host that a sandbox may reach.
 type AllowedHost struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1070,7 +1274,7 @@ type AllowedHost struct {
 
 func (x *AllowedHost) Reset() {
 	*x = AllowedHost{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1286,7 @@ func (x *AllowedHost) String() string {
 func (*AllowedHost) ProtoMessage() {}
 
 func (x *AllowedHost) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1299,7 @@ func (x *AllowedHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowedHost.ProtoReflect.Descriptor instead.
 func (*AllowedHost) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AllowedHost) GetHost() string {
@@ -1129,7 +1333,7 @@ type ChangeHostsRequest struct {
 
 func (x *ChangeHostsRequest) Reset() {
 	*x = ChangeHostsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1345,7 @@ func (x *ChangeHostsRequest) String() string {
 func (*ChangeHostsRequest) ProtoMessage() {}
 
 func (x *ChangeHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1358,7 @@ func (x *ChangeHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeHostsRequest.ProtoReflect.Descriptor instead.
 func (*ChangeHostsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ChangeHostsRequest) GetSandboxId() string {
@@ -1197,7 +1401,7 @@ type GitUser struct {
 
 func (x *GitUser) Reset() {
 	*x = GitUser{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1413,7 @@ func (x *GitUser) String() string {
 func (*GitUser) ProtoMessage() {}
 
 func (x *GitUser) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1426,7 @@ func (x *GitUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitUser.ProtoReflect.Descriptor instead.
 func (*GitUser) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{6}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GitUser) GetName() string {
@@ -1248,7 +1452,7 @@ type GetSandboxRequest struct {
 
 func (x *GetSandboxRequest) Reset() {
 	*x = GetSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1464,7 @@ func (x *GetSandboxRequest) String() string {
 func (*GetSandboxRequest) ProtoMessage() {}
 
 func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1477,7 @@ func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxRequest.ProtoReflect.Descriptor instead.
 func (*GetSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{7}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetSandboxRequest) GetSandboxId() string {
@@ -1305,7 +1509,7 @@ type ListSandboxesRequest struct {
 
 func (x *ListSandboxesRequest) Reset() {
 	*x = ListSandboxesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1521,7 @@ func (x *ListSandboxesRequest) String() string {
 func (*ListSandboxesRequest) ProtoMessage() {}
 
 func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1534,7 @@ func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ListSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListSandboxesRequest) GetCodebaseId() string {
@@ -1393,7 +1597,7 @@ type ListSandboxesResponse struct {
 
 func (x *ListSandboxesResponse) Reset() {
 	*x = ListSandboxesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1609,7 @@ func (x *ListSandboxesResponse) String() string {
 func (*ListSandboxesResponse) ProtoMessage() {}
 
 func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1622,7 @@ func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ListSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListSandboxesResponse) GetSandboxes() []*Sandbox {
@@ -1444,7 +1648,7 @@ type StartSandboxRequest struct {
 
 func (x *StartSandboxRequest) Reset() {
 	*x = StartSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1456,7 +1660,7 @@ func (x *StartSandboxRequest) String() string {
 func (*StartSandboxRequest) ProtoMessage() {}
 
 func (x *StartSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1469,7 +1673,7 @@ func (x *StartSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StartSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StartSandboxRequest) GetSandboxId() string {
@@ -1488,7 +1692,7 @@ type StopSandboxRequest struct {
 
 func (x *StopSandboxRequest) Reset() {
 	*x = StopSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1704,7 @@ func (x *StopSandboxRequest) String() string {
 func (*StopSandboxRequest) ProtoMessage() {}
 
 func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1717,7 @@ func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StopSandboxRequest) GetSandboxId() string {
@@ -1535,7 +1739,7 @@ type DestroySandboxRequest struct {
 
 func (x *DestroySandboxRequest) Reset() {
 	*x = DestroySandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1547,7 +1751,7 @@ func (x *DestroySandboxRequest) String() string {
 func (*DestroySandboxRequest) ProtoMessage() {}
 
 func (x *DestroySandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1560,7 +1764,7 @@ func (x *DestroySandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroySandboxRequest.ProtoReflect.Descriptor instead.
 func (*DestroySandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DestroySandboxRequest) GetSandboxId() string {
@@ -1601,7 +1805,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1613,7 +1817,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1626,7 +1830,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExecRequest) GetSandboxId() string {
@@ -1730,7 +1934,7 @@ type ExecResult struct {
 
 func (x *ExecResult) Reset() {
 	*x = ExecResult{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1946,7 @@ func (x *ExecResult) String() string {
 func (*ExecResult) ProtoMessage() {}
 
 func (x *ExecResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1959,7 @@ func (x *ExecResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResult.ProtoReflect.Descriptor instead.
 func (*ExecResult) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExecResult) GetStdout() string {
@@ -1891,14 +2095,16 @@ type Denial struct {
 	// Name of the process, at most 15 bytes, escaped as a path.
 	Program string `protobuf:"bytes,7,opt,name=program,proto3" json:"program,omitempty"`
 	// Number of times.
-	Count         int64 `protobuf:"varint,8,opt,name=count,proto3" json:"count,omitempty"`
+	Count int64 `protobuf:"varint,8,opt,name=count,proto3" json:"count,omitempty"`
+	// Name of the mount in which path is; empty: the workspace.
+	Mount         string `protobuf:"bytes,100,opt,name=mount,proto3" json:"mount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Denial) Reset() {
 	*x = Denial{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1910,7 +2116,7 @@ func (x *Denial) String() string {
 func (*Denial) ProtoMessage() {}
 
 func (x *Denial) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1923,7 +2129,7 @@ func (x *Denial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denial.ProtoReflect.Descriptor instead.
 func (*Denial) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Denial) GetPath() string {
@@ -1982,6 +2188,13 @@ func (x *Denial) GetCount() int64 {
 	return 0
 }
 
+func (x *Denial) GetMount() string {
+	if x != nil {
+		return x.Mount
+	}
+	return ""
+}
+
 // FileChange is a change of a path in a sandbox's view.
 type FileChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1995,7 +2208,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2220,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2233,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FileChange) GetPath() string {
@@ -2072,7 +2285,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2297,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2310,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExecOutput) GetType() ExecOutput_OutputType {
@@ -2201,7 +2414,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2213,7 +2426,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2226,7 +2439,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AttachRequest) GetMessage() isAttachRequest_Message {
@@ -2341,7 +2554,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2353,7 +2566,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2366,7 +2579,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListExecsRequest) GetSandboxId() string {
@@ -2385,7 +2598,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2610,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2623,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListExecsResponse) GetExecs() []*DetachedExec {
@@ -2438,7 +2651,7 @@ type DetachedExec struct {
 
 func (x *DetachedExec) Reset() {
 	*x = DetachedExec{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2450,7 +2663,7 @@ func (x *DetachedExec) String() string {
 func (*DetachedExec) ProtoMessage() {}
 
 func (x *DetachedExec) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2463,7 +2676,7 @@ func (x *DetachedExec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachedExec.ProtoReflect.Descriptor instead.
 func (*DetachedExec) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DetachedExec) GetExecId() string {
@@ -2516,7 +2729,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +2741,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +2754,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Session) GetId() string {
@@ -2598,7 +2811,7 @@ type CreateSessionRequest struct {
 
 func (x *CreateSessionRequest) Reset() {
 	*x = CreateSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2610,7 +2823,7 @@ func (x *CreateSessionRequest) String() string {
 func (*CreateSessionRequest) ProtoMessage() {}
 
 func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2623,7 +2836,7 @@ func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CreateSessionRequest) GetSandboxId() string {
@@ -2656,7 +2869,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2881,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2894,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetSessionRequest) GetSessionId() string {
@@ -2700,7 +2913,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +2925,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +2938,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListSessionsRequest) GetSandboxId() string {
@@ -2744,7 +2957,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2756,7 +2969,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,7 +2982,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -2788,7 +3001,7 @@ type DestroySessionRequest struct {
 
 func (x *DestroySessionRequest) Reset() {
 	*x = DestroySessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2800,7 +3013,7 @@ func (x *DestroySessionRequest) String() string {
 func (*DestroySessionRequest) ProtoMessage() {}
 
 func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2813,7 +3026,7 @@ func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroySessionRequest.ProtoReflect.Descriptor instead.
 func (*DestroySessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DestroySessionRequest) GetSessionId() string {
@@ -2836,7 +3049,7 @@ type SessionExecRequest struct {
 
 func (x *SessionExecRequest) Reset() {
 	*x = SessionExecRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2848,7 +3061,7 @@ func (x *SessionExecRequest) String() string {
 func (*SessionExecRequest) ProtoMessage() {}
 
 func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2861,7 +3074,7 @@ func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionExecRequest.ProtoReflect.Descriptor instead.
 func (*SessionExecRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SessionExecRequest) GetSessionId() string {
@@ -2906,14 +3119,17 @@ type DiffRequest struct {
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// The digest of an earlier answer, if paths selects a part. The new digest then also covers what
 	// the earlier one covered, except at and below paths.
-	ShownDigest   string `protobuf:"bytes,100,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
+	ShownDigest string `protobuf:"bytes,100,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
+	// Name of the mount that is meant; empty: the workspace. NOT_FOUND for an unknown name;
+	// FAILED_PRECONDITION for a mount in which nothing can be written.
+	Mount         string `protobuf:"bytes,101,opt,name=mount,proto3" json:"mount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2925,7 +3141,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2938,7 +3154,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DiffRequest) GetSandboxId() string {
@@ -2983,6 +3199,13 @@ func (x *DiffRequest) GetShownDigest() string {
 	return ""
 }
 
+func (x *DiffRequest) GetMount() string {
+	if x != nil {
+		return x.Mount
+	}
+	return ""
+}
+
 type DiffResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Files []*FileDiff            `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
@@ -3000,7 +3223,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3012,7 +3235,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3025,7 +3248,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DiffResponse) GetFiles() []*FileDiff {
@@ -3074,7 +3297,7 @@ type ChangeGroup struct {
 
 func (x *ChangeGroup) Reset() {
 	*x = ChangeGroup{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3309,7 @@ func (x *ChangeGroup) String() string {
 func (*ChangeGroup) ProtoMessage() {}
 
 func (x *ChangeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3322,7 @@ func (x *ChangeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeGroup.ProtoReflect.Descriptor instead.
 func (*ChangeGroup) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ChangeGroup) GetName() string {
@@ -3168,7 +3391,7 @@ type FileDiff struct {
 
 func (x *FileDiff) Reset() {
 	*x = FileDiff{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3180,7 +3403,7 @@ func (x *FileDiff) String() string {
 func (*FileDiff) ProtoMessage() {}
 
 func (x *FileDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3193,7 +3416,7 @@ func (x *FileDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileDiff.ProtoReflect.Descriptor instead.
 func (*FileDiff) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FileDiff) GetPath() string {
@@ -3352,7 +3575,7 @@ type FileState struct {
 
 func (x *FileState) Reset() {
 	*x = FileState{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3364,7 +3587,7 @@ func (x *FileState) String() string {
 func (*FileState) ProtoMessage() {}
 
 func (x *FileState) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3377,7 +3600,7 @@ func (x *FileState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileState.ProtoReflect.Descriptor instead.
 func (*FileState) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FileState) GetMode() uint32 {
@@ -3420,13 +3643,16 @@ type ApplyRequest struct {
 	// OUTCOME_CHANGED_SINCE_REVIEW, and stay in the sandbox. NOT_FOUND if the server no longer stores
 	// the state. Empty: the current state.
 	ReviewedDigest string `protobuf:"bytes,100,opt,name=reviewed_digest,json=reviewedDigest,proto3" json:"reviewed_digest,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// As in DiffRequest. PERMISSION_DENIED if the server's configuration no longer lists the mount's
+	// source as writable for the owner.
+	Mount         string `protobuf:"bytes,101,opt,name=mount,proto3" json:"mount,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3438,7 +3664,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3451,7 +3677,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ApplyRequest) GetSandboxId() string {
@@ -3482,6 +3708,13 @@ func (x *ApplyRequest) GetReviewedDigest() string {
 	return ""
 }
 
+func (x *ApplyRequest) GetMount() string {
+	if x != nil {
+		return x.Mount
+	}
+	return ""
+}
+
 type PathOutcome struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Path    string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -3495,7 +3728,7 @@ type PathOutcome struct {
 
 func (x *PathOutcome) Reset() {
 	*x = PathOutcome{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3507,7 +3740,7 @@ func (x *PathOutcome) String() string {
 func (*PathOutcome) ProtoMessage() {}
 
 func (x *PathOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3520,7 +3753,7 @@ func (x *PathOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathOutcome.ProtoReflect.Descriptor instead.
 func (*PathOutcome) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PathOutcome) GetPath() string {
@@ -3567,7 +3800,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3579,7 +3812,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3592,7 +3825,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ApplyResponse) GetResults() []*PathOutcome {
@@ -3630,13 +3863,15 @@ type ReadChangesRequest struct {
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
 	// As in ApplyRequest: changes that differ from what was shown are left out.
 	ReviewedDigest string `protobuf:"bytes,3,opt,name=reviewed_digest,json=reviewedDigest,proto3" json:"reviewed_digest,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// As in DiffRequest.
+	Mount         string `protobuf:"bytes,100,opt,name=mount,proto3" json:"mount,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadChangesRequest) Reset() {
 	*x = ReadChangesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3883,7 @@ func (x *ReadChangesRequest) String() string {
 func (*ReadChangesRequest) ProtoMessage() {}
 
 func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +3896,7 @@ func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesRequest.ProtoReflect.Descriptor instead.
 func (*ReadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReadChangesRequest) GetSandboxId() string {
@@ -3685,6 +3920,13 @@ func (x *ReadChangesRequest) GetReviewedDigest() string {
 	return ""
 }
 
+func (x *ReadChangesRequest) GetMount() string {
+	if x != nil {
+		return x.Mount
+	}
+	return ""
+}
+
 type ReadChangesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -3698,7 +3940,7 @@ type ReadChangesResponse struct {
 
 func (x *ReadChangesResponse) Reset() {
 	*x = ReadChangesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3710,7 +3952,7 @@ func (x *ReadChangesResponse) String() string {
 func (*ReadChangesResponse) ProtoMessage() {}
 
 func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3723,7 +3965,7 @@ func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReadChangesResponse) GetMessage() isReadChangesResponse_Message {
@@ -3775,14 +4017,16 @@ type DiscardRequest struct {
 	// INVALID_ARGUMENT.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Reports what would be done, and changes nothing.
-	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// As in DiffRequest.
+	Mount         string `protobuf:"bytes,100,opt,name=mount,proto3" json:"mount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3794,7 +4038,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3807,7 +4051,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DiscardRequest) GetSandboxId() string {
@@ -3831,6 +4075,13 @@ func (x *DiscardRequest) GetDryRun() bool {
 	return false
 }
 
+func (x *DiscardRequest) GetMount() string {
+	if x != nil {
+		return x.Mount
+	}
+	return ""
+}
+
 type DiscardResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The list may be cut; see path_count.
@@ -3845,7 +4096,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3857,7 +4108,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3870,7 +4121,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DiscardResponse) GetPaths() []string {
@@ -3905,7 +4156,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3917,7 +4168,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +4181,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SetPolicyRequest) GetSandboxId() string {
@@ -3957,7 +4208,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3969,7 +4220,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3982,7 +4233,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ExplainPolicyRequest) GetSandboxId() string {
@@ -4022,7 +4273,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4034,7 +4285,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4047,7 +4298,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExplainPolicyResponse) GetPermission() Permission {
@@ -4118,7 +4369,7 @@ type RuleMatch struct {
 
 func (x *RuleMatch) Reset() {
 	*x = RuleMatch{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4130,7 +4381,7 @@ func (x *RuleMatch) String() string {
 func (*RuleMatch) ProtoMessage() {}
 
 func (x *RuleMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4143,7 +4394,7 @@ func (x *RuleMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMatch.ProtoReflect.Descriptor instead.
 func (*RuleMatch) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RuleMatch) GetRuleIndex() int32 {
@@ -4170,14 +4421,16 @@ type ListViewRequest struct {
 	// Maximum number of entries; 0: as many as fit in a message of 4 MiB.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the previous page.
-	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Name of the mount in which path is; empty: the workspace. NOT_FOUND for an unknown name.
+	Mount         string `protobuf:"bytes,100,opt,name=mount,proto3" json:"mount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListViewRequest) Reset() {
 	*x = ListViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4189,7 +4442,7 @@ func (x *ListViewRequest) String() string {
 func (*ListViewRequest) ProtoMessage() {}
 
 func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4202,7 +4455,7 @@ func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewRequest.ProtoReflect.Descriptor instead.
 func (*ListViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListViewRequest) GetSandboxId() string {
@@ -4240,6 +4493,13 @@ func (x *ListViewRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListViewRequest) GetMount() string {
+	if x != nil {
+		return x.Mount
+	}
+	return ""
+}
+
 type ListViewResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sorted by path.
@@ -4252,7 +4512,7 @@ type ListViewResponse struct {
 
 func (x *ListViewResponse) Reset() {
 	*x = ListViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4264,7 +4524,7 @@ func (x *ListViewResponse) String() string {
 func (*ListViewResponse) ProtoMessage() {}
 
 func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4277,7 +4537,7 @@ func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewResponse.ProtoReflect.Descriptor instead.
 func (*ListViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListViewResponse) GetEntries() []*ViewEntry {
@@ -4313,7 +4573,7 @@ type ViewEntry struct {
 
 func (x *ViewEntry) Reset() {
 	*x = ViewEntry{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4325,7 +4585,7 @@ func (x *ViewEntry) String() string {
 func (*ViewEntry) ProtoMessage() {}
 
 func (x *ViewEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4338,7 +4598,7 @@ func (x *ViewEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEntry.ProtoReflect.Descriptor instead.
 func (*ViewEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ViewEntry) GetPath() string {
@@ -4391,16 +4651,18 @@ func (x *ViewEntry) GetSymlinkTarget() string {
 }
 
 type ReadViewRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Path      string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// As in ListViewRequest.
+	Mount         string `protobuf:"bytes,100,opt,name=mount,proto3" json:"mount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadViewRequest) Reset() {
 	*x = ReadViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4412,7 +4674,7 @@ func (x *ReadViewRequest) String() string {
 func (*ReadViewRequest) ProtoMessage() {}
 
 func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4425,7 +4687,7 @@ func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewRequest.ProtoReflect.Descriptor instead.
 func (*ReadViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReadViewRequest) GetSandboxId() string {
@@ -4442,6 +4704,13 @@ func (x *ReadViewRequest) GetPath() string {
 	return ""
 }
 
+func (x *ReadViewRequest) GetMount() string {
+	if x != nil {
+		return x.Mount
+	}
+	return ""
+}
+
 type ReadViewResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
@@ -4451,7 +4720,7 @@ type ReadViewResponse struct {
 
 func (x *ReadViewResponse) Reset() {
 	*x = ReadViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4463,7 +4732,7 @@ func (x *ReadViewResponse) String() string {
 func (*ReadViewResponse) ProtoMessage() {}
 
 func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4476,7 +4745,7 @@ func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewResponse.ProtoReflect.Descriptor instead.
 func (*ReadViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReadViewResponse) GetData() []byte {
@@ -4499,7 +4768,7 @@ type WatchViewRequest struct {
 
 func (x *WatchViewRequest) Reset() {
 	*x = WatchViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4511,7 +4780,7 @@ func (x *WatchViewRequest) String() string {
 func (*WatchViewRequest) ProtoMessage() {}
 
 func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4524,7 +4793,7 @@ func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewRequest.ProtoReflect.Descriptor instead.
 func (*WatchViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WatchViewRequest) GetSandboxId() string {
@@ -4561,7 +4830,7 @@ type WatchViewResponse struct {
 
 func (x *WatchViewResponse) Reset() {
 	*x = WatchViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4573,7 +4842,7 @@ func (x *WatchViewResponse) String() string {
 func (*WatchViewResponse) ProtoMessage() {}
 
 func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4586,7 +4855,7 @@ func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewResponse.ProtoReflect.Descriptor instead.
 func (*WatchViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WatchViewResponse) GetChanges() []*FileChange {
@@ -4620,7 +4889,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4632,7 +4901,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4645,7 +4914,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AuditRequest) GetSandboxId() string {
@@ -4700,7 +4969,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4712,7 +4981,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4725,7 +4994,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AuditEvent) GetSeq() uint64 {
@@ -4767,7 +5036,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4779,7 +5048,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4792,7 +5061,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LogsRequest) GetSandboxId() string {
@@ -4832,7 +5101,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4844,7 +5113,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4857,7 +5126,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{55}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LogRecord) GetTime() *timestamppb.Timestamp {
@@ -4925,7 +5194,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4937,7 +5206,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4950,7 +5219,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{56}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -4989,7 +5258,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5001,7 +5270,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5014,7 +5283,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{57}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -5117,7 +5386,7 @@ type AttachRequest_Start struct {
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5129,7 +5398,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5142,7 +5411,7 @@ func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Start.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Start) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20, 0}
 }
 
 func (x *AttachRequest_Start) GetSandboxId() string {
@@ -5215,7 +5484,7 @@ type AttachRequest_Resume struct {
 
 func (x *AttachRequest_Resume) Reset() {
 	*x = AttachRequest_Resume{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5227,7 +5496,7 @@ func (x *AttachRequest_Resume) String() string {
 func (*AttachRequest_Resume) ProtoMessage() {}
 
 func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5240,7 +5509,7 @@ func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Resume.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Resume) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18, 1}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20, 1}
 }
 
 func (x *AttachRequest_Resume) GetSandboxId() string {
@@ -5281,7 +5550,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5293,7 +5562,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5306,7 +5575,7 @@ func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_WindowSize.ProtoReflect.Descriptor instead.
 func (*AttachRequest_WindowSize) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18, 2}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20, 2}
 }
 
 func (x *AttachRequest_WindowSize) GetRows() uint32 {
@@ -5341,7 +5610,7 @@ type ReadChangesResponse_Change struct {
 
 func (x *ReadChangesResponse_Change) Reset() {
 	*x = ReadChangesResponse_Change{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[69]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5353,7 +5622,7 @@ func (x *ReadChangesResponse_Change) String() string {
 func (*ReadChangesResponse_Change) ProtoMessage() {}
 
 func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[69]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5366,7 +5635,7 @@ func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse_Change.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse_Change) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40, 0}
 }
 
 func (x *ReadChangesResponse_Change) GetPath() string {
@@ -5420,7 +5689,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"disk_bytes\x18d \x01(\x03R\tdiskBytes\x12\x1f\n" +
 	"\vdisk_inodes\x18e \x01(\x03R\n" +
-	"diskInodes\"\xdf\a\n" +
+	"diskInodes\"\xd9\b\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vcodebase_id\x18\x02 \x01(\tR\n" +
@@ -5449,16 +5718,28 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04home\x18p \x01(\tR\x04home\x12.\n" +
 	"\x05usage\x18q \x01(\v2\x18.sandbox.v1.SandboxUsageR\x05usage\x12\x1c\n" +
 	"\tvariables\x18r \x03(\tR\tvariables\x124\n" +
-	"\tallow_net\x18x \x03(\v2\x17.sandbox.v1.AllowedHostR\ballowNet\x1a9\n" +
+	"\tallow_net\x18x \x03(\v2\x17.sandbox.v1.AllowedHostR\ballowNet\x12)\n" +
+	"\x06mounts\x18y \x03(\v2\x11.sandbox.v1.MountR\x06mounts\x12\x18\n" +
+	"\ascratch\x18z \x03(\tR\ascratch\x123\n" +
+	"\asecrets\x18{ \x03(\v2\x19.sandbox.v1.SandboxSecretR\asecrets\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x01\n" +
+	"\x05Mount\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
+	"\x05place\x18\x02 \x01(\tR\x05place\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04mode\x18\x04 \x01(\tR\x04mode\x120\n" +
+	"\x05rules\x18\x05 \x03(\v2\x1a.sandbox.v1.PermissionRuleR\x05rules\"9\n" +
+	"\rSandboxSecret\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05hosts\x18\x02 \x03(\tR\x05hosts\"\xb0\x01\n" +
 	"\fSandboxUsage\x12'\n" +
 	"\x0fpending_changes\x18\x01 \x01(\x03R\x0ependingChanges\x120\n" +
 	"\x14pending_changes_more\x18\x02 \x01(\bR\x12pendingChangesMore\x12\x1d\n" +
 	"\n" +
 	"disk_bytes\x18\x03 \x01(\x03R\tdiskBytes\x12&\n" +
-	"\x0fdisk_bytes_more\x18\x04 \x01(\bR\rdiskBytesMore\"\xfd\x05\n" +
+	"\x0fdisk_bytes_more\x18\x04 \x01(\bR\rdiskBytesMore\"\xdc\x06\n" +
 	"\x14CreateSandboxRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12<\n" +
@@ -5477,7 +5758,10 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\bgit_user\x18j \x01(\v2\x13.sandbox.v1.GitUserR\agitUser\x12\x12\n" +
 	"\x04home\x18k \x01(\tR\x04home\x12;\n" +
 	"\x03env\x18l \x03(\v2).sandbox.v1.CreateSandboxRequest.EnvEntryR\x03env\x12\x1b\n" +
-	"\tallow_net\x18n \x03(\tR\ballowNet\x1a9\n" +
+	"\tallow_net\x18n \x03(\tR\ballowNet\x12)\n" +
+	"\x06mounts\x18p \x03(\v2\x11.sandbox.v1.MountR\x06mounts\x12\x18\n" +
+	"\ascratch\x18q \x03(\tR\ascratch\x12\x18\n" +
+	"\asecrets\x18r \x03(\tR\asecrets\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
@@ -5558,7 +5842,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\fdenied_count\x18l \x01(\x03R\vdeniedCount\x120\n" +
 	"\achanged\x18m \x03(\v2\x16.sandbox.v1.FileChangeR\achanged\x12#\n" +
 	"\rchanged_count\x18n \x01(\x03R\fchangedCount\x12\x1b\n" +
-	"\tsync_held\x18o \x01(\bR\bsyncHeld\"\xe7\x01\n" +
+	"\tsync_held\x18o \x01(\bR\bsyncHeld\"\xfd\x01\n" +
 	"\x06Denial\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1c\n" +
 	"\toperation\x18\x02 \x01(\tR\toperation\x126\n" +
@@ -5570,7 +5854,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"rule_index\x18\x05 \x01(\x05R\truleIndex\x12\x10\n" +
 	"\x03pid\x18\x06 \x01(\x05R\x03pid\x12\x18\n" +
 	"\aprogram\x18\a \x01(\tR\aprogram\x12\x14\n" +
-	"\x05count\x18\b \x01(\x03R\x05count\"g\n" +
+	"\x05count\x18\b \x01(\x03R\x05count\x12\x14\n" +
+	"\x05mount\x18d \x01(\tR\x05mount\"g\n" +
 	"\n" +
 	"FileChange\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12*\n" +
@@ -5680,7 +5965,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\x123\n" +
 	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x16\n" +
-	"\x06detach\x18d \x01(\bR\x06detach\"\xc0\x01\n" +
+	"\x06detach\x18d \x01(\bR\x06detach\"\xd6\x01\n" +
 	"\vDiffRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
@@ -5690,7 +5975,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\x12!\n" +
-	"\fshown_digest\x18d \x01(\tR\vshownDigest\"\xab\x01\n" +
+	"\fshown_digest\x18d \x01(\tR\vshownDigest\x12\x14\n" +
+	"\x05mount\x18e \x01(\tR\x05mount\"\xab\x01\n" +
 	"\fDiffResponse\x12*\n" +
 	"\x05files\x18\x01 \x03(\v2\x14.sandbox.v1.FileDiffR\x05files\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x16\n" +
@@ -5729,13 +6015,14 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04mode\x18\x01 \x01(\rR\x04mode\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12%\n" +
 	"\x0esymlink_target\x18\x03 \x01(\tR\rsymlinkTarget\x12\x16\n" +
-	"\x06sha256\x18d \x01(\tR\x06sha256\"\x85\x01\n" +
+	"\x06sha256\x18d \x01(\tR\x06sha256\"\x9b\x01\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
 	"\x05paths\x18\x02 \x03(\tR\x05paths\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12'\n" +
-	"\x0freviewed_digest\x18d \x01(\tR\x0ereviewedDigest\"\x9a\x01\n" +
+	"\x0freviewed_digest\x18d \x01(\tR\x0ereviewedDigest\x12\x14\n" +
+	"\x05mount\x18e \x01(\tR\x05mount\"\x9a\x01\n" +
 	"\vPathOutcome\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12-\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x13.sandbox.v1.OutcomeR\aoutcome\x12\x16\n" +
@@ -5745,12 +6032,13 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\aresults\x18\x01 \x03(\v2\x17.sandbox.v1.PathOutcomeR\aresults\x12!\n" +
 	"\fresult_count\x18\x02 \x01(\x03R\vresultCount\x12#\n" +
 	"\rapplied_count\x18\x03 \x01(\x03R\fappliedCount\x12#\n" +
-	"\rwritten_again\x18\x04 \x03(\tR\fwrittenAgain\"r\n" +
+	"\rwritten_again\x18\x04 \x03(\tR\fwrittenAgain\"\x88\x01\n" +
 	"\x12ReadChangesRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
 	"\x05paths\x18\x02 \x03(\tR\x05paths\x12'\n" +
-	"\x0freviewed_digest\x18\x03 \x01(\tR\x0ereviewedDigest\"\xbd\x02\n" +
+	"\x0freviewed_digest\x18\x03 \x01(\tR\x0ereviewedDigest\x12\x14\n" +
+	"\x05mount\x18d \x01(\tR\x05mount\"\xbd\x02\n" +
 	"\x13ReadChangesResponse\x12@\n" +
 	"\x06change\x18\x01 \x01(\v2&.sandbox.v1.ReadChangesResponse.ChangeH\x00R\x06change\x12\x14\n" +
 	"\x04data\x18\x02 \x01(\fH\x00R\x04data\x1a\xc2\x01\n" +
@@ -5760,12 +6048,13 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\aoutcome\x18\x03 \x01(\x0e2\x13.sandbox.v1.OutcomeR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12+\n" +
 	"\x05state\x18\x05 \x01(\v2\x15.sandbox.v1.FileStateR\x05stateB\t\n" +
-	"\amessage\"^\n" +
+	"\amessage\"t\n" +
 	"\x0eDiscardRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
 	"\x05paths\x18\x02 \x03(\tR\x05paths\x12\x17\n" +
-	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"k\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05mount\x18d \x01(\tR\x05mount\"k\n" +
 	"\x0fDiscardResponse\x12\x14\n" +
 	"\x05paths\x18\x01 \x03(\tR\x05paths\x12\x1d\n" +
 	"\n" +
@@ -5796,7 +6085,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\tRuleMatch\x12\x1d\n" +
 	"\n" +
 	"rule_index\x18\x01 \x01(\x05R\truleIndex\x12\x10\n" +
-	"\x03why\x18\x02 \x01(\tR\x03why\"\x98\x01\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"\xae\x01\n" +
 	"\x0fListViewRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
@@ -5804,7 +6093,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x06itself\x18\x03 \x01(\bR\x06itself\x12\x1b\n" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tR\tpageToken\"k\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05mount\x18d \x01(\tR\x05mount\"k\n" +
 	"\x10ListViewResponse\x12/\n" +
 	"\aentries\x18\x01 \x03(\v2\x15.sandbox.v1.ViewEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x93\x02\n" +
@@ -5818,11 +6108,12 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\vmodified_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"modifiedAt\x12.\n" +
 	"\x06origin\x18\x06 \x01(\x0e2\x16.sandbox.v1.ViewOriginR\x06origin\x12%\n" +
-	"\x0esymlink_target\x18\a \x01(\tR\rsymlinkTarget\"D\n" +
+	"\x0esymlink_target\x18\a \x01(\tR\rsymlinkTarget\"Z\n" +
 	"\x0fReadViewRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"&\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
+	"\x05mount\x18d \x01(\tR\x05mount\"&\n" +
 	"\x10ReadViewResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"c\n" +
 	"\x10WatchViewRequest\x12\x1d\n" +
@@ -5975,7 +6266,7 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                   // 0: sandbox.v1.RuntimeType
 	(SyncMode)(0),                      // 1: sandbox.v1.SyncMode
@@ -5987,224 +6278,230 @@ var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(ExecOutput_OutputType)(0),         // 7: sandbox.v1.ExecOutput.OutputType
 	(*ResourceLimits)(nil),             // 8: sandbox.v1.ResourceLimits
 	(*Sandbox)(nil),                    // 9: sandbox.v1.Sandbox
-	(*SandboxUsage)(nil),               // 10: sandbox.v1.SandboxUsage
-	(*CreateSandboxRequest)(nil),       // 11: sandbox.v1.CreateSandboxRequest
-	(*AllowedHost)(nil),                // 12: sandbox.v1.AllowedHost
-	(*ChangeHostsRequest)(nil),         // 13: sandbox.v1.ChangeHostsRequest
-	(*GitUser)(nil),                    // 14: sandbox.v1.GitUser
-	(*GetSandboxRequest)(nil),          // 15: sandbox.v1.GetSandboxRequest
-	(*ListSandboxesRequest)(nil),       // 16: sandbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),      // 17: sandbox.v1.ListSandboxesResponse
-	(*StartSandboxRequest)(nil),        // 18: sandbox.v1.StartSandboxRequest
-	(*StopSandboxRequest)(nil),         // 19: sandbox.v1.StopSandboxRequest
-	(*DestroySandboxRequest)(nil),      // 20: sandbox.v1.DestroySandboxRequest
-	(*ExecRequest)(nil),                // 21: sandbox.v1.ExecRequest
-	(*ExecResult)(nil),                 // 22: sandbox.v1.ExecResult
-	(*Denial)(nil),                     // 23: sandbox.v1.Denial
-	(*FileChange)(nil),                 // 24: sandbox.v1.FileChange
-	(*ExecOutput)(nil),                 // 25: sandbox.v1.ExecOutput
-	(*AttachRequest)(nil),              // 26: sandbox.v1.AttachRequest
-	(*ListExecsRequest)(nil),           // 27: sandbox.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),          // 28: sandbox.v1.ListExecsResponse
-	(*DetachedExec)(nil),               // 29: sandbox.v1.DetachedExec
-	(*Session)(nil),                    // 30: sandbox.v1.Session
-	(*CreateSessionRequest)(nil),       // 31: sandbox.v1.CreateSessionRequest
-	(*GetSessionRequest)(nil),          // 32: sandbox.v1.GetSessionRequest
-	(*ListSessionsRequest)(nil),        // 33: sandbox.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 34: sandbox.v1.ListSessionsResponse
-	(*DestroySessionRequest)(nil),      // 35: sandbox.v1.DestroySessionRequest
-	(*SessionExecRequest)(nil),         // 36: sandbox.v1.SessionExecRequest
-	(*DiffRequest)(nil),                // 37: sandbox.v1.DiffRequest
-	(*DiffResponse)(nil),               // 38: sandbox.v1.DiffResponse
-	(*ChangeGroup)(nil),                // 39: sandbox.v1.ChangeGroup
-	(*FileDiff)(nil),                   // 40: sandbox.v1.FileDiff
-	(*FileState)(nil),                  // 41: sandbox.v1.FileState
-	(*ApplyRequest)(nil),               // 42: sandbox.v1.ApplyRequest
-	(*PathOutcome)(nil),                // 43: sandbox.v1.PathOutcome
-	(*ApplyResponse)(nil),              // 44: sandbox.v1.ApplyResponse
-	(*ReadChangesRequest)(nil),         // 45: sandbox.v1.ReadChangesRequest
-	(*ReadChangesResponse)(nil),        // 46: sandbox.v1.ReadChangesResponse
-	(*DiscardRequest)(nil),             // 47: sandbox.v1.DiscardRequest
-	(*DiscardResponse)(nil),            // 48: sandbox.v1.DiscardResponse
-	(*SetPolicyRequest)(nil),           // 49: sandbox.v1.SetPolicyRequest
-	(*ExplainPolicyRequest)(nil),       // 50: sandbox.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),      // 51: sandbox.v1.ExplainPolicyResponse
-	(*RuleMatch)(nil),                  // 52: sandbox.v1.RuleMatch
-	(*ListViewRequest)(nil),            // 53: sandbox.v1.ListViewRequest
-	(*ListViewResponse)(nil),           // 54: sandbox.v1.ListViewResponse
-	(*ViewEntry)(nil),                  // 55: sandbox.v1.ViewEntry
-	(*ReadViewRequest)(nil),            // 56: sandbox.v1.ReadViewRequest
-	(*ReadViewResponse)(nil),           // 57: sandbox.v1.ReadViewResponse
-	(*WatchViewRequest)(nil),           // 58: sandbox.v1.WatchViewRequest
-	(*WatchViewResponse)(nil),          // 59: sandbox.v1.WatchViewResponse
-	(*AuditRequest)(nil),               // 60: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),                 // 61: sandbox.v1.AuditEvent
-	(*LogsRequest)(nil),                // 62: sandbox.v1.LogsRequest
-	(*LogRecord)(nil),                  // 63: sandbox.v1.LogRecord
-	(*GetStatsRequest)(nil),            // 64: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                      // 65: sandbox.v1.Stats
-	nil,                                // 66: sandbox.v1.Sandbox.LabelsEntry
-	nil,                                // 67: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                                // 68: sandbox.v1.CreateSandboxRequest.EnvEntry
-	nil,                                // 69: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                                // 70: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),        // 71: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_Resume)(nil),       // 72: sandbox.v1.AttachRequest.Resume
-	(*AttachRequest_WindowSize)(nil),   // 73: sandbox.v1.AttachRequest.WindowSize
-	nil,                                // 74: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                                // 75: sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	nil,                                // 76: sandbox.v1.CreateSessionRequest.EnvEntry
-	(*ReadChangesResponse_Change)(nil), // 77: sandbox.v1.ReadChangesResponse.Change
-	nil,                                // 78: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),             // 79: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),                 // 80: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),      // 81: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 82: google.protobuf.Duration
-	(Permission)(0),                    // 83: sandbox.v1.Permission
-	(SessionStatus)(0),                 // 84: sandbox.v1.SessionStatus
-	(*Empty)(nil),                      // 85: sandbox.v1.Empty
+	(*Mount)(nil),                      // 10: sandbox.v1.Mount
+	(*SandboxSecret)(nil),              // 11: sandbox.v1.SandboxSecret
+	(*SandboxUsage)(nil),               // 12: sandbox.v1.SandboxUsage
+	(*CreateSandboxRequest)(nil),       // 13: sandbox.v1.CreateSandboxRequest
+	(*AllowedHost)(nil),                // 14: sandbox.v1.AllowedHost
+	(*ChangeHostsRequest)(nil),         // 15: sandbox.v1.ChangeHostsRequest
+	(*GitUser)(nil),                    // 16: sandbox.v1.GitUser
+	(*GetSandboxRequest)(nil),          // 17: sandbox.v1.GetSandboxRequest
+	(*ListSandboxesRequest)(nil),       // 18: sandbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),      // 19: sandbox.v1.ListSandboxesResponse
+	(*StartSandboxRequest)(nil),        // 20: sandbox.v1.StartSandboxRequest
+	(*StopSandboxRequest)(nil),         // 21: sandbox.v1.StopSandboxRequest
+	(*DestroySandboxRequest)(nil),      // 22: sandbox.v1.DestroySandboxRequest
+	(*ExecRequest)(nil),                // 23: sandbox.v1.ExecRequest
+	(*ExecResult)(nil),                 // 24: sandbox.v1.ExecResult
+	(*Denial)(nil),                     // 25: sandbox.v1.Denial
+	(*FileChange)(nil),                 // 26: sandbox.v1.FileChange
+	(*ExecOutput)(nil),                 // 27: sandbox.v1.ExecOutput
+	(*AttachRequest)(nil),              // 28: sandbox.v1.AttachRequest
+	(*ListExecsRequest)(nil),           // 29: sandbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),          // 30: sandbox.v1.ListExecsResponse
+	(*DetachedExec)(nil),               // 31: sandbox.v1.DetachedExec
+	(*Session)(nil),                    // 32: sandbox.v1.Session
+	(*CreateSessionRequest)(nil),       // 33: sandbox.v1.CreateSessionRequest
+	(*GetSessionRequest)(nil),          // 34: sandbox.v1.GetSessionRequest
+	(*ListSessionsRequest)(nil),        // 35: sandbox.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 36: sandbox.v1.ListSessionsResponse
+	(*DestroySessionRequest)(nil),      // 37: sandbox.v1.DestroySessionRequest
+	(*SessionExecRequest)(nil),         // 38: sandbox.v1.SessionExecRequest
+	(*DiffRequest)(nil),                // 39: sandbox.v1.DiffRequest
+	(*DiffResponse)(nil),               // 40: sandbox.v1.DiffResponse
+	(*ChangeGroup)(nil),                // 41: sandbox.v1.ChangeGroup
+	(*FileDiff)(nil),                   // 42: sandbox.v1.FileDiff
+	(*FileState)(nil),                  // 43: sandbox.v1.FileState
+	(*ApplyRequest)(nil),               // 44: sandbox.v1.ApplyRequest
+	(*PathOutcome)(nil),                // 45: sandbox.v1.PathOutcome
+	(*ApplyResponse)(nil),              // 46: sandbox.v1.ApplyResponse
+	(*ReadChangesRequest)(nil),         // 47: sandbox.v1.ReadChangesRequest
+	(*ReadChangesResponse)(nil),        // 48: sandbox.v1.ReadChangesResponse
+	(*DiscardRequest)(nil),             // 49: sandbox.v1.DiscardRequest
+	(*DiscardResponse)(nil),            // 50: sandbox.v1.DiscardResponse
+	(*SetPolicyRequest)(nil),           // 51: sandbox.v1.SetPolicyRequest
+	(*ExplainPolicyRequest)(nil),       // 52: sandbox.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),      // 53: sandbox.v1.ExplainPolicyResponse
+	(*RuleMatch)(nil),                  // 54: sandbox.v1.RuleMatch
+	(*ListViewRequest)(nil),            // 55: sandbox.v1.ListViewRequest
+	(*ListViewResponse)(nil),           // 56: sandbox.v1.ListViewResponse
+	(*ViewEntry)(nil),                  // 57: sandbox.v1.ViewEntry
+	(*ReadViewRequest)(nil),            // 58: sandbox.v1.ReadViewRequest
+	(*ReadViewResponse)(nil),           // 59: sandbox.v1.ReadViewResponse
+	(*WatchViewRequest)(nil),           // 60: sandbox.v1.WatchViewRequest
+	(*WatchViewResponse)(nil),          // 61: sandbox.v1.WatchViewResponse
+	(*AuditRequest)(nil),               // 62: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),                 // 63: sandbox.v1.AuditEvent
+	(*LogsRequest)(nil),                // 64: sandbox.v1.LogsRequest
+	(*LogRecord)(nil),                  // 65: sandbox.v1.LogRecord
+	(*GetStatsRequest)(nil),            // 66: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                      // 67: sandbox.v1.Stats
+	nil,                                // 68: sandbox.v1.Sandbox.LabelsEntry
+	nil,                                // 69: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                                // 70: sandbox.v1.CreateSandboxRequest.EnvEntry
+	nil,                                // 71: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                                // 72: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),        // 73: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),       // 74: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil),   // 75: sandbox.v1.AttachRequest.WindowSize
+	nil,                                // 76: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                                // 77: sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	nil,                                // 78: sandbox.v1.CreateSessionRequest.EnvEntry
+	(*ReadChangesResponse_Change)(nil), // 79: sandbox.v1.ReadChangesResponse.Change
+	nil,                                // 80: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),             // 81: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),                 // 82: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),      // 83: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 84: google.protobuf.Duration
+	(Permission)(0),                    // 85: sandbox.v1.Permission
+	(SessionStatus)(0),                 // 86: sandbox.v1.SessionStatus
+	(*Empty)(nil),                      // 87: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	79,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	80,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	66,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	81,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	81,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	81,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	81,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	81,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	82,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	68,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	83,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	83,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	83,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	83,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
 	8,   // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
 	1,   // 9: sandbox.v1.Sandbox.sync:type_name -> sandbox.v1.SyncMode
-	10,  // 10: sandbox.v1.Sandbox.usage:type_name -> sandbox.v1.SandboxUsage
-	12,  // 11: sandbox.v1.Sandbox.allow_net:type_name -> sandbox.v1.AllowedHost
-	79,  // 12: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	82,  // 13: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	67,  // 14: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
-	0,   // 15: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
-	8,   // 16: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
-	1,   // 17: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
-	14,  // 18: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
-	68,  // 19: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
-	81,  // 20: sandbox.v1.AllowedHost.until:type_name -> google.protobuf.Timestamp
-	82,  // 21: sandbox.v1.ChangeHostsRequest.grant_for:type_name -> google.protobuf.Duration
-	69,  // 22: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
-	9,   // 23: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	70,  // 24: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	82,  // 25: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	82,  // 26: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
-	23,  // 27: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
-	24,  // 28: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
-	83,  // 29: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
-	2,   // 30: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
-	7,   // 31: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
-	23,  // 32: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
-	24,  // 33: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
-	71,  // 34: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	73,  // 35: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	72,  // 36: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
-	29,  // 37: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
-	81,  // 38: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
-	84,  // 39: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	81,  // 40: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	81,  // 41: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	76,  // 42: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
-	30,  // 43: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	82,  // 44: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
-	40,  // 45: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
-	39,  // 46: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
-	3,   // 47: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
-	4,   // 48: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
-	41,  // 49: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
-	41,  // 50: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
-	5,   // 51: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
-	3,   // 52: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	43,  // 53: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	77,  // 54: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
-	79,  // 55: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	83,  // 56: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	79,  // 57: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	52,  // 58: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	55,  // 59: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	83,  // 60: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	81,  // 61: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	6,   // 62: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	24,  // 63: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
-	81,  // 64: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	81,  // 65: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	81,  // 66: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
-	7,   // 67: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
-	82,  // 68: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	78,  // 69: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	74,  // 70: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	82,  // 71: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	73,  // 72: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	75,  // 73: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	3,   // 74: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
-	5,   // 75: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
-	41,  // 76: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
-	11,  // 77: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	15,  // 78: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	16,  // 79: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	18,  // 80: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	19,  // 81: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	20,  // 82: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	21,  // 83: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	21,  // 84: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	31,  // 85: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	32,  // 86: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	33,  // 87: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	35,  // 88: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	36,  // 89: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	36,  // 90: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	26,  // 91: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	27,  // 92: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	37,  // 93: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	45,  // 94: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
-	42,  // 95: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	47,  // 96: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	49,  // 97: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	13,  // 98: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
-	50,  // 99: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	53,  // 100: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	56,  // 101: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	58,  // 102: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
-	60,  // 103: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	62,  // 104: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
-	64,  // 105: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	9,   // 106: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	9,   // 107: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	17,  // 108: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	9,   // 109: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	9,   // 110: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	85,  // 111: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	22,  // 112: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	25,  // 113: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	30,  // 114: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	30,  // 115: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	34,  // 116: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	85,  // 117: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	22,  // 118: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	25,  // 119: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	25,  // 120: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	28,  // 121: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	38,  // 122: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	46,  // 123: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
-	44,  // 124: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	48,  // 125: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	9,   // 126: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	9,   // 127: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
-	51,  // 128: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	54,  // 129: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	57,  // 130: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	59,  // 131: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
-	61,  // 132: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	63,  // 133: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
-	65,  // 134: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	106, // [106:135] is the sub-list for method output_type
-	77,  // [77:106] is the sub-list for method input_type
-	77,  // [77:77] is the sub-list for extension type_name
-	77,  // [77:77] is the sub-list for extension extendee
-	0,   // [0:77] is the sub-list for field type_name
+	12,  // 10: sandbox.v1.Sandbox.usage:type_name -> sandbox.v1.SandboxUsage
+	14,  // 11: sandbox.v1.Sandbox.allow_net:type_name -> sandbox.v1.AllowedHost
+	10,  // 12: sandbox.v1.Sandbox.mounts:type_name -> sandbox.v1.Mount
+	11,  // 13: sandbox.v1.Sandbox.secrets:type_name -> sandbox.v1.SandboxSecret
+	81,  // 14: sandbox.v1.Mount.rules:type_name -> sandbox.v1.PermissionRule
+	81,  // 15: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	84,  // 16: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	69,  // 17: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	0,   // 18: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
+	8,   // 19: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
+	1,   // 20: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
+	16,  // 21: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
+	70,  // 22: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
+	10,  // 23: sandbox.v1.CreateSandboxRequest.mounts:type_name -> sandbox.v1.Mount
+	83,  // 24: sandbox.v1.AllowedHost.until:type_name -> google.protobuf.Timestamp
+	84,  // 25: sandbox.v1.ChangeHostsRequest.grant_for:type_name -> google.protobuf.Duration
+	71,  // 26: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	9,   // 27: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
+	72,  // 28: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	84,  // 29: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	84,  // 30: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	25,  // 31: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
+	26,  // 32: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
+	85,  // 33: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
+	2,   // 34: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
+	7,   // 35: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
+	25,  // 36: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
+	26,  // 37: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
+	73,  // 38: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	75,  // 39: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	74,  // 40: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	31,  // 41: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
+	83,  // 42: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	86,  // 43: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	83,  // 44: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	83,  // 45: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	78,  // 46: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	32,  // 47: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
+	84,  // 48: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	42,  // 49: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
+	41,  // 50: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
+	3,   // 51: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
+	4,   // 52: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
+	43,  // 53: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
+	43,  // 54: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
+	5,   // 55: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
+	3,   // 56: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
+	45,  // 57: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	79,  // 58: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
+	81,  // 59: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	85,  // 60: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	81,  // 61: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	54,  // 62: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	57,  // 63: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	85,  // 64: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	83,  // 65: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	6,   // 66: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	26,  // 67: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
+	83,  // 68: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	83,  // 69: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	83,  // 70: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
+	7,   // 71: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
+	84,  // 72: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	80,  // 73: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	76,  // 74: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	84,  // 75: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	75,  // 76: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	77,  // 77: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	3,   // 78: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
+	5,   // 79: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
+	43,  // 80: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
+	13,  // 81: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	17,  // 82: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	18,  // 83: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	20,  // 84: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	21,  // 85: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	22,  // 86: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	23,  // 87: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	23,  // 88: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	33,  // 89: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	34,  // 90: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	35,  // 91: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	37,  // 92: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	38,  // 93: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	38,  // 94: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	28,  // 95: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	29,  // 96: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	39,  // 97: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	47,  // 98: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
+	44,  // 99: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	49,  // 100: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	51,  // 101: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	15,  // 102: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
+	52,  // 103: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	55,  // 104: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	58,  // 105: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	60,  // 106: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	62,  // 107: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	64,  // 108: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
+	66,  // 109: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	9,   // 110: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	9,   // 111: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	19,  // 112: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	9,   // 113: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	9,   // 114: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	87,  // 115: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	24,  // 116: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	27,  // 117: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	32,  // 118: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	32,  // 119: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	36,  // 120: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	87,  // 121: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	24,  // 122: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	27,  // 123: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	27,  // 124: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	30,  // 125: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	40,  // 126: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	48,  // 127: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
+	46,  // 128: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	50,  // 129: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	9,   // 130: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	9,   // 131: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
+	53,  // 132: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	56,  // 133: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	59,  // 134: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	61,  // 135: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	63,  // 136: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	65,  // 137: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
+	67,  // 138: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	110, // [110:139] is the sub-list for method output_type
+	81,  // [81:110] is the sub-list for method input_type
+	81,  // [81:81] is the sub-list for extension type_name
+	81,  // [81:81] is the sub-list for extension extendee
+	0,   // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -6213,8 +6510,8 @@ func file_sandbox_v1_sandbox_proto_init() {
 		return
 	}
 	file_sandbox_v1_common_proto_init()
-	file_sandbox_v1_sandbox_proto_msgTypes[17].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[18].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[19].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[20].OneofWrappers = []any{
 		(*AttachRequest_Start_)(nil),
 		(*AttachRequest_Stdin)(nil),
 		(*AttachRequest_StdinEnd)(nil),
@@ -6222,21 +6519,21 @@ func file_sandbox_v1_sandbox_proto_init() {
 		(*AttachRequest_Signal)(nil),
 		(*AttachRequest_Resume_)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[21].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[38].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[23].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[40].OneofWrappers = []any{
 		(*ReadChangesResponse_Change_)(nil),
 		(*ReadChangesResponse_Data)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[43].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[55].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[45].OneofWrappers = []any{}
 	file_sandbox_v1_sandbox_proto_msgTypes[57].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[59].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   71,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

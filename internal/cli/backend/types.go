@@ -35,8 +35,17 @@ type Sandbox struct {
 	Status    record.Status
 	Usage     *review.Usage     // nil where the server does not tell, or was not asked
 	Variables []record.HostPath // names of those that its commands have
+	Secrets   []ServerSecret    // of the server; those of this host are in the record
+	// Mount is the mount that is meant in place of the workspace; "" for that.
+	Mount string
 	// HostPrograms says that it has programs of this host, at their paths.
 	HostPrograms bool
+}
+
+// ServerSecret is a secret of a server that a sandbox uses.
+type ServerSecret struct {
+	Name  string   `json:"name"`
+	Hosts []string `json:"hosts"`
 }
 
 // Ref names the sandbox in a call: a server's has an id, this host's a name.
@@ -45,6 +54,14 @@ func (s *Sandbox) Ref() string {
 		return string(s.Record.ID)
 	}
 	return s.Record.Name
+}
+
+// ChangesRef returns how a command names the changes that are meant: "fix", or "fix --in data".
+func (s *Sandbox) ChangesRef() string {
+	if s.Mount == "" {
+		return s.Record.Name
+	}
+	return s.Record.Name + " --in " + s.Mount
 }
 
 // NewSandbox is what a sandbox is made of.
@@ -61,9 +78,11 @@ type NewSandbox struct {
 	NetLimits  string            // as hostlist.ParseLimits returns them
 	Secrets    []hostlist.Secret // without placeholders
 	Publish    []published.Port
-	Mounts     []string // as mountspec.Parse reads them
-	Toolchains bool     // some of Mounts are this host's toolchains
-	Scratch    []string // as scratch.Parse reads them
+	// ServerSecrets are names of secrets of a server.
+	ServerSecrets []string
+	Mounts        []string // as mountspec.Parse reads them
+	Toolchains    bool     // some of Mounts are this host's toolchains
+	Scratch       []string // as scratch.Parse reads them
 	// MountRules reads the policy file of a mount of a sandbox with the source.
 	MountRules func(file, source string) ([]policy.Rule, error)
 	Home       string // as a record has it

@@ -39,6 +39,9 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 	if n.CodebaseID != "" {
 		return &backend.ServerOnlyError{Flag: "codebase", Value: n.CodebaseID}
 	}
+	if len(n.ServerSecrets) > 0 {
+		return errdefs.New(errdefs.Invalid, "--secret %[1]s: want NAME@HOST, such as %[1]s@api.example.com; without --endpoint no server has the secret", n.ServerSecrets[0])
+	}
 	return published.CheckRights(n.Publish)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/sandbox/mounted"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -43,7 +44,7 @@ func (b *Backend) mounts(n backend.NewSandbox, workspace string) ([]record.Mount
 		}
 		m := record.Mount{Source: record.HostPath(real), Target: record.HostPath(s.Target), Mode: s.Mode}
 		if m.Rules, err = s.Rules(load); err == nil {
-			err = b.identify(&m, mounts)
+			err = mounted.Identify(b.home, &m, mounts)
 		}
 		if err != nil {
 			return nil, refuse(err)
@@ -57,26 +58,6 @@ func (b *Backend) mounts(n backend.NewSandbox, workspace string) ([]record.Mount
 		mounts[i].Name = specs[i].Name
 	}
 	return mounts, nil
-}
-
-// identify gives a mount in which something can be written the identity of its source, and
-// refuses it if it and one of the others, which come before it, would have two deltas of one
-// directory. Errors: Invalid; those of record.Home.ResolveSource.
-func (b *Backend) identify(m *record.Mount, others []record.Mount) error {
-	if !mountspec.Writable(m.Rules) {
-		return nil
-	}
-	for _, o := range others {
-		if o.HasDelta() && (safefs.IsBelow(string(m.Source), string(o.Source)) || safefs.IsBelow(string(o.Source), string(m.Source))) {
-			return errdefs.New(errdefs.Invalid, "it overlaps with %s, and two mounts with changes of the same directory cannot be applied apart: mount the outer one, or one of them with ro", o.Source)
-		}
-	}
-	source, err := b.home.ResolveSource(string(m.Source))
-	if err != nil {
-		return err
-	}
-	m.Dev, m.Ino, m.Born = source.Dev, source.Ino, source.Born
-	return nil
 }
 
 // replaceMounts prepares the sandbox for other mounts. A mount with a delta that has the same

@@ -74,7 +74,7 @@ func reviewOf(list ...change) *review.Review {
 		}
 		files[i], byPath[c.path] = f, c
 	}
-	return review.Of("fix", "sb_0123456789abcdef", "", files, nil, func(f *review.FileDiff) (review.Content, error) {
+	return review.Of("fix", "sb_0123456789abcdef", "", "", files, nil, func(f *review.FileDiff) (review.Content, error) {
 		var before, after string
 		var c review.Content
 		if f.Old != nil {

@@ -32,8 +32,11 @@ func New(c *Client, openHome func() (*record.Home, error), getenv func(string) s
 }
 
 // uploadOf returns what is remembered of the directory that was uploaded for a
-// sandbox, nil if nothing is.
+// sandbox, nil if nothing is, and of a mount.
 func (b *Backend) uploadOf(sb backend.Sandbox) (*record.Upload, error) {
+	if sb.Mount != "" {
+		return nil, nil
+	}
 	home, err := b.openHome()
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 func (c *Client) Changes(ctx context.Context, s backend.Sandbox, paths []vpath.Path, reviewed string, put func(apply.CarriedChange, io.Reader) error) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the stream if put fails
 	defer cancel()
-	r := &sandboxv1.ReadChangesRequest{SandboxId: string(s.Record.ID), Paths: wireconv.EncodeSelection(paths), ReviewedDigest: reviewed}
+	r := &sandboxv1.ReadChangesRequest{SandboxId: string(s.Record.ID), Mount: s.Mount, Paths: wireconv.EncodeSelection(paths), ReviewedDigest: reviewed}
 	stream, err := c.sandboxes.ReadChanges(ctx, r)
 	if err != nil {
 		return c.failed(err)

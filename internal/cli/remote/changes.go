@@ -18,7 +18,7 @@ import (
 // all. With namesOnly it has no contents. Its digest covers also what the digest
 // shown does, but for what lies at and below the paths.
 func (c *Client) Review(ctx context.Context, s backend.Sandbox, paths []vpath.Path, namesOnly bool, shown string) (*review.Review, error) {
-	r := &sandboxv1.DiffRequest{SandboxId: string(s.Record.ID), Paths: wireconv.EncodeSelection(paths), NamesOnly: namesOnly, ShownDigest: shown}
+	r := &sandboxv1.DiffRequest{SandboxId: string(s.Record.ID), Mount: s.Mount, Paths: wireconv.EncodeSelection(paths), NamesOnly: namesOnly, ShownDigest: shown}
 	digest := ""
 	var files []*sandboxv1.FileDiff
 	var groups []*sandboxv1.ChangeGroup
@@ -40,10 +40,10 @@ func (c *Client) Review(ctx context.Context, s backend.Sandbox, paths []vpath.Pa
 	if digest != "" && !record.IsDigest(digest) {
 		return nil, errdefs.New(errdefs.Internal, "the server sent an invalid digest")
 	}
-	return reviewOf(s.Record, digest, files, groups)
+	return reviewOf(s, digest, files, groups)
 }
 
-func reviewOf(r record.Record, digest string, sent []*sandboxv1.FileDiff, groups []*sandboxv1.ChangeGroup) (*review.Review, error) {
+func reviewOf(s backend.Sandbox, digest string, sent []*sandboxv1.FileDiff, groups []*sandboxv1.ChangeGroup) (*review.Review, error) {
 	type key struct { // an own entry may be beside a change of what it takes the place of
 		path vpath.Path
 		own  bool
@@ -57,25 +57,25 @@ func reviewOf(r record.Record, digest string, sent []*sandboxv1.FileDiff, groups
 		}
 		files[i], contents[key{f.Path, f.Own}] = f, d
 	}
-	return review.Of(r.Name, r.ID, digest, files, wireconv.DecodeGroups(groups, files), func(f *review.FileDiff) (review.Content, error) {
+	return review.Of(s.Record.Name, s.Record.ID, s.Mount, digest, files, wireconv.DecodeGroups(groups, files), func(f *review.FileDiff) (review.Content, error) {
 		return wireconv.DecodeContent(contents[key{f.Path, f.Own}], f)
 	}), nil
 }
 
 // ShownOf is what the server showed in these messages.
 func ShownOf(sent []*sandboxv1.FileDiff) (*apply.Shown, error) {
-	review, err := reviewOf(record.Record{}, "", sent, nil)
+	review, err := reviewOf(backend.Sandbox{}, "", sent, nil)
 	if err != nil {
 		return nil, err
 	}
 	return apply.ShownOf(review)
 }
 
-// Apply brings changes into the codebase, those that the digest reviewed names or
-// all there are. If something stands in the way, the
-// result tells what, beside the error.
+// Apply brings changes into the codebase, or into the source of the mount that is meant, those that
+// the digest reviewed names or all there are. If something stands in the way, the result tells
+// what, beside the error.
 func (c *Client) Apply(ctx context.Context, s backend.Sandbox, paths []vpath.Path, dryRun bool, reviewed string) (apply.Result, error) {
-	r := &sandboxv1.ApplyRequest{SandboxId: string(s.Record.ID), Paths: wireconv.EncodeSelection(paths), DryRun: dryRun, ReviewedDigest: reviewed}
+	r := &sandboxv1.ApplyRequest{SandboxId: string(s.Record.ID), Mount: s.Mount, Paths: wireconv.EncodeSelection(paths), DryRun: dryRun, ReviewedDigest: reviewed}
 	answer, err := c.sandboxes.Apply(ctx, r)
 	if err = c.failed(err); !dryRun && errdefs.Is(err, errdefs.Precondition) {
 		if result, dryErr := c.Apply(ctx, s, paths, true, reviewed); errdefs.Is(dryErr, errdefs.Precondition) {
@@ -88,15 +88,15 @@ func (c *Client) Apply(ctx context.Context, s backend.Sandbox, paths []vpath.Pat
 	}
 	result, err := wireconv.DecodeApplied(answer)
 	if err == nil && dryRun {
-		err = apply.Refusal(s.Record.Name, result.Paths)
+		err = apply.Refusal(s.ChangesRef(), result.Paths)
 	}
 	return result, err
 }
 
 // Discard forgets changes. It returns which, and which paths were written again
 // meanwhile.
-func (c *Client) Discard(ctx context.Context, id string, paths []vpath.Path, dryRun bool) (apply.DiscardResult, error) {
-	answer, err := c.sandboxes.Discard(ctx, &sandboxv1.DiscardRequest{SandboxId: id, Paths: wireconv.EncodeSelection(paths), DryRun: dryRun})
+func (c *Client) Discard(ctx context.Context, s backend.Sandbox, paths []vpath.Path, dryRun bool) (apply.DiscardResult, error) {
+	answer, err := c.sandboxes.Discard(ctx, &sandboxv1.DiscardRequest{SandboxId: string(s.Record.ID), Mount: s.Mount, Paths: wireconv.EncodeSelection(paths), DryRun: dryRun})
 	if err != nil {
 		return apply.DiscardResult{}, c.failed(err)
 	}

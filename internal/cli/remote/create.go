@@ -18,10 +18,6 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 	switch {
 	case n.Toolchains:
 		return localOnly("toolchains")
-	case len(n.Mounts) > 0:
-		return localOnly("mount")
-	case len(n.Scratch) > 0:
-		return localOnly("scratch")
 	case n.Rebase:
 		return localOnly("rebase")
 	case n.Limits.Timeout > 0 && !n.ForCommand: // it is of each command, not of the sandbox
@@ -29,13 +25,14 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 	case n.NetLimits != "":
 		return localOnly("net-limit")
 	case len(n.Secrets) > 0:
-		return localOnly("secret")
+		return errdefs.New(errdefs.Unsupported, "--secret NAME@HOST: works only on this host; on a server, name a secret of its configuration: --secret NAME")
 	case len(n.Publish) > 0:
 		return localOnly("publish")
-	case len(n.AllowNet) == 0 && n.Net != record.NetNone:
+	case len(n.AllowNet)+len(n.ServerSecrets) == 0 && n.Net != record.NetNone:
 		return errdefs.New(errdefs.Unsupported, "--net %s: works only on this host, not on a server", n.Net)
 	}
-	return nil
+	_, err := mountsOf(n)
+	return err
 }
 
 // Create makes a sandbox of a codebase that is there, or of a directory that is uploaded.
@@ -97,6 +94,8 @@ func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) 
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the runtime and the limits of a server's sandbox cannot be changed", name)
 	case r.Given("allow-net"), r.Given("net-allow"):
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; to let it reach more hosts: agentfense policy grant %[1]s --net HOST", name)
+	case r.Given("mount", "scratch", "secret"):
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the mounts, scratch directories and secrets of a server's sandbox cannot be changed", name)
 	case r.Given("home") && n.Home != known.Record.Home:
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; --home of a server's sandbox cannot be changed", name)
 	}

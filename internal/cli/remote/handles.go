@@ -20,33 +20,53 @@ import (
 
 // serverChanges are the changes of a server's sandbox.
 type serverChanges struct {
-	b    *Backend
-	name string
-	sb   backend.Sandbox // once it is found
+	b           *Backend
+	name, mount string
+	sb          backend.Sandbox // once it is found
 }
 
 // Changes are found when something is asked of them. The server can always read them.
 func (b *Backend) Changes(_ context.Context, name, mount string, _ []string) (backend.Changes, error) {
-	if mount != "" {
-		return nil, localOnly("in")
-	}
-	return &serverChanges{b: b, name: name}, nil
+	return &serverChanges{b: b, name: name, mount: mount}, nil
 }
 
 // find finds the sandbox, once.
 func (c *serverChanges) find(ctx context.Context) (err error) {
 	if c.sb.Record.ID == "" {
 		c.sb, err = c.b.Sandbox(ctx, c.name)
+		c.sb.Mount = c.mount
 	}
 	return err
 }
 
-// Pending is empty: a server's sandbox has no mounts.
-func (b *Backend) Pending(context.Context, string) ([]backend.MountChanges, error) { return nil, nil }
+// Pending lists the changes in the mounts of a sandbox.
+func (b *Backend) Pending(ctx context.Context, name string) ([]backend.MountChanges, error) {
+	sb, err := b.Sandbox(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return b.inMounts(ctx, sb)
+}
+
+func (b *Backend) inMounts(ctx context.Context, sb backend.Sandbox) ([]backend.MountChanges, error) {
+	var list []backend.MountChanges
+	for _, m := range sb.Record.Mounts {
+		if !m.IsWritable() {
+			continue
+		}
+		sb.Mount = m.Name
+		r, err := b.Review(ctx, sb, nil, true, "")
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, backend.MountChanges{Mount: m.Name, Files: r.Files()})
+	}
+	return list, nil
+}
 
 func (c *serverChanges) Sandbox() backend.Sandbox { return c.sb }
 
-func (c *serverChanges) Ref() string { return c.sb.Record.Name }
+func (c *serverChanges) Ref() string { return c.sb.ChangesRef() }
 
 // Lost is nil: a codebase stays where it is.
 func (c *serverChanges) Lost() error { return nil }
@@ -90,6 +110,7 @@ func (c *serverChanges) NoteAll(ctx context.Context) error {
 	if err != nil || now.Status == record.Running {
 		return err
 	}
+	now.Mount = c.mount
 	return c.b.noteShown(now, backend.Reviewed{})
 }
 
@@ -130,7 +151,7 @@ func (c *serverChanges) take(ctx context.Context, o backend.ApplyOptions) (backe
 
 // Apply brings changes into the directory that was uploaded for the sandbox, and then
 // into the codebase, which is the same again; or into the codebase alone, if no
-// directory was uploaded from here.
+// directory was uploaded from here. Those of a mount go to its source, on the server's host.
 func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (result backend.Applied, err error) {
 	switch {
 	case o.To != "":
@@ -156,7 +177,9 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 	if u != nil {
 		result.Result, err = BringBack(ctx, c.b.Client, u, c.sb, o.Paths, o.DryRun, take, o.Progress)
 	} else {
-		result.Codebase = c.sb.Record.Served.CodebaseID
+		if c.mount == "" {
+			result.Codebase = c.sb.Record.Served.CodebaseID
+		}
 		result.Result, err = c.b.Apply(ctx, c.sb, o.Paths, o.DryRun, take.Digest)
 	}
 	showAs(listed, &result.Result)
@@ -186,7 +209,7 @@ func (c *serverChanges) Discard(ctx context.Context, paths []vpath.Path, dryRun 
 	if r, err := c.b.Review(ctx, c.sb, paths, true, ""); err == nil {
 		d.Files, d.Groups = r.Files(), r.Groups()
 	}
-	d.DiscardResult, err = c.b.Discard(ctx, string(c.sb.Record.ID), paths, dryRun)
+	d.DiscardResult, err = c.b.Discard(ctx, c.sb, paths, dryRun)
 	return d, err
 }
 
@@ -195,12 +218,12 @@ func (c *serverChanges) Synced(ctx context.Context) ([]vpath.Path, error) {
 	if err := c.find(ctx); err != nil {
 		return nil, err
 	}
-	if sync := c.sb.Record.Served.Sync; sync == "" || sync == config.SyncManual {
+	if sync := c.sb.Record.Served.Sync; sync == "" || sync == config.SyncManual || c.sb.Mount != "" {
 		return nil, nil
 	}
 	synced := map[vpath.Path]bool{}
 	err := c.b.Client.Audit(ctx, string(c.sb.Record.ID), 0, false, func(r audit.Record) error {
-		if applied, ok := r.Event.(audit.Applied); ok {
+		if applied, ok := r.Event.(audit.Applied); ok && applied.Mount == "" {
 			for _, p := range applied.Paths {
 				synced[vpath.Path(p)] = true
 			}
@@ -213,19 +236,17 @@ func (c *serverChanges) Synced(ctx context.Context) ([]vpath.Path, error) {
 // serverView is what a server's sandbox sees.
 type serverView struct {
 	client *Client
-	id     string
+	sb     backend.Sandbox
 }
 
 // View finds a sandbox.
 func (b *Backend) View(ctx context.Context, name, mount string, _ []string) (backend.View, error) {
-	if mount != "" {
-		return nil, localOnly("mount")
-	}
 	sb, err := b.Sandbox(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	return serverView{b.Client, string(sb.Record.ID)}, nil
+	sb.Mount = mount
+	return serverView{b.Client, sb}, nil
 }
 
 func (v serverView) Close() {}
@@ -233,7 +254,7 @@ func (v serverView) Close() {}
 func (v serverView) Lost() error { return nil }
 
 func (v serverView) Stat(ctx context.Context, path vpath.Path) (readview.Entry, error) {
-	entries, err := v.client.ListView(ctx, v.id, path, true)
+	entries, err := v.client.ListView(ctx, v.sb, path, true)
 	if err != nil {
 		return readview.Entry{}, err
 	}
@@ -244,9 +265,9 @@ func (v serverView) Stat(ctx context.Context, path vpath.Path) (readview.Entry, 
 }
 
 func (v serverView) List(ctx context.Context, dir vpath.Path) ([]readview.Entry, error) {
-	return v.client.ListView(ctx, v.id, dir, false)
+	return v.client.ListView(ctx, v.sb, dir, false)
 }
 
 func (v serverView) Copy(ctx context.Context, w io.Writer, path vpath.Path) error {
-	return v.client.ReadView(ctx, w, v.id, path)
+	return v.client.ReadView(ctx, w, v.sb, path)
 }

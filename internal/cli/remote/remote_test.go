@@ -58,7 +58,7 @@ func (*fake) ListCodebases(context.Context, *sandboxv1.ListCodebasesRequest) (*s
 func TestAPageThatIsItsOwnNextIsAnError(t *testing.T) {
 	client := connected(t, new(fake))
 	for name, list := range map[string]func() error{
-		"view":      func() error { _, err := client.ListView(t.Context(), "sb", "", false); return err },
+		"view":      func() error { _, err := client.ListView(t.Context(), backend.Sandbox{}, "", false); return err },
 		"diff":      func() error { _, err := client.Review(t.Context(), backend.Sandbox{}, nil, true, ""); return err },
 		"sandboxes": func() error { _, err := client.Sandboxes(t.Context(), false); return err },
 		"codebases": func() error { _, err := client.Codebases(t.Context(), ""); return err },

@@ -40,9 +40,9 @@ func (b *Backend) Remove(ctx context.Context, name string, how backend.Removal) 
 	case sb.Status == record.Running:
 		return backend.Removed{}, errdefs.New(errdefs.Precondition, "sandbox %s: running; %s", sb.Record.Name, backend.StopFirst(sb.Record.Name))
 	default:
-		pending, err := b.Review(ctx, sb, nil, true, "")
+		pending, err := b.pending(ctx, sb)
 		if err == nil {
-			err = backend.RefusePending(sb.Record.Name, review.PendingOf(pending.Files()))
+			err = backend.RefusePending(sb.Record.Name, pending)
 		}
 		if err != nil {
 			return backend.Removed{}, err
@@ -52,6 +52,23 @@ func (b *Backend) Remove(ctx context.Context, name string, how backend.Removal) 
 		return backend.Removed{}, err
 	}
 	return backend.Removed{Name: sb.Record.Name, ID: sb.Record.ID}, b.forgetUpload(ctx, sb)
+}
+
+// pending counts what is lost with a sandbox, also of its mounts.
+func (b *Backend) pending(ctx context.Context, sb backend.Sandbox) (review.Pending, error) {
+	workspace, err := b.Review(ctx, sb, nil, true, "")
+	if err != nil {
+		return review.Pending{}, err
+	}
+	all := review.PendingOf(workspace.Files())
+	mounts, err := b.inMounts(ctx, sb)
+	for _, m := range mounts {
+		p := review.PendingOf(m.Files)
+		all.Changes += p.Changes
+		all.LeftOut += p.LeftOut
+		all.InMounts += p.Changes
+	}
+	return all, err
 }
 
 // forgetUpload removes what is left of the upload of a sandbox that is gone: what this
@@ -97,12 +114,12 @@ func (b *Backend) Unused(ctx context.Context, o backend.UnusedOptions) ([]backen
 		if sb.Status == record.Running || time.Since(used) < o.Older {
 			continue
 		}
-		review, err := b.Review(ctx, sb, nil, true, "")
+		pending, err := b.pending(ctx, sb)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		holds := backend.HoldsOf(len(review.Files()), r.Home)
+		holds := backend.HoldsOf(pending.Changes, r.Home)
 		if !holds.Nothing() && !o.Force {
 			continue
 		}
@@ -123,11 +140,11 @@ func (b *Backend) Unused(ctx context.Context, o backend.UnusedOptions) ([]backen
 // RemoveUnused destroys a sandbox in which nothing waits to be applied.
 func (b *Backend) RemoveUnused(ctx context.Context, sb backend.Sandbox) (left backend.Left, err error) {
 	ctx = context.WithoutCancel(ctx)
-	waiting, err := b.Review(ctx, sb, nil, true, "")
+	waiting, err := b.pending(ctx, sb)
 	if err != nil {
 		return left, err
 	}
-	if left.HasChanges = len(waiting.Files()) > 0; left.HasChanges {
+	if left.HasChanges = waiting.Changes > 0; left.HasChanges {
 		return left, nil
 	}
 	if left.Synced, err = (&serverChanges{b: b, sb: sb}).Synced(ctx); err != nil {

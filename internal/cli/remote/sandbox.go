@@ -10,13 +10,19 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
 func sandboxOf(m *sandboxv1.Sandbox) (backend.Sandbox, error) {
 	s, err := wireconv.DecodeSandbox(m)
-	return backend.Sandbox{Record: s.Record, Status: s.Status, Usage: s.Usage, Variables: s.Variables}, err
+	sb := backend.Sandbox{Record: s.Record, Status: s.Status, Usage: s.Usage, Variables: s.Variables}
+	for _, secret := range s.Secrets {
+		sb.Secrets = append(sb.Secrets, backend.ServerSecret(secret))
+		sb.Record.Net = record.NetNamed
+	}
+	return sb, err
 }
 
 // Sandboxes lists the sandboxes that may be seen, the oldest first. With usage it has
@@ -76,11 +82,16 @@ func (c *Client) create(ctx context.Context, n backend.NewSandbox, sync config.S
 	if err != nil {
 		return backend.Sandbox{}, err
 	}
+	mounts, err := mountsOf(n)
+	if err != nil {
+		return backend.Sandbox{}, err
+	}
 	n.Limits.Timeout = 0 // the command has it
 	made, err := c.sandboxes.CreateSandbox(ctx, &sandboxv1.CreateSandboxRequest{
 		CodebaseId: n.CodebaseID, Permissions: rules, Runtime: wireconv.Runtime.Encode(n.Runtime), Image: n.Image,
 		Resources: wireconv.EncodeLimits(n.Limits), Name: n.Name, User: n.User, Home: n.Home, Sync: wireconv.Sync.Encode(sync),
 		GitUser: wireconv.EncodeGit(git), Env: given(n.Env), AllowNet: n.AllowNet,
+		Mounts: mounts, Scratch: scratchOf(n.Scratch), Secrets: n.ServerSecrets,
 	})
 	if err != nil {
 		return backend.Sandbox{}, c.failed(err)

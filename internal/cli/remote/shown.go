@@ -8,13 +8,13 @@ import (
 // A server keeps what it has shown by digest, and does not remember which was last, for
 // whom. This host does, in its state directory.
 
-// lastShown returns what was shown last of a sandbox.
+// lastShown returns what was shown last of a sandbox. What was uploaded is its workspace alone.
 func (b *Backend) lastShown(sb backend.Sandbox) (last backend.Reviewed, err error) {
 	home, err := b.openHome()
 	if err != nil {
 		return last, err
 	}
-	if last.Digest, err = home.ShownOf(sb.Record.ID); err != nil || last.Digest == "" {
+	if last.Digest, err = shownOf(home, sb.Record.ID, sb.Mount); err != nil || last.Digest == "" {
 		return last, err
 	}
 	u, err := b.uploadOf(sb)
@@ -37,5 +37,5 @@ func (b *Backend) noteShown(sb backend.Sandbox, last backend.Reviewed) error {
 	if err != nil {
 		return err
 	}
-	return home.SetShownOf(sb.Record.ID, last.Digest)
+	return setShownOf(home, sb.Record.ID, sb.Mount, last.Digest)
 }

@@ -5,17 +5,18 @@ import (
 	"io"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
-// ListView lists a directory of a sandbox's view, or describes a file; with
-// itself it describes a directory too.
-func (c *Client) ListView(ctx context.Context, id string, path vpath.Path, itself bool) ([]readview.Entry, error) {
+// ListView lists a directory of a sandbox's view, or of the mount that is meant, or describes a
+// file; with itself it describes a directory too.
+func (c *Client) ListView(ctx context.Context, s backend.Sandbox, path vpath.Path, itself bool) ([]readview.Entry, error) {
 	var entries []readview.Entry
-	r := &sandboxv1.ListViewRequest{SandboxId: id, Path: path.Text(), Itself: itself}
+	r := &sandboxv1.ListViewRequest{SandboxId: string(s.Record.ID), Mount: s.Mount, Path: path.Text(), Itself: itself}
 	for {
 		page, err := c.sandboxes.ListView(ctx, r)
 		if err != nil {
@@ -35,6 +36,6 @@ func (c *Client) ListView(ctx context.Context, id string, path vpath.Path, itsel
 }
 
 // ReadView writes a file of a sandbox's view to w.
-func (c *Client) ReadView(ctx context.Context, w io.Writer, id string, path vpath.Path) error {
-	return c.written(stream.Content(ctx, w, c.sandboxes.ReadView, &sandboxv1.ReadViewRequest{SandboxId: id, Path: path.Text()}))
+func (c *Client) ReadView(ctx context.Context, w io.Writer, s backend.Sandbox, path vpath.Path) error {
+	return c.written(stream.Content(ctx, w, c.sandboxes.ReadView, &sandboxv1.ReadViewRequest{SandboxId: string(s.Record.ID), Mount: s.Mount, Path: path.Text()}))
 }

@@ -23,6 +23,8 @@ type Config struct {
 	Storage Storage
 	Runtime Runtime
 	Network Network
+	Mounts  Mounts
+	Secrets []Secret
 	Sandbox Sandbox
 	Limits  ServerLimits
 	Audit   Audit
@@ -95,6 +97,11 @@ type Network struct {
 	// Limits are those that every such network has, as hostlist.ParseLimits returns them. No client
 	// can raise them.
 	Limits string
+}
+
+// Mounts says what clients may show their sandboxes of this host.
+type Mounts struct {
+	Roots []MountRoot
 }
 
 // NetworkMode is the network of a container.

@@ -41,6 +41,10 @@ var settings = []setting{
 	{"network.allow", setAllowedHosts},
 	{"network.limits", setNetLimits},
 
+	{keyRoots, setMountRoots},
+
+	{keySecrets, setSecrets},
+
 	{"sandbox.default_expiration", func(c *Config, v value) error { return v.duration(&c.Sandbox.DefaultExpiration) }},
 	{"sandbox.max_per_user", func(c *Config, v value) error { return v.count(&c.Sandbox.MaxPerUser, 0) }},
 	{"sandbox.cleanup_interval", func(c *Config, v value) error { return v.interval(&c.Sandbox.CleanupInterval) }},

@@ -30,7 +30,10 @@ func Load(path string, environ []string) (*Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.file, l.dir = yamlfile.File(path), filepath.Dir(path)
+		l.file = yamlfile.File(path)
+		if l.dir, err = filepath.Abs(filepath.Dir(path)); err != nil {
+			return nil, fileError(path, err)
+		}
 		if err := l.readText(text); err != nil {
 			return nil, err
 		}
@@ -130,6 +133,13 @@ func (l *loader) readKey(key string, n *yaml.Node) error {
 	s, ok := find(key)
 	if !ok {
 		return l.readSection(n, key)
+	}
+	if tables[key] != nil {
+		rows, err := l.readTable(n, key)
+		if err != nil {
+			return err
+		}
+		return l.assign(s, origin{line: n.Line}, value{rows: rows, isList: true, dir: l.dir})
 	}
 	if n.Kind == yaml.SequenceNode && slices.Contains(lists, key) {
 		items, err := l.readItems(n, key)

@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/audit/export"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 )
 
 const example = "../../../deploy/agentfense.yaml"
@@ -94,6 +95,14 @@ runtime:
     images: ["python:*", ghcr.io/me/box:1]
     network_mode: bridge
     enable_networking: true
+mounts:
+  roots:
+    - {path: /srv/data}
+    - {path: shared, writable: true, owners: [alice, bob]}
+secrets:
+  - {name: API_KEY, hosts: [api.example.com, "b.example.com:8443"]}
+  - {name: GH_TOKEN, source: "file:keys/gh", hosts: [api.github.com], requests: ["GET /repos/**"], owners: [alice]}
+  - {name: GH_TOKEN, source: "cmd:pass show a@b", hosts: [api.github.com], owners: [bob]}
 sandbox:
   default_expiration: 24h
   max_per_user: 7
@@ -145,6 +154,12 @@ logging:
 				Host: "unix:///run/d.sock", DefaultImage: "busybox:1", Images: []string{"python:*", "ghcr.io/me/box:1"},
 				NetworkMode: config.NetworkBridge, EnableNetworking: true,
 			},
+		},
+		Mounts: config.Mounts{Roots: []config.MountRoot{{Path: "/srv/data"}, {Path: dir + "/shared", Writable: true, Owners: []string{"alice", "bob"}}}},
+		Secrets: []config.Secret{
+			{Name: "API_KEY", Stored: hostlist.Secret{Text: "API_KEY=env:API_KEY@api.example.com:443,b.example.com:8443"}},
+			{Name: "GH_TOKEN", Stored: hostlist.Secret{Text: "GH_TOKEN=file:" + dir + "/keys/gh@api.github.com:443", Allow: []string{"GET /repos/**"}}, Owners: []string{"alice"}},
+			{Name: "GH_TOKEN", Stored: hostlist.Secret{Text: "GH_TOKEN=cmd:pass show a@b@api.github.com:443"}, Owners: []string{"bob"}},
 		},
 		Sandbox: config.Sandbox{
 			DefaultExpiration: 24 * time.Hour, MaxPerUser: 7, CleanupInterval: 90 * time.Second,
@@ -217,6 +232,28 @@ func TestLoadRefuses(t *testing.T) {
 		{"an empty image", `runtime: {docker: {default_image: ""}}`, `1: runtime.docker.default_image: "": want a name without spaces`},
 		{"two names of sync that disagree", "sandbox:\n  sync: on_stop\n  sync_on_completion: true", `3: sandbox.sync_on_completion: conflicts with sandbox.sync: set only one of the two`},
 		{"the same, the other way round", "sandbox:\n  sync_on_completion: false\n  sync: on_exec", `3: sandbox.sync: conflicts with sandbox.sync_on_completion: set only one of the two`},
+		{"roots that are texts", "mounts: {roots: [/srv]}", `1: mounts.roots has mappings of owners, path, writable, not a single value`},
+		{"a root that is no list", "mounts: {roots: /srv}", `1: mounts.roots is a list of mappings, not a single value`},
+		{"a root without a path", "mounts: {roots: [{writable: true}]}", `1: mounts.roots: entry 1: path is missing`},
+		{"a mistyped key of a root", "mounts:\n  roots:\n    - path: /srv\n      writeable: true", `4: mounts.roots: unknown key "writeable": did you mean "writable"?`},
+		{"a key of a root twice", "mounts:\n  roots:\n    - path: /srv\n      path: /", `4: mounts.roots.path is given twice`},
+		{"the whole host", "mounts: {roots: [{path: /}]}", `1: mounts.roots: entry 1: "/" is the whole host; name the directories that are needed`},
+		{"the kernel's files", "mounts: {roots: [{path: /proc/1}]}", `1: mounts.roots: entry 1: "/proc/1" holds the host's kernel interfaces and sockets`},
+		{"a root twice", "mounts: {roots: [{path: /srv}, {path: /srv/}]}", `1: mounts.roots: entry 2: "/srv" is listed twice`},
+		{"a word for writable", "mounts: {roots: [{path: /srv, writable: yes}]}", `1: mounts.roots: entry 1: writable: "yes": want true or false`},
+		{"a root of no owner", "mounts: {roots: [{path: /srv, owners: []}]}", `1: mounts.roots: entry 1: owners: name at least one owner, or leave it out for any owner`},
+		{"an owner that is no list", "mounts: {roots: [{path: /srv, owners: alice}]}", `1: mounts.roots.owners is a list, such as [a, b], not a single value`},
+		{"a root that hides nothing", "mounts: {roots: [{path: /srv}, {path: /srv/a, owners: [alice]}]}", `1: mounts.roots: "/srv/a" is in "/srv", which more owners may have, or write: who mounts the outer directory sees the inner one`},
+		{"a root that protects nothing", "mounts: {roots: [{path: /srv/a}, {path: /srv, writable: true}]}", `1: mounts.roots: "/srv/a" is in "/srv", which more owners may have, or write: who mounts the outer directory sees the inner one`},
+		{"a secret without hosts", "secrets: [{name: A}]", `1: secrets: entry 1: secret A: hosts is missing`},
+		{"a secret without a name", "secrets: [{hosts: [a.example.com]}]", `1: secrets: entry 1: name "": want the name of a variable, such as API_KEY`},
+		{"a malformed name", "secrets: [{name: A-B, hosts: [a.example.com]}]", `1: secrets: entry 1: secret A-B: "A-B=env:A-B@a.example.com": want the name of a variable: letters, digits and single _, and a letter first and no _ last`},
+		{"a secret for a wildcard", "secrets: [{name: A, hosts: ['*.example.com']}]", `1: secrets: entry 1: secret A: "A=env:A@*.example.com": name each host; a secret is for no wildcard`},
+		{"hosts in one text", "secrets: [{name: A, hosts: ['a.example.com,b.example.com']}]", `1: secrets: entry 1: secret A: hosts: want HOST or HOST:PORT`},
+		{"a host that changes the source", "secrets: [{name: A, hosts: ['x@a.example.com']}]", `1: secrets: entry 1: secret A: hosts: want HOST or HOST:PORT`},
+		{"an unknown source", "secrets: [{name: A, source: 'vault:x', hosts: [a.example.com]}]", `1: secrets: entry 1: secret A: source: want env:VARIABLE, file:PATH or cmd:COMMAND`},
+		{"a malformed request", "secrets: [{name: A, hosts: [a.example.com], requests: [get]}]", `1: secrets: entry 1: secret A: requests: "A=get": want NAME=METHOD[,METHOD…] PATH, such as 'API_KEY=POST /v1/messages'`},
+		{"a secret twice for an owner", "secrets: [{name: A, hosts: [a.example.com]}, {name: A, hosts: [b.example.com], owners: [alice]}]", `1: secrets: entry 2: secret A is listed twice for one owner`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -302,11 +339,53 @@ func TestEnvironment(t *testing.T) {
 		"AGENTFENSE_RUNTIME_TYPE=mock":           `AGENTFENSE_RUNTIME_TYPE: "mock" would run commands without any isolation: use bwrap or docker`,
 		"AGENTFENSE_SERVER_GRPC_ADDR=:1":         `AGENTFENSE_SERVER_GRPC_ADDR: :1 can be reached from other hosts: give server.tls.cert and server.tls.key, or listen on 127.0.0.1`,
 		"AGENTFENSE_STORAGE_DB_PATH=db":          `AGENTFENSE_STORAGE_DB_PATH: "db": want an absolute path`,
+		"AGENTFENSE_MOUNTS_ROOTS=/srv:data":      `AGENTFENSE_MOUNTS_ROOTS: entry 2: "data": want an absolute path`,
+		"AGENTFENSE_SECRETS=A":                   `AGENTFENSE_SECRETS: a list of mappings: set it in a configuration file`,
 		"AGENTFENSE_RUNTIME_MAX_TIMEOUT=":        `AGENTFENSE_RUNTIME_MAX_TIMEOUT: "": want a duration such as 30s, 10m or 24h, or 0`,
 	} {
 		if _, err := config.Load("", []string{variable}); !errdefs.Is(err, errdefs.Invalid) || err.Error() != want {
 			t.Errorf("%s:\n got %v\nwant %s", variable, err, want)
 		}
+	}
+}
+
+func TestRootsAndSecretsOfOwners(t *testing.T) {
+	c, err := config.Load(write(t, `
+mounts: {roots: [{path: /srv/data}, {path: /srv/data/out, writable: true}, {path: /srv/alice, owners: [alice]}]}
+secrets: [{name: A, hosts: [a.example.com], owners: [alice]}, {name: A, hosts: [b.example.com], owners: [bob]}, {name: B, hosts: [b.example.com]}]
+`), []string{"AGENTFENSE_AUTH_TOKEN_FILE=/t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ path, owner, want string }{
+		{"/srv/data", "bob", "/srv/data"},
+		{"/srv/data/out/x", "bob", "/srv/data/out"},
+		{"/srv/data/outer", "bob", "/srv/data"},
+		{"/srv/alice/x", "alice", "/srv/alice"},
+		{"/srv/alice/x", "bob", ""},
+		{"/srv", "alice", ""},
+		{"/srv/database", "alice", ""},
+	} {
+		root, ok := c.RootOf(tt.path, tt.owner)
+		if ok != (tt.want != "") || ok && root.Path != tt.want {
+			t.Errorf("RootOf(%s, %s) = %v, %t, want %q", tt.path, tt.owner, root, ok, tt.want)
+		}
+	}
+	for _, tt := range []struct{ name, owner, want string }{
+		{"A", "alice", "A=env:A@a.example.com:443"},
+		{"A", "bob", "A=env:A@b.example.com:443"},
+		{"A", "carol", ""},
+		{"B", "carol", "B=env:B@b.example.com:443"},
+		{"C", "alice", ""},
+	} {
+		s, ok := c.SecretOf(tt.name, tt.owner)
+		if ok != (tt.want != "") || s.Stored.Text != tt.want {
+			t.Errorf("SecretOf(%s, %s) = %v, %t, want %q", tt.name, tt.owner, s, ok, tt.want)
+		}
+	}
+	c, err = config.Load("", []string{"AGENTFENSE_MOUNTS_ROOTS=/srv/a:/srv/b"})
+	if err != nil || len(c.Mounts.Roots) != 2 || c.Mounts.Roots[1].Path != "/srv/b" || c.Mounts.Roots[1].Writable {
+		t.Errorf("roots of the environment: %v, %v", c, err)
 	}
 }
 

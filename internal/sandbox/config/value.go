@@ -23,6 +23,7 @@ type value struct {
 	text string
 	// items are the values of a list in the file; isList tells that there was one.
 	items  []string
+	rows   []row // of a table
 	isList bool
 	dir    string // that a relative path starts from; "" where it may not be relative
 }

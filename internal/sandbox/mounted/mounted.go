@@ -45,7 +45,7 @@ func Open(s *record.Sandbox, m record.Mount, options layer.Options) (*Mount, err
 }
 
 func open(s *record.Sandbox, m record.Mount, options layer.Options) (*Mount, error) {
-	path, err := filepath.EvalSymlinks(string(m.Source))
+	path, err := resolve(s, string(m.Source))
 	if err != nil {
 		return nil, errdefs.New(safefs.Kind(err), "%w", record.UnwrapErrno(err))
 	}
@@ -70,6 +70,15 @@ func open(s *record.Sandbox, m record.Mount, options layer.Options) (*Mount, err
 	return o, nil
 }
 
+// resolve returns the path of a source without symbolic links. That of a server's sandbox has none:
+// the server has checked where the path leads, and a link may have taken the place of a directory.
+func resolve(s *record.Sandbox, path string) (string, error) {
+	if s.Stored.Served != nil {
+		return path, nil
+	}
+	return filepath.EvalSymlinks(path)
+}
+
 // fill sets the other fields.
 func (o *Mount) fill(s *record.Sandbox, path string, m record.Mount, options layer.Options) error {
 	var st unix.Stat_t
@@ -77,6 +86,9 @@ func (o *Mount) fill(s *record.Sandbox, path string, m record.Mount, options lay
 		return errdefs.New(errdefs.Internal, "%w", err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		if s.Stored.Served != nil {
+			return errdefs.New(errdefs.Precondition, "it is not a directory")
+		}
 		if m.Mode.HasRules() {
 			return errdefs.New(errdefs.Precondition, "it was a directory, and is a file now, for which there are no rules")
 		}

@@ -139,7 +139,7 @@ func parseShort(text string) (Spec, error) {
 		return s, nil
 	}
 	var err error
-	s.Mode, err = parseMode(rest[0])
+	s.Mode, err = ParseMode(rest[0])
 	return s, err
 }
 
@@ -181,7 +181,7 @@ func (s *Spec) set(key, value string) (err error) {
 	case optName:
 		s.Name, err = value, CheckName(value)
 	case optMode:
-		s.Mode, err = parseMode(value)
+		s.Mode, err = ParseMode(value)
 	case optPolicy:
 		if value == "" {
 			return errdefs.New(errdefs.Invalid, "policy= names no file")
@@ -193,7 +193,8 @@ func (s *Spec) set(key, value string) (err error) {
 	return err
 }
 
-func parseMode(word string) (Mode, error) {
+// ParseMode reads a mode that can be given: one of Words. Errors: Invalid.
+func ParseMode(word string) (Mode, error) {
 	words := Words()
 	switch {
 	case slices.Contains(words, word):
@@ -220,6 +221,10 @@ type Mount struct {
 	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
 }
 
+// IsWritable reports what HasDelta does, also of a mount of a server, for which the identity of the
+// source is not known.
+func (m Mount) IsWritable() bool { return Writable(m.Rules) }
+
 // HasDelta reports whether commands may write in the mount: to a delta, not to the source.
 func (m Mount) HasDelta() bool { return m.Ino != 0 }
 
@@ -231,7 +236,7 @@ func (m Mount) Check() error {
 	}
 	err := CheckName(m.Name)
 	if err == nil && m.Mode != PolicyFile {
-		_, err = parseMode(string(m.Mode))
+		_, err = ParseMode(string(m.Mode))
 	}
 	switch {
 	case err != nil:

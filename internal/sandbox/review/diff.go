@@ -88,6 +88,7 @@ type Review struct {
 	// groups are those of files, by name.
 	groups []Group
 	work   *changes.Work // nil: made by Of
+	mount  string        // of what Of made
 	// content compares the contents of a file.
 	content func(*FileDiff) (Content, error)
 
@@ -97,11 +98,11 @@ type Review struct {
 	digest  string            // see Remember
 }
 
-// Of shows changes that are known from elsewhere. digest names what is
-// shown, "" for a list of names.
-func Of(name string, id record.ID, digest string, files []FileDiff, groups []Group, content func(*FileDiff) (Content, error)) *Review {
+// Of shows changes that are known from elsewhere, in a mount or for "" in the
+// workspace. digest names what is shown, "" for a list of names.
+func Of(name string, id record.ID, mount, digest string, files []FileDiff, groups []Group, content func(*FileDiff) (Content, error)) *Review {
 	sortFiles(files, nil)
-	return &Review{name: name, id: id, digest: digest, files: files, groups: groups, content: content}
+	return &Review{name: name, id: id, mount: mount, digest: digest, files: files, groups: groups, content: content}
 }
 
 // Open opens the changes at and below the paths; without paths, all.
@@ -139,7 +140,7 @@ func (r *Review) Name() string { return r.name }
 // Mount returns the name of the mount in which the changes are; "" is the workspace.
 func (r *Review) Mount() string {
 	if r.work == nil {
-		return ""
+		return r.mount
 	}
 	return r.work.Sandbox.Mount()
 }

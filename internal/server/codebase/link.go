@@ -174,6 +174,19 @@ func relationOf(l Link, ours string) (relation, error) {
 	return apart, nil
 }
 
+// IsApart reports whether a directory of the host, at a path without symbolic links, neither is nor
+// contains nor is in the state directory, the directory of the codebases, or one of the other
+// paths.
+func (s *Store) IsApart(path string, dev, ino uint64, others ...string) (bool, error) {
+	l := Link{Path: path, Dev: dev, Ino: ino}
+	for _, ours := range append([]string{s.home, s.dir}, others...) {
+		if r, err := relationOf(l, ours); r != apart || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // hasAncestor reports whether path or a directory above it has this device and inode.
 func hasAncestor(path string, dev, ino uint64) (bool, error) {
 	for dir := path; ; dir = filepath.Dir(dir) {

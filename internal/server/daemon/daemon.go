@@ -49,6 +49,13 @@ func Run(ctx context.Context, o Options) (err error) {
 	if path := o.Config.Storage.MountPath; path != "" {
 		o.Log.Warn("storage.mount_path has no effect: views are mounted in the sandboxes' directories", "mount_path", path)
 	}
+	absent, err := service.CheckRoots(o.Config.Mounts.Roots)
+	if err != nil {
+		return err
+	}
+	for _, path := range absent {
+		o.Log.Warn("mounts.roots: no such directory", "path", path)
+	}
 	p, err := open(ctx, o)
 	if err != nil {
 		return err
@@ -159,8 +166,12 @@ func open(ctx context.Context, o Options) (p *parts, err error) {
 	if err != nil {
 		return p, err
 	}
+	getenv, err := service.TakeVariables(o.Config)
+	if err != nil {
+		return p, err
+	}
 	p.service = service.New(service.Options{
-		Config: o.Config, Home: o.Home, Store: p.store, Codebases: p.codebases, Auth: p.auth, Log: o.Log,
+		Config: o.Config, Home: o.Home, Store: p.store, Codebases: p.codebases, Auth: p.auth, Log: o.Log, Getenv: getenv,
 	})
 	return p, nil
 }

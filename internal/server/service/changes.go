@@ -16,19 +16,22 @@ import (
 // which answers with them.
 func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*sandboxv1.ApplyResponse, error) {
 	s := c.service
-	id, o, err := wireconv.DecodeApply(r)
+	a, err := wireconv.DecodeApply(r)
 	if err != nil {
 		return nil, err
 	}
-	sb, err := s.sandbox(ctx, id)
+	sb, part, err := s.changesFor(ctx, a.Sandbox, a.Mount)
+	if err == nil {
+		err = s.permitApply(part)
+	}
 	if err != nil {
 		return nil, err
 	}
-	ctx = context.WithoutCancel(ctx)
-	if o.Drop, err = api.DropLive(ctx, sb.Dir(), ""); err != nil {
+	ctx, o := context.WithoutCancel(ctx), a.Options
+	if o.Drop, err = api.DropLive(ctx, sb.Dir(), a.Mount); err != nil {
 		return nil, err
 	}
-	result, err := s.apply(ctx, sb, o)
+	result, err := s.apply(ctx, part, o)
 	report := o.DryRun && len(result.Paths) > 0 && errdefs.Is(err, errdefs.Precondition)
 	if err != nil && !report {
 		return nil, withPaths(result, err)
@@ -44,8 +47,12 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 	return wireconv.EncodeApplied(result), nil
 }
 
-// apply applies changes and notifies the other sandboxes of the codebase.
+// apply applies changes and notifies the other sandboxes of the codebase. Those of a mount go to
+// its source, which no codebase counts and each sandbox watches.
 func (s *Service) apply(ctx context.Context, sb *record.Sandbox, o apply.Options) (apply.Result, error) {
+	if sb.Mount() != "" {
+		return apply.Changes(ctx, sb, o)
+	}
 	files, err := s.codebases.Get(codebase.ID(sb.Record().Served.CodebaseID))
 	if err != nil {
 		return apply.Result{}, err
@@ -74,18 +81,19 @@ func withoutReasons(paths []apply.PathResult) {
 
 // Discard deletes changes, so that the sandbox's view shows the codebase again.
 func (c *sandboxServer) Discard(ctx context.Context, r *sandboxv1.DiscardRequest) (*sandboxv1.DiscardResponse, error) {
-	id, o, err := wireconv.DecodeDiscard(r)
+	d, err := wireconv.DecodeDiscard(r)
 	if err != nil {
 		return nil, err
 	}
-	sb, err := c.service.sandbox(ctx, id)
+	sb, part, err := c.service.changesFor(ctx, d.Sandbox, d.Mount)
 	if err != nil {
 		return nil, err
 	}
-	if o.Drop, err = api.DropLive(context.WithoutCancel(ctx), sb.Dir(), ""); err != nil {
+	o := d.Options
+	if o.Drop, err = api.DropLive(context.WithoutCancel(ctx), sb.Dir(), d.Mount); err != nil {
 		return nil, err
 	}
-	result, err := apply.Discard(sb, o)
+	result, err := apply.Discard(part, o)
 	if err == nil && !o.DryRun {
 		err = c.service.released(context.WithoutCancel(ctx), sb)
 	}

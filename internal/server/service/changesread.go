@@ -15,16 +15,16 @@ import (
 // ReadChanges sends changes with their contents.
 func (c *sandboxServer) ReadChanges(r *sandboxv1.ReadChangesRequest, to sandboxv1.SandboxService_ReadChangesServer) error {
 	ctx := to.Context()
-	id, o, err := wireconv.DecodeReadChanges(r)
+	a, err := wireconv.DecodeReadChanges(r)
 	if err != nil {
 		return err
 	}
-	sb, err := c.service.sandbox(ctx, id)
+	part, err := c.service.changesToRead(ctx, a.Sandbox, a.Mount)
 	if err != nil {
 		return err
 	}
 	showReason := mayKnowPolicy(ctx)
-	return apply.ReadChanges(sb, o, func(change apply.CarriedChange, content *os.File) error {
+	return apply.ReadChanges(part, a.Options, func(change apply.CarriedChange, content *os.File) error {
 		if change.Outcome == apply.Refused && !showReason {
 			change.Reason = unknownPolicy
 		}

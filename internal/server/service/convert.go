@@ -29,30 +29,34 @@ const (
 	oneRuleBytes      = 64 // without its pattern
 )
 
+// bytesOf returns the room of rules.
+func bytesOf(rules []policy.Rule) int {
+	size := 0
+	for _, r := range rules {
+		size += len(r.Pattern) + oneRuleBytes
+	}
+	return size
+}
+
 // checkRuleRoom refuses rules for which a sandbox's record has no room.
 func checkRuleRoom(r record.Record, rules []policy.Rule) error {
-	size := 0
-	for _, rule := range slices.Concat(append(slices.Clone(r.EarlierRules), r.Rules, rules)...) {
-		size += len(rule.Pattern) + oneRuleBytes
-	}
-	if size > maxEveryRuleBytes {
+	if bytesOf(slices.Concat(append(slices.Clone(r.EarlierRules), r.Rules, rules)...)) > maxEveryRuleBytes {
 		return errdefs.New(errdefs.Exhausted, "permissions: the rules and all earlier ones of the sandbox take more than %w: create a new sandbox", &errdefs.Limit{Most: maxEveryRuleBytes, Resource: "bytes"})
 	}
 	return nil
 }
 
 // checkRules refuses rules that take too much room, and malformed patterns. Errors: Invalid.
-func checkRules(rules []policy.Rule) error {
-	size := 0
-	for _, r := range rules {
-		size += len(r.Pattern) + oneRuleBytes
-	}
-	if size > maxRuleBytes {
-		return errdefs.New(errdefs.Invalid, "permissions: %d rules take more than %d bytes", len(rules), maxRuleBytes)
+func checkRules(rules []policy.Rule) error { return checkRulesOf("permissions", rules) }
+
+// checkRulesOf is checkRules of a field.
+func checkRulesOf(list string, rules []policy.Rule) error {
+	if bytesOf(rules) > maxRuleBytes {
+		return errdefs.New(errdefs.Invalid, "%s: %d rules take more than %d bytes", list, len(rules), maxRuleBytes)
 	}
 	for i, rule := range rules {
 		if _, err := policy.Compile([]policy.Rule{rule}, policy.Options{}); err != nil {
-			return errdefs.New(errdefs.Invalid, "permissions[%d].pattern: %w", i, err)
+			return errdefs.New(errdefs.Invalid, "%s[%d].pattern: %w", list, i, err)
 		}
 	}
 	return nil
@@ -132,9 +136,9 @@ func (s *Service) describe(ctx context.Context, sb *record.Sandbox) (*sandboxv1.
 	served.Failure = s.scrub(served.Failure)
 	d.Record.DropEnded(time.Now())
 	if !mayKnowPolicy(ctx) {
-		d.Record.List = hostlist.List{}
+		d.Record.List, d.Record.Mounts, d.Record.Scratch = hostlist.List{}, nil, nil
 	} else {
-		d.Sent, d.Variables = served.Sent, variableNames(sb)
+		d.Sent, d.Variables, d.Secrets = served.Sent, variableNames(sb), knownSecrets(&d.Record)
 	}
 	return wireconv.EncodeSandbox(d), nil
 }

@@ -22,11 +22,11 @@ func (c *sandboxServer) Diff(ctx context.Context, m *sandboxv1.DiffRequest) (ans
 	if err != nil {
 		return nil, err
 	}
-	sb, err := c.service.sandbox(ctx, r.Sandbox)
+	part, err := c.service.changesToRead(ctx, r.Sandbox, r.Mount)
 	if err != nil {
 		return nil, err
 	}
-	rs, err := review.Open(sb, r.Paths...)
+	rs, err := review.Open(part, r.Paths...)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/secrets"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise"
 )
 
@@ -20,9 +21,9 @@ const (
 	oneVariableBytes    = 16
 )
 
-// environment returns a command's complete environment: the variables that the sandbox remembers,
-// overridden by the given ones. It has the server's PATH if the sandbox shows the server's system
-// directories.
+// environment returns a command's complete environment: the addresses of its secrets, overridden by
+// the variables that the sandbox remembers, these by the given ones, and all by the placeholders of
+// its secrets. It has the server's PATH if the sandbox shows the server's system directories.
 func environment(sb *record.Sandbox, given map[string]string) ([]string, error) {
 	all, err := remembered(sb)
 	if err != nil {
@@ -32,8 +33,12 @@ func environment(sb *record.Sandbox, given map[string]string) ([]string, error) 
 		return nil, err
 	}
 	rec := sb.Record()
+	addresses, placeholders, err := secrets.Variables(&rec)
+	if err != nil {
+		return nil, err
+	}
 	user := supervise.UserOf(&rec)
-	v := supervise.Environment{Sandbox: sb.Name(), Home: user.Home, User: user.Name, Extra: variablesOf(all)}
+	v := supervise.Environment{Sandbox: sb.Name(), Home: user.Home, User: user.Name, Extra: slices.Concat(addresses, variablesOf(all), placeholders)}
 	return v.Build(func(name string) string {
 		if name == "PATH" && rec.Runtime != record.RuntimeDocker {
 			return os.Getenv(name)

@@ -191,6 +191,7 @@ func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer)
 			return ended{}, neverStarted(err)
 		}
 		defer leave()
+		s.giveSecretsAgain(ctx, j)
 	}
 	done, err := s.holdFor(ctx, j.sandbox)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// useHosts gives a new sandbox the network that the hosts need. Errors: Denied for hosts that the
-// configuration does not include.
-func (s *Service) useHosts(how *confinement, hosts []string) error {
-	if len(hosts) == 0 {
+// useHosts gives a new sandbox the network that hosts and secrets need. Errors: Denied for hosts
+// that the configuration does not include.
+func (s *Service) useHosts(how *confinement, hosts, secrets []string) error {
+	if len(hosts)+len(secrets) == 0 {
 		return nil
 	}
 	how.net = record.NetNamed

@@ -42,7 +42,7 @@ func (c *sandboxServer) CreateSandbox(ctx context.Context, m *sandboxv1.CreateSa
 	if err != nil {
 		return nil, err
 	}
-	record, err := s.newRecord(callerOf(ctx), r, entry)
+	record, err := s.newRecord(ctx, r, entry)
 	if err != nil {
 		return nil, err
 	}
@@ -101,14 +101,15 @@ func checkNewName(name string) error {
 }
 
 // newRecord checks a request and returns the record of its sandbox.
-func (s *Service) newRecord(caller auth.Caller, r wireconv.NewSandbox, of store.Codebase) (record.Record, error) {
+func (s *Service) newRecord(ctx context.Context, r wireconv.NewSandbox, of store.Codebase) (record.Record, error) {
+	caller := callerOf(ctx)
 	how, err := s.runtimeOf(caller, r.Runtime, r.Image)
 	if err != nil {
 		return record.Record{}, err
 	}
 	rules := r.Rules.Policy
 	err = cmp.Or(
-		s.useHosts(&how, r.AllowNet), record.CheckUser(r.UID, how.name), checkNewName(r.Name), checkRules(rules), r.Git.Check(), checkLabels(r.Labels), checkSync(r.Sync, of),
+		s.useHosts(&how, r.AllowNet, r.Secrets), record.CheckUser(r.UID, how.name), checkNewName(r.Name), checkRules(rules), r.Git.Check(), checkLabels(r.Labels), checkSync(r.Sync, of),
 	)
 	if err != nil {
 		return record.Record{}, err
@@ -136,9 +137,23 @@ func (s *Service) newRecord(caller auth.Caller, r wireconv.NewSandbox, of store.
 		return record.Record{}, err
 	}
 	at, err := workspaceOf(caller, r.AtHostPath, of, source)
+	if err != nil {
+		return record.Record{}, err
+	}
+	mounts, err := s.newMounts(of.OwnerID, at, r.Mounts)
+	if err == nil {
+		err = s.checkScratch(r.Scratch, source, rules, r.Limits)
+	}
+	var named []hostlist.Secret
+	if err == nil {
+		err = checkNotSecret(r.Env, r.Secrets)
+	}
+	if err == nil {
+		named, err = s.secretsFor(ctx, s.secretFinder(), of.OwnerID, r.Secrets, nil)
+	}
 	return record.Record{
 		Name: r.Name, Source: source, Workspace: at, Rules: rules, PolicyNote: preset.Attribute(rules, wireconv.SentNote),
-		Runtime: how.name, Image: how.image, UID: r.UID, Home: r.Home, Net: how.net, List: hostlist.List{AllowNet: r.AllowNet}, NetLimits: s.config.Network.Limits, Limits: r.Limits, Ignore: ignored, Served: served,
+		Runtime: how.name, Image: how.image, UID: r.UID, Home: r.Home, Net: how.net, List: hostlist.List{AllowNet: r.AllowNet}, NetLimits: s.config.Network.Limits, Limits: r.Limits, Ignore: ignored, Served: served, Mounts: mounts, Scratch: r.Scratch, Secrets: named,
 	}, err
 }
 
@@ -262,14 +277,25 @@ func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSand
 		return nil, errdefs.New(errdefs.Precondition, "sandbox %s: the sandbox has expired", sb.ID())
 	}
 	// The configuration may have become narrower since.
-	if err := s.permitHosts("allow_net", record.Hosts(time.Now())); err != nil {
+	if err := cmp.Or(s.permitHosts("allow_net", record.Hosts(time.Now())), s.permitMounts(ctx, sb)); err != nil {
+		return nil, err
+	}
+	finder := s.secretFinder()
+	if err := s.renewSecrets(ctx, finder, sb); err != nil {
 		return nil, err
 	}
 	if err := s.lowerLimits(sb); err != nil {
 		return nil, err
 	}
 	// An interrupted start would leave a supervisor behind.
-	if _, err := supervise.Launch(context.WithoutCancel(ctx), s.home, sb.Name()); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	client, err := supervise.Launch(ctx, s.home, sb.Name())
+	if err == nil {
+		if err = s.giveSecrets(ctx, finder, sb, client); err != nil {
+			err = errors.Join(err, s.end(ctx, sb))
+		}
+	}
+	if err != nil {
 		return nil, errors.Join(err, supervise.NoteFailure(sb, err))
 	}
 	if sb, err = s.home.Open(sb.Name()); err != nil {
@@ -346,7 +372,9 @@ func (s *Service) checkUnused(ctx context.Context, sb *record.Sandbox) error {
 		if stats.Execs > 0 || stats.Sessions > 0 {
 			return errdefs.New(errdefs.Precondition, "sandbox %s: a command or a session is running in it", sb.ID())
 		}
-		changed, err = client.HasChanges(ctx)
+		if changed, err = client.HasChanges(ctx); err == nil && !changed {
+			changed, err = review.HasChanges(sb) // in mounts
+		}
 	}
 	if err == nil && changed {
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: the sandbox holds changes", sb.ID())

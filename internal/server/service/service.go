@@ -15,6 +15,7 @@ package service
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -37,6 +38,7 @@ type Service struct {
 	codebases *codebase.Store
 	auth      *auth.Authenticator
 	log       *slog.Logger
+	getenv    func(string) string
 
 	background sync.WaitGroup
 	stop       context.CancelFunc
@@ -54,7 +56,7 @@ type Service struct {
 	hidden   hidden
 }
 
-// Options are what a Service needs; all are required.
+// Options are what a Service needs; all but Getenv are required.
 type Options struct {
 	Config    *config.Config
 	Home      *record.Home
@@ -62,12 +64,16 @@ type Options struct {
 	Codebases *codebase.Store
 	Auth      *auth.Authenticator
 	Log       *slog.Logger
+	Getenv    func(string) string // as TakeVariables returns it; nil: os.Getenv
 }
 
 // New returns a Service. Call Recover before it serves.
 func New(o Options) *Service {
 	s := &Service{
-		config: o.Config, home: o.Home, store: o.Store, codebases: o.Codebases, auth: o.Auth, log: o.Log,
+		config: o.Config, home: o.Home, store: o.Store, codebases: o.Codebases, auth: o.Auth, log: o.Log, getenv: o.Getenv,
+	}
+	if s.getenv == nil {
+		s.getenv = os.Getenv
 	}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(s.stopped)

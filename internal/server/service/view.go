@@ -7,7 +7,6 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
@@ -17,7 +16,7 @@ func (c *sandboxServer) ListView(ctx context.Context, m *sandboxv1.ListViewReque
 	if err != nil {
 		return nil, err
 	}
-	view, err := c.service.view(ctx, r.Sandbox)
+	view, err := c.service.view(ctx, r.MountPath)
 	if err != nil {
 		return nil, err
 	}
@@ -54,11 +53,11 @@ const pageFrame = 16
 
 // ReadView sends a file of a sandbox's view in pieces.
 func (c *sandboxServer) ReadView(m *sandboxv1.ReadViewRequest, to sandboxv1.SandboxService_ReadViewServer) error {
-	r, err := wireconv.DecodeSandboxPath(m)
+	r, err := wireconv.DecodeReadView(m)
 	if err != nil {
 		return err
 	}
-	view, err := c.service.view(to.Context(), r.Sandbox)
+	view, err := c.service.view(to.Context(), r)
 	if err != nil {
 		return err
 	}
@@ -66,11 +65,17 @@ func (c *sandboxServer) ReadView(m *sandboxv1.ReadViewRequest, to sandboxv1.Sand
 	return view.Copy(viewSender{to}, r.Path)
 }
 
-// view opens a sandbox's view. The caller closes it.
-func (s *Service) view(ctx context.Context, key record.ID) (*readview.View, error) {
-	sb, err := s.sandbox(ctx, key)
-	if err != nil {
+// view opens a sandbox's view, or that of a mount. The caller closes it.
+func (s *Service) view(ctx context.Context, of wireconv.MountPath) (*readview.View, error) {
+	sb, err := s.sandbox(ctx, of.Sandbox)
+	switch {
+	case err != nil:
 		return nil, err
+	case of.Mount != "":
+		if err := s.permitRead(sb, of.Mount); err != nil {
+			return nil, err
+		}
+		return readview.OpenMount(sb, of.Mount)
 	}
 	return readview.Open(s.home, sb)
 }

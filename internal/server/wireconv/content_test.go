@@ -48,7 +48,7 @@ func TestContentSurvives(t *testing.T) {
 				status = changes.Added
 			}
 			f := review.FileDiff{Path: "a", Status: status, Old: c.old, New: file}
-			r := review.Of("test", "", "", []review.FileDiff{f}, nil, func(*review.FileDiff) (review.Content, error) { return c.content, nil })
+			r := review.Of("test", "", "", "", []review.FileDiff{f}, nil, func(*review.FileDiff) (review.Content, error) { return c.content, nil })
 			var patch bytes.Buffer
 			sum, err := gitpatch.Write(&patch, r, &f)
 			if err != nil {
@@ -71,7 +71,7 @@ func TestContentSurvives(t *testing.T) {
 func TestAnotherTextThanNamedIsRefused(t *testing.T) {
 	f := review.FileDiff{Path: "a", Status: changes.Added, New: &review.Side{Mode: 0o100644}}
 	c := textContent("", "a\n")
-	r := review.Of("test", "", "", []review.FileDiff{f}, nil, func(*review.FileDiff) (review.Content, error) { return c, nil })
+	r := review.Of("test", "", "", "", []review.FileDiff{f}, nil, func(*review.FileDiff) (review.Content, error) { return c, nil })
 	var patch bytes.Buffer
 	if _, err := gitpatch.Write(&patch, r, &f); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -134,6 +135,7 @@ var values = map[reflect.Type][]any{
 	reflect.TypeFor[apply.Outcome]():      {apply.Kept, apply.Conflict, apply.LeftOut},
 	reflect.TypeFor[api.ChangeKind]():     {api.Created, api.Modified, api.Deleted, api.Renamed},
 	reflect.TypeFor[outlog.Stream]():      {outlog.Stderr},
+	reflect.TypeFor[scratch.Path]():       {scratch.Path("/nm"), scratch.Path("/out")},
 }
 
 // value fills v, and all fields in it.

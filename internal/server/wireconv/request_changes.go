@@ -14,6 +14,7 @@ import (
 // Diff asks for a page of a sandbox's changes.
 type Diff struct {
 	Sandbox     id.Sandbox
+	Mount       string       // "": the workspace
 	Paths       []vpath.Path // none: all
 	NamesOnly   bool
 	ShownDigest string
@@ -25,7 +26,7 @@ type Diff struct {
 // DecodeDiff reads a request.
 func DecodeDiff(r *sandboxv1.DiffRequest) (d Diff, err error) {
 	d = Diff{NamesOnly: r.GetNamesOnly(), ShownDigest: r.GetShownDigest()}
-	if d.Sandbox, err = SandboxID(r); err != nil {
+	if d.Sandbox, d.Mount, err = changesOf(r); err != nil {
 		return d, err
 	}
 	if d.Paths, err = requestPaths(r.GetPaths()); err != nil {
@@ -57,23 +58,50 @@ func splitDiffToken(token string) (digest, path string) {
 	return digest, path
 }
 
+// Apply asks for changes to be applied, or for their contents.
+type Apply struct {
+	Sandbox id.Sandbox
+	Mount   string // "": the workspace
+	Options apply.Options
+}
+
 // DecodeApply reads a request.
-func DecodeApply(r *sandboxv1.ApplyRequest) (id.Sandbox, apply.Options, error) {
-	sb, err := SandboxID(r)
+func DecodeApply(r *sandboxv1.ApplyRequest) (a Apply, err error) {
 	paths, pathErr := requestPaths(r.GetPaths())
-	return sb, apply.Options{Paths: paths, DryRun: r.GetDryRun(), Reviewed: r.GetReviewedDigest()}, cmp.Or(err, pathErr)
+	a.Options = apply.Options{Paths: paths, DryRun: r.GetDryRun(), Reviewed: r.GetReviewedDigest()}
+	a.Sandbox, a.Mount, err = changesOf(r)
+	return a, cmp.Or(err, pathErr)
 }
 
 // DecodeReadChanges reads a request.
-func DecodeReadChanges(r *sandboxv1.ReadChangesRequest) (id.Sandbox, apply.Options, error) {
-	sb, err := SandboxID(r)
+func DecodeReadChanges(r *sandboxv1.ReadChangesRequest) (a Apply, err error) {
 	paths, pathErr := requestPaths(r.GetPaths())
-	return sb, apply.Options{Paths: paths, Reviewed: r.GetReviewedDigest()}, cmp.Or(err, pathErr)
+	a.Options = apply.Options{Paths: paths, Reviewed: r.GetReviewedDigest()}
+	a.Sandbox, a.Mount, err = changesOf(r)
+	return a, cmp.Or(err, pathErr)
+}
+
+// Discard asks for changes to be deleted.
+type Discard struct {
+	Sandbox id.Sandbox
+	Mount   string // "": the workspace
+	Options apply.DiscardOptions
 }
 
 // DecodeDiscard reads a request.
-func DecodeDiscard(r *sandboxv1.DiscardRequest) (id.Sandbox, apply.DiscardOptions, error) {
-	sb, err := SandboxID(r)
+func DecodeDiscard(r *sandboxv1.DiscardRequest) (d Discard, err error) {
 	paths, pathErr := requestPaths(r.GetPaths())
-	return sb, apply.DiscardOptions{Paths: paths, DryRun: r.GetDryRun()}, cmp.Or(err, pathErr)
+	d.Options = apply.DiscardOptions{Paths: paths, DryRun: r.GetDryRun()}
+	d.Sandbox, d.Mount, err = changesOf(r)
+	return d, cmp.Or(err, pathErr)
+}
+
+// changesOf reads which changes a request is about.
+func changesOf(r interface {
+	GetSandboxId() string
+	GetMount() string
+},
+) (sb id.Sandbox, mount string, err error) {
+	sb, err = SandboxID(r)
+	return sb, r.GetMount(), cmp.Or(err, checkMountName(r.GetMount()))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -48,13 +49,16 @@ type NewSandbox struct {
 	Home       string
 	Env        map[string]string
 	AllowNet   []string
+	Mounts     []NewMount
+	Scratch    []scratch.Path
+	Secrets    []string
 }
 
 // DecodeCreateSandbox reads a request.
 func DecodeCreateSandbox(r *sandboxv1.CreateSandboxRequest) (s NewSandbox, err error) {
 	s = NewSandbox{
 		Labels: r.GetLabels(), Image: r.GetImage(), Name: r.GetName(), AtHostPath: r.GetAtHostPath(),
-		Git: DecodeGit(r.GetGitUser()), Env: r.GetEnv(),
+		Git: DecodeGit(r.GetGitUser()), Env: r.GetEnv(), Secrets: r.GetSecrets(),
 	}
 	if s.Codebase, err = CodebaseID(r); err != nil {
 		return s, err
@@ -78,6 +82,12 @@ func DecodeCreateSandbox(r *sandboxv1.CreateSandboxRequest) (s NewSandbox, err e
 		return s, err
 	}
 	if s.AllowNet, err = requestHosts("allow_net", r.GetAllowNet()); err != nil {
+		return s, err
+	}
+	if s.Mounts, err = requestMounts(r.GetMounts()); err != nil {
+		return s, err
+	}
+	if s.Scratch, err = requestScratch(r.GetScratch()); err != nil {
 		return s, err
 	}
 	s.ExpiresIn, err = requestDuration("expires_in", r.GetExpiresIn())
@@ -198,7 +208,7 @@ type SandboxPath struct {
 }
 
 // DecodeSandboxPath reads the sandbox and the path of a request; it is all of an
-// ExplainPolicyRequest and a ReadViewRequest.
+// ExplainPolicyRequest.
 func DecodeSandboxPath(r interface {
 	GetSandboxId() string
 	GetPath() string
@@ -211,16 +221,35 @@ func DecodeSandboxPath(r interface {
 	return p, err
 }
 
+// MountPath is a path of a sandbox's view, or of the view of one of its mounts.
+type MountPath struct {
+	SandboxPath
+	Mount string // "": the workspace
+}
+
+func decodeMountPath(r interface {
+	GetSandboxId() string
+	GetPath() string
+	GetMount() string
+},
+) (MountPath, error) {
+	at, err := DecodeSandboxPath(r)
+	return MountPath{at, r.GetMount()}, cmp.Or(err, checkMountName(r.GetMount()))
+}
+
+// DecodeReadView reads a request.
+func DecodeReadView(r *sandboxv1.ReadViewRequest) (MountPath, error) { return decodeMountPath(r) }
+
 // ListView asks for the entries of a directory of a view.
 type ListView struct {
-	SandboxPath
+	MountPath
 	Itself bool
 	Page   PageAfter
 }
 
 // DecodeListView reads a request.
 func DecodeListView(r *sandboxv1.ListViewRequest) (ListView, error) {
-	at, err := DecodeSandboxPath(r)
+	at, err := decodeMountPath(r)
 	page, pageErr := requestPageAfter(r.GetPageSize(), r.GetPageToken())
 	return ListView{at, r.GetItself(), page}, cmp.Or(err, pageErr)
 }

@@ -22,14 +22,6 @@ func by[M, D any](convert func(M) (D, error)) decode {
 	return func(m proto.Message) (any, error) { return convert(m.(M)) }
 }
 
-// byBoth is by for a converter that returns two values.
-func byBoth[M, A, B any](convert func(M) (A, B, error)) decode {
-	return func(m proto.Message) (any, error) {
-		a, b, err := convert(m.(M))
-		return []any{a, b}, err
-	}
-}
-
 // requests are the converters of the requests, and of the messages in the streams of requests.
 var requests = map[string]decode{
 	"CreateCodebaseRequest": by(func(r *sandboxv1.CreateCodebaseRequest) (NewCodebase, error) { return DecodeCreateCodebase(r, "") }),
@@ -46,9 +38,9 @@ var requests = map[string]decode{
 	"AttachRequest.Start": by(DecodeAttachStart), "AttachRequest.Resume": by(DecodeAttachResume),
 	"AttachRequest.WindowSize": by(func(m *sandboxv1.AttachRequest_WindowSize) (WindowSize, error) { return DecodeWindowSize("resize", m) }),
 
-	"DiffRequest": by(DecodeDiff), "ApplyRequest": byBoth(DecodeApply), "ReadChangesRequest": byBoth(DecodeReadChanges), "DiscardRequest": byBoth(DecodeDiscard),
+	"DiffRequest": by(DecodeDiff), "ApplyRequest": by(DecodeApply), "ReadChangesRequest": by(DecodeReadChanges), "DiscardRequest": by(DecodeDiscard),
 	"SetPolicyRequest": by(DecodeSetPolicy), "ChangeHostsRequest": by(DecodeChangeHosts), "ExplainPolicyRequest": by(DecodeSandboxPath),
-	"ListViewRequest": by(DecodeListView), "ReadViewRequest": by(DecodeSandboxPath), "WatchViewRequest": by(DecodeWatchView),
+	"ListViewRequest": by(DecodeListView), "ReadViewRequest": by(DecodeReadView), "WatchViewRequest": by(DecodeWatchView),
 	"AuditRequest": by(DecodeAudit), "LogsRequest": by(DecodeLogs),
 }
 
@@ -63,7 +55,7 @@ var notRead = map[string]string{
 // meaningful are values of fields for which another text has no meaning.
 var meaningful = map[protoreflect.Name]string{
 	"codebase_id": "cb_0123456789abcdef", "sandbox_id": "sb_0123456789abcdef", "session_id": "sess_0123456789abcdef",
-	"user": "0", "home": "keep", "events": "permission_denied",
+	"user": "0", "home": "keep", "mount": "data", "events": "permission_denied",
 	"allow_net": "example.com", "grant": "example.com", "revoke": "example.com",
 }
 
@@ -86,6 +78,10 @@ func makeMeaningful(m proto.Message) {
 	case *sandboxv1.CreateSandboxRequest:
 		r.Resources = &sandboxv1.ResourceLimits{MemoryBytes: 1 << 30, CpuQuota: 1000, CpuShares: 2, PidsLimit: 1, DiskBytes: 1, DiskInodes: 1}
 		r.Permissions[0].Permission = sandboxv1.Permission_PERMISSION_NONE
+		r.Mounts = r.Mounts[:1]
+		m := r.Mounts[0]
+		m.Source, m.Place, m.Name, m.Mode = "/data", "/mnt/data", "data", "" // the rules are its mode
+		m.Rules[0].Permission = sandboxv1.Permission_PERMISSION_NONE
 	case *sandboxv1.ExecRequest:
 		r.StdinBytes = nil
 	}
@@ -98,9 +94,12 @@ func eachField(whole proto.Message, at func(proto.Message) protoreflect.Message,
 	for i := range fields.Len() {
 		fd := fields.Get(i)
 		other := proto.Clone(whole)
-		if m := at(other); m.Has(fd) {
+		switch m := at(other); {
+		case m.Has(fd) && fd.Name() == "permission": // left out it means none
+			m.Set(fd, protoreflect.ValueOfEnum(protoreflect.EnumNumber(sandboxv1.Permission_PERMISSION_VIEW)))
+		case m.Has(fd):
 			m.Clear(fd)
-		} else {
+		default:
 			m.Set(fd, (&filler{}).scalar(fd))
 		}
 		do(strings.TrimPrefix(string(fd.FullName()), "sandbox.v1."), other)

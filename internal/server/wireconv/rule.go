@@ -14,8 +14,7 @@ import (
 // EncodeRules encodes rules. Errors: Invalid for a pattern that is not UTF-8, and for a rule that
 // redacts, substitutes or keeps, which a message cannot hold.
 func EncodeRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
-	out := make([]*sandboxv1.PermissionRule, len(rules))
-	for i, r := range rules {
+	for _, r := range rules {
 		if !utf8.ValidString(r.Pattern) {
 			return nil, errdefs.New(errdefs.Invalid, "%s: pattern %s: a server accepts only UTF-8", r.Source, vpath.Quote(r.Pattern))
 		}
@@ -25,20 +24,33 @@ func EncodeRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
 		if r.Keep {
 			return nil, errdefs.New(errdefs.Invalid, "%s: pattern %s: apply: keep works only on this host, not on a server: leave it out, and apply the changes", r.Source, vpath.Quote(r.Pattern))
 		}
+	}
+	return encodeRules(rules), nil
+}
+
+// encodeRules encodes rules with patterns in UTF-8.
+func encodeRules(rules []policy.Rule) []*sandboxv1.PermissionRule {
+	out := make([]*sandboxv1.PermissionRule, len(rules))
+	for i, r := range rules {
 		out[i] = &sandboxv1.PermissionRule{
 			Pattern: r.Pattern, Type: PatternType.Encode(r.Type), Permission: Permission.Encode(r.Permission), Priority: r.Priority,
 			Origin: RuleOrigin.Encode(r.Origin), Own: r.Own,
 		}
 	}
-	return out, nil
+	return out
 }
 
 // DecodeRules returns the meaning of rules; source is where they are from. Errors: Invalid for an
 // unknown value.
 func DecodeRules(sent []*sandboxv1.PermissionRule, source string) ([]policy.Rule, error) {
+	return decodeRulesOf("permissions", sent, source)
+}
+
+// decodeRulesOf is DecodeRules of a field.
+func decodeRulesOf(list string, sent []*sandboxv1.PermissionRule, source string) ([]policy.Rule, error) {
 	rules := make([]policy.Rule, 0, len(sent))
 	for i, r := range sent {
-		field := func(name string) string { return fmt.Sprintf("permissions[%d].%s", i, name) }
+		field := func(name string) string { return fmt.Sprintf("%s[%d].%s", list, i, name) }
 		permission, err := Permission.Parse(field("permission"), r.GetPermission())
 		if err != nil {
 			return nil, err

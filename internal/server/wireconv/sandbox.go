@@ -27,6 +27,13 @@ type Sandbox struct {
 	SyncHeld  bool
 	Usage     *review.Usage
 	Variables []record.HostPath // names of the variables of its commands
+	Secrets   []Secret
+}
+
+// Secret is what a client may know of a secret of the server.
+type Secret struct {
+	Name  string
+	Hosts []string // HOST:PORT
 }
 
 // Workspace is the default path of the codebase in a server's sandboxes.
@@ -49,6 +56,13 @@ func EncodeSandbox(s Sandbox) *sandboxv1.Sandbox {
 	}
 	for _, host := range r.AllowNet {
 		m.AllowNet = append(m.AllowNet, &sandboxv1.AllowedHost{Host: host, Until: encodeTime(r.AllowNetUntil[host])})
+	}
+	m.Mounts = EncodeMounts(r.Mounts)
+	for _, p := range r.Scratch {
+		m.Scratch = append(m.Scratch, p.At().Text())
+	}
+	for _, secret := range s.Secrets {
+		m.Secrets = append(m.Secrets, &sandboxv1.SandboxSecret{Name: secret.Name, Hosts: secret.Hosts})
 	}
 	for _, name := range s.Variables {
 		m.Variables = append(m.Variables, vpath.EncodeText(string(name)))
@@ -94,6 +108,19 @@ func DecodeSandbox(m *sandboxv1.Sandbox) (Sandbox, error) {
 			}
 			s.Record.AllowNetUntil[host] = decodeTime(a.Until)
 		}
+	}
+	if s.Record.Mounts, err = DecodeMounts(m.Mounts); err != nil {
+		return Sandbox{}, errdefs.New(errdefs.KindOf(err), "sandbox %s: mounts: %w", vpath.Escape(m.Id), err)
+	}
+	if s.Record.Scratch, err = requestScratch(m.Scratch); err != nil {
+		return Sandbox{}, errdefs.New(errdefs.Internal, "sandbox %s: %w", vpath.Escape(m.Id), err)
+	}
+	for _, secret := range m.Secrets {
+		known := Secret{Name: vpath.Escape(secret.Name)}
+		for _, host := range secret.Hosts {
+			known.Hosts = append(known.Hosts, vpath.Escape(host))
+		}
+		s.Secrets = append(s.Secrets, known)
 	}
 	for i, name := range m.Variables {
 		s.Variables[i] = record.HostPath(vpath.DecodeText(name))

@@ -66,7 +66,14 @@ var messagePairs = map[string]messagePair{
 		x, err := DecodeExplanation(m, "", len(rules))
 		return EncodeExplanation(x, rules), err
 	})},
-	"Sandbox": {round: through(&sandboxv1.Sandbox{}, func(m *sandboxv1.Sandbox) { m.Home = record.HomeKeep }, func(m *sandboxv1.Sandbox) (*sandboxv1.Sandbox, error) {
+	"Sandbox": {round: through(&sandboxv1.Sandbox{}, func(m *sandboxv1.Sandbox) {
+		m.Home = record.HomeKeep
+		for _, mount := range m.Mounts {
+			for _, rule := range mount.Rules {
+				ownRule(rule)
+			}
+		}
+	}, func(m *sandboxv1.Sandbox) (*sandboxv1.Sandbox, error) {
 		s, err := DecodeSandbox(m)
 		return EncodeSandbox(s), err
 	})},
@@ -282,13 +289,20 @@ var domainPairs = map[string]domainPair{
 	"Sandbox": {
 		round: sentAs(func(s *Sandbox) {
 			s.Record.Home, s.Record.Runtime = record.HomeKeep, record.RuntimeDocker
+			for _, m := range s.Record.Mounts {
+				for i := range m.Rules {
+					m.Rules[i].Permission = policy.None
+				}
+			}
 			s.Sent = DecodeSent(filled(&sandboxv1.Sandbox{}).Permissions)
 		}, func(s Sandbox) (Sandbox, error) { return DecodeSandbox(EncodeSandbox(s)) }),
 		lost: map[string]string{
 			"Record.SchemaVersion": "the reader's", "Record.Source": ofTheHost,
 			"Record.Rules": fromSent, "Record.PolicyNote": fromSent, "Record.EarlierRules": "of the supervisor alone",
-			"Record.Marks": ofTheHost, "Record.Net": ofTheHost, "List.AllowNetUntil": "a list has no end of a host that is not in it", "Record.Mounts": ofTheHost, "Record.Scratch": ofTheHost, "Record.Secrets": ofTheHost, "Record.Ignore": ofTheHost,
-			"Record.UID": ofTheHost, "Record.HostUID": ofTheHost, "Limits.Timeout": "the timeout of a request",
+			"Record.Marks": ofTheHost, "Record.Net": ofTheHost, "List.AllowNetUntil": "a list has no end of a host that is not in it", "Record.Secrets": "Sandbox.Secrets has what a client may know", "Rule.Source": "each side says where it has a rule from",
+			"Mount.Dev": ofTheHost, "Mount.Ino": ofTheHost, "Mount.Born": ofTheHost, "Mount.EarlierRules": "of the supervisor alone",
+			"Record.Ignore": ofTheHost,
+			"Record.UID":    ofTheHost, "Record.HostUID": ofTheHost, "Limits.Timeout": "the timeout of a request",
 			"Served.Sent": "Sandbox.Sent has them", "Served.Git": "the client has sent it",
 		},
 	},
@@ -322,7 +336,7 @@ var domainPairs = map[string]domainPair{
 	"Ending": {
 		round: sentAs(nil, func(e Ending) (Ending, error) { return DecodeEnding(EncodeEnding(e)), nil }),
 		lost: map[string]string{
-			"Ending.Duration": "ExecResult alone has it: whoever reads a stream measures it", "Denied.Mount": "a server's sandbox has no mounts",
+			"Ending.Duration": "ExecResult alone has it: whoever reads a stream measures it",
 		},
 	},
 	"outlog.Record": {

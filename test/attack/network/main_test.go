@@ -25,7 +25,7 @@ var (
 
 func TestMain(m *testing.M) {
 	harness.Programs(programs)
-	os.Exit(harness.InWorld(&world, func() int { return harness.RunTests(m, &binary, harness.Build) }))
+	os.Exit(harness.InWorld(&world, func() int { return harness.RunTests(m, &binary, harness.BuildWithServer) }))
 }
 
 // programs run inside, as this test binary (harness.Programs). A program's name is its key.

@@ -25,6 +25,8 @@ type Suite struct {
 	Backend  backend.Backend
 	Home     *record.Home
 	IsServer bool
+	// Root is a directory of the host of the sandboxes. They may mount what is below it, and write.
+	Root string
 }
 
 // Run runs the tests.
@@ -45,6 +47,11 @@ func (s Suite) Run(t *testing.T) {
 		"a policy is replaced at once":                  testPolicy,
 		"commands may run at the same time":             testConcurrently,
 		"the log tells what happened":                   testAudit,
+		"changes in a mount are listed":                 testMounts,
+		"changes in a mount are applied and discarded":  testMountApply,
+		"what was shown of a mount is remembered apart": testMountShown,
+		"a mount has a view":                            testMountView,
+		"scratch directories are stored":                testScratch,
 		"a server refuses what only a host can do":      testLocalOnly,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s) })

@@ -32,19 +32,34 @@ func home(t *testing.T) *record.Home {
 	return h
 }
 
+// root is a new directory, the path of which has no symbolic links.
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func TestLocal(t *testing.T) {
 	testenv.FUSE(t)
 	testenv.Bwrap(t)
 	launch.UseProgram(binary)
 	h := home(t)
-	backendtest.Suite{Backend: local.New(h, os.Getenv, false), Home: h}.Run(t)
+	backendtest.Suite{Backend: local.New(h, os.Getenv, false), Home: h, Root: root(t)}.Run(t)
 }
 
 func TestRemote(t *testing.T) {
 	testenv.FUSE(t)
 	testenv.Bwrap(t)
 	served := home(t).Dir()
-	cmd := exec.Command(binary, "serve")
+	roots := root(t)
+	config := filepath.Join(served, "server.yaml")
+	if err := os.WriteFile(config, []byte("mounts: {roots: [{path: "+roots+", writable: true}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "serve", "--config", config)
 	cmd.Env = append(os.Environ(), append([]string{"AGENTFENSE_HOME=" + served}, wire.AnyPorts...)...)
 	cmd.Stderr = t.Output()
 	server, err := wire.Serve(cmd, served)
@@ -71,5 +86,5 @@ func TestRemote(t *testing.T) {
 	defer client.Close()
 	h := home(t)
 	open := func() (*record.Home, error) { return h, nil }
-	backendtest.Suite{Backend: remote.New(client, open, os.Getenv), Home: h, IsServer: true}.Run(t)
+	backendtest.Suite{Backend: remote.New(client, open, os.Getenv), Home: h, IsServer: true, Root: roots}.Run(t)
 }

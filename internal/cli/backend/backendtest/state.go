@@ -259,11 +259,7 @@ func testLocalOnly(t *testing.T, s Suite) {
 			_, err := s.changes(t, sb).Apply(ctx, backend.ApplyOptions{To: t.TempDir()})
 			return err
 		},
-		"mount":      func(context.Context) error { return b.Check(backend.NewSandbox{Net: "none", Mounts: []string{"/usr"}}) },
 		"toolchains": func(context.Context) error { return b.Check(backend.NewSandbox{Net: "none", Toolchains: true}) },
-		"scratch": func(context.Context) error {
-			return b.Check(backend.NewSandbox{Net: "none", Scratch: []string{"node_modules"}})
-		},
 	} {
 		err := call(t.Context())
 		only, refused := errors.AsType[*backend.LocalOnlyError](err)

@@ -61,7 +61,7 @@ func Parse(text string) (Secret, error) {
 	}
 	name, from, given := strings.Cut(text[:at], "=")
 	s := Secret{Name: name, Source: Source{FromVariable, name}}
-	if !isName(name) {
+	if !IsName(name) {
 		return Secret{}, invalid(text, "want the name of a variable: letters, digits and single _, and a letter first and no _ last")
 	}
 	if given {
@@ -98,8 +98,9 @@ func (s Secret) String() string {
 // String returns HOST:PORT.
 func (t Target) String() string { return allowlist.Rule{Host: t.Host, Port: t.Port}.String() }
 
-// isName reports whether a name can be that of a variable, and its host name a label of DNS.
-func isName(name string) bool {
+// IsName reports whether a name can be that of a secret: of a variable, and its host name a label
+// of DNS.
+func IsName(name string) bool {
 	const maxName = 50
 	if name == "" || len(name) > maxName || !isLetter(name[0]) || strings.HasSuffix(name, "_") || strings.Contains(name, "__") {
 		return false
@@ -118,7 +119,7 @@ func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 func ParseLimit(text string) (name string, l allowlist.Limit, err error) {
 	name, rest, _ := strings.Cut(text, "=")
 	l, err = allowlist.ParseRequests(rest)
-	if err != nil || !isName(name) {
+	if err != nil || !IsName(name) {
 		return "", allowlist.Limit{}, invalid(text, "want NAME=METHOD[,METHOD…] PATH, such as 'API_KEY=POST /v1/messages'")
 	}
 	return name, l, nil
@@ -128,7 +129,7 @@ func ParseLimit(text string) (name string, l allowlist.Limit, err error) {
 // Invalid.
 func ParseQuota(text string) (name string, set quota.Set, err error) {
 	name, rest, _ := strings.Cut(text, "=")
-	if !isName(name) || !strings.Contains(rest, "=") {
+	if !IsName(name) || !strings.Contains(rest, "=") {
 		return "", nil, invalid(text, "want NAME=LIMIT=VALUE, such as API_KEY=requests=1000,rate=10/m,out=10M")
 	}
 	set, err = quota.ParseSecret(rest)

@@ -72,6 +72,7 @@ from .types import (
     FileState,
     GitUser,
     LogRecord,
+    Mount,
     Outcome,
     OutputChunk,
     PathOutcome,
@@ -83,6 +84,7 @@ from .types import (
     RuleMatch,
     RuleOrigin,
     RuntimeType,
+    SandboxSecret,
     SandboxStatus,
     SandboxUsage,
     Session,
@@ -145,6 +147,8 @@ def __dir__() -> List[str]:
 
 __all__ = [
     "AllowedHost",
+    "Mount",
+    "SandboxSecret",
     "Sandbox",
     "AsyncSandbox",
     "SandboxClient",

@@ -35,9 +35,14 @@ class AsyncChangeCalls(AsyncCalls):
 
     # The view of a sandbox
 
-    async def list_view(self, sandbox_id: str, path: PathLike = "") -> List[t.ViewEntry]:
-        """List a directory as a command inside would see it. The sandbox need not run."""
-        request = sandbox_pb2.ListViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
+    async def list_view(
+        self, sandbox_id: str, path: PathLike = "", *, mount: Optional[str] = None
+    ) -> List[t.ViewEntry]:
+        """List a directory as a command inside would see it. The sandbox need not run.
+
+        ``mount`` is the name of a mount in which the path is; None means the workspace.
+        """
+        request = requests.list_view(sandbox_id, path, mount)
         found: List[t.ViewEntry] = []
         while True:
             page = await self._connection.call("ListView", request, Call("list", sandbox_id, path=path_of(path) or "/"))
@@ -46,15 +51,17 @@ class AsyncChangeCalls(AsyncCalls):
             if not request.page_token:
                 return found
 
-    async def stat_view(self, sandbox_id: str, path: PathLike) -> t.ViewEntry:
-        """Return the attributes of a path as a command inside would see them."""
-        request = sandbox_pb2.ListViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)), itself=True)
+    async def stat_view(self, sandbox_id: str, path: PathLike, *, mount: Optional[str] = None) -> t.ViewEntry:
+        """Return the attributes of a path as a command inside would see them; for ``mount`` see ``list_view``."""
+        request = requests.list_view(sandbox_id, path, mount, itself=True)
         answer = await self._connection.call("ListView", request, Call("stat", sandbox_id, path=path_of(path) or "/"))
         return view_entry_of(answer.entries[0])
 
-    async def read_view(self, sandbox_id: str, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
+    async def read_view(
+        self, sandbox_id: str, path: PathLike, *, max_bytes: Optional[int] = MAX_READ, mount: Optional[str] = None
+    ) -> bytes:
         """Return the content of a file as a command inside would read it; see AsyncSandboxFiles.read_bytes."""
-        request = sandbox_pb2.ReadViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
+        request = requests.read_view(sandbox_id, path, mount)
         return await self._content("ReadView", request, Call("read", sandbox_id, path=path_of(path)), max_bytes)
 
     async def write_view(self, sandbox_id: str, path: PathLike, content: Union[str, bytes]) -> None:
@@ -81,34 +88,47 @@ class AsyncChangeCalls(AsyncCalls):
     # Changes
 
     async def diff(
-        self, sandbox_id: str, paths: Paths = None, *, names_only: bool = False, shown: t.Reviewed = None
+        self,
+        sandbox_id: str,
+        paths: Paths = None,
+        *,
+        names_only: bool = False,
+        shown: t.Reviewed = None,
+        mount: Optional[str] = None,
     ) -> t.Diff:
         """Return the changes of a sandbox against its source: those with a risk first, then by path.
 
         ``paths`` is a path or a list of paths, each with everything below it; None means all, and
         an empty list no change. The result's ``digest`` identifies what it shows. With ``shown``,
         an earlier result or its digest, it also covers what that result shows of other paths. With
-        ``names_only`` the changes have no patches.
+        ``names_only`` the changes have no patches. ``mount`` is the name of a mount that is meant;
+        None means the workspace.
         """
-        wanted = requests.chosen(paths)
+        wanted = requests.chosen(paths, mount)
         found = t.Diff()
         if wanted == []:
             return found
         token = ""
         while True:
-            request = requests.diff(sandbox_id, wanted, names_only, shown, token)
+            request = requests.diff(sandbox_id, wanted, names_only, shown, token, mount)
             page = await self._connection.call("Diff", request, Call("diff", sandbox_id), WORK)
             found.extend(map(file_diff_of, page.files))
             found.groups.extend(map(change_group_of, page.groups))
             found.digest = page.digest
             token = next_page(token, page.next_page_token)
             if not token:
-                if shown is None and not names_only:
+                if shown is None and not names_only and mount is None:
                     found._shown = tuple(found)
                 return found
 
     async def apply(
-        self, sandbox_id: str, paths: Paths = None, *, dry_run: bool = False, reviewed: t.Reviewed = None
+        self,
+        sandbox_id: str,
+        paths: Paths = None,
+        *,
+        dry_run: bool = False,
+        reviewed: t.Reviewed = None,
+        mount: Optional[str] = None,
     ) -> t.ApplyResult:
         """Apply changes to the source: all that are selected, or none and an error.
 
@@ -116,24 +136,29 @@ class AsyncChangeCalls(AsyncCalls):
         an empty list no change. With ``reviewed``, a result of ``diff`` or its digest, a change
         that differs from what was shown stays in the sandbox, with the outcome
         ``CHANGED_SINCE_REVIEW``. With ``dry_run`` nothing changes. Raises ConflictError if the
-        source changed too, and PermissionDeniedError if the policy does not allow a change.
+        source changed too, and PermissionDeniedError if the policy does not allow a change. ``mount``
+        is the name of a mount that is meant, and the server's configuration must still let
+        sandboxes write its source; None means the workspace.
         """
-        wanted = requests.chosen(paths)
+        wanted = requests.chosen(paths, mount)
         if wanted == []:
             return t.ApplyResult([], 0, 0)
-        request = requests.apply(sandbox_id, wanted, dry_run, reviewed)
+        request = requests.apply(sandbox_id, wanted, dry_run, reviewed, mount)
         return apply_result_of(await self._connection.call("Apply", request, Call("apply", sandbox_id), WORK))
 
-    async def discard(self, sandbox_id: str, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:
+    async def discard(
+        self, sandbox_id: str, paths: Paths = None, *, dry_run: bool = False, mount: Optional[str] = None
+    ) -> t.DiscardResult:
         """Discard changes.
 
         ``paths`` is a path or a list of paths, each with everything below it; None means all, and
-        an empty list no change. With ``dry_run`` nothing changes.
+        an empty list no change. With ``dry_run`` nothing changes. ``mount`` is the name of a mount
+        that is meant; None means the workspace.
         """
-        wanted = requests.chosen(paths)
+        wanted = requests.chosen(paths, mount)
         if wanted == []:
             return t.DiscardResult([], 0)
-        request = requests.discard(sandbox_id, wanted, dry_run)
+        request = requests.discard(sandbox_id, wanted, dry_run, mount)
         return discard_result_of(await self._connection.call("Discard", request, Call("discard", sandbox_id), WORK))
 
     # Policy and audit

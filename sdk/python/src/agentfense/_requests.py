@@ -21,6 +21,7 @@ from ._wire import (
     inside_path,
     seconds_of,
     stamp_of,
+    wire_mounts,
     wire_resources,
     wire_rules,
     wire_runtime,
@@ -33,6 +34,7 @@ from .policy import NO_RULES
 Timeout = Union[timedelta, Seconds, None]
 Paths = Union[PathLike, Sequence[PathLike], None]
 Hosts = Union[str, Sequence[str]]
+Names = Union[str, Sequence[str]]
 Resources = Union[t.ResourceLimits, Mapping[str, Any], None]
 
 
@@ -58,6 +60,9 @@ def create_sandbox(
     env: Optional[Mapping[str, str]],
     git_user: t.GitUser,
     allow_net: Hosts,
+    mounts: Sequence[t.MountLike],
+    scratch: Names,
+    secrets: Names,
 ) -> Any:
     """Return the request of CreateSandbox."""
     return sandbox_pb2.CreateSandboxRequest(
@@ -76,12 +81,32 @@ def create_sandbox(
         env=words_of(env, "env"),
         git_user=sandbox_pb2.GitUser(name=git_user.name, email=git_user.email),
         allow_net=_hosts(allow_net, "allow_net"),
+        mounts=wire_mounts(mounts),
+        scratch=[encode_path(path, "scratch") for path in _listed(scratch)],
+        secrets=[text_of(name, "secrets") for name in _listed(secrets)],
     )
 
 
 def _hosts(hosts: Hosts, what: str) -> List[str]:
     """Return one host or several as a list."""
-    return [text_of(host, what) for host in ([hosts] if isinstance(hosts, str) else hosts)]
+    return [text_of(host, what) for host in _listed(hosts)]
+
+
+def _listed(texts: Names) -> Sequence[str]:
+    """Return one text or several as a list."""
+    return [texts] if isinstance(texts, str) else texts
+
+
+def mount_of(mount: Optional[str]) -> str:
+    """Return the name of a mount; None is the workspace. Raises ValueError for an empty name."""
+    if mount == "":
+        raise ValueError("mount: an empty name: leave it out for the workspace")
+    return text_of(mount or "", "mount")
+
+
+def view_path(path: PathLike, mount: Optional[str]) -> str:
+    """Return a path of a view in the API's spelling. In a mount, /workspace is a name like others."""
+    return encode_path(inside_path(path) if mount is None else path_of(path).lstrip("/"))
 
 
 def list_sandboxes(
@@ -216,8 +241,8 @@ Chosen = Optional[List[str]]
 """Paths in the API's spelling; None means all. An empty list must not be sent: the server takes it for all."""
 
 
-def chosen(paths: Paths) -> Chosen:
-    """Return the selected paths. Raises ValueError for an empty path."""
+def chosen(paths: Paths, mount: Optional[str] = None) -> Chosen:
+    """Return the selected paths, of the workspace or of a mount. Raises ValueError for an empty path."""
     if paths is None:
         return None
     if not isinstance(paths, (str, bytes, os.PathLike)) and not hasattr(paths, "__iter__"):
@@ -226,10 +251,12 @@ def chosen(paths: Paths) -> Chosen:
     texts = [path_of(path, "paths") for path in given]
     if "" in texts:
         raise ValueError('empty path: leave it out, or give "/", for all paths')
-    return [encode_path(inside_path(path)) or "/" for path in texts]
+    return [view_path(path, mount) or "/" for path in texts]
 
 
-def diff(sandbox_id: str, paths: Chosen, names_only: bool, shown: t.Reviewed, page_token: str) -> Any:
+def diff(
+    sandbox_id: str, paths: Chosen, names_only: bool, shown: t.Reviewed, page_token: str, mount: Optional[str]
+) -> Any:
     """Return the request of one page of Diff."""
     return sandbox_pb2.DiffRequest(
         sandbox_id=sandbox_id,
@@ -237,7 +264,20 @@ def diff(sandbox_id: str, paths: Chosen, names_only: bool, shown: t.Reviewed, pa
         names_only=names_only,
         shown_digest=digest_of(shown, "shown"),
         page_token=page_token,
+        mount=mount_of(mount),
     )
+
+
+def list_view(sandbox_id: str, path: PathLike, mount: Optional[str], itself: bool = False) -> Any:
+    """Return the request of ListView."""
+    return sandbox_pb2.ListViewRequest(
+        sandbox_id=sandbox_id, path=view_path(path, mount), itself=itself, mount=mount_of(mount)
+    )
+
+
+def read_view(sandbox_id: str, path: PathLike, mount: Optional[str]) -> Any:
+    """Return the request of ReadView."""
+    return sandbox_pb2.ReadViewRequest(sandbox_id=sandbox_id, path=view_path(path, mount), mount=mount_of(mount))
 
 
 def digest_of(reviewed: t.Reviewed, what: str) -> str:
@@ -256,15 +296,20 @@ def digest_of(reviewed: t.Reviewed, what: str) -> str:
     return digest
 
 
-def apply(sandbox_id: str, paths: Chosen, dry_run: bool, reviewed: t.Reviewed) -> Any:
+def apply(sandbox_id: str, paths: Chosen, dry_run: bool, reviewed: t.Reviewed, mount: Optional[str] = None) -> Any:
     """Return the request of Apply."""
-    digest = digest_of(reviewed, "reviewed")
-    return sandbox_pb2.ApplyRequest(sandbox_id=sandbox_id, paths=paths, dry_run=dry_run, reviewed_digest=digest)
+    return sandbox_pb2.ApplyRequest(
+        sandbox_id=sandbox_id,
+        paths=paths,
+        dry_run=dry_run,
+        reviewed_digest=digest_of(reviewed, "reviewed"),
+        mount=mount_of(mount),
+    )
 
 
-def discard(sandbox_id: str, paths: Chosen, dry_run: bool) -> Any:
+def discard(sandbox_id: str, paths: Chosen, dry_run: bool, mount: Optional[str]) -> Any:
     """Return the request of Discard."""
-    return sandbox_pb2.DiscardRequest(sandbox_id=sandbox_id, paths=paths, dry_run=dry_run)
+    return sandbox_pb2.DiscardRequest(sandbox_id=sandbox_id, paths=paths, dry_run=dry_run, mount=mount_of(mount))
 
 
 def set_policy(sandbox_id: str, permissions: Sequence[t.RuleLike]) -> Any:

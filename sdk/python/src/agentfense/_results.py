@@ -45,6 +45,7 @@ def denial_of(message: Any) -> Denial:
         program=decode_path(message.program),
         pid=message.pid,
         count=message.count,
+        mount=message.mount,
     )
 
 

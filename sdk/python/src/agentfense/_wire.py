@@ -105,10 +105,10 @@ def duration_of(seconds: Optional[float]) -> Optional[Duration]:
 # Rules
 
 
-def wire_rules(rules: Optional[Sequence[t.RuleLike]]) -> Any:
+def wire_rules(rules: Optional[Sequence[t.RuleLike]], name: str = "permissions") -> Any:
     """Return rules of the API. Raises PolicyError for a malformed one."""
     try:
-        checked = as_rules(rules, "permissions")
+        checked = as_rules(rules, name)
     except ValueError as cause:
         raise PolicyError(str(cause)) from None
     return [
@@ -172,6 +172,44 @@ def wire_runtime(runtime: Optional[t.RuntimeType]) -> Any:
         raise InvalidConfigurationError(f"runtime: {cause}: want bwrap or docker") from None
 
 
+_MOUNT_FIELDS = ("source", "place", "name", "mode", "rules")
+
+
+def wire_mounts(mounts: Sequence[t.MountLike]) -> Any:
+    """Return mounts of the API. Raises InvalidConfigurationError for what is none."""
+    if isinstance(mounts, (str, bytes, t.Mount, Mapping)) or not hasattr(mounts, "__iter__"):
+        raise InvalidConfigurationError("mounts: want a list of Mount objects or mappings")
+    return [_wire_mount(mount, f"mounts[{i}]") for i, mount in enumerate(mounts)]
+
+
+def _wire_mount(mount: t.MountLike, what: str) -> Any:
+    if not isinstance(mount, t.Mount):
+        if not isinstance(mount, Mapping):
+            raise InvalidConfigurationError(f"{what}: want a Mount or a mapping, not {type(mount).__name__}")
+        unknown = [str(key) for key in mount if key not in _MOUNT_FIELDS]
+        if unknown or "source" not in mount:
+            wrong = f"unknown key {unknown[0]!r}" if unknown else "source is missing"
+            raise InvalidConfigurationError(f"{what}: {wrong}: the keys are {', '.join(_MOUNT_FIELDS)}")
+        mount = t.Mount(**mount)
+    return sandbox_pb2.Mount(
+        source=encode_path(mount.source, f"{what}: source"),
+        place=encode_path(mount.place, f"{what}: place"),
+        name=text_of(mount.name, f"{what}: name"),
+        mode=text_of(mount.mode, f"{what}: mode"),
+        rules=wire_rules(mount.rules, f"{what}: rules"),
+    )
+
+
+def _mount_of(message: Any) -> t.Mount:
+    return t.Mount(
+        source=decode_path(message.source),
+        place=decode_path(message.place),
+        name=message.name,
+        mode=message.mode,
+        rules=[rule_of(rule) for rule in message.rules],
+    )
+
+
 def sandbox_of(message: Any) -> t.Sandbox:
     """Return the description of a sandbox."""
     limits = {name: getattr(message.resources, name) or None for name in _LIMITS}
@@ -197,6 +235,9 @@ def sandbox_of(message: Any) -> t.Sandbox:
         home=message.home or "private",
         variables=[decode_path(name) for name in message.variables],
         allow_net=[t.AllowedHost(allowed.host, time_of(allowed.until)) for allowed in message.allow_net],
+        mounts=[_mount_of(mount) for mount in message.mounts],
+        scratch=[decode_path(path) for path in message.scratch],
+        secrets=[t.SandboxSecret(secret.name, list(secret.hosts)) for secret in message.secrets],
         usage=_usage_of(message.usage) if message.HasField("usage") else None,
     )
 

@@ -18,7 +18,7 @@ from ._async_output import AsyncExecStream
 from ._connection import WORK, AsyncConnection, within
 from ._errors import Call, next_page
 from ._gen.sandbox.v1 import sandbox_pb2
-from ._requests import Hosts, Resources, Timeout
+from ._requests import Hosts, Names, Resources, Timeout
 from ._results import exec_result_of
 from ._uploads import git_user as git_user_of
 from ._wire import (
@@ -99,6 +99,9 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         env: Optional[Mapping[str, str]] = None,
         git_user: Optional[t.GitUser] = None,
         allow_net: Hosts = (),
+        mounts: Sequence[t.MountLike] = (),
+        scratch: Names = (),
+        secrets: Names = (),
     ) -> t.Sandbox:
         """Create a sandbox from a codebase; ``start_sandbox`` starts it. Without rules, nothing is visible.
 
@@ -124,6 +127,9 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
             env,
             git,
             allow_net,
+            mounts,
+            scratch,
+            secrets,
         )
         about = Call("create sandbox", codebase_id=codebase_id)
         answer = await self._connection.make(

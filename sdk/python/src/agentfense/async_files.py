@@ -20,26 +20,29 @@ class AsyncSandboxFiles:
 
     "/workspace/x", "/x" and "x" are the same path. Methods raise FileNotFoundError for paths that
     do not exist or that the policy hides, and PermissionDeniedError for what the policy does not
-    allow.
+    allow. ``mount`` is the name of a mount in which a path is; None means the workspace. Commands
+    write in mounts.
     """
 
     def __init__(self, client: AsyncSandboxClient, sandbox_id: str) -> None:
         self._client = client
         self._id = sandbox_id
 
-    async def read(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> str:
+    async def read(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ, mount: Optional[str] = None) -> str:
         """Return the text of a file. Bytes that are not UTF-8 become replacement characters. See read_bytes."""
-        content = await self.read_bytes(path, max_bytes=max_bytes)
+        content = await self.read_bytes(path, max_bytes=max_bytes, mount=mount)
         return content.decode("utf-8", "replace")
 
-    async def read_bytes(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
+    async def read_bytes(
+        self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ, mount: Optional[str] = None
+    ) -> bytes:
         """Return the content of a file.
 
         Raises ResourceLimitExceededError for more than ``max_bytes``; None means no bound. A
         command can create a file of any size without using disk space. ``exec_stream`` of ``cat``
         returns a file in pieces.
         """
-        return await self._client.read_view(self._id, path, max_bytes=max_bytes)
+        return await self._client.read_view(self._id, path, max_bytes=max_bytes, mount=mount)
 
     async def write(self, path: PathLike, content: Union[str, bytes]) -> None:
         """Write a file, and create its missing parent directories. The sandbox must run.
@@ -48,23 +51,25 @@ class AsyncSandboxFiles:
         """
         await self._client.write_view(self._id, path, content)
 
-    async def list(self, path: PathLike = "", recursive: bool = False) -> List[ViewEntry]:
+    async def list(
+        self, path: PathLike = "", recursive: bool = False, *, mount: Optional[str] = None
+    ) -> List[ViewEntry]:
         """List a directory by path, with ``recursive`` all below it, each directory before its entries."""
         found: List[ViewEntry] = []
-        for entry in await self._client.list_view(self._id, path):
+        for entry in await self._client.list_view(self._id, path, mount=mount):
             found.append(entry)
             if recursive and entry.is_dir:
-                found += await self.list(entry.path, True)
+                found += await self.list(entry.path, True, mount=mount)
         return found
 
-    async def stat(self, path: PathLike) -> ViewEntry:
+    async def stat(self, path: PathLike, *, mount: Optional[str] = None) -> ViewEntry:
         """Return the attributes of a path. A symbolic link is not followed."""
-        return await self._client.stat_view(self._id, path)
+        return await self._client.stat_view(self._id, path, mount=mount)
 
-    async def exists(self, path: PathLike) -> bool:
+    async def exists(self, path: PathLike, *, mount: Optional[str] = None) -> bool:
         """Return whether the sandbox sees a path."""
         try:
-            await self.stat(path)
+            await self.stat(path, mount=mount)
         except FileNotFoundError:
             return False
         return True

@@ -15,7 +15,7 @@ from ._async_output import AsyncAuditStream, AsyncExecStream, AsyncLogStream
 from ._errors import MAX_READ
 from ._interrupts import complete_async
 from ._local import Local
-from ._requests import Hosts, Paths, Resources, Timeout, chosen
+from ._requests import Hosts, Names, Paths, Resources, Timeout, chosen
 from ._requests import apply as apply_request
 from ._uploads import bring_back, forget, is_remembered, set_rules
 from ._warnings import warn_of_lost, warn_of_rest, warn_of_upload
@@ -82,6 +82,9 @@ class AsyncSandbox(AsyncSandboxExecs):
         env: Optional[Mapping[str, str]] = None,
         git_user: Optional[t.GitUser] = None,
         allow_net: Hosts = (),
+        mounts: Sequence[t.MountLike] = (),
+        scratch: Names = (),
+        secrets: Names = (),
         token: Optional[str] = None,
     ) -> AsyncSandbox:
         """Create a sandbox from a directory of this host, and start it. If anything fails, nothing remains.
@@ -131,6 +134,14 @@ class AsyncSandbox(AsyncSandboxExecs):
         - ``allow_net``: hosts that commands may reach, such as "api.example.com" or "@pypi", as
           the command line's --allow-net takes them. The server's configuration must include them
           (network.allow). Without any there is no network.
+        - ``mounts``: directories of the server's host to show besides the workspace: Mount objects,
+          or mappings with ``source`` and optionally ``place``, ``name``, ``mode`` and ``rules``. The
+          server's configuration must list a directory above each (mounts.roots).
+        - ``scratch``: directories of the workspace, such as "node_modules", with contents that stay
+          with the sandbox and are neither reviewed nor applied. The rules must let everything in
+          them be written.
+        - ``secrets``: names of secrets of the server's configuration, which commands use and do not
+          know: the variables with these names have placeholders.
 
         Raises ValueError if ``path`` is not a directory, the preset is unknown, or a rule or the
         policy is malformed; for ``policy`` together with ``preset`` or ``permissions``,
@@ -170,6 +181,9 @@ class AsyncSandbox(AsyncSandboxExecs):
                 home=home,
                 env=env,
                 allow_net=allow_net,
+                mounts=mounts,
+                scratch=scratch,
+                secrets=secrets,
                 **settings,
             )
             sandbox = await cls._begin(client, info, made, auto_start, owns_codebase=True)
@@ -201,6 +215,9 @@ class AsyncSandbox(AsyncSandboxExecs):
         env: Optional[Mapping[str, str]] = None,
         git_user: Optional[t.GitUser] = None,
         allow_net: Hosts = (),
+        mounts: Sequence[t.MountLike] = (),
+        scratch: Names = (),
+        secrets: Names = (),
         token: Optional[str] = None,
     ) -> AsyncSandbox:
         """Create a sandbox from an existing codebase, and start it. For the parameters see ``from_local``.
@@ -226,6 +243,9 @@ class AsyncSandbox(AsyncSandboxExecs):
                 env=env,
                 git_user=git_user,
                 allow_net=allow_net,
+                mounts=mounts,
+                scratch=scratch,
+                secrets=secrets,
             )
             return await cls._begin(client, info, codebase, auto_start)
         except BaseException:
@@ -458,19 +478,35 @@ class AsyncSandbox(AsyncSandboxExecs):
 
     # Changes
 
-    async def diff(self, paths: Paths = None, *, names_only: bool = False, shown: t.Reviewed = None) -> t.Diff:
+    async def diff(
+        self,
+        paths: Paths = None,
+        *,
+        names_only: bool = False,
+        shown: t.Reviewed = None,
+        mount: Optional[str] = None,
+    ) -> t.Diff:
         """Return the sandbox's changes against its source; see AsyncSandboxClient.diff."""
-        return await self._client.diff(self.id, paths, names_only=names_only, shown=shown)
+        return await self._client.diff(self.id, paths, names_only=names_only, shown=shown, mount=mount)
 
-    async def apply(self, paths: Paths = None, *, dry_run: bool = False, reviewed: t.Reviewed = None) -> t.ApplyResult:
+    async def apply(
+        self,
+        paths: Paths = None,
+        *,
+        dry_run: bool = False,
+        reviewed: t.Reviewed = None,
+        mount: Optional[str] = None,
+    ) -> t.ApplyResult:
         """Apply changes to the source, all if ``paths`` is None; see AsyncSandboxClient.apply.
 
         The source is the linked directory, or the directory of this host that ``from_local``
         uploaded. The program ``agentfense`` brings changes back into an uploaded directory if it
         still holds what was uploaded, and then the server changes its copy. For any other codebase
-        the source is the server's copy. Raises InvalidConfigurationError if the package could not
-        record the upload.
+        the source is the server's copy; that of a mount is on the server's host. Raises
+        InvalidConfigurationError if the package could not record the upload.
         """
+        if mount is not None:
+            return await self._client.apply(self.id, paths, dry_run=dry_run, reviewed=reviewed, mount=mount)
         if self._unnoted:
             raise InvalidConfigurationError(self._unnoted)
         if not is_remembered(self.id):
@@ -482,9 +518,11 @@ class AsyncSandbox(AsyncSandboxExecs):
         await self._client.open()  # async only
         return await asyncio.to_thread(bring_back, self._client._connection, request, reviewed)
 
-    async def discard(self, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:
+    async def discard(
+        self, paths: Paths = None, *, dry_run: bool = False, mount: Optional[str] = None
+    ) -> t.DiscardResult:
         """Discard changes, all if ``paths`` is None; see AsyncSandboxClient.discard."""
-        return await self._client.discard(self.id, paths, dry_run=dry_run)
+        return await self._client.discard(self.id, paths, dry_run=dry_run, mount=mount)
 
     # Policy, audit and use
 

@@ -19,7 +19,7 @@ from ._errors import Call, next_page
 from ._execs import ExecCalls
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._output import ExecStream
-from ._requests import Hosts, Resources, Timeout
+from ._requests import Hosts, Names, Resources, Timeout
 from ._results import exec_result_of
 from ._uploads import git_user as git_user_of
 from ._wire import (
@@ -95,6 +95,9 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         env: Optional[Mapping[str, str]] = None,
         git_user: Optional[t.GitUser] = None,
         allow_net: Hosts = (),
+        mounts: Sequence[t.MountLike] = (),
+        scratch: Names = (),
+        secrets: Names = (),
     ) -> t.Sandbox:
         """Create a sandbox from a codebase; ``start_sandbox`` starts it. Without rules, nothing is visible.
 
@@ -120,6 +123,9 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
             env,
             git,
             allow_net,
+            mounts,
+            scratch,
+            secrets,
         )
         about = Call("create sandbox", codebase_id=codebase_id)
         answer = self._connection.make(

@@ -27,6 +27,8 @@ class Denial:
     """The id of the process on the host; 0 if unknown."""
     count: int = 1
     """The number of attempts."""
+    mount: str = ""
+    """The name of the mount in which the path is; empty for the workspace."""
 
 
 @dataclass

@@ -116,6 +116,38 @@ class AllowedHost:
 
 
 @dataclass
+class Mount:
+    """A directory of the server's host that a sandbox shows besides its workspace."""
+
+    source: str
+    """The absolute path on the server's host, below a root of its configuration (mounts.roots)."""
+    place: str = ""
+    """The absolute path inside; empty means the same as ``source``."""
+    name: str = ""
+    """The name, for ``mount`` of other methods; empty means the last element of ``place``."""
+    mode: str = ""
+    """"ro", which "" means too: all can be read. "cow": all can be read and written. Or a preset, such
+    as "development". What is written waits for ``apply``.
+    """
+    rules: List[PermissionRule] = field(default_factory=list)
+    """Rules instead of a mode, with patterns that begin at ``source``."""
+
+
+MountLike = Union[Mount, Mapping[str, Any]]
+"""A mount, or a mapping: ``source``, optionally ``place``, ``name``, ``mode``, ``rules``."""
+
+
+@dataclass
+class SandboxSecret:
+    """A secret of the server that a sandbox uses. Nothing returns its value."""
+
+    name: str
+    """The name of the variable in the sandbox that has a placeholder."""
+    hosts: List[str]
+    """The hosts that get the value, such as "api.example.com:443"."""
+
+
+@dataclass
 class Sandbox:
     """The server's description of a sandbox. Exported as ``SandboxInfo``."""
 
@@ -149,6 +181,12 @@ class Sandbox:
     """The names of the variables that all commands have."""
     allow_net: List[AllowedHost] = field(default_factory=list)
     """The hosts that commands may reach."""
+    mounts: List[Mount] = field(default_factory=list)
+    """The directories of the server's host that it shows besides its workspace."""
+    scratch: List[str] = field(default_factory=list)
+    """The directories of the workspace with contents that are neither reviewed nor applied."""
+    secrets: List[SandboxSecret] = field(default_factory=list)
+    """The secrets that commands use and do not know."""
     usage: Optional[SandboxUsage] = None
     """What the sandbox uses, if ``list_sandboxes`` asked for it and the server can tell."""
 

@@ -116,7 +116,7 @@ class ResourceLimits(_message.Message):
     def __init__(self, memory_bytes: _Optional[int] = ..., cpu_quota: _Optional[int] = ..., cpu_shares: _Optional[int] = ..., pids_limit: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., disk_inodes: _Optional[int] = ...) -> None: ...
 
 class Sandbox(_message.Message):
-    __slots__ = ("id", "codebase_id", "permissions", "status", "labels", "created_at", "started_at", "stopped_at", "expires_at", "runtime", "image", "resources", "status_reason", "name", "owner_id", "sync_held", "sync", "workspace", "home", "usage", "variables", "allow_net")
+    __slots__ = ("id", "codebase_id", "permissions", "status", "labels", "created_at", "started_at", "stopped_at", "expires_at", "runtime", "image", "resources", "status_reason", "name", "owner_id", "sync_held", "sync", "workspace", "home", "usage", "variables", "allow_net", "mounts", "scratch", "secrets")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -146,6 +146,9 @@ class Sandbox(_message.Message):
     USAGE_FIELD_NUMBER: _ClassVar[int]
     VARIABLES_FIELD_NUMBER: _ClassVar[int]
     ALLOW_NET_FIELD_NUMBER: _ClassVar[int]
+    MOUNTS_FIELD_NUMBER: _ClassVar[int]
+    SCRATCH_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
     id: str
     codebase_id: str
     permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
@@ -168,7 +171,32 @@ class Sandbox(_message.Message):
     usage: SandboxUsage
     variables: _containers.RepeatedScalarFieldContainer[str]
     allow_net: _containers.RepeatedCompositeFieldContainer[AllowedHost]
-    def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ..., sync_held: bool = ..., sync: _Optional[_Union[SyncMode, str]] = ..., workspace: _Optional[str] = ..., home: _Optional[str] = ..., usage: _Optional[_Union[SandboxUsage, _Mapping]] = ..., variables: _Optional[_Iterable[str]] = ..., allow_net: _Optional[_Iterable[_Union[AllowedHost, _Mapping]]] = ...) -> None: ...
+    mounts: _containers.RepeatedCompositeFieldContainer[Mount]
+    scratch: _containers.RepeatedScalarFieldContainer[str]
+    secrets: _containers.RepeatedCompositeFieldContainer[SandboxSecret]
+    def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ..., sync_held: bool = ..., sync: _Optional[_Union[SyncMode, str]] = ..., workspace: _Optional[str] = ..., home: _Optional[str] = ..., usage: _Optional[_Union[SandboxUsage, _Mapping]] = ..., variables: _Optional[_Iterable[str]] = ..., allow_net: _Optional[_Iterable[_Union[AllowedHost, _Mapping]]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., scratch: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[_Union[SandboxSecret, _Mapping]]] = ...) -> None: ...
+
+class Mount(_message.Message):
+    __slots__ = ("source", "place", "name", "mode", "rules")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    place: str
+    name: str
+    mode: str
+    rules: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
+    def __init__(self, source: _Optional[str] = ..., place: _Optional[str] = ..., name: _Optional[str] = ..., mode: _Optional[str] = ..., rules: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ...) -> None: ...
+
+class SandboxSecret(_message.Message):
+    __slots__ = ("name", "hosts")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    hosts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SandboxUsage(_message.Message):
     __slots__ = ("pending_changes", "pending_changes_more", "disk_bytes", "disk_bytes_more")
@@ -183,7 +211,7 @@ class SandboxUsage(_message.Message):
     def __init__(self, pending_changes: _Optional[int] = ..., pending_changes_more: bool = ..., disk_bytes: _Optional[int] = ..., disk_bytes_more: bool = ...) -> None: ...
 
 class CreateSandboxRequest(_message.Message):
-    __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name", "user", "sync", "at_host_path", "git_user", "home", "env", "allow_net")
+    __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name", "user", "sync", "at_host_path", "git_user", "home", "env", "allow_net", "mounts", "scratch", "secrets")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -213,6 +241,9 @@ class CreateSandboxRequest(_message.Message):
     HOME_FIELD_NUMBER: _ClassVar[int]
     ENV_FIELD_NUMBER: _ClassVar[int]
     ALLOW_NET_FIELD_NUMBER: _ClassVar[int]
+    MOUNTS_FIELD_NUMBER: _ClassVar[int]
+    SCRATCH_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
     codebase_id: str
     permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
     expires_in: _duration_pb2.Duration
@@ -228,7 +259,10 @@ class CreateSandboxRequest(_message.Message):
     home: str
     env: _containers.ScalarMap[str, str]
     allow_net: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., expires_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., sync: _Optional[_Union[SyncMode, str]] = ..., at_host_path: bool = ..., git_user: _Optional[_Union[GitUser, _Mapping]] = ..., home: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., allow_net: _Optional[_Iterable[str]] = ...) -> None: ...
+    mounts: _containers.RepeatedCompositeFieldContainer[Mount]
+    scratch: _containers.RepeatedScalarFieldContainer[str]
+    secrets: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., expires_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., sync: _Optional[_Union[SyncMode, str]] = ..., at_host_path: bool = ..., git_user: _Optional[_Union[GitUser, _Mapping]] = ..., home: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., allow_net: _Optional[_Iterable[str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., scratch: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AllowedHost(_message.Message):
     __slots__ = ("host", "until")
@@ -381,7 +415,7 @@ class ExecResult(_message.Message):
     def __init__(self, stdout: _Optional[str] = ..., stderr: _Optional[str] = ..., exit_code: _Optional[int] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., stdout_bytes: _Optional[bytes] = ..., stderr_bytes: _Optional[bytes] = ..., stdout_truncated: bool = ..., stderr_truncated: bool = ..., conflicts: _Optional[_Iterable[str]] = ..., conflict_count: _Optional[int] = ..., exec_id: _Optional[str] = ..., denied: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ..., denied_count: _Optional[int] = ..., changed: _Optional[_Iterable[_Union[FileChange, _Mapping]]] = ..., changed_count: _Optional[int] = ..., sync_held: bool = ...) -> None: ...
 
 class Denial(_message.Message):
-    __slots__ = ("path", "operation", "permission", "rule", "rule_index", "pid", "program", "count")
+    __slots__ = ("path", "operation", "permission", "rule", "rule_index", "pid", "program", "count", "mount")
     PATH_FIELD_NUMBER: _ClassVar[int]
     OPERATION_FIELD_NUMBER: _ClassVar[int]
     PERMISSION_FIELD_NUMBER: _ClassVar[int]
@@ -390,6 +424,7 @@ class Denial(_message.Message):
     PID_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
     path: str
     operation: str
     permission: _common_pb2.Permission
@@ -398,7 +433,8 @@ class Denial(_message.Message):
     pid: int
     program: str
     count: int
-    def __init__(self, path: _Optional[str] = ..., operation: _Optional[str] = ..., permission: _Optional[_Union[_common_pb2.Permission, str]] = ..., rule: _Optional[str] = ..., rule_index: _Optional[int] = ..., pid: _Optional[int] = ..., program: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+    mount: str
+    def __init__(self, path: _Optional[str] = ..., operation: _Optional[str] = ..., permission: _Optional[_Union[_common_pb2.Permission, str]] = ..., rule: _Optional[str] = ..., rule_index: _Optional[int] = ..., pid: _Optional[int] = ..., program: _Optional[str] = ..., count: _Optional[int] = ..., mount: _Optional[str] = ...) -> None: ...
 
 class FileChange(_message.Message):
     __slots__ = ("path", "kind", "old_path")
@@ -609,20 +645,22 @@ class SessionExecRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., command: _Optional[str] = ..., timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., detach: bool = ...) -> None: ...
 
 class DiffRequest(_message.Message):
-    __slots__ = ("sandbox_id", "paths", "names_only", "page_size", "page_token", "shown_digest")
+    __slots__ = ("sandbox_id", "paths", "names_only", "page_size", "page_token", "shown_digest", "mount")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATHS_FIELD_NUMBER: _ClassVar[int]
     NAMES_ONLY_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     SHOWN_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     paths: _containers.RepeatedScalarFieldContainer[str]
     names_only: bool
     page_size: int
     page_token: str
     shown_digest: str
-    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., names_only: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., shown_digest: _Optional[str] = ...) -> None: ...
+    mount: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., names_only: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., shown_digest: _Optional[str] = ..., mount: _Optional[str] = ...) -> None: ...
 
 class DiffResponse(_message.Message):
     __slots__ = ("files", "next_page_token", "digest", "groups")
@@ -703,16 +741,18 @@ class FileState(_message.Message):
     def __init__(self, mode: _Optional[int] = ..., size: _Optional[int] = ..., symlink_target: _Optional[str] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class ApplyRequest(_message.Message):
-    __slots__ = ("sandbox_id", "paths", "dry_run", "reviewed_digest")
+    __slots__ = ("sandbox_id", "paths", "dry_run", "reviewed_digest", "mount")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATHS_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     REVIEWED_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     paths: _containers.RepeatedScalarFieldContainer[str]
     dry_run: bool
     reviewed_digest: str
-    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., dry_run: bool = ..., reviewed_digest: _Optional[str] = ...) -> None: ...
+    mount: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., dry_run: bool = ..., reviewed_digest: _Optional[str] = ..., mount: _Optional[str] = ...) -> None: ...
 
 class PathOutcome(_message.Message):
     __slots__ = ("path", "outcome", "reason", "status")
@@ -739,14 +779,16 @@ class ApplyResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[PathOutcome, _Mapping]]] = ..., result_count: _Optional[int] = ..., applied_count: _Optional[int] = ..., written_again: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReadChangesRequest(_message.Message):
-    __slots__ = ("sandbox_id", "paths", "reviewed_digest")
+    __slots__ = ("sandbox_id", "paths", "reviewed_digest", "mount")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATHS_FIELD_NUMBER: _ClassVar[int]
     REVIEWED_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     paths: _containers.RepeatedScalarFieldContainer[str]
     reviewed_digest: str
-    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., reviewed_digest: _Optional[str] = ...) -> None: ...
+    mount: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., reviewed_digest: _Optional[str] = ..., mount: _Optional[str] = ...) -> None: ...
 
 class ReadChangesResponse(_message.Message):
     __slots__ = ("change", "data")
@@ -770,14 +812,16 @@ class ReadChangesResponse(_message.Message):
     def __init__(self, change: _Optional[_Union[ReadChangesResponse.Change, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class DiscardRequest(_message.Message):
-    __slots__ = ("sandbox_id", "paths", "dry_run")
+    __slots__ = ("sandbox_id", "paths", "dry_run", "mount")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATHS_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     paths: _containers.RepeatedScalarFieldContainer[str]
     dry_run: bool
-    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., dry_run: bool = ...) -> None: ...
+    mount: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., dry_run: bool = ..., mount: _Optional[str] = ...) -> None: ...
 
 class DiscardResponse(_message.Message):
     __slots__ = ("paths", "path_count", "written_again")
@@ -834,18 +878,20 @@ class RuleMatch(_message.Message):
     def __init__(self, rule_index: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class ListViewRequest(_message.Message):
-    __slots__ = ("sandbox_id", "path", "itself", "page_size", "page_token")
+    __slots__ = ("sandbox_id", "path", "itself", "page_size", "page_token", "mount")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     ITSELF_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     path: str
     itself: bool
     page_size: int
     page_token: str
-    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ..., itself: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    mount: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ..., itself: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., mount: _Optional[str] = ...) -> None: ...
 
 class ListViewResponse(_message.Message):
     __slots__ = ("entries", "next_page_token")
@@ -874,12 +920,14 @@ class ViewEntry(_message.Message):
     def __init__(self, path: _Optional[str] = ..., permission: _Optional[_Union[_common_pb2.Permission, str]] = ..., mode: _Optional[int] = ..., size: _Optional[int] = ..., modified_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., origin: _Optional[_Union[ViewOrigin, str]] = ..., symlink_target: _Optional[str] = ...) -> None: ...
 
 class ReadViewRequest(_message.Message):
-    __slots__ = ("sandbox_id", "path")
+    __slots__ = ("sandbox_id", "path", "mount")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     path: str
-    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
+    mount: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ..., mount: _Optional[str] = ...) -> None: ...
 
 class ReadViewResponse(_message.Message):
     __slots__ = ("data",)

@@ -1,0 +1,136 @@
+//go:build linux
+
+package client_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/agentfense/agentfense/client"
+)
+
+// library makes a directory below the root of mounts.
+func library(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(root, "library-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"a": "one\n", "hidden": "x\n", "workspace": "w\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestMountsAreReviewedAndApplied(t *testing.T) {
+	c := open(t)
+	dir := library(t)
+	base, err := c.CreateCodebase(t.Context(), "mounts", "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, err := c.CreateSandbox(t.Context(), base.ID,
+		client.WithMount(client.Mount{Source: dir, Place: "/opt/lib", Mode: "cow"}),
+		client.WithMount(client.Mount{Source: dir, Place: "/opt/rules", Name: "rules", Rules: []client.PermissionRule{{Pattern: "**", Permission: client.Read}, {Pattern: "/hidden", Permission: client.None}}}),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { box.Destroy(t.Context()) })
+	info, err := box.Info(t.Context())
+	if err != nil || len(info.Mounts) != 2 || info.Mounts[0].Name != "lib" || info.Mounts[0].Mode != "cow" || info.Mounts[1].Place != "/opt/rules" || len(info.Mounts[1].Rules) != 2 {
+		t.Errorf("info: %+v, %v", info.Mounts, err)
+	}
+	r := run(t, box, "cat /opt/rules/hidden; echo two >/opt/lib/a; echo new >/opt/lib/new; cat /opt/rules/a")
+	if string(r.Stdout) != "one\n" || len(r.Denied) == 0 || r.Denied[0].Mount != "rules" || r.Denied[0].Path != "hidden" {
+		t.Errorf("inside: %q, denied %+v", r.Stdout, r.Denied)
+	}
+	if changes, err := box.Diff(t.Context()); err != nil || len(changes) > 0 {
+		t.Errorf("changes of the workspace: %v, %v", changes, err)
+	}
+
+	lib := box.In("lib")
+	if text, err := lib.Files.Read(t.Context(), "/a"); err != nil || string(text) != "two\n" {
+		t.Errorf("a is %q, %v", text, err)
+	}
+	if text, err := lib.Files.Read(t.Context(), "/workspace"); err != nil || string(text) != "w\n" {
+		t.Errorf("workspace, which is a name in a mount, is %q, %v", text, err)
+	}
+	if _, err := box.In("rules").Files.Stat(t.Context(), "hidden"); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("what is hidden: %v", err)
+	}
+	if err := lib.Files.Write(t.Context(), "b", strings.NewReader("")); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("a write from outside: %v", err)
+	}
+	review, err := lib.Review(t.Context())
+	if err != nil || len(review.Files) != 2 || review.Digest == "" {
+		t.Fatalf("review: %+v, %v", review, err)
+	}
+	if names, err := lib.DiffNames(t.Context(), "a"); err != nil || len(names) != 1 || len(names[0].Patch) > 0 {
+		t.Errorf("names: %v, %v", names, err)
+	}
+	run(t, box, "echo three >/opt/lib/new")
+	if did, err := lib.ApplyDryRun(t.Context(), "a"); err != nil || did.AppliedCount != 1 {
+		t.Errorf("dry run: %+v, %v", did, err)
+	}
+	if did, err := lib.ApplyReviewed(t.Context(), review.Digest); err != nil || did.AppliedCount != 1 {
+		t.Errorf("apply of what was reviewed: %+v, %v", did, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(text) != "two\n" {
+		t.Errorf("on the host: %q, %v", text, err)
+	}
+	if did, err := lib.DiscardDryRun(t.Context()); err != nil || did.PathCount != 1 {
+		t.Errorf("what would be discarded: %+v, %v", did, err)
+	}
+	if did, err := lib.Discard(t.Context(), "new"); err != nil || did.PathCount != 1 {
+		t.Errorf("discard: %+v, %v", did, err)
+	}
+	run(t, box, "echo 4 >/opt/lib/a")
+	if did, err := lib.Apply(t.Context()); err != nil || did.AppliedCount != 1 {
+		t.Errorf("apply: %+v, %v", did, err)
+	}
+	if changes, err := lib.Diff(t.Context()); err != nil || len(changes) > 0 {
+		t.Errorf("afterwards: %v, %v", changes, err)
+	}
+	if _, err := lib.ApplyReviewed(t.Context(), ""); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("apply without a digest: %v", err)
+	}
+	if _, err := box.In("rules").Diff(t.Context()); !errors.Is(err, client.ErrPrecondition) {
+		t.Errorf("changes of a mount that can only be read: %v", err)
+	}
+	if _, err := box.In("nothing").Apply(t.Context()); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("a mount that does not exist: %v", err)
+	}
+}
+
+func TestScratchDirectoriesAndSecretsOfAServer(t *testing.T) {
+	open(t)
+	box, err := client.FromLocal(t.Context(), t.TempDir(), client.WithUpload(), client.WithPreset("full-access"), client.WithSecrets("API_KEY"), client.WithoutStart(), client.WithScratch("nm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { box.Destroy(t.Context()) })
+	info, err := box.Info(t.Context())
+	if err != nil || len(info.Scratch) != 1 || info.Scratch[0] != "nm" || len(info.Secrets) != 1 || info.Secrets[0].Name != "API_KEY" || info.Secrets[0].Hosts[0] != "api.example.com:443" {
+		t.Errorf("info: %+v, %v", info, err)
+	}
+	for what, option := range map[string]client.SandboxOption{
+		"an unknown secret":  client.WithSecrets("OTHER"),
+		"a directory's name": client.WithScratch("../nm"),
+		"outside of a root":  client.WithMount(client.Mount{Source: "/etc"}),
+		"a malformed rule":   client.WithMount(client.Mount{Source: root, Rules: []client.PermissionRule{{Pattern: "[", Permission: client.Read}}}),
+	} {
+		want := map[string]error{"an unknown secret": client.ErrNotFound, "outside of a root": client.ErrDenied}[what]
+		if want == nil {
+			want = client.ErrInvalid
+		}
+		if _, err := client.FromLocal(t.Context(), t.TempDir(), client.WithUpload(), option); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+	}
+}

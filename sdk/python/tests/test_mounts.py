@@ -1,0 +1,149 @@
+"""Mounts, scratch directories and secrets of a server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+from conftest import check_clean
+
+from agentfense import (
+    AsyncSandbox,
+    ConflictError,
+    FileNotFoundError,
+    InvalidConfigurationError,
+    Mount,
+    Outcome,
+    Permission,
+    PermissionDeniedError,
+    PermissionRule,
+    PolicyError,
+    Sandbox,
+    SandboxError,
+)
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """A directory that sandboxes may mount, and write."""
+    root = tmp_path.resolve() / "library"
+    root.mkdir()
+    for name, content in {"a": "one\n", "hidden": "x\n", "workspace": "w\n"}.items():
+        (root / name).write_text(content)
+    return root
+
+
+@pytest.fixture
+def server(home: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a server whose configuration lists the library, and a secret."""
+    with tempfile.TemporaryDirectory(prefix="af-") as directory:
+        own = Path(directory).resolve() / "home"
+        own.mkdir(mode=0o700)
+        monkeypatch.setenv("AGENTFENSE_HOME", str(own))
+        config = own / "server.yaml"
+        config.write_text(
+            "server: {grpc_addr: 'localhost:0', http_addr: ''}\n"
+            f"mounts: {{roots: [{{path: {library}, writable: true}}]}}\n"
+            "secrets: [{name: API_KEY, source: 'cmd:echo the-value-is-not-known', hosts: [api.example.com]}]\n"
+        )
+        program = [os.environ["AGENTFENSE_BINARY"], "serve", "--config", str(config)]
+        with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            assert process.stdout is not None
+            try:
+                yield process.stdout.readline().split()[1]
+                check_clean(own)
+            finally:
+                process.terminate()
+
+
+def test_a_mount_is_reviewed_and_applied(server: str, project: Path, library: Path) -> None:
+    rules = [PermissionRule("**"), {"pattern": "/hidden", "permission": "none"}]
+    with Sandbox.from_local(
+        project,
+        endpoint=server,
+        mounts=[
+            Mount(str(library), "/opt/lib", mode="cow"),
+            {"source": str(library), "place": "/opt/rules", "name": "rules", "rules": rules},
+        ],
+    ) as sandbox:
+        lib, other = sandbox.info.mounts
+        assert (lib.source, lib.place, lib.name, lib.mode) == (str(library), "/opt/lib", "lib", "cow")
+        assert (other.name, other.mode, other.rules[1].permission) == ("rules", "policy", Permission.NONE)
+        result = sandbox.run("cat /opt/rules/hidden; echo two >/opt/lib/a; echo new >/opt/lib/new; cat /opt/rules/a")
+        assert result.stdout == "one\n"
+        assert [(denial.mount, denial.path) for denial in result.denied][:1] == [("rules", "hidden")]
+        assert sandbox.files.read("/a", mount="lib") == "two\n"
+        assert sandbox.files.read("workspace", mount="lib") == "w\n"
+        assert not sandbox.files.exists("hidden", mount="rules")
+        assert [entry.path for entry in sandbox.files.list(mount="rules")] == ["a", "workspace"]
+        with pytest.raises(FileNotFoundError):
+            sandbox.files.read("hidden", mount="rules")
+
+        assert sandbox.diff() == []
+        shown = sandbox.diff(mount="lib")
+        assert [change.path for change in shown] == ["a", "new"]
+        sandbox.run("echo three >/opt/lib/new")
+        assert sandbox.apply(mount="lib", reviewed=shown, dry_run=True).applied_count == 1
+        done = sandbox.apply(mount="lib", reviewed=shown)
+        assert done.results[0].outcome is Outcome.CHANGED_SINCE_REVIEW and done.applied_count == 1
+        assert (library / "a").read_text() == "two\n" and not (library / "new").exists()
+        (library / "new").write_text("mine\n")
+        with pytest.raises(ConflictError):
+            sandbox.apply("new", mount="lib")
+        assert sandbox.discard("/new", mount="lib").paths == ["new"]
+        assert sandbox.diff(mount="lib", names_only=True) == []
+        with pytest.raises(SandboxError, match="nothing can be written in the mount rules"):
+            sandbox.diff(mount="rules")
+        with pytest.raises(SandboxError, match='no mount has the name "nothing"'):
+            sandbox.apply(mount="nothing")
+        with pytest.raises(ValueError, match="an empty name"):
+            sandbox.discard(mount="")
+
+
+def test_scratch_directories_and_secrets(server: str, project: Path) -> None:
+    with Sandbox.from_local(
+        project, "full-access", endpoint=server, scratch="nm", secrets=["API_KEY"], auto_start=False
+    ) as sandbox:
+        assert sandbox.info.scratch == ["nm"]
+        assert [(secret.name, secret.hosts) for secret in sandbox.info.secrets] == [
+            ("API_KEY", ["api.example.com:443"])
+        ]
+    with Sandbox.from_local(project, endpoint=server, secrets="API_KEY") as sandbox:
+        key = sandbox.run("printenv API_KEY").stdout
+        assert key and "the-value" not in key
+
+
+async def test_mounts_on_an_event_loop(server: str, project: Path, library: Path) -> None:
+    async with await AsyncSandbox.from_local(
+        project, endpoint=server, mounts=[{"source": str(library), "mode": "cow"}], secrets="API_KEY"
+    ) as sandbox:
+        await sandbox.run(f"echo two >{library}/a")
+        assert await sandbox.files.read("a", mount="library") == "two\n"
+        shown = await sandbox.diff(mount="library")
+        assert (await sandbox.apply(mount="library", reviewed=shown)).applied_count == 1
+        assert (await sandbox.discard(mount="library")).path_count == 0
+    assert (library / "a").read_text() == "two\n"
+
+
+def test_what_cannot_be_mounted(server: str, project: Path, library: Path) -> None:
+    for mounts, error, says in [
+        ([Mount("/etc")], PermissionDeniedError, "mounts.roots"),
+        ([Mount(str(library / "nothing"))], SandboxError, "no such file"),
+        ([Mount("library")], InvalidConfigurationError, "absolute path"),
+        ([Mount(str(library), mode="rw")], InvalidConfigurationError, "mode"),
+        ([{"source": str(library), "target": "/x"}], InvalidConfigurationError, r"mounts\[0\]: unknown key 'target'"),
+        ([{"place": "/x"}], InvalidConfigurationError, "source is missing"),
+        (["/etc"], InvalidConfigurationError, r"mounts\[0\]: want a Mount or a mapping, not str"),
+        (str(library), InvalidConfigurationError, "want a list"),
+        ([Mount(str(library), rules=[{"pattern": 1}])], PolicyError, "want a pattern"),  # type: ignore[list-item]
+    ]:
+        with pytest.raises(error, match=says):
+            Sandbox.from_local(project, endpoint=server, mounts=mounts)  # type: ignore[arg-type]
+    with pytest.raises(SandboxError, match='this server has no secret "OTHER"'):
+        Sandbox.from_local(project, endpoint=server, secrets="OTHER")
+    with pytest.raises(InvalidConfigurationError, match="scratch"):
+        Sandbox.from_local(project, "full-access", endpoint=server, scratch=["../nm"])
