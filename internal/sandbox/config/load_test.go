@@ -94,6 +94,7 @@ runtime:
     images: ["python:*", ghcr.io/me/box:1]
     network_mode: bridge
     enable_networking: true
+network: {limits: [out=1G, connections=100]}
 sandbox:
   default_expiration: 24h
   max_per_user: 7
@@ -146,6 +147,7 @@ logging:
 				NetworkMode: config.NetworkBridge, EnableNetworking: true,
 			},
 		},
+		Network: config.Network{Limits: "connections=100,out=1G"},
 		Sandbox: config.Sandbox{
 			DefaultExpiration: 24 * time.Hour, MaxPerUser: 7, CleanupInterval: 90 * time.Second,
 			Sync: config.SyncOnStop, OnConflict: config.ConflictRefuse, SessionIdleTimeout: time.Hour,
@@ -212,6 +214,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"a default beyond the most", "runtime:\n  max_timeout: 10s", `2: runtime.max_timeout: runtime.default_timeout 30s exceeds runtime.max_timeout 10s`},
 		{"no time-out by default, but a most", "runtime:\n  default_timeout: 0\n  max_timeout: 10s", `2: runtime.default_timeout: runtime.default_timeout 0 means no time-out, which exceeds runtime.max_timeout 10s`},
 		{"a network that is not enabled", "runtime:\n  docker:\n    network_mode: host", `3: runtime.docker.network_mode: host needs runtime.docker.enable_networking: true`},
+		{"a limit that is given twice", "network: {limits: [out=1M, out=2M]}", `1: network.limits: "out=2M": the limit out is given twice`},
+		{"limits that are no list", "network: {limits: out=1M}", `1: network.limits: "out=1M": want a list, such as [a, b]`},
 		{"an unknown network", "runtime: {docker: {network_mode: hots}}", `1: runtime.docker.network_mode: "hots": did you mean "host"?`},
 		{"a docker host that is a path", "runtime: {docker: {host: /run/docker.sock}}", `1: runtime.docker.host: "/run/docker.sock": want an address such as unix:///run/docker.sock or tcp://host:2376`},
 		{"an empty image", `runtime: {docker: {default_image: ""}}`, `1: runtime.docker.default_image: "": want a name without spaces`},
