@@ -103,6 +103,7 @@ secrets:
   - {name: API_KEY, hosts: [api.example.com, "b.example.com:8443"]}
   - {name: GH_TOKEN, source: "file:keys/gh", hosts: [api.github.com], requests: ["GET /repos/**"], owners: [alice]}
   - {name: GH_TOKEN, source: "cmd:pass show a@b", hosts: [api.github.com], owners: [bob]}
+network: {limits: [out=1G, connections=100]}
 sandbox:
   default_expiration: 24h
   max_per_user: 7
@@ -161,6 +162,7 @@ logging:
 			{Name: "GH_TOKEN", Stored: hostlist.Secret{Text: "GH_TOKEN=file:" + dir + "/keys/gh@api.github.com:443", Allow: []string{"GET /repos/**"}}, Owners: []string{"alice"}},
 			{Name: "GH_TOKEN", Stored: hostlist.Secret{Text: "GH_TOKEN=cmd:pass show a@b@api.github.com:443"}, Owners: []string{"bob"}},
 		},
+		Network: config.Network{Limits: "connections=100,out=1G"},
 		Sandbox: config.Sandbox{
 			DefaultExpiration: 24 * time.Hour, MaxPerUser: 7, CleanupInterval: 90 * time.Second,
 			Sync: config.SyncOnStop, OnConflict: config.ConflictRefuse, SessionIdleTimeout: time.Hour,
@@ -227,6 +229,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"a default beyond the most", "runtime:\n  max_timeout: 10s", `2: runtime.max_timeout: runtime.default_timeout 30s exceeds runtime.max_timeout 10s`},
 		{"no time-out by default, but a most", "runtime:\n  default_timeout: 0\n  max_timeout: 10s", `2: runtime.default_timeout: runtime.default_timeout 0 means no time-out, which exceeds runtime.max_timeout 10s`},
 		{"a network that is not enabled", "runtime:\n  docker:\n    network_mode: host", `3: runtime.docker.network_mode: host needs runtime.docker.enable_networking: true`},
+		{"a limit that is given twice", "network: {limits: [out=1M, out=2M]}", `1: network.limits: "out=2M": the limit out is given twice`},
+		{"limits that are no list", "network: {limits: out=1M}", `1: network.limits: "out=1M": want a list, such as [a, b]`},
 		{"an unknown network", "runtime: {docker: {network_mode: hots}}", `1: runtime.docker.network_mode: "hots": did you mean "host"?`},
 		{"a docker host that is a path", "runtime: {docker: {host: /run/docker.sock}}", `1: runtime.docker.host: "/run/docker.sock": want an address such as unix:///run/docker.sock or tcp://host:2376`},
 		{"an empty image", `runtime: {docker: {default_image: ""}}`, `1: runtime.docker.default_image: "": want a name without spaces`},
