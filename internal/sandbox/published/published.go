@@ -35,7 +35,7 @@ type Port struct {
 type Ports struct {
 	Publish []Port `json:"publish,omitempty"`
 	// PublishAddress is the host's address of the ports. It stays when there are no ports any more.
-	PublishAddress netip.Addr `json:"publish_address,omitzero"`
+	PublishAddress string `json:"publish_address,omitempty"`
 }
 
 // Parse reads ports in the form [HOSTPORT:]PORT. Errors: Invalid.
@@ -91,8 +91,8 @@ func (p *Ports) CheckPorts(allowNet []string) error {
 	if _, err := Parse(p.texts()); err != nil {
 		return errdefs.New(errdefs.Precondition, "publish %w", err)
 	}
-	if a := p.PublishAddress; a.IsValid() && (!a.Is4() || !a.IsLoopback()) || !a.IsValid() && len(p.Publish) > 0 {
-		return errdefs.New(errdefs.Precondition, "publish_address %q: not an address of 127.0.0.0/8", a)
+	if a := p.address(); (p.PublishAddress != "" || len(p.Publish) > 0) && (!a.Is4() || !a.IsLoopback()) {
+		return errdefs.New(errdefs.Precondition, "publish_address %q: not an address of 127.0.0.0/8", p.PublishAddress)
 	}
 	return p.CheckHosts(allowNet)
 }
@@ -110,6 +110,12 @@ func (p *Ports) CheckHosts(allowNet []string) error {
 		}
 	}
 	return nil
+}
+
+// address is PublishAddress, or invalid.
+func (p *Ports) address() netip.Addr {
+	a, _ := netip.ParseAddr(p.PublishAddress) // CheckPorts refuses another one
+	return a
 }
 
 func (p *Ports) texts() []string {
@@ -143,7 +149,7 @@ func CheckRights(ports []Port) error {
 func (p *Ports) Places() []publish.Port {
 	var places []publish.Port
 	for _, port := range p.Publish {
-		places = append(places, publish.Port{At: netip.AddrPortFrom(p.PublishAddress, port.Host), Inside: port.Inside})
+		places = append(places, publish.Port{At: netip.AddrPortFrom(p.address(), port.Host), Inside: port.Inside})
 	}
 	return places
 }
@@ -154,16 +160,16 @@ func Text(p publish.Port) string { return fmt.Sprintf("%s is port %d inside", p.
 // FreeAddress returns an address of the host's loopback that is not taken. It is a random one, so
 // that a sandbox and its predecessor, or those of two users, are unlikely to share one. Errors:
 // Exhausted.
-func FreeAddress(taken map[netip.Addr]bool) (netip.Addr, error) {
+func FreeAddress(taken map[string]bool) (string, error) {
 	const first, last = 2, 254
 	for _, i := range rand.Perm(last - first + 1) {
-		addr := netip.AddrFrom4([4]byte{127, 0, 0, byte(first + i)})
+		addr := fmt.Sprintf("127.0.0.%d", first+i)
 		if !taken[addr] && !slices.Contains(resolvers, addr) {
 			return addr, nil
 		}
 	}
-	return netip.Addr{}, errdefs.New(errdefs.Exhausted, "no address of 127.0.0.0/24 is left: each sandbox with published ports has one; remove sandboxes that are not used")
+	return "", errdefs.New(errdefs.Exhausted, "no address of 127.0.0.0/24 is left: each sandbox with published ports has one; remove sandboxes that are not used")
 }
 
 // resolvers are the addresses of systemd-resolved(8).
-var resolvers = []netip.Addr{netip.MustParseAddr("127.0.0.53"), netip.MustParseAddr("127.0.0.54")}
+var resolvers = []string{"127.0.0.53", "127.0.0.54"}

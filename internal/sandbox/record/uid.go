@@ -2,7 +2,6 @@ package record
 
 import (
 	"math/rand/v2"
-	"net/netip"
 	"os"
 	"strconv"
 
@@ -97,14 +96,14 @@ func (h *Home) freeUIDLocked() (uint32, error) {
 // placePortsLocked gives a sandbox with published ports an address that no other sandbox of this
 // home has. It keeps one that it has. The home is locked.
 func (h *Home) placePortsLocked(r *Record) error {
-	if len(r.Publish) == 0 || r.PublishAddress.IsValid() {
+	if len(r.Publish) == 0 || r.PublishAddress != "" {
 		return nil
 	}
 	all, err := h.List()
 	if err != nil {
 		return err
 	}
-	taken := make(map[netip.Addr]bool, len(all))
+	taken := make(map[string]bool, len(all))
 	for _, s := range all {
 		taken[s.Stored.PublishAddress] = true
 	}
