@@ -181,7 +181,7 @@ func (f *filler) value(v reflect.Value) {
 		v.SetFloat(float64(f.next()) / 4)
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(int64(f.next()))
-	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(f.next() % 200))
 	default:
 		panic("no value for " + v.Type().String())

@@ -252,9 +252,10 @@ func sentAs[D any](prepare func(*D), round func(D) (D, error)) func(*testing.T) 
 }
 
 const (
-	ofTheHost = "of the server's host, which is not the client's business"
-	fromSent  = "made of Sandbox.Sent"
-	ofReview  = "the review has it"
+	ofTheHost  = "of the server's host, which is not the client's business"
+	onThisHost = "only a sandbox without a server has it"
+	fromSent   = "made of Sandbox.Sent"
+	ofReview   = "the review has it"
 
 	noTransform = "EncodeRules refuses it, so no sandbox of a server has it"
 )
@@ -299,6 +300,8 @@ var domainPairs = map[string]domainPair{
 		lost: map[string]string{
 			"Record.SchemaVersion": "the reader's", "Record.Source": ofTheHost,
 			"Record.Rules": fromSent, "Record.PolicyNote": fromSent, "Record.EarlierRules": "of the supervisor alone",
+			"Ports.Publish": onThisHost, "Ports.PublishAddress": onThisHost, "Record.NetLimits": "those of the server's configuration",
+			"Transform.Redact": onThisHost, "Transform.Substitute": onThisHost, "Rule.Keep": onThisHost, "Rule.Keys": onThisHost,
 			"Record.Marks": ofTheHost, "Record.Net": ofTheHost, "List.AllowNetUntil": "a list has no end of a host that is not in it", "Record.Secrets": "Sandbox.Secrets has what a client may know", "Rule.Source": "each side says where it has a rule from",
 			"Mount.Dev": ofTheHost, "Mount.Ino": ofTheHost, "Mount.Born": ofTheHost, "Mount.EarlierRules": "of the supervisor alone",
 			"Record.Ignore": ofTheHost,
