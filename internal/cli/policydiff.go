@@ -112,6 +112,14 @@ func findingOf(d prove.Difference, b *policy.Policy) present.PolicyFinding {
 		f.Reason = "commands can make entries there now: " + d.B.Reason
 	case d.Own:
 		f.Reason = "commands can make nothing there any more: " + d.B.Reason
+	case d.Shown && d.B.Transform.IsZero():
+		f.Reason = "files show their content now: " + d.B.Reason
+	case d.Shown:
+		f.Reason = fmt.Sprintf("files show other contents now (%s): %s", d.B.Transform, d.B.Reason)
+	case d.Kept && d.Widens():
+		f.Reason = "the end of a command applies changes now, without a review: " + d.B.Reason
+	case d.Kept:
+		f.Reason = "changes wait for a review now: " + d.B.Reason
 	case d.Dir && d.Widens():
 		f.Reason = "a directory there shows now, because a rule grants something below it"
 	case d.Dir:

@@ -101,28 +101,6 @@ func (p *process) connectFirst(ctx context.Context, addrs []netip.Addr, port uin
 	return nil, errors.Join(errs...)
 }
 
-// alternate returns addresses so that the families take turns, in the order that the resolver
-// prefers within each (RFC 8305, 4).
-func alternate(addrs []netip.Addr) []netip.Addr {
-	var families [2][]netip.Addr // the first is that of the first address
-	for _, a := range addrs {
-		i := 0
-		if a.Unmap().Is4() != addrs[0].Unmap().Is4() {
-			i = 1
-		}
-		families[i] = append(families[i], a)
-	}
-	all := make([]netip.Addr, 0, len(addrs))
-	for i := range addrs {
-		for _, f := range families {
-			if i < len(f) {
-				all = append(all, f[i])
-			}
-		}
-	}
-	return all
-}
-
 // asked is the name that is looked up for a host. With the dot no search domain is tried.
 func asked(h allowlist.Host) string { return string(h) + "." }
 

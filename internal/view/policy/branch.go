@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -32,12 +33,13 @@ func (s State) Key() string {
 // findFutures numbers the nodes of the trie. Nodes from which the same follows, by whatever rules,
 // have the same number.
 func (p *Policy) findFutures() map[*node]uint32 {
-	f := futures{map[*node]uint32{}, map[string]uint32{}}
+	f := futures{p.rules, map[*node]uint32{}, map[string]uint32{}}
 	f.of(p.root)
 	return f.numbers
 }
 
 type futures struct {
+	rules   []Rule
 	numbers map[*node]uint32
 	known   map[string]uint32 // by everything that follows
 }
@@ -50,6 +52,10 @@ func (f *futures) of(n *node) uint32 {
 	for _, g := range []grant{n.end, n.flag} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(g.rank))
 		b = append(b, byte(g.permission), flags(g.own))
+		if g.rule >= 0 && g.rank != 0 {
+			r := f.rules[g.rule]
+			b = fmt.Appendf(b, "%q%v%q", r.Transform, r.Keep, r.Keys)
+		}
 	}
 	child := func(name string, c *node) string {
 		return name + "/" + string(binary.LittleEndian.AppendUint32(nil, f.of(c)))

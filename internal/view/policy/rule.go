@@ -225,12 +225,19 @@ func (r Rule) check() error {
 		return errdefs.New(errdefs.Invalid, "a hiding flag cannot permit %s", r.Permission)
 	case r.Own && r.Permission != None:
 		return errdefs.New(errdefs.Invalid, "own goes with permission none, not %s", r.Permission)
+	case r.Origin == OriginFlag && r.Permission == None:
+		return errdefs.New(errdefs.Invalid, "a widening flag cannot permit none")
+	}
+	return r.checkExtras()
+}
+
+// checkExtras refuses what does not go with the permission. Errors: Invalid.
+func (r Rule) checkExtras() error {
+	switch {
 	case r.Keep && (r.Permission != Write || r.Origin != OriginRule):
 		return errdefs.New(errdefs.Invalid, "apply: keep goes with permission write, not %s", r.Permission)
 	case r.Keys != "" && !r.Keep:
 		return errdefs.New(errdefs.Invalid, "keys go with apply: keep")
-	case r.Origin == OriginFlag && r.Permission == None:
-		return errdefs.New(errdefs.Invalid, "a widening flag cannot permit none")
 	case !r.Transform.IsZero() && r.Permission != Read:
 		return errdefs.New(errdefs.Invalid, "%s goes with permission read, not %s", r.Transform, r.Permission)
 	case !r.Transform.IsZero() && r.Origin != OriginRule:

@@ -10,7 +10,21 @@ type Difference struct {
 	Path vpath.Path // one with the fewest elements
 	Dir  bool       // only directories differ: whether one shows because of what is below it
 	Own  bool       // only Decision.Own differs
-	A, B policy.Decision
+	// Shown: only what a regular file shows differs. Kept: only what the end of a command applies
+	// without a review does.
+	Shown, Kept bool
+	A, B        policy.Decision
+
+	b *policy.Policy
+}
+
+// kept is what the deciding rule of p lets the end of a command apply: its Keep and Keys.
+func kept(d policy.Decision, p *policy.Policy) policy.Rule {
+	if d.Permission != policy.Write || d.Rule == policy.NoRule {
+		return policy.Rule{}
+	}
+	r := p.Rule(d.Rule)
+	return policy.Rule{Keep: r.Keep, Keys: r.Keys}
 }
 
 // From and To are the permissions that the policies give.
@@ -28,8 +42,13 @@ func permissionOf(d policy.Decision, dir bool) policy.Permission {
 
 // Widens reports whether the second policy allows more.
 func (d Difference) Widens() bool {
-	if d.Own {
+	switch {
+	case d.Own:
 		return d.B.Own
+	case d.Shown:
+		return !d.A.Transform.IsZero() // another mask may show what the first one hides
+	case d.Kept:
+		return kept(d.B, d.b) != (policy.Rule{})
 	}
 	return d.To() > d.From()
 }
@@ -37,12 +56,12 @@ func (d Difference) Widens() bool {
 // group is what the kinds of path of one Difference share.
 type group struct {
 	from, to policy.Permission
-	dir, own bool
-	rule     int // the rule that grants what is new, or hides what was granted
+	only     [4]bool // Dir, Own, Shown, Kept
+	rule     int     // the rule that grants what is new, or hides what was granted
 }
 
 func groupOf(d Difference) group {
-	g := group{d.From(), d.To(), d.Dir, d.Own, policy.NoRule}
+	g := group{d.From(), d.To(), [4]bool{d.Dir, d.Own, d.Shown, d.Kept}, policy.NoRule}
 	switch {
 	case d.Dir || d.Own:
 	case d.B.Rule != policy.NoRule:
@@ -64,13 +83,17 @@ func Diff(a, b *policy.Policy) ([]Difference, error) {
 		if da.ForDir() == policy.None && db.ForDir() == policy.None {
 			next = skip // all below is none
 		}
-		d := Difference{A: da, B: db}
+		d := Difference{A: da, B: db, b: b}
 		switch {
 		case da.Permission != db.Permission:
 		case da.ForDir() != db.ForDir():
 			d.Dir = true
 		case da.Own != db.Own:
 			d.Own = true
+		case da.Transform != db.Transform:
+			d.Shown = true
+		case kept(da, a) != kept(db, b):
+			d.Kept = true
 		default:
 			return next
 		}

@@ -144,6 +144,39 @@ func TestDiffOfStrictness(t *testing.T) {
 	}
 }
 
+func TestDiffOfWhatIsShownAndKept(t *testing.T) {
+	masked := func(format policy.Format) []policy.Rule {
+		return append(rules(t, "**=write"), policy.Rule{Pattern: ".env", Permission: policy.Read, Transform: policy.Transform{Redact: format}})
+	}
+	state := func(keep bool) []policy.Rule {
+		return append(rules(t, "**=read"), policy.Rule{Pattern: "/kept/", Permission: policy.Write, Keep: keep})
+	}
+	for _, tt := range []struct {
+		name        string
+		a, b        []policy.Rule
+		path        vpath.Path
+		shown, kept bool
+		wider       bool
+	}{
+		{"a mask is added", masked(0), masked(policy.Env), "/.env", true, false, false},
+		{"a mask is taken away", masked(policy.Env), masked(0), "/.env", true, false, true},
+		{"another mask", masked(policy.Env), masked(policy.JSON), "/.env", true, false, true},
+		{"changes are kept", state(false), state(true), "/kept", false, true, true},
+		{"changes wait", state(true), state(false), "/kept", false, true, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			found, err := prove.Diff(compile(t, tt.a...), compile(t, tt.b...))
+			if err != nil || len(found) != 1 {
+				t.Fatalf("got %+v, %v", found, err)
+			}
+			d := found[0]
+			if d.Path != tt.path || d.Shown != tt.shown || d.Kept != tt.kept || d.Widens() != tt.wider {
+				t.Errorf("got %+v", d)
+			}
+		})
+	}
+}
+
 func TestPresetsDoNotDifferFromThemselves(t *testing.T) {
 	for _, name := range preset.Names() {
 		r, err := preset.Rules(name)
