@@ -39,6 +39,39 @@ func (e *Egress) SetRules(rules []allowlist.Rule) error {
 	return nil
 }
 
+// settlePatience bounds how long Settle waits for a process that does not answer.
+const settlePatience = 300 * time.Millisecond
+
+// Settle returns when the process has reported what it knows, or does not answer in time. What was
+// refused a moment ago is counted for a while before it is reported.
+func (e *Egress) Settle() {
+	e.orders.Lock()
+	e.mu.Lock()
+	c, done := e.child, make(chan struct{})
+	if c != nil {
+		e.asked++
+		c.obeyed[e.asked] = done
+	}
+	last := e.asked
+	e.mu.Unlock()
+	var err error
+	if c != nil {
+		err = e.tell(c, func() error { return c.wire.send(order{Acknowledge: last}) })
+	}
+	e.orders.Unlock()
+	if c == nil || err != nil {
+		return
+	}
+	select {
+	case <-done:
+	case <-c.gone:
+	case <-time.After(settlePatience):
+		e.mu.Lock()
+		delete(c.obeyed, last)
+		e.mu.Unlock()
+	}
+}
+
 // change takes the rules, and makes and closes listeners. The child is nil if none runs; else done
 // is closed when it has obeyed. e.orders is held.
 func (e *Egress) change(rules []allowlist.Rule) (c *child, done chan struct{}, err error) {

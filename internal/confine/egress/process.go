@@ -253,7 +253,7 @@ func (p *process) carryOut(o order, files []*os.File) error {
 		return p.setRules(o.Rules)
 	case o.Acknowledge != 0:
 		closeAll(files)
-		go p.tell(report{Obeyed: o.Acknowledge}) // the next order does not wait for it
+		go p.acknowledge(o.Acknowledge) // the next order does not wait for it
 	case o.Handover:
 		if err := p.secrets.take(files); err != nil {
 			return err
@@ -269,6 +269,14 @@ func (p *process) carryOut(o order, files []*os.File) error {
 		return p.takePlace(o, files)
 	}
 	return nil
+}
+
+// acknowledge says that the orders so far are carried out, and first what waits to be reported.
+func (p *process) acknowledge(number uint64) {
+	p.closings.flush()
+	p.refusals.Flush()
+	p.denials.Flush()
+	p.tell(report{Obeyed: number})
 }
 
 // setRules has other rules from now on.

@@ -274,6 +274,9 @@ func (s *supervisor) finish(ctx context.Context, x *execution) api.Exit {
 		s.log.Warn("exec: lost its end", "err", err)
 		exit.Signal = int(unix.SIGKILL)
 	}
+	if s.egress != nil {
+		s.egress.Settle() // the command's refusals are recorded before its end
+	}
 	x.mu.Lock()
 	exit.Reason = x.reason
 	x.mu.Unlock()

@@ -55,6 +55,13 @@ func (r *Reader) Close() {
 	r.file.Close()
 }
 
+// Flush reports what was read so far. A Reader that was not started has nothing.
+func (r *Reader) Flush() {
+	if r.file != nil {
+		r.denials.Flush()
+	}
+}
+
 // wait returns when there is something to read. Errors: os.ErrDeadlineExceeded, after Close has
 // begun.
 func (r *Reader) wait() error {
