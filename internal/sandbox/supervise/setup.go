@@ -337,8 +337,15 @@ func (s *supervisor) neverReady(err error) error {
 		err = cmp.Or(s.process.Wait(), err)
 	case <-time.After(isolatorPatience):
 	}
+	if n := s.record.Limits.PIDs; n > 0 && n < leastPIDs {
+		return errdefs.New(errdefs.Unsupported, "start inside: a limit of %d processes and threads (--pids) is too small: the sandbox needs about ten by itself; give %d or more", n, leastPIDs)
+	}
 	return errdefs.New(errdefs.Unsupported, "start inside: %w", err)
 }
+
+// leastPIDs is a limit of processes with which PID 1, a leader and a small command run: they have
+// about four threads each.
+const leastPIDs = 16
 
 func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 	user := UserOf(&s.record)
