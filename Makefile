@@ -92,6 +92,10 @@ CHAOS_SEED ?= 0
 chaos: setup ## kill every process at random moments for CHAOS_TIME (10m), from CHAOS_SEED
 	$(GO) test -vet=off -count=1 -timeout 0 -v $(TESTFLAGS) ./test/chaos -chaos.duration=$(CHAOS_TIME) -chaos.seed=$(CHAOS_SEED)
 
+.PHONY: test-long
+test-long: chaos ## what make test does a sample of: chaos, and proofs at ten million paths
+	$(GO) test -vet=off -count=1 -timeout 0 -v $(TESTFLAGS) ./internal/view/policy/prove -run TestAnswersAreExact -prove.policies=50000 -prove.paths=100
+
 PYTHON_BIN  := ../../bin/python
 PYTEST      := AGENTFENSE_BINARY=$(abspath $(BIN)) PYTHONPATH=src timeout 10m
 PYTESTFLAGS ?=
