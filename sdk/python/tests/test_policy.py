@@ -530,6 +530,25 @@ def test_a_policy_file_that_shows_other_contents_is_refused(rule: str) -> None:
         Policy.from_yaml("version: 1\npreset: read-only\nrules:\n  - {pattern: a, " + rule + "}\n")
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("scratch: [a]", "3: scratch: a policy has no scratch directories: leave it out, and name them with scratch="),
+        ("rules:\n  - {pattern: a, permission: write, apply: keep}", "4: apply: keep works only with the command line"),
+        ("rules:\n  - {pattern: a, permission: write, keys: [a]}", "4: keys go with apply: keep"),
+        ("rules:\n  - {pattern: a, permission: write, apply: kep}", '4: unknown apply "kep": did you mean "keep"?'),
+    ],
+)
+def test_a_policy_file_with_what_only_the_command_line_knows_is_refused(text: str, says: str) -> None:
+    with pytest.raises(PolicyError, match=re.escape(says)):
+        Policy.from_yaml("version: 1\npreset: read-only\n" + text + "\n")
+
+
+def test_changes_that_a_policy_file_lets_wait_do() -> None:
+    text = "version: 1\nrules:\n  - {pattern: a, permission: write, apply: review}\n"
+    assert Policy.from_yaml(text) == Policy.from_yaml(text.replace(", apply: review", ""))
+
+
 def test_the_marks_of_a_policy_file_are_checked() -> None:
     text = "version: 1\npreset: read-only\nmarks:\n"
     assert Policy.from_yaml(text + "  - {pattern: /ops/, reason: the deployer runs it}\n") == Policy("read-only")

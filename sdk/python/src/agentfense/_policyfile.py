@@ -266,6 +266,7 @@ class _Reader:
             "preset": self.preset,
             "rules": self.rules,
             "network": self.network,
+            "scratch": self.scratch,
             "marks": self.marks,
             "expect": self.expect,
         }
@@ -273,6 +274,19 @@ class _Reader:
     def network(self, node: _Node) -> None:
         """Refuse hosts, which are no part of a policy."""
         self.fail(node.line, "network: a policy has no hosts: leave it out, and name them with allow_net=")
+
+    def scratch(self, node: _Node) -> None:
+        """Refuse scratch directories, which are no part of a policy."""
+        self.fail(node.line, "scratch: a policy has no scratch directories: leave it out, and name them with scratch=")
+
+    def apply(self, node: _Node) -> None:
+        """Refuse rules whose changes are kept, which only the command line knows."""
+        if self.word(node, "apply", ["keep", "review"]) == "keep":
+            self.fail(node.line, "apply: keep works only with the command line: leave it out, and apply the changes")
+
+    def keys(self, node: _Node) -> None:
+        """Refuse keys, which go with changes that are kept."""
+        self.fail(node.line, "keys go with apply: keep, which works only with the command line: leave them out")
 
     def transform(self, node: _Node) -> None:
         """Refuse rules that show another content, which no server knows."""
@@ -342,11 +356,14 @@ class _Reader:
                 "strict": self.strict,
                 "redact": self.transform,
                 "substitute": self.transform,
+                "apply": self.apply,
+                "keys": self.keys,
             },
         )
         for key in ("pattern", "permission"):
             if key not in values:
                 self.fail(node.line, f"{key} is missing in the rule")
+        values.pop("apply", None)
         rule = PermissionRule(**{"type": PatternType.AUTO, **values})
         if "strict" in values and rule.permission is not Permission.NONE:
             self.fail(node.line, f"strict goes with permission none, not {rule.permission.value}")
