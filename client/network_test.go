@@ -4,6 +4,7 @@ package client_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ func resolves(t *testing.T, box *client.Sandbox, name string) bool {
 
 func TestHostsAreGrantedAndRevoked(t *testing.T) {
 	open(t)
-	box, err := client.FromLocal(t.Context(), t.TempDir(), client.WithAllowNet("example.com"))
+	box, err := client.FromLocal(t.Context(), t.TempDir(), client.WithAllowNet("example.com"), client.WithNetLimits("out=50M", "connections=20"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +51,12 @@ func TestHostsAreGrantedAndRevoked(t *testing.T) {
 	info, err := box.Info(t.Context())
 	if err != nil || len(info.AllowNet) != 1 || info.AllowNet[0] != hosts[0] {
 		t.Errorf("info: %v, %v", info.AllowNet, err)
+	}
+	if got := strings.Join(info.NetLimits, " "); got != "connections=20 out=50M" {
+		t.Errorf("limits: %s", got)
+	}
+	if _, err := client.FromLocal(t.Context(), t.TempDir(), client.WithNetLimits("out=much")); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("a malformed limit: %v, want ErrInvalid", err)
 	}
 	if _, err := box.Grant(t.Context(), 0, "example.net"); !errors.Is(err, client.ErrDenied) {
 		t.Errorf("beyond the configuration: %v, want ErrDenied", err)

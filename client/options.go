@@ -107,6 +107,7 @@ type settings struct {
 	user             string
 	home             Home
 	allowNet         []string
+	netLimits        []string
 	mounts           []Mount
 	scratch, secrets []string
 	git              *gitconfig.User // nil: this user's configuration in the directory dir
@@ -297,6 +298,13 @@ func WithHome(home Home) SandboxOption {
 // Default: no network. It can be given several times.
 func WithAllowNet(hosts ...string) SandboxOption {
 	return option(func(s *settings) { s.allowNet = append(s.allowNet, hosts...) })
+}
+
+// WithNetLimits limits the network of WithAllowNet, as the command line's --net-limit does:
+// "connections=100", "new=10/s", "out=50M", "in=1G", "rate=1M/s". A lower limit of the server's
+// configuration counts (network.limits). It can be given several times, each limit once.
+func WithNetLimits(limits ...string) SandboxOption {
+	return option(func(s *settings) { s.netLimits = append(s.netLimits, limits...) })
 }
 
 // WithMount shows the sandbox a directory of the server's host besides its workspace. The server's

@@ -56,6 +56,7 @@ func TestOptionsFitTheirCallsAlone(t *testing.T) {
 		"WithGitUser":        {client.WithGitUser, sandbox},
 		"WithHome":           {client.WithHome, sandbox},
 		"WithAllowNet":       {client.WithAllowNet, sandbox},
+		"WithNetLimits":      {client.WithNetLimits, sandbox},
 		"WithMount":          {client.WithMount, sandbox},
 		"WithScratch":        {client.WithScratch, sandbox},
 		"WithSecrets":        {client.WithSecrets, sandbox},

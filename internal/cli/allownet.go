@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -151,14 +152,21 @@ func (o *sandboxOptions) checkFileLimits(cmd *cobra.Command, r record.Record) er
 		return nil
 	}
 	limits, err := limitsOf(o.fileNetwork)
+	join := hostlist.LimitsOr // of --net-limit a sandbox may have higher ones than the file
+	if r.Served != nil {
+		join = hostlist.LimitsWithin // those that it has may be the server's
+	}
 	if err == nil {
-		limits, err = hostlist.LimitsOr(r.NetLimits, limits)
+		limits, err = join(r.NetLimits, limits)
 	}
 	if err != nil || limits == r.NetLimits {
 		return err
 	}
-	return o.fileNetwork.At(errdefs.New(errdefs.Precondition,
-		"limits: sandbox %[1]s has other ones (%[2]s); first: agentfense run --name %[1]s --net-limit %[3]s", r.Name, cmp.Or(r.NetLimits, "none"), limits))
+	hint := fmt.Sprintf("first: agentfense run --name %s --net-limit %s", r.Name, limits)
+	if r.Served != nil {
+		hint = "those of a server's sandbox cannot be changed"
+	}
+	return o.fileNetwork.At(errdefs.New(errdefs.Precondition, "limits: sandbox %s has other ones (%s); %s", r.Name, cmp.Or(r.NetLimits, "none"), hint))
 }
 
 // limitsOf reads the limits of a policy file. Errors: Invalid, with the place.

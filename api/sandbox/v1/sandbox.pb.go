@@ -623,7 +623,10 @@ type Sandbox struct {
 	// Directories of the workspace with contents that are neither reviewed nor applied.
 	Scratch []string `protobuf:"bytes,122,rep,name=scratch,proto3" json:"scratch,omitempty"`
 	// Secrets that its commands use and do not know.
-	Secrets       []*SandboxSecret `protobuf:"bytes,123,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	Secrets []*SandboxSecret `protobuf:"bytes,123,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	// Limits of its network, such as "out=50M": those of the request and of the server's
+	// configuration. Empty for a token without the scopes read and manage.
+	NetLimits     []string `protobuf:"bytes,124,rep,name=net_limits,json=netLimits,proto3" json:"net_limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -829,6 +832,13 @@ func (x *Sandbox) GetScratch() []string {
 func (x *Sandbox) GetSecrets() []*SandboxSecret {
 	if x != nil {
 		return x.Secrets
+	}
+	return nil
+}
+
+func (x *Sandbox) GetNetLimits() []string {
+	if x != nil {
+		return x.NetLimits
 	}
 	return nil
 }
@@ -1100,7 +1110,13 @@ type CreateSandboxRequest struct {
 	Scratch []string `protobuf:"bytes,113,rep,name=scratch,proto3" json:"scratch,omitempty"`
 	// Names of secrets of the server's configuration (secrets) that commands use and do not know.
 	// NOT_FOUND for a name that the configuration does not have for the owner.
-	Secrets       []string `protobuf:"bytes,114,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	Secrets []string `protobuf:"bytes,114,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	// Limits of the network of named hosts, as the command line's --net-limit takes them:
+	// NAME=VALUE[,NAME=VALUE…] with the names connections, new, out, in and rate. Of a limit that the
+	// server's configuration (network.limits) has too, the lower one counts. INVALID_ARGUMENT for a
+	// limit that is malformed or given twice, and for a sandbox with another network
+	// (runtime.docker.network_mode), which has no limits.
+	NetLimits     []string `protobuf:"bytes,115,rep,name=net_limits,json=netLimits,proto3" json:"net_limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1257,6 +1273,13 @@ func (x *CreateSandboxRequest) GetScratch() []string {
 func (x *CreateSandboxRequest) GetSecrets() []string {
 	if x != nil {
 		return x.Secrets
+	}
+	return nil
+}
+
+func (x *CreateSandboxRequest) GetNetLimits() []string {
+	if x != nil {
+		return x.NetLimits
 	}
 	return nil
 }
@@ -5689,7 +5712,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"disk_bytes\x18d \x01(\x03R\tdiskBytes\x12\x1f\n" +
 	"\vdisk_inodes\x18e \x01(\x03R\n" +
-	"diskInodes\"\xd9\b\n" +
+	"diskInodes\"\xf8\b\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vcodebase_id\x18\x02 \x01(\tR\n" +
@@ -5721,7 +5744,9 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\tallow_net\x18x \x03(\v2\x17.sandbox.v1.AllowedHostR\ballowNet\x12)\n" +
 	"\x06mounts\x18y \x03(\v2\x11.sandbox.v1.MountR\x06mounts\x12\x18\n" +
 	"\ascratch\x18z \x03(\tR\ascratch\x123\n" +
-	"\asecrets\x18{ \x03(\v2\x19.sandbox.v1.SandboxSecretR\asecrets\x1a9\n" +
+	"\asecrets\x18{ \x03(\v2\x19.sandbox.v1.SandboxSecretR\asecrets\x12\x1d\n" +
+	"\n" +
+	"net_limits\x18| \x03(\tR\tnetLimits\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x01\n" +
@@ -5739,7 +5764,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x14pending_changes_more\x18\x02 \x01(\bR\x12pendingChangesMore\x12\x1d\n" +
 	"\n" +
 	"disk_bytes\x18\x03 \x01(\x03R\tdiskBytes\x12&\n" +
-	"\x0fdisk_bytes_more\x18\x04 \x01(\bR\rdiskBytesMore\"\xdc\x06\n" +
+	"\x0fdisk_bytes_more\x18\x04 \x01(\bR\rdiskBytesMore\"\xfb\x06\n" +
 	"\x14CreateSandboxRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12<\n" +
@@ -5761,7 +5786,9 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\tallow_net\x18n \x03(\tR\ballowNet\x12)\n" +
 	"\x06mounts\x18p \x03(\v2\x11.sandbox.v1.MountR\x06mounts\x12\x18\n" +
 	"\ascratch\x18q \x03(\tR\ascratch\x12\x18\n" +
-	"\asecrets\x18r \x03(\tR\asecrets\x1a9\n" +
+	"\asecrets\x18r \x03(\tR\asecrets\x12\x1d\n" +
+	"\n" +
+	"net_limits\x18s \x03(\tR\tnetLimits\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +

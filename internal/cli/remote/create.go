@@ -22,8 +22,6 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 		return localOnly("rebase")
 	case n.Limits.Timeout > 0 && !n.ForCommand: // it is of each command, not of the sandbox
 		return localOnly("timeout")
-	case n.NetLimits != "":
-		return localOnly("net-limit")
 	case len(n.Secrets) > 0:
 		return errdefs.New(errdefs.Unsupported, "--secret NAME@HOST: works only on this host; on a server, name a secret of its configuration: --secret NAME")
 	case len(n.Publish) > 0:
@@ -90,7 +88,7 @@ func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) 
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: made from codebase %s, not %s", name, served.CodebaseID, n.CodebaseID)
 	case r.Dir != "":
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already, with codebase %s; to upload files to it: agentfense codebase push %s --to %[2]s", name, served.CodebaseID, record.HostPath(r.Dir))
-	case r.Given("runtime", "image", "memory", "cpus", "pids", "disk"):
+	case r.Given("runtime", "image", "memory", "cpus", "pids", "disk", "net-limit"):
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the runtime and the limits of a server's sandbox cannot be changed", name)
 	case r.Given("allow-net"), r.Given("net-allow"):
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; to let it reach more hosts: agentfense policy grant %[1]s --net HOST", name)

@@ -37,7 +37,7 @@ var moment = timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 600e6, time.UTC))
 
 const emptySandbox = `"id":"sb_1","codebaseId":"","permissions":[],"status":"SANDBOX_STATUS_UNSPECIFIED","labels":{},` +
 	`"createdAt":null,"startedAt":null,"stoppedAt":null,"expiresAt":null,"runtime":"RUNTIME_TYPE_UNSPECIFIED","image":"",` +
-	`"resources":null,"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[]`
+	`"resources":null,"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[]`
 
 const emptyResult = `"stdout":"","stderr":"","exitCode":0,"duration":null,"stdoutBytes":"","stderrBytes":"",` +
 	`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0","execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0","syncHeld":false`
@@ -66,7 +66,7 @@ var sandboxRoutes = []route{
 		json: `{"id":"sb_1","codebaseId":"cb_1","permissions":[{"pattern":"**","type":"PATTERN_TYPE_UNSPECIFIED","permission":"PERMISSION_READ","priority":0,"origin":"RULE_ORIGIN_UNSPECIFIED","own":false}],` +
 			`"status":"SANDBOX_STATUS_PENDING","labels":{"a":"b"},"createdAt":"2026-01-02T03:04:05.600Z","startedAt":null,"stoppedAt":null,"expiresAt":null,` +
 			`"runtime":"RUNTIME_TYPE_BWRAP","image":"","resources":{"memoryBytes":"1099511627776","cpuQuota":"0","cpuShares":"0","pidsLimit":"0","diskBytes":"0","diskInodes":"0"},` +
-			`"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[]}`,
+			`"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[]}`,
 	},
 	{
 		name: "the other spelling, and a field that is not known", method: "POST", path: "/v1/sandboxes", rpc: "CreateSandbox",

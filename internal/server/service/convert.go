@@ -63,7 +63,7 @@ func checkRulesOf(list string, rules []policy.Rule) error {
 }
 
 // confinement is what confines a sandbox's processes, as its record names it.
-type confinement struct{ name, image, net string }
+type confinement struct{ name, image, net, netLimits string }
 
 // maxImageBytes is twice the size of a registry, a name of 255 bytes and a digest.
 const maxImageBytes = 1 << 10
@@ -92,7 +92,7 @@ func (s *Service) checkRuntime(runtime, image string) (confinement, error) {
 	case len(image) > maxImageBytes || strings.ContainsFunc(image, unicode.IsControl) || image != "" && !config.IsImage(image):
 		return confinement{}, errdefs.New(errdefs.Invalid, "image: malformed (want [REGISTRY/]NAME[:TAG][@DIGEST], such as debian:12)")
 	case cmp.Or(runtime, string(c.Type)) == record.RuntimeDocker:
-		return confinement{record.RuntimeDocker, cmp.Or(image, c.Docker.DefaultImage), string(c.Docker.NetworkMode)}, nil
+		return confinement{name: record.RuntimeDocker, image: cmp.Or(image, c.Docker.DefaultImage), net: string(c.Docker.NetworkMode)}, nil
 	case image != "":
 		return confinement{}, errdefs.New(errdefs.Invalid, "image: only the docker runtime uses images")
 	}
@@ -137,6 +137,7 @@ func (s *Service) describe(ctx context.Context, sb *record.Sandbox) (*sandboxv1.
 	d.Record.DropEnded(time.Now())
 	if !mayKnowPolicy(ctx) {
 		d.Record.List, d.Record.Mounts, d.Record.Scratch = hostlist.List{}, nil, nil
+		d.Record.NetLimits = ""
 	} else {
 		d.Sent, d.Variables, d.Secrets = served.Sent, variableNames(sb), knownSecrets(&d.Record)
 	}

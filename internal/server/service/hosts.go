@@ -12,14 +12,21 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// useHosts gives a new sandbox the network that hosts and secrets need. Errors: Denied for hosts
-// that the configuration does not include.
-func (s *Service) useHosts(how *confinement, hosts, secrets []string) error {
-	if len(hosts)+len(secrets) == 0 {
-		return nil
+// useNetwork gives a new sandbox the network that its hosts and secrets need, with limits that are
+// not above those of the configuration. Errors: Denied for hosts that the configuration does not
+// include; Invalid for limits of a network that has none.
+func (s *Service) useNetwork(how *confinement, r wireconv.NewSandbox) (err error) {
+	if len(r.AllowNet)+len(r.Secrets) > 0 {
+		how.net = record.NetNamed
 	}
-	how.net = record.NetNamed
-	return s.permitHosts("allow_net", hosts)
+	if r.NetLimits != "" && how.net != record.NetNamed && how.net != record.NetNone {
+		return errdefs.New(errdefs.Invalid, "net_limits: the network of this sandbox (%s, runtime.docker.network_mode) has no limits; name its hosts in allow_net", how.net)
+	}
+	if err := s.permitHosts("allow_net", r.AllowNet); err != nil {
+		return err
+	}
+	how.netLimits, err = hostlist.LimitsWithin(r.NetLimits, s.config.Network.Limits)
+	return err
 }
 
 // permitHosts refuses hosts of a field that the configuration does not include. Errors: Denied.

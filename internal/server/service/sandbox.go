@@ -109,7 +109,7 @@ func (s *Service) newRecord(ctx context.Context, r wireconv.NewSandbox, of store
 	}
 	rules := r.Rules.Policy
 	err = cmp.Or(
-		s.useHosts(&how, r.AllowNet, r.Secrets), record.CheckUser(r.UID, how.name), checkNewName(r.Name), checkRules(rules), r.Git.Check(), checkLabels(r.Labels), checkSync(r.Sync, of),
+		s.useNetwork(&how, r), record.CheckUser(r.UID, how.name), checkNewName(r.Name), checkRules(rules), r.Git.Check(), checkLabels(r.Labels), checkSync(r.Sync, of),
 	)
 	if err != nil {
 		return record.Record{}, err
@@ -153,7 +153,7 @@ func (s *Service) newRecord(ctx context.Context, r wireconv.NewSandbox, of store
 	}
 	return record.Record{
 		Name: r.Name, Source: source, Workspace: at, Rules: rules, PolicyNote: preset.Attribute(rules, wireconv.SentNote),
-		Runtime: how.name, Image: how.image, UID: r.UID, Home: r.Home, Net: how.net, List: hostlist.List{AllowNet: r.AllowNet}, NetLimits: s.config.Network.Limits, Limits: r.Limits, Ignore: ignored, Served: served, Mounts: mounts, Scratch: r.Scratch, Secrets: named,
+		Runtime: how.name, Image: how.image, UID: r.UID, Home: r.Home, Net: how.net, List: hostlist.List{AllowNet: r.AllowNet}, NetLimits: how.netLimits, Limits: r.Limits, Ignore: ignored, Served: served, Mounts: mounts, Scratch: r.Scratch, Secrets: named,
 	}, err
 }
 

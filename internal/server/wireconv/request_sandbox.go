@@ -49,6 +49,7 @@ type NewSandbox struct {
 	Home       string
 	Env        map[string]string
 	AllowNet   []string
+	NetLimits  string // as hostlist.ParseLimits returns them
 	Mounts     []NewMount
 	Scratch    []scratch.Path
 	Secrets    []string
@@ -84,6 +85,9 @@ func DecodeCreateSandbox(r *sandboxv1.CreateSandboxRequest) (s NewSandbox, err e
 	if s.AllowNet, err = requestHosts("allow_net", r.GetAllowNet()); err != nil {
 		return s, err
 	}
+	if s.NetLimits, err = requestNetLimits(r.GetNetLimits()); err != nil {
+		return s, err
+	}
 	if s.Mounts, err = requestMounts(r.GetMounts()); err != nil {
 		return s, err
 	}
@@ -92,6 +96,15 @@ func DecodeCreateSandbox(r *sandboxv1.CreateSandboxRequest) (s NewSandbox, err e
 	}
 	s.ExpiresIn, err = requestDuration("expires_in", r.GetExpiresIn())
 	return s, err
+}
+
+// requestNetLimits reads limits of a network into their one form. Errors: Invalid.
+func requestNetLimits(texts []string) (string, error) {
+	limits, err := hostlist.ParseLimits(texts...)
+	if err != nil {
+		return "", errdefs.New(errdefs.Invalid, "net_limits: %w", err)
+	}
+	return limits, nil
 }
 
 // requestLimits reads limits; 0 is no limit. Errors: Invalid for a value that the kernel refuses.

@@ -3,6 +3,7 @@ package wireconv
 import (
 	"cmp"
 	"math"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -36,6 +37,9 @@ type Secret struct {
 	Hosts []string // HOST:PORT
 }
 
+// limitsApart is between two limits of record.Record.NetLimits.
+const limitsApart = ","
+
 // Workspace is the default path of the codebase in a server's sandboxes.
 const Workspace = "/workspace"
 
@@ -57,7 +61,7 @@ func EncodeSandbox(s Sandbox) *sandboxv1.Sandbox {
 	for _, host := range r.AllowNet {
 		m.AllowNet = append(m.AllowNet, &sandboxv1.AllowedHost{Host: host, Until: encodeTime(r.AllowNetUntil[host])})
 	}
-	m.Mounts = EncodeMounts(r.Mounts)
+	m.NetLimits, m.Mounts = EncodeNetLimits(r.NetLimits), EncodeMounts(r.Mounts)
 	for _, p := range r.Scratch {
 		m.Scratch = append(m.Scratch, p.At().Text())
 	}
@@ -109,6 +113,8 @@ func DecodeSandbox(m *sandboxv1.Sandbox) (Sandbox, error) {
 			s.Record.AllowNetUntil[host] = decodeTime(a.Until)
 		}
 	}
+	// Not parsed: a newer server may have other limits.
+	s.Record.NetLimits = vpath.Escape(strings.Join(m.NetLimits, limitsApart))
 	if s.Record.Mounts, err = DecodeMounts(m.Mounts); err != nil {
 		return Sandbox{}, errdefs.New(errdefs.KindOf(err), "sandbox %s: mounts: %w", vpath.Escape(m.Id), err)
 	}
@@ -126,6 +132,14 @@ func DecodeSandbox(m *sandboxv1.Sandbox) (Sandbox, error) {
 		s.Variables[i] = record.HostPath(vpath.DecodeText(name))
 	}
 	return s, nil
+}
+
+// EncodeNetLimits returns the limits of record.Record.NetLimits, each of them alone.
+func EncodeNetLimits(limits string) []string {
+	if limits == "" {
+		return nil
+	}
+	return strings.Split(limits, limitsApart)
 }
 
 // CPUPeriod is the period of ResourceLimits.cpu_quota.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import on_both
 
-from agentfense import AsyncSandbox, PermissionDeniedError, RuntimeType, Sandbox
+from agentfense import AsyncSandbox, InvalidConfigurationError, PermissionDeniedError, RuntimeType, Sandbox
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -19,7 +19,8 @@ def test_hosts_are_granted_and_revoked(project: Path, runtime: RuntimeType) -> N
     def resolves(name: str) -> bool:
         return sandbox.exec(f"getent hosts {name} || nslookup {name}").exit_code == 0
 
-    with Sandbox.from_local(project, allow_net="example.com", runtime=runtime) as sandbox:
+    with Sandbox.from_local(project, allow_net="example.com", net_limits="out=50M", runtime=runtime) as sandbox:
+        assert sandbox.info.net_limits == ["out=50M"]
         assert resolves("example.com")
         assert not resolves("a.example.org")
         first, second = sandbox.policy.grant(["a.example.org"], grant_for=timedelta(hours=1))
@@ -37,12 +38,22 @@ def test_hosts_are_granted_and_revoked(project: Path, runtime: RuntimeType) -> N
 
 def test_hosts_on_an_event_loop(project: Path) -> None:
     async def main() -> None:
-        async with await AsyncSandbox.from_local(project, allow_net=["example.com"]) as sandbox:
+        async with await AsyncSandbox.from_local(
+            project, allow_net=["example.com"], net_limits=["out=1M", "new=1/s"]
+        ) as sandbox:
+            assert sandbox.info.net_limits == ["new=1/s", "out=1M"]
             await sandbox.policy.grant("a.example.org")
             assert [host.host for host in await sandbox.policy.hosts()] == ["example.com:443", "a.example.org:443"]
             assert await sandbox.policy.revoke(["example.com", "a.example.org"]) == []
 
     asyncio.run(main())
+
+
+def test_malformed_limits_are_refused(project: Path) -> None:
+    with pytest.raises(InvalidConfigurationError, match='net_limits: "out=much": want a number of bytes'):
+        Sandbox.from_local(project, net_limits=["out=much"])
+    with pytest.raises(TypeError, match="net_limits: want a string, not int"):
+        Sandbox.from_local(project, net_limits=[5])  # type: ignore[list-item]
 
 
 def test_without_hosts_there_is_no_network(project: Path) -> None:

@@ -60,6 +60,7 @@ def create_sandbox(
     env: Optional[Mapping[str, str]],
     git_user: t.GitUser,
     allow_net: Hosts,
+    net_limits: Names,
     mounts: Sequence[t.MountLike],
     scratch: Names,
     secrets: Names,
@@ -80,16 +81,17 @@ def create_sandbox(
         home=text_of(home or "", "home"),
         env=words_of(env, "env"),
         git_user=sandbox_pb2.GitUser(name=git_user.name, email=git_user.email),
-        allow_net=_hosts(allow_net, "allow_net"),
+        allow_net=_texts(allow_net, "allow_net"),
+        net_limits=_texts(net_limits, "net_limits"),
         mounts=wire_mounts(mounts),
         scratch=[encode_path(path, "scratch") for path in _listed(scratch)],
-        secrets=[text_of(name, "secrets") for name in _listed(secrets)],
+        secrets=_texts(secrets, "secrets"),
     )
 
 
-def _hosts(hosts: Hosts, what: str) -> List[str]:
-    """Return one host or several as a list."""
-    return [text_of(host, what) for host in _listed(hosts)]
+def _texts(texts: Names, what: str) -> List[str]:
+    """Return one text of UTF-8 or several as a list."""
+    return [text_of(text, what) for text in _listed(texts)]
 
 
 def _listed(texts: Names) -> Sequence[str]:
@@ -323,9 +325,9 @@ def change_hosts(sandbox_id: str, grant: Hosts, grant_for: Timeout, revoke: Host
     """Return the request of ChangeHosts."""
     return sandbox_pb2.ChangeHostsRequest(
         sandbox_id=sandbox_id,
-        grant=_hosts(grant, "grant"),
+        grant=_texts(grant, "grant"),
         grant_for=duration_of(seconds_of(grant_for, "grant_for")),
-        revoke=_hosts(revoke, "revoke"),
+        revoke=_texts(revoke, "revoke"),
     )
 
 

@@ -83,6 +83,7 @@ class Sandbox(SandboxExecs):
         env: Optional[Mapping[str, str]] = None,
         git_user: Optional[t.GitUser] = None,
         allow_net: Hosts = (),
+        net_limits: Names = (),
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -135,6 +136,9 @@ class Sandbox(SandboxExecs):
         - ``allow_net``: hosts that commands may reach, such as "api.example.com" or "@pypi", as
           the command line's --allow-net takes them. The server's configuration must include them
           (network.allow). Without any there is no network.
+        - ``net_limits``: limits of this network, such as "connections=100" or "out=50M", as the
+          command line's --net-limit takes them. A lower limit of the server's configuration
+          (network.limits) counts.
         - ``mounts``: directories of the server's host to show besides the workspace: Mount objects,
           or mappings with ``source`` and optionally ``place``, ``name``, ``mode`` and ``rules``. The
           server's configuration must list a directory above each (mounts.roots).
@@ -179,6 +183,7 @@ class Sandbox(SandboxExecs):
                 home=home,
                 env=env,
                 allow_net=allow_net,
+                net_limits=net_limits,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,
@@ -213,6 +218,7 @@ class Sandbox(SandboxExecs):
         env: Optional[Mapping[str, str]] = None,
         git_user: Optional[t.GitUser] = None,
         allow_net: Hosts = (),
+        net_limits: Names = (),
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -241,6 +247,7 @@ class Sandbox(SandboxExecs):
                 env=env,
                 git_user=git_user,
                 allow_net=allow_net,
+                net_limits=net_limits,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,

@@ -181,6 +181,8 @@ class Sandbox:
     """The names of the variables that all commands have."""
     allow_net: List[AllowedHost] = field(default_factory=list)
     """The hosts that commands may reach."""
+    net_limits: List[str] = field(default_factory=list)
+    """The limits of the network, such as "out=50M", with those of the server's configuration."""
     mounts: List[Mount] = field(default_factory=list)
     """The directories of the server's host that it shows besides its workspace."""
     scratch: List[str] = field(default_factory=list)
