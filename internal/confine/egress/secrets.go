@@ -198,7 +198,7 @@ func (t *secretTable) reasonPlaceholder(text, here string) string {
 // runSecret serves a connection to the address of a secret. The connections that it makes to the
 // secret's host end with it, so that each is the program's.
 func (c *conn) runSecret(proxy secretproxy.Proxy, config *tls.Config) error {
-	links := &hostLinks{conn: c, open: map[*hostLink]struct{}{}}
+	links := c.newLinks()
 	transport := links.transport(config)
 	proxy.Transport = countRequests{transport}
 	proxy.Refused = func(reason string) {
@@ -222,6 +222,14 @@ type hostLinks struct {
 	mu     sync.Mutex
 	open   map[*hostLink]struct{}
 	closed bool
+}
+
+// newLinks returns where there are none yet. They are cut with the connection: a host that reads
+// nothing would keep them.
+func (c *conn) newLinks() *hostLinks {
+	l := &hostLinks{conn: c, open: map[*hostLink]struct{}{}}
+	context.AfterFunc(c.ctx, l.cut)
+	return l
 }
 
 // transport sends requests over them. config may be nil where there is no TLS.
@@ -283,13 +291,24 @@ func parseTarget(address string) (target, error) {
 
 // close closes all.
 func (l *hostLinks) close() {
-	l.mu.Lock()
-	l.closed = true
-	open := slices.Collect(maps.Keys(l.open))
-	l.mu.Unlock()
-	for _, link := range open {
+	for _, link := range l.end() {
 		link.Close()
 	}
+}
+
+// cut has all fail, and what they have not sent yet dropped. Whoever uses them closes them then.
+func (l *hostLinks) cut() {
+	for _, link := range l.end() {
+		link.conn.up.reset()
+	}
+}
+
+// end has no other one open any more, and returns those that are.
+func (l *hostLinks) end() []*hostLink {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	return slices.Collect(maps.Keys(l.open))
 }
 
 func (h *hostLink) Read(p []byte) (int, error) {
