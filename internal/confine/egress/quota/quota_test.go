@@ -169,6 +169,9 @@ func TestRequestsOfASecret(t *testing.T) {
 	if got := l.Request("OTHER", noon); got.Granted != 1 {
 		t.Errorf("one without limits: %+v", got)
 	}
+	if len(l.used) != 1 { // who asks chooses the names
+		t.Errorf("counted: %v", l.used)
+	}
 }
 
 func reached(a Answer) string {
