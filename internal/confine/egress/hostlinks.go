@@ -148,10 +148,15 @@ func (l *hostLinks) close() {
 	}
 }
 
-// cut has all fail, and what they have not sent yet dropped. Whoever uses them closes them then.
+// cut has all fail. Where the connection may not go on, what they have not sent yet is dropped.
+// Whoever uses them closes them then.
 func (l *hostLinks) cut() {
 	for _, link := range l.end() {
-		link.conn.up.reset()
+		if l.conn.cutReason() != "" {
+			link.conn.up.reset()
+			continue
+		}
+		link.conn.up.Close()
 	}
 }
 

@@ -159,12 +159,12 @@ type ends struct {
 
 // cut ends a connection that may not go on.
 func (e *ends) cut(reason string) {
-	e.cancel()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.whyCut == "" {
 		e.whyCut = reason
 	}
+	e.cancel() // who notices that knows why
 	if e.down != nil {
 		_ = e.down.SetLinger(0) // both sides learn at once
 		e.down.Close()
