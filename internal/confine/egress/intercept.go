@@ -126,7 +126,7 @@ func (c *conn) serveRequests(down net.Conn, secure bool) error {
 	if err := c.down.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	links := &hostLinks{conn: c, open: map[*hostLink]struct{}{}}
+	links := c.newLinks()
 	defer links.close()
 	web := &webproxy.Proxy{
 		IsHost: c.isTarget, Secure: secure, Scheme: "http",

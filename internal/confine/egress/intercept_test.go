@@ -30,6 +30,13 @@ func startInterception(t *testing.T, handler http.HandlerFunc, secrets []wireSec
 	t.Helper()
 	host := httptest.NewUnstartedServer(handler)
 	host.EnableHTTP2 = true
+	return startInterceptionOf(t, host, nil, secrets, rules...)
+}
+
+// startInterceptionOf is startInterception of a host that is not started yet. change changes the
+// process.
+func startInterceptionOf(t *testing.T, host *httptest.Server, change func(*process), secrets []wireSecret, rules ...string) *intercepting {
+	t.Helper()
 	host.StartTLS()
 	t.Cleanup(host.Close)
 	roots := x509.NewCertPool()
@@ -45,6 +52,9 @@ func startInterception(t *testing.T, handler http.HandlerFunc, secrets []wireSec
 		}
 		if err := p.secrets.set(secrets, p.quotas.Take); err != nil {
 			t.Error(err)
+		}
+		if change != nil {
+			change(p)
 		}
 	}, rules...)
 	return i

@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -228,5 +230,47 @@ func TestNothingIsGrantedWithoutAnAnswer(t *testing.T) {
 	p := poolOf(q.Take, "", quota.Set{{Name: quota.Out, Max: 1000}}, quota.Out)
 	if n, reached := p.take(ctx, 10); n != 0 || reached {
 		t.Errorf("got %d, %t", n, reached)
+	}
+}
+
+// A program's connection of HTTP/2 may need several to the host.
+func TestConnectionsForRequestsAreLimited(t *testing.T) {
+	for _, limits := range []string{"connections=1", "new=1/h"} {
+		t.Run(limits, func(t *testing.T) {
+			set, err := quota.ParseNetwork(limits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked, answer := make(chan struct{}, 1), make(chan struct{})
+			host := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/slow" {
+					asked <- struct{}{}
+					<-answer
+				}
+			}))
+			i := startInterceptionOf(t, host, func(p *process) {
+				if err := p.setLimits(limits); err != nil {
+					t.Error(err)
+				}
+			}, nil, "example.com,intercept")
+			i.mu.Lock()
+			i.ledger = quota.NewLedger(set, nil)
+			i.mu.Unlock()
+			c := i.client("example.com", true)
+			var slow sync.WaitGroup
+			slow.Go(func() {
+				if status, text := i.ask(c, "GET", "https://example.com/slow", ""); status != http.StatusOK {
+					t.Errorf("the first: %d %s", status, text)
+				}
+			})
+			<-asked
+			status, text := i.ask(c, "GET", "https://example.com/", "")
+			close(answer)
+			slow.Wait()
+			if status != http.StatusForbidden || !strings.Contains(text, "the limit "+limits) {
+				t.Fatalf("the second: %d %s", status, text)
+			}
+			i.awaitDenied("the limit " + limits + " of the network is reached")
+		})
 	}
 }

@@ -232,3 +232,43 @@ func TestAProcessThatDoesNotObeyIsKilled(t *testing.T) {
 		t.Error("it lives")
 	}
 }
+
+// What a supervisor that is busy has not read yet does not keep the process from what it is told
+// next: the supervisor would wait for that, too.
+func TestABusySupervisorIsObeyed(t *testing.T) {
+	o := startProcess(t, echo(t, plain), nil, "a.example:1000,raw")
+	c := o.dial("a.example")
+	if !passes(c, 1) {
+		t.Fatal("it does not pass")
+	}
+	o.mu.Lock() // it reads one more report
+	defer o.mu.Unlock()
+	for i := range uint64(1000) { // more than the socket and the channel hold
+		if err := o.wire.send(order{Acknowledge: i + 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var files []*os.File
+	for _, text := range []string{"{}", ""} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		files = append(files, r)
+	}
+	defer closeAll(files)
+	if err := o.wire.send(order{Handover: true}, files...); err != nil {
+		t.Fatal(err)
+	}
+	o.setRules()
+	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if !isCut(t, c) {
+		t.Error("the connection goes on")
+	}
+}

@@ -24,6 +24,8 @@ type liveTable struct {
 	rules     []allowlist.Rule
 	listeners map[entry]net.Listener
 	conns     map[*conn]struct{}
+	others    int           // connections to hosts, beyond one for each of conns
+	freed     chan struct{} // closed when there may be room; nil: nobody waits
 }
 
 // set takes other rules, closes the listeners that none needs, and cuts the connections that none
@@ -68,8 +70,8 @@ func (t *liveTable) enter(c *conn) error {
 	switch {
 	case !allowed:
 		return refusal{reasonNotAllowed}
-	case t.most > 0 && len(t.conns) >= t.most:
-		return refusal{reasonReached(quota.Limit{Name: quota.Connections, Max: int64(t.most)})}
+	case t.isFullLocked():
+		return t.reasonFull()
 	}
 	if t.conns == nil {
 		t.conns = map[*conn]struct{}{}
@@ -79,10 +81,46 @@ func (t *liveTable) enter(c *conn) error {
 	return nil
 }
 
+func (t *liveTable) isFullLocked() bool { return t.most > 0 && len(t.conns)+t.others >= t.most }
+
+func (t *liveTable) reasonFull() refusal {
+	return refusal{reasonReached(quota.Limit{Name: quota.Connections, Max: int64(t.most)})}
+}
+
 func (t *liveTable) leave(c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.conns, c)
+	t.freeLocked()
+}
+
+// enterOther takes one more connection to a host for a program's connection. If there is no room,
+// freed is closed when there may be.
+func (t *liveTable) enterOther() (freed chan struct{}, entered bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.isFullLocked() {
+		t.others++
+		return nil, true
+	}
+	if t.freed == nil {
+		t.freed = make(chan struct{})
+	}
+	return t.freed, false
+}
+
+func (t *liveTable) leaveOther() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.others--
+	t.freeLocked()
+}
+
+func (t *liveTable) freeLocked() {
+	if t.freed != nil {
+		close(t.freed)
+		t.freed = nil
+	}
 }
 
 // cut ends all connections.
@@ -121,12 +159,12 @@ type ends struct {
 
 // cut ends a connection that may not go on.
 func (e *ends) cut(reason string) {
-	e.cancel()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.whyCut == "" {
 		e.whyCut = reason
 	}
+	e.cancel() // who notices that knows why
 	if e.down != nil {
 		_ = e.down.SetLinger(0) // both sides learn at once
 		e.down.Close()

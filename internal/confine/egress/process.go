@@ -258,7 +258,7 @@ func (p *process) carryOut(o order, files []*os.File) error {
 		if err := p.secrets.take(files); err != nil {
 			return err
 		}
-		p.tell(report{Took: true, All: p.secrets.isComplete()})
+		go p.tell(report{Took: true, All: p.secrets.isComplete()}) // nor for this
 	case o.Used != 0 && o.Quota != nil:
 		closeAll(files)
 		p.quotas.Answer(o.Used, *o.Quota)

@@ -8,15 +8,10 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"net"
-	"net/http"
-	"net/http/httptrace"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -198,7 +193,7 @@ func (t *secretTable) reasonPlaceholder(text, here string) string {
 // runSecret serves a connection to the address of a secret. The connections that it makes to the
 // secret's host end with it, so that each is the program's.
 func (c *conn) runSecret(proxy secretproxy.Proxy, config *tls.Config) error {
-	links := &hostLinks{conn: c, open: map[*hostLink]struct{}{}}
+	links := c.newLinks()
 	transport := links.transport(config)
 	proxy.Transport = countRequests{transport}
 	proxy.Refused = func(reason string) {
@@ -210,128 +205,6 @@ func (c *conn) runSecret(proxy secretproxy.Proxy, config *tls.Config) error {
 	transport.CloseIdleConnections()
 	links.close()
 	return nil
-}
-
-// maxAnswerHead bounds the header of an answer, in bytes.
-const maxAnswerHead = 256 << 10
-
-// hostLinks are the connections to a secret's host that serve one connection of a program.
-type hostLinks struct {
-	conn *conn
-
-	mu     sync.Mutex
-	open   map[*hostLink]struct{}
-	closed bool
-}
-
-// transport sends requests over them. config may be nil where there is no TLS.
-func (l *hostLinks) transport(config *tls.Config) *http.Transport {
-	return &http.Transport{
-		DialContext: l.dial, TLSClientConfig: config.Clone(), ForceAttemptHTTP2: true, DisableCompression: true,
-		TLSHandshakeTimeout: headPatience, MaxResponseHeaderBytes: maxAnswerHead, MaxIdleConnsPerHost: 1,
-	}
-}
-
-// hostLink is one of them, and counts what it carries.
-type hostLink struct {
-	net.Conn
-
-	conn     *conn // for its reports
-	links    *hostLinks
-	once     sync.Once
-	sent     atomic.Int64
-	received atomic.Int64
-	requests atomic.Int64
-}
-
-// dial connects to a secret's host, whose address is checked as for every host. Errors: a refusal.
-func (l *hostLinks) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	to, err := parseTarget(address)
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case l.conn.p.links <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	c := &conn{p: l.conn.p, target: to, rule: l.conn.rule}
-	c.ctx, c.cancel = l.conn.ctx, l.conn.cancel
-	if err := c.dial(); err != nil {
-		<-l.conn.p.links
-		return nil, err
-	}
-	link := &hostLink{Conn: c.up, conn: c, links: l}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		go link.Close()
-		return nil, net.ErrClosed
-	}
-	l.open[link] = struct{}{}
-	return link, nil
-}
-
-// parseTarget reads what a Transport dials: the name of a secret's host and its port.
-func parseTarget(address string) (target, error) {
-	if at, err := netip.ParseAddrPort(address); err == nil {
-		return target{allowlist.Host(at.Addr().String()), at.Port()}, nil
-	}
-	r, err := allowlist.ParseRule(address)
-	return target{r.Host, r.Port}, err
-}
-
-// close closes all.
-func (l *hostLinks) close() {
-	l.mu.Lock()
-	l.closed = true
-	open := slices.Collect(maps.Keys(l.open))
-	l.mu.Unlock()
-	for _, link := range open {
-		link.Close()
-	}
-}
-
-func (h *hostLink) Read(p []byte) (int, error) {
-	n, err := h.Conn.Read(p)
-	h.received.Add(int64(n))
-	return n, err
-}
-
-func (h *hostLink) Write(p []byte) (int, error) {
-	n, err := h.Conn.Write(p)
-	h.sent.Add(int64(n))
-	return n, err
-}
-
-// Close closes the connection and reports what it carried.
-func (h *hostLink) Close() error {
-	err := h.Conn.Close()
-	h.once.Do(func() {
-		h.links.mu.Lock()
-		delete(h.links.open, h)
-		h.links.mu.Unlock()
-		<-h.conn.p.links
-		h.conn.requests = h.requests.Load()
-		h.conn.closed(h.sent.Load(), h.received.Load())
-	})
-	return err
-}
-
-// countRequests counts the requests of each hostLink.
-type countRequests struct{ http.RoundTripper }
-
-func (c countRequests) RoundTrip(r *http.Request) (*http.Response, error) {
-	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		c := info.Conn
-		if over, is := c.(*tls.Conn); is {
-			c = over.NetConn()
-		}
-		if link, is := c.(*hostLink); is {
-			link.requests.Add(1)
-		}
-	}}
-	return c.RoundTripper.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 }
 
 // handoverPatience bounds how long a process takes to read values.

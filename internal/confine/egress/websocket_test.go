@@ -172,11 +172,13 @@ func TestASecretIsUsedByAWebSocketAndNotTold(t *testing.T) {
 	if got := read(r); answer.StatusCode != http.StatusSwitchingProtocols || got != want {
 		t.Errorf("got %s, %q", answer.Status, got)
 	}
-	o, certificate := startWithSecret(t, webSockets(nil))
+	o, certificate := startWithSecret(t, webSockets(func(head string) string {
+		return strings.Replace(head, "Switching Protocols", secretValue, 1)
+	}))
 	o.handOver(map[string]string{"API_KEY": secretValue}, certificate)
 	c := o.dial(insideName)
 	answer, r = shake(t, c, insideName, "/", credential)
-	if got := read(r); answer.StatusCode != http.StatusSwitchingProtocols || got != want {
+	if got := read(r); answer.Status != "101 Switching Protocols" || got != want {
 		t.Errorf("at the secret's address: %s, %q", answer.Status, got)
 	}
 	if _, err := io.WriteString(c, "\x81\x01x"); err != nil { // the echo has the form of a frame

@@ -67,7 +67,8 @@ func (l *Ledger) Take(of, name string, n, more int64, now time.Time) Answer {
 func (l *Ledger) Request(of string, now time.Time) Answer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if total, limited := l.sets[of].Get(Requests); limited && l.used[entry{of, Requests}] >= total.Max {
+	total, counted := l.sets[of].Get(Requests)
+	if counted && l.used[entry{of, Requests}] >= total.Max {
 		return l.reachedLocked(entry{of, Requests}, total, 0)
 	}
 	if rate, limited := l.sets[of].Get(Rate); limited {
@@ -75,7 +76,9 @@ func (l *Ledger) Request(of string, now time.Time) Answer {
 			return l.reachedLocked(entry{of, Rate}, rate, 0)
 		}
 	}
-	l.used[entry{of, Requests}]++
+	if counted {
+		l.used[entry{of, Requests}]++
+	}
 	return Answer{Granted: 1}
 }
 

@@ -226,13 +226,35 @@ func (s Set) Within(bounds Set) Set {
 		own, has := s.Get(k.name)
 		bound, bounded := bounds.Get(k.name)
 		switch {
-		case has && (!bounded || own.perSecond() <= bound.perSecond()):
+		case has && bounded:
+			all = append(all, own.within(bound))
+		case has:
 			all = append(all, own)
 		case bounded:
 			all = append(all, bound)
 		}
 	}
 	return all
+}
+
+// within returns a limit that is not above bound, also in what it allows at once: a Bucket is as
+// large as Max. That of bytes has a second's.
+func (l Limit) within(bound Limit) Limit {
+	switch {
+	case l.perSecond() > bound.perSecond():
+		return bound
+	case l.Per == 0, l.Bytes, l.Max <= bound.Max:
+		return l
+	}
+	for _, p := range slices.Backward(periods) {
+		if p.unit >= l.Per {
+			continue
+		}
+		if n := l.Max / int64(l.Per/p.unit); n > 0 && n <= bound.Max {
+			return Limit{Name: l.Name, Max: n, Per: p.unit}
+		}
+	}
+	return Limit{Name: l.Name, Max: bound.Max, Per: l.Per}
 }
 
 // Or returns limits of a network, and those of others of which it has none.

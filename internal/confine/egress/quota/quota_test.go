@@ -92,6 +92,11 @@ func TestBoundsLowerLimits(t *testing.T) {
 		{"out=1M", "out=50M", "out=1M"},
 		{"new=1/s", "new=30/m", "new=30/m"},
 		{"new=1/m", "new=1/s,rate=1M/s", "new=1/m,rate=1M/s"},
+		{"new=36000/h", "new=10/s", "new=10/s"}, // at once, too
+		{"new=600/h", "new=10/s", "new=10/m"},
+		{"new=30/h", "new=10/s", "new=10/h"},
+		{"new=2000000000/h", "new=1000000/s", "new=555555/s"},
+		{"rate=60M/m", "rate=1M/s", "rate=60M/m"}, // a second counts in any case
 	} {
 		if got := network(t, tt.own).Within(network(t, tt.bounds)).String(); got != tt.want {
 			t.Errorf("%s within %s: got %s, want %s", tt.own, tt.bounds, got, tt.want)
@@ -168,6 +173,9 @@ func TestRequestsOfASecret(t *testing.T) {
 	}
 	if got := l.Request("OTHER", noon); got.Granted != 1 {
 		t.Errorf("one without limits: %+v", got)
+	}
+	if len(l.used) != 1 { // who asks chooses the names
+		t.Errorf("counted: %v", l.used)
 	}
 }
 

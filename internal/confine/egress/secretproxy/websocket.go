@@ -24,6 +24,7 @@ func (p *Proxy) Stream(r *http.Response, s io.ReadWriteCloser) io.ReadWriteClose
 		}
 	}
 	maskHeader(p.Masker, r.Header)
+	r.Status, r.Trailer = "", nil // of a change of protocol, net/http passes on the host's words
 	ctx := r.Request.Context()
 	return &stream{
 		ReadWriteCloser: s, proxy: p, ctx: ctx,
