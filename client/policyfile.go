@@ -90,8 +90,8 @@ func (s *Sandbox) SetPolicy(ctx context.Context, p Policy) error {
 }
 
 // ReadPolicy reads a policy file; errors call it name. It refuses everything that it does not know,
-// hosts (network), for which WithAllowNet is, scratch directories, apply: keep, and rules that
-// redact or substitute.
+// hosts (network) and scratch directories, for which WithAllowNet and WithScratch are, apply: keep,
+// and rules that redact or substitute.
 // Errors: ErrInvalid, with name, line and the most similar valid word; those of r.
 func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	file, err := policyfile.Load(r, name)
@@ -120,7 +120,7 @@ func checkWithoutServer(file *policyfile.Document) error {
 		return file.Network.At(errors.New("a policy has no hosts: leave it out, and name them with WithAllowNet"))
 	}
 	if len(file.Scratch) > 0 {
-		return file.Scratch[0].At(errors.New("a server has no scratch directories: leave it out"))
+		return file.Scratch[0].At(errors.New("a policy has no scratch directories: leave it out, and name them with WithScratch"))
 	}
 	if r, is := file.FirstKept(); is {
 		return fmt.Errorf("%s: apply: keep works only with the command line: leave it out, and apply the changes", r.Source)

@@ -57,7 +57,7 @@ func TestPolicyThatIsMalformed(t *testing.T) {
 		t.Error(err)
 	}
 	for text, want := range map[string]string{
-		"scratch: [a]": `my.yaml:3: scratch "a": a server has no scratch directories`,
+		"scratch: [a]": `my.yaml:3: scratch "a": a policy has no scratch directories: leave it out, and name them with WithScratch`,
 		"rules: [{pattern: a, permission: write, apply: keep}]": "my.yaml:3: apply: keep works only with the command line",
 	} {
 		_, err = client.ReadPolicy(strings.NewReader("version: 1\npreset: read-only\n"+text+"\n"), "my.yaml")
