@@ -52,6 +52,10 @@ type marker struct {
 	table *risk.Table
 	tree  *futureTree
 	repos map[vpath.Path]repository
+	// source is the directory of the host that has the tree. Of a mount it counts for marks: it may
+	// be one of an agent, where each file has a meaning.
+	source  vpath.Path
+	isMount bool
 	// aliases are made by linksTo.
 	aliases aliases
 }
@@ -62,7 +66,10 @@ func marks(w *changes.Work) (*marker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &marker{table: table, tree: newFutureTree(w.Stack, w.Delta), repos: map[vpath.Path]repository{}}, nil
+	return &marker{
+		table: table, tree: newFutureTree(w.Stack, w.Delta), repos: map[vpath.Path]repository{},
+		source: vpath.Path(w.Sandbox.Stored.Source.Path), isMount: w.Sandbox.Mount() != "",
+	}, nil
 }
 
 // ofDiff returns the mark that f deserves, nil if it is a file like any other.
@@ -131,6 +138,21 @@ func (m *marker) byPath(p vpath.Path, isDir bool) *RiskFlag {
 
 // lookUp asks the table.
 func (m *marker) lookUp(p vpath.Path, isDir bool) *RiskFlag {
+	mark := m.ask(p, isDir)
+	if m.isMount {
+		mark = graver(mark, m.onHost(p, isDir))
+	}
+	return mark
+}
+
+// onHost asks the table for the path p of the source on the host.
+func (m *marker) onHost(p vpath.Path, isDir bool) *RiskFlag {
+	return m.ask(m.hostPath(p), isDir)
+}
+
+func (m *marker) hostPath(p vpath.Path) vpath.Path { return p.Rebase(vpath.Root, m.source) }
+
+func (m *marker) ask(p vpath.Path, isDir bool) *RiskFlag {
 	e, ok := m.table.At(p, isDir)
 	switch {
 	case !ok:
