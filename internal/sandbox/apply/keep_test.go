@@ -16,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/keep"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -387,7 +388,7 @@ func TestKeepOfARunningSandbox(t *testing.T) {
 func TestKeepLeavesAMountOfGitsDirectory(t *testing.T) {
 	home := openHome(t)
 	repo, outer := t.TempDir(), t.TempDir()
-	build(t, repo, tree{".git/logs/HEAD": "1"})
+	build(t, repo, tree{".git/HEAD": "ref: refs/heads/main", ".git/objects/": "", ".git/refs/": ""})
 	r := recordOf(t, home, outer, "outer")
 	source := recordOf(t, home, filepath.Join(repo, ".git"), "").Source
 	r.Mounts = []record.Mount{{
@@ -403,13 +404,19 @@ func TestKeepLeavesAMountOfGitsDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.agent(func(a *agent) {
-		a.mkdir("/refs")
 		a.write("/refs/x", "1")
 		a.write("/config", "evil")
 	})
-	got := b.keep()
-	if len(got) != 2 || !strings.HasPrefix(got[0], "- /config: it is marked: runs on the host") || !strings.HasPrefix(got[1], "- /refs/x: git's files") {
-		t.Errorf("kept and waiting: %q", got)
+	wantLines(t, b.keep(), "- /config: it is marked: runs on the host: git's configuration", "- /refs/x: git's files are applied as a whole")
+	rs, err := review.Open(b.box)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rs.Close()
+	for _, f := range rs.Files() {
+		if marked := f.Mark != nil; marked != (f.Path == "/config") {
+			t.Errorf("%s: mark %+v", f.Path, f.Mark)
+		}
 	}
 }
 

@@ -22,7 +22,11 @@ func setKeeping(w *changes.Work, files []FileDiff, m *marker) {
 		if f.Status == changes.Deleted {
 			isDir = record.IsDir(f.Change.BaseMode())
 		}
-		if mark := graver(f.Mark, m.onHost(f.Path, isDir)); mark != nil {
+		mark := f.Mark
+		if !list[i].InGit {
+			mark = graver(mark, m.onHost(f.Path, isDir))
+		}
+		if mark != nil {
 			list[i].Mark = mark.Risk.String() + ": " + mark.Reason
 		}
 	}

@@ -121,7 +121,7 @@ func (m *marker) byPath(p vpath.Path, isDir bool) *RiskFlag {
 	}
 	if isStore(rel) {
 		var mark *RiskFlag
-		if !isInDotGit(p) { // where more may lie than git's objects and refs
+		if !isInDotGit(p) && !(m.isMount && isInDotGit(m.hostPath(p))) { // where more may lie than git's objects and refs
 			mark = m.lookUp(p, isDir)
 		}
 		if kind == completedRepository {
