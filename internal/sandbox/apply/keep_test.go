@@ -436,9 +436,15 @@ func TestKeepLeavesWhatActsInTheDirectoryOfTheSource(t *testing.T) {
 	if workspace.box, err = home.Create(r); err != nil {
 		t.Fatal(err)
 	}
+	// To the other a link of this name leads, where it is mounted.
+	linked := &bench{t: t, home: home, dir: t.TempDir()}
+	build(t, linked.dir, tree{"settings.json": "{}", "history.jsonl": "1"})
+	other := recordOf(t, home, linked.dir, "").Source
 	r = recordOf(t, home, outer.dir, "outer")
-	r.Mounts = []record.Mount{{Source: source.Path, Target: "/opt/data", Name: "data", Mode: "policy", Rules: r.Rules, Dev: source.Dev, Ino: source.Ino, Born: source.Born}}
-	r.Mounts[0].Rules = []policy.Rule{keepAll}
+	r.Mounts = []record.Mount{
+		{Source: source.Path, Target: "/opt/data", Name: "data", Mode: "policy", Rules: []policy.Rule{keepAll}, Dev: source.Dev, Ino: source.Ino, Born: source.Born},
+		{Source: other.Path, Target: "/home/me/.claude", Name: "linked", Mode: "policy", Rules: []policy.Rule{keepAll}, Dev: other.Dev, Ino: other.Ino, Born: other.Born},
+	}
 	if outer.box, err = home.Create(r); err != nil {
 		t.Fatal(err)
 	}
@@ -446,7 +452,10 @@ func TestKeepLeavesWhatActsInTheDirectoryOfTheSource(t *testing.T) {
 	if mount.box, err = outer.box.InMount("data"); err != nil {
 		t.Fatal(err)
 	}
-	for i, b := range []*bench{workspace, mount} {
+	if linked.box, err = outer.box.InMount("linked"); err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range []*bench{workspace, mount, linked} {
 		b.agent(func(a *agent) {
 			a.write("/settings.json", "evil")
 			a.write("/history.jsonl", fmt.Sprint("new", i))

@@ -54,8 +54,8 @@ type marker struct {
 	repos map[vpath.Path]repository
 	// source is the directory of the host that has the tree. Of a mount it counts for marks: it may
 	// be one of an agent, where each file has a meaning.
-	source  vpath.Path
-	isMount bool
+	source vpath.Path
+	mount  vpath.Path // the place of a mount: the name of its directory, if a link leads to it; "" for the workspace
 	// aliases are made by linksTo.
 	aliases aliases
 }
@@ -66,10 +66,14 @@ func marks(w *changes.Work) (*marker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &marker{
+	m := &marker{
 		table: table, tree: newFutureTree(w.Stack, w.Delta), repos: map[vpath.Path]repository{},
-		source: vpath.Path(w.Sandbox.Stored.Source.Path), isMount: w.Sandbox.Mount() != "",
-	}, nil
+		source: vpath.Path(w.Sandbox.Stored.Source.Path),
+	}
+	if w.Sandbox.Mount() != "" {
+		m.mount = vpath.Path(w.Sandbox.Stored.Workspace)
+	}
+	return m, nil
 }
 
 // ofDiff returns the mark that f deserves, nil if it is a file like any other.
@@ -121,7 +125,7 @@ func (m *marker) byPath(p vpath.Path, isDir bool) *RiskFlag {
 	}
 	if isStore(rel) {
 		var mark *RiskFlag
-		if !isInDotGit(p) && !(m.isMount && isInDotGit(m.hostPath(p))) { // where more may lie than git's objects and refs
+		if !isInDotGit(p) && !(m.mount != "" && isInDotGit(m.hostPath(p))) { // where more may lie than git's objects and refs
 			mark = m.lookUp(p, isDir)
 		}
 		if kind == completedRepository {
@@ -139,7 +143,7 @@ func (m *marker) byPath(p vpath.Path, isDir bool) *RiskFlag {
 // lookUp asks the table.
 func (m *marker) lookUp(p vpath.Path, isDir bool) *RiskFlag {
 	mark := m.ask(p, isDir)
-	if m.isMount {
+	if m.mount != "" {
 		mark = graver(mark, m.onHost(p, isDir))
 	}
 	return mark
@@ -147,7 +151,11 @@ func (m *marker) lookUp(p vpath.Path, isDir bool) *RiskFlag {
 
 // onHost asks the table for the path p of the source on the host.
 func (m *marker) onHost(p vpath.Path, isDir bool) *RiskFlag {
-	return m.ask(m.hostPath(p), isDir)
+	mark := m.ask(m.hostPath(p), isDir)
+	if m.mount != "" {
+		mark = graver(mark, m.ask(p.Rebase(vpath.Root, m.mount), isDir))
+	}
+	return mark
 }
 
 func (m *marker) hostPath(p vpath.Path) vpath.Path { return p.Rebase(vpath.Root, m.source) }
