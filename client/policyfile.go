@@ -90,8 +90,8 @@ func (s *Sandbox) SetPolicy(ctx context.Context, p Policy) error {
 }
 
 // ReadPolicy reads a policy file; errors call it name. It refuses everything that it does not know,
-// hosts (network), for which WithAllowNet is, scratch directories, for which WithScratch is, apply:
-// keep, and rules that redact or substitute.
+// hosts (network) and scratch directories, for which WithAllowNet and WithScratch are, apply: keep,
+// and rules that redact or substitute.
 // Errors: ErrInvalid, with name, line and the most similar valid word; those of r.
 func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	file, err := policyfile.Load(r, name)

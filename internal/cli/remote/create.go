@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // Check refuses what no sandbox of a server can have.
@@ -35,6 +36,9 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 
 // Create makes a sandbox of a codebase that is there, or of a directory that is uploaded.
 func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.Sandbox, error) {
+	if _, err := wireconv.EncodeRules(n.Rules.Rules); err != nil { // before the upload
+		return backend.Sandbox{}, err
+	}
 	home, err := b.openHome()
 	if err != nil {
 		return backend.Sandbox{}, err

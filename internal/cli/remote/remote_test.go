@@ -24,7 +24,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/endpoint"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/transfer/scan"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // fake answers as a test says.
@@ -138,6 +140,24 @@ func TestUploadTellsWhyItWasRefused(t *testing.T) {
 	})
 	if !errdefs.Is(err, errdefs.Exhausted) || err.Error() != "upload /big: more than is allowed" {
 		t.Errorf("Upload = %v", err)
+	}
+}
+
+// Rules that no server can keep are refused before it has what they are about.
+func TestRulesOfThisHostAloneAreRefusedBeforeTheUpload(t *testing.T) {
+	for _, rule := range []policy.Rule{
+		{Pattern: ".env", Permission: policy.Read, Transform: policy.Transform{Redact: policy.Env}},
+		{Pattern: "/state/", Permission: policy.Write, Keep: true},
+	} {
+		opened := false
+		b := New(nil, func() (*record.Home, error) {
+			opened = true
+			return nil, errors.New("the upload begins")
+		}, os.Getenv)
+		_, err := b.Create(t.Context(), backend.NewSandbox{Source: record.Source{Path: record.HostPath(t.TempDir())}, Rules: backend.Rules{Rules: []policy.Rule{rule}}})
+		if !errdefs.Is(err, errdefs.Invalid) || opened {
+			t.Errorf("%s: %v", rule, err)
+		}
 	}
 }
 

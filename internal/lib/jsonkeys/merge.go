@@ -100,6 +100,9 @@ func (c *change) at(path []string) *change {
 	return c
 }
 
+// maxValues bounds how many values differ: a result names each.
+const maxValues = 10_000
+
 // merger collects the changes that keys name.
 type merger struct {
 	change           *change
@@ -112,6 +115,9 @@ const pollutes = "__proto__"
 // walk decides about the values that key names below path. theirs, base and ours are the values
 // at path.
 func (m *merger) walk(key Key, path []string, theirs, base, ours value) error {
+	if len(m.taken)+len(m.conflicts) > maxValues {
+		return errdefs.New(errdefs.Invalid, "more than %d values of its keys differ", maxValues)
+	}
 	if len(key) == 0 {
 		return m.decide(path, theirs, base, ours)
 	}

@@ -183,3 +183,19 @@ func FuzzMerge(f *testing.F) {
 		}
 	})
 }
+
+// Each value that differs is named, and looked up among the others.
+func TestMergeRefusesTooManyValues(t *testing.T) {
+	for name, one := range map[string]string{"taken": `"%d":{"history":1},`, "in conflict": `"%d":1,`} {
+		var ours strings.Builder
+		ours.WriteString(`{"projects":{`)
+		for i := range 100_000 {
+			fmt.Fprintf(&ours, one, i)
+		}
+		ours.WriteString(`"x":{}}}`)
+		_, err := jsonkeys.Merge([]byte("{}"), []byte("{}"), []byte(ours.String()), []string{"projects.*.history"})
+		if !errdefs.Is(err, errdefs.Invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -15,6 +15,8 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/keep"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -379,5 +381,88 @@ func TestKeepOfARunningSandbox(t *testing.T) {
 	}
 	if got := b.changes(); !slices.Equal(got, []string{"M /conf.json", "M /x.db", "A /x.db-wal"}) {
 		t.Errorf("changes left: %q", got)
+	}
+}
+
+// Git's files wait in a mount of git's directory, too.
+func TestKeepLeavesAMountOfGitsDirectory(t *testing.T) {
+	home := openHome(t)
+	repo, outer := t.TempDir(), t.TempDir()
+	build(t, repo, tree{".git/HEAD": "ref: refs/heads/main", ".git/objects/": "", ".git/refs/": ""})
+	r := recordOf(t, home, outer, "outer")
+	source := recordOf(t, home, filepath.Join(repo, ".git"), "").Source
+	r.Mounts = []record.Mount{{
+		Source: source.Path, Target: "/opt/git", Name: "git", Mode: "policy", Dev: source.Dev, Ino: source.Ino, Born: source.Born,
+		Rules: []policy.Rule{{Pattern: "/**", Permission: policy.Write, Keep: true}},
+	}}
+	box, err := home.Create(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, home: home, dir: filepath.Join(repo, ".git")}
+	if b.box, err = box.InMount("git"); err != nil {
+		t.Fatal(err)
+	}
+	b.agent(func(a *agent) {
+		a.write("/refs/x", "1")
+		a.write("/config", "evil")
+	})
+	wantLines(t, b.keep(), "- /config: it is marked: runs on the host: git's configuration", "- /refs/x: git's files are applied as a whole")
+	rs, err := review.Open(b.box)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rs.Close()
+	for _, f := range rs.Files() {
+		if marked := f.Mark != nil; marked != (f.Path == "/config") {
+			t.Errorf("%s: mark %+v", f.Path, f.Mark)
+		}
+	}
+}
+
+// What acts because of the directory in which the source is waits, too: the path below the source
+// does not say it.
+func TestKeepLeavesWhatActsInTheDirectoryOfTheSource(t *testing.T) {
+	keepAll := policy.Rule{Pattern: "/**", Permission: policy.Write, Keep: true}
+	home := openHome(t)
+	dir := filepath.Join(t.TempDir(), ".claude")
+	build(t, dir, tree{"settings.json": "{}", "history.jsonl": "1"})
+	source := recordOf(t, home, dir, "").Source
+	workspace := &bench{t: t, home: home, dir: dir}
+	outer := &bench{t: t, home: home, dir: t.TempDir()}
+	var err error
+	r := recordOf(t, home, dir, "workspace")
+	r.Rules = []policy.Rule{keepAll}
+	if workspace.box, err = home.Create(r); err != nil {
+		t.Fatal(err)
+	}
+	// To the other a link of this name leads, where it is mounted.
+	linked := &bench{t: t, home: home, dir: t.TempDir()}
+	build(t, linked.dir, tree{"settings.json": "{}", "history.jsonl": "1"})
+	other := recordOf(t, home, linked.dir, "").Source
+	r = recordOf(t, home, outer.dir, "outer")
+	r.Mounts = []record.Mount{
+		{Source: source.Path, Target: "/opt/data", Name: "data", Mode: "policy", Rules: []policy.Rule{keepAll}, Dev: source.Dev, Ino: source.Ino, Born: source.Born},
+		{Source: other.Path, Target: "/home/me/.claude", Name: "linked", Mode: "policy", Rules: []policy.Rule{keepAll}, Dev: other.Dev, Ino: other.Ino, Born: other.Born},
+	}
+	if outer.box, err = home.Create(r); err != nil {
+		t.Fatal(err)
+	}
+	mount := &bench{t: t, home: home, dir: dir}
+	if mount.box, err = outer.box.InMount("data"); err != nil {
+		t.Fatal(err)
+	}
+	if linked.box, err = outer.box.InMount("linked"); err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range []*bench{workspace, mount, linked} {
+		b.agent(func(a *agent) {
+			a.write("/settings.json", "evil")
+			a.write("/history.jsonl", fmt.Sprint("new", i))
+		})
+		wantLines(t, b.keep(), "M /history.jsonl", "- /settings.json: it is marked: trusted later: settings of an agent")
+	}
+	if diff := cmp.Diff(tree{"settings.json": "{}", "history.jsonl": "new1"}, snapshot(t, dir)); diff != "" {
+		t.Errorf("source (-want +got):\n%s", diff)
 	}
 }

@@ -28,6 +28,8 @@ import (
 type Result struct {
 	Kept  []KeptPath
 	Waits []WaitingPath
+
+	waits map[vpath.Path]bool // paths of Waits
 }
 
 // KeptPath is a path that was applied.
@@ -53,7 +55,10 @@ func Keep(ctx context.Context, s *record.Sandbox, drop func([]changes.Version) (
 		return k, nil
 	}
 	units, waits, err := toKeep(s, drop != nil)
-	k.Waits = waits
+	k.Waits, k.waits = waits, map[vpath.Path]bool{}
+	for _, w := range waits {
+		k.waits[w.Path] = true
+	}
 	for _, u := range units {
 		if err != nil {
 			break
@@ -233,6 +238,7 @@ func (k *Result) note(result apply.Result, last bool) (again []vpath.Path) {
 		}
 		if len(r.KeyConflicts) > 0 {
 			k.Waits = append(k.Waits, WaitingPath{r.Path, r.KeyConflicts, "the source has another value by now, or the key cannot be set"})
+			k.waits[r.Path] = true
 		}
 	}
 	return again
@@ -240,7 +246,8 @@ func (k *Result) note(result apply.Result, last bool) (again []vpath.Path) {
 
 // wait notes that the path waits, unless that is known.
 func (k *Result) wait(p vpath.Path, why string) {
-	if !slices.ContainsFunc(k.Waits, func(w WaitingPath) bool { return w.Path == p }) {
+	if !k.waits[p] {
 		k.Waits = append(k.Waits, WaitingPath{Path: p, Why: why})
+		k.waits[p] = true
 	}
 }

@@ -190,7 +190,7 @@ func FileDiffs(w *changes.Work, changes []changes.Change, left manifest.Manifest
 	removing := markRemovals(w, files)
 	groups := group(w, files, m)
 	findRenames(w, files)
-	setKeeping(w, files)
+	setKeeping(w, files, m)
 	sortFiles(files, removing)
 	sortFiles(out, nil)
 	return append(files, out...), groups, nil

@@ -52,6 +52,10 @@ type marker struct {
 	table *risk.Table
 	tree  *futureTree
 	repos map[vpath.Path]repository
+	// source is the directory of the host that has the tree. Of a mount it counts for marks: it may
+	// be one of an agent, where each file has a meaning.
+	source vpath.Path
+	mount  vpath.Path // the place of a mount: the name of its directory, if a link leads to it; "" for the workspace
 	// aliases are made by linksTo.
 	aliases aliases
 }
@@ -62,7 +66,14 @@ func marks(w *changes.Work) (*marker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &marker{table: table, tree: newFutureTree(w.Stack, w.Delta), repos: map[vpath.Path]repository{}}, nil
+	m := &marker{
+		table: table, tree: newFutureTree(w.Stack, w.Delta), repos: map[vpath.Path]repository{},
+		source: vpath.Path(w.Sandbox.Stored.Source.Path),
+	}
+	if w.Sandbox.Mount() != "" {
+		m.mount = vpath.Path(w.Sandbox.Stored.Workspace)
+	}
+	return m, nil
 }
 
 // ofDiff returns the mark that f deserves, nil if it is a file like any other.
@@ -114,7 +125,7 @@ func (m *marker) byPath(p vpath.Path, isDir bool) *RiskFlag {
 	}
 	if isStore(rel) {
 		var mark *RiskFlag
-		if !isInDotGit(p) { // where more may lie than git's objects and refs
+		if !isInDotGit(p) && !(m.mount != "" && isInDotGit(m.hostPath(p))) { // where more may lie than git's objects and refs
 			mark = m.lookUp(p, isDir)
 		}
 		if kind == completedRepository {
@@ -131,6 +142,25 @@ func (m *marker) byPath(p vpath.Path, isDir bool) *RiskFlag {
 
 // lookUp asks the table.
 func (m *marker) lookUp(p vpath.Path, isDir bool) *RiskFlag {
+	mark := m.ask(p, isDir)
+	if m.mount != "" {
+		mark = graver(mark, m.onHost(p, isDir))
+	}
+	return mark
+}
+
+// onHost asks the table for the path p of the source on the host.
+func (m *marker) onHost(p vpath.Path, isDir bool) *RiskFlag {
+	mark := m.ask(m.hostPath(p), isDir)
+	if m.mount != "" {
+		mark = graver(mark, m.ask(p.Rebase(vpath.Root, m.mount), isDir))
+	}
+	return mark
+}
+
+func (m *marker) hostPath(p vpath.Path) vpath.Path { return p.Rebase(vpath.Root, m.source) }
+
+func (m *marker) ask(p vpath.Path, isDir bool) *RiskFlag {
 	e, ok := m.table.At(p, isDir)
 	switch {
 	case !ok:

@@ -71,7 +71,7 @@ func probeScratch(ctx context.Context, state string) (err error) {
 	view := filepath.Join(dir, "view")
 	target := filepath.Join(view, "probe")
 	var opened []*os.File
-	for _, path := range []string{view, target, filepath.Join(dir, "upper"), filepath.Join(dir, "work")} {
+	for _, path := range []string{view, target, filepath.Join(dir, "upper"), filepath.Join(dir, "work"), filepath.Join(dir, "empty")} {
 		if err := os.Mkdir(path, 0o700); err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func probeScratch(ctx context.Context, state string) (err error) {
 		defer f.Close()
 		opened = append(opened, f)
 	}
-	if err := overlay.Mount(ctx, view, []*scratch.Content{{Path: paths[0], Upper: opened[2], Work: opened[3]}}); err != nil {
+	if err := overlay.Mount(ctx, view, []*scratch.Content{{Path: paths[0], Upper: opened[2], Work: opened[3], Empty: opened[4]}}); err != nil {
 		return err
 	}
 	return unix.Unmount(target, unix.MNT_DETACH)

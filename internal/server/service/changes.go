@@ -34,7 +34,7 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 	result, err := s.apply(ctx, part, o)
 	report := o.DryRun && len(result.Paths) > 0 && errdefs.Is(err, errdefs.Precondition)
 	if err != nil && !report {
-		return nil, withPaths(result, err)
+		return nil, withoutSources(ctx, sb, withPaths(result, err))
 	}
 	if err == nil && !o.DryRun {
 		if err := s.released(ctx, sb); err != nil {
@@ -98,7 +98,7 @@ func (c *sandboxServer) Discard(ctx context.Context, r *sandboxv1.DiscardRequest
 		err = c.service.released(context.WithoutCancel(ctx), sb)
 	}
 	if err != nil {
-		return nil, err
+		return nil, withoutSources(ctx, sb, err)
 	}
 	return wireconv.EncodeDiscarded(result), nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -190,6 +191,36 @@ func (s *Service) permitMounts(ctx context.Context, sb *record.Sandbox) error {
 	}
 	return nil
 }
+
+// withoutSources returns an error about a sandbox as a caller may see it who may not know the
+// sources of its mounts.
+func withoutSources(ctx context.Context, sb *record.Sandbox, err error) error {
+	if err == nil || mayKnowPolicy(ctx) || errdefs.Is(err, errdefs.Internal) {
+		return err // an internal error goes to the log
+	}
+	var sources []string
+	for _, m := range sb.Record().Mounts {
+		sources = append(sources, string(m.Source))
+	}
+	slices.SortFunc(sources, func(a, b string) int { return len(b) - len(a) }) // one may be in another
+	text := err.Error()
+	for _, source := range sources {
+		text = hide(text, source, "(of a mount)")
+	}
+	return &reworded{err, text}
+}
+
+// reworded is an error with another text.
+type reworded struct {
+	error
+	text string
+}
+
+// Error returns the other text.
+func (r *reworded) Error() string { return r.text }
+
+// Unwrap returns the error with its own text.
+func (r *reworded) Unwrap() error { return r.error }
 
 // permitNow is permitMounts for one mount.
 func (s *Service) permitNow(owner string, m record.Mount) error {

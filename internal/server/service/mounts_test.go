@@ -212,3 +212,35 @@ func TestRootsHaveNoLinks(t *testing.T) {
 		}
 	}
 }
+
+// Errors about a mount do not tell its source to a caller who may not know the mounts.
+func TestErrorsHideTheSourcesOfMounts(t *testing.T) {
+	dir := tree(t, "data/in/f=x")
+	w := newWorld(t, func(c *config.Config) { c.Mounts.Roots = []config.MountRoot{{Path: dir + "/data", Writable: true}} })
+	made, err := w.sandboxes.CreateSandbox(t.Context(), mountOf(w.codebase(t.Context(), "me"), &sandboxv1.Mount{Source: dir + "/data/in", Place: "/mnt/in", Mode: "cow"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	starts, applies := w.as("me", store.ScopeExec), w.as("me", store.ScopeApply)
+	wantHidden := func(what string) {
+		t.Helper()
+		_, start := w.sandboxes.StartSandbox(starts, &sandboxv1.StartSandboxRequest{SandboxId: made.Id})
+		_, apply := w.sandboxes.Apply(applies, &sandboxv1.ApplyRequest{SandboxId: made.Id, Mount: "in"})
+		for call, err := range map[string]error{"StartSandbox": start, "Apply": apply} {
+			if err == nil || status.Code(err) == codes.Internal || strings.Contains(err.Error(), dir) {
+				t.Errorf("%s, %s: %v, want an error without the path", what, call, err)
+			}
+		}
+		if _, err := w.sandboxes.Discard(applies, &sandboxv1.DiscardRequest{SandboxId: made.Id, Mount: "in"}); err != nil && strings.Contains(err.Error(), dir) {
+			t.Errorf("%s, Discard: %v", what, err)
+		}
+	}
+	if err := os.Rename(dir+"/data/in", dir+"/data/was"); err != nil {
+		t.Fatal(err)
+	}
+	wantHidden("absent")
+	if err := os.Mkdir(dir+"/data/in", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	wantHidden("another directory")
+}

@@ -296,7 +296,7 @@ func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSand
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, supervise.NoteFailure(sb, err))
+		return nil, withoutSources(ctx, sb, errors.Join(err, supervise.NoteFailure(sb, err)))
 	}
 	if sb, err = s.home.Open(sb.Name()); err != nil {
 		return nil, err

@@ -118,6 +118,9 @@ func quoted(s string) (int, error) {
 				i = next
 			}
 		case c == quote:
+			if quote == '"' && !closesBraces(s[:i]) {
+				return 0, errEnv
+			}
 			return i + 1, nil
 		case quote == '"' && (c == '`' || c == '$' && strings.HasPrefix(s[i:], "$(")):
 			return 0, errEnv // quotes in a command count for a shell, and for nothing else
@@ -132,7 +135,7 @@ func (s *envScanner) plain() error {
 		end := endOfLine(s.rest)
 		text := beforeComment(s.rest[:end])
 		switch {
-		case !closed(text),
+		case !closed(text), !closesBraces(text),
 			strings.Contains(text, "<<"),
 			strings.Count(text, "(") != strings.Count(text, ")"):
 			return errEnv
@@ -158,6 +161,21 @@ func beforeComment(line string) string {
 		}
 	}
 	return line
+}
+
+// closesBraces reports whether each ${ of a text is closed in it. Else the value goes on for a
+// shell, also behind the end of the line and the quote.
+func closesBraces(text string) bool {
+	open := 0
+	for i := range len(text) {
+		switch {
+		case strings.HasPrefix(text[i:], "${"):
+			open++
+		case text[i] == '}' && open > 0:
+			open--
+		}
+	}
+	return open == 0
 }
 
 // closed reports whether each quote of a line is closed in it, for whoever takes quotes in the

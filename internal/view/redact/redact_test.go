@@ -22,6 +22,7 @@ func TestMaskedFiles(t *testing.T) {
 		{"values need not be UTF-8", "env", "A=\xff\xfe\n", "A=***\n"},
 		{"names of several kinds", "env", "_a.b-c9=1\na=$(x)\nb=${c}\n", "_a.b-c9=***\na=***\nb=***\n"},
 		{"a text in quotes behind another", "env", "A='x'\"y\"z\nB=1\n", "A=***\nB=***\n"},
+		{"variables in values", "env", "A=\"x ${B:-${C}}\"\nD=${E}{\n", "A=***\nD=***\n"},
 		{"nothing", "env", "", ""},
 
 		{
@@ -72,6 +73,9 @@ func TestWhatHasNoCertainReadingIsRefused(t *testing.T) {
 		{"a command in quotes", "env", "A=\"$(echo \"x\")\"\n"},
 		{"a here document", "env", "A=$(cat <<EOF\nB=1\nEOF\n)\n"},
 		{"a list of bash", "env", "A=(x\nB=y\n)\n"},
+		{"a variable with a default of several lines", "env", "A=${B:-one\ntwo=}\n"},
+		{"a variable with quotes of its own in quotes", "env", "A=\"${B:-\"\ntwo=\"}\"\n"},
+		{"a brace before the variable", "env", "A=}${B:-one\ntwo=}\n"},
 		{"a quote behind # without a space", "env", "A=#it's\nB=x'\n"},
 		{"a quote in the next line", "env", "A=b\\\n#it's\nB='\n"},
 
