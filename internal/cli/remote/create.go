@@ -23,7 +23,7 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 	case n.Limits.Timeout > 0 && !n.ForCommand: // it is of each command, not of the sandbox
 		return localOnly("timeout")
 	case n.NetLimits != "":
-		return localOnly("net-limit")
+		return errdefs.New(errdefs.Unsupported, "limits of the network (--net-limit, or limits in a policy file): work only on this host; on a server, its operator sets network.limits")
 	case len(n.Secrets) > 0:
 		return errdefs.New(errdefs.Unsupported, "--secret NAME@HOST: works only on this host; on a server, name a secret of its configuration: --secret NAME")
 	case len(n.Publish) > 0:
