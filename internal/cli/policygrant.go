@@ -27,8 +27,8 @@ func newPolicyGrant(e *env) *cobra.Command {
 		Long: `Let a sandbox reach more hosts, as run --allow-net does. A running sandbox reaches
 them at once. A sandbox without a network gets one of named hosts; it must be
 stopped. With --for the grant ends after a time: then open connections are
-closed. A grant shortens no other: a host that is allowed without an end stays so.
-The audit log keeps each change.`,
+closed. A grant with --for does not shorten an earlier grant. The audit log keeps each
+change.`,
 		Example: `  agentfense policy grant fix --net @npm
   agentfense policy grant fix --net api.example.com --for 10m`,
 		Args:              cobra.ExactArgs(1),
