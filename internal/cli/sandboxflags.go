@@ -299,7 +299,7 @@ func mountRules(path, source string) ([]policy.Rule, error) {
 	switch {
 	case err != nil:
 	case doc.Network != nil:
-		err = doc.Network.At(errdefs.New(errdefs.Invalid, "a mount has none: name the hosts with --allow-net"))
+		err = doc.Network.At(errdefs.New(errdefs.Invalid, "the policy of a mount cannot have this key: name the hosts with --allow-net"))
 	case len(doc.Scratch) > 0:
 		err = doc.Scratch[0].At(errdefs.New(errdefs.Invalid, "a mount has no scratch directories: they are parts of the workspace"))
 	}
