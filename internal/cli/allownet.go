@@ -124,7 +124,7 @@ func (o *sandboxOptions) checkNetwork() error {
 	case err != nil:
 		return err
 	case len(o.Publish) > 0 && o.Net != "none":
-		return errdefs.New(errdefs.Invalid, "--publish: not with --net %s, by which its servers are this host's already; leave --net out", o.Net)
+		return errdefs.New(errdefs.Invalid, "--publish: not with --net %s: what listens inside is on this host's network already; leave one of the two out", o.Net)
 	case o.limitsError() != nil:
 		return o.limitsError()
 	case len(hosts) > 0 && o.Net != "none":

@@ -19,8 +19,8 @@ func newDiscard(e *env) *cobra.Command {
 		Use:   "discard NAME [PATH…]",
 		Short: "Throw a sandbox's changes away",
 		Long: `Throw a sandbox's changes away, or those at and below the given paths. The source
-is not touched; the sandbox then sees it there again. What a review shows in groups
-is listed so, after the rest; --verbose lists each path.
+does not change, and the sandbox then sees its files at these paths again. Groups of
+a review are listed as groups, after the other changes; --verbose lists each path.
 
 What was changed in a mount is thrown away with --in MOUNT, and with --all that of the
 workspace and of each mount. With --json, --all prints one document for each.`,

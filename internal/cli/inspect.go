@@ -83,7 +83,7 @@ func (d inspection) rows() [][]string {
 		{"created:", r.CreatedAt.Local().Format(time.DateTime)},
 		{"runtime:", strings.TrimSpace(r.Runtime + " " + r.Image)},
 		{"user:", userText(r)},
-		{"network:", networkText(&r)},
+		{"network:", networkText(&r, len(r.Secrets)+len(d.Secrets) > 0)},
 		{"state:", d.Directory.String()},
 		{"audit log:", d.AuditLog.String()},
 	}

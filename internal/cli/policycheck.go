@@ -26,7 +26,7 @@ nearest valid word. Warnings, which do not change the exit code, tell of rules
 that never decide, that tie, that let names of hidden directories show, that mean
 an existing directory without what is in it, and of a policy that shows nothing.
 Notes tell of rules that match nothing in the current directory, and of hidden files
-of which git there keeps the content.`,
+with a content that git keeps in its objects.`,
 		Example: `  agentfense policy check
   agentfense policy check policy.yaml --json`,
 		Args: cobra.MaximumNArgs(1),

@@ -155,9 +155,12 @@ func rulesNamed(e *env, name string) ([]policy.Rule, error) {
 		_, rules, err := loadPolicyFile(name, ".")
 		return rules, err
 	}
+	if err := e.hereOnly("policy diff of a sandbox"); err != nil {
+		return nil, err
+	}
 	_, sb, err := e.open(name)
 	if err != nil {
-		return nil, fmt.Errorf("%w; a preset, a file (./FILE) or a sandbox is wanted", err)
+		return nil, fmt.Errorf("%w; want the name of a preset or a sandbox, or a policy file (./FILE)", err)
 	}
 	return sb.Record().Rules, nil
 }

@@ -192,7 +192,7 @@ func printExplanation(e *env, rules []policy.Rule, x backend.ExplainedPath) erro
 		fmt.Fprintf(e.stdout, "  %s\n", note)
 	}
 	if x.Ancestor != "" {
-		fmt.Fprintf(e.stdout, "  hidden with the directory %s, whose rule outranks what wins at the path itself:\n", x.Ancestor)
+		fmt.Fprintf(e.stdout, "  hidden with the directory %s: the rule that hides it ranks higher than the rule that wins at the path itself:\n", x.Ancestor)
 	}
 	switch {
 	case x.IsDir && !d.Traversable && d.Permission != policy.None:

@@ -27,8 +27,8 @@ func newPolicyGrant(e *env) *cobra.Command {
 		Long: `Let a sandbox reach more hosts, as run --allow-net does. A running sandbox reaches
 them at once. A sandbox without a network gets one of named hosts; it must be
 stopped. With --for the grant ends after a time: then open connections are
-closed. A grant shortens no other: a host that is allowed without an end stays so.
-The audit log keeps each change.`,
+closed. A grant with --for does not shorten an earlier grant. The audit log keeps each
+change.`,
 		Example: `  agentfense policy grant fix --net @npm
   agentfense policy grant fix --net api.example.com --for 10m`,
 		Args:              cobra.ExactArgs(1),
@@ -84,7 +84,7 @@ func (o *hostFlags) hosts(verb string) ([]string, error) {
 	}
 	hosts, err := hostlist.Parse(o.Net)
 	if err != nil {
-		return nil, errdefs.New(errdefs.Invalid, "--net %w", err)
+		return nil, errdefs.New(errdefs.Invalid, "--net: %w", err)
 	}
 	return hosts, nil
 }
@@ -119,12 +119,12 @@ func hostsText(r *record.Record) string {
 	return strings.Join(parts, " ")
 }
 
-// networkText says what network a sandbox has.
-func networkText(r *record.Record) string {
+// networkText says what network a sandbox has, which may have secrets.
+func networkText(r *record.Record, secrets bool) string {
 	if r.Net != record.NetNamed {
 		return r.Net
 	}
-	if len(r.Secrets) > 0 && len(r.Hosts(time.Now())) == 0 {
+	if secrets && len(r.Hosts(time.Now())) == 0 {
 		return r.Net + " (the hosts of secrets only)"
 	}
 	return r.Net + " " + hostsText(r)

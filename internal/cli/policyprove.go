@@ -50,6 +50,11 @@ func runPolicyProve(e *env, o policySource, texts []string, format reportFormat)
 			return usageError{err}
 		}
 	}
+	if o.Sandbox != "" {
+		if err := e.hereOnly("policy prove --sandbox"); err != nil {
+			return err
+		}
+	}
 	p, err := o.compile(e, ".")
 	if err != nil {
 		return err

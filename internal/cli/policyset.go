@@ -22,9 +22,9 @@ func newPolicySet(e *env) *cobra.Command {
 		Use:   "set NAME [flags]",
 		Short: "Replace or widen the policy of a sandbox, of a running one at once",
 		Long: `Replace the policy of a sandbox by a preset or a file, with the rules of flags; or,
-without --preset and --policy, add the rules of flags to those that it has. Of a
-running sandbox nothing is answered by the old one when this returns; what the
-sandbox changed before stays. The audit log keeps the new rules.`,
+without --preset and --policy, add the rules of flags to those that it has. When
+this returns, a running sandbox uses only the new policy. Changes that it made before
+stay. The audit log keeps the new rules.`,
 		Example: `  agentfense policy set fix --preset read-only
   agentfense policy set fix --policy policy.yaml --hide '*.sqlite'
   agentfense policy set fix --write build/`,

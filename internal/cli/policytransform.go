@@ -26,9 +26,9 @@ func transformJSONOf(p vpath.Path, d policy.Decision) transformJSON {
 func transformText(p vpath.Path, d policy.Decision) string {
 	switch t := d.Transform; {
 	case t.Redact != policy.NoFormat:
-		return fmt.Sprintf("a file here shows its keys and masked values, as %s; a file that is not is absent", t.Redact)
+		return fmt.Sprintf("a file here shows its keys and masked values, as %s; a file in another format is absent", t.Redact)
 	case t.Substitute != "":
-		return fmt.Sprintf("a file here shows the content of %s; it is absent if the policy does not show that file, or there is none", t.Target(p))
+		return fmt.Sprintf("a file here shows the content of %s; it is absent if that file does not exist or the policy does not show it", t.Target(p))
 	}
 	return ""
 }

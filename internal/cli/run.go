@@ -45,11 +45,11 @@ func newRun(e *env) *cobra.Command {
 		Long: `Run a command that sees the directory as the policy says, and whose changes go
 to a delta. The sandbox and its delta stay afterwards, under --name or a
 generated name, to be reviewed (diff), applied, discarded or resumed by another
-run; without --name it stays only if something was changed. Running a name that
-runs already joins it.
+run; without --name it stays only if something was changed. If the sandbox NAME runs
+already, the command joins it.
 
-One word before -- is the name too, as for exec: run fix -- make test. To run a
-command whose first argument is --, put a -- before it.
+As for exec, the name can also be one word before --: run fix -- make test. If the
+first argument of the command is --, put another -- before the command.
 
 The variables of --env are remembered for the commands that follow in the sandbox.
 NAME=VALUE is stored in the state directory, readable by you alone. Of NAME only

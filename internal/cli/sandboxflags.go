@@ -94,14 +94,14 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.Net, "net", "none", "network: none, or host, which is this host's without limits; --allow-net and --secret make one of named hosts")
 	f.StringArrayVar(&o.Allow, "allow-net", nil, "let it reach `HOST[:PORT]` and no other; *.DOMAIN, @PRESET, localhost:PORT and HOST:PORT,raw work too (default port 443); HOST,intercept opens TLS")
 	f.StringArrayVar(&o.Requests, "net-allow", nil, "open TLS to a host and send it only `'HOST=METHOD PATH'` requests, such as 'pypi.org=GET /simple/**'; implies --allow-net HOST")
-	f.StringArrayVar(&o.Secrets, "secret", nil, "let it use `NAME@HOST`, not know it: NAME is a placeholder inside; NAME=file:PATH@HOST and NAME=cmd:COMMAND@HOST work too; NAME alone is a secret of the server (--endpoint)")
+	f.StringArrayVar(&o.Secrets, "secret", nil, "let it use the key NAME of `NAME@HOST` without knowing it: NAME is a placeholder inside; NAME=file:PATH@HOST and NAME=cmd:COMMAND@HOST work too; NAME alone is a secret of the server (--endpoint)")
 	f.StringArrayVar(&o.Limited, "secret-allow", nil, "send only `'NAME=METHOD PATH'` requests to the hosts of secret NAME, such as 'KEY=POST /v1/*'")
 	f.StringArrayVar(&o.Publish, "publish", nil, "show the TCP port `[HOSTPORT:]PORT` of its localhost on this host, at an address 127.0.0.N that only this sandbox has")
-	f.StringArrayVar(&o.NetLimits, "net-limit", nil, "limit the network of named hosts: `NAME=VALUE[,…]` of connections=100, new=10/s, out=50M, in=1G, rate=1M/s")
-	f.StringArrayVar(&o.SecretLimits, "secret-limit", nil, "limit the use of secret NAME: `'NAME=LIMIT=VALUE[,…]'` of requests=1000, rate=10/m, out=10M, in=1G")
+	f.StringArrayVar(&o.NetLimits, "net-limit", nil, "limit the network of named hosts by `LIMITS`, such as connections=100,new=10/s,out=50M,in=1G,rate=1M/s")
+	f.StringArrayVar(&o.SecretLimits, "secret-limit", nil, "limit the use of secret NAME by `NAME=LIMITS`, such as KEY=requests=1000,rate=10/m,out=10M,in=1G")
 	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path of `SRC[:DST][:MODE]` inside, at the same path or at DST; MODE is ro (the default), cow, bind or a preset")
 	f.BoolVar(&o.Toolchains, "toolchains", false, "show the toolchains on your PATH that are not part of the system, read-only: go, cargo, node, python, java and others")
-	f.StringArrayVar(&o.Scratch, "scratch", nil, "do not review what the directory `DIR` of the workspace contains, such as node_modules: it stays with the sandbox; none for no directory")
+	f.StringArrayVar(&o.Scratch, "scratch", nil, "do not review what the directory `DIR` of the workspace contains, such as node_modules: it stays with the sandbox; none: no directory")
 	f.Var(&o.Memory, "memory", "limit of memory, such as 512M")
 	f.Float64Var(&o.CPUs, "cpus", 0, "limit of processors, such as 1.5")
 	f.Int64Var(&o.PIDs, "pids", 0, "limit of processes and threads")
@@ -299,7 +299,7 @@ func mountRules(path, source string) ([]policy.Rule, error) {
 	switch {
 	case err != nil:
 	case doc.Network != nil:
-		err = doc.Network.At(errdefs.New(errdefs.Invalid, "a mount has none: name the hosts with --allow-net"))
+		err = doc.Network.At(errdefs.New(errdefs.Invalid, "the policy of a mount cannot have this key: name the hosts with --allow-net"))
 	case len(doc.Scratch) > 0:
 		err = doc.Scratch[0].At(errdefs.New(errdefs.Invalid, "a mount has no scratch directories: they are parts of the workspace"))
 	}

@@ -40,7 +40,7 @@ func (o *sandboxOptions) namedSecrets(env []string) ([]secret.Secret, error) {
 		}
 		i := slices.IndexFunc(all, func(s secret.Secret) bool { return s.Name == name })
 		if i < 0 {
-			return nil, errdefs.New(errdefs.Invalid, "--secret-allow %s: give --secret %s@HOST too", name, name)
+			return nil, o.noSecret("secret-allow", name)
 		}
 		all[i].Limits = append(all[i].Limits, limit)
 	}
@@ -48,6 +48,14 @@ func (o *sandboxOptions) namedSecrets(env []string) ([]secret.Secret, error) {
 		return nil, err
 	}
 	return all, secret.Check(all)
+}
+
+// noSecret refuses a flag that is about a secret which no --secret gives with its host.
+func (o *sandboxOptions) noSecret(flag, name string) error {
+	if slices.Contains(o.Secrets, name) {
+		return errdefs.New(errdefs.Invalid, "--%[1]s %[2]s: works with --secret %[2]s@HOST only; the operator of a server limits its secrets", flag, name)
+	}
+	return errdefs.New(errdefs.Invalid, "--%[1]s %[2]s: give --secret %[2]s@HOST too", flag, name)
 }
 
 // limitSecrets adds what --secret-limit says. Errors: Invalid.
@@ -60,7 +68,7 @@ func (o *sandboxOptions) limitSecrets(all []secret.Secret) error {
 		}
 		i := slices.IndexFunc(all, func(s secret.Secret) bool { return s.Name == name })
 		if i < 0 {
-			return errdefs.New(errdefs.Invalid, "--secret-limit %s: give --secret %s@HOST too", name, name)
+			return o.noSecret("secret-limit", name)
 		}
 		given[name] = append(given[name], set.String())
 		if all[i].Quota, err = quota.ParseSecret(given[name]...); err != nil {

@@ -55,7 +55,7 @@ func (o *sandboxOptions) addToolchains(ctx context.Context, e *env, cmd *cobra.C
 		return nil, err
 	}
 	if r.Runtime == record.RuntimeDocker {
-		return nil, usageError{errdefs.New(errdefs.Invalid, "--toolchains: only with --runtime bwrap; an image has programs of its own: choose one with --image")}
+		return nil, usageError{errdefs.New(errdefs.Invalid, "--toolchains: only with --runtime bwrap; with docker, the programs come from the image: choose one with --image")}
 	}
 	t := e.findToolchains(e.lookInside(r))
 	for _, text := range t.left {

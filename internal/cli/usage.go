@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -45,6 +46,19 @@ func explainFlag(cmd *cobra.Command, err error) error {
 		near = didYouMean("--"+unknown.GetSpecifiedName(), flagsOf(cmd))
 	}
 	return usageError{errdefs.New(errdefs.Invalid, "%w%s (see `%s --help`)", err, near, cmd.CommandPath())}
+}
+
+// exclusive is cobra's text for flags that exclude each other.
+var exclusive = regexp.MustCompile(`^if any flags in the group .* are set none of the others can be; \[(.*)\] were all set$`)
+
+// explainExclusive says which flags exclude each other, if that is what err is about.
+func explainExclusive(err error) error {
+	m := exclusive.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	flags := strings.Fields(m[1])
+	return usageError{errdefs.New(errdefs.Invalid, "--%s exclude each other: give only one of them", strings.Join(flags, " and --"))}
 }
 
 // flagsOf are the flags that the help of cmd shows.

@@ -2,8 +2,10 @@ package local
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -31,7 +33,7 @@ func (b *Backend) mounts(n backend.NewSandbox, workspace string) ([]record.Mount
 		}
 		real, err := realPath(s.Source)
 		if err != nil {
-			return nil, errdefs.New(errdefs.NotFound, "--mount %q: %w", text, err)
+			return nil, errdefs.New(errdefs.NotFound, "--mount %q: %w", text, explainSource(s.Source, err))
 		}
 		if s.Target == "" {
 			if s.Target, err = filepath.Abs(s.Source); err != nil {
@@ -117,6 +119,17 @@ func refuseLoss(part *record.Sandbox) error {
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: the mount %s has changes that would be lost; keep it, or: agentfense apply %[3]s · agentfense discard %[3]s", part.Name(), part.Mount(), part.Ref())
 	}
 	return err
+}
+
+// explainSource says what is wrong with a source that does not exist.
+func explainSource(source string, err error) error {
+	switch {
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	case strings.Contains(source, ":"):
+		return errdefs.New(errdefs.NotFound, "%s does not exist on this host; with options, the place inside is dst=DST", source)
+	}
+	return errdefs.New(errdefs.NotFound, "%s does not exist on this host", source)
 }
 
 func realPath(path string) (string, error) {

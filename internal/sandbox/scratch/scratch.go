@@ -105,7 +105,7 @@ func Check(paths []Path, limited bool) error {
 func CheckPolicy(p *policy.Policy, paths []Path) error {
 	for _, path := range paths {
 		if ok, reason := p.WritableBelow(path.At()); !ok {
-			return errdefs.New(errdefs.Precondition, "--scratch %s: everything in it must be writable, or hidden by rules that are not strict, which this excludes: %s; "+
+			return errdefs.New(errdefs.Precondition, "--scratch %s: everything in it must be writable, or hidden by rules that are not strict; this rule does not allow that: %s; "+
 				"%sremove that rule, or leave --scratch out", path, reason, advice(p, path))
 		}
 	}

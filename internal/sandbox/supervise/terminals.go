@@ -35,7 +35,7 @@ func mountTerminals(dir string, owner *ids) (*terminals, error) {
 	}
 	err := unix.Mount("devpts", dir, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, options)
 	if errors.Is(err, unix.EINVAL) && owner != nil {
-		return nil, errdefs.New(errdefs.Unsupported, "terminals: user %d, whom the sandbox is to run as, is none of this container's: give it all users, or run as an ordinary user", owner.uid)
+		return nil, errdefs.New(errdefs.Unsupported, "terminals: user %d of the sandbox does not exist in this container: give the container all users, or run agentfense as an ordinary user", owner.uid)
 	}
 	if err != nil {
 		return nil, errdefs.New(errdefs.Unsupported, "terminals: mount devpts: %w", err)

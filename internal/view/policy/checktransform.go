@@ -44,7 +44,7 @@ func (c *checker) checkRevealed(i int, r Rule) {
 	for _, path := range c.examples(i) {
 		d := c.policy.Decide(path)
 		if d.Permission >= Read && d.Rule != NoRule && c.policy.rules[d.Rule].Origin == OriginFlag {
-			c.warn(WarnReveals, d.Rule, i, "%s shows the content of files for which the %s shows another: narrow the flag if that is not meant", c.policy.rules[d.Rule], r)
+			c.warn(WarnReveals, d.Rule, i, "%s shows the content of files for which the %s shows another content: narrow the flag if you do not want that", c.policy.rules[d.Rule], r)
 			return
 		}
 	}

@@ -30,8 +30,11 @@ const (
 // that is not an ASCII name, an IP address in any spelling among it.
 func ParseName(text string) (Host, error) {
 	name := strings.ToLower(strings.TrimSuffix(text, "."))
-	if name == "" || len(name) > maxName {
-		return "", invalidHost(text, "want 1 to 253 bytes")
+	if name == "" {
+		return "", invalidHost(text, "the name of a host is missing")
+	}
+	if len(name) > maxName {
+		return "", invalidHost(text, "want at most 253 bytes")
 	}
 	last := ""
 	for label := range strings.SplitSeq(name, ".") {

@@ -24,6 +24,8 @@ func Parse(text string) (Assertion, error) {
 	permission, err := policy.ParsePermission(name)
 	a := Assertion{strings.TrimSpace(rest), permission, permission}
 	switch {
+	case name == "":
+		return a, errdefs.New(errdefs.Invalid, "assertion %s: the permission is missing: want PERMISSION PATTERN, such as 'none **/*.pem'", vpath.Quote(text))
 	case err != nil:
 		return a, errdefs.New(errdefs.Invalid, "assertion %s: %w: want PERMISSION PATTERN, such as 'none **/*.pem'", vpath.Quote(text), err)
 	case a.Pattern == "":
