@@ -59,7 +59,8 @@ func (s *supervisor) startNetwork(program string, namespace *os.File) error {
 		Allowed: s.onAllowed, Denied: s.onRefused, Limited: s.onLimited, Inbound: s.onInbound,
 		Failed: func(err error) { s.log.Error("the network is down for a moment", "err", err) },
 	}
-	o.UID, o.GID = int(s.record.OtherUID()), int(s.record.OtherUID())
+	o.UID = int(s.record.OtherUID()) // another one with each call
+	o.GID = o.UID
 	if o.Limits, err = hostlist.Limits(s.record.NetLimits); err != nil {
 		return err
 	}
