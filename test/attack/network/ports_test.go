@@ -6,8 +6,10 @@ import (
 	"io"
 	"net"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,12 +22,15 @@ const listenInside = "listen"
 // listenAt listens at each address and prints whether that works. It holds the ports if the last
 // argument says so.
 func listenAt(args []string) int {
+	var held []net.Listener
 	for _, address := range args {
 		if address == "hold" {
-			select {}
+			time.Sleep(time.Hour) // until it is killed
+			break
 		}
-		switch _, err := net.Listen("tcp", address); {
+		switch l, err := net.Listen("tcp", address); {
 		case err == nil:
+			held = append(held, l)
 			fmt.Println("free")
 		case errors.Is(err, unix.EADDRINUSE):
 			fmt.Println("in use")
@@ -33,6 +38,7 @@ func listenAt(args []string) int {
 			fmt.Println(err)
 		}
 	}
+	runtime.KeepAlive(held)
 	return 0
 }
 
