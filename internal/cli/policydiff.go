@@ -26,7 +26,7 @@ func newPolicyDiff(e *env) *cobra.Command {
 		Long: `Show for which paths policy B permits more or less than policy A. The answer is
 exact for every path, whether it exists or not: rules that are written differently
 and mean the same do not differ. Each line has an example and the rule that makes the
-difference.
+difference. Whether a rule of none is strict is not compared.
 
 A and B are each the name of a preset; a policy file, which ends in .yaml or .yml or
 has a slash; "-" for a policy file on standard input; or the name of a sandbox. The
@@ -44,14 +44,12 @@ exit code is 1 if the policies differ.`,
 }
 
 type differenceJSON struct {
-	Path    string            `json:"path"` // escaped; an example
-	Wider   bool              `json:"wider"`
-	From    policy.Permission `json:"from"`
-	To      policy.Permission `json:"to"`
-	FromOwn bool              `json:"from_own,omitempty"`
-	ToOwn   bool              `json:"to_own,omitempty"`
-	Before  string            `json:"before"` // reasons
-	After   string            `json:"after"`
+	Path   string            `json:"path"` // escaped; an example
+	Wider  bool              `json:"wider"`
+	From   policy.Permission `json:"from"`
+	To     policy.Permission `json:"to"`
+	Before string            `json:"before"` // reasons
+	After  string            `json:"after"`
 }
 
 func runPolicyDiff(e *env, from, to string, wider bool, format reportFormat) error {
@@ -77,7 +75,7 @@ func runPolicyDiff(e *env, from, to string, wider bool, format reportFormat) err
 	list := make([]differenceJSON, len(found))
 	for i, d := range found {
 		list[i] = differenceJSON{
-			pathText(d.Path, d.Dir), d.Widens(), d.From(), d.To(), d.A.Own, d.B.Own, d.A.Reason, d.B.Reason,
+			pathText(d.Path, d.Dir), d.Widens(), d.From(), d.To(), d.A.Reason, d.B.Reason,
 		}
 		report.Findings = append(report.Findings, findingOf(d, b))
 	}
@@ -108,10 +106,6 @@ func findingOf(d prove.Difference, b *policy.Policy) present.PolicyFinding {
 		f.Kind, f.Bad = "wider", true
 	}
 	switch {
-	case d.Own && d.B.Own:
-		f.Reason = "commands can make entries there now: " + d.B.Reason
-	case d.Own:
-		f.Reason = "commands can make nothing there any more: " + d.B.Reason
 	case d.Shown && d.B.Transform.IsZero():
 		f.Reason = "files show their content now: " + d.B.Reason
 	case d.Shown:

@@ -11,7 +11,7 @@ import (
 )
 
 // Key names what the policy decides below the directory: two states of one policy with the same key
-// decide alike for the same names, though perhaps by other rules of the same rank.
+// permit the same for the same names, though perhaps by other rules of the same rank.
 func (s State) Key() string {
 	futures := s.policy.futures()
 	ids := make([]uint32, 0, len(s.nodes))
@@ -25,9 +25,7 @@ func (s State) Key() string {
 	for _, id := range slices.Compact(ids) {
 		b = binary.LittleEndian.AppendUint32(b, id)
 	}
-	b = binary.LittleEndian.AppendUint64(b, uint64(s.verdict.none.rank))
-	// Own entries can be made below a directory that may be written.
-	return string(append(b, flags(s.verdict.none.own, s.verdict.permission() == Write)))
+	return string(binary.LittleEndian.AppendUint64(b, uint64(s.verdict.none.rank)))
 }
 
 // findFutures numbers the nodes of the trie. Nodes from which the same follows, by whatever rules,
@@ -48,10 +46,10 @@ func (f *futures) of(n *node) uint32 {
 	if n == nil {
 		return 0
 	}
-	b := []byte{flags(n.loops)}
+	b := fmt.Appendf(nil, "%v", n.loops)
 	for _, g := range []grant{n.end, n.flag} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(g.rank))
-		b = append(b, byte(g.permission), flags(g.own))
+		b = append(b, byte(g.permission))
 		if g.rule >= 0 && g.rank != 0 {
 			r := f.rules[g.rule]
 			b = fmt.Appendf(b, "%q%v%q", r.Transform, r.Keep, r.Keys)
@@ -80,23 +78,11 @@ func (f *futures) of(n *node) uint32 {
 	return number
 }
 
-func flags(bits ...bool) (b byte) {
-	for i, bit := range bits {
-		if bit {
-			b |= 1 << i
-		}
-	}
-	return b
-}
-
 // branches reports whether some rule goes on from n, through other names than **.
 func (n *node) branches() bool { return n.literals != nil || n.globs != nil || n.any != nil }
 
 // Ends reports whether everything below the directory is decided alike: no rule goes on there.
 func (s State) Ends() bool {
-	if s.verdict.none.own && s.verdict.permission() == Write {
-		return false // own entries can be made in it, but not deeper
-	}
 	return !slices.ContainsFunc(s.nodes, func(n *node) bool { return n.loops || n.branches() })
 }
 

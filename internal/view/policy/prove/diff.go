@@ -9,7 +9,6 @@ import (
 type Difference struct {
 	Path vpath.Path // one with the fewest elements
 	Dir  bool       // only directories differ: whether one shows because of what is below it
-	Own  bool       // only Decision.Own differs
 	// Shown: only what a regular file shows differs. Kept: only what the end of a command applies
 	// without a review does.
 	Shown, Kept bool
@@ -43,8 +42,6 @@ func permissionOf(d policy.Decision, dir bool) policy.Permission {
 // Widens reports whether the second policy allows more.
 func (d Difference) Widens() bool {
 	switch {
-	case d.Own:
-		return d.B.Own
 	case d.Shown:
 		return !d.A.Transform.IsZero() // another mask may show what the first one hides
 	case d.Kept:
@@ -56,14 +53,14 @@ func (d Difference) Widens() bool {
 // group is what the kinds of path of one Difference share.
 type group struct {
 	from, to policy.Permission
-	only     [4]bool // Dir, Own, Shown, Kept
+	only     [3]bool // Dir, Shown, Kept
 	rule     int     // the rule that grants what is new, or hides what was granted
 }
 
 func groupOf(d Difference) group {
-	g := group{d.From(), d.To(), [4]bool{d.Dir, d.Own, d.Shown, d.Kept}, policy.NoRule}
+	g := group{d.From(), d.To(), [3]bool{d.Dir, d.Shown, d.Kept}, policy.NoRule}
 	switch {
-	case d.Dir || d.Own:
+	case d.Dir:
 	case d.B.Rule != policy.NoRule:
 		g.rule = d.B.Rule
 	default:
@@ -73,7 +70,8 @@ func groupOf(d Difference) group {
 }
 
 // Diff returns where the policies differ, those with the shortest paths first. No difference means
-// that they decide alike for every path. Errors: Exhausted.
+// that they permit the same for every path. Decision.Own is not compared.
+// Errors: Exhausted.
 func Diff(a, b *policy.Policy) ([]Difference, error) {
 	known := map[group]bool{}
 	var out []Difference
@@ -88,8 +86,6 @@ func Diff(a, b *policy.Policy) ([]Difference, error) {
 		case da.Permission != db.Permission:
 		case da.ForDir() != db.ForDir():
 			d.Dir = true
-		case da.Own != db.Own:
-			d.Own = true
 		case da.Transform != db.Transform:
 			d.Shown = true
 		case kept(da, a) != kept(db, b):

@@ -134,16 +134,6 @@ func diff(t *testing.T, a, b *policy.Policy) []string {
 	return out
 }
 
-func TestDiffOfStrictness(t *testing.T) {
-	own := rules(t, "**=write", ".env=none@1")
-	strict := rules(t, "**=write", ".env=none@1")
-	strict[1].Own = false
-	found, err := prove.Diff(compile(t, own...), compile(t, strict...))
-	if err != nil || len(found) != 1 || !found[0].Own || found[0].Path != "/.env" || found[0].Widens() {
-		t.Errorf("got %+v, %v; want /.env, where nothing can be made any more", found, err)
-	}
-}
-
 func TestDiffOfWhatIsShownAndKept(t *testing.T) {
 	masked := func(format policy.Format) []policy.Rule {
 		return append(rules(t, "**=write"), policy.Rule{Pattern: ".env", Permission: policy.Read, Transform: policy.Transform{Redact: format}})
@@ -280,8 +270,6 @@ func kindOf(a, b policy.Decision) string {
 		return fmt.Sprint(a.Permission, "→", b.Permission)
 	case a.ForDir() != b.ForDir():
 		return fmt.Sprint("directory ", a.ForDir(), "→", b.ForDir())
-	case a.Own != b.Own:
-		return fmt.Sprint("own ", a.Own)
 	}
 	return ""
 }
