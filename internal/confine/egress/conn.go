@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
+	"github.com/agentfense/agentfense/internal/confine/egress/publish"
 	"github.com/agentfense/agentfense/internal/confine/egress/sniff"
 )
 
@@ -380,32 +381,13 @@ const maxClip = 100
 // relay copies in both directions until both have ended, by splice(2) where the kernel can. So
 // many bytes were sent and received before.
 func (c *conn) relay(sent, received int64) error {
-	var up halfConn = c.up
+	var up publish.HalfConn = c.up
 	if plain := c.up.plain(); plain != nil {
 		up = plain
 	}
 	done := make(chan int64, 1)
-	go func() { done <- pass(up, c.down) }()
-	received += pass(c.down, up)
+	go func() { done <- publish.Pass(up, c.down) }()
+	received += publish.Pass(c.down, up)
 	c.closed(sent+<-done, received)
 	return nil
-}
-
-// halfConn is a connection of which one direction can end.
-type halfConn interface {
-	net.Conn
-	CloseWrite() error
-}
-
-// pass copies from one side to the other, and passes on how that ends.
-func pass(to, from halfConn) int64 {
-	n, err := io.Copy(to, from)
-	if err == nil {
-		err = to.CloseWrite()
-	}
-	if err != nil {
-		to.Close()
-		from.Close()
-	}
-	return n
 }

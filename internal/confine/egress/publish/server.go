@@ -90,14 +90,20 @@ func (s *Server) relay(ctx context.Context, p Port, outer *net.TCPConn) {
 	defer inner.Close()
 	defer context.AfterFunc(ctx, func() { inner.Close() })()
 	received := make(chan int64, 1)
-	go func() { received <- pass(inner, outer) }()
-	sent := pass(outer, inner)
+	go func() { received <- Pass(inner, outer) }()
+	sent := Pass(outer, inner)
 	s.Tell(Event{id, true, Inbound{Port: p, Sent: sent, Received: <-received}})
 }
 
-// pass copies from one side to the other, by splice(2) where the kernel can, and passes on how that
-// ends.
-func pass(to, from *net.TCPConn) int64 {
+// HalfConn is a connection of which one direction can end.
+type HalfConn interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// Pass copies from one side to the other, by splice(2) where the kernel can, and passes on how that
+// ends. It returns the bytes.
+func Pass(to, from HalfConn) int64 {
 	n, err := io.Copy(to, from)
 	if err == nil {
 		err = to.CloseWrite()
