@@ -107,7 +107,7 @@ func (e *env) checkFeatures(ctx context.Context) []finding {
 	}
 	var findings []finding
 	for _, f := range []struct{ check, feature, fine, fix string }{
-		{"allow-net", launch.Network, "sandboxes can reach named hosts (--allow-net, --secret, --publish)", "the kernel must let this user make network namespaces and packet sockets (inside a container: its runtime must allow it)"},
+		{"allow-net", launch.Network, "sandboxes can reach named hosts (--allow-net, --secret, --publish)", "the kernel must let this user make network namespaces and raw sockets (inside a container: its runtime must allow it)"},
 		{"scratch", launch.Scratch, "sandboxes can have scratch directories (--scratch)", "needs Linux 5.11 or later with overlayfs, and a state directory (AGENTFENSE_HOME) on a file system that overlayfs can write to, such as ext4 or xfs"},
 	} {
 		err := launch.ProbeFeature(ctx, f.feature, home.Dir())

@@ -165,7 +165,7 @@ func (e *Egress) instruct(c *child) error {
 	e.orders.Lock()
 	defer e.orders.Unlock()
 	e.mu.Lock()
-	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Authority: e.options.Authority, Limits: e.options.Limits.String(), Proxy: e.options.Proxy, Roots: e.options.Roots != nil, Refusals: true}
+	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Authority: e.options.Authority, Limits: e.options.Limits.String(), Proxy: e.options.Proxy, Roots: e.options.Roots != nil, Refusals: len(e.refusals)}
 	known := slices.Clone(e.order)
 	e.child = c // SetRules tells it from now on
 	if e.isClosing() {
@@ -176,7 +176,7 @@ func (e *Egress) instruct(c *child) error {
 	if first.Roots {
 		files = append(files, e.options.Roots)
 	}
-	files = append(files, e.refusals)
+	files = append(files, e.refusals...)
 	return e.tell(c, func() error {
 		if err := c.wire.send(first, files...); err != nil {
 			return err

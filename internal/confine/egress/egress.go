@@ -94,7 +94,7 @@ type Egress struct {
 	namespace *netns.Namespace
 	packets   []*os.File // the resolver's sockets
 	listeners []*os.File
-	refusals  *os.File // sees what the kernel refuses
+	refusals  []*os.File // see what the kernel refuses
 	published []*publish.Listener
 	ready     chan struct{} // closed when a process has served for the first time
 	failed    chan error    // has the first end of a process
@@ -331,7 +331,7 @@ func (e *Egress) closeFiles() error {
 	e.options.Roots.Close()
 	closeAll(e.packets)
 	closeAll(e.listeners)
-	e.refusals.Close()
+	closeAll(e.refusals)
 	for _, l := range e.published {
 		l.Close()
 	}

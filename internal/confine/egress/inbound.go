@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 
@@ -12,14 +13,23 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// see makes the socket that sees what the kernel refuses.
+// see makes the sockets that see what the kernel refuses. A host may have no IPv6.
 func (e *Egress) see() error {
-	filter, err := refused.Filter()
+	sources, err := refused.Sources()
 	if err != nil {
 		return errdefs.New(errdefs.Internal, "egress: %w", err)
 	}
-	e.refusals, err = e.namespace.Packets(filter)
-	return err
+	for _, s := range sources {
+		f, err := e.namespace.Raw(s.Family, s.Protocol, s.Filter)
+		if s.Family == unix.AF_INET6 && errors.Is(err, unix.EAFNOSUPPORT) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		e.refusals = append(e.refusals, f)
+	}
+	return nil
 }
 
 // publish takes the ports of the host at which ports inside are shown.
@@ -100,18 +110,15 @@ func (p *process) beginInbound() {
 	}
 }
 
-// seeRefusals takes the descriptor that shows what the kernel refuses from those of the first
+// seeRefusals takes the descriptors that show what the kernel refuses from those of the first
 // order.
 func (p *process) seeRefusals(o order, files []*os.File) ([]*os.File, error) {
-	last := len(files) - 1
-	switch {
-	case !o.Refusals:
-		return files, nil
-	case last < 0:
+	first := len(files) - o.Refusals
+	if first < 0 || o.Refusals < 0 {
 		return nil, errdefs.New(errdefs.Internal, "malformed order")
 	}
-	p.refusals.Start(files[last], func(d Denied) { p.tell(report{Denied: &d}) })
-	return files[:last], nil
+	err := p.refusals.Start(files[first:], func(d Denied) { p.tell(report{Denied: &d}) })
+	return files[:first], err
 }
 
 // takePlace takes what an order brings descriptors for: a published port, sockets, or a host.

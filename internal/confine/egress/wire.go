@@ -34,7 +34,7 @@ type order struct {
 	Handover bool         `json:"handover,omitempty"`
 
 	// Authority comes with the first order, if connections are to be opened. With Roots the last
-	// descriptor, or that before the refusals, is a file of certificates.
+	// descriptor, or that before those of the refusals, is a file of certificates.
 	Authority *authority.Pair `json:"authority,omitempty"`
 	Roots     bool            `json:"roots,omitempty"`
 
@@ -49,8 +49,9 @@ type order struct {
 	// Checked is the number of a report.Check; Refused says why the port may not be used.
 	Checked uint64 `json:"checked,omitempty"`
 
-	// Refusals comes with the first order, whose last descriptor then has what the kernel refuses.
-	Refusals bool `json:"refusals,omitempty"`
+	// Refusals is how many of the first order's descriptors, the last ones, have what the kernel
+	// refuses.
+	Refusals int `json:"refusals,omitempty"`
 
 	// Publish comes with the listener of a port.
 	Publish *publish.Port `json:"publish,omitempty"`

@@ -2,8 +2,12 @@ package refused
 
 import (
 	"errors"
+	"fmt"
+	"net/netip"
 	"os"
+	"sync"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -21,51 +25,75 @@ const (
 // try all.
 const maxKinds = 32
 
-// Reader reads the refusals of a namespace from its packet socket.
+// Reader reads the refusals of a namespace from its raw sockets.
 type Reader struct {
 	Name func(a Attempt) string // of the host at an address, or the address
 
-	file    *os.File
+	sockets []*socket
 	denials denial.Table
-	ended   chan struct{} // closed when nothing more is read
+	ended   sync.WaitGroup // of nothing when nothing more is read
 }
 
-// Start reads from a packet socket with Filter, which it takes over, until Close.
-func (r *Reader) Start(socket *os.File, report func(denial.Denied)) {
-	r.file, r.ended = socket, make(chan struct{})
+// socket is one of those of Sources.
+type socket struct {
+	file     *os.File
+	protocol byte
+	dropped  uint32 // packets that the kernel had no room for
+}
+
+// Start reads from sockets of Sources, which it takes over, until Close. Errors: of a file that is
+// no socket.
+func (r *Reader) Start(files []*os.File, report func(denial.Denied)) error {
 	r.denials.Report, r.denials.MaxKinds = report, maxKinds
-	go func() {
-		defer close(r.ended)
-		for r.wait() == nil {
-			r.read()
+	for _, f := range files {
+		s := &socket{file: f}
+		r.sockets = append(r.sockets, s)
+		protocol := -1
+		err := s.control(func(fd int) (err error) {
+			protocol, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("see what the kernel refuses: %w", err)
 		}
-		r.read()
-	}()
+		s.protocol = byte(protocol)
+		r.ended.Go(func() {
+			for s.wait() == nil {
+				r.read(s)
+			}
+			r.read(s)
+		})
+	}
+	return nil
 }
 
 // Close reads and reports what is left. A Reader that was not started has nothing.
 func (r *Reader) Close() {
-	if r.file == nil {
+	if len(r.sockets) == 0 {
 		return
 	}
-	_ = r.file.SetReadDeadline(time.Now()) // a closed socket has nothing to wait for
-	<-r.ended
+	for _, s := range r.sockets {
+		_ = s.file.SetReadDeadline(time.Now()) // a closed socket has nothing to wait for
+	}
+	r.ended.Wait()
 	r.denials.Stop()
 	r.denials.Flush()
-	r.file.Close()
+	for _, s := range r.sockets {
+		s.file.Close()
+	}
 }
 
 // Flush reports what was read so far. A Reader that was not started has nothing.
 func (r *Reader) Flush() {
-	if r.file != nil {
+	if len(r.sockets) > 0 {
 		r.denials.Flush()
 	}
 }
 
 // wait returns when there is something to read. Errors: os.ErrDeadlineExceeded, after Close has
 // begun.
-func (r *Reader) wait() error {
-	raw, err := r.file.SyscallConn()
+func (s *socket) wait() error {
+	raw, err := s.file.SyscallConn()
 	if err != nil {
 		return err
 	}
@@ -75,37 +103,64 @@ func (r *Reader) wait() error {
 	})
 }
 
+func (s *socket) control(do func(fd int) error) error {
+	raw, err := s.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	return errors.Join(raw.Control(func(fd uintptr) { failed = do(int(fd)) }), failed)
+}
+
 // maxBatch bounds how many packets are read before the end is looked for.
 const maxBatch = 1024
 
 // read reads packets that are there, and how many the kernel has dropped because the socket was
 // full.
-func (r *Reader) read() {
-	raw, err := r.file.SyscallConn()
-	if err != nil {
-		return
-	}
+func (r *Reader) read(s *socket) {
 	var packet [snapLength]byte
-	_ = raw.Control(func(fd uintptr) { // it is closed by Close alone
+	_ = s.control(func(fd int) error { // it is closed by Close alone
 		for range maxBatch {
-			n, _, err := unix.Recvfrom(int(fd), packet[:], unix.MSG_DONTWAIT)
+			n, from, err := unix.Recvfrom(fd, packet[:], unix.MSG_DONTWAIT)
 			if errors.Is(err, unix.EINTR) {
 				continue
 			}
 			if err != nil {
 				break
 			}
-			r.note(packet[:n])
+			r.note(s, from, packet[:n])
 		}
-		stats, err := unix.GetsockoptTpacketStats(int(fd), unix.SOL_PACKET, unix.PACKET_STATISTICS)
-		if err == nil && stats.Drops > 0 {
-			r.denials.Note(denial.Denied{Host: denial.Others, Reason: reasonLost, Count: int(stats.Drops)})
+		if dropped, err := drops(fd); err == nil && dropped != s.dropped {
+			r.denials.Note(denial.Denied{Host: denial.Others, Reason: reasonLost, Count: int(dropped - s.dropped)})
+			s.dropped = dropped
 		}
+		return nil
 	})
 }
 
-func (r *Reader) note(packet []byte) {
-	a, ok := Parse(packet)
+// meminfo is the answer to SO_MEMINFO, numbers that linux/sock_diag.h lists. The last one is how
+// many packets a socket had no room for.
+type meminfo [9]uint32
+
+// drops is how many packets a socket had no room for. It wraps.
+func drops(fd int) (uint32, error) {
+	var info meminfo
+	size := uint32(unsafe.Sizeof(info))
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO, uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return info[len(info)-1], nil
+}
+
+func (r *Reader) note(s *socket, from unix.Sockaddr, packet []byte) {
+	a, ok := Attempt{}, false
+	switch from := from.(type) {
+	case *unix.SockaddrInet4:
+		a, ok = Parse4(packet)
+	case *unix.SockaddrInet6:
+		a, ok = Parse6(netip.AddrFrom16(from.Addr), s.protocol, packet)
+	}
 	if !ok {
 		return
 	}

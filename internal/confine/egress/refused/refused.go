@@ -1,14 +1,16 @@
 // Package refused tells what the kernel refuses in a namespace where every address is local: a
 // connection to an address and port at which nothing listens, and a datagram.
 //
-// The kernel answers these by a reset or by a message of ICMP, which a packet socket on lo sees. A
-// filter in the kernel drops all other packets before they are copied, so that connections cost
-// what they did. The loopback addresses of the sandbox itself do not count: they lead nowhere else.
+// The kernel answers these by a reset or by a message of ICMP, which raw sockets see. Filters in the
+// kernel drop all other packets before they are copied, so that connections cost what they did. (A
+// packet socket would see the same, but closing one takes the kernel ten milliseconds.) The loopback
+// addresses of the sandbox itself do not count: they lead nowhere else.
 package refused
 
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -39,84 +41,115 @@ const (
 	icmp6Unreachable, icmp6Port = 1, 4
 )
 
-// Filter is a program for a packet socket (SO_ATTACH_FILTER) of the type SOCK_DGRAM, which sees
-// packets from their IP header on. It keeps the answers to what is refused: resets that acknowledge
-// the first segment of a connection, which have the sequence number 0 (RFC 9293, 3.10.7.1), and
-// messages that a port is unreachable.
-func Filter() ([]unix.SockFilter, error) {
-	drop, keep := bpf.RetConstant{Val: 0}, bpf.RetConstant{Val: snapLength}
-	const isReset, resetFlags = rstFlag | ackFlag, rstFlag | ackFlag | synFlag | finFlag
-	only := func(value uint32) []bpf.Instruction {
-		return []bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpEqual, Val: value, SkipTrue: 1}, drop}
-	}
-	join := func(parts ...[]bpf.Instruction) (all []bpf.Instruction) {
-		for _, p := range parts {
-			all = append(all, p...)
-		}
-		return all
-	}
-	one := func(i ...bpf.Instruction) []bpf.Instruction { return i }
-	tcp4 := join(
-		one(bpf.LoadMemShift{Off: 0}, bpf.LoadIndirect{Off: tcpFlags, Size: 1}, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: resetFlags}),
-		only(isReset),
-		one(bpf.LoadIndirect{Off: tcpSequence, Size: 4}), only(0),
-	)
-	udp4 := join(
-		one(bpf.LoadMemShift{Off: 0}, bpf.LoadIndirect{Off: 0, Size: 2}), only(icmpUnreachable<<8|icmpPort),
-	)
-	notLoopback4 := one(bpf.LoadAbsolute{Off: source4, Size: 1}, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 127, SkipTrue: 1}, drop, keep)
-	tcp6 := join(
-		one(bpf.LoadAbsolute{Off: header6 + tcpFlags, Size: 1}, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: resetFlags}),
-		only(isReset),
-		one(bpf.LoadAbsolute{Off: header6 + tcpSequence, Size: 4}), only(0),
-	)
-	udp6 := join(
-		one(bpf.LoadAbsolute{Off: header6, Size: 2}), only(icmp6Unreachable<<8|icmp6Port),
-	)
-	// The kernel sends messages of ICMPv6 from ::1, so those have the address in the packet that
-	// was refused.
-	notLoopback6 := func(at uint32) []bpf.Instruction {
-		return one(
-			bpf.LoadAbsolute{Off: at, Size: 4}, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 7},
-			bpf.LoadAbsolute{Off: at + 4, Size: 4}, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 5},
-			bpf.LoadAbsolute{Off: at + 8, Size: 4}, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 3},
-			bpf.LoadAbsolute{Off: at + 12, Size: 4}, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 1, SkipTrue: 1}, drop, keep,
-		)
-	}
-	// isProtocol goes to what follows part unless the protocol is the one that part is for.
-	isProtocol := func(protocol uint32, part []bpf.Instruction) []bpf.Instruction {
-		return append(one(bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protocol, SkipTrue: uint8(len(part))}), part...)
-	}
-	v4 := join(
-		one(bpf.LoadAbsolute{Off: protocol4, Size: 1}),
-		isProtocol(unix.IPPROTO_TCP, join(tcp4, notLoopback4)), isProtocol(unix.IPPROTO_ICMP, join(udp4, notLoopback4)), one(drop),
-	)
-	v6 := join(
-		one(bpf.LoadAbsolute{Off: protocol6, Size: 1}),
-		isProtocol(unix.IPPROTO_TCP, join(tcp6, notLoopback6(source6))), isProtocol(unix.IPPROTO_ICMPV6, join(udp6, notLoopback6(header6+icmpHeader+target6))), one(drop),
-	)
-	raw, err := bpf.Assemble(join(
-		one(bpf.LoadAbsolute{Off: 0, Size: 1}, bpf.ALUOpConstant{Op: bpf.ALUOpShiftRight, Val: 4}),
-		isProtocol(4, v4), isProtocol(6, v6), one(drop),
-	))
-	program := make([]unix.SockFilter, len(raw))
-	for i, r := range raw {
-		program[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
-	}
-	return program, err
+// Source is a raw socket that receives the kernel's answers, those alone that Filter keeps.
+type Source struct {
+	Family, Protocol int
+	Filter           []unix.SockFilter // for SO_ATTACH_FILTER
 }
 
-// Parse reads a packet that Filter keeps. It reports false for every other one, for what the
-// sandbox refuses itself at its loopback addresses, and for what is malformed.
-func Parse(packet []byte) (Attempt, bool) {
+// Sources are the sockets that see what is refused: resets that acknowledge the first segment of a
+// connection, which have the sequence number 0 (RFC 9293, 3.10.7.1), and messages that a port is
+// unreachable. A raw socket of IPv4 has packets from their IP header on, one of IPv6 what is behind
+// that header (raw(7), RFC 3542).
+func Sources() ([]Source, error) {
+	sources := []Source{
+		{Family: unix.AF_INET, Protocol: unix.IPPROTO_TCP}, {Family: unix.AF_INET, Protocol: unix.IPPROTO_ICMP},
+		{Family: unix.AF_INET6, Protocol: unix.IPPROTO_TCP}, {Family: unix.AF_INET6, Protocol: unix.IPPROTO_ICMPV6},
+	}
+	for i, program := range [][]bpf.Instruction{tcp4(), icmp4(), tcp6(), icmp6()} {
+		raw, err := bpf.Assemble(program)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range raw {
+			sources[i].Filter = append(sources[i].Filter, unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K})
+		}
+	}
+	return sources, nil
+}
+
+const (
+	isReset, resetFlags = rstFlag | ackFlag, rstFlag | ackFlag | synFlag | finFlag
+
+	// networkHeader is where a filter finds the header of IP, wherever the packet begins
+	// (SKF_NET_OFF of linux/filter.h).
+	networkHeader = 0xfff00000
+)
+
+var drop, keep = bpf.RetConstant{Val: 0}, bpf.RetConstant{Val: snapLength}
+
+// only drops a packet unless the number just loaded is value.
+func only(value uint32) []bpf.Instruction {
+	return []bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpEqual, Val: value, SkipTrue: 1}, drop}
+}
+
+func tcp4() []bpf.Instruction {
+	return slices.Concat(
+		[]bpf.Instruction{bpf.LoadMemShift{Off: 0}, bpf.LoadIndirect{Off: tcpFlags, Size: 1}, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: resetFlags}},
+		only(isReset),
+		[]bpf.Instruction{bpf.LoadIndirect{Off: tcpSequence, Size: 4}}, only(0),
+		notLoopback4(),
+	)
+}
+
+func icmp4() []bpf.Instruction {
+	return slices.Concat(
+		[]bpf.Instruction{bpf.LoadMemShift{Off: 0}, bpf.LoadIndirect{Off: 0, Size: 2}}, only(icmpUnreachable<<8|icmpPort),
+		notLoopback4(),
+	)
+}
+
+func notLoopback4() []bpf.Instruction {
+	return []bpf.Instruction{bpf.LoadAbsolute{Off: source4, Size: 1}, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 127, SkipTrue: 1}, drop, keep}
+}
+
+func tcp6() []bpf.Instruction {
+	return slices.Concat(
+		[]bpf.Instruction{bpf.LoadAbsolute{Off: tcpFlags, Size: 1}, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: resetFlags}}, only(isReset),
+		[]bpf.Instruction{bpf.LoadAbsolute{Off: tcpSequence, Size: 4}}, only(0),
+		notLoopback6(networkHeader+source6),
+	)
+}
+
+// icmp6 keeps messages by the address in the packet that was refused, since the kernel sends all
+// from ::1.
+func icmp6() []bpf.Instruction {
+	return slices.Concat(
+		[]bpf.Instruction{bpf.LoadAbsolute{Off: 0, Size: 2}}, only(icmp6Unreachable<<8|icmp6Port),
+		notLoopback6(icmpHeader+target6),
+	)
+}
+
+// notLoopback6 drops a packet if the address at an offset is ::1, and keeps every other one.
+func notLoopback6(at uint32) (program []bpf.Instruction) {
+	words := []uint32{0, 0, 0, 1}
+	for i, word := range words {
+		left := uint8(2 * (len(words) - 1 - i)) // instructions before drop
+		program = append(program, bpf.LoadAbsolute{Off: at + 4*uint32(i), Size: 4}, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: word, SkipTrue: left + 1})
+	}
+	return append(program, drop, keep)
+}
+
+// Parse4 reads a packet of IPv4 that a filter keeps. It reports false for every other one, for what
+// the sandbox refuses itself at its loopback addresses, and for what is malformed.
+func Parse4(packet []byte) (Attempt, bool) {
 	h, ok := parseIP(packet)
 	if !ok {
 		return Attempt{}, false
 	}
-	var r Attempt
+	return parse(h)
+}
+
+// Parse6 is Parse4 for what is behind the header of a packet of IPv6, of a protocol and from an
+// address.
+func Parse6(from netip.Addr, protocol byte, rest []byte) (Attempt, bool) {
+	return parse(header{source: from, protocol: protocol, rest: rest})
+}
+
+func parse(h header) (r Attempt, ok bool) {
 	switch h.protocol {
 	case unix.IPPROTO_TCP:
-		if len(h.rest) < tcpFlags+1 || h.rest[tcpFlags]&(rstFlag|ackFlag|synFlag|finFlag) != rstFlag|ackFlag || binary.BigEndian.Uint32(h.rest[tcpSequence:]) != 0 {
+		if len(h.rest) < tcpFlags+1 || h.rest[tcpFlags]&resetFlags != isReset || binary.BigEndian.Uint32(h.rest[tcpSequence:]) != 0 {
 			return Attempt{}, false
 		}
 		r = Attempt{netip.AddrPortFrom(h.source, binary.BigEndian.Uint16(h.rest)), "tcp"}

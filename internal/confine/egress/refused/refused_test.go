@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -40,23 +41,30 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.Close() })
-	filter, err := refused.Filter()
+	sources, err := refused.Sources()
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket, err := n.Packets(filter)
-	if err != nil {
-		t.Fatal(err)
+	var sockets []*os.File
+	for _, s := range sources {
+		f, err := n.Raw(s.Family, s.Protocol, s.Filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sockets = append(sockets, f)
 	}
 	w := &world{t: t, namespace: n, got: map[denial.Denied]int{}}
 	w.reader.Name = func(r refused.Attempt) string { return r.At.Addr().String() }
-	w.reader.Start(socket, func(d denial.Denied) {
+	err = w.reader.Start(sockets, func(d denial.Denied) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		n := d.Count
 		d.Count = 0
 		w.got[d] += n
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return w
 }
 
@@ -190,9 +198,14 @@ func FuzzParse(f *testing.F) {
 		[]byte{0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0, 0, 100, 64, 0, 1, 8, 8, 8, 8, 200, 0, 1, 187, 0, 9, 0, 0}))
 	f.Add(slices.Concat([]byte{0x60, 0, 0, 0, 0, 20, 6, 64}, make([]byte, 32), []byte{1, 187, 200, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x50, 0x14, 0, 0, 0, 0, 0, 0}))
 	f.Fuzz(func(t *testing.T, packet []byte) {
-		r, ok := refused.Parse(packet)
-		if ok && (!r.At.Addr().IsValid() || r.At.Addr().IsLoopback() || r.Protocol == "") {
-			t.Errorf("got %+v", r)
+		check := func(r refused.Attempt, ok bool) {
+			if ok && (!r.At.Addr().IsValid() || r.At.Addr().IsLoopback() || r.Protocol == "") {
+				t.Errorf("got %+v", r)
+			}
+		}
+		check(refused.Parse4(packet))
+		for _, protocol := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_ICMPV6} {
+			check(refused.Parse6(netip.MustParseAddr("2606:2800:220:1::1"), protocol, packet))
 		}
 	})
 }
