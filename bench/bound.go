@@ -4,7 +4,8 @@ import "fmt"
 
 // A bound is the required result of agentfense in a row. The zero value requires nothing.
 type bound struct {
-	Ratio     float64 // at most so many times native
+	Ratio     float64 // at most so many times native, or what Of says
+	Of        string  // the row that Ratio refers to, of agentfense's own
 	OrOverlay bool    // or no slower than the kernel's overlayfs
 	Overlay   bool    // no slower than the kernel's overlayfs
 	Most      float64 // at most so much: nanoseconds or bytes
@@ -22,6 +23,8 @@ const (
 
 func (b bound) Text(u unit) string {
 	switch {
+	case b.Of != "":
+		return fmt.Sprintf("≤ %.3g× %s", b.Ratio, b.Of)
 	case b.Overlay:
 		return "≤ overlayfs"
 	case b.OrOverlay:
@@ -35,7 +38,7 @@ func (b bound) Text(u unit) string {
 }
 
 // Judge compares the medians of paired runs, unrounded: a bound missed by a
-// hair is missed.
+// hair is missed. Of a bound with Of, native is what agentfense took in that row.
 func (b bound) Judge(own, native, overlay samples) verdict {
 	ratio, toOverlay := own.RatioTo(native), own.RatioTo(overlay)
 	switch {

@@ -18,6 +18,7 @@ const (
 	treeOnce    = "once"     // files that a workload may change once
 	treeTar     = "src.tar"  // 1,000 files
 	treeRepo    = "repo"     // a git repository of 3,000 files
+	treeCrates  = "crates"   // a cargo workspace without dependencies
 	treeModule  = "module"   // a Go module without dependencies
 	treeGoCache = "gocache"  // with the standard library built
 	treePkgs    = "packages" // for npm and pip
@@ -47,6 +48,7 @@ var generators = []generator{
 	{treeTar, "an archive", makeTar},
 	{treeRepo, "a git repository", makeRepo},
 	{treePkgs, "packages for npm and pip", makePackages},
+	{treeCrates, "a cargo workspace", makeCrates},
 	{treeModule, "a Go module, and the standard library in its build cache", makeModule},
 }
 

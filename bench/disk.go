@@ -17,6 +17,7 @@ import (
 //
 //	source/    the data, which views show and nothing writes
 //	walked/    the tree of the memory row
+//	other/N    empty directories, for mounts
 //	NAME/      what a place called NAME keeps
 //	bin/bench  this program, so that a place need show one directory only
 type disk struct {
@@ -49,8 +50,12 @@ func (d *disk) prepare() error {
 	if err != nil {
 		return err
 	}
-	for _, dir := range []string{"bin", "source/" + treeHome, "source/" + treeOut, "source/" + treeGoCache} {
-		if err := os.MkdirAll(d.path(dir), 0o755); err != nil {
+	dirs := []string{d.path("bin"), d.path("source/" + treeHome), d.path("source/" + treeOut), d.path("source/" + treeGoCache)}
+	for i := range moreMounts + 1 {
+		dirs = append(dirs, d.Other(i))
+	}
+	for _, dir := range dirs {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
 	}
@@ -64,6 +69,9 @@ func (d *disk) Source() string { return d.path("source") }
 
 // Walked is the tree of the memory row.
 func (d *disk) Walked() string { return d.path(treeWalked) }
+
+// Other is the i-th of the empty directories.
+func (d *disk) Other(i int) string { return d.path(fmt.Sprintf("other/%d", i)) }
 
 // Self is this program.
 func (d *disk) Self() string { return d.path("bin/bench") }

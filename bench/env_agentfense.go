@@ -32,15 +32,18 @@ func newAgentfense(d *disk, binary string) candidate {
 }
 
 // find looks for the binary and the directories a sandbox must be shown for
-// the workloads: this program, and a Go toolchain outside /usr.
+// the workloads: this program, and the toolchains outside /usr.
 func (a *agentfense) find(binary string) error {
 	var err error
 	if a.path, err = host.FindAgentfense(binary); err != nil {
 		return err
 	}
 	a.mounts = []string{filepath.Dir(a.disk.Self())}
-	if goTool := findTools()["go"]; goTool != "" && !strings.HasPrefix(goTool, "/usr/") {
-		a.mounts = append(a.mounts, filepath.Dir(filepath.Dir(goTool)))
+	tools := findTools()
+	for _, name := range []string{"go", "cargo"} {
+		if tool := tools[name]; tool != "" && !strings.HasPrefix(tool, "/usr/") {
+			a.mounts = append(a.mounts, filepath.Dir(filepath.Dir(tool)))
+		}
 	}
 	return os.MkdirAll(a.home, 0o700)
 }
@@ -48,14 +51,23 @@ func (a *agentfense) find(binary string) error {
 func (a *agentfense) Name() string { return agentfenseName }
 
 func (a *agentfense) Open(ctx context.Context, _ []string) (*session, error) {
-	return a.OpenScratch(ctx, nil)
+	return a.OpenFor(ctx, &row{})
 }
 
-func (a *agentfense) OpenScratch(ctx context.Context, dirs []string) (*session, error) {
-	name := a.newName()
-	source := a.disk.Source()
-	args := a.runArgs(name, source)
-	for _, dir := range dirs {
+func (a *agentfense) OpenFor(ctx context.Context, r *row) (*session, error) {
+	name, source := a.newName(), a.disk.Source()
+	workspace, mounted := source, []string(nil)
+	if r.InMount {
+		workspace, mounted = a.disk.Other(0), []string{source}
+	}
+	for i := range r.Mounts {
+		mounted = append(mounted, a.disk.Other(i+1))
+	}
+	args := a.runArgs(name, workspace)
+	for _, dir := range mounted {
+		args = append(args, "--mount", dir)
+	}
+	for _, dir := range r.Scratch {
 		args = append(args, "--scratch", dir)
 	}
 	args = append(args, "--")

@@ -24,16 +24,16 @@ type starter interface {
 	Start(ctx context.Context) *exec.Cmd
 }
 
-// scratcher is a place that can have scratch directories.
-type scratcher interface {
-	// OpenScratch is Open with the directories dirs of the data.
-	OpenScratch(ctx context.Context, dirs []string) (*session, error)
+// arranger is a place that has scratch directories and mounts.
+type arranger interface {
+	// OpenFor is Open with what a row asks of a sandbox.
+	OpenFor(ctx context.Context, r *row) (*session, error)
 }
 
-// openFor opens a session in a place for one row, with the scratch directories that the row names.
+// openFor opens a session in a place for one row.
 func openFor(ctx context.Context, p place, r *row) (*session, error) {
-	if s, ok := p.(scratcher); ok && len(r.Scratch) > 0 {
-		return s.OpenScratch(ctx, r.Scratch)
+	if a, ok := p.(arranger); ok {
+		return a.OpenFor(ctx, r)
 	}
 	return p.Open(ctx, r.Dirty)
 }

@@ -33,14 +33,14 @@ func exampleResult(t *testing.T) result {
 		Rounds:  3, Took: 125 * time.Second,
 		Places: []string{nativeName, agentfenseName, overlayName, "bwrap bind"},
 		Rows: []measured{
-			{rowOf(t, "grep-warm"), map[string]samples{
+			{row: rowOf(t, "grep-warm"), Samples: map[string]samples{
 				nativeName: ms(50, 60, 55), agentfenseName: ms(75, 96, 77), overlayName: ms(74, 99, 80), "bwrap bind": ms(50, 61, 57),
 			}},
-			{rowOf(t, "read-random"), map[string]samples{nativeName: ms(0.7, 0.75, 0.9), agentfenseName: ms(0.8, none, 0.95), overlayName: ms(none, none, none)}},
-			{rowOf(t, "unlink"), map[string]samples{nativeName: ms(5, 5, 5), agentfenseName: ms(40, 41, 1500), overlayName: ms(8, 8, 8), "bwrap bind": ms(5, 6, 5)}},
-			{rowOf(t, "exec"), map[string]samples{agentfenseName: ms(-0.2, 7.25, 8)}},
-			{rowOf(t, "memory-idle"), map[string]samples{agentfenseName: {9 << 20, 11 << 20, 9.5 * (1 << 20)}, "bwrap bind": {1 << 19, 1 << 19, 1 << 19}}},
-			{rowOf(t, "memory-walked"), map[string]samples{}},
+			{row: rowOf(t, "read-random"), Samples: map[string]samples{nativeName: ms(0.7, 0.75, 0.9), agentfenseName: ms(0.8, none, 0.95), overlayName: ms(none, none, none)}},
+			{row: rowOf(t, "unlink"), Samples: map[string]samples{nativeName: ms(5, 5, 5), agentfenseName: ms(40, 41, 1500), overlayName: ms(8, 8, 8), "bwrap bind": ms(5, 6, 5)}},
+			{row: rowOf(t, "exec"), Samples: map[string]samples{agentfenseName: ms(-0.2, 7.25, 8)}},
+			{row: rowOf(t, "memory-idle"), Samples: map[string]samples{agentfenseName: {9 << 20, 11 << 20, 9.5 * (1 << 20)}, "bwrap bind": {1 << 19, 1 << 19, 1 << 19}}},
+			{row: rowOf(t, "memory-walked"), Samples: map[string]samples{}},
 		},
 		Notes: []string{"untar in overlayfs: tar -xf src.tar: exit status 2:\nno space left"},
 	}

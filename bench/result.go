@@ -47,6 +47,12 @@ func newResult(r *runner, m machine, took time.Duration) result {
 	for _, p := range r.places {
 		res.Places = append(res.Places, p.Name())
 	}
+	for i, m := range res.Rows {
+		j := slices.IndexFunc(res.Rows, func(other measured) bool { return other.ID == m.Bound.Of })
+		if j >= 0 {
+			res.Rows[i].reference = res.Rows[j].Samples[agentfenseName]
+		}
+	}
 	slices.SortStableFunc(res.Rows, func(a, b measured) int {
 		return slices.Index(groupOrder, a.Group) - slices.Index(groupOrder, b.Group)
 	})
@@ -55,7 +61,11 @@ func newResult(r *runner, m machine, took time.Duration) result {
 
 // verdict judges the row's bound.
 func (m measured) verdict() verdict {
-	return m.Bound.Judge(m.Samples[agentfenseName], m.Samples[nativeName], m.Samples[overlayName])
+	native := m.Samples[nativeName]
+	if m.Bound.Of != "" {
+		native = m.reference
+	}
+	return m.Bound.Judge(m.Samples[agentfenseName], native, m.Samples[overlayName])
 }
 
 // unit is what the numbers of a row are.

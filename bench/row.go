@@ -22,6 +22,8 @@ type row struct {
 	Needs  []string // subtrees it needs
 	// Scratch are the directories that are scratch directories in a sandbox.
 	Scratch []string
+	InMount bool // a sandbox has the data as a mount, and an empty workspace
+	Mounts  int  // how many more mounts a sandbox has
 
 	// Host, instead of Work, is measured from outside.
 	Host      hostMeasure
@@ -67,6 +69,7 @@ const (
 	repoFiles   = 3_000
 	repoNew     = 200
 	repoEdited  = 100
+	moreMounts  = 4
 	modulePkgs  = 20
 	walkedFiles = 100_000
 )
@@ -120,6 +123,19 @@ var allRows = []row{
 	{
 		ID: "git-status", Group: groupTools, Title: "git status, 3,000 files", Bound: likeNative,
 		Work: "git-status", Passes: 5, Needs: []string{treeRepo},
+	},
+
+	{
+		ID: "mount-read", Group: groupRead, Title: "open+read, 10,000 files in a mount", Bound: likeNative,
+		Work: "open-read", Mode: fresh, Passes: 5, Needs: []string{treeMany}, InMount: true,
+	},
+	{
+		ID: "own-read", Group: groupRead, Title: "open+read, 10,000 files, own session", Bound: likeNative,
+		Work: "open-read", Mode: fresh, Passes: 5, Needs: []string{treeMany},
+	},
+	{
+		ID: "mounts-read", Group: groupRead, Title: "open+read, own session, 4 more mounts", Bound: bound{Ratio: 1.03, Of: "own-read"},
+		Work: "open-read", Mode: fresh, Passes: 5, Needs: []string{treeMany}, Mounts: moreMounts,
 	},
 
 	{
@@ -191,6 +207,10 @@ var allRows = []row{
 	{
 		ID: "scratch-build", Group: groupScratch, Title: "go build, one file edited", Bound: bound{Ratio: 1.15},
 		Work: "go-build", Mode: fresh, Passes: 3, Needs: []string{treeModule}, Scratch: []string{treeGoCache, treeHome},
+	},
+	{
+		ID: "scratch-cargo", Group: groupScratch, Title: "cargo build, 20 crates", Bound: bound{Ratio: 1.15},
+		Work: "cargo-build", Mode: fresh, Passes: 1, Needs: []string{treeCrates}, Scratch: []string{treeOut, treeHome},
 	},
 
 	{ID: "start", Group: groupStart, Title: "run -- true", Bound: bound{Most: 60e6}, Host: measureStart},

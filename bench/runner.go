@@ -27,7 +27,8 @@ type runner struct {
 // measured is a row with its samples by place.
 type measured struct {
 	row
-	Samples map[string]samples
+	Samples   map[string]samples
+	reference samples // agentfense's in the row Bound.Of
 }
 
 func (r *runner) Run(ctx context.Context) (result, error) {

@@ -81,6 +81,7 @@ var works = map[string]workload{
 	"git-status":  {Measure: gitStatus},
 	"git-commit":  {Prepare: editRepo, Measure: gitCommit},
 	"go-build":    {Prepare: editModule, Measure: goBuild},
+	"cargo-build": {Measure: cargoBuild},
 	"npm-ci":      {Prepare: makeProject, Measure: npmCI},
 	"pip-install": {Prepare: makeScratch, Measure: pipInstall},
 }

@@ -11,15 +11,18 @@ import (
 )
 
 // toolNames are the programs the workloads run, as the host finds them.
-var toolNames = []string{"grep", "find", "tar", "rm", "git", "go", "npm", "python3"}
+var toolNames = []string{"grep", "find", "tar", "rm", "git", "go", "npm", "python3", "cargo"}
 
 // findTools returns the path of each; a place must show them at that path.
 func findTools() map[string]string {
 	tools := map[string]string{}
 	for _, name := range toolNames {
 		if p, err := exec.LookPath(name); err == nil {
-			if name == "python3" { // a place may not show the toolchains of a home directory
+			switch name { // a place may not show the toolchains of a home directory
+			case "python3":
 				p = systemPython
+			case "cargo":
+				p = filepath.Join(rustToolchain(), "bin/cargo")
 			}
 			if real, err := filepath.EvalSymlinks(p); err == nil {
 				tools[name] = real
@@ -65,6 +68,7 @@ func toolEnv(root, bin string) []string {
 		"GOCACHE=" + filepath.Join(root, treeGoCache),
 		"GOPATH=" + filepath.Join(root, treeHome, "go"),
 		"GOENV=off", "GOPROXY=off", "GOTOOLCHAIN=local", "GOWORK=off", "GOFLAGS=-trimpath -buildvcs=false", "GOTELEMETRY=off", "CGO_ENABLED=0",
+		"CARGO_HOME=" + filepath.Join(root, treeHome, "cargo"),
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
 		"GIT_CONFIG_COUNT=3",
 		"GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
