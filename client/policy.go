@@ -42,7 +42,26 @@ type PermissionRule struct {
 	// Strict, with None: nothing can be created at the paths that the rule hides. Otherwise a
 	// program may create its own entries there, which are never applied.
 	Strict bool
+	// Redact, with Read: the files show their keys, and masks instead of their values. The other
+	// words than RedactNothing are those of a policy file: "env", "json", "yaml", "toml".
+	Redact RedactFormat
+	// Substitute, with Read: the files show the content of this one. A name without a slash is a
+	// file beside the one that the rule matches; any other path begins at the root of the workspace
+	// or mount.
+	Substitute string
 }
+
+// RedactFormat is the format of a file whose values are masked.
+type RedactFormat string
+
+// The formats.
+const (
+	RedactNothing RedactFormat = ""
+	RedactEnv     RedactFormat = "env" // lines of the form NAME=value
+	RedactJSON    RedactFormat = "json"
+	RedactYAML    RedactFormat = "yaml"
+	RedactTOML    RedactFormat = "toml"
+)
 
 // RuleOrigin is where a rule is from. It affects the rule's rank (docs/policy.md).
 type RuleOrigin string
@@ -90,7 +109,14 @@ func rulesOf(operation string, rules []PermissionRule) ([]*sandboxv1.PermissionR
 		if !ok {
 			return nil, failure(operation, "rule "+r.Pattern+`: unknown origin "`+string(r.Origin)+`"`, ErrInvalid)
 		}
-		sent[i] = &sandboxv1.PermissionRule{Pattern: r.Pattern, Permission: permission, Type: kind, Priority: r.Priority, Origin: origin, Own: r.Permission == None && !r.Strict}
+		redact, ok := value[sandboxv1.RedactFormat]("REDACT_FORMAT_", string(r.Redact), sandboxv1.RedactFormat_value)
+		if !ok {
+			return nil, failure(operation, "rule "+r.Pattern+`: unknown format "`+string(r.Redact)+`"`, ErrInvalid)
+		}
+		sent[i] = &sandboxv1.PermissionRule{
+			Pattern: r.Pattern, Permission: permission, Type: kind, Priority: r.Priority, Origin: origin, Own: r.Permission == None && !r.Strict,
+			Redact: redact, Substitute: r.Substitute,
+		}
 	}
 	return sent, nil
 }
@@ -100,7 +126,7 @@ func rulesFrom(sent []*sandboxv1.PermissionRule) []PermissionRule {
 	for i, r := range sent {
 		rules[i] = PermissionRule{
 			Pattern: r.Pattern, Permission: permissionFrom(r.Permission), Type: PatternType(first(knownWord("PATTERN_TYPE_", r.Type), string(Glob))), Priority: r.Priority,
-			Origin: RuleOrigin(word("RULE_ORIGIN_", r.Origin)),
+			Origin: RuleOrigin(word("RULE_ORIGIN_", r.Origin)), Redact: RedactFormat(word("REDACT_FORMAT_", r.Redact)), Substitute: r.Substitute,
 		}
 		rules[i].Strict = rules[i].Permission == None && !r.Own
 	}

@@ -90,8 +90,8 @@ func (s *Sandbox) SetPolicy(ctx context.Context, p Policy) error {
 }
 
 // ReadPolicy reads a policy file; errors call it name. It refuses everything that it does not know,
-// hosts (network) and scratch directories, for which WithAllowNet and WithScratch are, apply: keep,
-// and rules that redact or substitute.
+// hosts (network) and scratch directories, for which WithAllowNet and WithScratch are, and apply:
+// keep.
 // Errors: ErrInvalid, with name, line and the most similar valid word; those of r.
 func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	file, err := policyfile.Load(r, name)
@@ -106,10 +106,10 @@ func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	}
 	p := Policy{Preset: file.Preset}
 	for _, r := range file.Rules {
-		if !r.Transform.IsZero() {
-			return Policy{}, invalid("read policy", errors.New(r.Source+": "+r.Transform.String()+": no server knows such a rule: leave it out, or give permission none or view"))
-		}
-		p.Rules = append(p.Rules, PermissionRule{Pattern: r.Pattern, Permission: Permission(r.Permission.String()), Type: PatternType(r.Type.String()), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own})
+		p.Rules = append(p.Rules, PermissionRule{
+			Pattern: r.Pattern, Permission: Permission(r.Permission.String()), Type: PatternType(r.Type.String()), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own,
+			Redact: RedactFormat(r.Transform.Redact.String()), Substitute: r.Transform.Substitute,
+		})
 	}
 	return p, nil
 }
@@ -159,6 +159,10 @@ func policyRules(operation string, given []PermissionRule) ([]policy.Rule, error
 			return nil, invalid(operation, err)
 		}
 		rule := policy.Rule{Pattern: r.Pattern, Permission: permission, Priority: r.Priority, Own: permission == policy.None && !r.Strict}
+		rule.Transform.Substitute = r.Substitute
+		if err := rule.Transform.Redact.UnmarshalText([]byte(r.Redact)); err != nil {
+			return nil, invalid(operation, err)
+		}
 		if err := rule.Type.UnmarshalText([]byte(first(string(r.Type), string(Glob)))); err != nil {
 			return nil, invalid(operation, err)
 		}

@@ -196,6 +196,64 @@ func (RuleOrigin) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{2}
 }
 
+// RedactFormat is the format of a file whose values are masked (docs/policy.md).
+type RedactFormat int32
+
+const (
+	// The content is shown as it is.
+	RedactFormat_REDACT_FORMAT_UNSPECIFIED RedactFormat = 0
+	// Lines of the form NAME=value.
+	RedactFormat_REDACT_FORMAT_ENV  RedactFormat = 1
+	RedactFormat_REDACT_FORMAT_JSON RedactFormat = 2
+	RedactFormat_REDACT_FORMAT_YAML RedactFormat = 3
+	RedactFormat_REDACT_FORMAT_TOML RedactFormat = 4
+)
+
+// Enum value maps for RedactFormat.
+var (
+	RedactFormat_name = map[int32]string{
+		0: "REDACT_FORMAT_UNSPECIFIED",
+		1: "REDACT_FORMAT_ENV",
+		2: "REDACT_FORMAT_JSON",
+		3: "REDACT_FORMAT_YAML",
+		4: "REDACT_FORMAT_TOML",
+	}
+	RedactFormat_value = map[string]int32{
+		"REDACT_FORMAT_UNSPECIFIED": 0,
+		"REDACT_FORMAT_ENV":         1,
+		"REDACT_FORMAT_JSON":        2,
+		"REDACT_FORMAT_YAML":        3,
+		"REDACT_FORMAT_TOML":        4,
+	}
+)
+
+func (x RedactFormat) Enum() *RedactFormat {
+	p := new(RedactFormat)
+	*p = x
+	return p
+}
+
+func (x RedactFormat) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RedactFormat) Descriptor() protoreflect.EnumDescriptor {
+	return file_sandbox_v1_common_proto_enumTypes[3].Descriptor()
+}
+
+func (RedactFormat) Type() protoreflect.EnumType {
+	return &file_sandbox_v1_common_proto_enumTypes[3]
+}
+
+func (x RedactFormat) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RedactFormat.Descriptor instead.
+func (RedactFormat) EnumDescriptor() ([]byte, []int) {
+	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{3}
+}
+
 // SandboxStatus is the state of a sandbox.
 type SandboxStatus int32
 
@@ -238,11 +296,11 @@ func (x SandboxStatus) String() string {
 }
 
 func (SandboxStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_common_proto_enumTypes[3].Descriptor()
+	return file_sandbox_v1_common_proto_enumTypes[4].Descriptor()
 }
 
 func (SandboxStatus) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_common_proto_enumTypes[3]
+	return &file_sandbox_v1_common_proto_enumTypes[4]
 }
 
 func (x SandboxStatus) Number() protoreflect.EnumNumber {
@@ -251,7 +309,7 @@ func (x SandboxStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SandboxStatus.Descriptor instead.
 func (SandboxStatus) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{3}
+	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{4}
 }
 
 // SessionStatus is the state of a session.
@@ -288,11 +346,11 @@ func (x SessionStatus) String() string {
 }
 
 func (SessionStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_common_proto_enumTypes[4].Descriptor()
+	return file_sandbox_v1_common_proto_enumTypes[5].Descriptor()
 }
 
 func (SessionStatus) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_common_proto_enumTypes[4]
+	return &file_sandbox_v1_common_proto_enumTypes[5]
 }
 
 func (x SessionStatus) Number() protoreflect.EnumNumber {
@@ -301,7 +359,7 @@ func (x SessionStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SessionStatus.Descriptor instead.
 func (SessionStatus) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{4}
+	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{5}
 }
 
 // Empty is the answer of a call that only succeeds or fails.
@@ -363,7 +421,13 @@ type PermissionRule struct {
 	// With PERMISSION_NONE: a program may create entries at paths that the rule hides, if it may
 	// write the directory. These own entries are never applied. If false, the rule is strict: nothing
 	// can be created at these paths.
-	Own           bool `protobuf:"varint,101,opt,name=own,proto3" json:"own,omitempty"`
+	Own bool `protobuf:"varint,101,opt,name=own,proto3" json:"own,omitempty"`
+	// With PERMISSION_READ: the files show their keys, and masks instead of their values.
+	Redact RedactFormat `protobuf:"varint,102,opt,name=redact,proto3,enum=sandbox.v1.RedactFormat" json:"redact,omitempty"`
+	// With PERMISSION_READ: the files show the content of this one. A name without a slash is a file
+	// beside the one that the rule matches; any other path begins at the root of the workspace or
+	// mount. Excludes redact.
+	Substitute    string `protobuf:"bytes,103,opt,name=substitute,proto3" json:"substitute,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -440,6 +504,20 @@ func (x *PermissionRule) GetOwn() bool {
 	return false
 }
 
+func (x *PermissionRule) GetRedact() RedactFormat {
+	if x != nil {
+		return x.Redact
+	}
+	return RedactFormat_REDACT_FORMAT_UNSPECIFIED
+}
+
+func (x *PermissionRule) GetSubstitute() string {
+	if x != nil {
+		return x.Substitute
+	}
+	return ""
+}
+
 var File_sandbox_v1_common_proto protoreflect.FileDescriptor
 
 const file_sandbox_v1_common_proto_rawDesc = "" +
@@ -448,7 +526,7 @@ const file_sandbox_v1_common_proto_rawDesc = "" +
 	"sandbox.v1\"I\n" +
 	"\x05Empty\x12,\n" +
 	"\x0fdiscarded_count\x18d \x01(\x03H\x00R\x0ediscardedCount\x88\x01\x01B\x12\n" +
-	"\x10_discarded_count\"\xed\x01\n" +
+	"\x10_discarded_count\"\xbf\x02\n" +
 	"\x0ePermissionRule\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12+\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x17.sandbox.v1.PatternTypeR\x04type\x126\n" +
@@ -457,7 +535,11 @@ const file_sandbox_v1_common_proto_rawDesc = "" +
 	"permission\x12\x1a\n" +
 	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12.\n" +
 	"\x06origin\x18d \x01(\x0e2\x16.sandbox.v1.RuleOriginR\x06origin\x12\x10\n" +
-	"\x03own\x18e \x01(\bR\x03own*}\n" +
+	"\x03own\x18e \x01(\bR\x03own\x120\n" +
+	"\x06redact\x18f \x01(\x0e2\x18.sandbox.v1.RedactFormatR\x06redact\x12\x1e\n" +
+	"\n" +
+	"substitute\x18g \x01(\tR\n" +
+	"substitute*}\n" +
 	"\n" +
 	"Permission\x12\x1a\n" +
 	"\x16PERMISSION_UNSPECIFIED\x10\x00\x12\x13\n" +
@@ -475,7 +557,13 @@ const file_sandbox_v1_common_proto_rawDesc = "" +
 	"RuleOrigin\x12\x1b\n" +
 	"\x17RULE_ORIGIN_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10RULE_ORIGIN_FLAG\x10\x01\x12\x14\n" +
-	"\x10RULE_ORIGIN_HIDE\x10\x02*\x9d\x01\n" +
+	"\x10RULE_ORIGIN_HIDE\x10\x02*\x8c\x01\n" +
+	"\fRedactFormat\x12\x1d\n" +
+	"\x19REDACT_FORMAT_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11REDACT_FORMAT_ENV\x10\x01\x12\x16\n" +
+	"\x12REDACT_FORMAT_JSON\x10\x02\x12\x16\n" +
+	"\x12REDACT_FORMAT_YAML\x10\x03\x12\x16\n" +
+	"\x12REDACT_FORMAT_TOML\x10\x04*\x9d\x01\n" +
 	"\rSandboxStatus\x12\x1e\n" +
 	"\x1aSANDBOX_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SANDBOX_STATUS_PENDING\x10\x01\x12\x1a\n" +
@@ -499,26 +587,28 @@ func file_sandbox_v1_common_proto_rawDescGZIP() []byte {
 	return file_sandbox_v1_common_proto_rawDescData
 }
 
-var file_sandbox_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_sandbox_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_sandbox_v1_common_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_sandbox_v1_common_proto_goTypes = []any{
 	(Permission)(0),        // 0: sandbox.v1.Permission
 	(PatternType)(0),       // 1: sandbox.v1.PatternType
 	(RuleOrigin)(0),        // 2: sandbox.v1.RuleOrigin
-	(SandboxStatus)(0),     // 3: sandbox.v1.SandboxStatus
-	(SessionStatus)(0),     // 4: sandbox.v1.SessionStatus
-	(*Empty)(nil),          // 5: sandbox.v1.Empty
-	(*PermissionRule)(nil), // 6: sandbox.v1.PermissionRule
+	(RedactFormat)(0),      // 3: sandbox.v1.RedactFormat
+	(SandboxStatus)(0),     // 4: sandbox.v1.SandboxStatus
+	(SessionStatus)(0),     // 5: sandbox.v1.SessionStatus
+	(*Empty)(nil),          // 6: sandbox.v1.Empty
+	(*PermissionRule)(nil), // 7: sandbox.v1.PermissionRule
 }
 var file_sandbox_v1_common_proto_depIdxs = []int32{
 	1, // 0: sandbox.v1.PermissionRule.type:type_name -> sandbox.v1.PatternType
 	0, // 1: sandbox.v1.PermissionRule.permission:type_name -> sandbox.v1.Permission
 	2, // 2: sandbox.v1.PermissionRule.origin:type_name -> sandbox.v1.RuleOrigin
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	3, // 3: sandbox.v1.PermissionRule.redact:type_name -> sandbox.v1.RedactFormat
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_common_proto_init() }
@@ -532,7 +622,7 @@ func file_sandbox_v1_common_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_common_proto_rawDesc), len(file_sandbox_v1_common_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      6,
 			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -41,6 +41,8 @@ type SentRule struct {
 	Priority   int32  `json:"priority,omitempty"`
 	Origin     int32  `json:"origin,omitempty"`
 	Own        bool   `json:"own,omitempty"`
+	Redact     int32  `json:"redact,omitempty"`
+	Substitute string `json:"substitute,omitempty"`
 }
 
 func (s *Served) clone() *Served {

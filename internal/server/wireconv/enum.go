@@ -88,6 +88,13 @@ var (
 		policy.Directory: sandboxv1.PatternType_PATTERN_TYPE_DIRECTORY,
 		policy.File:      sandboxv1.PatternType_PATTERN_TYPE_FILE,
 	}, policy.Glob)
+	RedactFormat = enum(map[policy.Format]sandboxv1.RedactFormat{
+		policy.NoFormat: sandboxv1.RedactFormat_REDACT_FORMAT_UNSPECIFIED,
+		policy.Env:      sandboxv1.RedactFormat_REDACT_FORMAT_ENV,
+		policy.JSON:     sandboxv1.RedactFormat_REDACT_FORMAT_JSON,
+		policy.YAML:     sandboxv1.RedactFormat_REDACT_FORMAT_YAML,
+		policy.TOML:     sandboxv1.RedactFormat_REDACT_FORMAT_TOML,
+	})
 	RuleOrigin = enum(map[policy.Origin]sandboxv1.RuleOrigin{
 		policy.OriginRule: sandboxv1.RuleOrigin_RULE_ORIGIN_UNSPECIFIED,
 		policy.OriginFlag: sandboxv1.RuleOrigin_RULE_ORIGIN_FLAG,

@@ -11,15 +11,15 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// EncodeRules encodes rules. Errors: Invalid for a pattern that is not UTF-8, and for a rule that
-// redacts, substitutes or keeps, which a message cannot hold.
+// EncodeRules encodes rules. Errors: Invalid for a pattern or path that is not UTF-8, and for a rule
+// that keeps, which a message cannot hold.
 func EncodeRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
 	for _, r := range rules {
 		if !utf8.ValidString(r.Pattern) {
 			return nil, errdefs.New(errdefs.Invalid, "%s: pattern %s: a server accepts only UTF-8", r.Source, vpath.Quote(r.Pattern))
 		}
-		if !r.Transform.IsZero() {
-			return nil, errdefs.New(errdefs.Invalid, "%s: %s: no server knows such a rule: leave it out, or give permission none or view", r.Source, r.Transform)
+		if !utf8.ValidString(r.Transform.Substitute) {
+			return nil, errdefs.New(errdefs.Invalid, "%s: %s: a server accepts only UTF-8", r.Source, r.Transform)
 		}
 		if r.Keep {
 			return nil, errdefs.New(errdefs.Invalid, "%s: pattern %s: apply: keep works only on this host, not on a server: leave it out, and apply the changes", r.Source, vpath.Quote(r.Pattern))
@@ -34,7 +34,7 @@ func encodeRules(rules []policy.Rule) []*sandboxv1.PermissionRule {
 	for i, r := range rules {
 		out[i] = &sandboxv1.PermissionRule{
 			Pattern: r.Pattern, Type: PatternType.Encode(r.Type), Permission: Permission.Encode(r.Permission), Priority: r.Priority,
-			Origin: RuleOrigin.Encode(r.Origin), Own: r.Own,
+			Origin: RuleOrigin.Encode(r.Origin), Own: r.Own, Redact: RedactFormat.Encode(r.Transform.Redact), Substitute: r.Transform.Substitute,
 		}
 	}
 	return out
@@ -63,9 +63,13 @@ func decodeRulesOf(list string, sent []*sandboxv1.PermissionRule, source string)
 		if err != nil {
 			return nil, err
 		}
+		redact, err := RedactFormat.Parse(field("redact"), r.GetRedact())
+		if err != nil {
+			return nil, err
+		}
 		rules = append(rules, policy.Rule{
 			Pattern: r.GetPattern(), Permission: permission, Type: kind, Priority: r.GetPriority(), Origin: origin, Source: source,
-			Own: r.GetOwn() && permission == policy.None,
+			Own: r.GetOwn() && permission == policy.None, Transform: policy.Transform{Redact: redact, Substitute: r.GetSubstitute()},
 		})
 	}
 	return rules, nil
@@ -77,7 +81,7 @@ func encodeSent(rules []record.SentRule) []*sandboxv1.PermissionRule {
 	for _, r := range rules {
 		out = append(out, &sandboxv1.PermissionRule{
 			Pattern: r.Pattern, Type: sandboxv1.PatternType(r.Type), Permission: sandboxv1.Permission(r.Permission), Priority: r.Priority,
-			Origin: sandboxv1.RuleOrigin(r.Origin), Own: r.Own,
+			Origin: sandboxv1.RuleOrigin(r.Origin), Own: r.Own, Redact: sandboxv1.RedactFormat(r.Redact), Substitute: r.Substitute,
 		})
 	}
 	return out
@@ -89,7 +93,7 @@ func DecodeSent(sent []*sandboxv1.PermissionRule) []record.SentRule {
 	for _, r := range sent {
 		rules = append(rules, record.SentRule{
 			Pattern: r.GetPattern(), Type: int32(r.GetType()), Permission: int32(r.GetPermission()), Priority: r.GetPriority(),
-			Origin: int32(r.GetOrigin()), Own: r.GetOwn(),
+			Origin: int32(r.GetOrigin()), Own: r.GetOwn(), Redact: int32(r.GetRedact()), Substitute: r.GetSubstitute(),
 		})
 	}
 	return rules
@@ -123,6 +127,7 @@ func DecodeExplanation(m *sandboxv1.ExplainPolicyResponse, path vpath.Path, rule
 		Path: path, Inherited: policy.NoRule, Below: policy.NoRule,
 		Decision: policy.Decision{
 			Permission: Permission.Decode(m.Permission), Rule: index(m.RuleIndex), Reason: m.Reason, Traversable: m.Traversable,
+			Transform: policy.Transform{Redact: RedactFormat.Decode(m.GetRule().GetRedact()), Substitute: m.GetRule().GetSubstitute()},
 		},
 	}
 	if m.Ancestor != "" {

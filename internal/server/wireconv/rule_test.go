@@ -20,6 +20,9 @@ func TestRulesSurviveTheWire(t *testing.T) {
 			Priority:   rapid.Int32().Draw(t, "priority"),
 			Origin:     policy.Origin(rapid.IntRange(0, 2).Draw(t, "origin")),
 			Source:     "--write",
+			Transform: policy.Transform{
+				Redact: policy.Format(rapid.IntRange(0, int(policy.TOML)).Draw(t, "redact")), Substitute: rapid.String().Draw(t, "substitute"),
+			},
 		}
 		sent, err := EncodeRules([]policy.Rule{rule})
 		if err != nil {
@@ -34,9 +37,9 @@ func TestRulesSurviveTheWire(t *testing.T) {
 			t.Fatal(diff)
 		}
 	})
-	masked := policy.Rule{Pattern: ".env", Permission: policy.Read, Transform: policy.Transform{Redact: policy.Env}, Source: "p.yaml:3"}
-	if _, err := EncodeRules([]policy.Rule{masked}); !errdefs.Is(err, errdefs.Invalid) || !strings.HasPrefix(err.Error(), "p.yaml:3: redact: env: no server knows such a rule") {
-		t.Errorf("a rule that redacts: %v", err)
+	shown := policy.Rule{Pattern: "a", Permission: policy.Read, Transform: policy.Transform{Substitute: "\xff"}, Source: "p.yaml:3"}
+	if _, err := EncodeRules([]policy.Rule{shown}); !errdefs.Is(err, errdefs.Invalid) || !strings.HasPrefix(err.Error(), "p.yaml:3: substitute") {
+		t.Errorf("a substitute that is no UTF-8: %v", err)
 	}
 	if _, err := EncodeRules([]policy.Rule{{Pattern: "a", Permission: policy.Write, Keep: true}}); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("apply: keep: %v, want Invalid", err)

@@ -256,13 +256,11 @@ const (
 	onThisHost = "only a sandbox without a server has it"
 	fromSent   = "made of Sandbox.Sent"
 	ofReview   = "the review has it"
-
-	noTransform = "EncodeRules refuses it, so no sandbox of a server has it"
 )
 
 var domainPairs = map[string]domainPair{
 	"policy.Rule": {
-		round: sentAs(func(r *policy.Rule) { r.Permission, r.Keep, r.Transform = policy.None, false, policy.Transform{} }, func(r policy.Rule) (policy.Rule, error) {
+		round: sentAs(func(r *policy.Rule) { r.Permission, r.Keep, r.Transform.Redact = policy.None, false, policy.TOML }, func(r policy.Rule) (policy.Rule, error) {
 			sent, err := EncodeRules([]policy.Rule{r})
 			if err != nil {
 				return r, err
@@ -278,11 +276,10 @@ var domainPairs = map[string]domainPair{
 	"policy.Explanation": {
 		round: sentAs(nil, func(x policy.Explanation) (policy.Explanation, error) {
 			rules := make([]record.SentRule, 1000)
+			rules[x.Decision.Rule] = DecodeSent(encodeRules([]policy.Rule{{Transform: x.Decision.Transform}}))[0]
 			return DecodeExplanation(EncodeExplanation(x, rules), x.Path, len(rules))
 		}),
 		lost: map[string]string{
-			"Transform.Redact":      noTransform,
-			"Transform.Substitute":  noTransform,
 			"Explanation.Inherited": "its rule is Decision.Rule where there is an ancestor",
 			"Decision.Own":          "the rule says it",
 		},
@@ -292,7 +289,7 @@ var domainPairs = map[string]domainPair{
 			s.Record.Home, s.Record.Runtime = record.HomeKeep, record.RuntimeDocker
 			for _, m := range s.Record.Mounts {
 				for i := range m.Rules {
-					m.Rules[i].Permission = policy.None
+					m.Rules[i].Permission, m.Rules[i].Transform.Redact = policy.None, policy.TOML
 				}
 			}
 			s.Sent = DecodeSent(filled(&sandboxv1.Sandbox{}).Permissions)
@@ -301,7 +298,7 @@ var domainPairs = map[string]domainPair{
 			"Record.SchemaVersion": "the reader's", "Record.Source": ofTheHost,
 			"Record.Rules": fromSent, "Record.PolicyNote": fromSent, "Record.EarlierRules": "of the supervisor alone",
 			"Ports.Publish": onThisHost, "Ports.PublishAddress": onThisHost,
-			"Transform.Redact": onThisHost, "Transform.Substitute": onThisHost, "Rule.Keep": onThisHost, "Rule.Keys": onThisHost,
+			"Rule.Keep": onThisHost, "Rule.Keys": onThisHost,
 			"Record.Marks": ofTheHost, "Record.Net": ofTheHost, "List.AllowNetUntil": "a list has no end of a host that is not in it", "Record.Secrets": "Sandbox.Secrets has what a client may know", "Rule.Source": "each side says where it has a rule from",
 			"Mount.Dev": ofTheHost, "Mount.Ino": ofTheHost, "Mount.Born": ofTheHost, "Mount.EarlierRules": "of the supervisor alone",
 			"Record.Ignore": ofTheHost,

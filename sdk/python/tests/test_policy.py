@@ -25,6 +25,7 @@ from agentfense import (
     PermissionRule,
     Policy,
     PolicyError,
+    RedactFormat,
     RuleOrigin,
     Sandbox,
     SandboxClient,
@@ -523,11 +524,28 @@ def test_a_policy_file_with_hosts_is_refused() -> None:
         Policy.from_yaml("version: 1\npreset: read-only\nnetwork: {allow: [a.example]}\n")
 
 
-@pytest.mark.parametrize("rule", ["redact: env", "substitute: b"])
-def test_a_policy_file_that_shows_other_contents_is_refused(rule: str) -> None:
-    says = "4: no server knows rules with redact or substitute"
+def test_a_policy_file_can_show_other_contents() -> None:
+    policy = Policy.from_yaml("version: 1\nrules:\n  - {pattern: .env, redact: env}\n  - {pattern: a, substitute: b}\n")
+    assert [(rule.permission, rule.redact, rule.substitute) for rule in policy.own_rules] == [
+        (Permission.READ, RedactFormat.ENV, ""),
+        (Permission.READ, None, "b"),
+    ]
+    assert Policy.from_yaml(policy.to_yaml()) == policy
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ("redact: other", '3: unknown format "other": it is one of env, json, yaml, toml'),
+        ("redact: jsn", '3: unknown format "jsn": did you mean "json"?'),
+        ('substitute: ""', "3: substitute is empty: name a file of the workspace"),
+        ("permission: write, redact: env", "3: redact: env goes with permission read, not write"),
+        ("redact: env, substitute: b", "redact and substitute exclude each other"),
+    ],
+)
+def test_a_policy_file_with_a_malformed_content_is_refused(rule: str, says: str) -> None:
     with pytest.raises(PolicyError, match=re.escape(says)):
-        Policy.from_yaml("version: 1\npreset: read-only\nrules:\n  - {pattern: a, " + rule + "}\n")
+        Policy.from_yaml("version: 1\nrules:\n  - {pattern: a, " + rule + "}\n")
 
 
 @pytest.mark.parametrize(

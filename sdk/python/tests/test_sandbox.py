@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, List
 
 import pytest
 from conftest import on_both, wait_until
@@ -29,6 +29,9 @@ from agentfense import (
     Outcome,
     Permission,
     PermissionDeniedError,
+    PermissionRule,
+    Policy,
+    RedactFormat,
     ResourceLimitExceededError,
     ResourceLimits,
     RuntimeType,
@@ -43,6 +46,7 @@ from agentfense import (
     _interrupts,
     get_preset,
 )
+from agentfense.types import RuleLike
 
 
 def test_the_first_example(home: Path, project: Path) -> None:
@@ -251,6 +255,21 @@ def test_files_of_a_linked_directory_are_the_view(sandbox: Sandbox, project: Pat
             read("absent")
     with pytest.raises(FileNotFoundError):
         sandbox.write_file("main.py/x", "")
+
+
+def test_a_rule_shows_another_content(project: Path) -> None:
+    (project / ".env").write_text("KEY=hunter2\n")
+    (project / "local.env").write_text("KEY=hunter2\n")
+    rules: List[RuleLike] = [
+        PermissionRule("**"),
+        PermissionRule("/.env", redact=RedactFormat.ENV),
+        {"pattern": "/local.env", "substitute": "README.md"},
+    ]
+    with Sandbox.from_local(project, policy=Policy(None, rules)) as sb:
+        assert sb.run("cat .env local.env").stdout == "KEY=***\n" + (project / "README.md").read_text()
+        rule = sb.policy.explain(".env").rule
+        assert rule is not None and rule.redact is RedactFormat.ENV
+        assert sb.info.permissions[2].substitute == "README.md"
 
 
 @on_both

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterable, List, NoReturn, Optional, Sequ
 
 from ._patterns import check_pattern
 from .exceptions import PolicyError
-from .types import PatternType, Permission, PermissionRule
+from .types import PatternType, Permission, PermissionRule, RedactFormat
 
 VERSION = "1"
 MOST_BYTES = 8 << 20
@@ -52,6 +52,10 @@ def write(preset: Optional[str], rules: Sequence[PermissionRule]) -> str:
             lines.append(f"    priority: {rule.priority}")
         if rule.strict:
             lines.append("    strict: true")
+        if rule.redact:
+            lines.append(f"    redact: {rule.redact.value}")
+        if rule.substitute:
+            lines.append(f"    substitute: {_quoted(rule.substitute)}")
     return "\n".join(lines) + "\n"
 
 
@@ -70,6 +74,13 @@ def _escaped(c: str) -> str:
 
 
 # Reading
+
+
+def _shown(values: Dict[str, Any]) -> str:
+    """Return what a rule shows in place of a file's content, as a policy file has it."""
+    if "redact" in values:
+        return f"redact: {values['redact'].value}"
+    return f'substitute: "{values["substitute"]}"' if "substitute" in values else ""
 
 
 class _Node:
@@ -288,10 +299,12 @@ class _Reader:
         """Refuse keys, which go with changes that are kept."""
         self.fail(node.line, "keys go with apply: keep, which works only with the command line: leave them out")
 
-    def transform(self, node: _Node) -> None:
-        """Refuse rules that show another content, which no server knows."""
-        says = "no server knows rules with redact or substitute: leave the rule out, or give permission none or view"
-        self.fail(node.line, says)
+    def substitute(self, node: _Node) -> str:
+        """Return the path of a substitute."""
+        text = self.text(node, "substitute")
+        if not text:
+            self.fail(node.line, "substitute is empty: name a file of the workspace")
+        return text
 
     def marks(self, node: _Node) -> None:
         """Check the marks, which only the command line's reviews use."""
@@ -354,21 +367,29 @@ class _Reader:
                 "type": lambda value: PatternType(self.word(value, "type", _TYPES)),
                 "priority": self.priority,
                 "strict": self.strict,
-                "redact": self.transform,
-                "substitute": self.transform,
+                "redact": lambda value: RedactFormat(self.word(value, "format", _FORMATS)),
+                "substitute": self.substitute,
                 "apply": self.apply,
                 "keys": self.keys,
             },
         )
+        shown = _shown(values)
+        if shown:
+            values.setdefault("permission", Permission.READ)
         for key in ("pattern", "permission"):
             if key not in values:
                 self.fail(node.line, f"{key} is missing in the rule")
         values.pop("apply", None)
         rule = PermissionRule(**{"type": PatternType.AUTO, **values})
+        if shown and rule.permission is not Permission.READ:
+            is_not = f"{shown} goes with permission read, not {rule.permission.value}"
+            self.fail(node.line, f"{is_not}: write permission: read, or leave permission out")
         if "strict" in values and rule.permission is not Permission.NONE:
             self.fail(node.line, f"strict goes with permission none, not {rule.permission.value}")
         try:
             check_pattern(rule.pattern, rule.type)
+            if rule.redact and rule.substitute:
+                raise ValueError("redact and substitute exclude each other: keep one of them")
         except ValueError as cause:
             self.fail(lines["pattern"], f'pattern "{rule.pattern}": {cause}')
         return rule
@@ -389,6 +410,7 @@ class _Reader:
 
 
 _PERMISSIONS = [permission.value for permission in Permission]
+_FORMATS = [format.value for format in RedactFormat]
 _TYPES = [kind.value for kind in PatternType if kind is not PatternType.AUTO]
 
 

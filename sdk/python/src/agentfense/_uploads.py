@@ -74,6 +74,8 @@ def _rules(rules: Sequence[t.RuleLike]) -> List[Dict[str, Any]]:
             "priority": rule.priority,
             "origin": named(common_pb2.RuleOrigin, "RULE_ORIGIN_", rule.origin, "rule"),
             "own": rule.own,
+            **({"redact": named(common_pb2.RedactFormat, "REDACT_FORMAT_", rule.redact, "")} if rule.redact else {}),
+            **({"substitute": rule.substitute} if rule.substitute else {}),
         }
         for rule in wire_rules(rules)
     ]

@@ -119,6 +119,10 @@ def wire_rules(rules: Optional[Sequence[t.RuleLike]], name: str = "permissions")
             priority=rule.priority,
             origin=_number(common_pb2.RuleOrigin, "RULE_ORIGIN_", _ORIGINS.get(rule.origin, rule.origin.value)),
             own=rule.permission is t.Permission.NONE and not rule.strict,
+            redact=_number(
+                common_pb2.RedactFormat, "REDACT_FORMAT_", rule.redact.value if rule.redact else "unspecified"
+            ),
+            substitute=rule.substitute,
         )
         for rule in checked
     ]
@@ -138,7 +142,13 @@ def rule_of(message: Any) -> t.PermissionRule:
         priority=message.priority,
         origin=t.RuleOrigin(named(common_pb2.RuleOrigin, "RULE_ORIGIN_", message.origin, "rule")),
         strict=permission_of(message.permission) is t.Permission.NONE and not message.own,
+        redact=_redact_of(message.redact),
+        substitute=message.substitute,
     )
+
+
+def _redact_of(number: int) -> Optional[t.RedactFormat]:
+    return t.RedactFormat(named(common_pb2.RedactFormat, "REDACT_FORMAT_", number, "")) if number else None
 
 
 def permission_of(number: int) -> t.Permission:

@@ -15,14 +15,14 @@ from ._named import read_named
 from ._patterns import check_pattern
 from .exceptions import PolicyError
 from .presets import as_rules, built_in, built_in_names, get_preset, is_built_in
-from .types import PatternType, Permission, PermissionRule, RuleLike, RuleOrigin
+from .types import PatternType, Permission, PermissionRule, RedactFormat, RuleLike, RuleOrigin
 
 GRANT_PRIORITY = 20
 """The priority of ``Policy.view``, ``read`` and ``write``: above the presets' grants, below what presets hide."""
 HIDE_PRIORITY = 100
 """The priority of ``Policy.hide``: that of the presets' secrets, above all grants without a priority."""
 
-_Frozen = Tuple[str, Permission, PatternType, int, bool]
+_Frozen = Tuple[str, Permission, PatternType, int, bool, Optional[RedactFormat], str]
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -68,7 +68,7 @@ class Policy:
     @property
     def own_rules(self) -> List[PermissionRule]:
         """Copies of the rules that are not the preset's."""
-        return [PermissionRule(*rule[:4], strict=rule[4]) for rule in self._own]
+        return [PermissionRule(*rule[:4], strict=rule[4], redact=rule[5], substitute=rule[6]) for rule in self._own]
 
     def hide(
         self,
@@ -164,7 +164,7 @@ def _frozen(rule: PermissionRule) -> _Frozen:
     _check(rule)
     if rule.origin is not RuleOrigin.RULE:
         raise PolicyError(f"rule {rule.pattern!r}: a policy cannot have a rule from a flag of the command line")
-    return rule.pattern, rule.permission, rule.type, rule.priority, rule.strict
+    return rule.pattern, rule.permission, rule.type, rule.priority, rule.strict, rule.redact, rule.substitute
 
 
 PolicyLike = Union[Policy, str, "os.PathLike[str]"]

@@ -13,7 +13,7 @@ from ._generated import PRESET_DEVELOPMENT as PRESET_DEVELOPMENT
 from ._generated import PRESET_FULL_ACCESS as PRESET_FULL_ACCESS
 from ._generated import PRESET_READ_ONLY as PRESET_READ_ONLY
 from ._generated import PRESET_VIEW_ONLY as PRESET_VIEW_ONLY
-from .types import PatternType, Permission, PermissionRule, RuleLike, RuleOrigin
+from .types import PatternType, Permission, PermissionRule, RedactFormat, RuleLike, RuleOrigin
 
 
 def _rules(rules: Iterable[_generated.Rule]) -> List[PermissionRule]:
@@ -53,26 +53,28 @@ def built_in(name: str) -> List[PermissionRule]:
 def as_rule(item: RuleLike) -> PermissionRule:
     """Return a copy of a rule, or a rule from a mapping. Raises ValueError."""
     if isinstance(item, PermissionRule):
-        return _checked(item.pattern, item.permission, item.type, item.priority, item.origin, item.strict)
+        return _checked(**{key: getattr(item, key) for key in _KEYS})
     if not isinstance(item, Mapping):
         raise ValueError(f"rule: want a PermissionRule or a mapping, not {type(item).__name__}")
     for key in item:
         if key not in _KEYS:
             raise ValueError(f"rule {dict(item)!r}: unknown key {key!r}: it is one of {', '.join(_KEYS)}")
-    return _checked(
-        item.get("pattern"),
-        item.get("permission", "read"),
-        item.get("type", "glob"),
-        item.get("priority", 0),
-        item.get("origin", "rule"),
-        item.get("strict", False),
-    )
+    return _checked(**item)
 
 
-_KEYS = ("pattern", "permission", "type", "priority", "origin", "strict")
+_KEYS = ("pattern", "permission", "type", "priority", "origin", "strict", "redact", "substitute")
 
 
-def _checked(pattern: Any, permission: Any, kind: Any, priority: Any, origin: Any, strict: Any) -> PermissionRule:
+def _checked(
+    pattern: Any = None,
+    permission: Any = "read",
+    type: Any = "glob",
+    priority: Any = 0,
+    origin: Any = "rule",
+    strict: Any = False,
+    redact: Any = None,
+    substitute: Any = "",
+) -> PermissionRule:
     if not isinstance(pattern, str) or not pattern:
         raise ValueError(f"rule: want a pattern that is a non-empty string, not {pattern!r}")
     try:
@@ -80,15 +82,23 @@ def _checked(pattern: Any, permission: Any, kind: Any, priority: Any, origin: An
         rule = PermissionRule(
             pattern,
             _word(Permission, permission),
-            _word(PatternType, kind),
+            _word(PatternType, type),
             int(priority),
             _word(RuleOrigin, origin),
             bool(strict),
+            None if redact is None else _word(RedactFormat, redact),
+            str(substitute),
         )
     except (ValueError, TypeError, OverflowError) as cause:
         raise ValueError(f"rule {pattern!r}: {cause}") from None
     if rule.strict and rule.permission is not Permission.NONE:
         raise ValueError(f"rule {pattern!r}: strict goes with permission none, not {rule.permission.value}")
+    if (rule.redact or rule.substitute) and rule.permission is not Permission.READ:
+        raise ValueError(
+            f"rule {pattern!r}: redact and substitute go with permission read, not {rule.permission.value}"
+        )
+    if rule.redact and rule.substitute:
+        raise ValueError(f"rule {pattern!r}: redact and substitute exclude each other: keep one of them")
     if not -(2**31) <= rule.priority < 2**31:
         raise ValueError(f"rule {pattern!r}: priority {rule.priority} is not between {-(2**31)} and {2**31 - 1}")
     return rule

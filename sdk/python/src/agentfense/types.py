@@ -17,6 +17,7 @@ from .words import ChangeStatus as ChangeStatus
 from .words import Outcome as Outcome
 from .words import PatternType as PatternType
 from .words import Permission as Permission
+from .words import RedactFormat as RedactFormat
 from .words import Risk as Risk
 from .words import RuleOrigin as RuleOrigin
 from .words import RuntimeType as RuntimeType
@@ -75,9 +76,16 @@ class PermissionRule:
     """For the permission none: commands cannot create the hidden paths. Without it a command may
     create entries of its own there, which are never applied.
     """
+    redact: Optional[RedactFormat] = None
+    """For the permission read: the files show their keys, and masks instead of their values."""
+    substitute: str = ""
+    """For the permission read: the files show the content of this one. A name without a slash is a
+    file beside the one that the rule matches; any other path begins at the root of the workspace or
+    mount.
+    """
 
     def to_dict(self) -> Dict[str, Any]:
-        """Return the rule as a dictionary, with ``origin`` and ``strict`` only if they are not the defaults."""
+        """Return the rule as a dictionary, with the last four attributes only if they are not the defaults."""
         data = {
             "pattern": self.pattern,
             "permission": Permission(self.permission).value,
@@ -86,11 +94,15 @@ class PermissionRule:
         }
         if self.strict:
             data["strict"] = True
+        if self.redact is not None:
+            data["redact"] = RedactFormat(self.redact).value
+        if self.substitute:
+            data["substitute"] = self.substitute
         return data if self.origin == RuleOrigin.RULE else {**data, "origin": RuleOrigin(self.origin).value}
 
 
 RuleLike = Union[PermissionRule, Mapping[str, Any]]
-"""A rule, or a mapping: ``pattern``, optionally ``permission``, ``type``, ``priority``, ``origin``, ``strict``."""
+"""A rule, or a mapping: ``pattern``, and optionally the other attributes of a rule."""
 
 
 @dataclass

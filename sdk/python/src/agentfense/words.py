@@ -17,6 +17,15 @@ class RuleOrigin(str, Enum):
     HIDE = "hide"
 
 
+class RedactFormat(str, Enum):
+    """The format of a file whose values are masked."""
+
+    ENV = "env"
+    JSON = "json"
+    YAML = "yaml"
+    TOML = "toml"
+
+
 class SandboxStatus(str, Enum):
     """The state of a sandbox."""
 

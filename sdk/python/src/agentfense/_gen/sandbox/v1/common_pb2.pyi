@@ -27,6 +27,14 @@ class RuleOrigin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RULE_ORIGIN_FLAG: _ClassVar[RuleOrigin]
     RULE_ORIGIN_HIDE: _ClassVar[RuleOrigin]
 
+class RedactFormat(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REDACT_FORMAT_UNSPECIFIED: _ClassVar[RedactFormat]
+    REDACT_FORMAT_ENV: _ClassVar[RedactFormat]
+    REDACT_FORMAT_JSON: _ClassVar[RedactFormat]
+    REDACT_FORMAT_YAML: _ClassVar[RedactFormat]
+    REDACT_FORMAT_TOML: _ClassVar[RedactFormat]
+
 class SandboxStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SANDBOX_STATUS_UNSPECIFIED: _ClassVar[SandboxStatus]
@@ -53,6 +61,11 @@ PATTERN_TYPE_AUTO: PatternType
 RULE_ORIGIN_UNSPECIFIED: RuleOrigin
 RULE_ORIGIN_FLAG: RuleOrigin
 RULE_ORIGIN_HIDE: RuleOrigin
+REDACT_FORMAT_UNSPECIFIED: RedactFormat
+REDACT_FORMAT_ENV: RedactFormat
+REDACT_FORMAT_JSON: RedactFormat
+REDACT_FORMAT_YAML: RedactFormat
+REDACT_FORMAT_TOML: RedactFormat
 SANDBOX_STATUS_UNSPECIFIED: SandboxStatus
 SANDBOX_STATUS_PENDING: SandboxStatus
 SANDBOX_STATUS_RUNNING: SandboxStatus
@@ -69,17 +82,21 @@ class Empty(_message.Message):
     def __init__(self, discarded_count: _Optional[int] = ...) -> None: ...
 
 class PermissionRule(_message.Message):
-    __slots__ = ("pattern", "type", "permission", "priority", "origin", "own")
+    __slots__ = ("pattern", "type", "permission", "priority", "origin", "own", "redact", "substitute")
     PATTERN_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     PERMISSION_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     OWN_FIELD_NUMBER: _ClassVar[int]
+    REDACT_FIELD_NUMBER: _ClassVar[int]
+    SUBSTITUTE_FIELD_NUMBER: _ClassVar[int]
     pattern: str
     type: PatternType
     permission: Permission
     priority: int
     origin: RuleOrigin
     own: bool
-    def __init__(self, pattern: _Optional[str] = ..., type: _Optional[_Union[PatternType, str]] = ..., permission: _Optional[_Union[Permission, str]] = ..., priority: _Optional[int] = ..., origin: _Optional[_Union[RuleOrigin, str]] = ..., own: bool = ...) -> None: ...
+    redact: RedactFormat
+    substitute: str
+    def __init__(self, pattern: _Optional[str] = ..., type: _Optional[_Union[PatternType, str]] = ..., permission: _Optional[_Union[Permission, str]] = ..., priority: _Optional[int] = ..., origin: _Optional[_Union[RuleOrigin, str]] = ..., own: bool = ..., redact: _Optional[_Union[RedactFormat, str]] = ..., substitute: _Optional[str] = ...) -> None: ...
