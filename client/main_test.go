@@ -57,7 +57,7 @@ func (s served) Run() int {
 		return 1
 	}
 	cmd := exec.Command(binary, "serve", "--config", config)
-	cmd.Env = append(append(os.Environ(), wire.AnyPorts...), "AGENTFENSE_NETWORK_ALLOW=example.com *.example.org")
+	cmd.Env = append(append(os.Environ(), wire.AnyPorts...), "AGENTFENSE_NETWORK_ALLOW=example.com *.example.org", "AGENTFENSE_NETWORK_PUBLISH=true")
 	cmd.Stderr = os.Stderr
 	server, err := wire.Serve(cmd, home)
 	if err != nil {

@@ -4,6 +4,7 @@ package client_test
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -66,5 +67,26 @@ func TestHostsAreGrantedAndRevoked(t *testing.T) {
 	}
 	if _, err := box.Revoke(t.Context(), "example.com"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("revoked twice: %v, want ErrNotFound", err)
+	}
+}
+
+func TestAPortInsideIsPublished(t *testing.T) {
+	open(t)
+	box, err := client.FromLocal(t.Context(), t.TempDir(), client.WithPublish("3456"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { box.Destroy(t.Context()) })
+	info, err := box.Info(t.Context())
+	if err != nil || len(info.Publish) != 1 || info.Publish[0] != "3456:3456" {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", net.JoinHostPort(info.PublishAddress, "3456"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if _, err := client.FromLocal(t.Context(), t.TempDir(), client.WithPublish("80")); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("a low port: %v, want ErrInvalid", err)
 	}
 }

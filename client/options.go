@@ -108,6 +108,7 @@ type settings struct {
 	home             Home
 	allowNet         []string
 	netLimits        []string
+	publish          []string
 	mounts           []Mount
 	scratch, secrets []string
 	git              *gitconfig.User // nil: this user's configuration in the directory dir
@@ -305,6 +306,13 @@ func WithAllowNet(hosts ...string) SandboxOption {
 // configuration counts (network.limits). It can be given several times, each limit once.
 func WithNetLimits(limits ...string) SandboxOption {
 	return option(func(s *settings) { s.netLimits = append(s.netLimits, limits...) })
+}
+
+// WithPublish shows ports inside at an address 127.0.0.N of the server's host: "3000", or
+// "8080:3000" with another port of the host. The server's configuration must allow it
+// (network.publish). It can be given several times.
+func WithPublish(ports ...string) SandboxOption {
+	return option(func(s *settings) { s.publish = append(s.publish, ports...) })
 }
 
 // WithMount shows the sandbox a directory of the server's host besides its workspace. The server's

@@ -57,6 +57,7 @@ func TestOptionsFitTheirCallsAlone(t *testing.T) {
 		"WithHome":           {client.WithHome, sandbox},
 		"WithAllowNet":       {client.WithAllowNet, sandbox},
 		"WithNetLimits":      {client.WithNetLimits, sandbox},
+		"WithPublish":        {client.WithPublish, sandbox},
 		"WithMount":          {client.WithMount, sandbox},
 		"WithScratch":        {client.WithScratch, sandbox},
 		"WithSecrets":        {client.WithSecrets, sandbox},

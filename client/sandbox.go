@@ -79,6 +79,10 @@ type SandboxInfo struct {
 	// NetLimits are the limits of its network, such as "out=50M", with those of the server's
 	// configuration.
 	NetLimits []string
+	// Publish are the ports inside that the server's host shows, as "HOSTPORT:PORT", at the address
+	// PublishAddress of the host.
+	Publish        []string
+	PublishAddress string
 	// Mounts are directories of the server's host that it shows besides its workspace. Each has a
 	// place, a name and a mode, and those of every mode but "ro" have rules.
 	Mounts []Mount
@@ -131,7 +135,7 @@ func infoFrom(b *sandboxv1.Sandbox) SandboxInfo {
 		Runtime: RuntimeType(knownWord("RUNTIME_TYPE_", b.Runtime)), Image: b.Image, Resources: limitsFrom(b.Resources),
 		CreatedAt: timeFrom(b.CreatedAt), StartedAt: timeFrom(b.StartedAt), StoppedAt: timeFrom(b.StoppedAt), ExpiresAt: timeFrom(b.ExpiresAt), SyncHeld: b.SyncHeld, Sync: SyncMode(knownWord("SYNC_MODE_", b.Sync)),
 		Workspace: first(vpath.DecodeText(b.Workspace), "/workspace"), Usage: usageFrom(b.Usage), Variables: namesFrom(b.Variables),
-		Home: Home(first(b.Home, string(HomePrivate))), AllowNet: hostsFrom(b.AllowNet), NetLimits: b.NetLimits,
+		Home: Home(first(b.Home, string(HomePrivate))), AllowNet: hostsFrom(b.AllowNet), NetLimits: b.NetLimits, Publish: b.Publish, PublishAddress: b.PublishAddress,
 		Mounts: mountsFrom(b.Mounts), Scratch: namesFrom(b.Scratch), Secrets: secretsFrom(b.Secrets),
 	}
 }
@@ -246,7 +250,7 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 	}
 	r := &sandboxv1.CreateSandboxRequest{
 		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image, Sync: sync, User: s.user, AtHostPath: s.atHostPath, Env: s.env, Home: string(s.home), AllowNet: s.allowNet,
-		NetLimits: s.netLimits, Mounts: mounts, Scratch: encoded(s.scratch), Secrets: s.secrets,
+		NetLimits: s.netLimits, Publish: s.publish, Mounts: mounts, Scratch: encoded(s.scratch), Secrets: s.secrets,
 	}
 	git := s.git
 	if git == nil {

@@ -626,9 +626,13 @@ type Sandbox struct {
 	Secrets []*SandboxSecret `protobuf:"bytes,123,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	// Limits of its network, such as "out=50M": those of the request and of the server's
 	// configuration. Empty for a token without the scopes read and manage.
-	NetLimits     []string `protobuf:"bytes,124,rep,name=net_limits,json=netLimits,proto3" json:"net_limits,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	NetLimits []string `protobuf:"bytes,124,rep,name=net_limits,json=netLimits,proto3" json:"net_limits,omitempty"`
+	// Ports inside that the server's host shows, as HOSTPORT:PORT, and the address 127.0.0.N of these
+	// host ports, which no other sandbox has. Empty for a token without the scopes read and manage.
+	Publish        []string `protobuf:"bytes,125,rep,name=publish,proto3" json:"publish,omitempty"`
+	PublishAddress string   `protobuf:"bytes,126,opt,name=publish_address,json=publishAddress,proto3" json:"publish_address,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Sandbox) Reset() {
@@ -841,6 +845,20 @@ func (x *Sandbox) GetNetLimits() []string {
 		return x.NetLimits
 	}
 	return nil
+}
+
+func (x *Sandbox) GetPublish() []string {
+	if x != nil {
+		return x.Publish
+	}
+	return nil
+}
+
+func (x *Sandbox) GetPublishAddress() string {
+	if x != nil {
+		return x.PublishAddress
+	}
+	return ""
 }
 
 // Mount is a directory of the server's host that a sandbox shows besides its workspace.
@@ -1116,7 +1134,13 @@ type CreateSandboxRequest struct {
 	// server's configuration (network.limits) has too, the lower one counts. INVALID_ARGUMENT for a
 	// limit that is malformed or given twice, and for a sandbox with another network
 	// (runtime.docker.network_mode), which has no limits.
-	NetLimits     []string `protobuf:"bytes,115,rep,name=net_limits,json=netLimits,proto3" json:"net_limits,omitempty"`
+	NetLimits []string `protobuf:"bytes,115,rep,name=net_limits,json=netLimits,proto3" json:"net_limits,omitempty"`
+	// Ports inside that the server's host shows at an address 127.0.0.N of this sandbox, in the form
+	// [HOSTPORT:]PORT, such as "3000" or "8080:3000". PERMISSION_DENIED unless the server's
+	// configuration allows it (network.publish), and for a host port at which the server may not
+	// listen. INVALID_ARGUMENT for a malformed port, a PORT below 1024, and a host port that is given
+	// twice; FAILED_PRECONDITION for a port of the host's localhost in allow_net.
+	Publish       []string `protobuf:"bytes,116,rep,name=publish,proto3" json:"publish,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1280,6 +1304,13 @@ func (x *CreateSandboxRequest) GetSecrets() []string {
 func (x *CreateSandboxRequest) GetNetLimits() []string {
 	if x != nil {
 		return x.NetLimits
+	}
+	return nil
+}
+
+func (x *CreateSandboxRequest) GetPublish() []string {
+	if x != nil {
+		return x.Publish
 	}
 	return nil
 }
@@ -5712,7 +5743,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"disk_bytes\x18d \x01(\x03R\tdiskBytes\x12\x1f\n" +
 	"\vdisk_inodes\x18e \x01(\x03R\n" +
-	"diskInodes\"\xf8\b\n" +
+	"diskInodes\"\xbb\t\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vcodebase_id\x18\x02 \x01(\tR\n" +
@@ -5746,7 +5777,9 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\ascratch\x18z \x03(\tR\ascratch\x123\n" +
 	"\asecrets\x18{ \x03(\v2\x19.sandbox.v1.SandboxSecretR\asecrets\x12\x1d\n" +
 	"\n" +
-	"net_limits\x18| \x03(\tR\tnetLimits\x1a9\n" +
+	"net_limits\x18| \x03(\tR\tnetLimits\x12\x18\n" +
+	"\apublish\x18} \x03(\tR\apublish\x12'\n" +
+	"\x0fpublish_address\x18~ \x01(\tR\x0epublishAddress\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x01\n" +
@@ -5764,7 +5797,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x14pending_changes_more\x18\x02 \x01(\bR\x12pendingChangesMore\x12\x1d\n" +
 	"\n" +
 	"disk_bytes\x18\x03 \x01(\x03R\tdiskBytes\x12&\n" +
-	"\x0fdisk_bytes_more\x18\x04 \x01(\bR\rdiskBytesMore\"\xfb\x06\n" +
+	"\x0fdisk_bytes_more\x18\x04 \x01(\bR\rdiskBytesMore\"\x95\a\n" +
 	"\x14CreateSandboxRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12<\n" +
@@ -5788,7 +5821,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\ascratch\x18q \x03(\tR\ascratch\x12\x18\n" +
 	"\asecrets\x18r \x03(\tR\asecrets\x12\x1d\n" +
 	"\n" +
-	"net_limits\x18s \x03(\tR\tnetLimits\x1a9\n" +
+	"net_limits\x18s \x03(\tR\tnetLimits\x12\x18\n" +
+	"\apublish\x18t \x03(\tR\apublish\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +

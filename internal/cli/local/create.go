@@ -42,7 +42,10 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 	if len(n.ServerSecrets) > 0 {
 		return errdefs.New(errdefs.Invalid, "--secret %[1]s: want NAME@HOST, such as %[1]s@api.example.com; without --endpoint no server has the secret", n.ServerSecrets[0])
 	}
-	return published.CheckRights(n.Publish)
+	if err := published.CheckRights(n.Publish); err != nil {
+		return errdefs.New(errdefs.KindOf(err), "--publish %w", err)
+	}
+	return nil
 }
 
 // Create makes a sandbox of a directory.

@@ -25,9 +25,7 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 		return localOnly("timeout")
 	case len(n.Secrets) > 0:
 		return errdefs.New(errdefs.Unsupported, "--secret NAME@HOST: works only on this host; on a server, name a secret of its configuration: --secret NAME")
-	case len(n.Publish) > 0:
-		return localOnly("publish")
-	case len(n.AllowNet)+len(n.ServerSecrets) == 0 && n.Net != record.NetNone:
+	case len(n.AllowNet)+len(n.ServerSecrets)+len(n.Publish) == 0 && n.Net != record.NetNone:
 		return errdefs.New(errdefs.Unsupported, "--net %s: works only on this host, not on a server", n.Net)
 	}
 	_, err := mountsOf(n)
@@ -96,8 +94,8 @@ func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) 
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the runtime and the limits of a server's sandbox cannot be changed", name)
 	case r.Given("allow-net"), r.Given("net-allow"):
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; to let it reach more hosts: agentfense policy grant %[1]s --net HOST", name)
-	case r.Given("mount", "scratch", "secret"):
-		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the mounts, scratch directories and secrets of a server's sandbox cannot be changed", name)
+	case r.Given("mount", "scratch", "secret", "publish"):
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the mounts, scratch directories, secrets and published ports of a server's sandbox cannot be changed", name)
 	case r.Given("home") && n.Home != known.Record.Home:
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; --home of a server's sandbox cannot be changed", name)
 	}

@@ -37,6 +37,9 @@ func (b *Backend) Enter(ctx context.Context, sb backend.Sandbox, o backend.Enter
 		err := b.Start(ctx, sb.Ref())
 		if err == nil {
 			l.isStarted = true
+			if o.Started != nil {
+				o.Started(sb)
+			}
 			return l, nil
 		}
 		if now, findErr := b.Sandbox(ctx, sb.Ref()); findErr != nil || now.Status != record.Running {

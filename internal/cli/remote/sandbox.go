@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
+	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 	"github.com/agentfense/agentfense/internal/transfer/stream"
@@ -91,7 +92,7 @@ func (c *Client) create(ctx context.Context, n backend.NewSandbox, sync config.S
 		CodebaseId: n.CodebaseID, Permissions: rules, Runtime: wireconv.Runtime.Encode(n.Runtime), Image: n.Image,
 		Resources: wireconv.EncodeLimits(n.Limits), Name: n.Name, User: n.User, Home: n.Home, Sync: wireconv.Sync.Encode(sync),
 		GitUser: wireconv.EncodeGit(git), Env: given(n.Env), AllowNet: n.AllowNet, NetLimits: wireconv.EncodeNetLimits(n.NetLimits),
-		Mounts: mounts, Scratch: scratchOf(n.Scratch), Secrets: n.ServerSecrets,
+		Mounts: mounts, Scratch: scratchOf(n.Scratch), Secrets: n.ServerSecrets, Publish: (&published.Ports{Publish: n.Publish}).Texts(),
 	})
 	if err != nil {
 		return backend.Sandbox{}, c.failed(err)

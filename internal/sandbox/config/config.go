@@ -97,6 +97,8 @@ type Network struct {
 	// Limits are those that every such network has, as hostlist.ParseLimits returns them. No client
 	// can raise them.
 	Limits string
+	// Publish lets clients show ports of their sandboxes at this host's loopback.
+	Publish bool
 }
 
 // Mounts says what clients may show their sandboxes of this host.

@@ -40,6 +40,7 @@ var settings = []setting{
 
 	{"network.allow", setAllowedHosts},
 	{"network.limits", setNetLimits},
+	{"network.publish", func(c *Config, v value) error { return v.boolean(&c.Network.Publish) }},
 
 	{keyRoots, setMountRoots},
 

@@ -88,7 +88,7 @@ func parsePort(text string) (uint16, error) {
 // CheckPorts refuses ports without an address, and those that lead to an allowed host in place of a
 // program inside. Errors: Precondition.
 func (p *Ports) CheckPorts(allowNet []string) error {
-	if _, err := Parse(p.texts()); err != nil {
+	if _, err := Parse(p.Texts()); err != nil {
 		return errdefs.New(errdefs.Precondition, "publish %w", err)
 	}
 	if a := p.address(); (p.PublishAddress != "" || len(p.Publish) > 0) && (!a.Is4() || !a.IsLoopback()) {
@@ -118,7 +118,8 @@ func (p *Ports) address() netip.Addr {
 	return a
 }
 
-func (p *Ports) texts() []string {
+// Texts are the ports as Parse reads them.
+func (p *Ports) Texts() []string {
 	var texts []string
 	for _, port := range p.Publish {
 		texts = append(texts, fmt.Sprintf("%d:%d", port.Host, port.Inside))
@@ -139,7 +140,7 @@ func CheckRights(ports []Port) error {
 	}
 	for _, p := range ports {
 		if int(p.Host) < first {
-			return errdefs.New(errdefs.Denied, "--publish %d:%d: only root may listen at ports of this host below %d; choose another one, such as %d:%[2]d", p.Host, p.Inside, first, 8000+p.Host)
+			return errdefs.New(errdefs.Denied, "%d:%d: only root may listen at ports of this host below %d; choose another one, such as %d:%[2]d", p.Host, p.Inside, first, 8000+p.Host)
 		}
 	}
 	return nil

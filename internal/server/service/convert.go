@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
+	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -137,7 +138,7 @@ func (s *Service) describe(ctx context.Context, sb *record.Sandbox) (*sandboxv1.
 	d.Record.DropEnded(time.Now())
 	if !mayKnowPolicy(ctx) {
 		d.Record.List, d.Record.Mounts, d.Record.Scratch = hostlist.List{}, nil, nil
-		d.Record.NetLimits = ""
+		d.Record.NetLimits, d.Record.Ports = "", published.Ports{}
 	} else {
 		d.Sent, d.Variables, d.Secrets = served.Sent, variableNames(sb), knownSecrets(&d.Record)
 	}

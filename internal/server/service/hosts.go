@@ -1,22 +1,25 @@
 package service
 
 import (
+	"cmp"
 	"context"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
+	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// useNetwork gives a new sandbox the network that its hosts and secrets need, with limits that are
-// not above those of the configuration. Errors: Denied for hosts that the configuration does not
-// include; Invalid for limits of a network that has none.
+// useNetwork gives a new sandbox the network that its hosts, secrets and published ports need, with
+// limits that are not above those of the configuration. Errors: Denied for hosts and ports that the
+// configuration does not allow; Invalid for limits of a network that has none; Precondition for a
+// port that a host has.
 func (s *Service) useNetwork(how *confinement, r wireconv.NewSandbox) (err error) {
-	if len(r.AllowNet)+len(r.Secrets) > 0 {
+	if len(r.AllowNet)+len(r.Secrets)+len(r.Publish) > 0 {
 		how.net = record.NetNamed
 	}
 	if r.NetLimits != "" && how.net != record.NetNamed && how.net != record.NetNone {
@@ -24,6 +27,11 @@ func (s *Service) useNetwork(how *confinement, r wireconv.NewSandbox) (err error
 	}
 	if err := s.permitHosts("allow_net", r.AllowNet); err != nil {
 		return err
+	}
+	ports := published.Ports{Publish: r.Publish}
+	err = cmp.Or(s.permitPorts(ports), ports.CheckHosts(r.AllowNet), published.CheckRights(ports.Publish))
+	if err != nil {
+		return errdefs.New(errdefs.KindOf(err), "publish: %w", err)
 	}
 	how.netLimits, err = hostlist.LimitsWithin(r.NetLimits, s.config.Network.Limits)
 	return err
@@ -33,6 +41,14 @@ func (s *Service) useNetwork(how *confinement, r wireconv.NewSandbox) (err error
 func (s *Service) permitHosts(field string, hosts []string) error {
 	if err := hostlist.CheckWithin(hosts, s.config.Network.Allow); err != nil {
 		return errdefs.New(errdefs.KindOf(err), "%s: %w", field, err)
+	}
+	return nil
+}
+
+// permitPorts refuses published ports unless the configuration allows them. Errors: Denied.
+func (s *Service) permitPorts(ports published.Ports) error {
+	if len(ports.Publish) > 0 && !s.config.Network.Publish {
+		return errdefs.New(errdefs.Denied, "this server publishes no ports (network.publish in its configuration)")
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/id"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
+	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise"
@@ -154,6 +155,7 @@ func (s *Service) newRecord(ctx context.Context, r wireconv.NewSandbox, of store
 	return record.Record{
 		Name: r.Name, Source: source, Workspace: at, Rules: rules, PolicyNote: preset.Attribute(rules, wireconv.SentNote),
 		Runtime: how.name, Image: how.image, UID: r.UID, Home: r.Home, Net: how.net, List: hostlist.List{AllowNet: r.AllowNet}, NetLimits: how.netLimits, Limits: r.Limits, Ignore: ignored, Served: served, Mounts: mounts, Scratch: r.Scratch, Secrets: named,
+		Ports: published.Ports{Publish: r.Publish},
 	}, err
 }
 
@@ -282,6 +284,9 @@ func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSand
 	}
 	finder := s.secretFinder()
 	if err := s.renewSecrets(ctx, finder, sb); err != nil {
+		return nil, err
+	}
+	if err := s.permitPorts(sb.Record().Ports); err != nil {
 		return nil, err
 	}
 	if err := s.lowerLimits(sb); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
+	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -53,6 +54,7 @@ type NewSandbox struct {
 	Mounts     []NewMount
 	Scratch    []scratch.Path
 	Secrets    []string
+	Publish    []published.Port
 }
 
 // DecodeCreateSandbox reads a request.
@@ -87,6 +89,9 @@ func DecodeCreateSandbox(r *sandboxv1.CreateSandboxRequest) (s NewSandbox, err e
 	}
 	if s.NetLimits, err = requestNetLimits(r.GetNetLimits()); err != nil {
 		return s, err
+	}
+	if s.Publish, err = published.Parse(r.GetPublish()); err != nil {
+		return s, errdefs.New(errdefs.Invalid, "publish: %w", err)
 	}
 	if s.Mounts, err = requestMounts(r.GetMounts()); err != nil {
 		return s, err

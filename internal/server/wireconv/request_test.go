@@ -56,7 +56,7 @@ var notRead = map[string]string{
 var meaningful = map[protoreflect.Name]string{
 	"codebase_id": "cb_0123456789abcdef", "sandbox_id": "sb_0123456789abcdef", "session_id": "sess_0123456789abcdef",
 	"user": "0", "home": "keep", "mount": "data", "events": "permission_denied",
-	"allow_net": "example.com", "net_limits": "out=1M", "grant": "example.com", "revoke": "example.com",
+	"allow_net": "example.com", "net_limits": "out=1M", "publish": "8080:3000", "grant": "example.com", "revoke": "example.com",
 }
 
 // makeMeaningful gives such fields their values, and limits that the kernel accepts. Of two fields

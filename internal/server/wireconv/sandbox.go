@@ -3,6 +3,7 @@ package wireconv
 import (
 	"cmp"
 	"math"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
+	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -62,6 +64,7 @@ func EncodeSandbox(s Sandbox) *sandboxv1.Sandbox {
 		m.AllowNet = append(m.AllowNet, &sandboxv1.AllowedHost{Host: host, Until: encodeTime(r.AllowNetUntil[host])})
 	}
 	m.NetLimits, m.Mounts = EncodeNetLimits(r.NetLimits), EncodeMounts(r.Mounts)
+	m.Publish, m.PublishAddress = r.Texts(), r.PublishAddress
 	for _, p := range r.Scratch {
 		m.Scratch = append(m.Scratch, p.At().Text())
 	}
@@ -115,6 +118,12 @@ func DecodeSandbox(m *sandboxv1.Sandbox) (Sandbox, error) {
 	}
 	// Not parsed: a newer server may have other limits.
 	s.Record.NetLimits = vpath.Escape(strings.Join(m.NetLimits, limitsApart))
+	if s.Record.Ports, err = decodePorts(m); err != nil {
+		return Sandbox{}, errdefs.New(errdefs.Internal, "sandbox %s: publish: %w", vpath.Escape(m.Id), err)
+	}
+	if len(m.Publish) > 0 {
+		s.Record.Net = record.NetNamed
+	}
 	if s.Record.Mounts, err = DecodeMounts(m.Mounts); err != nil {
 		return Sandbox{}, errdefs.New(errdefs.KindOf(err), "sandbox %s: mounts: %w", vpath.Escape(m.Id), err)
 	}
@@ -132,6 +141,15 @@ func DecodeSandbox(m *sandboxv1.Sandbox) (Sandbox, error) {
 		s.Variables[i] = record.HostPath(vpath.DecodeText(name))
 	}
 	return s, nil
+}
+
+// decodePorts returns the published ports of a sandbox. Errors: Invalid.
+func decodePorts(m *sandboxv1.Sandbox) (published.Ports, error) {
+	ports, err := published.Parse(m.Publish)
+	if err == nil && m.PublishAddress != "" {
+		_, err = netip.ParseAddr(m.PublishAddress)
+	}
+	return published.Ports{Publish: ports, PublishAddress: m.PublishAddress}, err
 }
 
 // EncodeNetLimits returns the limits of record.Record.NetLimits, each of them alone.

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
+	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -67,7 +68,7 @@ var messagePairs = map[string]messagePair{
 		return EncodeExplanation(x, rules), err
 	})},
 	"Sandbox": {round: through(&sandboxv1.Sandbox{}, func(m *sandboxv1.Sandbox) {
-		m.Home = record.HomeKeep
+		m.Home, m.Publish, m.PublishAddress = record.HomeKeep, []string{"8080:3000"}, "127.0.0.9"
 		for _, mount := range m.Mounts {
 			for _, rule := range mount.Rules {
 				ownRule(rule)
@@ -287,6 +288,7 @@ var domainPairs = map[string]domainPair{
 	"Sandbox": {
 		round: sentAs(func(s *Sandbox) {
 			s.Record.Home, s.Record.Runtime = record.HomeKeep, record.RuntimeDocker
+			s.Record.Ports = published.Ports{Publish: []published.Port{{Host: 8080, Inside: 3000}}, PublishAddress: "127.0.0.9"}
 			for _, m := range s.Record.Mounts {
 				for i := range m.Rules {
 					m.Rules[i].Permission, m.Rules[i].Transform.Redact = policy.None, policy.TOML
@@ -297,7 +299,6 @@ var domainPairs = map[string]domainPair{
 		lost: map[string]string{
 			"Record.SchemaVersion": "the reader's", "Record.Source": ofTheHost,
 			"Record.Rules": fromSent, "Record.PolicyNote": fromSent, "Record.EarlierRules": "of the supervisor alone",
-			"Ports.Publish": onThisHost, "Ports.PublishAddress": onThisHost,
 			"Rule.Keep": onThisHost, "Rule.Keys": onThisHost,
 			"Record.Marks": ofTheHost, "Record.Net": ofTheHost, "List.AllowNetUntil": "a list has no end of a host that is not in it", "Record.Secrets": "Sandbox.Secrets has what a client may know", "Rule.Source": "each side says where it has a rule from",
 			"Mount.Dev": ofTheHost, "Mount.Ino": ofTheHost, "Mount.Born": ofTheHost, "Mount.EarlierRules": "of the supervisor alone",

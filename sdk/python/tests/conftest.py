@@ -71,6 +71,7 @@ def home(base: Path) -> Iterator[Path]:
         # Where a daemon would be: tests that need one start it.
         os.environ["AGENTFENSE_RUNTIME_DOCKER_HOST"] = f"unix://{base}/docker/socket"
         os.environ["AGENTFENSE_RUNTIME_DOCKER_DEFAULT_IMAGE"] = IMAGE
+        os.environ["AGENTFENSE_NETWORK_PUBLISH"] = "true"
         os.environ["AGENTFENSE_NETWORK_ALLOW"] = "example.com *.example.org"
         yield home
         if home.exists():

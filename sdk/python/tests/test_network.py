@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -54,6 +55,14 @@ def test_malformed_limits_are_refused(project: Path) -> None:
         Sandbox.from_local(project, net_limits=["out=much"])
     with pytest.raises(TypeError, match="net_limits: want a string, not int"):
         Sandbox.from_local(project, net_limits=[5])  # type: ignore[list-item]
+
+
+def test_a_port_inside_is_published(project: Path) -> None:
+    with Sandbox.from_local(project, publish="3457") as sandbox:
+        assert sandbox.info.publish == ["3457:3457"]
+        socket.create_connection((sandbox.info.publish_address, 3457), timeout=10).close()
+    with pytest.raises(InvalidConfigurationError, match=r"publish: .*cannot listen at ports below 1024"):
+        Sandbox.from_local(project, publish=["80"])
 
 
 def test_without_hosts_there_is_no_network(project: Path) -> None:

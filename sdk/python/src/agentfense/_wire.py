@@ -246,6 +246,8 @@ def sandbox_of(message: Any) -> t.Sandbox:
         variables=[decode_path(name) for name in message.variables],
         allow_net=[t.AllowedHost(allowed.host, time_of(allowed.until)) for allowed in message.allow_net],
         net_limits=list(message.net_limits),
+        publish=list(message.publish),
+        publish_address=message.publish_address,
         mounts=[_mount_of(mount) for mount in message.mounts],
         scratch=[decode_path(path) for path in message.scratch],
         secrets=[t.SandboxSecret(secret.name, list(secret.hosts)) for secret in message.secrets],

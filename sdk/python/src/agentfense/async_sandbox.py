@@ -83,6 +83,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         git_user: Optional[t.GitUser] = None,
         allow_net: Hosts = (),
         net_limits: Names = (),
+        publish: Names = (),
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -138,6 +139,9 @@ class AsyncSandbox(AsyncSandboxExecs):
         - ``net_limits``: limits of this network, such as "connections=100" or "out=50M", as the
           command line's --net-limit takes them. A lower limit of the server's configuration
           (network.limits) counts.
+        - ``publish``: ports inside to show at an address 127.0.0.N of the server's host, such as
+          "3000", or "8080:3000" with another port of the host. The server's configuration must allow
+          it (network.publish).
         - ``mounts``: directories of the server's host to show besides the workspace: Mount objects,
           or mappings with ``source`` and optionally ``place``, ``name``, ``mode`` and ``rules``. The
           server's configuration must list a directory above each (mounts.roots).
@@ -186,6 +190,7 @@ class AsyncSandbox(AsyncSandboxExecs):
                 env=env,
                 allow_net=allow_net,
                 net_limits=net_limits,
+                publish=publish,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,
@@ -221,6 +226,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         git_user: Optional[t.GitUser] = None,
         allow_net: Hosts = (),
         net_limits: Names = (),
+        publish: Names = (),
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -250,6 +256,7 @@ class AsyncSandbox(AsyncSandboxExecs):
                 git_user=git_user,
                 allow_net=allow_net,
                 net_limits=net_limits,
+                publish=publish,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,

@@ -195,6 +195,10 @@ class Sandbox:
     """The hosts that commands may reach."""
     net_limits: List[str] = field(default_factory=list)
     """The limits of the network, such as "out=50M", with those of the server's configuration."""
+    publish: List[str] = field(default_factory=list)
+    """The ports inside that the server's host shows, as "HOSTPORT:PORT"."""
+    publish_address: str = ""
+    """The address of these ports on the server's host."""
     mounts: List[Mount] = field(default_factory=list)
     """The directories of the server's host that it shows besides its workspace."""
     scratch: List[str] = field(default_factory=list)
