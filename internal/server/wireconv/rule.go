@@ -11,8 +11,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// EncodeRules encodes rules. Errors: Invalid for a pattern or path that is not UTF-8, and for a rule
-// that keeps, which a message cannot hold.
+// EncodeRules encodes rules. Errors: Invalid for a pattern or path that is not UTF-8, and for a
+// rule that keeps, which a message cannot hold.
 func EncodeRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
 	for _, r := range rules {
 		if !utf8.ValidString(r.Pattern) {

@@ -1,10 +1,10 @@
 // Package refused tells what the kernel refuses in a namespace where every address is local: a
 // connection to an address and port at which nothing listens, and a datagram.
 //
-// The kernel answers these by a reset or by a message of ICMP, which raw sockets see. Filters in the
-// kernel drop all other packets before they are copied, so that connections cost what they did. (A
-// packet socket would see the same, but closing one takes the kernel ten milliseconds.) The loopback
-// addresses of the sandbox itself do not count: they lead nowhere else.
+// The kernel answers these by a reset or by a message of ICMP, which raw sockets see. Filters in
+// the kernel drop all other packets before they are copied, so that connections cost what they did.
+// (A packet socket would see the same, but closing one takes the kernel ten milliseconds.) The
+// loopback addresses of the sandbox itself do not count: they lead nowhere else.
 package refused
 
 import (
@@ -53,8 +53,10 @@ type Source struct {
 // that header (raw(7), RFC 3542).
 func Sources() ([]Source, error) {
 	sources := []Source{
-		{Family: unix.AF_INET, Protocol: unix.IPPROTO_TCP}, {Family: unix.AF_INET, Protocol: unix.IPPROTO_ICMP},
-		{Family: unix.AF_INET6, Protocol: unix.IPPROTO_TCP}, {Family: unix.AF_INET6, Protocol: unix.IPPROTO_ICMPV6},
+		{Family: unix.AF_INET, Protocol: unix.IPPROTO_TCP},
+		{Family: unix.AF_INET, Protocol: unix.IPPROTO_ICMP},
+		{Family: unix.AF_INET6, Protocol: unix.IPPROTO_TCP},
+		{Family: unix.AF_INET6, Protocol: unix.IPPROTO_ICMPV6},
 	}
 	for i, program := range [][]bpf.Instruction{tcp4(), icmp4(), tcp6(), icmp6()} {
 		raw, err := bpf.Assemble(program)
