@@ -174,7 +174,7 @@ var inside = map[string]string{
 	"lib/textdiff":             "errdefs",
 	"lib/thread":               "",
 	"lib/vpath":                "errdefs",
-	"lib/yamlfile":             "errdefs vpath",
+	"lib/yamlfile":             "errdefs nearest vpath",
 	// bench
 	"bench":        "egress host serve",
 	"bench/egress": "host",

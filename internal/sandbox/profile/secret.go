@@ -1,0 +1,86 @@
+package profile
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/secret"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+)
+
+// checkSecret refuses a secret that no sandbox could have. Errors: Invalid.
+func checkSecret(s Secret) error {
+	if _, err := secret.Parse(s.Name + "@" + s.Host); err != nil {
+		return err
+	}
+	for _, request := range s.Requests {
+		if _, _, err := secret.ParseLimit(s.Name + "=" + request); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Flags are the values of flags that give a sandbox a secret, and the variable with the address
+// that the agent uses, "" if it needs none.
+type Flags struct {
+	Secret   string   // --secret
+	Requests []string // --secret-allow
+	Variable string   // NAME=VALUE
+}
+
+// Flags returns how a sandbox gets the secret. baseURL is the caller's value of the variable
+// BaseURL, "" for none: the API is there, and it may have other requests. Errors: Invalid for an
+// address that cannot be that of an API.
+func (s Secret) Flags(baseURL string) (Flags, error) {
+	if baseURL == "" {
+		f := Flags{Secret: s.Name + "@" + s.Host}
+		for _, request := range s.Requests {
+			f.Requests = append(f.Requests, s.Name+"="+request)
+		}
+		if s.BaseURL != "" {
+			f.Variable = s.BaseURL + "=" + s.inside() + s.Path
+		}
+		return f, nil
+	}
+	host, path, err := parseBaseURL(s.BaseURL, baseURL)
+	if err != nil {
+		return Flags{}, err
+	}
+	return Flags{Secret: s.Name + "@" + host, Variable: s.BaseURL + "=" + s.inside() + path}, nil
+}
+
+// inside is the address of the secret's host in a sandbox.
+func (s Secret) inside() string { return "http://" + string(secret.Secret{Name: s.Name}.Inside(0)) }
+
+// HostOf returns the host of the caller's value of the variable BaseURL, in the form of
+// --allow-net. Errors: Invalid.
+func (s Secret) HostOf(baseURL string) (string, error) {
+	host, _, err := parseBaseURL(s.BaseURL, baseURL)
+	return host, err
+}
+
+// parseBaseURL returns the host of an address, in the form of --allow-net, and its path.
+func parseBaseURL(variable, text string) (host, path string, err error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return "", "", errdefs.New(errdefs.Invalid, "%s %s: want an address such as https://api.example.com/v1", variable, vpath.Quote(text))
+	}
+	name, port := u.Hostname(), u.Port()
+	isLocal := name == "localhost" || name == "127.0.0.1" || name == "::1"
+	switch {
+	case u.Scheme == "http" && isLocal:
+		name = "localhost"
+		if port == "" {
+			port = "80"
+		}
+	case u.Scheme == "https" && !isLocal:
+		if port == "" {
+			port = "443"
+		}
+	default:
+		return "", "", errdefs.New(errdefs.Invalid, "%s %s: want https, or http://localhost:PORT", variable, vpath.Quote(text))
+	}
+	return name + ":" + port, strings.TrimSuffix(u.EscapedPath(), "/"), nil
+}
