@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/profile"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -79,8 +80,10 @@ review, too: agentfense diff NAME --in home`,
 	return cmd
 }
 
-// homeMount is the name of the mount of the home directory.
-const homeMount = "home"
+const (
+	homeMount     = "home"     // the name of the mount of the home directory
+	homeCatchAll  = "**"       // the pattern of what a profile does not show of the home directory
+)
 
 // useProfile adds to the flags what the profile of an agent says, and returns the beginning of the
 // command line inside. Errors: NotFound if the agent is not installed; Invalid.
@@ -224,7 +227,7 @@ func (o *runOptions) showHome(in *inside, p *profile.Profile) error {
 	if safefs.IsBelow(real, in.record.Workspace) {
 		return errdefs.New(errdefs.Invalid, "%s is your home directory, or contains it: an agent works in a project; change to its directory, or name it with --dir", vpath.Escape(in.record.Workspace))
 	}
-	file := "profile " + p.Name
+	file := mountspec.ProfileSource + p.Name
 	o.mountRules = func(path, source string) ([]policy.Rule, error) {
 		if path == file {
 			return p.Home, nil

@@ -222,6 +222,15 @@ type Mount struct {
 	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
 }
 
+// ProfileSource begins the Source of the rules of an agent's profile.
+const ProfileSource = "profile "
+
+// IsAgentHome reports whether the rules are those that an agent's profile has for the home directory.
+// Own entries there are what the agent makes for itself, such as caches.
+func (m Mount) IsAgentHome() bool {
+	return len(m.Rules) > 0 && strings.HasPrefix(m.Rules[0].Source, ProfileSource)
+}
+
 // IsWritable reports what HasDelta does, also of a mount of a server, for which the identity of the
 // source is not known.
 func (m Mount) IsWritable() bool { return Writable(m.Rules) }

@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 )
 
 //go:embed builtin/*.yaml
@@ -87,7 +88,7 @@ func load(dir, name string, above []string) (*Profile, error) {
 	if err != nil {
 		return nil, errdefs.New(errdefs.NotFound, "%w", nearest.Unknown("profile", name, Names(dir)))
 	}
-	p, err := Parse(name, "profile "+name, text, func(base string) (*Profile, error) { return load("", base, nil) })
+	p, err := Parse(name, mountspec.ProfileSource+name, text, func(base string) (*Profile, error) { return load("", base, nil) })
 	if p != nil {
 		p.Origin = builtInOrigin
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/lib/yamlfile"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
+	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
@@ -155,6 +156,11 @@ func (r *reader) readHome(n *yaml.Node) error {
 	all := append(slices.Clip(r.profile.Home), rules...)
 	if _, err := policy.Compile(all, policy.Options{}); err != nil {
 		return err
+	}
+	for i, rule := range all {
+		if !strings.HasPrefix(rule.Source, mountspec.ProfileSource) {
+			all[i].Source = mountspec.ProfileSource + r.profile.Name + " (" + rule.Source + ")"
+		}
 	}
 	r.profile.Home = all
 	return nil
