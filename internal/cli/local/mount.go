@@ -168,7 +168,7 @@ func checkMount(home *record.Home, source string, mode mountspec.Mode) error {
 		return errdefs.New(errdefs.Invalid, "neither a directory nor a file")
 	case !info.IsDir() && mode.HasRules():
 		return errdefs.New(errdefs.Invalid, "it is a file, which can only be read; mount its directory, or leave the mode out")
-	case safefs.IsBelow(source, home.Dir()) || safefs.IsBelow(home.Dir(), source):
+	case safefs.IsBelow(source, home.Dir()), safefs.IsBelow(home.Dir(), source) && !mode.HasRules(): // rules hide it
 		return errdefs.New(errdefs.Invalid, "it would show agentfense's own state directory")
 	}
 	return mountspec.CheckSource(source)
