@@ -117,11 +117,12 @@ func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command,
 		return nil, err
 	}
 	o.giveVariables(e, in, p)
-	if err := o.giveNetwork(e, cmd, in, p); err != nil {
+	args, err := o.giveNetwork(e, cmd, in, p)
+	if err != nil {
 		return nil, err
 	}
 	o.profileFlags = []string{"mount", "allow-net", "secret", "secret-allow"}
-	return append([]string{program}, p.Args...), nil
+	return slices.Concat([]string{program}, p.Args, args), nil
 }
 
 // projectProfiles is where somebody may expect that a project has profiles.
@@ -256,19 +257,19 @@ func (o *runOptions) giveVariables(e *env, in *inside, p *profile.Profile) {
 }
 
 // giveNetwork lets the agent reach its hosts, and use its keys. A key or an address that the caller
-// has given by a flag counts.
-func (o *runOptions) giveNetwork(e *env, cmd *cobra.Command, in *inside, p *profile.Profile) error {
+// has given by a flag counts. It returns arguments for the agent.
+func (o *runOptions) giveNetwork(e *env, cmd *cobra.Command, in *inside, p *profile.Profile) (args []string, err error) {
 	if cmd.Flags().Changed("net") {
-		return nil
+		return nil, nil
 	}
 	o.Allow = append(slices.Clone(o.Allow), p.Hosts...)
 	hasKey := false
 	for _, s := range p.Secrets {
-		given, err := o.giveSecret(e, s)
+		given, more, err := o.giveSecret(e, s)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		hasKey = hasKey || given
+		hasKey, args = hasKey || given, append(args, more...)
 	}
 	switch login := in.loginOf(p); {
 	case hasKey:
@@ -277,15 +278,15 @@ func (o *runOptions) giveNetwork(e *env, cmd *cobra.Command, in *inside, p *prof
 	case len(p.Secrets)+len(p.Login) > 0:
 		e.say("%s: there is neither a key (%s) nor a login; set the key, or log in", p.Name, p.KeyNames())
 	}
-	return nil
+	return args, nil
 }
 
 // giveSecret gives the agent a key of the caller, or the address of a model that needs none. It
-// reports whether there is one.
-func (o *runOptions) giveSecret(e *env, s profile.Secret) (bool, error) {
+// reports whether there is one, and returns arguments for the agent.
+func (o *runOptions) giveSecret(e *env, s profile.Secret) (given bool, args []string, err error) {
 	isSame := func(text string) bool { return text == s.Name || strings.HasPrefix(text, s.Name+"=") || strings.HasPrefix(text, s.Name+"@") }
 	if slices.ContainsFunc(o.Secrets, isSame) || slices.ContainsFunc(o.Env, isSame) {
-		return true, nil
+		return true, nil, nil
 	}
 	base := ""
 	if s.BaseURL != "" {
@@ -295,23 +296,23 @@ func (o *runOptions) giveSecret(e *env, s profile.Secret) (bool, error) {
 	case e.getenv(s.Name) != "":
 		f, err := s.Flags(base)
 		if err != nil {
-			return false, err
+			return false, nil, err
 		}
 		o.Secrets, o.Limited = append(slices.Clone(o.Secrets), f.Secret), append(slices.Clone(o.Limited), f.Requests...)
 		if f.Variable != "" {
 			o.Env = addVariables(slices.Clone(o.Env), f.Variable)
 		}
-		return true, nil
+		return true, f.Args, nil
 	case base != "":
 		host, err := s.HostOf(base)
 		if err != nil {
-			return false, err
+			return false, nil, err
 		}
 		o.Allow = append(slices.Clone(o.Allow), host)
 		o.Env = addVariables(slices.Clone(o.Env), s.BaseURL)
-		return true, nil
+		return true, s.ArgsAt(base), nil
 	}
-	return false, nil
+	return false, nil, nil
 }
 
 // loginOf returns the path of the login of an agent, "" if there is none.

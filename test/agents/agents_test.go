@@ -146,6 +146,17 @@ func TestClaude(t *testing.T) {
 	}
 }
 
+// ours returns the lines of a text that agentfense has written.
+func ours(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "agentfense: ") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
 // checkAgent checks what every agent must not see, and that the changes wait, in a sandbox in which
 // the agent called look, changed app.txt and ended.
 func (w *world) checkAgent(m *model.Server, name, said string) {
@@ -165,11 +176,42 @@ func (w *world) checkAgent(m *model.Server, name, said string) {
 	if w.read("project/app.txt") != "one\n" || w.read("project/made.txt") != "" || w.read(".cache/x/y") != "" {
 		t.Error("the agent has changed the source")
 	}
-	wantAll(t, "the summary", said, "network: localhost", "review: agentfense diff "+name, "in home", "!id_ed25519")
+	wantAll(t, "the summary", ours(said), "network: localhost", "review: agentfense diff "+name, "in home", "!id_ed25519")
 	diff, _ := w.must("", "diff", name, "--name-status")
 	wantAll(t, "the diff", diff, "M\tapp.txt", "A\tmade.txt")
 	w.must("", "apply", name)
 	if w.read("project/app.txt") != "two\n" || w.read("project/made.txt") != "made\n" {
 		t.Error("the changes were not applied")
+	}
+}
+
+func TestCodex(t *testing.T) {
+	w := newWorld(t, "codex", map[string]string{
+		".codex/auth.json":   `{"auth_mode": "apikey", "OPENAI_API_KEY": "old"}`,
+		".codex/config.toml": "model = \"gpt-5.1-codex\"\n",
+	})
+	patch := "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: app.txt\n@@\n-one\n+two\n*** End Patch\nEOF\n"
+	m := model.Start(t,
+		model.Step{Tool: "exec_command", Input: map[string]any{"cmd": look + `echo new > ~/.codex/auth.json; echo 'notify = ["sh"]' >> ~/.codex/config.toml`}},
+		model.Step{Tool: "exec_command", Input: map[string]any{"cmd": patch}},
+		model.Step{Text: "The work is done."},
+	)
+	run := func(m *model.Server, args ...string) (stdout, stderr string) {
+		return w.must("OPENAI_API_KEY="+key+" OPENAI_BASE_URL="+m.URL+"/v1", append([]string{"codex"}, args...)...)
+	}
+	out, said := run(m, "--name", "c", "--", "exec", "--skip-git-repo-check", "work")
+	wantAll(t, "the answer", out, "The work is done.")
+	w.checkAgent(m, "c", said)
+	wantAll(t, "the login", w.read(".codex/auth.json"), "new")
+	wantAll(t, "the settings", w.read(".codex/config.toml"), "!notify")
+	diff, _ := w.must("", "diff", "c", "--in", "home", "--name-status")
+	wantAll(t, "the diff of the home", diff, "M\thome:/.codex/config.toml", "!auth.json")
+
+	next := model.Start(t, model.Step{Text: "As before."})
+	out, _ = run(next, "--", "exec", "resume", "--last", "--skip-git-repo-check", "again")
+	wantAll(t, "the answer", out, "As before.")
+	wantAll(t, "the conversation", next.Said(), "The work is done.")
+	if list, _ := w.must("", "ls", "--quiet"); list != "c\n" {
+		t.Errorf("sandboxes: %q, want c alone", list)
 	}
 }

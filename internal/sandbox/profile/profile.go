@@ -49,6 +49,9 @@ type Secret struct {
 	// BaseURL is the variable with the address of an API in place of that of Host. Path is what the
 	// agent expects behind the host in it, such as "/v1".
 	BaseURL, Path string
+	// Args are given to an agent that uses the key. {url} in them is the address that it uses, with
+	// Path: for an agent that reads no variable for it.
+	Args []string
 	// Requests are all that may be sent with the key, in the form of --secret-allow: "POST /v1/messages".
 	Requests []string
 }

@@ -206,7 +206,7 @@ func (r *reader) readSecrets(n *yaml.Node) error {
 	for _, item := range n.Content {
 		var s Secret
 		has, err := r.Mapping(item, "secret", []yamlfile.Field{
-			r.text("name", &s.Name), r.text("host", &s.Host), r.text("base_url", &s.BaseURL), r.text("path", &s.Path), r.texts("requests", &s.Requests),
+			r.text("name", &s.Name), r.text("host", &s.Host), r.text("base_url", &s.BaseURL), r.text("path", &s.Path), r.texts("args", &s.Args), r.texts("requests", &s.Requests),
 		})
 		switch {
 		case err != nil:

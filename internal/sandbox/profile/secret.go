@@ -2,6 +2,7 @@ package profile
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
@@ -28,6 +29,7 @@ type Flags struct {
 	Secret   string   // --secret
 	Requests []string // --secret-allow
 	Variable string   // NAME=VALUE
+	Args     []string // of the agent
 }
 
 // Flags returns how a sandbox gets the secret. baseURL is the caller's value of the variable
@@ -39,20 +41,33 @@ func (s Secret) Flags(baseURL string) (Flags, error) {
 		for _, request := range s.Requests {
 			f.Requests = append(f.Requests, s.Name+"="+request)
 		}
-		if s.BaseURL != "" {
-			f.Variable = s.BaseURL + "=" + s.inside() + s.Path
-		}
-		return f, nil
+		return s.at(f, s.Path), nil
 	}
 	host, path, err := parseBaseURL(s.BaseURL, baseURL)
 	if err != nil {
 		return Flags{}, err
 	}
-	return Flags{Secret: s.Name + "@" + host, Variable: s.BaseURL + "=" + s.inside() + path}, nil
+	return s.at(Flags{Secret: s.Name + "@" + host}, path), nil
 }
 
-// inside is the address of the secret's host in a sandbox.
-func (s Secret) inside() string { return "http://" + string(secret.Secret{Name: s.Name}.Inside(0)) }
+// at adds the address of the secret's host in a sandbox, with a path, to f.
+func (s Secret) at(f Flags, path string) Flags {
+	url := "http://" + string(secret.Secret{Name: s.Name}.Inside(0)) + path
+	if s.BaseURL != "" {
+		f.Variable = s.BaseURL + "=" + url
+	}
+	f.Args = s.ArgsAt(url)
+	return f
+}
+
+// ArgsAt are the Args for an address.
+func (s Secret) ArgsAt(url string) []string {
+	args := slices.Clone(s.Args)
+	for i, arg := range args {
+		args[i] = strings.ReplaceAll(arg, "{url}", url)
+	}
+	return args
+}
 
 // HostOf returns the host of the caller's value of the variable BaseURL, in the form of
 // --allow-net. Errors: Invalid.

@@ -85,6 +85,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.Unmarshal(body, &asked) // other requests have no step
 	switch path := r.URL.Path; {
 	case r.Method == http.MethodHead:
+	case r.Header.Get("Upgrade") != "": // no WebSockets: agents go on by HTTP
+		http.Error(w, "no WebSockets here", http.StatusUpgradeRequired)
 	case strings.HasSuffix(path, "/count_tokens"):
 		reply(w, `{"input_tokens": 1}`)
 	case strings.HasSuffix(path, "/messages"):
