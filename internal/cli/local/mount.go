@@ -62,8 +62,8 @@ func (b *Backend) mounts(n backend.NewSandbox, workspace string) ([]record.Mount
 	return mounts, checkInner(mounts, workspace)
 }
 
-// checkInner refuses a mount in which the place of another one, or of the workspace, does not exist:
-// nothing can be mounted there. Errors: Invalid.
+// checkInner refuses a mount in which the place of another one, or of the workspace, does not
+// exist: nothing can be mounted there. Errors: Invalid.
 func checkInner(mounts []record.Mount, workspace string) error {
 	targets := []string{workspace}
 	for _, m := range mounts {

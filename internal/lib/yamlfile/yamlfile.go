@@ -64,9 +64,9 @@ type Field struct {
 	Read func(*yaml.Node) error
 }
 
-// Mapping reads the fields of n, which errors call what, and tells which there are. Errors: those of
-// a Field; Invalid for a value that is no mapping, for a key that is given twice and for an unknown
-// one, with the nearest valid key.
+// Mapping reads the fields of n, which errors call what, and tells which there are. Errors: those
+// of a Field; Invalid for a value that is no mapping, for a key that is given twice and for an
+// unknown one, with the nearest valid key.
 func (f File) Mapping(n *yaml.Node, what string, fields []Field) (map[string]bool, error) {
 	if n.Kind != yaml.MappingNode {
 		return nil, f.At(n.Line, "a %s is a mapping, not %s", what, Shape(n))

@@ -225,8 +225,8 @@ type Mount struct {
 // ProfileSource begins the Source of the rules of an agent's profile.
 const ProfileSource = "profile "
 
-// IsAgentHome reports whether the rules are those that an agent's profile has for the home directory.
-// Own entries there are what the agent makes for itself, such as caches.
+// IsAgentHome reports whether the rules are those that an agent's profile has for the home
+// directory. Own entries there are what the agent makes for itself, such as caches.
 func (m Mount) IsAgentHome() bool {
 	return len(m.Rules) > 0 && strings.HasPrefix(m.Rules[0].Source, ProfileSource)
 }

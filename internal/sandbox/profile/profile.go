@@ -52,7 +52,7 @@ type Secret struct {
 	// Args are given to an agent that uses the key. {url} in them is the address that it uses, with
 	// Path: for an agent that reads no variable for it.
 	Args []string
-	// Requests are all that may be sent with the key, in the form of --secret-allow: "POST /v1/messages".
+	// Requests are all that may be sent with the key, as METHOD PATH: "POST /v1/messages".
 	Requests []string
 }
 

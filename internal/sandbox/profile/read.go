@@ -216,7 +216,7 @@ func (r *reader) readSecrets(n *yaml.Node) error {
 		case r.profile.HasSecret(s.Name):
 			return r.At(item.Line, "secret %s is given twice", vpath.Quote(s.Name))
 		}
-		if err := checkSecret(s); err != nil {
+		if err := hostlist.CheckSecret(s.Name, s.Host, s.Requests); err != nil {
 			return r.At(item.Line, "%w", err)
 		}
 		r.profile.Secrets = append(slices.Clip(r.profile.Secrets), s)

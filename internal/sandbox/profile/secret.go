@@ -5,23 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 )
-
-// checkSecret refuses a secret that no sandbox could have. Errors: Invalid.
-func checkSecret(s Secret) error {
-	if _, err := secret.Parse(s.Name + "@" + s.Host); err != nil {
-		return err
-	}
-	for _, request := range s.Requests {
-		if _, _, err := secret.ParseLimit(s.Name + "=" + request); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // Flags are the values of flags that give a sandbox a secret, and the variable with the address
 // that the agent uses, "" if it needs none.
@@ -52,7 +39,7 @@ func (s Secret) Flags(baseURL string) (Flags, error) {
 
 // at adds the address of the secret's host in a sandbox, with a path, to f.
 func (s Secret) at(f Flags, path string) Flags {
-	url := "http://" + string(secret.Secret{Name: s.Name}.Inside(0)) + path
+	url := hostlist.SecretURL(s.Name) + path
 	if s.BaseURL != "" {
 		f.Variable = s.BaseURL + "=" + url
 	}
