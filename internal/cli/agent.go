@@ -241,8 +241,8 @@ func (o *runOptions) showHome(in *inside, p *profile.Profile) error {
 	return nil
 }
 
-// homeRules are the rules of a profile, and none-rules for the names of secrets: so a look at one is
-// told, and not taken for one of the many at what the profile does not show.
+// homeRules are the rules of a profile, and none-rules for the names of secrets: so the summary has
+// a look at one, and does not take it for one of the many at what the profile does not show.
 func homeRules(p *profile.Profile) []policy.Rule {
 	rules := slices.Clone(p.Home)
 	for _, name := range secretname.All() {
