@@ -1972,7 +1972,7 @@ type ExecResult struct {
 	Denied []*Denial `protobuf:"bytes,107,rep,name=denied,proto3" json:"denied,omitempty"`
 	// Number of refusals, repeats included.
 	DeniedCount int64 `protobuf:"varint,108,opt,name=denied_count,json=deniedCount,proto3" json:"denied_count,omitempty"`
-	// Net changes of the command in the sandbox's view, by path. It covers the same processes as
+	// Net changes of the command in the sandbox's views, by mount and path. It covers the same processes as
 	// denied. Writes through a memory mapping while other commands run cannot be attributed to a
 	// command and are only in the audit log. At most 1000; the list may be cut. Diff lists all
 	// changes.
@@ -2255,7 +2255,9 @@ type FileChange struct {
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	Kind  ChangeKind             `protobuf:"varint,2,opt,name=kind,proto3,enum=sandbox.v1.ChangeKind" json:"kind,omitempty"`
 	// The previous path, if it was renamed. A renamed directory includes everything below it.
-	OldPath       string `protobuf:"bytes,3,opt,name=old_path,json=oldPath,proto3" json:"old_path,omitempty"`
+	OldPath string `protobuf:"bytes,3,opt,name=old_path,json=oldPath,proto3" json:"old_path,omitempty"`
+	// Name of the mount in which the paths are; empty: the workspace.
+	Mount         string `protobuf:"bytes,100,opt,name=mount,proto3" json:"mount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2307,6 +2309,13 @@ func (x *FileChange) GetKind() ChangeKind {
 func (x *FileChange) GetOldPath() string {
 	if x != nil {
 		return x.OldPath
+	}
+	return ""
+}
+
+func (x *FileChange) GetMount() string {
+	if x != nil {
+		return x.Mount
 	}
 	return ""
 }
@@ -4253,9 +4262,11 @@ func (x *SetPolicyRequest) GetPermissions() []*PermissionRule {
 }
 
 type ExplainPolicyRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Path      string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// As in ListViewRequest.
+	Mount         string `protobuf:"bytes,100,opt,name=mount,proto3" json:"mount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4304,12 +4315,20 @@ func (x *ExplainPolicyRequest) GetPath() string {
 	return ""
 }
 
+func (x *ExplainPolicyRequest) GetMount() string {
+	if x != nil {
+		return x.Mount
+	}
+	return ""
+}
+
 type ExplainPolicyResponse struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Permission Permission             `protobuf:"varint,1,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
 	// The rule that decides; absent if no rule matches.
 	Rule *PermissionRule `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
-	// Index of that rule in the sandbox's permissions, from 0; -1 if no rule decides.
+	// Index of that rule in the sandbox's permissions, or in the rules of the mount, from 0; -1 if no
+	// rule of them decides, as in a mount of mode "ro". The same holds for the other indexes.
 	RuleIndex int32  `protobuf:"varint,3,opt,name=rule_index,json=ruleIndex,proto3" json:"rule_index,omitempty"`
 	Reason    string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// A directory at this path has PERMISSION_VIEW and lists only what is granted below it.
@@ -4815,7 +4834,9 @@ type WatchViewRequest struct {
 	// Only this path and its direct entries; empty: the root. The path need not exist.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Also everything further below.
-	Recursive     bool `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	Recursive bool `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	// As in ListViewRequest.
+	Mount         string `protobuf:"bytes,100,opt,name=mount,proto3" json:"mount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4869,6 +4890,13 @@ func (x *WatchViewRequest) GetRecursive() bool {
 		return x.Recursive
 	}
 	return false
+}
+
+func (x *WatchViewRequest) GetMount() string {
+	if x != nil {
+		return x.Mount
+	}
+	return ""
 }
 
 type WatchViewResponse struct {
@@ -5916,12 +5944,13 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x03pid\x18\x06 \x01(\x05R\x03pid\x12\x18\n" +
 	"\aprogram\x18\a \x01(\tR\aprogram\x12\x14\n" +
 	"\x05count\x18\b \x01(\x03R\x05count\x12\x14\n" +
-	"\x05mount\x18d \x01(\tR\x05mount\"g\n" +
+	"\x05mount\x18d \x01(\tR\x05mount\"}\n" +
 	"\n" +
 	"FileChange\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.sandbox.v1.ChangeKindR\x04kind\x12\x19\n" +
-	"\bold_path\x18\x03 \x01(\tR\aoldPath\"\xa2\x04\n" +
+	"\bold_path\x18\x03 \x01(\tR\aoldPath\x12\x14\n" +
+	"\x05mount\x18d \x01(\tR\x05mount\"\xa2\x04\n" +
 	"\n" +
 	"ExecOutput\x125\n" +
 	"\x04type\x18\x01 \x01(\x0e2!.sandbox.v1.ExecOutput.OutputTypeR\x04type\x12\x12\n" +
@@ -6124,11 +6153,12 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x10SetPolicyRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12<\n" +
-	"\vpermissions\x18\x02 \x03(\v2\x1a.sandbox.v1.PermissionRuleR\vpermissions\"I\n" +
+	"\vpermissions\x18\x02 \x03(\v2\x1a.sandbox.v1.PermissionRuleR\vpermissions\"_\n" +
 	"\x14ExplainPolicyRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"\xdb\x02\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
+	"\x05mount\x18d \x01(\tR\x05mount\"\xdb\x02\n" +
 	"\x15ExplainPolicyResponse\x126\n" +
 	"\n" +
 	"permission\x18\x01 \x01(\x0e2\x16.sandbox.v1.PermissionR\n" +
@@ -6176,12 +6206,13 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
 	"\x05mount\x18d \x01(\tR\x05mount\"&\n" +
 	"\x10ReadViewResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"c\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"y\n" +
 	"\x10WatchViewRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
-	"\trecursive\x18\x03 \x01(\bR\trecursive\"Y\n" +
+	"\trecursive\x18\x03 \x01(\bR\trecursive\x12\x14\n" +
+	"\x05mount\x18d \x01(\tR\x05mount\"Y\n" +
 	"\x11WatchViewResponse\x120\n" +
 	"\achanges\x18\x01 \x03(\v2\x16.sandbox.v1.FileChangeR\achanges\x12\x12\n" +
 	"\x04lost\x18\x02 \x01(\bR\x04lost\"\xac\x01\n" +

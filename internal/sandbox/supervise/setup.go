@@ -188,7 +188,7 @@ func (s *supervisor) mountView(context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.watches.toggle = s.view.Watch
+	s.watches.toggle = s.watchSource
 	s.terminals, err = mountTerminals(filepath.Join(s.box.Dir(), launch.TerminalsDir), s.terminalIDs())
 	return err
 }

@@ -262,11 +262,11 @@ func (s *supervisor) logSetUp(err error) {
 // drop forgets entries of the delta, shows the source there, and returns the
 // paths that were written to since.
 func (s *supervisor) drop(versions []changes.Version) ([]vpath.Path, error) {
-	before := s.states(versions)
+	before := s.states("", s.stack, versions)
 	stale, err := changes.DropVersions(s.stack, versions)
 	paths, pathErr := changes.PathsOf(versions)
 	s.view.Invalidate(paths...)
-	s.tellDropped(before)
+	s.tellDropped("", s.stack, before)
 	return stale, errors.Join(err, pathErr)
 }
 

@@ -225,9 +225,7 @@ type SandboxPath struct {
 	Path    vpath.Path
 }
 
-// DecodeSandboxPath reads the sandbox and the path of a request; it is all of an
-// ExplainPolicyRequest.
-func DecodeSandboxPath(r interface {
+func decodeSandboxPath(r interface {
 	GetSandboxId() string
 	GetPath() string
 },
@@ -251,8 +249,13 @@ func decodeMountPath(r interface {
 	GetMount() string
 },
 ) (MountPath, error) {
-	at, err := DecodeSandboxPath(r)
+	at, err := decodeSandboxPath(r)
 	return MountPath{at, r.GetMount()}, cmp.Or(err, checkMountName(r.GetMount()))
+}
+
+// DecodeExplainPolicy reads a request.
+func DecodeExplainPolicy(r *sandboxv1.ExplainPolicyRequest) (MountPath, error) {
+	return decodeMountPath(r)
 }
 
 // DecodeReadView reads a request.
@@ -274,13 +277,13 @@ func DecodeListView(r *sandboxv1.ListViewRequest) (ListView, error) {
 
 // WatchView asks for the changes of a view.
 type WatchView struct {
-	SandboxPath
+	MountPath
 	Recursive bool
 }
 
 // DecodeWatchView reads a request.
 func DecodeWatchView(r *sandboxv1.WatchViewRequest) (WatchView, error) {
-	at, err := DecodeSandboxPath(r)
+	at, err := decodeMountPath(r)
 	return WatchView{at, r.GetRecursive()}, err
 }
 

@@ -13,7 +13,9 @@ from conftest import check_clean
 
 from agentfense import (
     AsyncSandbox,
+    ChangeKind,
     ConflictError,
+    FileChange,
     FileNotFoundError,
     InvalidConfigurationError,
     Mount,
@@ -76,6 +78,18 @@ def test_a_mount_is_reviewed_and_applied(server: str, project: Path, library: Pa
         result = sandbox.run("cat /opt/rules/hidden; echo two >/opt/lib/a; echo new >/opt/lib/new; cat /opt/rules/a")
         assert result.stdout == "one\n"
         assert [(denial.mount, denial.path) for denial in result.denied][:1] == [("rules", "hidden")]
+        assert [(change.mount, change.path, change.kind) for change in result.changed] == [
+            ("lib", "a", ChangeKind.MODIFIED),
+            ("lib", "new", ChangeKind.CREATED),
+        ]
+        decided = sandbox.policy.explain("/hidden", mount="rules")
+        assert (decided.permission, decided.rule_index) == (Permission.NONE, 1)
+        assert sandbox.policy.explain("hidden", mount="lib").permission is Permission.WRITE
+        with sandbox.files.watch("/workspace", mount="lib", timeout=60) as changes:
+            sandbox.run("echo two >workspace; echo 1 >/opt/lib/b; echo 1 >/opt/lib/workspace")
+            assert next(changes) == FileChange("workspace", ChangeKind.MODIFIED, mount="lib")
+        sandbox.discard("workspace", mount="lib")
+        sandbox.discard("b", mount="lib")
         assert sandbox.files.read("/a", mount="lib") == "two\n"
         assert sandbox.files.read("workspace", mount="lib") == "w\n"
         assert not sandbox.files.exists("hidden", mount="rules")

@@ -20,10 +20,8 @@ from ._wire import (
     apply_result_of,
     change_group_of,
     discard_result_of,
-    encode_path,
     explanation_of,
     file_diff_of,
-    inside_path,
     sandbox_of,
     seconds_of,
     view_entry_of,
@@ -77,13 +75,21 @@ class AsyncChangeCalls(AsyncCalls):
             raise write_error(path_of(path), b"".join(said).decode(errors="replace"))
 
     def watch_view(
-        self, sandbox_id: str, path: PathLike = "", recursive: bool = True, *, timeout: Timeout = None
+        self,
+        sandbox_id: str,
+        path: PathLike = "",
+        recursive: bool = True,
+        *,
+        timeout: Timeout = None,
+        mount: Optional[str] = None,
     ) -> AsyncFileWatch:
         """Return an iterator of the changes in a running sandbox's view; see AsyncSandboxFiles.watch."""
         seconds = seconds_of(timeout)
-        start = partial(self._connection.stream, "WatchView", requests.watch(sandbox_id, path, recursive), seconds)
+        start = partial(
+            self._connection.stream, "WatchView", requests.watch(sandbox_id, path, recursive, mount), seconds
+        )
         about = Call("watch", sandbox_id, path=path_of(path) or "/")
-        return AsyncFileWatch(start, about, self._connection, inside_path(path), seconds)
+        return AsyncFileWatch(start, about, self._connection, requests.watched(path, mount), seconds)
 
     # Changes
 
@@ -179,9 +185,13 @@ class AsyncChangeCalls(AsyncCalls):
         request = requests.change_hosts(sandbox_id, grant, grant_for, revoke)
         return sandbox_of(await self._connection.call("ChangeHosts", request, Call("change hosts", sandbox_id)))
 
-    async def explain_policy(self, sandbox_id: str, path: PathLike) -> t.Explanation:
-        """Return the permission of a path, which need not exist, with the rule that decides."""
-        request = sandbox_pb2.ExplainPolicyRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
+    async def explain_policy(self, sandbox_id: str, path: PathLike, *, mount: Optional[str] = None) -> t.Explanation:
+        """Return the permission of a path, which need not exist, with the rule that decides.
+
+        ``mount`` is the name of a mount in which the path is; None means the workspace. The indexes
+        of rules are then those in the mount's rules; a mount of mode ``ro`` has none.
+        """
+        request = requests.explain(sandbox_id, path, mount)
         answer = await self._connection.call("ExplainPolicy", request, Call("explain", sandbox_id))
         return explanation_of(answer, path_of(path))
 

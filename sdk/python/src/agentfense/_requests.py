@@ -30,6 +30,8 @@ from ._wire import (
 )
 from .exceptions import InvalidConfigurationError
 from .policy import NO_RULES
+from .results import FileChange
+from .words import ChangeKind
 
 Timeout = Union[timedelta, Seconds, None]
 Paths = Union[PathLike, Sequence[PathLike], None]
@@ -109,8 +111,13 @@ def mount_of(mount: Optional[str]) -> str:
 
 
 def view_path(path: PathLike, mount: Optional[str]) -> str:
-    """Return a path of a view in the API's spelling. In a mount, /workspace is a name like others."""
-    return encode_path(inside_path(path) if mount is None else path_of(path).lstrip("/"))
+    """Return a path of a view in the API's spelling."""
+    return encode_path(plain_path(path, mount))
+
+
+def plain_path(path: PathLike, mount: Optional[str]) -> str:
+    """Return a path of a view. In a mount, /workspace is a name like others."""
+    return inside_path(path) if mount is None else path_of(path).lstrip("/")
 
 
 def list_sandboxes(
@@ -440,6 +447,18 @@ def store(sandbox_id: str, path: PathLike, timeout: Optional[float]) -> Any:
     return sandbox_pb2.AttachRequest(start=start)
 
 
-def watch(sandbox_id: str, path: PathLike, recursive: bool) -> Any:
+def watch(sandbox_id: str, path: PathLike, recursive: bool, mount: Optional[str]) -> Any:
     """Return the request of WatchView."""
-    return sandbox_pb2.WatchViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)), recursive=recursive)
+    return sandbox_pb2.WatchViewRequest(
+        sandbox_id=sandbox_id, path=view_path(path, mount), recursive=recursive, mount=mount_of(mount)
+    )
+
+
+def watched(path: PathLike, mount: Optional[str]) -> FileChange:
+    """Return what a watch reports when changes were lost."""
+    return FileChange(plain_path(path, mount), ChangeKind.LOST, mount=mount or "")
+
+
+def explain(sandbox_id: str, path: PathLike, mount: Optional[str]) -> Any:
+    """Return the request of ExplainPolicy."""
+    return sandbox_pb2.ExplainPolicyRequest(sandbox_id=sandbox_id, path=view_path(path, mount), mount=mount_of(mount))

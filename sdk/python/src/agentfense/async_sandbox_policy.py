@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, List, Optional
 
 from .types import AllowedHost, Explanation, PermissionRule
 
@@ -43,6 +43,9 @@ class AsyncSandboxPolicy:
         sandbox = await self._client.change_hosts(self._id, revoke=hosts)
         return sandbox.allow_net
 
-    async def explain(self, path: PathLike) -> Explanation:
-        """Return the permission of a path, which need not exist, with the rule that decides."""
-        return await self._client.explain_policy(self._id, path)
+    async def explain(self, path: PathLike, *, mount: Optional[str] = None) -> Explanation:
+        """Return the permission of a path, which need not exist, with the rule that decides.
+
+        ``mount`` is the name of a mount in which the path is; None means the workspace.
+        """
+        return await self._client.explain_policy(self._id, path, mount=mount)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, List, Optional
 
 from .types import AllowedHost, Explanation, PermissionRule
 
@@ -45,6 +45,9 @@ class SandboxPolicy:
         sandbox = self._client.change_hosts(self._id, revoke=hosts)
         return sandbox.allow_net
 
-    def explain(self, path: PathLike) -> Explanation:
-        """Return the permission of a path, which need not exist, with the rule that decides."""
-        return self._client.explain_policy(self._id, path)
+    def explain(self, path: PathLike, *, mount: Optional[str] = None) -> Explanation:
+        """Return the permission of a path, which need not exist, with the rule that decides.
+
+        ``mount`` is the name of a mount in which the path is; None means the workspace.
+        """
+        return self._client.explain_policy(self._id, path, mount=mount)

@@ -447,14 +447,16 @@ class Denial(_message.Message):
     def __init__(self, path: _Optional[str] = ..., operation: _Optional[str] = ..., permission: _Optional[_Union[_common_pb2.Permission, str]] = ..., rule: _Optional[str] = ..., rule_index: _Optional[int] = ..., pid: _Optional[int] = ..., program: _Optional[str] = ..., count: _Optional[int] = ..., mount: _Optional[str] = ...) -> None: ...
 
 class FileChange(_message.Message):
-    __slots__ = ("path", "kind", "old_path")
+    __slots__ = ("path", "kind", "old_path", "mount")
     PATH_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     OLD_PATH_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
     path: str
     kind: ChangeKind
     old_path: str
-    def __init__(self, path: _Optional[str] = ..., kind: _Optional[_Union[ChangeKind, str]] = ..., old_path: _Optional[str] = ...) -> None: ...
+    mount: str
+    def __init__(self, path: _Optional[str] = ..., kind: _Optional[_Union[ChangeKind, str]] = ..., old_path: _Optional[str] = ..., mount: _Optional[str] = ...) -> None: ...
 
 class ExecOutput(_message.Message):
     __slots__ = ("type", "data", "exit_code", "conflicts", "conflict_count", "exec_id", "lost_bytes", "denied", "denied_count", "changed", "changed_count", "sync_held")
@@ -852,12 +854,14 @@ class SetPolicyRequest(_message.Message):
     def __init__(self, sandbox_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ...) -> None: ...
 
 class ExplainPolicyRequest(_message.Message):
-    __slots__ = ("sandbox_id", "path")
+    __slots__ = ("sandbox_id", "path", "mount")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     path: str
-    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
+    mount: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ..., mount: _Optional[str] = ...) -> None: ...
 
 class ExplainPolicyResponse(_message.Message):
     __slots__ = ("permission", "rule", "rule_index", "reason", "traversable", "ancestor", "below_index", "matches")
@@ -946,14 +950,16 @@ class ReadViewResponse(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class WatchViewRequest(_message.Message):
-    __slots__ = ("sandbox_id", "path", "recursive")
+    __slots__ = ("sandbox_id", "path", "recursive", "mount")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     RECURSIVE_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     path: str
     recursive: bool
-    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ..., recursive: bool = ...) -> None: ...
+    mount: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ..., recursive: bool = ..., mount: _Optional[str] = ...) -> None: ...
 
 class WatchViewResponse(_message.Message):
     __slots__ = ("changes", "lost")
