@@ -186,6 +186,16 @@ func TestScratchDirectoriesAndSecretsOfAServer(t *testing.T) {
 	if err != nil || len(info.Scratch) != 1 || info.Scratch[0] != "nm" || len(info.Secrets) != 1 || info.Secrets[0].Name != "API_KEY" || info.Secrets[0].Hosts[0] != "api.example.com:443" {
 		t.Errorf("info: %+v, %v", info, err)
 	}
+	info, err = box.Update(t.Context(), client.Update{Secrets: []string{}, Scratch: []string{"other"}, NetLimits: []string{"out=1M"}, Resources: &client.ResourceLimits{PIDsLimit: 50}})
+	if err != nil || len(info.Secrets) != 0 || len(info.Scratch) != 1 || info.Scratch[0] != "other" || len(info.NetLimits) != 1 || info.Resources.PIDsLimit != 50 {
+		t.Errorf("updated: %+v, %v", info, err)
+	}
+	if _, err := box.Update(t.Context(), client.Update{}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("an update of nothing: %v", err)
+	}
+	if _, err := box.Update(t.Context(), client.Update{Secrets: []string{"OTHER"}}); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("an update to an unknown secret: %v", err)
+	}
 	for what, option := range map[string]client.SandboxOption{
 		"an unknown secret":  client.WithSecrets("OTHER"),
 		"a directory's name": client.WithScratch("../nm"),

@@ -148,6 +148,13 @@ func namesFrom(sent []string) []string {
 	return names
 }
 
+func limitsOf(l ResourceLimits) *sandboxv1.ResourceLimits {
+	return &sandboxv1.ResourceLimits{
+		MemoryBytes: l.MemoryBytes, CpuQuota: l.CPUQuota.Microseconds(), CpuShares: l.CPUShares, PidsLimit: l.PIDsLimit,
+		DiskBytes: l.DiskBytes, DiskInodes: l.DiskInodes,
+	}
+}
+
 func limitsFrom(l *sandboxv1.ResourceLimits) ResourceLimits {
 	return ResourceLimits{
 		MemoryBytes: l.GetMemoryBytes(), CPUQuota: time.Duration(l.GetCpuQuota()) * time.Microsecond, CPUShares: l.GetCpuShares(), PIDsLimit: l.GetPidsLimit(),
@@ -261,11 +268,7 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 		r.ExpiresIn = durationpb.New(s.expiresIn)
 	}
 	if s.limits != (ResourceLimits{}) {
-		l := s.limits
-		r.Resources = &sandboxv1.ResourceLimits{
-			MemoryBytes: l.MemoryBytes, CpuQuota: l.CPUQuota.Microseconds(), CpuShares: l.CPUShares, PidsLimit: l.PIDsLimit,
-			DiskBytes: l.DiskBytes, DiskInodes: l.DiskInodes,
-		}
+		r.Resources = limitsOf(s.limits)
 	}
 	return r, nil
 }

@@ -105,7 +105,7 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 		}
 		session := s.call(t, "CreateSession", `{"sandboxId":"`+sb+`"}`)
 		pairs = append(pairs, sandboxID, sb, sessionID, session)
-		if regexp.MustCompile(`StartSandbox|/start\b`).MatchString(example) {
+		if regexp.MustCompile(`StartSandbox|UpdateSandbox|/start\b|PATCH`).MatchString(example) {
 			s.call(t, "StopSandbox", `{"sandboxId":"`+sb+`"}`)
 		}
 	}

@@ -483,7 +483,7 @@ func (x ExecOutput_OutputType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExecOutput_OutputType.Descriptor instead.
 func (ExecOutput_OutputType) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20, 0}
 }
 
 // ResourceLimits bound what a sandbox uses; 0 is no limit.
@@ -1443,6 +1443,103 @@ func (x *ChangeHostsRequest) GetRevoke() []string {
 	return nil
 }
 
+// UpdateSandboxRequest replaces each given field. Fields that are absent or empty stay as they are.
+// The fields are as in CreateSandboxRequest.
+type UpdateSandboxRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// All limits; a limit of 0 is removed.
+	Resources *ResourceLimits `protobuf:"bytes,7,opt,name=resources,proto3" json:"resources,omitempty"`
+	// Names of the lists below to make empty, such as "secrets". INVALID_ARGUMENT for any other name,
+	// and for a list that is also given.
+	Clear         []string `protobuf:"bytes,100,rep,name=clear,proto3" json:"clear,omitempty"`
+	Scratch       []string `protobuf:"bytes,113,rep,name=scratch,proto3" json:"scratch,omitempty"`
+	Secrets       []string `protobuf:"bytes,114,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	NetLimits     []string `protobuf:"bytes,115,rep,name=net_limits,json=netLimits,proto3" json:"net_limits,omitempty"`
+	Publish       []string `protobuf:"bytes,116,rep,name=publish,proto3" json:"publish,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateSandboxRequest) Reset() {
+	*x = UpdateSandboxRequest{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateSandboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateSandboxRequest) ProtoMessage() {}
+
+func (x *UpdateSandboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateSandboxRequest.ProtoReflect.Descriptor instead.
+func (*UpdateSandboxRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *UpdateSandboxRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *UpdateSandboxRequest) GetResources() *ResourceLimits {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *UpdateSandboxRequest) GetClear() []string {
+	if x != nil {
+		return x.Clear
+	}
+	return nil
+}
+
+func (x *UpdateSandboxRequest) GetScratch() []string {
+	if x != nil {
+		return x.Scratch
+	}
+	return nil
+}
+
+func (x *UpdateSandboxRequest) GetSecrets() []string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+func (x *UpdateSandboxRequest) GetNetLimits() []string {
+	if x != nil {
+		return x.NetLimits
+	}
+	return nil
+}
+
+func (x *UpdateSandboxRequest) GetPublish() []string {
+	if x != nil {
+		return x.Publish
+	}
+	return nil
+}
+
 // GitUser is a user's name and address for git. An empty field is not configured.
 type GitUser struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1455,7 +1552,7 @@ type GitUser struct {
 
 func (x *GitUser) Reset() {
 	*x = GitUser{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1564,7 @@ func (x *GitUser) String() string {
 func (*GitUser) ProtoMessage() {}
 
 func (x *GitUser) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1577,7 @@ func (x *GitUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitUser.ProtoReflect.Descriptor instead.
 func (*GitUser) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GitUser) GetName() string {
@@ -1506,7 +1603,7 @@ type GetSandboxRequest struct {
 
 func (x *GetSandboxRequest) Reset() {
 	*x = GetSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +1615,7 @@ func (x *GetSandboxRequest) String() string {
 func (*GetSandboxRequest) ProtoMessage() {}
 
 func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1531,7 +1628,7 @@ func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxRequest.ProtoReflect.Descriptor instead.
 func (*GetSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetSandboxRequest) GetSandboxId() string {
@@ -1563,7 +1660,7 @@ type ListSandboxesRequest struct {
 
 func (x *ListSandboxesRequest) Reset() {
 	*x = ListSandboxesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1672,7 @@ func (x *ListSandboxesRequest) String() string {
 func (*ListSandboxesRequest) ProtoMessage() {}
 
 func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1685,7 @@ func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ListSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListSandboxesRequest) GetCodebaseId() string {
@@ -1651,7 +1748,7 @@ type ListSandboxesResponse struct {
 
 func (x *ListSandboxesResponse) Reset() {
 	*x = ListSandboxesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1760,7 @@ func (x *ListSandboxesResponse) String() string {
 func (*ListSandboxesResponse) ProtoMessage() {}
 
 func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1773,7 @@ func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ListSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListSandboxesResponse) GetSandboxes() []*Sandbox {
@@ -1702,7 +1799,7 @@ type StartSandboxRequest struct {
 
 func (x *StartSandboxRequest) Reset() {
 	*x = StartSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +1811,7 @@ func (x *StartSandboxRequest) String() string {
 func (*StartSandboxRequest) ProtoMessage() {}
 
 func (x *StartSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +1824,7 @@ func (x *StartSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StartSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StartSandboxRequest) GetSandboxId() string {
@@ -1746,7 +1843,7 @@ type StopSandboxRequest struct {
 
 func (x *StopSandboxRequest) Reset() {
 	*x = StopSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1855,7 @@ func (x *StopSandboxRequest) String() string {
 func (*StopSandboxRequest) ProtoMessage() {}
 
 func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +1868,7 @@ func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StopSandboxRequest) GetSandboxId() string {
@@ -1793,7 +1890,7 @@ type DestroySandboxRequest struct {
 
 func (x *DestroySandboxRequest) Reset() {
 	*x = DestroySandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +1902,7 @@ func (x *DestroySandboxRequest) String() string {
 func (*DestroySandboxRequest) ProtoMessage() {}
 
 func (x *DestroySandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1818,7 +1915,7 @@ func (x *DestroySandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroySandboxRequest.ProtoReflect.Descriptor instead.
 func (*DestroySandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DestroySandboxRequest) GetSandboxId() string {
@@ -1859,7 +1956,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +1968,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +1981,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExecRequest) GetSandboxId() string {
@@ -1972,10 +2069,10 @@ type ExecResult struct {
 	Denied []*Denial `protobuf:"bytes,107,rep,name=denied,proto3" json:"denied,omitempty"`
 	// Number of refusals, repeats included.
 	DeniedCount int64 `protobuf:"varint,108,opt,name=denied_count,json=deniedCount,proto3" json:"denied_count,omitempty"`
-	// Net changes of the command in the sandbox's views, by mount and path. It covers the same processes as
-	// denied. Writes through a memory mapping while other commands run cannot be attributed to a
-	// command and are only in the audit log. At most 1000; the list may be cut. Diff lists all
-	// changes.
+	// Net changes of the command in the sandbox's views, by mount and path. It covers the same
+	// processes as denied. Writes through a memory mapping while other commands run cannot be
+	// attributed to a command and are only in the audit log. At most 1000; the list may be cut. Diff
+	// lists all changes.
 	Changed []*FileChange `protobuf:"bytes,109,rep,name=changed,proto3" json:"changed,omitempty"`
 	// Number of changes.
 	ChangedCount int64 `protobuf:"varint,110,opt,name=changed_count,json=changedCount,proto3" json:"changed_count,omitempty"`
@@ -1988,7 +2085,7 @@ type ExecResult struct {
 
 func (x *ExecResult) Reset() {
 	*x = ExecResult{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2000,7 +2097,7 @@ func (x *ExecResult) String() string {
 func (*ExecResult) ProtoMessage() {}
 
 func (x *ExecResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2013,7 +2110,7 @@ func (x *ExecResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResult.ProtoReflect.Descriptor instead.
 func (*ExecResult) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExecResult) GetStdout() string {
@@ -2158,7 +2255,7 @@ type Denial struct {
 
 func (x *Denial) Reset() {
 	*x = Denial{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2267,7 @@ func (x *Denial) String() string {
 func (*Denial) ProtoMessage() {}
 
 func (x *Denial) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2280,7 @@ func (x *Denial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denial.ProtoReflect.Descriptor instead.
 func (*Denial) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Denial) GetPath() string {
@@ -2264,7 +2361,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +2373,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +2386,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FileChange) GetPath() string {
@@ -2348,7 +2445,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2457,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2470,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExecOutput) GetType() ExecOutput_OutputType {
@@ -2477,7 +2574,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2586,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2599,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AttachRequest) GetMessage() isAttachRequest_Message {
@@ -2617,7 +2714,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2629,7 +2726,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2642,7 +2739,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListExecsRequest) GetSandboxId() string {
@@ -2661,7 +2758,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2673,7 +2770,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2686,7 +2783,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListExecsResponse) GetExecs() []*DetachedExec {
@@ -2714,7 +2811,7 @@ type DetachedExec struct {
 
 func (x *DetachedExec) Reset() {
 	*x = DetachedExec{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +2823,7 @@ func (x *DetachedExec) String() string {
 func (*DetachedExec) ProtoMessage() {}
 
 func (x *DetachedExec) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +2836,7 @@ func (x *DetachedExec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachedExec.ProtoReflect.Descriptor instead.
 func (*DetachedExec) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DetachedExec) GetExecId() string {
@@ -2792,7 +2889,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2901,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +2914,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Session) GetId() string {
@@ -2874,7 +2971,7 @@ type CreateSessionRequest struct {
 
 func (x *CreateSessionRequest) Reset() {
 	*x = CreateSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2886,7 +2983,7 @@ func (x *CreateSessionRequest) String() string {
 func (*CreateSessionRequest) ProtoMessage() {}
 
 func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2899,7 +2996,7 @@ func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CreateSessionRequest) GetSandboxId() string {
@@ -2932,7 +3029,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3041,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3054,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetSessionRequest) GetSessionId() string {
@@ -2976,7 +3073,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +3085,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +3098,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListSessionsRequest) GetSandboxId() string {
@@ -3020,7 +3117,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3032,7 +3129,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3045,7 +3142,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -3064,7 +3161,7 @@ type DestroySessionRequest struct {
 
 func (x *DestroySessionRequest) Reset() {
 	*x = DestroySessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +3173,7 @@ func (x *DestroySessionRequest) String() string {
 func (*DestroySessionRequest) ProtoMessage() {}
 
 func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3089,7 +3186,7 @@ func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroySessionRequest.ProtoReflect.Descriptor instead.
 func (*DestroySessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DestroySessionRequest) GetSessionId() string {
@@ -3112,7 +3209,7 @@ type SessionExecRequest struct {
 
 func (x *SessionExecRequest) Reset() {
 	*x = SessionExecRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3124,7 +3221,7 @@ func (x *SessionExecRequest) String() string {
 func (*SessionExecRequest) ProtoMessage() {}
 
 func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3137,7 +3234,7 @@ func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionExecRequest.ProtoReflect.Descriptor instead.
 func (*SessionExecRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SessionExecRequest) GetSessionId() string {
@@ -3192,7 +3289,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3204,7 +3301,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3217,7 +3314,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DiffRequest) GetSandboxId() string {
@@ -3286,7 +3383,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3298,7 +3395,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3311,7 +3408,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DiffResponse) GetFiles() []*FileDiff {
@@ -3360,7 +3457,7 @@ type ChangeGroup struct {
 
 func (x *ChangeGroup) Reset() {
 	*x = ChangeGroup{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3372,7 +3469,7 @@ func (x *ChangeGroup) String() string {
 func (*ChangeGroup) ProtoMessage() {}
 
 func (x *ChangeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3385,7 +3482,7 @@ func (x *ChangeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeGroup.ProtoReflect.Descriptor instead.
 func (*ChangeGroup) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ChangeGroup) GetName() string {
@@ -3454,7 +3551,7 @@ type FileDiff struct {
 
 func (x *FileDiff) Reset() {
 	*x = FileDiff{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3466,7 +3563,7 @@ func (x *FileDiff) String() string {
 func (*FileDiff) ProtoMessage() {}
 
 func (x *FileDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3479,7 +3576,7 @@ func (x *FileDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileDiff.ProtoReflect.Descriptor instead.
 func (*FileDiff) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FileDiff) GetPath() string {
@@ -3638,7 +3735,7 @@ type FileState struct {
 
 func (x *FileState) Reset() {
 	*x = FileState{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3650,7 +3747,7 @@ func (x *FileState) String() string {
 func (*FileState) ProtoMessage() {}
 
 func (x *FileState) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3663,7 +3760,7 @@ func (x *FileState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileState.ProtoReflect.Descriptor instead.
 func (*FileState) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FileState) GetMode() uint32 {
@@ -3715,7 +3812,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3727,7 +3824,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3740,7 +3837,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ApplyRequest) GetSandboxId() string {
@@ -3791,7 +3888,7 @@ type PathOutcome struct {
 
 func (x *PathOutcome) Reset() {
 	*x = PathOutcome{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3803,7 +3900,7 @@ func (x *PathOutcome) String() string {
 func (*PathOutcome) ProtoMessage() {}
 
 func (x *PathOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3816,7 +3913,7 @@ func (x *PathOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathOutcome.ProtoReflect.Descriptor instead.
 func (*PathOutcome) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PathOutcome) GetPath() string {
@@ -3863,7 +3960,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3875,7 +3972,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3888,7 +3985,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ApplyResponse) GetResults() []*PathOutcome {
@@ -3934,7 +4031,7 @@ type ReadChangesRequest struct {
 
 func (x *ReadChangesRequest) Reset() {
 	*x = ReadChangesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3946,7 +4043,7 @@ func (x *ReadChangesRequest) String() string {
 func (*ReadChangesRequest) ProtoMessage() {}
 
 func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3959,7 +4056,7 @@ func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesRequest.ProtoReflect.Descriptor instead.
 func (*ReadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReadChangesRequest) GetSandboxId() string {
@@ -4003,7 +4100,7 @@ type ReadChangesResponse struct {
 
 func (x *ReadChangesResponse) Reset() {
 	*x = ReadChangesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +4112,7 @@ func (x *ReadChangesResponse) String() string {
 func (*ReadChangesResponse) ProtoMessage() {}
 
 func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +4125,7 @@ func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReadChangesResponse) GetMessage() isReadChangesResponse_Message {
@@ -4089,7 +4186,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4101,7 +4198,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4114,7 +4211,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DiscardRequest) GetSandboxId() string {
@@ -4159,7 +4256,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4171,7 +4268,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4184,7 +4281,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DiscardResponse) GetPaths() []string {
@@ -4219,7 +4316,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4231,7 +4328,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4244,7 +4341,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SetPolicyRequest) GetSandboxId() string {
@@ -4273,7 +4370,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4285,7 +4382,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4298,7 +4395,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExplainPolicyRequest) GetSandboxId() string {
@@ -4346,7 +4443,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4358,7 +4455,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4371,7 +4468,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ExplainPolicyResponse) GetPermission() Permission {
@@ -4442,7 +4539,7 @@ type RuleMatch struct {
 
 func (x *RuleMatch) Reset() {
 	*x = RuleMatch{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4454,7 +4551,7 @@ func (x *RuleMatch) String() string {
 func (*RuleMatch) ProtoMessage() {}
 
 func (x *RuleMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4467,7 +4564,7 @@ func (x *RuleMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMatch.ProtoReflect.Descriptor instead.
 func (*RuleMatch) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RuleMatch) GetRuleIndex() int32 {
@@ -4503,7 +4600,7 @@ type ListViewRequest struct {
 
 func (x *ListViewRequest) Reset() {
 	*x = ListViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4515,7 +4612,7 @@ func (x *ListViewRequest) String() string {
 func (*ListViewRequest) ProtoMessage() {}
 
 func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4528,7 +4625,7 @@ func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewRequest.ProtoReflect.Descriptor instead.
 func (*ListViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListViewRequest) GetSandboxId() string {
@@ -4585,7 +4682,7 @@ type ListViewResponse struct {
 
 func (x *ListViewResponse) Reset() {
 	*x = ListViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4597,7 +4694,7 @@ func (x *ListViewResponse) String() string {
 func (*ListViewResponse) ProtoMessage() {}
 
 func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4610,7 +4707,7 @@ func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewResponse.ProtoReflect.Descriptor instead.
 func (*ListViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListViewResponse) GetEntries() []*ViewEntry {
@@ -4646,7 +4743,7 @@ type ViewEntry struct {
 
 func (x *ViewEntry) Reset() {
 	*x = ViewEntry{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4658,7 +4755,7 @@ func (x *ViewEntry) String() string {
 func (*ViewEntry) ProtoMessage() {}
 
 func (x *ViewEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4671,7 +4768,7 @@ func (x *ViewEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEntry.ProtoReflect.Descriptor instead.
 func (*ViewEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ViewEntry) GetPath() string {
@@ -4735,7 +4832,7 @@ type ReadViewRequest struct {
 
 func (x *ReadViewRequest) Reset() {
 	*x = ReadViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4747,7 +4844,7 @@ func (x *ReadViewRequest) String() string {
 func (*ReadViewRequest) ProtoMessage() {}
 
 func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4760,7 +4857,7 @@ func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewRequest.ProtoReflect.Descriptor instead.
 func (*ReadViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReadViewRequest) GetSandboxId() string {
@@ -4793,7 +4890,7 @@ type ReadViewResponse struct {
 
 func (x *ReadViewResponse) Reset() {
 	*x = ReadViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4805,7 +4902,7 @@ func (x *ReadViewResponse) String() string {
 func (*ReadViewResponse) ProtoMessage() {}
 
 func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4818,7 +4915,7 @@ func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewResponse.ProtoReflect.Descriptor instead.
 func (*ReadViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReadViewResponse) GetData() []byte {
@@ -4843,7 +4940,7 @@ type WatchViewRequest struct {
 
 func (x *WatchViewRequest) Reset() {
 	*x = WatchViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4855,7 +4952,7 @@ func (x *WatchViewRequest) String() string {
 func (*WatchViewRequest) ProtoMessage() {}
 
 func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4868,7 +4965,7 @@ func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewRequest.ProtoReflect.Descriptor instead.
 func (*WatchViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WatchViewRequest) GetSandboxId() string {
@@ -4912,7 +5009,7 @@ type WatchViewResponse struct {
 
 func (x *WatchViewResponse) Reset() {
 	*x = WatchViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4924,7 +5021,7 @@ func (x *WatchViewResponse) String() string {
 func (*WatchViewResponse) ProtoMessage() {}
 
 func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4937,7 +5034,7 @@ func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewResponse.ProtoReflect.Descriptor instead.
 func (*WatchViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WatchViewResponse) GetChanges() []*FileChange {
@@ -4971,7 +5068,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4983,7 +5080,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4996,7 +5093,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AuditRequest) GetSandboxId() string {
@@ -5051,7 +5148,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5063,7 +5160,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5076,7 +5173,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{55}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AuditEvent) GetSeq() uint64 {
@@ -5118,7 +5215,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5130,7 +5227,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5143,7 +5240,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{56}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LogsRequest) GetSandboxId() string {
@@ -5183,7 +5280,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5195,7 +5292,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5208,7 +5305,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{57}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LogRecord) GetTime() *timestamppb.Timestamp {
@@ -5276,7 +5373,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5288,7 +5385,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5301,7 +5398,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{58}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -5340,7 +5437,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5352,7 +5449,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5365,7 +5462,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{59}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -5468,7 +5565,7 @@ type AttachRequest_Start struct {
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5480,7 +5577,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5493,7 +5590,7 @@ func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Start.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Start) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21, 0}
 }
 
 func (x *AttachRequest_Start) GetSandboxId() string {
@@ -5566,7 +5663,7 @@ type AttachRequest_Resume struct {
 
 func (x *AttachRequest_Resume) Reset() {
 	*x = AttachRequest_Resume{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5578,7 +5675,7 @@ func (x *AttachRequest_Resume) String() string {
 func (*AttachRequest_Resume) ProtoMessage() {}
 
 func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5591,7 +5688,7 @@ func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Resume.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Resume) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20, 1}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21, 1}
 }
 
 func (x *AttachRequest_Resume) GetSandboxId() string {
@@ -5632,7 +5729,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5644,7 +5741,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5657,7 +5754,7 @@ func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_WindowSize.ProtoReflect.Descriptor instead.
 func (*AttachRequest_WindowSize) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20, 2}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21, 2}
 }
 
 func (x *AttachRequest_WindowSize) GetRows() uint32 {
@@ -5692,7 +5789,7 @@ type ReadChangesResponse_Change struct {
 
 func (x *ReadChangesResponse_Change) Reset() {
 	*x = ReadChangesResponse_Change{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[71]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5704,7 +5801,7 @@ func (x *ReadChangesResponse_Change) String() string {
 func (*ReadChangesResponse_Change) ProtoMessage() {}
 
 func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[71]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5717,7 +5814,7 @@ func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse_Change.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse_Change) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41, 0}
 }
 
 func (x *ReadChangesResponse_Change) GetPath() string {
@@ -5865,7 +5962,17 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
 	"\x05grant\x18\x02 \x03(\tR\x05grant\x126\n" +
 	"\tgrant_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bgrantFor\x12\x16\n" +
-	"\x06revoke\x18\x04 \x03(\tR\x06revoke\"3\n" +
+	"\x06revoke\x18\x04 \x03(\tR\x06revoke\"\xf2\x01\n" +
+	"\x14UpdateSandboxRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x128\n" +
+	"\tresources\x18\a \x01(\v2\x1a.sandbox.v1.ResourceLimitsR\tresources\x12\x14\n" +
+	"\x05clear\x18d \x03(\tR\x05clear\x12\x18\n" +
+	"\ascratch\x18q \x03(\tR\ascratch\x12\x18\n" +
+	"\asecrets\x18r \x03(\tR\asecrets\x12\x1d\n" +
+	"\n" +
+	"net_limits\x18s \x03(\tR\tnetLimits\x12\x18\n" +
+	"\apublish\x18t \x03(\tR\apublish\"3\n" +
 	"\aGitUser\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05email\x18\x02 \x01(\tR\x05email\"2\n" +
@@ -6310,7 +6417,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x17VIEW_ORIGIN_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12VIEW_ORIGIN_SOURCE\x10\x01\x12\x16\n" +
 	"\x12VIEW_ORIGIN_FROZEN\x10\x02\x12\x15\n" +
-	"\x11VIEW_ORIGIN_DELTA\x10\x032\xa4\x17\n" +
+	"\x11VIEW_ORIGIN_DELTA\x10\x032\x93\x18\n" +
 	"\x0eSandboxService\x12`\n" +
 	"\rCreateSandbox\x12 .sandbox.v1.CreateSandboxRequest\x1a\x13.sandbox.v1.Sandbox\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/sandboxes\x12d\n" +
 	"\n" +
@@ -6336,7 +6443,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x05Apply\x12\x18.sandbox.v1.ApplyRequest\x1a\x19.sandbox.v1.ApplyResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sandboxes/{sandbox_id}/apply\x12q\n" +
 	"\aDiscard\x12\x1a.sandbox.v1.DiscardRequest\x1a\x1b.sandbox.v1.DiscardResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/sandboxes/{sandbox_id}/discard\x12l\n" +
 	"\tSetPolicy\x12\x1c.sandbox.v1.SetPolicyRequest\x1a\x13.sandbox.v1.Sandbox\",\x82\xd3\xe4\x93\x02&:\x01*\x1a!/v1/sandboxes/{sandbox_id}/policy\x12o\n" +
-	"\vChangeHosts\x12\x1e.sandbox.v1.ChangeHostsRequest\x1a\x13.sandbox.v1.Sandbox\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sandboxes/{sandbox_id}/hosts\x12\x87\x01\n" +
+	"\vChangeHosts\x12\x1e.sandbox.v1.ChangeHostsRequest\x1a\x13.sandbox.v1.Sandbox\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sandboxes/{sandbox_id}/hosts\x12m\n" +
+	"\rUpdateSandbox\x12 .sandbox.v1.UpdateSandboxRequest\x1a\x13.sandbox.v1.Sandbox\"%\x82\xd3\xe4\x93\x02\x1f:\x01*2\x1a/v1/sandboxes/{sandbox_id}\x12\x87\x01\n" +
 	"\rExplainPolicy\x12 .sandbox.v1.ExplainPolicyRequest\x1a!.sandbox.v1.ExplainPolicyResponse\"1\x82\xd3\xe4\x93\x02+\x12)/v1/sandboxes/{sandbox_id}/policy:explain\x12n\n" +
 	"\bListView\x12\x1b.sandbox.v1.ListViewRequest\x1a\x1c.sandbox.v1.ListViewResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/sandboxes/{sandbox_id}/view\x12G\n" +
 	"\bReadView\x12\x1b.sandbox.v1.ReadViewRequest\x1a\x1c.sandbox.v1.ReadViewResponse0\x01\x12J\n" +
@@ -6358,7 +6466,7 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                   // 0: sandbox.v1.RuntimeType
 	(SyncMode)(0),                      // 1: sandbox.v1.SyncMode
@@ -6376,87 +6484,88 @@ var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(*CreateSandboxRequest)(nil),       // 13: sandbox.v1.CreateSandboxRequest
 	(*AllowedHost)(nil),                // 14: sandbox.v1.AllowedHost
 	(*ChangeHostsRequest)(nil),         // 15: sandbox.v1.ChangeHostsRequest
-	(*GitUser)(nil),                    // 16: sandbox.v1.GitUser
-	(*GetSandboxRequest)(nil),          // 17: sandbox.v1.GetSandboxRequest
-	(*ListSandboxesRequest)(nil),       // 18: sandbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),      // 19: sandbox.v1.ListSandboxesResponse
-	(*StartSandboxRequest)(nil),        // 20: sandbox.v1.StartSandboxRequest
-	(*StopSandboxRequest)(nil),         // 21: sandbox.v1.StopSandboxRequest
-	(*DestroySandboxRequest)(nil),      // 22: sandbox.v1.DestroySandboxRequest
-	(*ExecRequest)(nil),                // 23: sandbox.v1.ExecRequest
-	(*ExecResult)(nil),                 // 24: sandbox.v1.ExecResult
-	(*Denial)(nil),                     // 25: sandbox.v1.Denial
-	(*FileChange)(nil),                 // 26: sandbox.v1.FileChange
-	(*ExecOutput)(nil),                 // 27: sandbox.v1.ExecOutput
-	(*AttachRequest)(nil),              // 28: sandbox.v1.AttachRequest
-	(*ListExecsRequest)(nil),           // 29: sandbox.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),          // 30: sandbox.v1.ListExecsResponse
-	(*DetachedExec)(nil),               // 31: sandbox.v1.DetachedExec
-	(*Session)(nil),                    // 32: sandbox.v1.Session
-	(*CreateSessionRequest)(nil),       // 33: sandbox.v1.CreateSessionRequest
-	(*GetSessionRequest)(nil),          // 34: sandbox.v1.GetSessionRequest
-	(*ListSessionsRequest)(nil),        // 35: sandbox.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 36: sandbox.v1.ListSessionsResponse
-	(*DestroySessionRequest)(nil),      // 37: sandbox.v1.DestroySessionRequest
-	(*SessionExecRequest)(nil),         // 38: sandbox.v1.SessionExecRequest
-	(*DiffRequest)(nil),                // 39: sandbox.v1.DiffRequest
-	(*DiffResponse)(nil),               // 40: sandbox.v1.DiffResponse
-	(*ChangeGroup)(nil),                // 41: sandbox.v1.ChangeGroup
-	(*FileDiff)(nil),                   // 42: sandbox.v1.FileDiff
-	(*FileState)(nil),                  // 43: sandbox.v1.FileState
-	(*ApplyRequest)(nil),               // 44: sandbox.v1.ApplyRequest
-	(*PathOutcome)(nil),                // 45: sandbox.v1.PathOutcome
-	(*ApplyResponse)(nil),              // 46: sandbox.v1.ApplyResponse
-	(*ReadChangesRequest)(nil),         // 47: sandbox.v1.ReadChangesRequest
-	(*ReadChangesResponse)(nil),        // 48: sandbox.v1.ReadChangesResponse
-	(*DiscardRequest)(nil),             // 49: sandbox.v1.DiscardRequest
-	(*DiscardResponse)(nil),            // 50: sandbox.v1.DiscardResponse
-	(*SetPolicyRequest)(nil),           // 51: sandbox.v1.SetPolicyRequest
-	(*ExplainPolicyRequest)(nil),       // 52: sandbox.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),      // 53: sandbox.v1.ExplainPolicyResponse
-	(*RuleMatch)(nil),                  // 54: sandbox.v1.RuleMatch
-	(*ListViewRequest)(nil),            // 55: sandbox.v1.ListViewRequest
-	(*ListViewResponse)(nil),           // 56: sandbox.v1.ListViewResponse
-	(*ViewEntry)(nil),                  // 57: sandbox.v1.ViewEntry
-	(*ReadViewRequest)(nil),            // 58: sandbox.v1.ReadViewRequest
-	(*ReadViewResponse)(nil),           // 59: sandbox.v1.ReadViewResponse
-	(*WatchViewRequest)(nil),           // 60: sandbox.v1.WatchViewRequest
-	(*WatchViewResponse)(nil),          // 61: sandbox.v1.WatchViewResponse
-	(*AuditRequest)(nil),               // 62: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),                 // 63: sandbox.v1.AuditEvent
-	(*LogsRequest)(nil),                // 64: sandbox.v1.LogsRequest
-	(*LogRecord)(nil),                  // 65: sandbox.v1.LogRecord
-	(*GetStatsRequest)(nil),            // 66: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                      // 67: sandbox.v1.Stats
-	nil,                                // 68: sandbox.v1.Sandbox.LabelsEntry
-	nil,                                // 69: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                                // 70: sandbox.v1.CreateSandboxRequest.EnvEntry
-	nil,                                // 71: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                                // 72: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),        // 73: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_Resume)(nil),       // 74: sandbox.v1.AttachRequest.Resume
-	(*AttachRequest_WindowSize)(nil),   // 75: sandbox.v1.AttachRequest.WindowSize
-	nil,                                // 76: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                                // 77: sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	nil,                                // 78: sandbox.v1.CreateSessionRequest.EnvEntry
-	(*ReadChangesResponse_Change)(nil), // 79: sandbox.v1.ReadChangesResponse.Change
-	nil,                                // 80: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),             // 81: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),                 // 82: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),      // 83: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 84: google.protobuf.Duration
-	(Permission)(0),                    // 85: sandbox.v1.Permission
-	(SessionStatus)(0),                 // 86: sandbox.v1.SessionStatus
-	(*Empty)(nil),                      // 87: sandbox.v1.Empty
+	(*UpdateSandboxRequest)(nil),       // 16: sandbox.v1.UpdateSandboxRequest
+	(*GitUser)(nil),                    // 17: sandbox.v1.GitUser
+	(*GetSandboxRequest)(nil),          // 18: sandbox.v1.GetSandboxRequest
+	(*ListSandboxesRequest)(nil),       // 19: sandbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),      // 20: sandbox.v1.ListSandboxesResponse
+	(*StartSandboxRequest)(nil),        // 21: sandbox.v1.StartSandboxRequest
+	(*StopSandboxRequest)(nil),         // 22: sandbox.v1.StopSandboxRequest
+	(*DestroySandboxRequest)(nil),      // 23: sandbox.v1.DestroySandboxRequest
+	(*ExecRequest)(nil),                // 24: sandbox.v1.ExecRequest
+	(*ExecResult)(nil),                 // 25: sandbox.v1.ExecResult
+	(*Denial)(nil),                     // 26: sandbox.v1.Denial
+	(*FileChange)(nil),                 // 27: sandbox.v1.FileChange
+	(*ExecOutput)(nil),                 // 28: sandbox.v1.ExecOutput
+	(*AttachRequest)(nil),              // 29: sandbox.v1.AttachRequest
+	(*ListExecsRequest)(nil),           // 30: sandbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),          // 31: sandbox.v1.ListExecsResponse
+	(*DetachedExec)(nil),               // 32: sandbox.v1.DetachedExec
+	(*Session)(nil),                    // 33: sandbox.v1.Session
+	(*CreateSessionRequest)(nil),       // 34: sandbox.v1.CreateSessionRequest
+	(*GetSessionRequest)(nil),          // 35: sandbox.v1.GetSessionRequest
+	(*ListSessionsRequest)(nil),        // 36: sandbox.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 37: sandbox.v1.ListSessionsResponse
+	(*DestroySessionRequest)(nil),      // 38: sandbox.v1.DestroySessionRequest
+	(*SessionExecRequest)(nil),         // 39: sandbox.v1.SessionExecRequest
+	(*DiffRequest)(nil),                // 40: sandbox.v1.DiffRequest
+	(*DiffResponse)(nil),               // 41: sandbox.v1.DiffResponse
+	(*ChangeGroup)(nil),                // 42: sandbox.v1.ChangeGroup
+	(*FileDiff)(nil),                   // 43: sandbox.v1.FileDiff
+	(*FileState)(nil),                  // 44: sandbox.v1.FileState
+	(*ApplyRequest)(nil),               // 45: sandbox.v1.ApplyRequest
+	(*PathOutcome)(nil),                // 46: sandbox.v1.PathOutcome
+	(*ApplyResponse)(nil),              // 47: sandbox.v1.ApplyResponse
+	(*ReadChangesRequest)(nil),         // 48: sandbox.v1.ReadChangesRequest
+	(*ReadChangesResponse)(nil),        // 49: sandbox.v1.ReadChangesResponse
+	(*DiscardRequest)(nil),             // 50: sandbox.v1.DiscardRequest
+	(*DiscardResponse)(nil),            // 51: sandbox.v1.DiscardResponse
+	(*SetPolicyRequest)(nil),           // 52: sandbox.v1.SetPolicyRequest
+	(*ExplainPolicyRequest)(nil),       // 53: sandbox.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),      // 54: sandbox.v1.ExplainPolicyResponse
+	(*RuleMatch)(nil),                  // 55: sandbox.v1.RuleMatch
+	(*ListViewRequest)(nil),            // 56: sandbox.v1.ListViewRequest
+	(*ListViewResponse)(nil),           // 57: sandbox.v1.ListViewResponse
+	(*ViewEntry)(nil),                  // 58: sandbox.v1.ViewEntry
+	(*ReadViewRequest)(nil),            // 59: sandbox.v1.ReadViewRequest
+	(*ReadViewResponse)(nil),           // 60: sandbox.v1.ReadViewResponse
+	(*WatchViewRequest)(nil),           // 61: sandbox.v1.WatchViewRequest
+	(*WatchViewResponse)(nil),          // 62: sandbox.v1.WatchViewResponse
+	(*AuditRequest)(nil),               // 63: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),                 // 64: sandbox.v1.AuditEvent
+	(*LogsRequest)(nil),                // 65: sandbox.v1.LogsRequest
+	(*LogRecord)(nil),                  // 66: sandbox.v1.LogRecord
+	(*GetStatsRequest)(nil),            // 67: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                      // 68: sandbox.v1.Stats
+	nil,                                // 69: sandbox.v1.Sandbox.LabelsEntry
+	nil,                                // 70: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                                // 71: sandbox.v1.CreateSandboxRequest.EnvEntry
+	nil,                                // 72: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                                // 73: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),        // 74: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),       // 75: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil),   // 76: sandbox.v1.AttachRequest.WindowSize
+	nil,                                // 77: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                                // 78: sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	nil,                                // 79: sandbox.v1.CreateSessionRequest.EnvEntry
+	(*ReadChangesResponse_Change)(nil), // 80: sandbox.v1.ReadChangesResponse.Change
+	nil,                                // 81: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),             // 82: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),                 // 83: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),      // 84: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 85: google.protobuf.Duration
+	(Permission)(0),                    // 86: sandbox.v1.Permission
+	(SessionStatus)(0),                 // 87: sandbox.v1.SessionStatus
+	(*Empty)(nil),                      // 88: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	81,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	82,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	68,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	83,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	83,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	83,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	83,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	82,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	83,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	69,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	84,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	84,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	84,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	84,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
 	8,   // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
 	1,   // 9: sandbox.v1.Sandbox.sync:type_name -> sandbox.v1.SyncMode
@@ -6464,136 +6573,139 @@ var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
 	14,  // 11: sandbox.v1.Sandbox.allow_net:type_name -> sandbox.v1.AllowedHost
 	10,  // 12: sandbox.v1.Sandbox.mounts:type_name -> sandbox.v1.Mount
 	11,  // 13: sandbox.v1.Sandbox.secrets:type_name -> sandbox.v1.SandboxSecret
-	81,  // 14: sandbox.v1.Mount.rules:type_name -> sandbox.v1.PermissionRule
-	81,  // 15: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	84,  // 16: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	69,  // 17: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	82,  // 14: sandbox.v1.Mount.rules:type_name -> sandbox.v1.PermissionRule
+	82,  // 15: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	85,  // 16: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	70,  // 17: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
 	0,   // 18: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
 	8,   // 19: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
 	1,   // 20: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
-	16,  // 21: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
-	70,  // 22: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
+	17,  // 21: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
+	71,  // 22: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
 	10,  // 23: sandbox.v1.CreateSandboxRequest.mounts:type_name -> sandbox.v1.Mount
-	83,  // 24: sandbox.v1.AllowedHost.until:type_name -> google.protobuf.Timestamp
-	84,  // 25: sandbox.v1.ChangeHostsRequest.grant_for:type_name -> google.protobuf.Duration
-	71,  // 26: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
-	9,   // 27: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	72,  // 28: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	84,  // 29: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	84,  // 30: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
-	25,  // 31: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
-	26,  // 32: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
-	85,  // 33: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
-	2,   // 34: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
-	7,   // 35: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
-	25,  // 36: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
-	26,  // 37: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
-	73,  // 38: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	75,  // 39: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	74,  // 40: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
-	31,  // 41: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
-	83,  // 42: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
-	86,  // 43: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	83,  // 44: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	83,  // 45: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	78,  // 46: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
-	32,  // 47: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	84,  // 48: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
-	42,  // 49: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
-	41,  // 50: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
-	3,   // 51: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
-	4,   // 52: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
-	43,  // 53: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
-	43,  // 54: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
-	5,   // 55: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
-	3,   // 56: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	45,  // 57: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	79,  // 58: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
-	81,  // 59: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	85,  // 60: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	81,  // 61: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	54,  // 62: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	57,  // 63: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	85,  // 64: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	83,  // 65: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	6,   // 66: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	26,  // 67: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
-	83,  // 68: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	83,  // 69: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	83,  // 70: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
-	7,   // 71: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
-	84,  // 72: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	80,  // 73: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	76,  // 74: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	84,  // 75: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	75,  // 76: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	77,  // 77: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	3,   // 78: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
-	5,   // 79: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
-	43,  // 80: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
-	13,  // 81: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	17,  // 82: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	18,  // 83: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	20,  // 84: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	21,  // 85: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	22,  // 86: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	23,  // 87: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	23,  // 88: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	33,  // 89: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	34,  // 90: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	35,  // 91: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	37,  // 92: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	38,  // 93: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	38,  // 94: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	28,  // 95: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	29,  // 96: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	39,  // 97: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	47,  // 98: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
-	44,  // 99: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	49,  // 100: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	51,  // 101: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	15,  // 102: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
-	52,  // 103: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	55,  // 104: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	58,  // 105: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	60,  // 106: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
-	62,  // 107: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	64,  // 108: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
-	66,  // 109: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	9,   // 110: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	9,   // 111: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	19,  // 112: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	9,   // 113: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	9,   // 114: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	87,  // 115: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	24,  // 116: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	27,  // 117: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	32,  // 118: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	32,  // 119: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	36,  // 120: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	87,  // 121: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	24,  // 122: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	27,  // 123: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	27,  // 124: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	30,  // 125: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	40,  // 126: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	48,  // 127: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
-	46,  // 128: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	50,  // 129: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	9,   // 130: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	9,   // 131: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
-	53,  // 132: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	56,  // 133: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	59,  // 134: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	61,  // 135: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
-	63,  // 136: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	65,  // 137: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
-	67,  // 138: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	110, // [110:139] is the sub-list for method output_type
-	81,  // [81:110] is the sub-list for method input_type
-	81,  // [81:81] is the sub-list for extension type_name
-	81,  // [81:81] is the sub-list for extension extendee
-	0,   // [0:81] is the sub-list for field type_name
+	84,  // 24: sandbox.v1.AllowedHost.until:type_name -> google.protobuf.Timestamp
+	85,  // 25: sandbox.v1.ChangeHostsRequest.grant_for:type_name -> google.protobuf.Duration
+	8,   // 26: sandbox.v1.UpdateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
+	72,  // 27: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	9,   // 28: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
+	73,  // 29: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	85,  // 30: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	85,  // 31: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	26,  // 32: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
+	27,  // 33: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
+	86,  // 34: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
+	2,   // 35: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
+	7,   // 36: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
+	26,  // 37: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
+	27,  // 38: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
+	74,  // 39: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	76,  // 40: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	75,  // 41: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	32,  // 42: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
+	84,  // 43: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	87,  // 44: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	84,  // 45: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	84,  // 46: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	79,  // 47: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	33,  // 48: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
+	85,  // 49: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	43,  // 50: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
+	42,  // 51: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
+	3,   // 52: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
+	4,   // 53: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
+	44,  // 54: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
+	44,  // 55: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
+	5,   // 56: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
+	3,   // 57: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
+	46,  // 58: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	80,  // 59: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
+	82,  // 60: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	86,  // 61: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	82,  // 62: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	55,  // 63: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	58,  // 64: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	86,  // 65: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	84,  // 66: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	6,   // 67: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	27,  // 68: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
+	84,  // 69: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	84,  // 70: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	84,  // 71: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
+	7,   // 72: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
+	85,  // 73: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	81,  // 74: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	77,  // 75: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	85,  // 76: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	76,  // 77: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	78,  // 78: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	3,   // 79: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
+	5,   // 80: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
+	44,  // 81: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
+	13,  // 82: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	18,  // 83: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	19,  // 84: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	21,  // 85: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	22,  // 86: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	23,  // 87: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	24,  // 88: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	24,  // 89: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	34,  // 90: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	35,  // 91: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	36,  // 92: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	38,  // 93: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	39,  // 94: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	39,  // 95: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	29,  // 96: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	30,  // 97: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	40,  // 98: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	48,  // 99: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
+	45,  // 100: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	50,  // 101: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	52,  // 102: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	15,  // 103: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
+	16,  // 104: sandbox.v1.SandboxService.UpdateSandbox:input_type -> sandbox.v1.UpdateSandboxRequest
+	53,  // 105: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	56,  // 106: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	59,  // 107: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	61,  // 108: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	63,  // 109: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	65,  // 110: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
+	67,  // 111: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	9,   // 112: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	9,   // 113: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	20,  // 114: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	9,   // 115: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	9,   // 116: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	88,  // 117: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	25,  // 118: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	28,  // 119: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	33,  // 120: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	33,  // 121: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	37,  // 122: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	88,  // 123: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	25,  // 124: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	28,  // 125: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	28,  // 126: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	31,  // 127: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	41,  // 128: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	49,  // 129: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
+	47,  // 130: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	51,  // 131: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	9,   // 132: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	9,   // 133: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
+	9,   // 134: sandbox.v1.SandboxService.UpdateSandbox:output_type -> sandbox.v1.Sandbox
+	54,  // 135: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	57,  // 136: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	60,  // 137: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	62,  // 138: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	64,  // 139: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	66,  // 140: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
+	68,  // 141: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	112, // [112:142] is the sub-list for method output_type
+	82,  // [82:112] is the sub-list for method input_type
+	82,  // [82:82] is the sub-list for extension type_name
+	82,  // [82:82] is the sub-list for extension extendee
+	0,   // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -6602,8 +6714,8 @@ func file_sandbox_v1_sandbox_proto_init() {
 		return
 	}
 	file_sandbox_v1_common_proto_init()
-	file_sandbox_v1_sandbox_proto_msgTypes[19].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[20].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[20].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[21].OneofWrappers = []any{
 		(*AttachRequest_Start_)(nil),
 		(*AttachRequest_Stdin)(nil),
 		(*AttachRequest_StdinEnd)(nil),
@@ -6611,21 +6723,21 @@ func file_sandbox_v1_sandbox_proto_init() {
 		(*AttachRequest_Signal)(nil),
 		(*AttachRequest_Resume_)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[23].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[40].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[24].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[41].OneofWrappers = []any{
 		(*ReadChangesResponse_Change_)(nil),
 		(*ReadChangesResponse_Data)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[45].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[57].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[59].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[46].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[58].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[60].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   73,
+			NumMessages:   74,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,6 +41,7 @@ const (
 	SandboxService_Discard_FullMethodName           = "/sandbox.v1.SandboxService/Discard"
 	SandboxService_SetPolicy_FullMethodName         = "/sandbox.v1.SandboxService/SetPolicy"
 	SandboxService_ChangeHosts_FullMethodName       = "/sandbox.v1.SandboxService/ChangeHosts"
+	SandboxService_UpdateSandbox_FullMethodName     = "/sandbox.v1.SandboxService/UpdateSandbox"
 	SandboxService_ExplainPolicy_FullMethodName     = "/sandbox.v1.SandboxService/ExplainPolicy"
 	SandboxService_ListView_FullMethodName          = "/sandbox.v1.SandboxService/ListView"
 	SandboxService_ReadView_FullMethodName          = "/sandbox.v1.SandboxService/ReadView"
@@ -131,6 +132,10 @@ type SandboxServiceClient interface {
 	// configuration does not include; FAILED_PRECONDITION for a sandbox that runs without a network
 	// or has another one. Nothing has changed then.
 	ChangeHosts(ctx context.Context, in *ChangeHostsRequest, opts ...grpc.CallOption) (*Sandbox, error)
+	// UpdateSandbox changes what a sandbox has from its next start on: its limits, scratch
+	// directories, secrets and published ports. FAILED_PRECONDITION while it runs. The errors of a
+	// value are those of CreateSandbox. Nothing has changed after an error.
+	UpdateSandbox(ctx context.Context, in *UpdateSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
 	// ExplainPolicy returns the permission of a path in a sandbox, and the rule that decides it. The
 	// answer depends only on the rules, never on which files exist.
 	ExplainPolicy(ctx context.Context, in *ExplainPolicyRequest, opts ...grpc.CallOption) (*ExplainPolicyResponse, error)
@@ -422,6 +427,16 @@ func (c *sandboxServiceClient) ChangeHosts(ctx context.Context, in *ChangeHostsR
 	return out, nil
 }
 
+func (c *sandboxServiceClient) UpdateSandbox(ctx context.Context, in *UpdateSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Sandbox)
+	err := c.cc.Invoke(ctx, SandboxService_UpdateSandbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *sandboxServiceClient) ExplainPolicy(ctx context.Context, in *ExplainPolicyRequest, opts ...grpc.CallOption) (*ExplainPolicyResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExplainPolicyResponse)
@@ -609,6 +624,10 @@ type SandboxServiceServer interface {
 	// configuration does not include; FAILED_PRECONDITION for a sandbox that runs without a network
 	// or has another one. Nothing has changed then.
 	ChangeHosts(context.Context, *ChangeHostsRequest) (*Sandbox, error)
+	// UpdateSandbox changes what a sandbox has from its next start on: its limits, scratch
+	// directories, secrets and published ports. FAILED_PRECONDITION while it runs. The errors of a
+	// value are those of CreateSandbox. Nothing has changed after an error.
+	UpdateSandbox(context.Context, *UpdateSandboxRequest) (*Sandbox, error)
 	// ExplainPolicy returns the permission of a path in a sandbox, and the rule that decides it. The
 	// answer depends only on the rules, never on which files exist.
 	ExplainPolicy(context.Context, *ExplainPolicyRequest) (*ExplainPolicyResponse, error)
@@ -715,6 +734,9 @@ func (UnimplementedSandboxServiceServer) SetPolicy(context.Context, *SetPolicyRe
 }
 func (UnimplementedSandboxServiceServer) ChangeHosts(context.Context, *ChangeHostsRequest) (*Sandbox, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangeHosts not implemented")
+}
+func (UnimplementedSandboxServiceServer) UpdateSandbox(context.Context, *UpdateSandboxRequest) (*Sandbox, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateSandbox not implemented")
 }
 func (UnimplementedSandboxServiceServer) ExplainPolicy(context.Context, *ExplainPolicyRequest) (*ExplainPolicyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainPolicy not implemented")
@@ -1122,6 +1144,24 @@ func _SandboxService_ChangeHosts_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SandboxService_UpdateSandbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateSandboxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).UpdateSandbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_UpdateSandbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).UpdateSandbox(ctx, req.(*UpdateSandboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SandboxService_ExplainPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ExplainPolicyRequest)
 	if err := dec(in); err != nil {
@@ -1298,6 +1338,10 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ChangeHosts",
 			Handler:    _SandboxService_ChangeHosts_Handler,
+		},
+		{
+			MethodName: "UpdateSandbox",
+			Handler:    _SandboxService_UpdateSandbox_Handler,
 		},
 		{
 			MethodName: "ExplainPolicy",

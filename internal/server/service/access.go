@@ -63,6 +63,7 @@ var scopeOf = map[string]store.Scopes{
 	sandboxPrefix + "Discard":       store.ScopeApply,
 	sandboxPrefix + "SetPolicy":     store.ScopeManage,
 	sandboxPrefix + "ChangeHosts":   store.ScopeManage,
+	sandboxPrefix + "UpdateSandbox": store.ScopeManage,
 	sandboxPrefix + "ExplainPolicy": store.ScopeRead,
 	sandboxPrefix + "ListView":      store.ScopeRead,
 	sandboxPrefix + "ReadView":      store.ScopeRead,

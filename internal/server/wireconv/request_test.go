@@ -39,7 +39,7 @@ var requests = map[string]decode{
 	"AttachRequest.WindowSize": by(func(m *sandboxv1.AttachRequest_WindowSize) (WindowSize, error) { return DecodeWindowSize("resize", m) }),
 
 	"DiffRequest": by(DecodeDiff), "ApplyRequest": by(DecodeApply), "ReadChangesRequest": by(DecodeReadChanges), "DiscardRequest": by(DecodeDiscard),
-	"SetPolicyRequest": by(DecodeSetPolicy), "ChangeHostsRequest": by(DecodeChangeHosts), "ExplainPolicyRequest": by(DecodeExplainPolicy),
+	"SetPolicyRequest": by(DecodeSetPolicy), "ChangeHostsRequest": by(DecodeChangeHosts), "UpdateSandboxRequest": by(DecodeUpdateSandbox), "ExplainPolicyRequest": by(DecodeExplainPolicy),
 	"ListViewRequest": by(DecodeListView), "ReadViewRequest": by(DecodeReadView), "WatchViewRequest": by(DecodeWatchView),
 	"AuditRequest": by(DecodeAudit), "LogsRequest": by(DecodeLogs),
 }

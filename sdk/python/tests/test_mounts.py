@@ -24,6 +24,7 @@ from agentfense import (
     PermissionDeniedError,
     PermissionRule,
     PolicyError,
+    ResourceLimits,
     Sandbox,
     SandboxError,
 )
@@ -126,7 +127,18 @@ def test_scratch_directories_and_secrets(server: str, project: Path) -> None:
         assert [(secret.name, secret.hosts) for secret in sandbox.info.secrets] == [
             ("API_KEY", ["api.example.com:443"])
         ]
+        changed = sandbox.update(secrets=[], scratch="other", net_limits=["out=1M"], resources={"pids_limit": 50}).info
+        assert (changed.secrets, changed.scratch, changed.net_limits) == ([], ["other"], ["out=1M"])
+        assert changed.resources is not None and changed.resources.pids_limit == 50
+        assert sandbox.update(resources=ResourceLimits(), scratch=()).info.resources is None
+        assert sandbox.info.scratch == [] and sandbox.info.net_limits == ["out=1M"]
+        with pytest.raises(InvalidConfigurationError, match="is required"):
+            sandbox.update()
+        with pytest.raises(SandboxError, match="no secret"):
+            sandbox.update(secrets="OTHER")
     with Sandbox.from_local(project, endpoint=server, secrets="API_KEY") as sandbox:
+        with pytest.raises(SandboxError, match="stop it first"):
+            sandbox.update(publish=["3000"])
         key = sandbox.run("printenv API_KEY").stdout
         assert key and "the-value" not in key
 

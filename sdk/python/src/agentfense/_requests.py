@@ -93,6 +93,27 @@ def create_sandbox(
     )
 
 
+def update(
+    sandbox_id: str,
+    resources: Resources,
+    scratch: Optional[Names],
+    secrets: Optional[Names],
+    net_limits: Optional[Names],
+    publish: Optional[Names],
+) -> Any:
+    """Return the request of UpdateSandbox."""
+    lists = {"scratch": scratch, "secrets": secrets, "net_limits": net_limits, "publish": publish}
+    return sandbox_pb2.UpdateSandboxRequest(
+        sandbox_id=sandbox_id,
+        resources=None if resources is None else wire_resources(resources) or sandbox_pb2.ResourceLimits(),
+        clear=[name for name, given in lists.items() if given is not None and not given],
+        scratch=[encode_path(path, "scratch") for path in _listed(scratch or ())],
+        secrets=_texts(secrets or (), "secrets"),
+        net_limits=_texts(net_limits or (), "net_limits"),
+        publish=_texts(publish or (), "publish"),
+    )
+
+
 def _texts(texts: Names, what: str) -> List[str]:
     """Return one text of UTF-8 or several as a list."""
     return [text_of(text, what) for text in _listed(texts)]

@@ -181,6 +181,25 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         request = sandbox_pb2.StopSandboxRequest(sandbox_id=sandbox_id)
         return sandbox_of(await self._connection.call("StopSandbox", request, Call("stop", sandbox_id), WORK))
 
+    async def update_sandbox(
+        self,
+        sandbox_id: str,
+        *,
+        resources: requests.Resources = None,
+        scratch: Optional[requests.Names] = None,
+        secrets: Optional[requests.Names] = None,
+        net_limits: Optional[requests.Names] = None,
+        publish: Optional[requests.Names] = None,
+    ) -> t.Sandbox:
+        """Change what a stopped sandbox has from its next start on, and return it.
+
+        The arguments are those of ``create_sandbox``. None leaves a value as it is, an empty list
+        removes all entries, and ``resources`` replaces all limits. Raises SandboxError if the
+        sandbox is running. Nothing has changed after an error.
+        """
+        request = requests.update(sandbox_id, resources, scratch, secrets, net_limits, publish)
+        return sandbox_of(await self._connection.call("UpdateSandbox", request, Call("update", sandbox_id)))
+
     async def destroy_sandbox(self, sandbox_id: str, *, unused_only: bool = False) -> int:
         """Destroy a sandbox, and return the number of changes that are lost: neither applied nor synchronized.
 

@@ -344,6 +344,21 @@ class AsyncSandbox(AsyncSandboxExecs):
         self._info = await self._client.stop_sandbox(self.id)
         return self
 
+    async def update(
+        self,
+        *,
+        resources: Resources = None,
+        scratch: Optional[Names] = None,
+        secrets: Optional[Names] = None,
+        net_limits: Optional[Names] = None,
+        publish: Optional[Names] = None,
+    ) -> AsyncSandbox:
+        """Change what the stopped sandbox has from its next start on, and return it; see ``update_sandbox``."""
+        self._info = await self._client.update_sandbox(
+            self.id, resources=resources, scratch=scratch, secrets=secrets, net_limits=net_limits, publish=publish
+        )
+        return self
+
     async def refresh(self) -> AsyncSandbox:
         """Ask the server for ``info`` and ``codebase``, and return the sandbox."""
         self._info = await self._client.get_sandbox(self.id)

@@ -342,6 +342,21 @@ class Sandbox(SandboxExecs):
         self._info = self._client.stop_sandbox(self.id)
         return self
 
+    def update(
+        self,
+        *,
+        resources: Resources = None,
+        scratch: Optional[Names] = None,
+        secrets: Optional[Names] = None,
+        net_limits: Optional[Names] = None,
+        publish: Optional[Names] = None,
+    ) -> Sandbox:
+        """Change what the stopped sandbox has from its next start on, and return it; see ``update_sandbox``."""
+        self._info = self._client.update_sandbox(
+            self.id, resources=resources, scratch=scratch, secrets=secrets, net_limits=net_limits, publish=publish
+        )
+        return self
+
     def refresh(self) -> Sandbox:
         """Ask the server for ``info`` and ``codebase``, and return the sandbox."""
         self._info = self._client.get_sandbox(self.id)

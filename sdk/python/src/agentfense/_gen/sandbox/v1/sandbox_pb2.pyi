@@ -294,6 +294,24 @@ class ChangeHostsRequest(_message.Message):
     revoke: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, sandbox_id: _Optional[str] = ..., grant: _Optional[_Iterable[str]] = ..., grant_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., revoke: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class UpdateSandboxRequest(_message.Message):
+    __slots__ = ("sandbox_id", "resources", "clear", "scratch", "secrets", "net_limits", "publish")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    CLEAR_FIELD_NUMBER: _ClassVar[int]
+    SCRATCH_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
+    NET_LIMITS_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    resources: ResourceLimits
+    clear: _containers.RepeatedScalarFieldContainer[str]
+    scratch: _containers.RepeatedScalarFieldContainer[str]
+    secrets: _containers.RepeatedScalarFieldContainer[str]
+    net_limits: _containers.RepeatedScalarFieldContainer[str]
+    publish: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, sandbox_id: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., clear: _Optional[_Iterable[str]] = ..., scratch: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., net_limits: _Optional[_Iterable[str]] = ..., publish: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class GitUser(_message.Message):
     __slots__ = ("name", "email")
     NAME_FIELD_NUMBER: _ClassVar[int]

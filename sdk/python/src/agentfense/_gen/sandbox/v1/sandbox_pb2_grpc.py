@@ -126,6 +126,11 @@ class SandboxServiceStub(object):
                 request_serializer=sandbox_dot_v1_dot_sandbox__pb2.ChangeHostsRequest.SerializeToString,
                 response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.Sandbox.FromString,
                 )
+        self.UpdateSandbox = channel.unary_unary(
+                '/sandbox.v1.SandboxService/UpdateSandbox',
+                request_serializer=sandbox_dot_v1_dot_sandbox__pb2.UpdateSandboxRequest.SerializeToString,
+                response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.Sandbox.FromString,
+                )
         self.ExplainPolicy = channel.unary_unary(
                 '/sandbox.v1.SandboxService/ExplainPolicy',
                 request_serializer=sandbox_dot_v1_dot_sandbox__pb2.ExplainPolicyRequest.SerializeToString,
@@ -352,6 +357,15 @@ class SandboxServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateSandbox(self, request, context):
+        """UpdateSandbox changes what a sandbox has from its next start on: its limits, scratch
+        directories, secrets and published ports. FAILED_PRECONDITION while it runs. The errors of a
+        value are those of CreateSandbox. Nothing has changed after an error.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExplainPolicy(self, request, context):
         """ExplainPolicy returns the permission of a path in a sandbox, and the rule that decides it. The
         answer depends only on the rules, never on which files exist.
@@ -529,6 +543,11 @@ def add_SandboxServiceServicer_to_server(servicer, server):
             'ChangeHosts': grpc.unary_unary_rpc_method_handler(
                     servicer.ChangeHosts,
                     request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.ChangeHostsRequest.FromString,
+                    response_serializer=sandbox_dot_v1_dot_sandbox__pb2.Sandbox.SerializeToString,
+            ),
+            'UpdateSandbox': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateSandbox,
+                    request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.UpdateSandboxRequest.FromString,
                     response_serializer=sandbox_dot_v1_dot_sandbox__pb2.Sandbox.SerializeToString,
             ),
             'ExplainPolicy': grpc.unary_unary_rpc_method_handler(
@@ -947,6 +966,23 @@ class SandboxService(object):
             metadata=None):
         return grpc.experimental.unary_unary(request, target, '/sandbox.v1.SandboxService/ChangeHosts',
             sandbox_dot_v1_dot_sandbox__pb2.ChangeHostsRequest.SerializeToString,
+            sandbox_dot_v1_dot_sandbox__pb2.Sandbox.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def UpdateSandbox(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/sandbox.v1.SandboxService/UpdateSandbox',
+            sandbox_dot_v1_dot_sandbox__pb2.UpdateSandboxRequest.SerializeToString,
             sandbox_dot_v1_dot_sandbox__pb2.Sandbox.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
