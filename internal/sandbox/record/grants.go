@@ -116,6 +116,21 @@ func (r *Record) grant(c GrantChange, now time.Time) (changed bool, err error) {
 	return true, nil
 }
 
+// RememberOnce stores that a path was opened once to be written, so that what was written may be
+// applied.
+func (s *Sandbox) RememberOnce(p vpath.Path) error {
+	if r := s.Record(); r.WasGranted(p) {
+		return nil
+	}
+	return s.Update(func(r *Record) error {
+		rule := GrantChange{Path: p, Permission: policy.Write}.pattern()
+		if !r.WasGranted(p) {
+			r.keepGrant(Grant{Rule: rule, Until: time.Now().UTC().Truncate(time.Second), Over: true})
+		}
+		return nil
+	})
+}
+
 // endOf is when a rule ends, zero if it has no end.
 func (r *Record) endOf(rule policy.Rule) time.Time {
 	for _, g := range r.Grants {
