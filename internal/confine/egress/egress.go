@@ -212,7 +212,7 @@ func (e *Egress) assignLocked(name allowlist.Host) (*host, error) {
 	ports := allowlist.Ports(e.rules, name)
 	switch {
 	case len(ports) == 0:
-		return nil, errdefs.New(errdefs.Denied, reasonNotAllowed)
+		return nil, errdefs.New(errdefs.Denied, NotAllowed)
 	case e.taken+len(ports) > maxListeners, e.isFullLocked(name):
 		return nil, errdefs.New(errdefs.Denied, question.ReasonTooMany)
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/egress/dns"
 )
 
-const reasonNotAllowed = "not in the allowlist"
+// NotAllowed is the reason of a refusal that a rule for the host would have prevented.
+const NotAllowed = "not in the allowlist"
 
 // serveResolver answers DNS queries at packet sockets and listeners, which it takes over.
 func (p *process) serveResolver(packets, listeners []*os.File) error {
@@ -54,7 +55,7 @@ func (p *process) resolve(packet []byte) []byte {
 		return p.denyName(&q, reason)
 	}
 	if err != nil || !p.live.covers(host) {
-		return p.denyName(&q, reasonNotAllowed)
+		return p.denyName(&q, NotAllowed)
 	}
 	addr, refused := p.hosts.Find(p.ctx, host)
 	if refused != "" {

@@ -152,12 +152,14 @@ func (p *plan) decideChanged(s *step) error {
 
 // mayWrite reports whether the present policy permits the change. changes.Work.keeps checks
 // earlier policies for entries that were deleted with their directory. For others, the
-// delta's entry proves that the policy permitted the write.
+// delta's entry proves that the policy permitted the write. What a grant for a time, or a person's
+// answer, permitted may be applied after its end.
 func (p *plan) mayWrite(s *step) bool {
 	if s.Status == changes.Added && record.IsDir(s.Info.Mode) && p.work.Policy.MayMkdir(s.Path) {
 		return true
 	}
-	return p.work.Policy.Decide(s.Path).Permission >= policy.Write
+	permission := p.work.Policy.Decide(s.Path).Permission
+	return permission >= policy.Write || permission == policy.Read && p.work.Sandbox.Stored.WasGranted(s.Path)
 }
 
 // checkParent detects that the directory no longer exists in the source.

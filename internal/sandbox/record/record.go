@@ -26,7 +26,7 @@ import (
 // also an added field, because an older agentfense that ignored a field could weaken the
 // sandbox. Earlier versions can be read; the next update of such a record writes this
 // version.
-const SchemaVersion = 7
+const SchemaVersion = 8
 
 // The runtimes.
 const (
@@ -59,6 +59,10 @@ type Record struct {
 	// EarlierRules are the earlier policies of the sandbox. If the sandbox deleted a
 	// directory, it did not see entries that one of them hid.
 	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
+	// Grants are rules among Rules that end, and some that have ended.
+	Grants []Grant `json:"grants,omitempty"`
+	// Ask is nil if refusals do not wait for an answer.
+	Ask *Ask `json:"ask,omitempty"`
 	// Marks are the project's marks, in addition to the built-in ones.
 	Marks           []policyfile.RiskFlag `json:"marks,omitempty"`
 	Runtime         string                `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
@@ -88,6 +92,9 @@ type Record struct {
 	CreatedAt time.Time `json:"created_at"`
 	// Served has the additional fields of a server's sandbox; nil for one that run made.
 	Served *Served `json:"served,omitempty"`
+
+	// grantsEnded says that rules of Grants had ended when the record was read, and were dropped.
+	grantsEnded bool
 }
 
 // Mount shows a host path inside.
@@ -110,7 +117,10 @@ func (r *Record) SetRules(rules []policy.Rule, note string) {
 
 func (r *Record) clone() Record {
 	c := *r
-	c.Rules = slices.Clone(r.Rules)
+	c.Rules, c.Grants = slices.Clone(r.Rules), slices.Clone(r.Grants)
+	if r.Ask != nil {
+		c.Ask = new(*r.Ask)
+	}
 	if r.UID != nil {
 		c.UID = new(*r.UID)
 	}
@@ -147,7 +157,7 @@ func (r *Record) check() error {
 	if err := r.checkRuntime(); err != nil {
 		return err
 	}
-	if err := errors.Join(r.List.Check(), hostlist.CheckLimits(r.NetLimits), r.CheckPorts(r.AllowNet), r.checkHome()); err != nil {
+	if err := errors.Join(r.List.Check(), hostlist.CheckLimits(r.NetLimits), r.CheckPorts(r.AllowNet), r.checkHome(), r.checkGrants()); err != nil {
 		return err
 	}
 	for _, m := range r.Mounts {
@@ -258,6 +268,7 @@ func decodeRecord(text []byte) (Record, error) {
 		return Record{}, err
 	}
 	r.Workspace = vpath.DecodeText(r.Workspace)
+	r.grantsEnded = r.EndGrants(time.Now())
 	return r, nil
 }
 

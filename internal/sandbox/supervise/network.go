@@ -188,6 +188,7 @@ func (s *supervisor) onLimited(of string, l quota.Limit) {
 
 // onRefused records what was not let out.
 func (s *supervisor) onRefused(d egress.Denied) {
+	s.noteHostForProgram(d)
 	s.append(audit.NetworkDenied{Host: audit.Text(d.Host), Port: d.Port, Protocol: d.Protocol, Reason: audit.Text(d.Reason), Count: d.Count})
 }
 

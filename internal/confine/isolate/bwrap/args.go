@@ -24,6 +24,9 @@ func (p *plan) arguments(*stage) ([]byte, error) {
 		return nil, err
 	}
 	p.private(&a)
+	if p.spec.Notes != "" {
+		a.add("--ro-bind", stageNote, isolate.NotesDir)
+	}
 	p.showCertificates(&a)
 	p.devices(&a)
 	p.shown(&a)
