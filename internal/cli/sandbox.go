@@ -67,7 +67,7 @@ func (o *sandboxOptions) openOrCreate(ctx context.Context, e *env, cmd *cobra.Co
 func (o *sandboxOptions) described(cmd *cobra.Command, b backend.Backend, forCommand bool, env []string) (backend.NewSandbox, error) {
 	n := backend.NewSandbox{
 		Name: o.Name, CodebaseID: o.Codebase, Image: o.Image, User: o.User, Mounts: o.Mounts, MountRules: mountRules,
-		Home: o.home(), Limits: o.limits(), Env: env,
+		Home: o.home(), Limits: o.limits(), Env: env, Ask: o.Ask.record(cmd),
 		ForCommand: forCommand, Rebase: o.Rebase,
 	}
 	n.Net, n.AllowNet = o.network()

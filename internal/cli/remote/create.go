@@ -19,6 +19,8 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 	switch {
 	case n.Toolchains:
 		return localOnly("toolchains")
+	case n.Ask != nil:
+		return localOnly("ask")
 	case n.Rebase:
 		return localOnly("rebase")
 	case n.Limits.Timeout > 0 && !n.ForCommand: // it is of each command, not of the sandbox

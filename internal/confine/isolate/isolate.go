@@ -62,8 +62,9 @@ type Spec struct {
 	// command may leave symbolic links there. For docker it must be a mount point.
 	HomeDir string
 	// Notes is a directory on the host that is mounted, read-only, at NotesDir; empty for none. It
-	// has an empty file for each of NotesStubs, on which other files are mounted, and is a mount
-	// point, so that no mount table inside shows its host path.
+	// has an empty file for each of AuthorityStubs, with an Authority, and of DockerStubs, on which
+	// other files are mounted. It is a mount point, so that no mount table inside shows its host
+	// path.
 	Notes string
 	// Etc are additional files of /etc inside, by name.
 	Etc map[string][]byte

@@ -4,5 +4,8 @@ package isolate
 // own its parent, so none of them can move it away.
 const NotesDir = "/run/agentfense"
 
-// NotesStubs are the names in NotesDir of files that the runtimes mount.
-var NotesStubs = []string{authorityName, bundleName, "init", "socket"}
+// Names in NotesDir of files that the runtimes mount: those of Spec.Authority, and docker's.
+var (
+	AuthorityStubs = []string{authorityName, bundleName}
+	DockerStubs    = []string{"init", "socket"}
+)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,7 +20,14 @@ import (
 // mountNotes makes the directory in which programs inside find what is granted and what was
 // refused.
 func (s *supervisor) mountNotes(context.Context) (err error) {
-	s.notes, err = notes.Mount(filepath.Join(s.box.Dir(), launch.NotesDir), isolate.NotesStubs)
+	var stubs []string
+	if slices.ContainsFunc(s.record.AllowNet, hostlist.Intercepts) {
+		stubs = isolate.AuthorityStubs
+	}
+	if s.docker() {
+		stubs = slices.Concat(stubs, isolate.DockerStubs)
+	}
+	s.notes, err = notes.Mount(filepath.Join(s.box.Dir(), launch.NotesDir), stubs)
 	if err != nil {
 		return err
 	}
