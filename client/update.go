@@ -2,6 +2,9 @@ package client
 
 import (
 	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
@@ -13,12 +16,16 @@ type Update struct {
 	Secrets   []string        // as WithSecrets
 	NetLimits []string        // as WithNetLimits
 	Publish   []string        // as WithPublish
+	Ask       *time.Duration  // as WithAsk; 0: refusals do not wait
 }
 
 // Update changes what a stopped sandbox has from its next start on. Errors: ErrAlreadyRunning;
 // those of CreateSandbox for a value, and then nothing has changed.
 func (s *Sandbox) Update(ctx context.Context, u Update) (SandboxInfo, error) {
 	r := &sandboxv1.UpdateSandboxRequest{SandboxId: s.ID, Scratch: encoded(u.Scratch), Secrets: u.Secrets, NetLimits: u.NetLimits, Publish: u.Publish}
+	if u.Ask != nil {
+		r.AskTimeout = durationpb.New(*u.Ask)
+	}
 	if u.Resources != nil {
 		r.Resources = limitsOf(*u.Resources)
 	}

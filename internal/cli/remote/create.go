@@ -19,8 +19,8 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 	switch {
 	case n.Toolchains:
 		return localOnly("toolchains")
-	case n.Ask != nil:
-		return localOnly("ask")
+	case n.Ask != nil && n.Ask.Hook != "":
+		return localOnly("ask-hook")
 	case n.Rebase:
 		return localOnly("rebase")
 	case n.Limits.Timeout > 0 && !n.ForCommand: // it is of each command, not of the sandbox
@@ -99,6 +99,8 @@ func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) 
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; to let it reach fewer hosts: agentfense policy revoke %[1]s --net HOST", name)
 	case r.Given("allow-net"), r.Given("net-allow"):
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; to let it reach more hosts: agentfense policy grant %[1]s --net HOST", name)
+	case r.Given("ask-hook"):
+		err = localOnly("ask-hook")
 	case r.Given("mount"):
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the mounts of a server's sandbox cannot be changed", name)
 	case r.Given("home") && n.Home != known.Record.Home:

@@ -3,6 +3,8 @@ package remote
 import (
 	"context"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/sandbox/published"
@@ -11,7 +13,7 @@ import (
 
 // update changes what flags say of a sandbox. The server refuses it while the sandbox runs.
 func (c *Client) update(ctx context.Context, known backend.Sandbox, r backend.Reopening) (backend.Sandbox, error) {
-	if !r.Given("memory", "cpus", "pids", "disk", "scratch", "secret", "net-limit", "publish") {
+	if !r.Given("memory", "cpus", "pids", "disk", "scratch", "secret", "net-limit", "publish", "ask", "ask-timeout") {
 		return known, nil
 	}
 	n := r.New
@@ -34,6 +36,11 @@ func (c *Client) update(ctx context.Context, known backend.Sandbox, r backend.Re
 			*list.sent = nil // a project's file may name some
 		case len(*list.sent) == 0:
 			m.Clear = append(m.Clear, list.name)
+		}
+	}
+	if r.Given("ask", "ask-timeout") {
+		if m.AskTimeout = wireconv.EncodeAskTimeout(n.Ask); m.AskTimeout == nil {
+			m.AskTimeout = durationpb.New(0)
 		}
 	}
 	if r.Given("memory", "cpus", "pids", "disk") {

@@ -38,7 +38,7 @@ func (c *sandboxServer) UpdateSandbox(ctx context.Context, m *sandboxv1.UpdateSa
 	}
 	err = sb.Update(func(to *record.Record) error {
 		to.Net, to.NetLimits, to.Secrets, to.Publish = next.Net, next.NetLimits, next.Secrets, next.Publish
-		to.Scratch, to.Limits = next.Scratch, next.Limits
+		to.Scratch, to.Limits, to.Ask = next.Scratch, next.Limits, next.Ask
 		return nil
 	})
 	if err != nil {
@@ -60,6 +60,9 @@ func (s *Service) updated(ctx context.Context, sb *record.Sandbox, r wireconv.Up
 	}
 	if err := s.checkScratch(next.Scratch, next.Source, next.Rules, next.Limits); err != nil {
 		return next, err
+	}
+	if r.AskGiven {
+		next.Ask = r.Ask
 	}
 	if r.Replaces(wireconv.ListPublish) {
 		next.Publish = r.Publish

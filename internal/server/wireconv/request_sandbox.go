@@ -55,6 +55,7 @@ type NewSandbox struct {
 	Scratch    []scratch.Path
 	Secrets    []string
 	Publish    []published.Port
+	Ask        *record.Ask
 }
 
 // DecodeCreateSandbox reads a request.
@@ -92,6 +93,9 @@ func DecodeCreateSandbox(r *sandboxv1.CreateSandboxRequest) (s NewSandbox, err e
 	}
 	if s.Publish, err = published.Parse(r.GetPublish()); err != nil {
 		return s, errdefs.New(errdefs.Invalid, "publish: %w", err)
+	}
+	if s.Ask, err = requestAskTimeout(r.GetAskTimeout()); err != nil {
+		return s, err
 	}
 	if s.Mounts, err = requestMounts(r.GetMounts()); err != nil {
 		return s, err

@@ -29,6 +29,8 @@ type UpdateSandbox struct {
 	Secrets   []string
 	NetLimits string // as hostlist.ParseLimits returns them
 	Publish   []published.Port
+	AskGiven  bool
+	Ask       *record.Ask // nil: refusals do not wait
 }
 
 // Replaces reports whether a list is replaced.
@@ -50,8 +52,12 @@ func DecodeUpdateSandbox(r *sandboxv1.UpdateSandboxRequest) (u UpdateSandbox, er
 		}
 		u.Limits = &limits
 	}
-	if u.Limits == nil && len(u.Lists) == 0 {
-		return u, errdefs.New(errdefs.Invalid, "one of resources, scratch, secrets, net_limits, publish or clear is required")
+	u.AskGiven = r.GetAskTimeout() != nil
+	if u.Ask, err = requestAskTimeout(r.GetAskTimeout()); err != nil {
+		return u, err
+	}
+	if u.Limits == nil && len(u.Lists) == 0 && !u.AskGiven {
+		return u, errdefs.New(errdefs.Invalid, "one of resources, scratch, secrets, net_limits, publish, ask_timeout or clear is required")
 	}
 	if u.NetLimits, err = requestNetLimits(r.GetNetLimits()); err != nil {
 		return u, err
