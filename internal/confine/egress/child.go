@@ -165,7 +165,7 @@ func (e *Egress) instruct(c *child) error {
 	e.orders.Lock()
 	defer e.orders.Unlock()
 	e.mu.Lock()
-	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Authority: e.options.Authority, Limits: e.options.Limits.String(), Proxy: e.options.Proxy, Roots: e.options.Roots != nil, Refusals: len(e.refusals)}
+	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Authority: e.options.Authority, Limits: e.options.Limits.String(), Proxy: e.options.Proxy, Permits: e.options.Permit != nil, Roots: e.options.Roots != nil, Refusals: len(e.refusals)}
 	known := slices.Clone(e.order)
 	e.child = c // SetRules tells it from now on
 	if e.isClosing() {
@@ -226,6 +226,8 @@ func (e *Egress) take(c *child, r report) error {
 		return e.answer(c, r.Ask)
 	case r.Use != 0:
 		return e.useQuota(c, r.Use, r.Wanted)
+	case r.Permit != 0:
+		return e.permit(c, r.Permit, r.Host)
 	case r.Check != 0:
 		return e.checkPort(c, r.Check, r.Port)
 	case r.Opened != nil:

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/dns"
 )
 
@@ -54,7 +55,7 @@ func (p *process) resolve(packet []byte) []byte {
 	if reason := reasonGuarded(p.secrets.all, target{host: host}); err == nil && reason != "" && !p.live.intercepts(host) {
 		return p.denyName(&q, reason)
 	}
-	if err != nil || !p.live.covers(host) {
+	if err != nil || !p.live.covers(host) && !p.isPermitted(host) {
 		return p.denyName(&q, NotAllowed)
 	}
 	addr, refused := p.hosts.Find(p.ctx, host)
@@ -62,6 +63,15 @@ func (p *process) resolve(packet []byte) []byte {
 		return p.denyName(&q, refused)
 	}
 	return q.Answer(addr)
+}
+
+// isPermitted asks whether a host may be reached that no rule allows, and reports whether one does
+// then.
+func (p *process) isPermitted(host allowlist.Host) bool {
+	if p.permits == nil || strings.HasSuffix(string(host), ".arpa") {
+		return false
+	}
+	return p.permits.Request(p.ctx, string(host)) && p.live.covers(host)
 }
 
 // denyName says that there is no such name. It does not report the question for an address's name,

@@ -393,6 +393,9 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 			spec.NetNS = s.egress.Namespace()
 		}
 		spec.Etc["resolv.conf"] = []byte("nameserver " + egress.Resolver.String() + "\n")
+		if s.asks != nil { // a resolver waits longer for a person than for a server
+			spec.Etc["resolv.conf"] = append(spec.Etc["resolv.conf"], "options timeout:30 attempts:5\n"...)
+		}
 		if s.authority != nil {
 			spec.Authority = s.authority.PEM()
 		}
