@@ -11,13 +11,14 @@ from . import types as t
 from ._arguments import PathLike, path_of
 from ._async_codebases import AsyncCalls
 from ._async_output import AsyncAuditStream, AsyncExecStream, AsyncLogStream
-from ._connection import WORK, within
+from ._connection import ANSWER, WORK, within
 from ._errors import MAX_READ, Call, next_page, write_error
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Hosts, Paths, Timeout
 from ._watch import AsyncFileWatch
 from ._wire import (
     apply_result_of,
+    ask_list_of,
     change_group_of,
     discard_result_of,
     explanation_of,
@@ -184,6 +185,54 @@ class AsyncChangeCalls(AsyncCalls):
         """
         request = requests.change_hosts(sandbox_id, grant, grant_for, revoke)
         return sandbox_of(await self._connection.call("ChangeHosts", request, Call("change hosts", sandbox_id)))
+
+    async def grant_path(
+        self,
+        sandbox_id: str,
+        path: PathLike,
+        permission: t.Permission,
+        *,
+        directory: bool = False,
+        grant_for: Timeout = None,
+    ) -> t.Sandbox:
+        """Give a path of the workspace a permission that it lacks, also for running commands.
+
+        With ``directory`` the grant covers everything below the path. ``grant_for`` is how long it
+        lasts, in seconds or as a timedelta; None means until it is revoked.
+        """
+        request = requests.grant_path(sandbox_id, path, permission, directory, grant_for)
+        return sandbox_of(await self._connection.call("GrantPath", request, Call("grant path", sandbox_id)))
+
+    async def revoke_path(self, sandbox_id: str, path: PathLike, *, directory: bool = False) -> t.Sandbox:
+        """Take all grants of a path back, also from running commands."""
+        request = requests.revoke_path(sandbox_id, path, directory)
+        return sandbox_of(await self._connection.call("GrantPath", request, Call("revoke path", sandbox_id)))
+
+    async def list_asks(self, sandbox_id: str, *, wait: Timeout = None, after: Optional[t.AskList] = None) -> t.AskList:
+        """Return the refusals that wait for an answer, the oldest first.
+
+        With ``wait``, at most 60 seconds, it waits until the list differs from ``after``, an earlier
+        result; None means an empty list. Raises SandboxNotRunningError, and SandboxError for a
+        sandbox without ``ask_timeout``.
+        """
+        request = requests.list_asks(sandbox_id, wait, after)
+        seconds = (seconds_of(wait, "wait") or 0) + ANSWER
+        return ask_list_of(await self._connection.call("ListAsks", request, Call("list asks", sandbox_id), seconds))
+
+    async def answer_ask(
+        self,
+        sandbox_id: str,
+        ask: Union[t.Ask, str],
+        allow: bool,
+        scope: Union[t.AskScope, str] = t.AskScope.ONCE,
+    ) -> None:
+        """Allow or deny what waits for an answer.
+
+        Raises PermissionDeniedError for a host that the server's configuration does not include,
+        and SandboxError for an ask that waits no longer.
+        """
+        request = requests.answer_ask(sandbox_id, ask, allow, scope)
+        await self._connection.call("AnswerAsk", request, Call("answer ask", sandbox_id))
 
     async def explain_policy(self, sandbox_id: str, path: PathLike, *, mount: Optional[str] = None) -> t.Explanation:
         """Return the permission of a path, which need not exist, with the rule that decides.
