@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/sandbox/granted"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
@@ -19,6 +20,6 @@ func (b *Backend) FollowAsks(context.Context, string, func([]api.Ask) error) err
 func (b *Backend) AnswerAsk(context.Context, string, api.Answer) error { return localOnly("answer") }
 
 // GrantPath is not possible: policy set does that.
-func (b *Backend) GrantPath(context.Context, string, backend.PathGrant) (backend.Sandbox, error) {
+func (b *Backend) GrantPath(context.Context, string, granted.Change) (backend.Sandbox, error) {
 	return backend.Sandbox{}, localOnly("path")
 }
