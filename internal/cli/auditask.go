@@ -12,7 +12,7 @@ import (
 func describeAsk(ev audit.Event) string {
 	switch v := ev.(type) {
 	case audit.AccessAsked:
-		return fmt.Sprintf("%s %s, program %s", vpath.Escape(v.Ask), askedText(v.AskedThing), vpath.Quote(string(v.Program)))
+		return fmt.Sprintf("%s %s, program %s", vpath.Escape(v.Ask), askedText(v.Path, v.Need, v.Host), vpath.Quote(string(v.Program)))
 	case audit.AccessAnswered:
 		answer := "denied"
 		if v.Allowed {
@@ -22,7 +22,7 @@ func describeAsk(ev audit.Event) string {
 			answer += " (" + vpath.Escape(v.Scope) + ")"
 		}
 		waited := time.Duration(v.WaitedMS) * time.Millisecond
-		return fmt.Sprintf("%s %s: %s by %s after %s", vpath.Escape(v.Ask), askedText(v.AskedThing), answer, escape(v.By), waited)
+		return fmt.Sprintf("%s %s: %s by %s after %s", vpath.Escape(v.Ask), askedText(v.Path, v.Need, v.Host), answer, escape(v.By), waited)
 	case audit.AsksSuppressed:
 		return fmt.Sprintf("%s denied without asking: too many", plural(v.Count, "ask"))
 	}
@@ -30,9 +30,9 @@ func describeAsk(ev audit.Event) string {
 }
 
 // askedText says what is asked for.
-func askedText(a audit.AskedThing) string {
-	if a.Host != "" {
-		return "host " + escape(a.Host)
+func askedText(p audit.Path, need string, host audit.Text) string {
+	if host != "" {
+		return "host " + escape(host)
 	}
-	return vpath.Escape(a.Need) + " " + escape(inMount(a.Mount, []audit.Text{audit.Text(a.Path)})[0])
+	return vpath.Escape(need) + " " + vpath.Escape(string(p))
 }

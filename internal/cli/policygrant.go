@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/granted"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -51,8 +52,8 @@ A sandbox without a network gets one of named hosts by --net; it must be stopped
 		if err := o.checkArgs("grant", args, 3); err != nil {
 			return err
 		}
-		if changed(cmd, []string{"for"}) && o.For < time.Second {
-			return errdefs.New(errdefs.Invalid, "--for %s: want one second or more, such as 10m", o.For)
+		if changed(cmd, []string{"for"}) && o.For <= 0 {
+			return errdefs.New(errdefs.Invalid, "--for %s: want a time above 0, such as 10m", o.For)
 		}
 		if len(args) > 1 {
 			permission, err := policy.ParsePermission(args[2])
@@ -62,7 +63,7 @@ A sandbox without a network gets one of named hosts by --net; it must be stopped
 			if err != nil {
 				return errdefs.New(errdefs.Invalid, "policy grant: %w", err)
 			}
-			return e.changePath(cmd, args[0], args[1], backend.PathGrant{Permission: permission, For: o.For, Reason: "policy grant"})
+			return e.changePath(cmd, args[0], args[1], granted.Change{Permission: permission, For: o.For, Reason: "policy grant"})
 		}
 		hosts, err := o.hosts()
 		if err != nil {
@@ -92,7 +93,7 @@ audit log keeps each change.`,
 			return err
 		}
 		if len(args) > 1 {
-			return e.changePath(cmd, args[0], args[1], backend.PathGrant{Reason: "policy revoke"})
+			return e.changePath(cmd, args[0], args[1], granted.Change{Reason: "policy revoke"})
 		}
 		hosts, err := o.hosts()
 		if err != nil {
@@ -135,7 +136,7 @@ func (o *grantFlags) hosts() ([]string, error) {
 }
 
 // changePath grants a path of the workspace, or revokes its grants.
-func (e *env) changePath(cmd *cobra.Command, name, text string, g backend.PathGrant) error {
+func (e *env) changePath(cmd *cobra.Command, name, text string, g granted.Change) error {
 	return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
 		has, err := b.Policy(ctx, name)
 		if err != nil {
@@ -166,7 +167,7 @@ func (e *env) changePath(cmd *cobra.Command, name, text string, g backend.PathGr
 }
 
 // grantEnd says when a grant ends.
-func grantEnd(r *record.Record, g backend.PathGrant) string {
+func grantEnd(r *record.Record, g granted.Change) string {
 	for _, has := range r.Grants {
 		if !has.Over && has.Rule.Pattern == string(g.Path) && g.Permission != policy.None {
 			return ", until " + has.Until.Local().Format("2006-01-02 15:04:05")

@@ -53,8 +53,8 @@ const (
 	maxMode  = 64
 )
 
-// modeTracker finds CSI ? … h and CSI ? … l in what a program writes. Its zero value knows the
-// usual modes.
+// modeTracker finds CSI ? … h and CSI ? … l in what a program writes. Its zero value knows the usual
+// modes.
 type modeTracker struct {
 	isOn    map[string]bool
 	partial []byte // of a sequence that has begun
@@ -96,7 +96,8 @@ func (t *modeTracker) isFull() bool {
 // usual is what a mode is set to in a terminal that no program has changed.
 func usual(mode string) bool { return mode == modeCursor || mode == modeWrap }
 
-// sequences returns what sets each mode that is unusual to what it is (restore), or to what is usual.
+// sequences returns what sets each mode that is unusual to what it is (restore), or to what is
+// usual.
 func (t *modeTracker) sequences(restore bool) string {
 	var text string
 	for _, mode := range slices.Sorted(maps.Keys(t.isOn)) {

@@ -138,8 +138,8 @@ type AskScope int32
 const (
 	// As ASK_SCOPE_ONCE.
 	AskScope_ASK_SCOPE_UNSPECIFIED AskScope = 0
-	// The opens that wait. A host is allowed for ten minutes. What was denied may be asked again after
-	// a while.
+	// The opens that wait. A host is allowed for ten minutes. What was denied may be asked again
+	// after a while.
 	AskScope_ASK_SCOPE_ONCE AskScope = 1
 	// The sandbox: the path or host is granted, or is not asked again.
 	AskScope_ASK_SCOPE_SANDBOX AskScope = 2
@@ -1913,27 +1913,25 @@ type Ask struct {
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The command, as in ExecResult.
 	ExecId string `protobuf:"bytes,2,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	// What was opened; empty for a host.
+	// What was opened in the workspace; empty for a host.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	// Name of the mount in which path is; empty: the workspace.
-	Mount string `protobuf:"bytes,4,opt,name=mount,proto3" json:"mount,omitempty"`
 	// Permission of the path, and the one that would have allowed the operation.
-	Permission Permission `protobuf:"varint,5,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
-	Needed     Permission `protobuf:"varint,6,opt,name=needed,proto3,enum=sandbox.v1.Permission" json:"needed,omitempty"`
-	Operation  string     `protobuf:"bytes,7,opt,name=operation,proto3" json:"operation,omitempty"`
+	Permission Permission `protobuf:"varint,4,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
+	Needed     Permission `protobuf:"varint,5,opt,name=needed,proto3,enum=sandbox.v1.Permission" json:"needed,omitempty"`
+	Operation  string     `protobuf:"bytes,6,opt,name=operation,proto3" json:"operation,omitempty"`
 	// Pattern of the rule that decided; empty if no rule did.
-	Rule string `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`
+	Rule string `protobuf:"bytes,7,opt,name=rule,proto3" json:"rule,omitempty"`
 	// Name of a host that no rule allows. What is granted is its port 443.
-	Host string `protobuf:"bytes,9,opt,name=host,proto3" json:"host,omitempty"`
+	Host string `protobuf:"bytes,8,opt,name=host,proto3" json:"host,omitempty"`
 	// Process id, as the host sees it; 0 if it is not known.
-	Pid int32 `protobuf:"varint,10,opt,name=pid,proto3" json:"pid,omitempty"`
+	Pid int32 `protobuf:"varint,9,opt,name=pid,proto3" json:"pid,omitempty"`
 	// Name of the process, at most 15 bytes, escaped as a path.
-	Program string                 `protobuf:"bytes,11,opt,name=program,proto3" json:"program,omitempty"`
-	Since   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=since,proto3" json:"since,omitempty"`
+	Program string                 `protobuf:"bytes,10,opt,name=program,proto3" json:"program,omitempty"`
+	Since   *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=since,proto3" json:"since,omitempty"`
 	// When it is refused without an answer.
-	Until *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=until,proto3" json:"until,omitempty"`
+	Until *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=until,proto3" json:"until,omitempty"`
 	// Number of processes that wait for the answer.
-	Waiting       int32 `protobuf:"varint,14,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Waiting       int32 `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1985,13 +1983,6 @@ func (x *Ask) GetExecId() string {
 func (x *Ask) GetPath() string {
 	if x != nil {
 		return x.Path
-	}
-	return ""
-}
-
-func (x *Ask) GetMount() string {
-	if x != nil {
-		return x.Mount
 	}
 	return ""
 }
@@ -6600,25 +6591,24 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\tR\aversion\"Q\n" +
 	"\x10ListAsksResponse\x12#\n" +
 	"\x04asks\x18\x01 \x03(\v2\x0f.sandbox.v1.AskR\x04asks\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\tR\aversion\"\xb0\x03\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\"\x9a\x03\n" +
 	"\x03Ask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\x12\x14\n" +
-	"\x05mount\x18\x04 \x01(\tR\x05mount\x126\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x126\n" +
 	"\n" +
-	"permission\x18\x05 \x01(\x0e2\x16.sandbox.v1.PermissionR\n" +
+	"permission\x18\x04 \x01(\x0e2\x16.sandbox.v1.PermissionR\n" +
 	"permission\x12.\n" +
-	"\x06needed\x18\x06 \x01(\x0e2\x16.sandbox.v1.PermissionR\x06needed\x12\x1c\n" +
-	"\toperation\x18\a \x01(\tR\toperation\x12\x12\n" +
-	"\x04rule\x18\b \x01(\tR\x04rule\x12\x12\n" +
-	"\x04host\x18\t \x01(\tR\x04host\x12\x10\n" +
-	"\x03pid\x18\n" +
-	" \x01(\x05R\x03pid\x12\x18\n" +
-	"\aprogram\x18\v \x01(\tR\aprogram\x120\n" +
-	"\x05since\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
-	"\x05until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x18\n" +
-	"\awaiting\x18\x0e \x01(\x05R\awaiting\"\x8a\x01\n" +
+	"\x06needed\x18\x05 \x01(\x0e2\x16.sandbox.v1.PermissionR\x06needed\x12\x1c\n" +
+	"\toperation\x18\x06 \x01(\tR\toperation\x12\x12\n" +
+	"\x04rule\x18\a \x01(\tR\x04rule\x12\x12\n" +
+	"\x04host\x18\b \x01(\tR\x04host\x12\x10\n" +
+	"\x03pid\x18\t \x01(\x05R\x03pid\x12\x18\n" +
+	"\aprogram\x18\n" +
+	" \x01(\tR\aprogram\x120\n" +
+	"\x05since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x18\n" +
+	"\awaiting\x18\r \x01(\x05R\awaiting\"\x8a\x01\n" +
 	"\x10AnswerAskRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x15\n" +

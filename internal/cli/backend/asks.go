@@ -2,11 +2,9 @@ package backend
 
 import (
 	"context"
-	"time"
 
-	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/granted"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
-	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Asks answers what a sandbox asks, and grants paths to it. Errors of every method: NotFound for
@@ -24,14 +22,5 @@ type Asks interface {
 	// GrantPath gives a path of the workspace a permission that it lacks, or takes such grants
 	// back, in a running sandbox at once. It returns the sandbox as it is then. Errors:
 	// Invalid; NotFound for a grant to revoke.
-	GrantPath(ctx context.Context, name string, g PathGrant) (Sandbox, error)
-}
-
-// PathGrant is a grant of a path, or its end.
-type PathGrant struct {
-	Path       vpath.Path
-	Dir        bool              // with all below it
-	Permission policy.Permission // what is granted; policy.None revokes the grants of the path
-	For        time.Duration     // how long it lasts; 0: until it is revoked
-	Reason     string            // for the audit log
+	GrantPath(ctx context.Context, name string, g granted.Change) (Sandbox, error)
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/granted"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -76,7 +76,7 @@ func (b *Backend) AnswerAsk(ctx context.Context, name string, a api.Answer) erro
 
 // GrantPath grants a path, or revokes its grants. A server's sandbox is left to it. Errors:
 // Precondition.
-func (b *Backend) GrantPath(ctx context.Context, name string, g backend.PathGrant) (backend.Sandbox, error) {
+func (b *Backend) GrantPath(ctx context.Context, name string, g granted.Change) (backend.Sandbox, error) {
 	sb, err := b.open(name)
 	if err != nil {
 		return backend.Sandbox{}, err
@@ -88,8 +88,7 @@ func (b *Backend) GrantPath(ctx context.Context, name string, g backend.PathGran
 	if err := checkUnserved(sb, verb); err != nil {
 		return backend.Sandbox{}, err
 	}
-	change := record.GrantChange{Path: g.Path, Dir: g.Dir, Permission: g.Permission, For: g.For, Reason: g.Reason}
-	if err := sb.GrantPath(change); err != nil {
+	if err := sb.GrantPath(g); err != nil {
 		return backend.Sandbox{}, err
 	}
 	live, err := client(ctx, sb)

@@ -9,6 +9,7 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/granted"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -77,7 +78,7 @@ func (b *Backend) AnswerAsk(ctx context.Context, name string, a api.Answer) erro
 }
 
 // GrantPath grants a path, or revokes its grants.
-func (b *Backend) GrantPath(ctx context.Context, name string, g backend.PathGrant) (backend.Sandbox, error) {
+func (b *Backend) GrantPath(ctx context.Context, name string, g granted.Change) (backend.Sandbox, error) {
 	sb, err := b.Sandbox(ctx, name)
 	if err != nil {
 		return backend.Sandbox{}, err

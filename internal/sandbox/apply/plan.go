@@ -152,14 +152,12 @@ func (p *plan) decideChanged(s *step) error {
 
 // mayWrite reports whether the present policy permits the change. changes.Work.keeps checks
 // earlier policies for entries that were deleted with their directory. For others, the
-// delta's entry proves that the policy permitted the write. What a grant for a time, or a person's
-// answer, permitted may be applied after its end.
+// delta's entry proves that the policy permitted the write.
 func (p *plan) mayWrite(s *step) bool {
 	if s.Status == changes.Added && record.IsDir(s.Info.Mode) && p.work.Policy.MayMkdir(s.Path) {
 		return true
 	}
-	permission := p.work.Policy.Decide(s.Path).Permission
-	return permission >= policy.Write || permission == policy.Read && p.work.Sandbox.Stored.WasGranted(s.Path)
+	return p.work.MayWrite(s.Path)
 }
 
 // checkParent detects that the directory no longer exists in the source.

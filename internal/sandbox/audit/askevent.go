@@ -1,18 +1,12 @@
 package audit
 
-// AskedThing is what a person is asked to allow: a path of a mount, or a host.
-type AskedThing struct {
-	Ask   string `json:"ask"` // its id, in this run of the sandbox
-	Exec  string `json:"exec,omitempty"`
-	Mount string `json:"mount,omitempty"` // name of the mount in which Path is; empty: the workspace
-	Path  Path   `json:"path,omitempty"`
-	Need  string `json:"need,omitempty"` // the permission
-	Host  Text   `json:"host,omitempty"`
-}
-
-// AccessAsked says that a process waits for somebody's answer.
+// AccessAsked says that a process waits until a person allows it a path or a host.
 type AccessAsked struct {
-	AskedThing
+	Ask       string `json:"ask"` // its id, in this run of the sandbox
+	Exec      string `json:"exec,omitempty"`
+	Path      Path   `json:"path,omitempty"` // in the workspace
+	Need      string `json:"need,omitempty"` // the permission
+	Host      Text   `json:"host,omitempty"`
 	Operation string `json:"operation,omitempty"`
 	Rule      Text   `json:"rule,omitempty"` // the deciding rule's pattern; empty: no rule
 	PID       int    `json:"pid,omitempty"`
@@ -21,7 +15,11 @@ type AccessAsked struct {
 
 // AccessAnswered says how the wait ended.
 type AccessAnswered struct {
-	AskedThing
+	Ask     string `json:"ask"`
+	Exec    string `json:"exec,omitempty"`
+	Path    Path   `json:"path,omitempty"`
+	Need    string `json:"need,omitempty"`
+	Host    Text   `json:"host,omitempty"`
 	Allowed bool   `json:"allowed"`
 	Scope   string `json:"scope,omitempty"` // "once" or "sandbox"
 	// By says who answered: "terminal", "policy ask", "hook", "api"; "timeout", "withdrawn" and

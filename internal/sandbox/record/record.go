@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/granted"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/limit"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
@@ -58,9 +59,8 @@ type Record struct {
 	PolicyNote string        `json:"policy_note,omitempty"`
 	// EarlierRules are the earlier policies of the sandbox. If the sandbox deleted a
 	// directory, it did not see entries that one of them hid.
-	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
-	// Grants are rules among Rules that end, and some that have ended.
-	Grants []Grant `json:"grants,omitempty"`
+	EarlierRules  [][]policy.Rule `json:"earlier_rules,omitempty"`
+	granted.Paths                 // rules among Rules that end, and some that have ended
 	// Ask is nil if refusals do not wait for an answer.
 	Ask *Ask `json:"ask,omitempty"`
 	// Marks are the project's marks, in addition to the built-in ones.
@@ -92,9 +92,6 @@ type Record struct {
 	CreatedAt time.Time `json:"created_at"`
 	// Served has the additional fields of a server's sandbox; nil for one that run made.
 	Served *Served `json:"served,omitempty"`
-
-	// grantsEnded says that rules of Grants had ended when the record was read, and were dropped.
-	grantsEnded bool
 }
 
 // Mount shows a host path inside.
@@ -117,7 +114,7 @@ func (r *Record) SetRules(rules []policy.Rule, note string) {
 
 func (r *Record) clone() Record {
 	c := *r
-	c.Rules, c.Grants = slices.Clone(r.Rules), slices.Clone(r.Grants)
+	c.Rules, c.Paths = slices.Clone(r.Rules), r.CloneGrants()
 	if r.Ask != nil {
 		c.Ask = new(*r.Ask)
 	}
@@ -157,7 +154,7 @@ func (r *Record) check() error {
 	if err := r.checkRuntime(); err != nil {
 		return err
 	}
-	if err := errors.Join(r.List.Check(), hostlist.CheckLimits(r.NetLimits), r.CheckPorts(r.AllowNet), r.checkHome(), r.checkGrants()); err != nil {
+	if err := errors.Join(r.List.Check(), hostlist.CheckLimits(r.NetLimits), r.CheckPorts(r.AllowNet), r.checkHome(), r.CheckGrants(), r.Ask.check()); err != nil {
 		return err
 	}
 	for _, m := range r.Mounts {
@@ -268,7 +265,7 @@ func decodeRecord(text []byte) (Record, error) {
 		return Record{}, err
 	}
 	r.Workspace = vpath.DecodeText(r.Workspace)
-	r.grantsEnded = r.EndGrants(time.Now())
+	r.endGrants(time.Now())
 	return r, nil
 }
 

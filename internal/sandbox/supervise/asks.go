@@ -7,8 +7,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/granted"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/asking"
 	"github.com/agentfense/agentfense/internal/view/fusefs"
@@ -82,7 +82,7 @@ func (s *supervisor) applyAnswer(a api.Ask, scope api.Scope) error {
 	case err != nil:
 		return err
 	case scope == api.ScopeSandbox:
-		err = box.GrantPath(record.GrantChange{Path: path, Permission: a.Need, Reason: "an answer to ask " + a.ID})
+		err = box.GrantPath(granted.Change{Path: path, Permission: a.Need, Reason: "an answer to ask " + a.ID})
 		if err == nil {
 			err = s.takeGrants()
 		}

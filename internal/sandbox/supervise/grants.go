@@ -19,8 +19,8 @@ type grantClock struct {
 func (s *supervisor) beginGrants(context.Context) error {
 	s.grants.mu.Lock()
 	defer s.grants.mu.Unlock()
-	if s.record.HasEndedGrants() {
-		if err := s.box.EndGrants(); err != nil {
+	if s.record.GrantsEnded {
+		if err := s.box.StoreEndedGrants(); err != nil {
 			return err
 		}
 	}
@@ -48,8 +48,8 @@ func (s *supervisor) takeGrantsLocked() error {
 		return err
 	}
 	rec := box.Record()
-	if rec.HasEndedGrants() {
-		if err := box.EndGrants(); err != nil {
+	if rec.GrantsEnded {
+		if err := box.StoreEndedGrants(); err != nil {
 			return err
 		}
 		rec = box.Record()
@@ -58,7 +58,7 @@ func (s *supervisor) takeGrantsLocked() error {
 		return err
 	}
 	s.mu.Lock()
-	s.record.Grants = rec.Grants
+	s.record.Paths = rec.Paths
 	s.mu.Unlock()
 	s.setGrantTimerLocked()
 	return nil

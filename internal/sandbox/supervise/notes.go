@@ -33,7 +33,7 @@ func (s *supervisor) mountNotes(context.Context) (err error) {
 	}
 	hosts := s.record.Hosts(time.Now())
 	s.hosts.inEffect.Store(&hosts)
-	return s.notes.Describe(s.facts())
+	return s.notes.Describe(s.facts)
 }
 
 // facts are what the notes say.
@@ -50,7 +50,7 @@ func (s *supervisor) facts() notes.Facts {
 }
 
 // describe brings the notes up to date.
-func (s *supervisor) describe() { s.warn("notes: describe", s.notes.Describe(s.facts())) }
+func (s *supervisor) describe() { s.warn("notes: describe", s.notes.Describe(s.facts)) }
 
 // noteHostForProgram tells the programs inside of a host that was refused.
 func (s *supervisor) noteHostForProgram(d egress.Denied) {

@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/id"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/granted"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -88,7 +89,7 @@ func EncodeAsks(asks []api.Ask) *sandboxv1.ListAsksResponse {
 	answer := &sandboxv1.ListAsksResponse{Version: AskVersion(asks)}
 	for _, a := range asks {
 		answer.Asks = append(answer.Asks, &sandboxv1.Ask{
-			Id: a.ID, ExecId: a.Exec, Path: a.Path, Mount: a.Mount, Permission: Permission.Encode(a.Permission), Needed: Permission.Encode(a.Need),
+			Id: a.ID, ExecId: a.Exec, Path: a.Path, Permission: Permission.Encode(a.Permission), Needed: Permission.Encode(a.Need),
 			Operation: a.Operation, Rule: secretname.Written(a.Rule), Host: vpath.EncodeText(a.Host), Pid: int32(a.PID), Program: a.Program,
 			Since: encodeTime(a.Since), Until: encodeTime(a.Until), Waiting: int32(a.Waiting),
 		})
@@ -101,7 +102,7 @@ func DecodeAsks(m *sandboxv1.ListAsksResponse) []api.Ask {
 	var asks []api.Ask
 	for _, a := range m.GetAsks() {
 		asks = append(asks, api.Ask{
-			ID: vpath.Escape(a.Id), Exec: vpath.Escape(a.ExecId), Path: a.Path, Mount: vpath.Escape(a.Mount), Permission: Permission.Decode(a.Permission), Need: Permission.Decode(a.Needed),
+			ID: vpath.Escape(a.Id), Exec: vpath.Escape(a.ExecId), Path: a.Path, Permission: Permission.Decode(a.Permission), Need: Permission.Decode(a.Needed),
 			Operation: vpath.Escape(a.Operation), Rule: a.Rule, Host: vpath.DecodeText(a.Host), PID: int(a.Pid), Program: a.Program,
 			Since: decodeTime(a.Since), Until: decodeTime(a.Until), Waiting: int(a.Waiting),
 		})
@@ -131,7 +132,7 @@ func DecodeAnswerAsk(r *sandboxv1.AnswerAskRequest) (a AnswerAsk, err error) {
 // GrantPath grants a path, or takes its grants back.
 type GrantPath struct {
 	Sandbox id.Sandbox
-	Change  record.GrantChange
+	Change  granted.Change
 }
 
 // DecodeGrantPath reads a request.
@@ -164,7 +165,7 @@ func DecodeGrantPath(r *sandboxv1.GrantPathRequest) (g GrantPath, err error) {
 }
 
 // encodeGrants returns the grants of paths.
-func encodeGrants(all []record.GrantedPath) []*sandboxv1.PathGrant {
+func encodeGrants(all []granted.Path) []*sandboxv1.PathGrant {
 	var out []*sandboxv1.PathGrant
 	for _, g := range all {
 		out = append(out, &sandboxv1.PathGrant{Path: g.Path.Text(), Directory: g.Dir, Permission: Permission.Encode(g.Permission), Until: encodeTime(g.Until)})
@@ -173,14 +174,14 @@ func encodeGrants(all []record.GrantedPath) []*sandboxv1.PathGrant {
 }
 
 // decodeGrants is the reverse of encodeGrants. Errors: Internal.
-func decodeGrants(sent []*sandboxv1.PathGrant) ([]record.GrantedPath, error) {
-	var all []record.GrantedPath
+func decodeGrants(sent []*sandboxv1.PathGrant) ([]granted.Path, error) {
+	var all []granted.Path
 	for _, g := range sent {
 		p, err := decodePath(g.Path)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, record.GrantedPath{Path: p, Dir: g.Directory, Permission: Permission.Decode(g.Permission), Until: decodeTime(g.Until)})
+		all = append(all, granted.Path{Path: p, Dir: g.Directory, Permission: Permission.Decode(g.Permission), Until: decodeTime(g.Until)})
 	}
 	return all, nil
 }

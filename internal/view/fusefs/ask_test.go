@@ -195,7 +195,8 @@ func TestQuestionsHoldUpNothingElse(t *testing.T) {
 	all.Wait()
 }
 
-// TestACallerThatIsKilledWithdraws: and one that only gets a signal that it catches goes on to wait.
+// TestACallerThatIsKilledWithdraws: and one that only gets a signal that it catches goes on to
+// wait.
 func TestACallerThatIsKilledWithdraws(t *testing.T) {
 	v, a := askingView(t)
 	for _, tt := range []struct {
@@ -254,7 +255,6 @@ func TestWithoutAskNothingWaits(t *testing.T) {
 		t.Errorf("requests: %v", got)
 	}
 }
-
 
 // setUID changes the user of this thread alone.
 func setUID(uid int) error {

@@ -1,12 +1,12 @@
-// Package asking keeps the refusals of a sandbox that wait for an answer. Each waits until
-// somebody answers, until its time is over, which is a denial, or until nobody waits for it.
+// Package asking keeps the refusals of a sandbox that wait for an answer. Each waits until somebody
+// answers, until its time is over, which is a denial, or until no process waits for it.
 //
 // What is asked is bounded, because programs inside make it: how many asks wait, how many
-// processes wait for them, and, by a token bucket, how many come one after another without
-// somebody who answers. What exceeds that is denied at once, and counted for the audit log. Equal
-// asks are one. What was denied is not asked again for a while.
+// processes wait for them, and, by a token bucket, how many come one after another without an
+// answer. What exceeds that is denied at once, and counted for the audit log. Equal asks are one.
+// What was denied is not asked again for a while.
 //
-// Lock order: Table.answering, then Table.mu. No lock is held while Options.Apply runs but answering.
+// Lock order: Table.answering, then Table.mu. While Options.Apply runs, only the first is held.
 package asking
 
 import (
@@ -73,8 +73,8 @@ type Table struct {
 
 // subject is what is asked: equal asks have the same.
 type subject struct {
-	mount, path, host string
-	need              policy.Permission
+	path, host string
+	need       policy.Permission
 }
 
 // ask is one that waits.
@@ -105,7 +105,7 @@ func New(o Options) *Table {
 }
 
 func subjectOf(a api.Ask) subject {
-	return subject{mount: a.Mount, path: a.Path, host: a.Host, need: a.Need}
+	return subject{path: a.Path, host: a.Host, need: a.Need}
 }
 
 // Ask waits for the answer to a. withdrawn is closed when nobody waits for it.

@@ -9,27 +9,26 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-func thing(a api.Ask) audit.AskedThing {
-	what := audit.AskedThing{Ask: a.ID, Exec: a.Exec, Mount: a.Mount, Host: audit.Text(a.Host)}
-	if a.Host == "" {
-		what.Path = audit.Path("/" + vpath.DecodeText(a.Path))
+// pathOf is the path of an ask, and the permission that it needs; empty for a host.
+func pathOf(a api.Ask) (p audit.Path, need string) {
+	if a.Need == policy.None {
+		return "", ""
 	}
-	if a.Need > policy.None {
-		what.Need = a.Need.String()
-	}
-	return what
+	return audit.Path("/" + vpath.DecodeText(a.Path)), a.Need.String()
 }
 
 func askedEvent(a api.Ask) audit.AccessAsked {
+	path, need := pathOf(a)
 	return audit.AccessAsked{
-		AskedThing: thing(a), Operation: a.Operation, Rule: audit.Text(vpath.DecodeText(a.Rule)),
-		PID: a.PID, Program: audit.Text(vpath.DecodeText(a.Program)),
+		Ask: a.ID, Exec: a.Exec, Path: path, Need: need, Host: audit.Text(a.Host), Operation: a.Operation,
+		Rule: audit.Text(vpath.DecodeText(a.Rule)), PID: a.PID, Program: audit.Text(vpath.DecodeText(a.Program)),
 	}
 }
 
 func answeredEvent(p *ask, r Result, by string, now time.Time) audit.AccessAnswered {
+	path, need := pathOf(p.Ask)
 	return audit.AccessAnswered{
-		AskedThing: thing(p.Ask), Allowed: r.Allowed, Scope: string(r.Scope), By: audit.Text(by),
-		WaitedMS: now.Sub(p.Since).Milliseconds(),
+		Ask: p.ID, Exec: p.Exec, Path: path, Need: need, Host: audit.Text(p.Host),
+		Allowed: r.Allowed, Scope: string(r.Scope), By: audit.Text(by), WaitedMS: now.Sub(p.Since).Milliseconds(),
 	}
 }

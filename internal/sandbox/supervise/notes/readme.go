@@ -23,8 +23,12 @@ type Facts struct {
 // maxListed bounds the items of a list.
 const maxListed = 50
 
-// Describe writes README.md.
-func (d *Dir) Describe(f Facts) error { return d.write(Readme, []byte(f.text())) }
+// Describe writes README.md with the facts of that moment.
+func (d *Dir) Describe(facts func() Facts) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.write(Readme, []byte(facts().text()))
+}
 
 func (f Facts) text() string {
 	var b strings.Builder

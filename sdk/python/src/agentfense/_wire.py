@@ -166,7 +166,6 @@ def ask_list_of(message: Any) -> t.AskList:
             needed=permission_of(ask.needed),
             operation=ask.operation,
             host=decode_path(ask.host),
-            mount=ask.mount,
             rule=ask.rule,
             exec_id=ask.exec_id,
             program=decode_path(ask.program),

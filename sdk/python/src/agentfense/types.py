@@ -154,8 +154,6 @@ class Ask:
     operation: str
     host: str = ""
     """The name of a host that no rule allows. What is granted is its port 443."""
-    mount: str = ""
-    """The name of the mount in which the path is; empty for the workspace."""
     rule: str = ""
     """The pattern of the rule that decided; empty if none did."""
     exec_id: str = ""
