@@ -190,7 +190,7 @@ class AsyncChangeCalls(AsyncCalls):
         self,
         sandbox_id: str,
         path: PathLike,
-        permission: t.Permission,
+        permission: Union[t.Permission, str],
         *,
         directory: bool = False,
         grant_for: Timeout = None,

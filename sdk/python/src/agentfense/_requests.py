@@ -368,7 +368,9 @@ def change_hosts(sandbox_id: str, grant: Hosts, grant_for: Timeout, revoke: Host
     )
 
 
-def grant_path(sandbox_id: str, path: PathLike, permission: t.Permission, directory: bool, grant_for: Timeout) -> Any:
+def grant_path(
+    sandbox_id: str, path: PathLike, permission: Union[t.Permission, str], directory: bool, grant_for: Timeout
+) -> Any:
     """Return the request of GrantPath."""
     return sandbox_pb2.GrantPathRequest(
         sandbox_id=sandbox_id,

@@ -44,7 +44,7 @@ class AsyncSandboxPolicy:
         return sandbox.allow_net
 
     async def grant_path(
-        self, path: PathLike, permission: Permission, *, directory: bool = False, grant_for: Timeout = None
+        self, path: PathLike, permission: Union[Permission, str], *, directory: bool = False, grant_for: Timeout = None
     ) -> List[PathGrant]:
         """Give a path a permission that it lacks at once, and return all grants.
 
