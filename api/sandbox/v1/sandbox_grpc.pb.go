@@ -139,10 +139,10 @@ type SandboxServiceClient interface {
 	// directories, secrets and published ports. FAILED_PRECONDITION while it runs. The errors of a
 	// value are those of CreateSandbox. Nothing has changed after an error.
 	UpdateSandbox(ctx context.Context, in *UpdateSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
-	// GrantPath gives a path of the workspace a permission that it lacks, or takes such grants back. In
-	// a running sandbox this takes effect at once. INVALID_ARGUMENT for a malformed path; NOT_FOUND
-	// for a path to revoke that was not granted; FAILED_PRECONDITION for a path in a scratch
-	// directory.
+	// GrantPath gives a path of the workspace a permission that it lacks, or takes such grants back.
+	// In a running sandbox this takes effect at once. INVALID_ARGUMENT for a malformed path;
+	// NOT_FOUND for a path to revoke that was not granted; FAILED_PRECONDITION for a path in a
+	// scratch directory.
 	GrantPath(ctx context.Context, in *GrantPathRequest, opts ...grpc.CallOption) (*Sandbox, error)
 	// ListAsks lists the refusals of a running sandbox that wait for an answer, the oldest first. It
 	// can wait for a change of the list. FAILED_PRECONDITION for a sandbox that does not run, or that
@@ -674,10 +674,10 @@ type SandboxServiceServer interface {
 	// directories, secrets and published ports. FAILED_PRECONDITION while it runs. The errors of a
 	// value are those of CreateSandbox. Nothing has changed after an error.
 	UpdateSandbox(context.Context, *UpdateSandboxRequest) (*Sandbox, error)
-	// GrantPath gives a path of the workspace a permission that it lacks, or takes such grants back. In
-	// a running sandbox this takes effect at once. INVALID_ARGUMENT for a malformed path; NOT_FOUND
-	// for a path to revoke that was not granted; FAILED_PRECONDITION for a path in a scratch
-	// directory.
+	// GrantPath gives a path of the workspace a permission that it lacks, or takes such grants back.
+	// In a running sandbox this takes effect at once. INVALID_ARGUMENT for a malformed path;
+	// NOT_FOUND for a path to revoke that was not granted; FAILED_PRECONDITION for a path in a
+	// scratch directory.
 	GrantPath(context.Context, *GrantPathRequest) (*Sandbox, error)
 	// ListAsks lists the refusals of a running sandbox that wait for an answer, the oldest first. It
 	// can wait for a change of the list. FAILED_PRECONDITION for a sandbox that does not run, or that

@@ -382,10 +382,10 @@ class SandboxServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GrantPath(self, request, context):
-        """GrantPath gives a path of the workspace a permission that it lacks, or takes such grants back. In
-        a running sandbox this takes effect at once. INVALID_ARGUMENT for a malformed path; NOT_FOUND
-        for a path to revoke that was not granted; FAILED_PRECONDITION for a path in a scratch
-        directory.
+        """GrantPath gives a path of the workspace a permission that it lacks, or takes such grants back.
+        In a running sandbox this takes effect at once. INVALID_ARGUMENT for a malformed path;
+        NOT_FOUND for a path to revoke that was not granted; FAILED_PRECONDITION for a path in a
+        scratch directory.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
