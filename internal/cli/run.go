@@ -93,7 +93,7 @@ signal N, 137 out of memory.`,
 	f.BoolVar(&o.Detach, "detach", false, "leave it running until it is stopped (agentfense stop); agentfense logs shows the output")
 	f.BoolVar(&o.Exclusive, "exclusive", false, "refuse if the sandbox runs already")
 	o.exportOptions.register(cmd)
-	for _, flag := range []string{"apply", "otlp", "alert-webhook"} {
+	for _, flag := range []string{"apply", "otlp", "alert-webhook", "ask-hook"} {
 		cmd.MarkFlagsMutuallyExclusive("detach", flag)
 	}
 	cmd.MarkFlagsMutuallyExclusive("detach", "rm")

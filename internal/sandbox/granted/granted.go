@@ -94,7 +94,7 @@ func (l *Paths) ChangeGrants(c Change, rules []policy.Rule, name string, now tim
 func (l *Paths) revoke(c Change, rules []policy.Rule, name string) ([]policy.Rule, error) {
 	left := slices.DeleteFunc(slices.Clone(rules), c.made)
 	if len(left) == len(rules) {
-		return nil, errdefs.New(errdefs.NotFound, "%s: not granted to %s by policy grant or by an answer; agentfense policy explain %s %s shows which rule decides",
+		return nil, errdefs.New(errdefs.NotFound, "%s: not granted to %s by policy grant or by an answer; agentfense policy explain --sandbox %s %s shows which rule decides",
 			c.Path, name, name, policy.QuoteForShell(c.Path.Rel()))
 	}
 	l.Grants = slices.DeleteFunc(l.Grants, func(g Grant) bool { return !g.Over && c.made(g.Rule) })
