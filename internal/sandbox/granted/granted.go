@@ -1,5 +1,5 @@
-// Package granted has the paths that a person grants to a sandbox, also for a time: their rules, and
-// when these end.
+// Package granted has the paths that a person grants to a sandbox, also for a time: their rules,
+// and when these end.
 package granted
 
 import (
@@ -134,8 +134,8 @@ func (l *Paths) WasGranted(p vpath.Path) bool {
 	})
 }
 
-// DropEndedGrants returns the rules without those that have ended at a time, and sets GrantsEnded if
-// there are any.
+// DropEndedGrants returns the rules without those that have ended at a time, and sets GrantsEnded
+// if there are any.
 func (l *Paths) DropEndedGrants(rules []policy.Rule, now time.Time) []policy.Rule {
 	var left []Grant
 	for _, g := range l.Grants {
