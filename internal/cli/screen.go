@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -99,7 +100,7 @@ func usual(mode string) bool { return mode == modeCursor || mode == modeWrap }
 // sequences returns what sets each mode that is unusual to what it is (restore), or to what is
 // usual.
 func (t *modeTracker) sequences(restore bool) string {
-	var text string
+	var text strings.Builder
 	for _, mode := range slices.Sorted(maps.Keys(t.isOn)) {
 		on := t.isOn[mode]
 		if on == usual(mode) {
@@ -109,7 +110,7 @@ func (t *modeTracker) sequences(restore bool) string {
 		if on == restore {
 			final = "h"
 		}
-		text += esc + "[?" + mode + final
+		text.WriteString(esc + "[?" + mode + final)
 	}
-	return text
+	return text.String()
 }
