@@ -238,7 +238,8 @@ func (s *streams) copyInput(running backend.Attached) error {
 }
 
 // answerAsks answers what the sandbox asks while a command runs in it, until the returned function
-// is called. cooked is how our terminal was before the command got it, nil if the command has pipes.
+// is called. cooked is how our terminal was before the command got it, nil if the command has
+// pipes.
 func (e *env) answerAsks(ctx context.Context, b backend.Backend, sb backend.Sandbox, running backend.Attached, cooked *term.State, s *streams) (end func()) {
 	if sb.Record.Ask == nil {
 		return func() {}

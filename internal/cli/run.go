@@ -82,6 +82,12 @@ signal N, 137 out of memory.`,
 			return runRun(ctx, e, cmd, b, o, func(bool) []string { return args })
 		})
 	}
+	o.register(cmd)
+	return cmd
+}
+
+// register adds the flags of run.
+func (o *runOptions) register(cmd *cobra.Command) {
 	o.sandboxOptions.register(cmd)
 	f := cmd.Flags()
 	f.SetInterspersed(false)
@@ -93,11 +99,10 @@ signal N, 137 out of memory.`,
 	f.BoolVar(&o.Detach, "detach", false, "leave it running until it is stopped (agentfense stop); agentfense logs shows the output")
 	f.BoolVar(&o.Exclusive, "exclusive", false, "refuse if the sandbox runs already")
 	o.exportOptions.register(cmd)
-	for _, flag := range []string{"apply", "otlp", "alert-webhook"} {
+	for _, flag := range []string{"apply", "otlp", "alert-webhook", "ask-hook"} {
 		cmd.MarkFlagsMutuallyExclusive("detach", flag)
 	}
 	cmd.MarkFlagsMutuallyExclusive("detach", "rm")
-	return cmd
 }
 
 // takeName takes the NAME of `run NAME -- COMMAND` from the arguments. A word

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -32,11 +33,11 @@ func (w screenWriter) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-const escape1 = "\x1b"
+const esc = "\x1b"
 
 // calm ends a control string that the command has begun, and resets what would hide a question or
 // change what is typed: the scroll region and character sets, keypad and keyboard modes.
-const calm = "\x18" + escape1 + "\\" + escape1 + "[!p" + escape1 + "(B\x0f" + escape1 + "[0m" + escape1 + ">" + escape1 + "[<9u" + escape1 + "[>4;0m"
+const calm = "\x18" + esc + "\\" + esc + "[!p" + esc + "(B\x0f" + esc + "[0m" + esc + ">" + esc + "[<9u" + esc + "[>4;0m"
 
 // The private modes (DECSET) that have a meaning here.
 const (
@@ -53,8 +54,8 @@ const (
 	maxMode  = 64
 )
 
-// modeTracker finds CSI ? … h and CSI ? … l in what a program writes. Its zero value knows the usual
-// modes.
+// modeTracker finds CSI ? … h and CSI ? … l in what a program writes. Its zero value knows the
+// usual modes.
 type modeTracker struct {
 	isOn    map[string]bool
 	partial []byte // of a sequence that has begun
@@ -63,7 +64,7 @@ type modeTracker struct {
 func (t *modeTracker) see(p []byte) {
 	for _, c := range p {
 		switch n := len(t.partial); {
-		case c == escape1[0]:
+		case c == esc[0]:
 			t.partial = append(t.partial[:0], c)
 		case n == 0:
 		case n == 1 && c == '[', n == 2 && c == '?', n > 2 && n < maxMode && (c >= '0' && c <= '9' || c == ';'):
@@ -99,7 +100,7 @@ func usual(mode string) bool { return mode == modeCursor || mode == modeWrap }
 // sequences returns what sets each mode that is unusual to what it is (restore), or to what is
 // usual.
 func (t *modeTracker) sequences(restore bool) string {
-	var text string
+	var text strings.Builder
 	for _, mode := range slices.Sorted(maps.Keys(t.isOn)) {
 		on := t.isOn[mode]
 		if on == usual(mode) {
@@ -109,7 +110,7 @@ func (t *modeTracker) sequences(restore bool) string {
 		if on == restore {
 			final = "h"
 		}
-		text += escape1 + "[?" + mode + final
+		text.WriteString(esc + "[?" + mode + final)
 	}
-	return text
+	return text.String()
 }

@@ -226,8 +226,6 @@ func (e *Egress) take(c *child, r report) error {
 		return e.answer(c, r.Ask)
 	case r.Use != 0:
 		return e.useQuota(c, r.Use, r.Wanted)
-	case r.Permit != 0:
-		return e.permit(c, r.Permit, r.Host)
 	case r.Check != 0:
 		return e.checkPort(c, r.Check, r.Port)
 	case r.Opened != nil:
@@ -246,6 +244,8 @@ func (e *Egress) take(c *child, r report) error {
 		return e.giveSockets(c, r.Sockets)
 	case r.Inbound != nil:
 		return e.takeInbound(c, *r.Inbound)
+	default:
+		return e.permit(c, r.Permit, r.Host)
 	}
 	return nil
 }

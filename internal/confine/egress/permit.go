@@ -7,8 +7,12 @@ import (
 // maxPermitting bounds the questions of processes that wait for an answer.
 const maxPermitting = 64
 
-// permit has somebody asked for a host. The next report does not wait for the answer.
+// permit has somebody asked for a host, if id is not 0. The next report does not wait for the
+// answer.
 func (e *Egress) permit(c *child, id uint64, text string) error {
+	if id == 0 {
+		return nil
+	}
 	host, err := allowlist.ParseName(text)
 	if err != nil || e.options.Permit == nil || e.permitting.Load() >= maxPermitting {
 		return e.answerPermit(c, id, false)

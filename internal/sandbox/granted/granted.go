@@ -1,5 +1,5 @@
-// Package granted has the paths that a person grants to a sandbox, also for a time: their rules, and
-// when these end.
+// Package granted has the paths that a person grants to a sandbox, also for a time: their rules,
+// and when these end.
 package granted
 
 import (
@@ -96,7 +96,7 @@ func (l *Paths) ChangeGrants(c Change, rules []policy.Rule, name string, now tim
 func (l *Paths) revoke(c Change, rules []policy.Rule, name string) ([]policy.Rule, error) {
 	left := slices.DeleteFunc(slices.Clone(rules), c.made)
 	if len(left) == len(rules) {
-		return nil, errdefs.New(errdefs.NotFound, "%s: not granted to %s by policy grant or by an answer; agentfense policy explain %s %s shows which rule decides",
+		return nil, errdefs.New(errdefs.NotFound, "%s: not granted to %s by policy grant or by an answer; agentfense policy explain --sandbox %s %s shows which rule decides",
 			c.Path, name, name, policy.QuoteForShell(c.Path.Rel()))
 	}
 	l.Grants = slices.DeleteFunc(l.Grants, func(g Grant) bool { return !g.Over && c.made(g.Rule) })
@@ -136,8 +136,8 @@ func (l *Paths) WasGranted(p vpath.Path) bool {
 	})
 }
 
-// DropEndedGrants returns the rules without those that have ended at a time, and sets GrantsEnded if
-// there are any.
+// DropEndedGrants returns the rules without those that have ended at a time, and sets GrantsEnded
+// if there are any.
 func (l *Paths) DropEndedGrants(rules []policy.Rule, now time.Time) []policy.Rule {
 	var left []Grant
 	for _, g := range l.Grants {

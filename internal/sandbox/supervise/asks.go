@@ -111,9 +111,11 @@ func (s *supervisor) allowHost(host string, scope api.Scope) error {
 	return s.takeHosts()
 }
 
-// answerAsks lists what waits, or answers it.
+// answerAsks lists what waits, or answers it, or takes grants from the record.
 func (s *supervisor) answerAsks(r api.Request) (api.Reply, error) {
 	switch {
+	case r.Op == api.OpGrants:
+		return api.Reply{OK: true}, s.takeGrants()
 	case s.asks == nil:
 		return api.Reply{}, errNotAsking(s.record.Name)
 	case r.Op == api.OpAsks:

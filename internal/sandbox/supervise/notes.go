@@ -27,7 +27,11 @@ func (s *supervisor) mountNotes(context.Context) (err error) {
 	if s.docker() {
 		stubs = slices.Concat(stubs, isolate.DockerStubs)
 	}
-	s.notes, err = notes.Mount(filepath.Join(s.box.Dir(), launch.NotesDir), stubs)
+	var dirs []string
+	if s.record.Home == record.HomeKeep {
+		dirs = []string{filepath.Base(record.KeptHomeInside)}
+	}
+	s.notes, err = notes.Mount(filepath.Join(s.box.Dir(), launch.NotesDir), stubs, dirs)
 	if err != nil {
 		return err
 	}

@@ -169,9 +169,7 @@ func (s *supervisor) answer(ctx context.Context, r api.Request, files []*os.File
 		return api.Reply{OK: true}, nil
 	case api.OpPolicy:
 		return api.Reply{OK: true}, s.replacePolicy(r.Rules)
-	case api.OpGrants:
-		return api.Reply{OK: true}, s.takeGrants()
-	case api.OpAsks, api.OpAnswer:
+	case api.OpGrants, api.OpAsks, api.OpAnswer:
 		return s.answerAsks(r)
 	case api.OpHosts:
 		return api.Reply{OK: true}, s.takeHosts()

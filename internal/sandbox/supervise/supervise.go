@@ -11,9 +11,8 @@
 // Descriptors travel inward only, as pipes. Package api has the protocol and its client.
 //
 // Lock order: trimmer.mu, then supervisor.mu, then effects.Owners.mu, then session.mu, then
-// effects.ChangeSet.mu; hostClock.mu or grantClock.mu, then the notes', then supervisor.mu; an
-// answer is carried out under the lock of asking, before all of these; ringBuffer.mu,
-// effects.DenialSet.mu and the output log's are taken alone.
+// effects.ChangeSet.mu; asking's, then hostClock.mu or grantClock.mu, then the notes', then
+// supervisor.mu; ringBuffer.mu, effects.DenialSet.mu and the output log's are taken alone.
 package supervise
 
 import (

@@ -105,12 +105,13 @@ func (o *once) begin(n *node) (end func()) {
 	}
 }
 
-// isWaiting reports whether somebody waits for an answer about n. The kernel would not take the
-// attributes that come with it if it were told meanwhile that those that it has are outdated.
-func (o *once) isWaiting(n *node) bool {
+// brings reports whether an answer about n, for which somebody waits, tells the kernel that n has a
+// wider permission now. The kernel would not take the attributes that come with the answer if it
+// were told meanwhile that those that it has are outdated.
+func (o *once) brings(n *node, now, was policy.Permission) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.waiting[n] > 0
+	return now > was && o.waiting[n] > 0
 }
 
 // drop forgets n, or with changed only if the policy says something else of it than before.

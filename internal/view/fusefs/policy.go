@@ -236,8 +236,8 @@ func (fs *FS) revoke(n *node, old *policy.Policy) {
 	if other {
 		fs.retransform(n, parent, name)
 	}
-	if now > was.Permission && !other && fs.once.isWaiting(n) {
-		return // the answer brings it
+	if !other && fs.once.brings(n, now, was.Permission) {
+		return
 	}
 	if other || n.isDir() || n.is(flagExtra|flagNameless) || was.Permission != now {
 		fs.notify.inode(n.id)

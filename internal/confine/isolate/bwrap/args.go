@@ -24,9 +24,6 @@ func (p *plan) arguments(*stage) ([]byte, error) {
 		return nil, err
 	}
 	p.private(&a)
-	if p.spec.Notes != "" {
-		a.add("--ro-bind", stageNote, isolate.NotesDir)
-	}
 	p.showCertificates(&a)
 	p.devices(&a)
 	p.shown(&a)
@@ -153,6 +150,9 @@ func (p *plan) private(a *arguments) {
 		"--proc", "/proc")
 	for _, c := range p.covers {
 		a.add("--ro-bind", stageCover(c), c.Path)
+	}
+	if p.spec.Notes != "" { // the home may be below it
+		a.add("--ro-bind", stageNote, isolate.NotesDir)
 	}
 	if p.spec.HomeDir != "" {
 		a.add("--bind", stageHome, p.spec.Home)

@@ -70,8 +70,8 @@ func (d denial) isLike(other denial) bool {
 	return d.Operation == other.Operation && d.Untrusted.Path == other.Untrusted.Path && d.Untrusted.Host == other.Untrusted.Host
 }
 
-// Mount makes the directory at path, in which empty files have the names of stubs.
-func Mount(path string, stubs []string) (*Dir, error) {
+// Mount makes the directory at path, with empty files and directories on which others are mounted.
+func Mount(path string, files, dirs []string) (*Dir, error) {
 	if err := os.Mkdir(path, 0o700); err != nil && !os.IsExist(err) {
 		return nil, errdefs.New(errdefs.Internal, "notes: %w", err)
 	}
@@ -80,9 +80,14 @@ func Mount(path string, stubs []string) (*Dir, error) {
 		return nil, errdefs.New(errdefs.Unsupported, "notes: mount tmpfs: %w", err)
 	}
 	d := &Dir{path: path}
-	for _, name := range append([]string{Denied}, stubs...) {
+	for _, name := range append([]string{Denied}, files...) {
 		if err := d.write(name, nil); err != nil {
 			return nil, err
+		}
+	}
+	for _, name := range dirs {
+		if err := os.Mkdir(filepath.Join(path, name), 0o755); err != nil {
+			return nil, errdefs.New(errdefs.Internal, "notes: %w", err)
 		}
 	}
 	return d, nil
