@@ -9,9 +9,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
-// A client with all scopes changes its stopped sandbox, in steps and at once. It gets no port, secret,
-// limit or host by it that the configuration does not allow for a new sandbox, and a refusal leaves
-// nothing behind.
+// A client with all scopes changes its stopped sandbox, in steps and at once. It gets no port,
+// secret, limit or host by it that the configuration does not allow for a new sandbox, and a
+// refusal leaves nothing behind.
 func TestNoUpdateWidensWhatTheOperatorAllows(t *testing.T) {
 	testenv.FUSE(t)
 	testenv.Bwrap(t)
