@@ -15,8 +15,8 @@ type Effects struct {
 	// DeniedCount is the number of refusals, repeats included.
 	Denied      []Denial
 	DeniedCount int64
-	// Changed are the net changes of the sandbox's view, by path; the list may be cut, Diff has
-	// all. ChangedCount is the number of changes.
+	// Changed are the net changes of the sandbox's views, by mount and path; the list may be cut,
+	// Diff has all. ChangedCount is the number of changes.
 	Changed      []FileChange
 	ChangedCount int64
 	// SyncHeld means that only Apply brings the sandbox's changes into its codebase, because a
@@ -39,8 +39,9 @@ type Denial struct {
 
 // FileChange is a change of a path of a sandbox's view.
 type FileChange struct {
-	Path string
-	Kind ChangeKind
+	Mount string // name of the mount in which the paths are; "": the workspace
+	Path  string
+	Kind  ChangeKind
 	// OldPath is the previous path, if it was renamed. A renamed directory includes everything
 	// below it.
 	OldPath string
@@ -71,5 +72,5 @@ func effectsFrom(m ending) Effects {
 }
 
 func fileChangeFrom(c *sandboxv1.FileChange) FileChange {
-	return FileChange{Path: vpath.DecodeText(c.Path), Kind: ChangeKind(word("CHANGE_KIND_", c.Kind)), OldPath: vpath.DecodeText(c.OldPath)}
+	return FileChange{Mount: c.Mount, Path: vpath.DecodeText(c.Path), Kind: ChangeKind(word("CHANGE_KIND_", c.Kind)), OldPath: vpath.DecodeText(c.OldPath)}
 }

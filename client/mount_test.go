@@ -4,6 +4,7 @@ package client_test
 
 import (
 	"errors"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,9 @@ func TestMountsAreReviewedAndApplied(t *testing.T) {
 	r := run(t, box, "cat /opt/rules/hidden; echo two >/opt/lib/a; echo new >/opt/lib/new; cat /opt/rules/a")
 	if string(r.Stdout) != "one\n" || len(r.Denied) == 0 || r.Denied[0].Mount != "rules" || r.Denied[0].Path != "hidden" {
 		t.Errorf("inside: %q, denied %+v", r.Stdout, r.Denied)
+	}
+	if n := len(r.Changed); n < 2 || r.Changed[n-2] != (client.FileChange{Mount: "lib", Path: "a", Kind: "modified"}) || r.Changed[n-1] != (client.FileChange{Mount: "lib", Path: "new", Kind: "created"}) || r.ChangedCount != int64(n) {
+		t.Errorf("changed: %+v, %d", r.Changed, r.ChangedCount)
 	}
 	if changes, err := box.Diff(t.Context()); err != nil || len(changes) > 0 {
 		t.Errorf("changes of the workspace: %v, %v", changes, err)
@@ -108,6 +112,69 @@ func TestMountsAreReviewedAndApplied(t *testing.T) {
 	}
 }
 
+func TestMountsAreWatchedAndExplained(t *testing.T) {
+	c := open(t)
+	dir := library(t)
+	base, err := c.CreateCodebase(t.Context(), "mounts", "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, err := c.CreateSandbox(t.Context(), base.ID,
+		client.WithPreset("full-access"),
+		client.WithMount(client.Mount{Source: dir, Place: "/opt/lib", Mode: "ro"}),
+		client.WithMount(client.Mount{Source: dir, Place: "/opt/rules", Name: "rules", Rules: []client.PermissionRule{{Pattern: "**", Permission: client.Write}, {Pattern: "/hidden", Permission: client.None, Strict: true}}}),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { box.Destroy(t.Context()) })
+	rules := box.In("rules")
+	x, err := rules.Explain(t.Context(), "hidden")
+	if err != nil || x.Permission != client.None || x.RuleIndex != 1 || x.Rule == nil || x.Rule.Pattern != "/hidden" || len(x.Matches) != 2 {
+		t.Errorf("explained: %+v, %v", x, err)
+	}
+	if x, err := box.In("lib").Explain(t.Context(), "hidden"); err != nil || x.Permission != client.Read || x.RuleIndex != -1 || x.Rule != nil {
+		t.Errorf("in a mount without rules: %+v, %v", x, err)
+	}
+	if _, err := box.In("nothing").Explain(t.Context(), "a"); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("in a mount that does not exist: %v", err)
+	}
+	if _, err := box.In("nothing").Files.Watch(t.Context(), "", true); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("watching a mount that does not exist: %v", err)
+	}
+
+	changes, err := rules.Files.Watch(t.Context(), "/", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib, err := box.In("lib").Files.Watch(t.Context(), "", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, box, "ls -R /opt >/dev/null; echo 1 >elsewhere; rm /opt/rules/a; ! touch /opt/rules/hidden")
+	if err := os.WriteFile(filepath.Join(dir, "later"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wantNext(t, changes, client.FileChange{Mount: "rules", Path: "a", Kind: "deleted"}, client.FileChange{Mount: "rules", Path: "later", Kind: "created"})
+	wantNext(t, lib, client.FileChange{Mount: "lib", Path: "later", Kind: "created"})
+}
+
+// wantNext checks the next changes of a watch.
+func wantNext(t *testing.T, changes iter.Seq2[client.FileChange, error], want ...client.FileChange) {
+	t.Helper()
+	for change, err := range changes {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if change != want[0] {
+			t.Fatalf("told of %+v, want %+v", change, want[0])
+		}
+		if want = want[1:]; len(want) == 0 {
+			return
+		}
+	}
+}
+
 func TestScratchDirectoriesAndSecretsOfAServer(t *testing.T) {
 	open(t)
 	box, err := client.FromLocal(t.Context(), t.TempDir(), client.WithUpload(), client.WithPreset("full-access"), client.WithSecrets("API_KEY"), client.WithoutStart(), client.WithScratch("nm"))
@@ -118,6 +185,16 @@ func TestScratchDirectoriesAndSecretsOfAServer(t *testing.T) {
 	info, err := box.Info(t.Context())
 	if err != nil || len(info.Scratch) != 1 || info.Scratch[0] != "nm" || len(info.Secrets) != 1 || info.Secrets[0].Name != "API_KEY" || info.Secrets[0].Hosts[0] != "api.example.com:443" {
 		t.Errorf("info: %+v, %v", info, err)
+	}
+	info, err = box.Update(t.Context(), client.Update{Secrets: []string{}, Scratch: []string{"other"}, NetLimits: []string{"out=1M"}, Resources: &client.ResourceLimits{PIDsLimit: 50}})
+	if err != nil || len(info.Secrets) != 0 || len(info.Scratch) != 1 || info.Scratch[0] != "other" || len(info.NetLimits) != 1 || info.Resources.PIDsLimit != 50 {
+		t.Errorf("updated: %+v, %v", info, err)
+	}
+	if _, err := box.Update(t.Context(), client.Update{}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("an update of nothing: %v", err)
+	}
+	if _, err := box.Update(t.Context(), client.Update{Secrets: []string{"OTHER"}}); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("an update to an unknown secret: %v", err)
 	}
 	for what, option := range map[string]client.SandboxOption{
 		"an unknown secret":  client.WithSecrets("OTHER"),

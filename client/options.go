@@ -108,6 +108,7 @@ type settings struct {
 	home             Home
 	allowNet         []string
 	netLimits        []string
+	ask              time.Duration
 	publish          []string
 	mounts           []Mount
 	scratch, secrets []string
@@ -306,6 +307,12 @@ func WithAllowNet(hosts ...string) SandboxOption {
 // configuration counts (network.limits). It can be given several times, each limit once.
 func WithNetLimits(limits ...string) SandboxOption {
 	return option(func(s *settings) { s.netLimits = append(s.netLimits, limits...) })
+}
+
+// WithAsk lets an open of a listed file, or of the name of a host, wait for AnswerAsk before it is
+// refused, for 1 s to 1 h. Default: it is refused at once.
+func WithAsk(timeout time.Duration) SandboxOption {
+	return option(func(s *settings) { s.ask = timeout })
 }
 
 // WithPublish shows ports inside at an address 127.0.0.N of the server's host: "3000", or

@@ -58,6 +58,7 @@ func TestOptionsFitTheirCallsAlone(t *testing.T) {
 		"WithAllowNet":       {client.WithAllowNet, sandbox},
 		"WithNetLimits":      {client.WithNetLimits, sandbox},
 		"WithPublish":        {client.WithPublish, sandbox},
+		"WithAsk":            {client.WithAsk, sandbox},
 		"WithMount":          {client.WithMount, sandbox},
 		"WithScratch":        {client.WithScratch, sandbox},
 		"WithSecrets":        {client.WithSecrets, sandbox},

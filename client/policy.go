@@ -156,9 +156,19 @@ type RuleMatch struct {
 
 // Explain returns the permission of a path and the rules that match it, by rank.
 func (s *Sandbox) Explain(ctx context.Context, path string) (Explanation, error) {
-	got, err := s.c.sandboxes.ExplainPolicy(ctx, &sandboxv1.ExplainPolicyRequest{SandboxId: s.ID, Path: inside(path)})
+	return s.Files.explain(ctx, path)
+}
+
+// Explain is Sandbox.Explain in the mount. The indexes of rules are those in the mount's rules; a
+// mount of mode "ro" has none.
+func (m *MountChanges) Explain(ctx context.Context, path string) (Explanation, error) {
+	return m.Files.explain(ctx, path)
+}
+
+func (f SandboxFiles) explain(ctx context.Context, path string) (Explanation, error) {
+	got, err := f.c.sandboxes.ExplainPolicy(ctx, &sandboxv1.ExplainPolicyRequest{SandboxId: f.id, Mount: f.mount, Path: f.path(path)})
 	if err != nil {
-		return Explanation{}, s.c.fail(ctx, "explain "+path, err)
+		return Explanation{}, f.c.fail(ctx, "explain "+path, err)
 	}
 	x := Explanation{
 		Permission: permissionFrom(got.Permission), Reason: got.Reason, RuleIndex: int(got.RuleIndex), Traversable: got.Traversable,

@@ -83,6 +83,10 @@ type SandboxInfo struct {
 	// PublishAddress of the host.
 	Publish        []string
 	PublishAddress string
+	// AskTimeout is how long refusals wait for an answer; 0: they do not wait.
+	AskTimeout time.Duration
+	// Grants are the paths that were granted beside Permissions, by GrantPath or by an answer.
+	Grants []PathGrant
 	// Mounts are directories of the server's host that it shows besides its workspace. Each has a
 	// place, a name and a mode, and those of every mode but "ro" have rules.
 	Mounts []Mount
@@ -136,6 +140,7 @@ func infoFrom(b *sandboxv1.Sandbox) SandboxInfo {
 		CreatedAt: timeFrom(b.CreatedAt), StartedAt: timeFrom(b.StartedAt), StoppedAt: timeFrom(b.StoppedAt), ExpiresAt: timeFrom(b.ExpiresAt), SyncHeld: b.SyncHeld, Sync: SyncMode(knownWord("SYNC_MODE_", b.Sync)),
 		Workspace: first(vpath.DecodeText(b.Workspace), "/workspace"), Usage: usageFrom(b.Usage), Variables: namesFrom(b.Variables),
 		Home: Home(first(b.Home, string(HomePrivate))), AllowNet: hostsFrom(b.AllowNet), NetLimits: b.NetLimits, Publish: b.Publish, PublishAddress: b.PublishAddress,
+		AskTimeout: b.AskTimeout.AsDuration(), Grants: grantsFrom(b.Grants),
 		Mounts: mountsFrom(b.Mounts), Scratch: namesFrom(b.Scratch), Secrets: secretsFrom(b.Secrets),
 	}
 }
@@ -146,6 +151,13 @@ func namesFrom(sent []string) []string {
 		names = append(names, vpath.DecodeText(name))
 	}
 	return names
+}
+
+func limitsOf(l ResourceLimits) *sandboxv1.ResourceLimits {
+	return &sandboxv1.ResourceLimits{
+		MemoryBytes: l.MemoryBytes, CpuQuota: l.CPUQuota.Microseconds(), CpuShares: l.CPUShares, PidsLimit: l.PIDsLimit,
+		DiskBytes: l.DiskBytes, DiskInodes: l.DiskInodes,
+	}
 }
 
 func limitsFrom(l *sandboxv1.ResourceLimits) ResourceLimits {
@@ -257,15 +269,14 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 		git = new(gitconfig.Of(os.Getenv, first(s.dir, "/")))
 	}
 	r.GitUser = &sandboxv1.GitUser{Name: git.Name, Email: git.Email}
+	if s.ask != 0 {
+		r.AskTimeout = durationpb.New(s.ask)
+	}
 	if s.expiresIn != 0 {
 		r.ExpiresIn = durationpb.New(s.expiresIn)
 	}
 	if s.limits != (ResourceLimits{}) {
-		l := s.limits
-		r.Resources = &sandboxv1.ResourceLimits{
-			MemoryBytes: l.MemoryBytes, CpuQuota: l.CPUQuota.Microseconds(), CpuShares: l.CPUShares, PidsLimit: l.PIDsLimit,
-			DiskBytes: l.DiskBytes, DiskInodes: l.DiskInodes,
-		}
+		r.Resources = limitsOf(s.limits)
 	}
 	return r, nil
 }

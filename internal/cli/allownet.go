@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -162,11 +161,7 @@ func (o *sandboxOptions) checkFileLimits(cmd *cobra.Command, r record.Record) er
 	if err != nil || limits == r.NetLimits {
 		return err
 	}
-	hint := fmt.Sprintf("first: agentfense run --name %s --net-limit %s", r.Name, limits)
-	if r.Served != nil {
-		hint = "those of a server's sandbox cannot be changed"
-	}
-	return o.fileNetwork.At(errdefs.New(errdefs.Precondition, "limits: sandbox %s has other ones (%s); %s", r.Name, cmp.Or(r.NetLimits, "none"), hint))
+	return o.fileNetwork.At(errdefs.New(errdefs.Precondition, "limits: sandbox %[1]s has other ones (%[2]s); first: agentfense run --name %[1]s --net-limit %[3]s", r.Name, cmp.Or(r.NetLimits, "none"), limits))
 }
 
 // limitsOf reads the limits of a policy file. Errors: Invalid, with the place.

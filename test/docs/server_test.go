@@ -92,7 +92,7 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 		`{"metadata":{"filePath":"src/old.go"}}`, `{"data":"cGFja2FnZSBtYWluCg=="}`)
 	pairs := []string{codebaseID, cb, "/srv/demo", s.linked, "/srv/data", s.data}
 	if strings.Contains(example, sandboxID) || strings.Contains(example, sessionID) {
-		sb := s.call(t, "CreateSandbox", `{"codebaseId":"`+cb+`","permissions":[{"pattern":"**","permission":"PERMISSION_WRITE"}],"allowNet":["example.org"]}`)
+		sb := s.call(t, "CreateSandbox", `{"codebaseId":"`+cb+`","permissions":[{"pattern":"**","permission":"PERMISSION_WRITE"}],"allowNet":["example.org"],"askTimeout":"60s"}`)
 		t.Cleanup(func() {
 			if call, err := wire.Call("DestroySandbox"); err == nil {
 				_, _ = s.grpc.One(context.Background(), call, `{"sandboxId":"`+sb+`"}`) // an example may have done it
@@ -103,9 +103,12 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 		if strings.HasPrefix(example, "Logs") {
 			s.call(t, "Exec", `{"sandboxId":"`+sb+`","command":"echo hello","detach":true}`)
 		}
+		if asking.MatchString(example) {
+			s.ask(t, sb)
+		}
 		session := s.call(t, "CreateSession", `{"sandboxId":"`+sb+`"}`)
 		pairs = append(pairs, sandboxID, sb, sessionID, session)
-		if regexp.MustCompile(`StartSandbox|/start\b`).MatchString(example) {
+		if regexp.MustCompile(`StartSandbox|UpdateSandbox|/start\b|PATCH`).MatchString(example) {
 			s.call(t, "StopSandbox", `{"sandboxId":"`+sb+`"}`)
 		}
 	}
@@ -114,6 +117,26 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 		reversed[len(pairs)-1-i] = p
 	}
 	return strings.NewReplacer(pairs...), strings.NewReplacer(reversed...)
+}
+
+// asking are the examples for which a program waits for an answer.
+var asking = regexp.MustCompile(`ListAsks|AnswerAsk|/asks\b`)
+
+// ask has a program open a file that it may only see, and returns when it waits for the answer.
+func (s *stage) ask(t *testing.T, sandbox string) {
+	t.Helper()
+	s.call(t, "SetPolicy", `{"sandboxId":"`+sandbox+`","permissions":[{"pattern":"**","permission":"PERMISSION_WRITE"},{"pattern":"/README.md","permission":"PERMISSION_VIEW","priority":1}]}`)
+	exec, err := wire.Call("Exec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = s.grpc.One(t.Context(), exec, `{"sandboxId":"`+sandbox+`","command":"cat README.md"}`) // it ends with the test
+	}()
+	t.Cleanup(func() { <-done })
+	s.call(t, "ListAsks", `{"sandboxId":"`+sandbox+`","wait":"60s"}`)
 }
 
 func TestEveryCallOfTheReference(t *testing.T) {

@@ -38,6 +38,9 @@ var valid = map[protoreflect.Name]object{
 	"SetPolicy":         {"permissions": []object{{"pattern": "**", "permission": "PERMISSION_WRITE"}}},
 	"ChangeHosts":       {"grant": []string{"example.com"}},
 	"SessionExecStream": {"command": "true"},
+	"UpdateSandbox":     {"clear": []string{"secrets"}},
+	"GrantPath":         {"path": "x", "permission": "PERMISSION_READ"},
+	"AnswerAsk":         {"askId": "1"},
 	"Attach":            {"start": object{"argv": []string{"true"}}},
 }
 

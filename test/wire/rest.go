@@ -38,7 +38,7 @@ func Routes(call protoreflect.MethodDescriptor) []Route {
 	var routes []Route
 	if rule, ok := proto.GetExtension(call.Options(), annotations.E_Http).(*annotations.HttpRule); ok && rule != nil {
 		for verb, template := range map[string]string{
-			"GET": rule.GetGet(), "POST": rule.GetPost(), "PUT": rule.GetPut(), "DELETE": rule.GetDelete(),
+			"GET": rule.GetGet(), "POST": rule.GetPost(), "PUT": rule.GetPut(), "PATCH": rule.GetPatch(), "DELETE": rule.GetDelete(),
 		} {
 			if template != "" {
 				routes = append(routes, Route{verb, template, rule.GetBody() == "*"})

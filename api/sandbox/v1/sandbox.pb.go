@@ -132,6 +132,60 @@ func (SyncMode) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{1}
 }
 
+// AskScope says for what an answer counts.
+type AskScope int32
+
+const (
+	// As ASK_SCOPE_ONCE.
+	AskScope_ASK_SCOPE_UNSPECIFIED AskScope = 0
+	// The opens that wait. A host is allowed for ten minutes. What was denied may be asked again
+	// after a while.
+	AskScope_ASK_SCOPE_ONCE AskScope = 1
+	// The sandbox: the path or host is granted, or is not asked again.
+	AskScope_ASK_SCOPE_SANDBOX AskScope = 2
+)
+
+// Enum value maps for AskScope.
+var (
+	AskScope_name = map[int32]string{
+		0: "ASK_SCOPE_UNSPECIFIED",
+		1: "ASK_SCOPE_ONCE",
+		2: "ASK_SCOPE_SANDBOX",
+	}
+	AskScope_value = map[string]int32{
+		"ASK_SCOPE_UNSPECIFIED": 0,
+		"ASK_SCOPE_ONCE":        1,
+		"ASK_SCOPE_SANDBOX":     2,
+	}
+)
+
+func (x AskScope) Enum() *AskScope {
+	p := new(AskScope)
+	*p = x
+	return p
+}
+
+func (x AskScope) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AskScope) Descriptor() protoreflect.EnumDescriptor {
+	return file_sandbox_v1_sandbox_proto_enumTypes[2].Descriptor()
+}
+
+func (AskScope) Type() protoreflect.EnumType {
+	return &file_sandbox_v1_sandbox_proto_enumTypes[2]
+}
+
+func (x AskScope) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AskScope.Descriptor instead.
+func (AskScope) EnumDescriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{2}
+}
+
 type ChangeKind int32
 
 const (
@@ -172,11 +226,11 @@ func (x ChangeKind) String() string {
 }
 
 func (ChangeKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[2].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[3].Descriptor()
 }
 
 func (ChangeKind) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[2]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[3]
 }
 
 func (x ChangeKind) Number() protoreflect.EnumNumber {
@@ -185,7 +239,7 @@ func (x ChangeKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ChangeKind.Descriptor instead.
 func (ChangeKind) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{2}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
 }
 
 // ChangeStatus says how a path changed. A rename is a deletion and an addition, which
@@ -230,11 +284,11 @@ func (x ChangeStatus) String() string {
 }
 
 func (ChangeStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[3].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[4].Descriptor()
 }
 
 func (ChangeStatus) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[3]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[4]
 }
 
 func (x ChangeStatus) Number() protoreflect.EnumNumber {
@@ -243,7 +297,7 @@ func (x ChangeStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ChangeStatus.Descriptor instead.
 func (ChangeStatus) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
 }
 
 // Risk says how a changed file could act outside of the sandbox after it is applied.
@@ -283,11 +337,11 @@ func (x Risk) String() string {
 }
 
 func (Risk) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[4].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[5].Descriptor()
 }
 
 func (Risk) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[4]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[5]
 }
 
 func (x Risk) Number() protoreflect.EnumNumber {
@@ -296,7 +350,7 @@ func (x Risk) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Risk.Descriptor instead.
 func (Risk) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
 }
 
 // Outcome is what apply did, or would do, with a path.
@@ -365,11 +419,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[5].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[6].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[5]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[6]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -378,7 +432,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{6}
 }
 
 // ViewOrigin is the layer that holds a file.
@@ -421,11 +475,11 @@ func (x ViewOrigin) String() string {
 }
 
 func (ViewOrigin) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[6].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[7].Descriptor()
 }
 
 func (ViewOrigin) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[6]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[7]
 }
 
 func (x ViewOrigin) Number() protoreflect.EnumNumber {
@@ -434,7 +488,7 @@ func (x ViewOrigin) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ViewOrigin.Descriptor instead.
 func (ViewOrigin) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{6}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{7}
 }
 
 type ExecOutput_OutputType int32
@@ -470,11 +524,11 @@ func (x ExecOutput_OutputType) String() string {
 }
 
 func (ExecOutput_OutputType) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[7].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[8].Descriptor()
 }
 
 func (ExecOutput_OutputType) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[7]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[8]
 }
 
 func (x ExecOutput_OutputType) Number() protoreflect.EnumNumber {
@@ -483,7 +537,7 @@ func (x ExecOutput_OutputType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExecOutput_OutputType.Descriptor instead.
 func (ExecOutput_OutputType) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26, 0}
 }
 
 // ResourceLimits bound what a sandbox uses; 0 is no limit.
@@ -631,8 +685,13 @@ type Sandbox struct {
 	// host ports, which no other sandbox has. Empty for a token without the scopes read and manage.
 	Publish        []string `protobuf:"bytes,125,rep,name=publish,proto3" json:"publish,omitempty"`
 	PublishAddress string   `protobuf:"bytes,126,opt,name=publish_address,json=publishAddress,proto3" json:"publish_address,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How long refusals wait for an answer; absent: they do not wait.
+	AskTimeout *durationpb.Duration `protobuf:"bytes,127,opt,name=ask_timeout,json=askTimeout,proto3" json:"ask_timeout,omitempty"`
+	// Paths that were granted beside permissions, by GrantPath or by an answer. Empty for a token
+	// without the scopes read and manage.
+	Grants        []*PathGrant `protobuf:"bytes,128,rep,name=grants,proto3" json:"grants,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Sandbox) Reset() {
@@ -861,6 +920,91 @@ func (x *Sandbox) GetPublishAddress() string {
 	return ""
 }
 
+func (x *Sandbox) GetAskTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.AskTimeout
+	}
+	return nil
+}
+
+func (x *Sandbox) GetGrants() []*PathGrant {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
+// PathGrant is a path of the workspace with a permission beside those of the rules.
+type PathGrant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// The grant covers everything below the path, too.
+	Directory  bool       `protobuf:"varint,2,opt,name=directory,proto3" json:"directory,omitempty"`
+	Permission Permission `protobuf:"varint,3,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
+	// When it ends; absent: it has no end.
+	Until         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PathGrant) Reset() {
+	*x = PathGrant{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PathGrant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PathGrant) ProtoMessage() {}
+
+func (x *PathGrant) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PathGrant.ProtoReflect.Descriptor instead.
+func (*PathGrant) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *PathGrant) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *PathGrant) GetDirectory() bool {
+	if x != nil {
+		return x.Directory
+	}
+	return false
+}
+
+func (x *PathGrant) GetPermission() Permission {
+	if x != nil {
+		return x.Permission
+	}
+	return Permission_PERMISSION_UNSPECIFIED
+}
+
+func (x *PathGrant) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
 // Mount is a directory of the server's host that a sandbox shows besides its workspace.
 type Mount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -884,7 +1028,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[2]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +1040,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[2]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +1053,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{2}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Mount) GetSource() string {
@@ -961,7 +1105,7 @@ type SandboxSecret struct {
 
 func (x *SandboxSecret) Reset() {
 	*x = SandboxSecret{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1117,7 @@ func (x *SandboxSecret) String() string {
 func (*SandboxSecret) ProtoMessage() {}
 
 func (x *SandboxSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +1130,7 @@ func (x *SandboxSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxSecret.ProtoReflect.Descriptor instead.
 func (*SandboxSecret) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SandboxSecret) GetName() string {
@@ -1020,7 +1164,7 @@ type SandboxUsage struct {
 
 func (x *SandboxUsage) Reset() {
 	*x = SandboxUsage{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1032,7 +1176,7 @@ func (x *SandboxUsage) String() string {
 func (*SandboxUsage) ProtoMessage() {}
 
 func (x *SandboxUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1045,7 +1189,7 @@ func (x *SandboxUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxUsage.ProtoReflect.Descriptor instead.
 func (*SandboxUsage) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SandboxUsage) GetPendingChanges() int64 {
@@ -1140,14 +1284,17 @@ type CreateSandboxRequest struct {
 	// configuration allows it (network.publish), and for a host port at which the server may not
 	// listen. INVALID_ARGUMENT for a malformed port, a PORT below 1024, and a host port that is given
 	// twice; FAILED_PRECONDITION for a port of the host's localhost in allow_net.
-	Publish       []string `protobuf:"bytes,116,rep,name=publish,proto3" json:"publish,omitempty"`
+	Publish []string `protobuf:"bytes,116,rep,name=publish,proto3" json:"publish,omitempty"`
+	// How long an open of a listed file, or of the name of a host, waits for AnswerAsk before it is
+	// refused: 1 s to 1 h. 0: it is refused at once.
+	AskTimeout    *durationpb.Duration `protobuf:"bytes,117,opt,name=ask_timeout,json=askTimeout,proto3" json:"ask_timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateSandboxRequest) Reset() {
 	*x = CreateSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1306,7 @@ func (x *CreateSandboxRequest) String() string {
 func (*CreateSandboxRequest) ProtoMessage() {}
 
 func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1319,7 @@ func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSandboxRequest.ProtoReflect.Descriptor instead.
 func (*CreateSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CreateSandboxRequest) GetCodebaseId() string {
@@ -1315,6 +1462,13 @@ func (x *CreateSandboxRequest) GetPublish() []string {
 	return nil
 }
 
+func (x *CreateSandboxRequest) GetAskTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.AskTimeout
+	}
+	return nil
+}
+
 // AllowedHost is a host that a sandbox may reach.
 type AllowedHost struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1328,7 +1482,7 @@ type AllowedHost struct {
 
 func (x *AllowedHost) Reset() {
 	*x = AllowedHost{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1494,7 @@ func (x *AllowedHost) String() string {
 func (*AllowedHost) ProtoMessage() {}
 
 func (x *AllowedHost) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1507,7 @@ func (x *AllowedHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowedHost.ProtoReflect.Descriptor instead.
 func (*AllowedHost) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{6}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AllowedHost) GetHost() string {
@@ -1387,7 +1541,7 @@ type ChangeHostsRequest struct {
 
 func (x *ChangeHostsRequest) Reset() {
 	*x = ChangeHostsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +1553,7 @@ func (x *ChangeHostsRequest) String() string {
 func (*ChangeHostsRequest) ProtoMessage() {}
 
 func (x *ChangeHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +1566,7 @@ func (x *ChangeHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeHostsRequest.ProtoReflect.Descriptor instead.
 func (*ChangeHostsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{7}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ChangeHostsRequest) GetSandboxId() string {
@@ -1443,6 +1597,535 @@ func (x *ChangeHostsRequest) GetRevoke() []string {
 	return nil
 }
 
+// UpdateSandboxRequest replaces each given field. Fields that are absent or empty stay as they are.
+// The fields are as in CreateSandboxRequest.
+type UpdateSandboxRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// All limits; a limit of 0 is removed.
+	Resources *ResourceLimits `protobuf:"bytes,7,opt,name=resources,proto3" json:"resources,omitempty"`
+	// Names of the lists below to make empty, such as "secrets". INVALID_ARGUMENT for any other name,
+	// and for a list that is also given.
+	Clear     []string `protobuf:"bytes,100,rep,name=clear,proto3" json:"clear,omitempty"`
+	Scratch   []string `protobuf:"bytes,113,rep,name=scratch,proto3" json:"scratch,omitempty"`
+	Secrets   []string `protobuf:"bytes,114,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	NetLimits []string `protobuf:"bytes,115,rep,name=net_limits,json=netLimits,proto3" json:"net_limits,omitempty"`
+	Publish   []string `protobuf:"bytes,116,rep,name=publish,proto3" json:"publish,omitempty"`
+	// A time of 0 ends to ask.
+	AskTimeout    *durationpb.Duration `protobuf:"bytes,117,opt,name=ask_timeout,json=askTimeout,proto3" json:"ask_timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateSandboxRequest) Reset() {
+	*x = UpdateSandboxRequest{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateSandboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateSandboxRequest) ProtoMessage() {}
+
+func (x *UpdateSandboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateSandboxRequest.ProtoReflect.Descriptor instead.
+func (*UpdateSandboxRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *UpdateSandboxRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *UpdateSandboxRequest) GetResources() *ResourceLimits {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *UpdateSandboxRequest) GetClear() []string {
+	if x != nil {
+		return x.Clear
+	}
+	return nil
+}
+
+func (x *UpdateSandboxRequest) GetScratch() []string {
+	if x != nil {
+		return x.Scratch
+	}
+	return nil
+}
+
+func (x *UpdateSandboxRequest) GetSecrets() []string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+func (x *UpdateSandboxRequest) GetNetLimits() []string {
+	if x != nil {
+		return x.NetLimits
+	}
+	return nil
+}
+
+func (x *UpdateSandboxRequest) GetPublish() []string {
+	if x != nil {
+		return x.Publish
+	}
+	return nil
+}
+
+func (x *UpdateSandboxRequest) GetAskTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.AskTimeout
+	}
+	return nil
+}
+
+type GrantPathRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Path      string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// The grant covers everything below the path, too.
+	Directory bool `protobuf:"varint,3,opt,name=directory,proto3" json:"directory,omitempty"`
+	// PERMISSION_VIEW, PERMISSION_READ or PERMISSION_WRITE. A grant takes nothing: the path keeps a
+	// permission that is higher.
+	Permission Permission `protobuf:"varint,4,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
+	// How long the grant lasts; 0: until it is revoked.
+	GrantFor *durationpb.Duration `protobuf:"bytes,5,opt,name=grant_for,json=grantFor,proto3" json:"grant_for,omitempty"`
+	// Takes all grants of the path back. Excludes permission and grant_for.
+	Revoke        bool `protobuf:"varint,6,opt,name=revoke,proto3" json:"revoke,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantPathRequest) Reset() {
+	*x = GrantPathRequest{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantPathRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantPathRequest) ProtoMessage() {}
+
+func (x *GrantPathRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantPathRequest.ProtoReflect.Descriptor instead.
+func (*GrantPathRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GrantPathRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *GrantPathRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *GrantPathRequest) GetDirectory() bool {
+	if x != nil {
+		return x.Directory
+	}
+	return false
+}
+
+func (x *GrantPathRequest) GetPermission() Permission {
+	if x != nil {
+		return x.Permission
+	}
+	return Permission_PERMISSION_UNSPECIFIED
+}
+
+func (x *GrantPathRequest) GetGrantFor() *durationpb.Duration {
+	if x != nil {
+		return x.GrantFor
+	}
+	return nil
+}
+
+func (x *GrantPathRequest) GetRevoke() bool {
+	if x != nil {
+		return x.Revoke
+	}
+	return false
+}
+
+type ListAsksRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// Waits, for at most 60 s, until the list differs from the one that version identifies.
+	Wait *durationpb.Duration `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
+	// ListAsksResponse.version of an earlier answer; empty: an empty list.
+	Version       string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAsksRequest) Reset() {
+	*x = ListAsksRequest{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAsksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAsksRequest) ProtoMessage() {}
+
+func (x *ListAsksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAsksRequest.ProtoReflect.Descriptor instead.
+func (*ListAsksRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListAsksRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *ListAsksRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *ListAsksRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+type ListAsksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Asks  []*Ask                 `protobuf:"bytes,1,rep,name=asks,proto3" json:"asks,omitempty"`
+	// Identifies this list. Empty for an empty list.
+	Version       string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAsksResponse) Reset() {
+	*x = ListAsksResponse{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAsksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAsksResponse) ProtoMessage() {}
+
+func (x *ListAsksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAsksResponse.ProtoReflect.Descriptor instead.
+func (*ListAsksResponse) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListAsksResponse) GetAsks() []*Ask {
+	if x != nil {
+		return x.Asks
+	}
+	return nil
+}
+
+func (x *ListAsksResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// Ask is a refusal that waits for an answer. Programs inside choose its names and paths.
+type Ask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The command, as in ExecResult.
+	ExecId string `protobuf:"bytes,2,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// What was opened in the workspace; empty for a host.
+	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	// Permission of the path, and the one that would have allowed the operation.
+	Permission Permission `protobuf:"varint,4,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
+	Needed     Permission `protobuf:"varint,5,opt,name=needed,proto3,enum=sandbox.v1.Permission" json:"needed,omitempty"`
+	Operation  string     `protobuf:"bytes,6,opt,name=operation,proto3" json:"operation,omitempty"`
+	// Pattern of the rule that decided; empty if no rule did.
+	Rule string `protobuf:"bytes,7,opt,name=rule,proto3" json:"rule,omitempty"`
+	// Name of a host that no rule allows. What is granted is its port 443.
+	Host string `protobuf:"bytes,8,opt,name=host,proto3" json:"host,omitempty"`
+	// Process id, as the host sees it; 0 if it is not known.
+	Pid int32 `protobuf:"varint,9,opt,name=pid,proto3" json:"pid,omitempty"`
+	// Name of the process, at most 15 bytes, escaped as a path.
+	Program string                 `protobuf:"bytes,10,opt,name=program,proto3" json:"program,omitempty"`
+	Since   *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=since,proto3" json:"since,omitempty"`
+	// When it is refused without an answer.
+	Until *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=until,proto3" json:"until,omitempty"`
+	// Number of processes that wait for the answer.
+	Waiting       int32 `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ask) Reset() {
+	*x = Ask{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ask) ProtoMessage() {}
+
+func (x *Ask) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ask.ProtoReflect.Descriptor instead.
+func (*Ask) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Ask) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Ask) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *Ask) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Ask) GetPermission() Permission {
+	if x != nil {
+		return x.Permission
+	}
+	return Permission_PERMISSION_UNSPECIFIED
+}
+
+func (x *Ask) GetNeeded() Permission {
+	if x != nil {
+		return x.Needed
+	}
+	return Permission_PERMISSION_UNSPECIFIED
+}
+
+func (x *Ask) GetOperation() string {
+	if x != nil {
+		return x.Operation
+	}
+	return ""
+}
+
+func (x *Ask) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *Ask) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *Ask) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *Ask) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *Ask) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Ask) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *Ask) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+type AnswerAskRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	AskId     string                 `protobuf:"bytes,2,opt,name=ask_id,json=askId,proto3" json:"ask_id,omitempty"`
+	// False: the refusal stands.
+	Allow         bool     `protobuf:"varint,3,opt,name=allow,proto3" json:"allow,omitempty"`
+	Scope         AskScope `protobuf:"varint,4,opt,name=scope,proto3,enum=sandbox.v1.AskScope" json:"scope,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerAskRequest) Reset() {
+	*x = AnswerAskRequest{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerAskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerAskRequest) ProtoMessage() {}
+
+func (x *AnswerAskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerAskRequest.ProtoReflect.Descriptor instead.
+func (*AnswerAskRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *AnswerAskRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *AnswerAskRequest) GetAskId() string {
+	if x != nil {
+		return x.AskId
+	}
+	return ""
+}
+
+func (x *AnswerAskRequest) GetAllow() bool {
+	if x != nil {
+		return x.Allow
+	}
+	return false
+}
+
+func (x *AnswerAskRequest) GetScope() AskScope {
+	if x != nil {
+		return x.Scope
+	}
+	return AskScope_ASK_SCOPE_UNSPECIFIED
+}
+
 // GitUser is a user's name and address for git. An empty field is not configured.
 type GitUser struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1455,7 +2138,7 @@ type GitUser struct {
 
 func (x *GitUser) Reset() {
 	*x = GitUser{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +2150,7 @@ func (x *GitUser) String() string {
 func (*GitUser) ProtoMessage() {}
 
 func (x *GitUser) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +2163,7 @@ func (x *GitUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitUser.ProtoReflect.Descriptor instead.
 func (*GitUser) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GitUser) GetName() string {
@@ -1506,7 +2189,7 @@ type GetSandboxRequest struct {
 
 func (x *GetSandboxRequest) Reset() {
 	*x = GetSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +2201,7 @@ func (x *GetSandboxRequest) String() string {
 func (*GetSandboxRequest) ProtoMessage() {}
 
 func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1531,7 +2214,7 @@ func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxRequest.ProtoReflect.Descriptor instead.
 func (*GetSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetSandboxRequest) GetSandboxId() string {
@@ -1563,7 +2246,7 @@ type ListSandboxesRequest struct {
 
 func (x *ListSandboxesRequest) Reset() {
 	*x = ListSandboxesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +2258,7 @@ func (x *ListSandboxesRequest) String() string {
 func (*ListSandboxesRequest) ProtoMessage() {}
 
 func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +2271,7 @@ func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ListSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListSandboxesRequest) GetCodebaseId() string {
@@ -1651,7 +2334,7 @@ type ListSandboxesResponse struct {
 
 func (x *ListSandboxesResponse) Reset() {
 	*x = ListSandboxesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +2346,7 @@ func (x *ListSandboxesResponse) String() string {
 func (*ListSandboxesResponse) ProtoMessage() {}
 
 func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +2359,7 @@ func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ListSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListSandboxesResponse) GetSandboxes() []*Sandbox {
@@ -1702,7 +2385,7 @@ type StartSandboxRequest struct {
 
 func (x *StartSandboxRequest) Reset() {
 	*x = StartSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +2397,7 @@ func (x *StartSandboxRequest) String() string {
 func (*StartSandboxRequest) ProtoMessage() {}
 
 func (x *StartSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +2410,7 @@ func (x *StartSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StartSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StartSandboxRequest) GetSandboxId() string {
@@ -1746,7 +2429,7 @@ type StopSandboxRequest struct {
 
 func (x *StopSandboxRequest) Reset() {
 	*x = StopSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +2441,7 @@ func (x *StopSandboxRequest) String() string {
 func (*StopSandboxRequest) ProtoMessage() {}
 
 func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +2454,7 @@ func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StopSandboxRequest) GetSandboxId() string {
@@ -1793,7 +2476,7 @@ type DestroySandboxRequest struct {
 
 func (x *DestroySandboxRequest) Reset() {
 	*x = DestroySandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +2488,7 @@ func (x *DestroySandboxRequest) String() string {
 func (*DestroySandboxRequest) ProtoMessage() {}
 
 func (x *DestroySandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1818,7 +2501,7 @@ func (x *DestroySandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroySandboxRequest.ProtoReflect.Descriptor instead.
 func (*DestroySandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DestroySandboxRequest) GetSandboxId() string {
@@ -1859,7 +2542,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +2554,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +2567,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExecRequest) GetSandboxId() string {
@@ -1972,10 +2655,10 @@ type ExecResult struct {
 	Denied []*Denial `protobuf:"bytes,107,rep,name=denied,proto3" json:"denied,omitempty"`
 	// Number of refusals, repeats included.
 	DeniedCount int64 `protobuf:"varint,108,opt,name=denied_count,json=deniedCount,proto3" json:"denied_count,omitempty"`
-	// Net changes of the command in the sandbox's view, by path. It covers the same processes as
-	// denied. Writes through a memory mapping while other commands run cannot be attributed to a
-	// command and are only in the audit log. At most 1000; the list may be cut. Diff lists all
-	// changes.
+	// Net changes of the command in the sandbox's views, by mount and path. It covers the same
+	// processes as denied. Writes through a memory mapping while other commands run cannot be
+	// attributed to a command and are only in the audit log. At most 1000; the list may be cut. Diff
+	// lists all changes.
 	Changed []*FileChange `protobuf:"bytes,109,rep,name=changed,proto3" json:"changed,omitempty"`
 	// Number of changes.
 	ChangedCount int64 `protobuf:"varint,110,opt,name=changed_count,json=changedCount,proto3" json:"changed_count,omitempty"`
@@ -1988,7 +2671,7 @@ type ExecResult struct {
 
 func (x *ExecResult) Reset() {
 	*x = ExecResult{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2000,7 +2683,7 @@ func (x *ExecResult) String() string {
 func (*ExecResult) ProtoMessage() {}
 
 func (x *ExecResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2013,7 +2696,7 @@ func (x *ExecResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResult.ProtoReflect.Descriptor instead.
 func (*ExecResult) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExecResult) GetStdout() string {
@@ -2158,7 +2841,7 @@ type Denial struct {
 
 func (x *Denial) Reset() {
 	*x = Denial{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2853,7 @@ func (x *Denial) String() string {
 func (*Denial) ProtoMessage() {}
 
 func (x *Denial) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2866,7 @@ func (x *Denial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denial.ProtoReflect.Descriptor instead.
 func (*Denial) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Denial) GetPath() string {
@@ -2255,14 +2938,16 @@ type FileChange struct {
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	Kind  ChangeKind             `protobuf:"varint,2,opt,name=kind,proto3,enum=sandbox.v1.ChangeKind" json:"kind,omitempty"`
 	// The previous path, if it was renamed. A renamed directory includes everything below it.
-	OldPath       string `protobuf:"bytes,3,opt,name=old_path,json=oldPath,proto3" json:"old_path,omitempty"`
+	OldPath string `protobuf:"bytes,3,opt,name=old_path,json=oldPath,proto3" json:"old_path,omitempty"`
+	// Name of the mount in which the paths are; empty: the workspace.
+	Mount         string `protobuf:"bytes,100,opt,name=mount,proto3" json:"mount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2959,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2972,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FileChange) GetPath() string {
@@ -2307,6 +2992,13 @@ func (x *FileChange) GetKind() ChangeKind {
 func (x *FileChange) GetOldPath() string {
 	if x != nil {
 		return x.OldPath
+	}
+	return ""
+}
+
+func (x *FileChange) GetMount() string {
+	if x != nil {
+		return x.Mount
 	}
 	return ""
 }
@@ -2339,7 +3031,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +3043,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +3056,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExecOutput) GetType() ExecOutput_OutputType {
@@ -2468,7 +3160,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +3172,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +3185,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AttachRequest) GetMessage() isAttachRequest_Message {
@@ -2608,7 +3300,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +3312,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2633,7 +3325,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListExecsRequest) GetSandboxId() string {
@@ -2652,7 +3344,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2664,7 +3356,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2677,7 +3369,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListExecsResponse) GetExecs() []*DetachedExec {
@@ -2705,7 +3397,7 @@ type DetachedExec struct {
 
 func (x *DetachedExec) Reset() {
 	*x = DetachedExec{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2717,7 +3409,7 @@ func (x *DetachedExec) String() string {
 func (*DetachedExec) ProtoMessage() {}
 
 func (x *DetachedExec) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2730,7 +3422,7 @@ func (x *DetachedExec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachedExec.ProtoReflect.Descriptor instead.
 func (*DetachedExec) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DetachedExec) GetExecId() string {
@@ -2783,7 +3475,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2795,7 +3487,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2808,7 +3500,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Session) GetId() string {
@@ -2865,7 +3557,7 @@ type CreateSessionRequest struct {
 
 func (x *CreateSessionRequest) Reset() {
 	*x = CreateSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +3569,7 @@ func (x *CreateSessionRequest) String() string {
 func (*CreateSessionRequest) ProtoMessage() {}
 
 func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +3582,7 @@ func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreateSessionRequest) GetSandboxId() string {
@@ -2923,7 +3615,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2935,7 +3627,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2948,7 +3640,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetSessionRequest) GetSessionId() string {
@@ -2967,7 +3659,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3671,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3684,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListSessionsRequest) GetSandboxId() string {
@@ -3011,7 +3703,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3023,7 +3715,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3036,7 +3728,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -3055,7 +3747,7 @@ type DestroySessionRequest struct {
 
 func (x *DestroySessionRequest) Reset() {
 	*x = DestroySessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3759,7 @@ func (x *DestroySessionRequest) String() string {
 func (*DestroySessionRequest) ProtoMessage() {}
 
 func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3772,7 @@ func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroySessionRequest.ProtoReflect.Descriptor instead.
 func (*DestroySessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DestroySessionRequest) GetSessionId() string {
@@ -3103,7 +3795,7 @@ type SessionExecRequest struct {
 
 func (x *SessionExecRequest) Reset() {
 	*x = SessionExecRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3807,7 @@ func (x *SessionExecRequest) String() string {
 func (*SessionExecRequest) ProtoMessage() {}
 
 func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3820,7 @@ func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionExecRequest.ProtoReflect.Descriptor instead.
 func (*SessionExecRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SessionExecRequest) GetSessionId() string {
@@ -3183,7 +3875,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3195,7 +3887,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3208,7 +3900,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DiffRequest) GetSandboxId() string {
@@ -3277,7 +3969,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3981,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3994,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DiffResponse) GetFiles() []*FileDiff {
@@ -3351,7 +4043,7 @@ type ChangeGroup struct {
 
 func (x *ChangeGroup) Reset() {
 	*x = ChangeGroup{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +4055,7 @@ func (x *ChangeGroup) String() string {
 func (*ChangeGroup) ProtoMessage() {}
 
 func (x *ChangeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +4068,7 @@ func (x *ChangeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeGroup.ProtoReflect.Descriptor instead.
 func (*ChangeGroup) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ChangeGroup) GetName() string {
@@ -3445,7 +4137,7 @@ type FileDiff struct {
 
 func (x *FileDiff) Reset() {
 	*x = FileDiff{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +4149,7 @@ func (x *FileDiff) String() string {
 func (*FileDiff) ProtoMessage() {}
 
 func (x *FileDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +4162,7 @@ func (x *FileDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileDiff.ProtoReflect.Descriptor instead.
 func (*FileDiff) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FileDiff) GetPath() string {
@@ -3629,7 +4321,7 @@ type FileState struct {
 
 func (x *FileState) Reset() {
 	*x = FileState{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3641,7 +4333,7 @@ func (x *FileState) String() string {
 func (*FileState) ProtoMessage() {}
 
 func (x *FileState) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3654,7 +4346,7 @@ func (x *FileState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileState.ProtoReflect.Descriptor instead.
 func (*FileState) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FileState) GetMode() uint32 {
@@ -3706,7 +4398,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3718,7 +4410,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3731,7 +4423,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ApplyRequest) GetSandboxId() string {
@@ -3782,7 +4474,7 @@ type PathOutcome struct {
 
 func (x *PathOutcome) Reset() {
 	*x = PathOutcome{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3794,7 +4486,7 @@ func (x *PathOutcome) String() string {
 func (*PathOutcome) ProtoMessage() {}
 
 func (x *PathOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3807,7 +4499,7 @@ func (x *PathOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathOutcome.ProtoReflect.Descriptor instead.
 func (*PathOutcome) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PathOutcome) GetPath() string {
@@ -3854,7 +4546,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3866,7 +4558,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3879,7 +4571,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ApplyResponse) GetResults() []*PathOutcome {
@@ -3925,7 +4617,7 @@ type ReadChangesRequest struct {
 
 func (x *ReadChangesRequest) Reset() {
 	*x = ReadChangesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3937,7 +4629,7 @@ func (x *ReadChangesRequest) String() string {
 func (*ReadChangesRequest) ProtoMessage() {}
 
 func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3950,7 +4642,7 @@ func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesRequest.ProtoReflect.Descriptor instead.
 func (*ReadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReadChangesRequest) GetSandboxId() string {
@@ -3994,7 +4686,7 @@ type ReadChangesResponse struct {
 
 func (x *ReadChangesResponse) Reset() {
 	*x = ReadChangesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4006,7 +4698,7 @@ func (x *ReadChangesResponse) String() string {
 func (*ReadChangesResponse) ProtoMessage() {}
 
 func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4019,7 +4711,7 @@ func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReadChangesResponse) GetMessage() isReadChangesResponse_Message {
@@ -4080,7 +4772,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4092,7 +4784,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4105,7 +4797,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DiscardRequest) GetSandboxId() string {
@@ -4150,7 +4842,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4162,7 +4854,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4175,7 +4867,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DiscardResponse) GetPaths() []string {
@@ -4210,7 +4902,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4222,7 +4914,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4235,7 +4927,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SetPolicyRequest) GetSandboxId() string {
@@ -4253,16 +4945,18 @@ func (x *SetPolicyRequest) GetPermissions() []*PermissionRule {
 }
 
 type ExplainPolicyRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Path      string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// As in ListViewRequest.
+	Mount         string `protobuf:"bytes,100,opt,name=mount,proto3" json:"mount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4274,7 +4968,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4287,7 +4981,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExplainPolicyRequest) GetSandboxId() string {
@@ -4304,12 +4998,20 @@ func (x *ExplainPolicyRequest) GetPath() string {
 	return ""
 }
 
+func (x *ExplainPolicyRequest) GetMount() string {
+	if x != nil {
+		return x.Mount
+	}
+	return ""
+}
+
 type ExplainPolicyResponse struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Permission Permission             `protobuf:"varint,1,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
 	// The rule that decides; absent if no rule matches.
 	Rule *PermissionRule `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
-	// Index of that rule in the sandbox's permissions, from 0; -1 if no rule decides.
+	// Index of that rule in the sandbox's permissions, or in the rules of the mount, from 0; -1 if no
+	// rule of them decides, as in a mount of mode "ro". The same holds for the other indexes.
 	RuleIndex int32  `protobuf:"varint,3,opt,name=rule_index,json=ruleIndex,proto3" json:"rule_index,omitempty"`
 	Reason    string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// A directory at this path has PERMISSION_VIEW and lists only what is granted below it.
@@ -4327,7 +5029,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4339,7 +5041,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4352,7 +5054,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ExplainPolicyResponse) GetPermission() Permission {
@@ -4423,7 +5125,7 @@ type RuleMatch struct {
 
 func (x *RuleMatch) Reset() {
 	*x = RuleMatch{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4435,7 +5137,7 @@ func (x *RuleMatch) String() string {
 func (*RuleMatch) ProtoMessage() {}
 
 func (x *RuleMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4448,7 +5150,7 @@ func (x *RuleMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMatch.ProtoReflect.Descriptor instead.
 func (*RuleMatch) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RuleMatch) GetRuleIndex() int32 {
@@ -4484,7 +5186,7 @@ type ListViewRequest struct {
 
 func (x *ListViewRequest) Reset() {
 	*x = ListViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4496,7 +5198,7 @@ func (x *ListViewRequest) String() string {
 func (*ListViewRequest) ProtoMessage() {}
 
 func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4509,7 +5211,7 @@ func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewRequest.ProtoReflect.Descriptor instead.
 func (*ListViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListViewRequest) GetSandboxId() string {
@@ -4566,7 +5268,7 @@ type ListViewResponse struct {
 
 func (x *ListViewResponse) Reset() {
 	*x = ListViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4578,7 +5280,7 @@ func (x *ListViewResponse) String() string {
 func (*ListViewResponse) ProtoMessage() {}
 
 func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4591,7 +5293,7 @@ func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewResponse.ProtoReflect.Descriptor instead.
 func (*ListViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListViewResponse) GetEntries() []*ViewEntry {
@@ -4627,7 +5329,7 @@ type ViewEntry struct {
 
 func (x *ViewEntry) Reset() {
 	*x = ViewEntry{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4639,7 +5341,7 @@ func (x *ViewEntry) String() string {
 func (*ViewEntry) ProtoMessage() {}
 
 func (x *ViewEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4652,7 +5354,7 @@ func (x *ViewEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEntry.ProtoReflect.Descriptor instead.
 func (*ViewEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ViewEntry) GetPath() string {
@@ -4716,7 +5418,7 @@ type ReadViewRequest struct {
 
 func (x *ReadViewRequest) Reset() {
 	*x = ReadViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4728,7 +5430,7 @@ func (x *ReadViewRequest) String() string {
 func (*ReadViewRequest) ProtoMessage() {}
 
 func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4741,7 +5443,7 @@ func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewRequest.ProtoReflect.Descriptor instead.
 func (*ReadViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ReadViewRequest) GetSandboxId() string {
@@ -4774,7 +5476,7 @@ type ReadViewResponse struct {
 
 func (x *ReadViewResponse) Reset() {
 	*x = ReadViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4786,7 +5488,7 @@ func (x *ReadViewResponse) String() string {
 func (*ReadViewResponse) ProtoMessage() {}
 
 func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4799,7 +5501,7 @@ func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewResponse.ProtoReflect.Descriptor instead.
 func (*ReadViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ReadViewResponse) GetData() []byte {
@@ -4815,14 +5517,16 @@ type WatchViewRequest struct {
 	// Only this path and its direct entries; empty: the root. The path need not exist.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Also everything further below.
-	Recursive     bool `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	Recursive bool `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	// As in ListViewRequest.
+	Mount         string `protobuf:"bytes,100,opt,name=mount,proto3" json:"mount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchViewRequest) Reset() {
 	*x = WatchViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4834,7 +5538,7 @@ func (x *WatchViewRequest) String() string {
 func (*WatchViewRequest) ProtoMessage() {}
 
 func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4847,7 +5551,7 @@ func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewRequest.ProtoReflect.Descriptor instead.
 func (*WatchViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WatchViewRequest) GetSandboxId() string {
@@ -4871,6 +5575,13 @@ func (x *WatchViewRequest) GetRecursive() bool {
 	return false
 }
 
+func (x *WatchViewRequest) GetMount() string {
+	if x != nil {
+		return x.Mount
+	}
+	return ""
+}
+
 type WatchViewResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sorted by path: created, modified or deleted.
@@ -4884,7 +5595,7 @@ type WatchViewResponse struct {
 
 func (x *WatchViewResponse) Reset() {
 	*x = WatchViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4896,7 +5607,7 @@ func (x *WatchViewResponse) String() string {
 func (*WatchViewResponse) ProtoMessage() {}
 
 func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4909,7 +5620,7 @@ func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewResponse.ProtoReflect.Descriptor instead.
 func (*WatchViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *WatchViewResponse) GetChanges() []*FileChange {
@@ -4943,7 +5654,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4955,7 +5666,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4968,7 +5679,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *AuditRequest) GetSandboxId() string {
@@ -5023,7 +5734,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5035,7 +5746,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5048,7 +5759,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{55}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AuditEvent) GetSeq() uint64 {
@@ -5090,7 +5801,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5102,7 +5813,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5115,7 +5826,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{56}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *LogsRequest) GetSandboxId() string {
@@ -5155,7 +5866,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5167,7 +5878,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5180,7 +5891,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{57}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *LogRecord) GetTime() *timestamppb.Timestamp {
@@ -5248,7 +5959,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5260,7 +5971,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5273,7 +5984,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{58}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -5312,7 +6023,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5324,7 +6035,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5337,7 +6048,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{59}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -5440,7 +6151,7 @@ type AttachRequest_Start struct {
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5452,7 +6163,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5465,7 +6176,7 @@ func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Start.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Start) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27, 0}
 }
 
 func (x *AttachRequest_Start) GetSandboxId() string {
@@ -5538,7 +6249,7 @@ type AttachRequest_Resume struct {
 
 func (x *AttachRequest_Resume) Reset() {
 	*x = AttachRequest_Resume{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5550,7 +6261,7 @@ func (x *AttachRequest_Resume) String() string {
 func (*AttachRequest_Resume) ProtoMessage() {}
 
 func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5563,7 +6274,7 @@ func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Resume.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Resume) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20, 1}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27, 1}
 }
 
 func (x *AttachRequest_Resume) GetSandboxId() string {
@@ -5604,7 +6315,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5616,7 +6327,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5629,7 +6340,7 @@ func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_WindowSize.ProtoReflect.Descriptor instead.
 func (*AttachRequest_WindowSize) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20, 2}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27, 2}
 }
 
 func (x *AttachRequest_WindowSize) GetRows() uint32 {
@@ -5664,7 +6375,7 @@ type ReadChangesResponse_Change struct {
 
 func (x *ReadChangesResponse_Change) Reset() {
 	*x = ReadChangesResponse_Change{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[71]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5676,7 +6387,7 @@ func (x *ReadChangesResponse_Change) String() string {
 func (*ReadChangesResponse_Change) ProtoMessage() {}
 
 func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[71]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5689,7 +6400,7 @@ func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse_Change.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse_Change) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47, 0}
 }
 
 func (x *ReadChangesResponse_Change) GetPath() string {
@@ -5743,7 +6454,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"disk_bytes\x18d \x01(\x03R\tdiskBytes\x12\x1f\n" +
 	"\vdisk_inodes\x18e \x01(\x03R\n" +
-	"diskInodes\"\xbb\t\n" +
+	"diskInodes\"\xa7\n" +
+	"\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vcodebase_id\x18\x02 \x01(\tR\n" +
@@ -5779,10 +6491,20 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"net_limits\x18| \x03(\tR\tnetLimits\x12\x18\n" +
 	"\apublish\x18} \x03(\tR\apublish\x12'\n" +
-	"\x0fpublish_address\x18~ \x01(\tR\x0epublishAddress\x1a9\n" +
+	"\x0fpublish_address\x18~ \x01(\tR\x0epublishAddress\x12:\n" +
+	"\vask_timeout\x18\x7f \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"askTimeout\x12.\n" +
+	"\x06grants\x18\x80\x01 \x03(\v2\x15.sandbox.v1.PathGrantR\x06grants\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x01\n" +
+	"\tPathGrant\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1c\n" +
+	"\tdirectory\x18\x02 \x01(\bR\tdirectory\x126\n" +
+	"\n" +
+	"permission\x18\x03 \x01(\x0e2\x16.sandbox.v1.PermissionR\n" +
+	"permission\x120\n" +
+	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x8f\x01\n" +
 	"\x05Mount\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
 	"\x05place\x18\x02 \x01(\tR\x05place\x12\x12\n" +
@@ -5797,7 +6519,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x14pending_changes_more\x18\x02 \x01(\bR\x12pendingChangesMore\x12\x1d\n" +
 	"\n" +
 	"disk_bytes\x18\x03 \x01(\x03R\tdiskBytes\x12&\n" +
-	"\x0fdisk_bytes_more\x18\x04 \x01(\bR\rdiskBytesMore\"\x95\a\n" +
+	"\x0fdisk_bytes_more\x18\x04 \x01(\bR\rdiskBytesMore\"\xd1\a\n" +
 	"\x14CreateSandboxRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12<\n" +
@@ -5822,7 +6544,9 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\asecrets\x18r \x03(\tR\asecrets\x12\x1d\n" +
 	"\n" +
 	"net_limits\x18s \x03(\tR\tnetLimits\x12\x18\n" +
-	"\apublish\x18t \x03(\tR\apublish\x1a9\n" +
+	"\apublish\x18t \x03(\tR\apublish\x12:\n" +
+	"\vask_timeout\x18u \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"askTimeout\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
@@ -5837,7 +6561,60 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
 	"\x05grant\x18\x02 \x03(\tR\x05grant\x126\n" +
 	"\tgrant_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bgrantFor\x12\x16\n" +
-	"\x06revoke\x18\x04 \x03(\tR\x06revoke\"3\n" +
+	"\x06revoke\x18\x04 \x03(\tR\x06revoke\"\xae\x02\n" +
+	"\x14UpdateSandboxRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x128\n" +
+	"\tresources\x18\a \x01(\v2\x1a.sandbox.v1.ResourceLimitsR\tresources\x12\x14\n" +
+	"\x05clear\x18d \x03(\tR\x05clear\x12\x18\n" +
+	"\ascratch\x18q \x03(\tR\ascratch\x12\x18\n" +
+	"\asecrets\x18r \x03(\tR\asecrets\x12\x1d\n" +
+	"\n" +
+	"net_limits\x18s \x03(\tR\tnetLimits\x12\x18\n" +
+	"\apublish\x18t \x03(\tR\apublish\x12:\n" +
+	"\vask_timeout\x18u \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"askTimeout\"\xeb\x01\n" +
+	"\x10GrantPathRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
+	"\tdirectory\x18\x03 \x01(\bR\tdirectory\x126\n" +
+	"\n" +
+	"permission\x18\x04 \x01(\x0e2\x16.sandbox.v1.PermissionR\n" +
+	"permission\x126\n" +
+	"\tgrant_for\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bgrantFor\x12\x16\n" +
+	"\x06revoke\x18\x06 \x01(\bR\x06revoke\"y\n" +
+	"\x0fListAsksRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12-\n" +
+	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\"Q\n" +
+	"\x10ListAsksResponse\x12#\n" +
+	"\x04asks\x18\x01 \x03(\v2\x0f.sandbox.v1.AskR\x04asks\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\"\x9a\x03\n" +
+	"\x03Ask\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
+	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x126\n" +
+	"\n" +
+	"permission\x18\x04 \x01(\x0e2\x16.sandbox.v1.PermissionR\n" +
+	"permission\x12.\n" +
+	"\x06needed\x18\x05 \x01(\x0e2\x16.sandbox.v1.PermissionR\x06needed\x12\x1c\n" +
+	"\toperation\x18\x06 \x01(\tR\toperation\x12\x12\n" +
+	"\x04rule\x18\a \x01(\tR\x04rule\x12\x12\n" +
+	"\x04host\x18\b \x01(\tR\x04host\x12\x10\n" +
+	"\x03pid\x18\t \x01(\x05R\x03pid\x12\x18\n" +
+	"\aprogram\x18\n" +
+	" \x01(\tR\aprogram\x120\n" +
+	"\x05since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x18\n" +
+	"\awaiting\x18\r \x01(\x05R\awaiting\"\x8a\x01\n" +
+	"\x10AnswerAskRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x15\n" +
+	"\x06ask_id\x18\x02 \x01(\tR\x05askId\x12\x14\n" +
+	"\x05allow\x18\x03 \x01(\bR\x05allow\x12*\n" +
+	"\x05scope\x18\x04 \x01(\x0e2\x14.sandbox.v1.AskScopeR\x05scope\"3\n" +
 	"\aGitUser\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05email\x18\x02 \x01(\tR\x05email\"2\n" +
@@ -5916,12 +6693,13 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x03pid\x18\x06 \x01(\x05R\x03pid\x12\x18\n" +
 	"\aprogram\x18\a \x01(\tR\aprogram\x12\x14\n" +
 	"\x05count\x18\b \x01(\x03R\x05count\x12\x14\n" +
-	"\x05mount\x18d \x01(\tR\x05mount\"g\n" +
+	"\x05mount\x18d \x01(\tR\x05mount\"}\n" +
 	"\n" +
 	"FileChange\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.sandbox.v1.ChangeKindR\x04kind\x12\x19\n" +
-	"\bold_path\x18\x03 \x01(\tR\aoldPath\"\xa2\x04\n" +
+	"\bold_path\x18\x03 \x01(\tR\aoldPath\x12\x14\n" +
+	"\x05mount\x18d \x01(\tR\x05mount\"\xa2\x04\n" +
 	"\n" +
 	"ExecOutput\x125\n" +
 	"\x04type\x18\x01 \x01(\x0e2!.sandbox.v1.ExecOutput.OutputTypeR\x04type\x12\x12\n" +
@@ -6124,11 +6902,12 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x10SetPolicyRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12<\n" +
-	"\vpermissions\x18\x02 \x03(\v2\x1a.sandbox.v1.PermissionRuleR\vpermissions\"I\n" +
+	"\vpermissions\x18\x02 \x03(\v2\x1a.sandbox.v1.PermissionRuleR\vpermissions\"_\n" +
 	"\x14ExplainPolicyRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"\xdb\x02\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
+	"\x05mount\x18d \x01(\tR\x05mount\"\xdb\x02\n" +
 	"\x15ExplainPolicyResponse\x126\n" +
 	"\n" +
 	"permission\x18\x01 \x01(\x0e2\x16.sandbox.v1.PermissionR\n" +
@@ -6176,12 +6955,13 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
 	"\x05mount\x18d \x01(\tR\x05mount\"&\n" +
 	"\x10ReadViewResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"c\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"y\n" +
 	"\x10WatchViewRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
-	"\trecursive\x18\x03 \x01(\bR\trecursive\"Y\n" +
+	"\trecursive\x18\x03 \x01(\bR\trecursive\x12\x14\n" +
+	"\x05mount\x18d \x01(\tR\x05mount\"Y\n" +
 	"\x11WatchViewResponse\x120\n" +
 	"\achanges\x18\x01 \x03(\v2\x16.sandbox.v1.FileChangeR\achanges\x12\x12\n" +
 	"\x04lost\x18\x02 \x01(\bR\x04lost\"\xac\x01\n" +
@@ -6245,7 +7025,11 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x15SYNC_MODE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11SYNC_MODE_ON_EXEC\x10\x01\x12\x15\n" +
 	"\x11SYNC_MODE_ON_STOP\x10\x02\x12\x14\n" +
-	"\x10SYNC_MODE_MANUAL\x10\x03*\x8e\x01\n" +
+	"\x10SYNC_MODE_MANUAL\x10\x03*P\n" +
+	"\bAskScope\x12\x19\n" +
+	"\x15ASK_SCOPE_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eASK_SCOPE_ONCE\x10\x01\x12\x15\n" +
+	"\x11ASK_SCOPE_SANDBOX\x10\x02*\x8e\x01\n" +
 	"\n" +
 	"ChangeKind\x12\x1b\n" +
 	"\x17CHANGE_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -6279,7 +7063,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x17VIEW_ORIGIN_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12VIEW_ORIGIN_SOURCE\x10\x01\x12\x16\n" +
 	"\x12VIEW_ORIGIN_FROZEN\x10\x02\x12\x15\n" +
-	"\x11VIEW_ORIGIN_DELTA\x10\x032\xa4\x17\n" +
+	"\x11VIEW_ORIGIN_DELTA\x10\x032\xe4\x1a\n" +
 	"\x0eSandboxService\x12`\n" +
 	"\rCreateSandbox\x12 .sandbox.v1.CreateSandboxRequest\x1a\x13.sandbox.v1.Sandbox\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/sandboxes\x12d\n" +
 	"\n" +
@@ -6305,7 +7089,11 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x05Apply\x12\x18.sandbox.v1.ApplyRequest\x1a\x19.sandbox.v1.ApplyResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sandboxes/{sandbox_id}/apply\x12q\n" +
 	"\aDiscard\x12\x1a.sandbox.v1.DiscardRequest\x1a\x1b.sandbox.v1.DiscardResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/sandboxes/{sandbox_id}/discard\x12l\n" +
 	"\tSetPolicy\x12\x1c.sandbox.v1.SetPolicyRequest\x1a\x13.sandbox.v1.Sandbox\",\x82\xd3\xe4\x93\x02&:\x01*\x1a!/v1/sandboxes/{sandbox_id}/policy\x12o\n" +
-	"\vChangeHosts\x12\x1e.sandbox.v1.ChangeHostsRequest\x1a\x13.sandbox.v1.Sandbox\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sandboxes/{sandbox_id}/hosts\x12\x87\x01\n" +
+	"\vChangeHosts\x12\x1e.sandbox.v1.ChangeHostsRequest\x1a\x13.sandbox.v1.Sandbox\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sandboxes/{sandbox_id}/hosts\x12m\n" +
+	"\rUpdateSandbox\x12 .sandbox.v1.UpdateSandboxRequest\x1a\x13.sandbox.v1.Sandbox\"%\x82\xd3\xe4\x93\x02\x1f:\x01*2\x1a/v1/sandboxes/{sandbox_id}\x12l\n" +
+	"\tGrantPath\x12\x1c.sandbox.v1.GrantPathRequest\x1a\x13.sandbox.v1.Sandbox\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/sandboxes/{sandbox_id}/grants\x12n\n" +
+	"\bListAsks\x12\x1b.sandbox.v1.ListAsksRequest\x1a\x1c.sandbox.v1.ListAsksResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/sandboxes/{sandbox_id}/asks\x12q\n" +
+	"\tAnswerAsk\x12\x1c.sandbox.v1.AnswerAskRequest\x1a\x11.sandbox.v1.Empty\"3\x82\xd3\xe4\x93\x02-:\x01*\"(/v1/sandboxes/{sandbox_id}/asks/{ask_id}\x12\x87\x01\n" +
 	"\rExplainPolicy\x12 .sandbox.v1.ExplainPolicyRequest\x1a!.sandbox.v1.ExplainPolicyResponse\"1\x82\xd3\xe4\x93\x02+\x12)/v1/sandboxes/{sandbox_id}/policy:explain\x12n\n" +
 	"\bListView\x12\x1b.sandbox.v1.ListViewRequest\x1a\x1c.sandbox.v1.ListViewResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/sandboxes/{sandbox_id}/view\x12G\n" +
 	"\bReadView\x12\x1b.sandbox.v1.ReadViewRequest\x1a\x1c.sandbox.v1.ReadViewResponse0\x01\x12J\n" +
@@ -6326,243 +7114,275 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_sandbox_v1_sandbox_proto_rawDescData
 }
 
-var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                   // 0: sandbox.v1.RuntimeType
 	(SyncMode)(0),                      // 1: sandbox.v1.SyncMode
-	(ChangeKind)(0),                    // 2: sandbox.v1.ChangeKind
-	(ChangeStatus)(0),                  // 3: sandbox.v1.ChangeStatus
-	(Risk)(0),                          // 4: sandbox.v1.Risk
-	(Outcome)(0),                       // 5: sandbox.v1.Outcome
-	(ViewOrigin)(0),                    // 6: sandbox.v1.ViewOrigin
-	(ExecOutput_OutputType)(0),         // 7: sandbox.v1.ExecOutput.OutputType
-	(*ResourceLimits)(nil),             // 8: sandbox.v1.ResourceLimits
-	(*Sandbox)(nil),                    // 9: sandbox.v1.Sandbox
-	(*Mount)(nil),                      // 10: sandbox.v1.Mount
-	(*SandboxSecret)(nil),              // 11: sandbox.v1.SandboxSecret
-	(*SandboxUsage)(nil),               // 12: sandbox.v1.SandboxUsage
-	(*CreateSandboxRequest)(nil),       // 13: sandbox.v1.CreateSandboxRequest
-	(*AllowedHost)(nil),                // 14: sandbox.v1.AllowedHost
-	(*ChangeHostsRequest)(nil),         // 15: sandbox.v1.ChangeHostsRequest
-	(*GitUser)(nil),                    // 16: sandbox.v1.GitUser
-	(*GetSandboxRequest)(nil),          // 17: sandbox.v1.GetSandboxRequest
-	(*ListSandboxesRequest)(nil),       // 18: sandbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),      // 19: sandbox.v1.ListSandboxesResponse
-	(*StartSandboxRequest)(nil),        // 20: sandbox.v1.StartSandboxRequest
-	(*StopSandboxRequest)(nil),         // 21: sandbox.v1.StopSandboxRequest
-	(*DestroySandboxRequest)(nil),      // 22: sandbox.v1.DestroySandboxRequest
-	(*ExecRequest)(nil),                // 23: sandbox.v1.ExecRequest
-	(*ExecResult)(nil),                 // 24: sandbox.v1.ExecResult
-	(*Denial)(nil),                     // 25: sandbox.v1.Denial
-	(*FileChange)(nil),                 // 26: sandbox.v1.FileChange
-	(*ExecOutput)(nil),                 // 27: sandbox.v1.ExecOutput
-	(*AttachRequest)(nil),              // 28: sandbox.v1.AttachRequest
-	(*ListExecsRequest)(nil),           // 29: sandbox.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),          // 30: sandbox.v1.ListExecsResponse
-	(*DetachedExec)(nil),               // 31: sandbox.v1.DetachedExec
-	(*Session)(nil),                    // 32: sandbox.v1.Session
-	(*CreateSessionRequest)(nil),       // 33: sandbox.v1.CreateSessionRequest
-	(*GetSessionRequest)(nil),          // 34: sandbox.v1.GetSessionRequest
-	(*ListSessionsRequest)(nil),        // 35: sandbox.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 36: sandbox.v1.ListSessionsResponse
-	(*DestroySessionRequest)(nil),      // 37: sandbox.v1.DestroySessionRequest
-	(*SessionExecRequest)(nil),         // 38: sandbox.v1.SessionExecRequest
-	(*DiffRequest)(nil),                // 39: sandbox.v1.DiffRequest
-	(*DiffResponse)(nil),               // 40: sandbox.v1.DiffResponse
-	(*ChangeGroup)(nil),                // 41: sandbox.v1.ChangeGroup
-	(*FileDiff)(nil),                   // 42: sandbox.v1.FileDiff
-	(*FileState)(nil),                  // 43: sandbox.v1.FileState
-	(*ApplyRequest)(nil),               // 44: sandbox.v1.ApplyRequest
-	(*PathOutcome)(nil),                // 45: sandbox.v1.PathOutcome
-	(*ApplyResponse)(nil),              // 46: sandbox.v1.ApplyResponse
-	(*ReadChangesRequest)(nil),         // 47: sandbox.v1.ReadChangesRequest
-	(*ReadChangesResponse)(nil),        // 48: sandbox.v1.ReadChangesResponse
-	(*DiscardRequest)(nil),             // 49: sandbox.v1.DiscardRequest
-	(*DiscardResponse)(nil),            // 50: sandbox.v1.DiscardResponse
-	(*SetPolicyRequest)(nil),           // 51: sandbox.v1.SetPolicyRequest
-	(*ExplainPolicyRequest)(nil),       // 52: sandbox.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),      // 53: sandbox.v1.ExplainPolicyResponse
-	(*RuleMatch)(nil),                  // 54: sandbox.v1.RuleMatch
-	(*ListViewRequest)(nil),            // 55: sandbox.v1.ListViewRequest
-	(*ListViewResponse)(nil),           // 56: sandbox.v1.ListViewResponse
-	(*ViewEntry)(nil),                  // 57: sandbox.v1.ViewEntry
-	(*ReadViewRequest)(nil),            // 58: sandbox.v1.ReadViewRequest
-	(*ReadViewResponse)(nil),           // 59: sandbox.v1.ReadViewResponse
-	(*WatchViewRequest)(nil),           // 60: sandbox.v1.WatchViewRequest
-	(*WatchViewResponse)(nil),          // 61: sandbox.v1.WatchViewResponse
-	(*AuditRequest)(nil),               // 62: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),                 // 63: sandbox.v1.AuditEvent
-	(*LogsRequest)(nil),                // 64: sandbox.v1.LogsRequest
-	(*LogRecord)(nil),                  // 65: sandbox.v1.LogRecord
-	(*GetStatsRequest)(nil),            // 66: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                      // 67: sandbox.v1.Stats
-	nil,                                // 68: sandbox.v1.Sandbox.LabelsEntry
-	nil,                                // 69: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                                // 70: sandbox.v1.CreateSandboxRequest.EnvEntry
-	nil,                                // 71: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                                // 72: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),        // 73: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_Resume)(nil),       // 74: sandbox.v1.AttachRequest.Resume
-	(*AttachRequest_WindowSize)(nil),   // 75: sandbox.v1.AttachRequest.WindowSize
-	nil,                                // 76: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                                // 77: sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	nil,                                // 78: sandbox.v1.CreateSessionRequest.EnvEntry
-	(*ReadChangesResponse_Change)(nil), // 79: sandbox.v1.ReadChangesResponse.Change
-	nil,                                // 80: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),             // 81: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),                 // 82: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),      // 83: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 84: google.protobuf.Duration
-	(Permission)(0),                    // 85: sandbox.v1.Permission
-	(SessionStatus)(0),                 // 86: sandbox.v1.SessionStatus
-	(*Empty)(nil),                      // 87: sandbox.v1.Empty
+	(AskScope)(0),                      // 2: sandbox.v1.AskScope
+	(ChangeKind)(0),                    // 3: sandbox.v1.ChangeKind
+	(ChangeStatus)(0),                  // 4: sandbox.v1.ChangeStatus
+	(Risk)(0),                          // 5: sandbox.v1.Risk
+	(Outcome)(0),                       // 6: sandbox.v1.Outcome
+	(ViewOrigin)(0),                    // 7: sandbox.v1.ViewOrigin
+	(ExecOutput_OutputType)(0),         // 8: sandbox.v1.ExecOutput.OutputType
+	(*ResourceLimits)(nil),             // 9: sandbox.v1.ResourceLimits
+	(*Sandbox)(nil),                    // 10: sandbox.v1.Sandbox
+	(*PathGrant)(nil),                  // 11: sandbox.v1.PathGrant
+	(*Mount)(nil),                      // 12: sandbox.v1.Mount
+	(*SandboxSecret)(nil),              // 13: sandbox.v1.SandboxSecret
+	(*SandboxUsage)(nil),               // 14: sandbox.v1.SandboxUsage
+	(*CreateSandboxRequest)(nil),       // 15: sandbox.v1.CreateSandboxRequest
+	(*AllowedHost)(nil),                // 16: sandbox.v1.AllowedHost
+	(*ChangeHostsRequest)(nil),         // 17: sandbox.v1.ChangeHostsRequest
+	(*UpdateSandboxRequest)(nil),       // 18: sandbox.v1.UpdateSandboxRequest
+	(*GrantPathRequest)(nil),           // 19: sandbox.v1.GrantPathRequest
+	(*ListAsksRequest)(nil),            // 20: sandbox.v1.ListAsksRequest
+	(*ListAsksResponse)(nil),           // 21: sandbox.v1.ListAsksResponse
+	(*Ask)(nil),                        // 22: sandbox.v1.Ask
+	(*AnswerAskRequest)(nil),           // 23: sandbox.v1.AnswerAskRequest
+	(*GitUser)(nil),                    // 24: sandbox.v1.GitUser
+	(*GetSandboxRequest)(nil),          // 25: sandbox.v1.GetSandboxRequest
+	(*ListSandboxesRequest)(nil),       // 26: sandbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),      // 27: sandbox.v1.ListSandboxesResponse
+	(*StartSandboxRequest)(nil),        // 28: sandbox.v1.StartSandboxRequest
+	(*StopSandboxRequest)(nil),         // 29: sandbox.v1.StopSandboxRequest
+	(*DestroySandboxRequest)(nil),      // 30: sandbox.v1.DestroySandboxRequest
+	(*ExecRequest)(nil),                // 31: sandbox.v1.ExecRequest
+	(*ExecResult)(nil),                 // 32: sandbox.v1.ExecResult
+	(*Denial)(nil),                     // 33: sandbox.v1.Denial
+	(*FileChange)(nil),                 // 34: sandbox.v1.FileChange
+	(*ExecOutput)(nil),                 // 35: sandbox.v1.ExecOutput
+	(*AttachRequest)(nil),              // 36: sandbox.v1.AttachRequest
+	(*ListExecsRequest)(nil),           // 37: sandbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),          // 38: sandbox.v1.ListExecsResponse
+	(*DetachedExec)(nil),               // 39: sandbox.v1.DetachedExec
+	(*Session)(nil),                    // 40: sandbox.v1.Session
+	(*CreateSessionRequest)(nil),       // 41: sandbox.v1.CreateSessionRequest
+	(*GetSessionRequest)(nil),          // 42: sandbox.v1.GetSessionRequest
+	(*ListSessionsRequest)(nil),        // 43: sandbox.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 44: sandbox.v1.ListSessionsResponse
+	(*DestroySessionRequest)(nil),      // 45: sandbox.v1.DestroySessionRequest
+	(*SessionExecRequest)(nil),         // 46: sandbox.v1.SessionExecRequest
+	(*DiffRequest)(nil),                // 47: sandbox.v1.DiffRequest
+	(*DiffResponse)(nil),               // 48: sandbox.v1.DiffResponse
+	(*ChangeGroup)(nil),                // 49: sandbox.v1.ChangeGroup
+	(*FileDiff)(nil),                   // 50: sandbox.v1.FileDiff
+	(*FileState)(nil),                  // 51: sandbox.v1.FileState
+	(*ApplyRequest)(nil),               // 52: sandbox.v1.ApplyRequest
+	(*PathOutcome)(nil),                // 53: sandbox.v1.PathOutcome
+	(*ApplyResponse)(nil),              // 54: sandbox.v1.ApplyResponse
+	(*ReadChangesRequest)(nil),         // 55: sandbox.v1.ReadChangesRequest
+	(*ReadChangesResponse)(nil),        // 56: sandbox.v1.ReadChangesResponse
+	(*DiscardRequest)(nil),             // 57: sandbox.v1.DiscardRequest
+	(*DiscardResponse)(nil),            // 58: sandbox.v1.DiscardResponse
+	(*SetPolicyRequest)(nil),           // 59: sandbox.v1.SetPolicyRequest
+	(*ExplainPolicyRequest)(nil),       // 60: sandbox.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),      // 61: sandbox.v1.ExplainPolicyResponse
+	(*RuleMatch)(nil),                  // 62: sandbox.v1.RuleMatch
+	(*ListViewRequest)(nil),            // 63: sandbox.v1.ListViewRequest
+	(*ListViewResponse)(nil),           // 64: sandbox.v1.ListViewResponse
+	(*ViewEntry)(nil),                  // 65: sandbox.v1.ViewEntry
+	(*ReadViewRequest)(nil),            // 66: sandbox.v1.ReadViewRequest
+	(*ReadViewResponse)(nil),           // 67: sandbox.v1.ReadViewResponse
+	(*WatchViewRequest)(nil),           // 68: sandbox.v1.WatchViewRequest
+	(*WatchViewResponse)(nil),          // 69: sandbox.v1.WatchViewResponse
+	(*AuditRequest)(nil),               // 70: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),                 // 71: sandbox.v1.AuditEvent
+	(*LogsRequest)(nil),                // 72: sandbox.v1.LogsRequest
+	(*LogRecord)(nil),                  // 73: sandbox.v1.LogRecord
+	(*GetStatsRequest)(nil),            // 74: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                      // 75: sandbox.v1.Stats
+	nil,                                // 76: sandbox.v1.Sandbox.LabelsEntry
+	nil,                                // 77: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                                // 78: sandbox.v1.CreateSandboxRequest.EnvEntry
+	nil,                                // 79: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                                // 80: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),        // 81: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),       // 82: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil),   // 83: sandbox.v1.AttachRequest.WindowSize
+	nil,                                // 84: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                                // 85: sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	nil,                                // 86: sandbox.v1.CreateSessionRequest.EnvEntry
+	(*ReadChangesResponse_Change)(nil), // 87: sandbox.v1.ReadChangesResponse.Change
+	nil,                                // 88: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),             // 89: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),                 // 90: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),      // 91: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 92: google.protobuf.Duration
+	(Permission)(0),                    // 93: sandbox.v1.Permission
+	(SessionStatus)(0),                 // 94: sandbox.v1.SessionStatus
+	(*Empty)(nil),                      // 95: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	81,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	82,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	68,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	83,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	83,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	83,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	83,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	89,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	90,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	76,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	91,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	91,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	91,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	91,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
-	8,   // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
+	9,   // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
 	1,   // 9: sandbox.v1.Sandbox.sync:type_name -> sandbox.v1.SyncMode
-	12,  // 10: sandbox.v1.Sandbox.usage:type_name -> sandbox.v1.SandboxUsage
-	14,  // 11: sandbox.v1.Sandbox.allow_net:type_name -> sandbox.v1.AllowedHost
-	10,  // 12: sandbox.v1.Sandbox.mounts:type_name -> sandbox.v1.Mount
-	11,  // 13: sandbox.v1.Sandbox.secrets:type_name -> sandbox.v1.SandboxSecret
-	81,  // 14: sandbox.v1.Mount.rules:type_name -> sandbox.v1.PermissionRule
-	81,  // 15: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	84,  // 16: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	69,  // 17: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
-	0,   // 18: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
-	8,   // 19: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
-	1,   // 20: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
-	16,  // 21: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
-	70,  // 22: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
-	10,  // 23: sandbox.v1.CreateSandboxRequest.mounts:type_name -> sandbox.v1.Mount
-	83,  // 24: sandbox.v1.AllowedHost.until:type_name -> google.protobuf.Timestamp
-	84,  // 25: sandbox.v1.ChangeHostsRequest.grant_for:type_name -> google.protobuf.Duration
-	71,  // 26: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
-	9,   // 27: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	72,  // 28: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	84,  // 29: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	84,  // 30: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
-	25,  // 31: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
-	26,  // 32: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
-	85,  // 33: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
-	2,   // 34: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
-	7,   // 35: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
-	25,  // 36: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
-	26,  // 37: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
-	73,  // 38: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	75,  // 39: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	74,  // 40: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
-	31,  // 41: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
-	83,  // 42: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
-	86,  // 43: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	83,  // 44: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	83,  // 45: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	78,  // 46: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
-	32,  // 47: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	84,  // 48: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
-	42,  // 49: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
-	41,  // 50: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
-	3,   // 51: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
-	4,   // 52: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
-	43,  // 53: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
-	43,  // 54: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
-	5,   // 55: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
-	3,   // 56: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	45,  // 57: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	79,  // 58: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
-	81,  // 59: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	85,  // 60: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	81,  // 61: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	54,  // 62: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	57,  // 63: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	85,  // 64: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	83,  // 65: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	6,   // 66: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	26,  // 67: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
-	83,  // 68: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	83,  // 69: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	83,  // 70: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
-	7,   // 71: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
-	84,  // 72: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	80,  // 73: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	76,  // 74: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	84,  // 75: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	75,  // 76: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	77,  // 77: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	3,   // 78: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
-	5,   // 79: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
-	43,  // 80: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
-	13,  // 81: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	17,  // 82: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	18,  // 83: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	20,  // 84: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	21,  // 85: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	22,  // 86: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	23,  // 87: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	23,  // 88: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	33,  // 89: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	34,  // 90: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	35,  // 91: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	37,  // 92: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	38,  // 93: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	38,  // 94: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	28,  // 95: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	29,  // 96: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	39,  // 97: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	47,  // 98: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
-	44,  // 99: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	49,  // 100: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	51,  // 101: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	15,  // 102: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
-	52,  // 103: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	55,  // 104: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	58,  // 105: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	60,  // 106: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
-	62,  // 107: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	64,  // 108: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
-	66,  // 109: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	9,   // 110: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	9,   // 111: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	19,  // 112: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	9,   // 113: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	9,   // 114: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	87,  // 115: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	24,  // 116: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	27,  // 117: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	32,  // 118: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	32,  // 119: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	36,  // 120: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	87,  // 121: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	24,  // 122: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	27,  // 123: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	27,  // 124: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	30,  // 125: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	40,  // 126: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	48,  // 127: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
-	46,  // 128: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	50,  // 129: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	9,   // 130: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	9,   // 131: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
-	53,  // 132: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	56,  // 133: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	59,  // 134: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	61,  // 135: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
-	63,  // 136: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	65,  // 137: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
-	67,  // 138: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	110, // [110:139] is the sub-list for method output_type
-	81,  // [81:110] is the sub-list for method input_type
-	81,  // [81:81] is the sub-list for extension type_name
-	81,  // [81:81] is the sub-list for extension extendee
-	0,   // [0:81] is the sub-list for field type_name
+	14,  // 10: sandbox.v1.Sandbox.usage:type_name -> sandbox.v1.SandboxUsage
+	16,  // 11: sandbox.v1.Sandbox.allow_net:type_name -> sandbox.v1.AllowedHost
+	12,  // 12: sandbox.v1.Sandbox.mounts:type_name -> sandbox.v1.Mount
+	13,  // 13: sandbox.v1.Sandbox.secrets:type_name -> sandbox.v1.SandboxSecret
+	92,  // 14: sandbox.v1.Sandbox.ask_timeout:type_name -> google.protobuf.Duration
+	11,  // 15: sandbox.v1.Sandbox.grants:type_name -> sandbox.v1.PathGrant
+	93,  // 16: sandbox.v1.PathGrant.permission:type_name -> sandbox.v1.Permission
+	91,  // 17: sandbox.v1.PathGrant.until:type_name -> google.protobuf.Timestamp
+	89,  // 18: sandbox.v1.Mount.rules:type_name -> sandbox.v1.PermissionRule
+	89,  // 19: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	92,  // 20: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	77,  // 21: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	0,   // 22: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
+	9,   // 23: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
+	1,   // 24: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
+	24,  // 25: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
+	78,  // 26: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
+	12,  // 27: sandbox.v1.CreateSandboxRequest.mounts:type_name -> sandbox.v1.Mount
+	92,  // 28: sandbox.v1.CreateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
+	91,  // 29: sandbox.v1.AllowedHost.until:type_name -> google.protobuf.Timestamp
+	92,  // 30: sandbox.v1.ChangeHostsRequest.grant_for:type_name -> google.protobuf.Duration
+	9,   // 31: sandbox.v1.UpdateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
+	92,  // 32: sandbox.v1.UpdateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
+	93,  // 33: sandbox.v1.GrantPathRequest.permission:type_name -> sandbox.v1.Permission
+	92,  // 34: sandbox.v1.GrantPathRequest.grant_for:type_name -> google.protobuf.Duration
+	92,  // 35: sandbox.v1.ListAsksRequest.wait:type_name -> google.protobuf.Duration
+	22,  // 36: sandbox.v1.ListAsksResponse.asks:type_name -> sandbox.v1.Ask
+	93,  // 37: sandbox.v1.Ask.permission:type_name -> sandbox.v1.Permission
+	93,  // 38: sandbox.v1.Ask.needed:type_name -> sandbox.v1.Permission
+	91,  // 39: sandbox.v1.Ask.since:type_name -> google.protobuf.Timestamp
+	91,  // 40: sandbox.v1.Ask.until:type_name -> google.protobuf.Timestamp
+	2,   // 41: sandbox.v1.AnswerAskRequest.scope:type_name -> sandbox.v1.AskScope
+	79,  // 42: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	10,  // 43: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
+	80,  // 44: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	92,  // 45: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	92,  // 46: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	33,  // 47: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
+	34,  // 48: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
+	93,  // 49: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
+	3,   // 50: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
+	8,   // 51: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
+	33,  // 52: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
+	34,  // 53: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
+	81,  // 54: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	83,  // 55: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	82,  // 56: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	39,  // 57: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
+	91,  // 58: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	94,  // 59: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	91,  // 60: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	91,  // 61: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	86,  // 62: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	40,  // 63: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
+	92,  // 64: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	50,  // 65: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
+	49,  // 66: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
+	4,   // 67: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
+	5,   // 68: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
+	51,  // 69: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
+	51,  // 70: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
+	6,   // 71: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
+	4,   // 72: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
+	53,  // 73: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	87,  // 74: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
+	89,  // 75: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	93,  // 76: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	89,  // 77: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	62,  // 78: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	65,  // 79: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	93,  // 80: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	91,  // 81: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	7,   // 82: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	34,  // 83: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
+	91,  // 84: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	91,  // 85: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	91,  // 86: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
+	8,   // 87: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
+	92,  // 88: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	88,  // 89: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	84,  // 90: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	92,  // 91: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	83,  // 92: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	85,  // 93: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	4,   // 94: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
+	6,   // 95: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
+	51,  // 96: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
+	15,  // 97: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	25,  // 98: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	26,  // 99: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	28,  // 100: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	29,  // 101: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	30,  // 102: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	31,  // 103: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	31,  // 104: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	41,  // 105: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	42,  // 106: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	43,  // 107: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	45,  // 108: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	46,  // 109: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	46,  // 110: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	36,  // 111: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	37,  // 112: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	47,  // 113: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	55,  // 114: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
+	52,  // 115: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	57,  // 116: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	59,  // 117: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	17,  // 118: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
+	18,  // 119: sandbox.v1.SandboxService.UpdateSandbox:input_type -> sandbox.v1.UpdateSandboxRequest
+	19,  // 120: sandbox.v1.SandboxService.GrantPath:input_type -> sandbox.v1.GrantPathRequest
+	20,  // 121: sandbox.v1.SandboxService.ListAsks:input_type -> sandbox.v1.ListAsksRequest
+	23,  // 122: sandbox.v1.SandboxService.AnswerAsk:input_type -> sandbox.v1.AnswerAskRequest
+	60,  // 123: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	63,  // 124: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	66,  // 125: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	68,  // 126: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	70,  // 127: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	72,  // 128: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
+	74,  // 129: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	10,  // 130: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	10,  // 131: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	27,  // 132: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	10,  // 133: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	10,  // 134: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	95,  // 135: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	32,  // 136: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	35,  // 137: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	40,  // 138: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	40,  // 139: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	44,  // 140: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	95,  // 141: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	32,  // 142: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	35,  // 143: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	35,  // 144: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	38,  // 145: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	48,  // 146: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	56,  // 147: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
+	54,  // 148: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	58,  // 149: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	10,  // 150: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	10,  // 151: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
+	10,  // 152: sandbox.v1.SandboxService.UpdateSandbox:output_type -> sandbox.v1.Sandbox
+	10,  // 153: sandbox.v1.SandboxService.GrantPath:output_type -> sandbox.v1.Sandbox
+	21,  // 154: sandbox.v1.SandboxService.ListAsks:output_type -> sandbox.v1.ListAsksResponse
+	95,  // 155: sandbox.v1.SandboxService.AnswerAsk:output_type -> sandbox.v1.Empty
+	61,  // 156: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	64,  // 157: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	67,  // 158: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	69,  // 159: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	71,  // 160: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	73,  // 161: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
+	75,  // 162: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	130, // [130:163] is the sub-list for method output_type
+	97,  // [97:130] is the sub-list for method input_type
+	97,  // [97:97] is the sub-list for extension type_name
+	97,  // [97:97] is the sub-list for extension extendee
+	0,   // [0:97] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -6571,8 +7391,8 @@ func file_sandbox_v1_sandbox_proto_init() {
 		return
 	}
 	file_sandbox_v1_common_proto_init()
-	file_sandbox_v1_sandbox_proto_msgTypes[19].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[20].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[26].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[27].OneofWrappers = []any{
 		(*AttachRequest_Start_)(nil),
 		(*AttachRequest_Stdin)(nil),
 		(*AttachRequest_StdinEnd)(nil),
@@ -6580,21 +7400,21 @@ func file_sandbox_v1_sandbox_proto_init() {
 		(*AttachRequest_Signal)(nil),
 		(*AttachRequest_Resume_)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[23].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[40].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[30].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[47].OneofWrappers = []any{
 		(*ReadChangesResponse_Change_)(nil),
 		(*ReadChangesResponse_Data)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[45].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[57].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[59].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[52].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[64].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[66].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   73,
+			NumEnums:      9,
+			NumMessages:   80,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,6 +41,10 @@ const (
 	SandboxService_Discard_FullMethodName           = "/sandbox.v1.SandboxService/Discard"
 	SandboxService_SetPolicy_FullMethodName         = "/sandbox.v1.SandboxService/SetPolicy"
 	SandboxService_ChangeHosts_FullMethodName       = "/sandbox.v1.SandboxService/ChangeHosts"
+	SandboxService_UpdateSandbox_FullMethodName     = "/sandbox.v1.SandboxService/UpdateSandbox"
+	SandboxService_GrantPath_FullMethodName         = "/sandbox.v1.SandboxService/GrantPath"
+	SandboxService_ListAsks_FullMethodName          = "/sandbox.v1.SandboxService/ListAsks"
+	SandboxService_AnswerAsk_FullMethodName         = "/sandbox.v1.SandboxService/AnswerAsk"
 	SandboxService_ExplainPolicy_FullMethodName     = "/sandbox.v1.SandboxService/ExplainPolicy"
 	SandboxService_ListView_FullMethodName          = "/sandbox.v1.SandboxService/ListView"
 	SandboxService_ReadView_FullMethodName          = "/sandbox.v1.SandboxService/ReadView"
@@ -131,6 +135,23 @@ type SandboxServiceClient interface {
 	// configuration does not include; FAILED_PRECONDITION for a sandbox that runs without a network
 	// or has another one. Nothing has changed then.
 	ChangeHosts(ctx context.Context, in *ChangeHostsRequest, opts ...grpc.CallOption) (*Sandbox, error)
+	// UpdateSandbox changes what a sandbox has from its next start on: its limits, scratch
+	// directories, secrets and published ports. FAILED_PRECONDITION while it runs. The errors of a
+	// value are those of CreateSandbox. Nothing has changed after an error.
+	UpdateSandbox(ctx context.Context, in *UpdateSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
+	// GrantPath gives a path of the workspace a permission that it lacks, or takes such grants back.
+	// In a running sandbox this takes effect at once. INVALID_ARGUMENT for a malformed path;
+	// NOT_FOUND for a path to revoke that was not granted; FAILED_PRECONDITION for a path in a
+	// scratch directory.
+	GrantPath(ctx context.Context, in *GrantPathRequest, opts ...grpc.CallOption) (*Sandbox, error)
+	// ListAsks lists the refusals of a running sandbox that wait for an answer, the oldest first. It
+	// can wait for a change of the list. FAILED_PRECONDITION for a sandbox that does not run, or that
+	// was created without ask_timeout.
+	ListAsks(ctx context.Context, in *ListAsksRequest, opts ...grpc.CallOption) (*ListAsksResponse, error)
+	// AnswerAsk answers an ask. The processes that wait for it go on when the answer is in force.
+	// NOT_FOUND for an ask that waits no longer; PERMISSION_DENIED for a host that the server's
+	// configuration does not include (network.allow).
+	AnswerAsk(ctx context.Context, in *AnswerAskRequest, opts ...grpc.CallOption) (*Empty, error)
 	// ExplainPolicy returns the permission of a path in a sandbox, and the rule that decides it. The
 	// answer depends only on the rules, never on which files exist.
 	ExplainPolicy(ctx context.Context, in *ExplainPolicyRequest, opts ...grpc.CallOption) (*ExplainPolicyResponse, error)
@@ -422,6 +443,46 @@ func (c *sandboxServiceClient) ChangeHosts(ctx context.Context, in *ChangeHostsR
 	return out, nil
 }
 
+func (c *sandboxServiceClient) UpdateSandbox(ctx context.Context, in *UpdateSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Sandbox)
+	err := c.cc.Invoke(ctx, SandboxService_UpdateSandbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) GrantPath(ctx context.Context, in *GrantPathRequest, opts ...grpc.CallOption) (*Sandbox, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Sandbox)
+	err := c.cc.Invoke(ctx, SandboxService_GrantPath_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) ListAsks(ctx context.Context, in *ListAsksRequest, opts ...grpc.CallOption) (*ListAsksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAsksResponse)
+	err := c.cc.Invoke(ctx, SandboxService_ListAsks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) AnswerAsk(ctx context.Context, in *AnswerAskRequest, opts ...grpc.CallOption) (*Empty, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Empty)
+	err := c.cc.Invoke(ctx, SandboxService_AnswerAsk_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *sandboxServiceClient) ExplainPolicy(ctx context.Context, in *ExplainPolicyRequest, opts ...grpc.CallOption) (*ExplainPolicyResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExplainPolicyResponse)
@@ -609,6 +670,23 @@ type SandboxServiceServer interface {
 	// configuration does not include; FAILED_PRECONDITION for a sandbox that runs without a network
 	// or has another one. Nothing has changed then.
 	ChangeHosts(context.Context, *ChangeHostsRequest) (*Sandbox, error)
+	// UpdateSandbox changes what a sandbox has from its next start on: its limits, scratch
+	// directories, secrets and published ports. FAILED_PRECONDITION while it runs. The errors of a
+	// value are those of CreateSandbox. Nothing has changed after an error.
+	UpdateSandbox(context.Context, *UpdateSandboxRequest) (*Sandbox, error)
+	// GrantPath gives a path of the workspace a permission that it lacks, or takes such grants back.
+	// In a running sandbox this takes effect at once. INVALID_ARGUMENT for a malformed path;
+	// NOT_FOUND for a path to revoke that was not granted; FAILED_PRECONDITION for a path in a
+	// scratch directory.
+	GrantPath(context.Context, *GrantPathRequest) (*Sandbox, error)
+	// ListAsks lists the refusals of a running sandbox that wait for an answer, the oldest first. It
+	// can wait for a change of the list. FAILED_PRECONDITION for a sandbox that does not run, or that
+	// was created without ask_timeout.
+	ListAsks(context.Context, *ListAsksRequest) (*ListAsksResponse, error)
+	// AnswerAsk answers an ask. The processes that wait for it go on when the answer is in force.
+	// NOT_FOUND for an ask that waits no longer; PERMISSION_DENIED for a host that the server's
+	// configuration does not include (network.allow).
+	AnswerAsk(context.Context, *AnswerAskRequest) (*Empty, error)
 	// ExplainPolicy returns the permission of a path in a sandbox, and the rule that decides it. The
 	// answer depends only on the rules, never on which files exist.
 	ExplainPolicy(context.Context, *ExplainPolicyRequest) (*ExplainPolicyResponse, error)
@@ -715,6 +793,18 @@ func (UnimplementedSandboxServiceServer) SetPolicy(context.Context, *SetPolicyRe
 }
 func (UnimplementedSandboxServiceServer) ChangeHosts(context.Context, *ChangeHostsRequest) (*Sandbox, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangeHosts not implemented")
+}
+func (UnimplementedSandboxServiceServer) UpdateSandbox(context.Context, *UpdateSandboxRequest) (*Sandbox, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateSandbox not implemented")
+}
+func (UnimplementedSandboxServiceServer) GrantPath(context.Context, *GrantPathRequest) (*Sandbox, error) {
+	return nil, status.Error(codes.Unimplemented, "method GrantPath not implemented")
+}
+func (UnimplementedSandboxServiceServer) ListAsks(context.Context, *ListAsksRequest) (*ListAsksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAsks not implemented")
+}
+func (UnimplementedSandboxServiceServer) AnswerAsk(context.Context, *AnswerAskRequest) (*Empty, error) {
+	return nil, status.Error(codes.Unimplemented, "method AnswerAsk not implemented")
 }
 func (UnimplementedSandboxServiceServer) ExplainPolicy(context.Context, *ExplainPolicyRequest) (*ExplainPolicyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainPolicy not implemented")
@@ -1122,6 +1212,78 @@ func _SandboxService_ChangeHosts_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SandboxService_UpdateSandbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateSandboxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).UpdateSandbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_UpdateSandbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).UpdateSandbox(ctx, req.(*UpdateSandboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_GrantPath_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GrantPathRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).GrantPath(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_GrantPath_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).GrantPath(ctx, req.(*GrantPathRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_ListAsks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAsksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).ListAsks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_ListAsks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).ListAsks(ctx, req.(*ListAsksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_AnswerAsk_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnswerAskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).AnswerAsk(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_AnswerAsk_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).AnswerAsk(ctx, req.(*AnswerAskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SandboxService_ExplainPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ExplainPolicyRequest)
 	if err := dec(in); err != nil {
@@ -1298,6 +1460,22 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ChangeHosts",
 			Handler:    _SandboxService_ChangeHosts_Handler,
+		},
+		{
+			MethodName: "UpdateSandbox",
+			Handler:    _SandboxService_UpdateSandbox_Handler,
+		},
+		{
+			MethodName: "GrantPath",
+			Handler:    _SandboxService_GrantPath_Handler,
+		},
+		{
+			MethodName: "ListAsks",
+			Handler:    _SandboxService_ListAsks_Handler,
+		},
+		{
+			MethodName: "AnswerAsk",
+			Handler:    _SandboxService_AnswerAsk_Handler,
 		},
 		{
 			MethodName: "ExplainPolicy",

@@ -21,6 +21,8 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 		return errdefs.New(errdefs.Unsupported, "the verb of an agent works only on this host: leave --endpoint and AGENTFENSE_ENDPOINT out, or use `agentfense run` with the flags that you need")
 	case n.Toolchains:
 		return localOnly("toolchains")
+	case n.Ask != nil && n.Ask.Hook != "":
+		return localOnly("ask-hook")
 	case n.Rebase:
 		return localOnly("rebase")
 	case n.Limits.Timeout > 0 && !n.ForCommand: // it is of each command, not of the sandbox
@@ -80,7 +82,8 @@ func (b *Backend) rememberNames(sb backend.Sandbox, extra []string) error {
 	return u.RememberNames(extra)
 }
 
-// Reopen finds a sandbox, of which only the policy can be changed.
+// Reopen finds a sandbox, and changes what flags say of its limits, scratch directories, secrets
+// and published ports.
 func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) (backend.Sandbox, error) {
 	known, err := b.Sandbox(ctx, name)
 	if err != nil {
@@ -92,16 +95,23 @@ func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) 
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: made from codebase %s, not %s", name, served.CodebaseID, n.CodebaseID)
 	case r.Dir != "":
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already, with codebase %s; to upload files to it: agentfense codebase push %s --to %[2]s", name, served.CodebaseID, record.HostPath(r.Dir))
-	case r.Given("runtime", "image", "memory", "cpus", "pids", "disk", "net-limit"):
-		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the runtime and the limits of a server's sandbox cannot be changed", name)
+	case r.Given("runtime", "image", "user"):
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the runtime and the user of a server's sandbox cannot be changed", name)
+	case r.Given("net") && known.Record.Net != record.NetNone:
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; to let it reach fewer hosts: agentfense policy revoke %[1]s --net HOST", name)
 	case r.Given("allow-net"), r.Given("net-allow"):
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; to let it reach more hosts: agentfense policy grant %[1]s --net HOST", name)
-	case r.Given("mount", "scratch", "secret", "publish"):
-		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the mounts, scratch directories, secrets and published ports of a server's sandbox cannot be changed", name)
+	case r.Given("ask-hook"):
+		err = localOnly("ask-hook")
+	case r.Given("mount"):
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the mounts of a server's sandbox cannot be changed", name)
 	case r.Given("home") && n.Home != known.Record.Home:
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; --home of a server's sandbox cannot be changed", name)
 	}
-	return known, err
+	if err != nil {
+		return known, err
+	}
+	return b.update(ctx, known, r)
 }
 
 // Unshown is empty: what a codebase has, the server shows.

@@ -154,7 +154,7 @@ func (m *meter) wait(n int64) time.Duration {
 
 // reasonReached says which limit of the network is reached, and how to raise it.
 func reasonReached(l quota.Limit) string {
-	return "the limit " + l.String() + " of the network is reached; raise it with --net-limit, on a server with network.limits"
+	return "the limit " + l.String() + " of the network is reached; raise it with --net-limit, on a server with net_limits, up to network.limits"
 }
 
 // useQuota answers a process that wants to use something that is limited. Errors: of the wire, and

@@ -27,7 +27,7 @@ func ParseLimited(texts, limits []string) ([]string, error) {
 	}
 	for _, r := range rules {
 		if secret.IsInside(r.Host) {
-			return nil, errdefs.New(errdefs.Invalid, "%s: the names below %s are those of secrets; use run --secret", r.Host, secret.Domain)
+			return nil, errdefs.New(errdefs.Invalid, "%s: the names below %s are those of secrets; use a secret (--secret; in the API: secrets)", r.Host, secret.Domain)
 		}
 	}
 	return allowlist.Texts(rules), nil

@@ -81,11 +81,10 @@ func Open(h *record.Home, s *record.Sandbox) (*View, error) {
 // OpenMount opens what a sandbox sees in the mount called name. Errors: NotFound for a name that
 // no mount has; Unsupported for a mount that is no view; those of mounted.Open.
 func OpenMount(s *record.Sandbox, name string) (*View, error) {
-	i := slices.IndexFunc(s.Stored.Mounts, func(m record.Mount) bool { return m.Name == name })
-	if i < 0 {
-		return nil, errdefs.New(errdefs.NotFound, "sandbox %s: no mount has the name %q", s.Name(), name)
+	m, err := s.MountNamed(name)
+	if err != nil {
+		return nil, err
 	}
-	m := s.Stored.Mounts[i]
 	user, err := rights.SourceUser()
 	if err != nil {
 		return nil, err
@@ -102,6 +101,9 @@ func OpenMount(s *record.Sandbox, name string) (*View, error) {
 	o.Stack.SetTransforms(shown.Transforms(o.Policy))
 	return &View{stack: o.Stack, policy: o.Policy, source: o.Source, workspace: string(m.Target)}, nil
 }
+
+// Explain returns the decision of the view's policy about a path.
+func (v *View) Explain(path vpath.Path) policy.Explanation { return v.policy.Explain(path) }
 
 // Close releases what Open opened.
 func (v *View) Close() {

@@ -31,16 +31,23 @@ func (s *Sandbox) InMount(name string) (*Sandbox, error) {
 	if name == "" {
 		return s, nil
 	}
-	for _, m := range s.Stored.Mounts {
-		switch {
-		case m.Name != name:
-		case !m.HasDelta():
-			return nil, errdefs.New(errdefs.Unsupported, "sandbox %s: nothing can be written in the mount %s", s.Name(), name)
-		default:
-			return s.in(m), nil
-		}
+	m, err := s.MountNamed(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !m.HasDelta():
+		return nil, errdefs.New(errdefs.Unsupported, "sandbox %s: nothing can be written in the mount %s", s.Name(), name)
 	}
-	return nil, errdefs.New(errdefs.NotFound, "sandbox %s: no mount has the name %q", s.Name(), name)
+	return s.in(m), nil
+}
+
+// MountNamed returns the mount with a name. Errors: NotFound.
+func (s *Sandbox) MountNamed(name string) (Mount, error) {
+	i := slices.IndexFunc(s.Stored.Mounts, func(m Mount) bool { return m.Name == name })
+	if i < 0 {
+		return Mount{}, errdefs.New(errdefs.NotFound, "sandbox %s: no mount has the name %q", s.Name(), name)
+	}
+	return s.Stored.Mounts[i], nil
 }
 
 func (s *Sandbox) in(m Mount) *Sandbox {

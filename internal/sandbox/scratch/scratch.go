@@ -73,7 +73,7 @@ func ParseAll(texts []string) ([]Path, error) {
 	for _, text := range texts {
 		path, err := Parse(text)
 		if err != nil {
-			return nil, errdefs.New(errdefs.Invalid, "--scratch %s: %w", vpath.Quote(text), err)
+			return nil, errdefs.New(errdefs.Invalid, "scratch directory %s: %w", vpath.Quote(text), err)
 		}
 		paths = append(paths, path)
 	}
@@ -85,14 +85,14 @@ func ParseAll(texts []string) ([]Path, error) {
 func Check(paths []Path, limited bool) error {
 	switch {
 	case len(paths) > 0 && limited:
-		return errdefs.New(errdefs.Invalid, "--scratch and --disk exclude each other: a limit of the disk does not bound what a scratch directory contains; leave one of them out")
+		return errdefs.New(errdefs.Invalid, "scratch directories and a limit of the disk exclude each other: it does not bound what they contain; leave one of them out")
 	case len(paths) > most:
-		return errdefs.New(errdefs.Invalid, "--scratch: %d directories, at most %d are allowed", len(paths), most)
+		return errdefs.New(errdefs.Invalid, "%d scratch directories, at most %d are allowed", len(paths), most)
 	}
 	for i, p := range paths {
 		for _, other := range paths[:i] {
 			if p.At().Within(other.At()) || other.At().Within(p.At()) {
-				return errdefs.New(errdefs.Invalid, "--scratch %s: it overlaps with --scratch %s; give the outer one", p, other)
+				return errdefs.New(errdefs.Invalid, "scratch directory %s: it overlaps with %s; give the outer one", p, other)
 			}
 		}
 	}
@@ -105,8 +105,8 @@ func Check(paths []Path, limited bool) error {
 func CheckPolicy(p *policy.Policy, paths []Path) error {
 	for _, path := range paths {
 		if ok, reason := p.WritableBelow(path.At()); !ok {
-			return errdefs.New(errdefs.Precondition, "--scratch %s: everything in it must be writable, or hidden by rules that are not strict; this rule does not allow that: %s; "+
-				"%sremove that rule, or leave --scratch out", path, reason, advice(p, path))
+			return errdefs.New(errdefs.Precondition, "scratch directory %s: everything in it must be writable, or hidden by rules that are not strict; this rule does not allow that: %s; "+
+				"%sremove that rule, or leave the scratch directory out", path, reason, advice(p, path))
 		}
 	}
 	return nil
@@ -126,7 +126,7 @@ func advice(p *policy.Policy, path Path) string {
 	if ok, _ := with.WritableBelow(path.At()); !ok {
 		return ""
 	}
-	return "add --write " + vpath.Quote(pattern) + ", "
+	return "add a rule that lets it be written (--write " + vpath.Quote(pattern) + "), "
 }
 
 // At returns the paths in the workspace.

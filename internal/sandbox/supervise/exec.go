@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -344,16 +346,16 @@ func (s *supervisor) auditEnd(x *execution, exit *api.Exit, lost bool) {
 	// behind may be told of still.
 	s.concludeViews(x)
 	var events []audit.Event
-	c := x.changes.Take()
-	if !c.IsEmpty() {
-		events = append(events, c.Event(x.id, ""))
-	}
+	changed := map[string]effects.Changes{"": x.changes.Take()}
 	for _, m := range s.mounts {
-		if c := x.changesIn(m.name).Take(); !c.IsEmpty() {
-			events = append(events, c.Event(x.id, m.name))
+		changed[m.name] = x.changesIn(m.name).Take()
+	}
+	for _, mount := range slices.Sorted(maps.Keys(changed)) {
+		if c := changed[mount]; !c.IsEmpty() {
+			events = append(events, c.Event(x.id, mount))
 		}
 	}
-	exit.ID, exit.Effects = x.id, effects.Of(&x.denials, c)
+	exit.ID, exit.Effects = x.id, effects.Of(&x.denials, changed)
 	if after.OOMKills > before.OOMKills {
 		events = append(events, audit.ResourceLimitExceeded{
 			Exec: x.id, Resource: audit.ResourceMemory,

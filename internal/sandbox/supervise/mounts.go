@@ -70,6 +70,7 @@ func (s *supervisor) mountAll(mountpoint string, workspace fusefs.Options) (err 
 		views = append(views, fusefs.View{Name: m.name, Options: fusefs.Options{
 			Layer: m.Stack, Policy: m.Policy, PolicyChanged: m.rulesChanged, UID: workspace.UID, GID: workspace.GID,
 			OnChange: func(c fusefs.Change) { s.noteChange(m, c) },
+			OnSource: func(c fusefs.Change) { s.watches.note(m.name, c) },
 			OnDenial: func(d fusefs.Denial) { s.noteDenial(m.name, m.Policy.Rules(), d) },
 			Owner:    s.ownerOf, Logger: s.log.With("mount", m.name),
 		}})
@@ -120,6 +121,28 @@ func (s *supervisor) noteChange(m *mountView, c fusefs.Change) {
 		set = x.changesIn(m.name)
 	}
 	set.Note(c)
+	s.watches.note(m.name, c)
+}
+
+// viewOf returns the view of a mount, "" for the workspace's. Errors: Unsupported for a mount that
+// has none.
+func (s *supervisor) viewOf(mount string) (*fusefs.FS, error) {
+	if mount == "" {
+		return s.view, nil
+	}
+	for _, m := range s.mounts {
+		if m.name == mount {
+			return m.view, nil
+		}
+	}
+	return nil, errdefs.New(errdefs.Unsupported, "mount %q: has no view", mount)
+}
+
+// watchSource turns on or off the reports of changes of a mount's source, "" for the workspace's.
+func (s *supervisor) watchSource(mount string, on bool) {
+	if view, err := s.viewOf(mount); err == nil {
+		view.Watch(on)
+	}
 }
 
 // mountOf returns the mount with a delta that has the name.
@@ -141,9 +164,11 @@ func (s *supervisor) dropIn(mount string, versions []changes.Version) ([]vpath.P
 	if err != nil {
 		return nil, err
 	}
+	before := s.states(mount, m.Stack, versions)
 	stale, err := changes.DropVersions(m.Stack, versions)
 	paths, pathErr := changes.PathsOf(versions)
 	m.view.Invalidate(paths...)
+	s.tellDropped(mount, m.Stack, before)
 	return stale, errors.Join(err, pathErr)
 }
 
@@ -157,6 +182,7 @@ func (s *supervisor) noteDenial(mount string, rules []policy.Rule, d fusefs.Deni
 	if d.Rule != policy.NoRule && d.Rule < len(rules) {
 		event.Rule, event.RuleSource = audit.Text(rules[d.Rule].Pattern), audit.Text(rules[d.Rule].Source)
 	}
+	s.noteForProgram(mount, d, string(event.Rule))
 	if x := d.Owner.(*execution); x != nil {
 		event.Exec = x.id
 		x.denials.Note(d, mount, string(event.Rule))

@@ -59,6 +59,9 @@ func (s *supervisor) startNetwork(program string, namespace *os.File) error {
 		Allowed: s.onAllowed, Denied: s.onRefused, Limited: s.onLimited, Inbound: s.onInbound,
 		Failed: func(err error) { s.log.Error("the network is down for a moment", "err", err) },
 	}
+	if s.asks != nil {
+		o.Permit = s.askForHost
+	}
 	o.UID = int(s.record.OtherUID()) // another one with each call
 	o.GID = o.UID
 	if o.Limits, err = hostlist.Limits(s.record.NetLimits); err != nil {
@@ -188,6 +191,7 @@ func (s *supervisor) onLimited(of string, l quota.Limit) {
 
 // onRefused records what was not let out.
 func (s *supervisor) onRefused(d egress.Denied) {
+	s.noteHostForProgram(d)
 	s.append(audit.NetworkDenied{Host: audit.Text(d.Host), Port: d.Port, Protocol: d.Protocol, Reason: audit.Text(d.Reason), Count: d.Count})
 }
 

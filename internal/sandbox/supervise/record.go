@@ -27,7 +27,7 @@ func (s *supervisor) onChange(c fusefs.Change) {
 		set = &x.changes
 	}
 	set.Note(c)
-	s.watches.note(c)
+	s.watches.note("", c)
 }
 
 // onSource tells of a change of the source, but of what is absent from the view
@@ -36,7 +36,7 @@ func (s *supervisor) onSource(c fusefs.Change) {
 	if c.Kind == fusefs.Deleted && s.absent != nil && s.absent(c.Path, c.Dir) {
 		return
 	}
-	s.watches.note(c)
+	s.watches.note("", c)
 }
 
 // append hands events to the audit log. What cannot be recorded must not go on

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -24,11 +25,11 @@ const (
 // watchPause is how long changes are gathered after some have been told.
 const watchPause = 20 * time.Millisecond
 
-// watchTable holds who watches the view.
+// watchTable holds who watches the views.
 type watchTable struct {
 	mu     sync.Mutex
 	all    map[*watch]struct{}
-	toggle func(on bool) // told of the first and after the last
+	toggle func(mount string, on bool) // told of the first of a view and after the last
 }
 
 // add takes a watch in. Errors: Exhausted.
@@ -42,7 +43,7 @@ func (t *watchTable) add(w *watch) error {
 		t.all = map[*watch]struct{}{}
 	}
 	t.all[w] = struct{}{}
-	t.toggle(true)
+	t.toggle(w.mount, true)
 	return nil
 }
 
@@ -50,21 +51,33 @@ func (t *watchTable) remove(w *watch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.all, w)
-	t.toggle(len(t.all) > 0)
+	t.toggle(w.mount, t.watchesLocked(w.mount))
 }
 
-func (t *watchTable) empty() bool {
+// watches reports whether a client watches a mount's view, "" for the workspace's.
+func (t *watchTable) watches(mount string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.all) == 0
+	return t.watchesLocked(mount)
 }
 
-// note tells everybody of a change. A rename is a deletion and a creation.
-func (t *watchTable) note(c fusefs.Change) {
+func (t *watchTable) watchesLocked(mount string) bool {
+	for w := range t.all {
+		if w.mount == mount {
+			return true
+		}
+	}
+	return false
+}
+
+// note tells everybody of a change in a mount, "" for the workspace. A rename is a deletion and a
+// creation.
+func (t *watchTable) note(mount string, c fusefs.Change) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for w := range t.all {
 		switch {
+		case w.mount != mount:
 		case c.Kind == fusefs.Lost:
 			w.lose()
 		case c.Kind != api.Renamed:
@@ -82,6 +95,7 @@ func (t *watchTable) note(c fusefs.Change) {
 
 // watch keeps what one client has yet to be told.
 type watch struct {
+	mount     string // "": the workspace
 	path      vpath.Path
 	recursive bool
 	wake      chan struct{} // has room for one
@@ -175,7 +189,7 @@ func (w *watch) take(p *policy.Policy) api.Watched {
 			break
 		}
 		if p.Decide(path).Permission != policy.None {
-			told.Changes = append(told.Changes, api.Changed{Path: path.Text(), Kind: w.pending[path]})
+			told.Changes = append(told.Changes, api.Changed{Mount: w.mount, Path: path.Text(), Kind: w.pending[path]})
 			room -= len(path)
 		}
 		delete(w.pending, path)
@@ -190,8 +204,9 @@ func (s *supervisor) handleWatch(ctx context.Context, c api.Conn, r api.WatchReq
 	s.release()
 	defer s.holdAgain()
 	path, err := vpath.Parse(string(r.Path))
-	w := &watch{path: path, recursive: r.Recursive, wake: make(chan struct{}, 1), pending: map[vpath.Path]api.ChangeKind{}}
-	if err == nil {
+	w := &watch{mount: r.Mount, path: path, recursive: r.Recursive, wake: make(chan struct{}, 1), pending: map[vpath.Path]api.ChangeKind{}}
+	view, viewErr := s.viewOf(r.Mount)
+	if err = cmp.Or(err, viewErr); err == nil {
 		err = s.watches.add(w)
 	}
 	if err != nil {
@@ -217,7 +232,7 @@ func (s *supervisor) handleWatch(ctx context.Context, c api.Conn, r api.WatchReq
 		case <-s.stopping:
 			return
 		}
-		told := w.take(s.view.Policy())
+		told := w.take(view.Policy())
 		if len(told.Changes) > 0 || told.Lost {
 			err = c.Send(api.Reply{Watched: &told})
 		}

@@ -79,13 +79,13 @@ func TestWatchTellsOfItsPathsAlone(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			table := watchTable{toggle: func(bool) {}}
+			table := watchTable{toggle: func(string, bool) {}}
 			w := newWatch(tt.path, tt.recursive)
 			if err := table.add(w); err != nil {
 				t.Fatal(err)
 			}
 			for _, c := range tt.changes {
-				table.note(c)
+				table.note("", c)
 			}
 			if diff := cmp.Diff(tt.want, toldOf(w.take(everything))); diff != "" {
 				t.Errorf("told (-want +got):\n%s", diff)
@@ -146,20 +146,48 @@ func TestWatchIsBounded(t *testing.T) {
 			t.Errorf("after too many %s: lost %v, %d changes", name, told.Lost, len(told.Changes))
 		}
 	}
-	on := false
-	table := watchTable{toggle: func(is bool) { on = is }}
+	on := map[string]bool{}
+	table := watchTable{toggle: func(mount string, is bool) { on[mount] = is }}
 	for range maxWatches {
 		if err := table.add(newWatch("/", true)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := table.add(w); !errdefs.Is(err, errdefs.Exhausted) || !on {
+	if err := table.add(w); !errdefs.Is(err, errdefs.Exhausted) || !on[""] {
 		t.Errorf("one watch too many: %v", err)
 	}
 	for w := range table.all {
 		table.remove(w)
 	}
-	if on {
+	if on[""] {
 		t.Error("nobody watches, and writes are told")
+	}
+}
+
+func TestWatchIsOfOneView(t *testing.T) {
+	everything := policyOf(t, policy.Rule{Pattern: "**", Permission: policy.Read})
+	on := map[string]bool{}
+	table := watchTable{toggle: func(mount string, is bool) { on[mount] = is }}
+	workspace, data := newWatch("/", true), newWatch("/", true)
+	data.mount = "data"
+	for _, w := range []*watch{workspace, data} {
+		if err := table.add(w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table.note("", fusefs.Change{Path: "/w", Kind: api.Created})
+	table.note("data", fusefs.Change{Path: "/d", Kind: api.Created})
+	table.note("other", fusefs.Change{Path: "/o", Kind: fusefs.Lost})
+	for _, tt := range []struct {
+		w    *watch
+		want api.Changed
+	}{{workspace, api.Changed{Path: "w", Kind: api.Created}}, {data, api.Changed{Mount: "data", Path: "d", Kind: api.Created}}} {
+		if diff := cmp.Diff(api.Watched{Changes: []api.Changed{tt.want}}, tt.w.take(everything)); diff != "" {
+			t.Errorf("told in %q (-want +got):\n%s", tt.w.mount, diff)
+		}
+	}
+	table.remove(data)
+	if diff := cmp.Diff(map[string]bool{"": true, "data": false}, on); diff != "" {
+		t.Errorf("watched sources (-want +got):\n%s", diff)
 	}
 }

@@ -10,22 +10,27 @@ import (
 
 // stateAt returns what the view has at a path; nil for nothing.
 func (s *supervisor) stateAt(p vpath.Path) *layer.Info {
-	info, err := s.stack.Lookup(p)
+	return stateIn(s.stack, p)
+}
+
+func stateIn(stack *layer.Stack, p vpath.Path) *layer.Info {
+	info, err := stack.Lookup(p)
 	if err != nil {
 		return nil
 	}
 	return &info
 }
 
-// states returns what the view has at the paths of versions, while it is watched.
-func (s *supervisor) states(versions []changes.Version) map[vpath.Path]*layer.Info {
-	if s.watches.empty() {
+// states returns what the view of a mount has at the paths of versions, while it is watched. ""
+// is the workspace.
+func (s *supervisor) states(mount string, stack *layer.Stack, versions []changes.Version) map[vpath.Path]*layer.Info {
+	if !s.watches.watches(mount) {
 		return nil
 	}
 	states := map[vpath.Path]*layer.Info{}
 	for _, v := range versions {
 		if p, err := v.At(); err == nil {
-			states[p] = s.stateAt(p)
+			states[p] = stateIn(stack, p)
 		}
 	}
 	return states
@@ -33,9 +38,9 @@ func (s *supervisor) states(versions []changes.Version) map[vpath.Path]*layer.In
 
 // tellDropped tells of the paths that show another state than before: what was
 // discarded, not what was applied.
-func (s *supervisor) tellDropped(before map[vpath.Path]*layer.Info) {
+func (s *supervisor) tellDropped(mount string, stack *layer.Stack, before map[vpath.Path]*layer.Info) {
 	for p, old := range before {
-		now := s.stateAt(p)
+		now := stateIn(stack, p)
 		c := fusefs.Change{Path: p, Kind: api.Modified}
 		switch {
 		case old == nil && now == nil:
@@ -47,22 +52,22 @@ func (s *supervisor) tellDropped(before map[vpath.Path]*layer.Info) {
 		case old.Mode == now.Mode && old.Size == now.Size && old.Mtime == now.Mtime, old.IsDir() && now.IsDir():
 			continue
 		}
-		s.watches.note(c)
+		s.watches.note(mount, c)
 	}
 }
 
 // tellRenewed tells of paths at which the server has changed the source.
 func (s *supervisor) tellRenewed(paths []vpath.Path) {
-	if s.watches.empty() {
+	if !s.watches.watches("") {
 		return
 	}
 	for _, p := range paths {
 		now := s.stateAt(p)
 		switch {
 		case now == nil && !s.isAbsent(p):
-			s.watches.note(fusefs.Change{Path: p, Kind: api.Deleted})
+			s.watches.note("", fusefs.Change{Path: p, Kind: api.Deleted})
 		case now != nil && now.Origin == layer.Source:
-			s.watches.note(fusefs.Change{Path: p, Kind: api.Modified})
+			s.watches.note("", fusefs.Change{Path: p, Kind: api.Modified})
 		}
 	}
 }

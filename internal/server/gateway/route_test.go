@@ -37,7 +37,7 @@ var moment = timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 600e6, time.UTC))
 
 const emptySandbox = `"id":"sb_1","codebaseId":"","permissions":[],"status":"SANDBOX_STATUS_UNSPECIFIED","labels":{},` +
 	`"createdAt":null,"startedAt":null,"stoppedAt":null,"expiresAt":null,"runtime":"RUNTIME_TYPE_UNSPECIFIED","image":"",` +
-	`"resources":null,"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[]`
+	`"resources":null,"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[],"publish":[],"publishAddress":"","askTimeout":null,"grants":[]`
 
 const emptyResult = `"stdout":"","stderr":"","exitCode":0,"duration":null,"stdoutBytes":"","stderrBytes":"",` +
 	`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0","execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0","syncHeld":false`
@@ -63,10 +63,10 @@ var sandboxRoutes = []route{
 			Labels:      map[string]string{"a": "b"}, Runtime: sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP,
 			Resources: &sandboxv1.ResourceLimits{MemoryBytes: 1 << 40},
 		},
-		json: `{"id":"sb_1","codebaseId":"cb_1","permissions":[{"pattern":"**","type":"PATTERN_TYPE_UNSPECIFIED","permission":"PERMISSION_READ","priority":0,"origin":"RULE_ORIGIN_UNSPECIFIED","own":false}],` +
+		json: `{"id":"sb_1","codebaseId":"cb_1","permissions":[{"pattern":"**","type":"PATTERN_TYPE_UNSPECIFIED","permission":"PERMISSION_READ","priority":0,"origin":"RULE_ORIGIN_UNSPECIFIED","own":false,"redact":"REDACT_FORMAT_UNSPECIFIED","substitute":""}],` +
 			`"status":"SANDBOX_STATUS_PENDING","labels":{"a":"b"},"createdAt":"2026-01-02T03:04:05.600Z","startedAt":null,"stoppedAt":null,"expiresAt":null,` +
 			`"runtime":"RUNTIME_TYPE_BWRAP","image":"","resources":{"memoryBytes":"1099511627776","cpuQuota":"0","cpuShares":"0","pidsLimit":"0","diskBytes":"0","diskInodes":"0"},` +
-			`"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[]}`,
+			`"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[],"publish":[],"publishAddress":"","askTimeout":null,"grants":[]}`,
 	},
 	{
 		name: "the other spelling, and a field that is not known", method: "POST", path: "/v1/sandboxes", rpc: "CreateSandbox",
@@ -211,6 +211,26 @@ var additionRoutes = []route{
 		name: "change hosts", method: "POST", path: "/v1/sandboxes/sb_1/hosts", rpc: "ChangeHosts", body: `{"grant":["a.example"],"grantFor":"60s","revoke":["b.example"]}`,
 		want:   &sandboxv1.ChangeHostsRequest{SandboxId: "sb_1", Grant: []string{"a.example"}, GrantFor: durationpb.New(time.Minute), Revoke: []string{"b.example"}},
 		answer: &sandboxv1.Sandbox{Id: "sb_1"}, json: `{` + emptySandbox + `}`,
+	},
+	{
+		name: "update a sandbox", method: "PATCH", path: "/v1/sandboxes/sb_1", rpc: "UpdateSandbox", body: `{"resources":{"pidsLimit":"9"},"netLimits":["out=1M"],"clear":["secrets"]}`,
+		want:   &sandboxv1.UpdateSandboxRequest{SandboxId: "sb_1", Resources: &sandboxv1.ResourceLimits{PidsLimit: 9}, NetLimits: []string{"out=1M"}, Clear: []string{"secrets"}},
+		answer: &sandboxv1.Sandbox{Id: "sb_1"}, json: `{` + emptySandbox + `}`,
+	},
+	{
+		name: "grant a path", method: "POST", path: "/v1/sandboxes/sb_1/grants", rpc: "GrantPath", body: `{"path":"a","permission":"PERMISSION_READ","grantFor":"60s"}`,
+		want:   &sandboxv1.GrantPathRequest{SandboxId: "sb_1", Path: "a", Permission: sandboxv1.Permission_PERMISSION_READ, GrantFor: durationpb.New(time.Minute)},
+		answer: &sandboxv1.Sandbox{Id: "sb_1"}, json: `{` + emptySandbox + `}`,
+	},
+	{
+		name: "list asks", method: "GET", path: "/v1/sandboxes/sb_1/asks?wait=30s&version=0a", rpc: "ListAsks",
+		want:   &sandboxv1.ListAsksRequest{SandboxId: "sb_1", Wait: durationpb.New(30 * time.Second), Version: "0a"},
+		answer: &sandboxv1.ListAsksResponse{Version: "0b"}, json: `{"asks":[],"version":"0b"}`,
+	},
+	{
+		name: "answer an ask", method: "POST", path: "/v1/sandboxes/sb_1/asks/7", rpc: "AnswerAsk", body: `{"allow":true,"scope":"ASK_SCOPE_SANDBOX"}`,
+		want:   &sandboxv1.AnswerAskRequest{SandboxId: "sb_1", AskId: "7", Allow: true, Scope: sandboxv1.AskScope_ASK_SCOPE_SANDBOX},
+		answer: &sandboxv1.Empty{}, json: `{}`,
 	},
 	{
 		name: "explain a policy", method: "GET", path: "/v1/sandboxes/sb_1/policy:explain?path=a/b", rpc: "ExplainPolicy",

@@ -111,7 +111,7 @@ func TestRefusals(t *testing.T) {
 		{"the same, to delete", "DELETE", "/v1/codebases/cb_1/files/a/%FF", "", 400, "file_path: "},
 		{"no such route", "GET", "/v1/nothing", "", 404, "not found"},
 		{"a path out of the API", "GET", "/v1/../etc/passwd", "", 404, "not found"},
-		{"no such method", "PATCH", "/v1/sandboxes/sb_1", "", 405, "no such method"},
+		{"no such method", "PUT", "/v1/sandboxes/sb_1", "", 405, "no such method"},
 		{"no such method of a file", "PATCH", "/v1/codebases/cb_1/files/a", "", 405, "no such method"},
 		{"a stream by GET", "GET", "/v1/sandboxes/sb_1/exec:stream", "", 405, "no such method"},
 		{"a stream's body that is no JSON", "POST", "/v1/sandboxes/sb_1/exec:stream", `x`, 400, "body: "},

@@ -76,7 +76,7 @@ func TestExecStream(t *testing.T) {
 			}),
 			`event: exit` + "\n" + `data: {"exitCode":0,"conflicts":[],"conflictCount":"0","execId":"exec-1",` +
 				`"denied":[{"path":"<a","operation":"open","permission":"PERMISSION_NONE","rule":"a","ruleIndex":2,"pid":3,"program":"cat","count":"7","mount":""}],"deniedCount":"7",` +
-				`"changed":[{"path":"b","kind":"CHANGE_KIND_RENAMED","oldPath":"c"}],"changedCount":"1","syncHeld":false}` + "\n\n",
+				`"changed":[{"path":"b","kind":"CHANGE_KIND_RENAMED","oldPath":"c","mount":""}],"changedCount":"1","syncHeld":false}` + "\n\n",
 		},
 		{"no output", sends(nil, exit(0)), exited},
 		{"a detached command", sends(nil, &output{ExecId: "exec-1"}, exit(0)), "event: started\ndata: {\"execId\":\"exec-1\"}\n\n" + exited},
@@ -388,7 +388,7 @@ func TestWatchView(t *testing.T) {
 		&sandboxv1.WatchViewResponse{Changes: []*sandboxv1.FileChange{{Path: "<a", Kind: sandboxv1.ChangeKind_CHANGE_KIND_DELETED}}},
 		&sandboxv1.WatchViewResponse{Lost: true})}
 	got := do(t, "GET", serve(t, f, gateway.Options{})+"/v1/sandboxes/sb_1/view:watch?path=d&recursive=true", "")
-	want := "event: change\ndata: {\"changes\":[{\"path\":\"<a\",\"kind\":\"CHANGE_KIND_DELETED\",\"oldPath\":\"\"}],\"lost\":false}\n\n" +
+	want := "event: change\ndata: {\"changes\":[{\"path\":\"<a\",\"kind\":\"CHANGE_KIND_DELETED\",\"oldPath\":\"\",\"mount\":\"\"}],\"lost\":false}\n\n" +
 		"event: change\ndata: {\"changes\":[],\"lost\":true}\n\n"
 	if got.status != 200 || got.body != want {
 		t.Errorf("%d %q, want %q", got.status, got.body, want)

@@ -138,7 +138,7 @@ func (s *Service) describe(ctx context.Context, sb *record.Sandbox) (*sandboxv1.
 	d.Record.DropEnded(time.Now())
 	if !mayKnowPolicy(ctx) {
 		d.Record.List, d.Record.Mounts, d.Record.Scratch = hostlist.List{}, nil, nil
-		d.Record.NetLimits, d.Record.Ports = "", published.Ports{}
+		d.Record.NetLimits, d.Record.Ports, d.Record.Ask, d.Record.Rules = "", published.Ports{}, nil, nil
 	} else {
 		d.Sent, d.Variables, d.Secrets = served.Sent, variableNames(sb), knownSecrets(&d.Record)
 	}

@@ -6,6 +6,7 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
@@ -55,13 +56,16 @@ func (s *Service) changed(ctx context.Context, sb *record.Sandbox, do func(conte
 
 // ExplainPolicy returns the permission of a path, and the rule that decides it.
 func (c *sandboxServer) ExplainPolicy(ctx context.Context, m *sandboxv1.ExplainPolicyRequest) (*sandboxv1.ExplainPolicyResponse, error) {
-	r, err := wireconv.DecodeSandboxPath(m)
+	r, err := wireconv.DecodeExplainPolicy(m)
 	if err != nil {
 		return nil, err
 	}
-	sb, err := c.service.sandbox(ctx, r.Sandbox)
+	sb, err := c.service.sandboxToRead(ctx, r)
 	if err != nil {
 		return nil, err
+	}
+	if r.Mount != "" {
+		return explainMount(sb, r)
 	}
 	record := sb.Record()
 	reserved, err := c.service.home.Reserved(record.Source)
@@ -73,4 +77,18 @@ func (c *sandboxServer) ExplainPolicy(ctx context.Context, m *sandboxv1.ExplainP
 		return nil, err
 	}
 	return wireconv.EncodeExplanation(compiled.Explain(r.Path), record.Served.Sent), nil
+}
+
+// explainMount is ExplainPolicy in a mount.
+func explainMount(sb *record.Sandbox, r wireconv.MountPath) (*sandboxv1.ExplainPolicyResponse, error) {
+	m, err := sb.MountNamed(r.Mount)
+	if err != nil {
+		return nil, err
+	}
+	view, err := readview.OpenMount(sb, r.Mount)
+	if err != nil {
+		return nil, err
+	}
+	defer view.Close()
+	return wireconv.EncodeExplanation(view.Explain(r.Path), wireconv.AsSent(m.Rules)), nil
 }

@@ -7,6 +7,7 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
@@ -67,17 +68,27 @@ func (c *sandboxServer) ReadView(m *sandboxv1.ReadViewRequest, to sandboxv1.Sand
 
 // view opens a sandbox's view, or that of a mount. The caller closes it.
 func (s *Service) view(ctx context.Context, of wireconv.MountPath) (*readview.View, error) {
-	sb, err := s.sandbox(ctx, of.Sandbox)
+	sb, err := s.sandboxToRead(ctx, of)
 	switch {
 	case err != nil:
 		return nil, err
 	case of.Mount != "":
-		if err := s.permitRead(sb, of.Mount); err != nil {
-			return nil, err
-		}
 		return readview.OpenMount(sb, of.Mount)
 	}
 	return readview.Open(s.home, sb)
+}
+
+// sandboxToRead returns a sandbox of the caller. Errors: as sandbox; NotFound for a name that no
+// mount has; Denied for a mount of which the source may no longer be shown.
+func (s *Service) sandboxToRead(ctx context.Context, of wireconv.MountPath) (*record.Sandbox, error) {
+	sb, err := s.sandbox(ctx, of.Sandbox)
+	if err != nil || of.Mount == "" {
+		return sb, err
+	}
+	if _, err := sb.MountNamed(of.Mount); err != nil {
+		return nil, err
+	}
+	return sb, s.permitRead(sb, of.Mount)
 }
 
 // viewSender sends what is written to it.

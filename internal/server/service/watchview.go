@@ -21,11 +21,11 @@ func (c *sandboxServer) WatchView(m *sandboxv1.WatchViewRequest, to sandboxv1.Sa
 	if err != nil {
 		return err
 	}
-	sb, err := s.sandbox(ctx, r.Sandbox)
+	sb, err := s.sandboxToRead(ctx, r.MountPath)
 	if err != nil {
 		return err
 	}
-	watch, err := api.At(sb.Dir()).Watch(ctx, r.Path, r.Recursive)
+	watch, err := api.At(sb.Dir()).Watch(ctx, r.Mount, r.Path, r.Recursive)
 	if errdefs.Is(err, errdefs.NotFound) {
 		return notRunning(sb)
 	}

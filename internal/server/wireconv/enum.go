@@ -162,6 +162,11 @@ var (
 		api.Deleted:  sandboxv1.ChangeKind_CHANGE_KIND_DELETED,
 		api.Renamed:  sandboxv1.ChangeKind_CHANGE_KIND_RENAMED,
 	})
+	// AskScope is that of an answer.
+	AskScope = enum(map[api.Scope]sandboxv1.AskScope{
+		api.ScopeOnce:    sandboxv1.AskScope_ASK_SCOPE_ONCE,
+		api.ScopeSandbox: sandboxv1.AskScope_ASK_SCOPE_SANDBOX,
+	}, api.ScopeOnce)
 	Stream = enum(map[outlog.Stream]sandboxv1.ExecOutput_OutputType{
 		outlog.Stdout: sandboxv1.ExecOutput_OUTPUT_TYPE_STDOUT,
 		outlog.Stderr: sandboxv1.ExecOutput_OUTPUT_TYPE_STDERR,

@@ -20,6 +20,7 @@ func TestEveryEnumValueSurvives(t *testing.T) {
 	allSurvive(t, ViewOrigin)
 	allSurvive(t, ChangeKind)
 	allSurvive(t, Stream)
+	allSurvive(t, AskScope)
 }
 
 func allSurvive[D comparable, W wireEnum](t *testing.T, e Enum[D, W]) {

@@ -84,7 +84,7 @@ func decodeDenied(sent []*sandboxv1.Denial) []api.Denied {
 func EncodeChanged(list []api.Changed) []*sandboxv1.FileChange {
 	var wire []*sandboxv1.FileChange
 	for _, c := range list {
-		wire = append(wire, &sandboxv1.FileChange{Path: c.Path, Kind: ChangeKind.Encode(c.Kind), OldPath: c.From})
+		wire = append(wire, &sandboxv1.FileChange{Mount: c.Mount, Path: c.Path, Kind: ChangeKind.Encode(c.Kind), OldPath: c.From})
 	}
 	return wire
 }
@@ -92,7 +92,7 @@ func EncodeChanged(list []api.Changed) []*sandboxv1.FileChange {
 func decodeChanged(sent []*sandboxv1.FileChange) []api.Changed {
 	var list []api.Changed
 	for _, c := range sent {
-		list = append(list, api.Changed{Path: c.Path, Kind: ChangeKind.Decode(c.Kind), From: c.OldPath})
+		list = append(list, api.Changed{Mount: c.Mount, Path: c.Path, Kind: ChangeKind.Decode(c.Kind), From: c.OldPath})
 	}
 	return list
 }

@@ -119,9 +119,5 @@ func requestScratch(sent []string) ([]scratch.Path, error) {
 	for i, text := range sent {
 		texts[i] = vpath.DecodeText(text)
 	}
-	paths, err := scratch.ParseAll(texts)
-	if err != nil {
-		return nil, errdefs.New(errdefs.Invalid, "scratch: %w", err)
-	}
-	return paths, nil
+	return scratch.ParseAll(texts)
 }

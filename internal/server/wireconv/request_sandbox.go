@@ -55,6 +55,7 @@ type NewSandbox struct {
 	Scratch    []scratch.Path
 	Secrets    []string
 	Publish    []published.Port
+	Ask        *record.Ask
 }
 
 // DecodeCreateSandbox reads a request.
@@ -92,6 +93,9 @@ func DecodeCreateSandbox(r *sandboxv1.CreateSandboxRequest) (s NewSandbox, err e
 	}
 	if s.Publish, err = published.Parse(r.GetPublish()); err != nil {
 		return s, errdefs.New(errdefs.Invalid, "publish: %w", err)
+	}
+	if s.Ask, err = requestAskTimeout(r.GetAskTimeout()); err != nil {
+		return s, err
 	}
 	if s.Mounts, err = requestMounts(r.GetMounts()); err != nil {
 		return s, err
@@ -225,9 +229,7 @@ type SandboxPath struct {
 	Path    vpath.Path
 }
 
-// DecodeSandboxPath reads the sandbox and the path of a request; it is all of an
-// ExplainPolicyRequest.
-func DecodeSandboxPath(r interface {
+func decodeSandboxPath(r interface {
 	GetSandboxId() string
 	GetPath() string
 },
@@ -251,8 +253,13 @@ func decodeMountPath(r interface {
 	GetMount() string
 },
 ) (MountPath, error) {
-	at, err := DecodeSandboxPath(r)
+	at, err := decodeSandboxPath(r)
 	return MountPath{at, r.GetMount()}, cmp.Or(err, checkMountName(r.GetMount()))
+}
+
+// DecodeExplainPolicy reads a request.
+func DecodeExplainPolicy(r *sandboxv1.ExplainPolicyRequest) (MountPath, error) {
+	return decodeMountPath(r)
 }
 
 // DecodeReadView reads a request.
@@ -274,13 +281,13 @@ func DecodeListView(r *sandboxv1.ListViewRequest) (ListView, error) {
 
 // WatchView asks for the changes of a view.
 type WatchView struct {
-	SandboxPath
+	MountPath
 	Recursive bool
 }
 
 // DecodeWatchView reads a request.
 func DecodeWatchView(r *sandboxv1.WatchViewRequest) (WatchView, error) {
-	at, err := DecodeSandboxPath(r)
+	at, err := decodeMountPath(r)
 	return WatchView{at, r.GetRecursive()}, err
 }
 

@@ -6,10 +6,12 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
@@ -39,8 +41,10 @@ var requests = map[string]decode{
 	"AttachRequest.WindowSize": by(func(m *sandboxv1.AttachRequest_WindowSize) (WindowSize, error) { return DecodeWindowSize("resize", m) }),
 
 	"DiffRequest": by(DecodeDiff), "ApplyRequest": by(DecodeApply), "ReadChangesRequest": by(DecodeReadChanges), "DiscardRequest": by(DecodeDiscard),
-	"SetPolicyRequest": by(DecodeSetPolicy), "ChangeHostsRequest": by(DecodeChangeHosts), "ExplainPolicyRequest": by(DecodeSandboxPath),
-	"ListViewRequest": by(DecodeListView), "ReadViewRequest": by(DecodeReadView), "WatchViewRequest": by(DecodeWatchView),
+	"SetPolicyRequest": by(DecodeSetPolicy), "ChangeHostsRequest": by(DecodeChangeHosts), "UpdateSandboxRequest": by(DecodeUpdateSandbox),
+	"ListAsksRequest": by(DecodeListAsks), "AnswerAskRequest": by(DecodeAnswerAsk), "GrantPathRequest": by(DecodeGrantPath),
+	"ExplainPolicyRequest": by(DecodeExplainPolicy),
+	"ListViewRequest":      by(DecodeListView), "ReadViewRequest": by(DecodeReadView), "WatchViewRequest": by(DecodeWatchView),
 	"AuditRequest": by(DecodeAudit), "LogsRequest": by(DecodeLogs),
 }
 
@@ -65,7 +69,7 @@ func makeMeaningful(m proto.Message) {
 	d := m.ProtoReflect().Descriptor().Fields()
 	for name, value := range meaningful {
 		switch fd := d.ByName(name); {
-		case fd == nil:
+		case fd == nil, fd.Kind() != protoreflect.StringKind:
 		case fd.IsList():
 			list := m.ProtoReflect().Mutable(fd).List()
 			list.Truncate(0)
@@ -82,6 +86,17 @@ func makeMeaningful(m proto.Message) {
 		m := r.Mounts[0]
 		m.Source, m.Place, m.Name, m.Mode = "/data", "/mnt/data", "data", "" // the rules are its mode
 		m.Rules[0].Permission = sandboxv1.Permission_PERMISSION_NONE
+		r.AskTimeout = durationpb.New(time.Minute)
+	case *sandboxv1.UpdateSandboxRequest:
+		r.Resources = &sandboxv1.ResourceLimits{MemoryBytes: 1 << 30, CpuQuota: 1000, CpuShares: 2, PidsLimit: 1, DiskBytes: 1, DiskInodes: 1}
+		r.Scratch, r.Clear = nil, []string{ListScratch}
+		r.AskTimeout = durationpb.New(time.Minute)
+	case *sandboxv1.GrantPathRequest:
+		r.Permission, r.Revoke = sandboxv1.Permission_PERMISSION_WRITE, false
+	case *sandboxv1.ListAsksRequest:
+		r.Wait = durationpb.New(time.Second)
+	case *sandboxv1.AnswerAskRequest:
+		r.Scope = sandboxv1.AskScope_ASK_SCOPE_SANDBOX
 	case *sandboxv1.ExecRequest:
 		r.StdinBytes = nil
 	}
@@ -99,6 +114,8 @@ func eachField(whole proto.Message, at func(proto.Message) protoreflect.Message,
 			m.Set(fd, protoreflect.ValueOfEnum(protoreflect.EnumNumber(sandboxv1.Permission_PERMISSION_VIEW)))
 		case m.Has(fd):
 			m.Clear(fd)
+		case fd.IsList():
+			m.Mutable(fd).List().Append((&filler{}).scalar(fd))
 		default:
 			m.Set(fd, (&filler{}).scalar(fd))
 		}

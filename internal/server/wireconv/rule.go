@@ -99,6 +99,9 @@ func DecodeSent(sent []*sandboxv1.PermissionRule) []record.SentRule {
 	return rules
 }
 
+// AsSent returns rules as a client sends them, those of a mount.
+func AsSent(rules []policy.Rule) []record.SentRule { return DecodeSent(encodeRules(rules)) }
+
 // EncodeExplanation returns an explanation, whose rules are those that were sent.
 func EncodeExplanation(x policy.Explanation, sent []record.SentRule) *sandboxv1.ExplainPolicyResponse {
 	index := func(rule int) int32 { return int32(indexAmong(rule, len(sent))) }

@@ -65,6 +65,7 @@ func EncodeSandbox(s Sandbox) *sandboxv1.Sandbox {
 	}
 	m.NetLimits, m.Mounts = EncodeNetLimits(r.NetLimits), EncodeMounts(r.Mounts)
 	m.Publish, m.PublishAddress = r.Texts(), r.PublishAddress
+	m.AskTimeout, m.Grants = EncodeAskTimeout(r.Ask), encodeGrants(r.ListGrants(r.Rules))
 	for _, p := range r.Scratch {
 		m.Scratch = append(m.Scratch, p.At().Text())
 	}
@@ -127,6 +128,12 @@ func DecodeSandbox(m *sandboxv1.Sandbox) (Sandbox, error) {
 	if s.Record.Mounts, err = DecodeMounts(m.Mounts); err != nil {
 		return Sandbox{}, errdefs.New(errdefs.KindOf(err), "sandbox %s: mounts: %w", vpath.Escape(m.Id), err)
 	}
+	s.Record.Ask = decodeAskTimeout(m.AskTimeout)
+	grants, err := decodeGrants(m.Grants)
+	if err != nil {
+		return Sandbox{}, errdefs.New(errdefs.KindOf(err), "sandbox %s: grants: %w", vpath.Escape(m.Id), err)
+	}
+	s.Record.Rules = s.Record.AddGrants(grants, s.Record.Rules)
 	if s.Record.Scratch, err = requestScratch(m.Scratch); err != nil {
 		return Sandbox{}, errdefs.New(errdefs.Internal, "sandbox %s: %w", vpath.Escape(m.Id), err)
 	}

@@ -78,6 +78,12 @@ var messagePairs = map[string]messagePair{
 		s, err := DecodeSandbox(m)
 		return EncodeSandbox(s), err
 	})},
+	"ListAsksResponse": {
+		round: through(&sandboxv1.ListAsksResponse{}, nil, func(m *sandboxv1.ListAsksResponse) (*sandboxv1.ListAsksResponse, error) {
+			return EncodeAsks(DecodeAsks(m)), nil
+		}),
+		lost: map[string]string{"ListAsksResponse.version": "it is computed"},
+	},
 	"ResourceLimits": {round: through(&sandboxv1.ResourceLimits{}, nil, func(m *sandboxv1.ResourceLimits) (*sandboxv1.ResourceLimits, error) {
 		return EncodeLimits(DecodeLimits(m)), nil
 	})},
@@ -302,8 +308,8 @@ var domainPairs = map[string]domainPair{
 			"Rule.Keep": onThisHost, "Rule.Keys": onThisHost,
 			"Record.Marks": ofTheHost, "Record.Net": ofTheHost, "List.AllowNetUntil": "a list has no end of a host that is not in it", "Record.Secrets": "Sandbox.Secrets has what a client may know", "Rule.Source": "each side says where it has a rule from",
 			"Mount.Dev": ofTheHost, "Mount.Ino": ofTheHost, "Mount.Born": ofTheHost, "Mount.EarlierRules": "of the supervisor alone",
-			"Record.Ignore": ofTheHost,
-			"Record.UID":    ofTheHost, "Record.HostUID": ofTheHost, "Limits.Timeout": "the timeout of a request",
+			"Record.Ignore": ofTheHost, "Ask.Hook": onThisHost, "Paths.Grants": "a grant without its rule has ended", "Paths.GrantsEnded": ofTheHost,
+			"Record.UID": ofTheHost, "Record.HostUID": ofTheHost, "Limits.Timeout": "the timeout of a request",
 			"Served.Sent": "Sandbox.Sent has them", "Served.Git": "the client has sent it",
 		},
 	},

@@ -13,7 +13,9 @@ from conftest import check_clean
 
 from agentfense import (
     AsyncSandbox,
+    ChangeKind,
     ConflictError,
+    FileChange,
     FileNotFoundError,
     InvalidConfigurationError,
     Mount,
@@ -22,6 +24,7 @@ from agentfense import (
     PermissionDeniedError,
     PermissionRule,
     PolicyError,
+    ResourceLimits,
     Sandbox,
     SandboxError,
 )
@@ -76,6 +79,18 @@ def test_a_mount_is_reviewed_and_applied(server: str, project: Path, library: Pa
         result = sandbox.run("cat /opt/rules/hidden; echo two >/opt/lib/a; echo new >/opt/lib/new; cat /opt/rules/a")
         assert result.stdout == "one\n"
         assert [(denial.mount, denial.path) for denial in result.denied][:1] == [("rules", "hidden")]
+        assert [(change.mount, change.path, change.kind) for change in result.changed] == [
+            ("lib", "a", ChangeKind.MODIFIED),
+            ("lib", "new", ChangeKind.CREATED),
+        ]
+        decided = sandbox.policy.explain("/hidden", mount="rules")
+        assert (decided.permission, decided.rule_index) == (Permission.NONE, 1)
+        assert sandbox.policy.explain("hidden", mount="lib").permission is Permission.WRITE
+        with sandbox.files.watch("/workspace", mount="lib", timeout=60) as changes:
+            sandbox.run("echo two >workspace; echo 1 >/opt/lib/b; echo 1 >/opt/lib/workspace")
+            assert next(changes) == FileChange("workspace", ChangeKind.MODIFIED, mount="lib")
+        sandbox.discard("workspace", mount="lib")
+        sandbox.discard("b", mount="lib")
         assert sandbox.files.read("/a", mount="lib") == "two\n"
         assert sandbox.files.read("workspace", mount="lib") == "w\n"
         assert not sandbox.files.exists("hidden", mount="rules")
@@ -112,7 +127,18 @@ def test_scratch_directories_and_secrets(server: str, project: Path) -> None:
         assert [(secret.name, secret.hosts) for secret in sandbox.info.secrets] == [
             ("API_KEY", ["api.example.com:443"])
         ]
+        changed = sandbox.update(secrets=[], scratch="other", net_limits=["out=1M"], resources={"pids_limit": 50}).info
+        assert (changed.secrets, changed.scratch, changed.net_limits) == ([], ["other"], ["out=1M"])
+        assert changed.resources is not None and changed.resources.pids_limit == 50
+        assert sandbox.update(resources=ResourceLimits(), scratch=()).info.resources is None
+        assert sandbox.info.scratch == [] and sandbox.info.net_limits == ["out=1M"]
+        with pytest.raises(InvalidConfigurationError, match="is required"):
+            sandbox.update()
+        with pytest.raises(SandboxError, match="no secret"):
+            sandbox.update(secrets="OTHER")
     with Sandbox.from_local(project, endpoint=server, secrets="API_KEY") as sandbox:
+        with pytest.raises(SandboxError, match="stop it first"):
+            sandbox.update(publish=["3000"])
         key = sandbox.run("printenv API_KEY").stdout
         assert key and "the-value" not in key
 

@@ -197,7 +197,7 @@ func TestAPublishedPort(t *testing.T) {
 			if r.Code != 125 {
 				t.Errorf("exit %d", r.Code)
 			}
-			contains(t, "the refusal", r.Stderr, address+" is taken by another program; publish it at another port of this host: --publish HOSTPORT:3000")
+			contains(t, "the refusal", r.Stderr, address+" is taken by another program; publish it at another port of this host, as HOSTPORT:3000")
 		})
 	})
 }

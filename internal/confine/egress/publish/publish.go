@@ -68,9 +68,9 @@ func Listen(ctx context.Context, p Port) (*Listener, error) {
 func explain(p Port, err error) error {
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
-		return errdefs.New(errdefs.Unavailable, "publish port %d: %s is taken by another program; publish it at another port of this host: --publish HOSTPORT:%[1]d", p.Inside, p.At)
+		return errdefs.New(errdefs.Unavailable, "publish port %d: %s is taken by another program; publish it at another port of this host, as HOSTPORT:%[1]d", p.Inside, p.At)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return errdefs.New(errdefs.Denied, "publish port %d: %s: only root may listen at this port; publish it at another port of this host: --publish HOSTPORT:%[1]d", p.Inside, p.At)
+		return errdefs.New(errdefs.Denied, "publish port %d: %s: only root may listen at this port; publish it at another port of this host, as HOSTPORT:%[1]d", p.Inside, p.At)
 	}
 	return errdefs.New(errdefs.Unavailable, "publish port %d: %w", p.Inside, err)
 }

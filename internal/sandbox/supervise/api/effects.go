@@ -13,7 +13,7 @@ type Effects struct {
 	Denied []Denied `json:"denied,omitempty"`
 	// DeniedCount is how many refusals there were, repeats included.
 	DeniedCount int64     `json:"denied_count,omitempty"`
-	Changed     []Changed `json:"changed,omitempty"` // by path
+	Changed     []Changed `json:"changed,omitempty"` // by mount, then by path
 	// ChangedCount is how many changes there were.
 	ChangedCount int64 `json:"changed_count,omitempty"`
 }
@@ -45,9 +45,10 @@ const (
 
 // Changed is one change, net. Its paths are encoded (vpath.EncodeText).
 type Changed struct {
-	Path string     `json:"path"`
-	Kind ChangeKind `json:"kind"`
-	From string     `json:"from,omitempty"` // of a renamed one
+	Mount string     `json:"mount,omitempty"` // in which the paths are; empty: the workspace
+	Path  string     `json:"path"`
+	Kind  ChangeKind `json:"kind"`
+	From  string     `json:"from,omitempty"` // of a renamed one
 }
 
 // What Effects list at most: entries of each list, and bytes of their texts.

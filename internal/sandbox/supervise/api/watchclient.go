@@ -10,6 +10,7 @@ import (
 
 // WatchRequest asks for the changes at a path and below.
 type WatchRequest struct {
+	Mount     string `json:"mount,omitempty"` // in which Path is; empty: the workspace
 	Path      []byte `json:"path"`
 	Recursive bool   `json:"recursive,omitempty"` // not only what is in it directly
 }
@@ -27,15 +28,16 @@ type ViewWatch struct {
 	stop func() bool
 }
 
-// Watch has the changes at a path and below told from now on, until ctx ends.
-// Errors: NotFound where no supervisor is alive; Exhausted.
-func (c *Client) Watch(ctx context.Context, path vpath.Path, recursive bool) (*ViewWatch, error) {
+// Watch has the changes at a path and below told from now on, until ctx ends. The path is in a
+// mount, "" for the workspace. Errors: NotFound where no supervisor is alive; Unsupported for a
+// mount that has no view; Exhausted.
+func (c *Client) Watch(ctx context.Context, mount string, path vpath.Path, recursive bool) (*ViewWatch, error) {
 	cn, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	w := &ViewWatch{conn: cn, stop: context.AfterFunc(ctx, func() { cn.Close() })}
-	answer, _, err := c.ask(ctx, cn, FirstLook, Request{Op: OpWatch, Watch: &WatchRequest{Path: []byte(path), Recursive: recursive}})
+	answer, _, err := c.ask(ctx, cn, FirstLook, Request{Op: OpWatch, Watch: &WatchRequest{Mount: mount, Path: []byte(path), Recursive: recursive}})
 	if err == nil && answer.Error != nil {
 		err = answer.Error.Err()
 	}

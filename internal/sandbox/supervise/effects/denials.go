@@ -2,6 +2,7 @@ package effects
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -48,17 +49,23 @@ func (s *DenialSet) Note(d fusefs.Denial, mount, rule string) {
 	s.list[i].Count += int64(d.Count)
 }
 
-// Of returns what a command was refused and did.
-func Of(denials *DenialSet, c Changes) api.Effects {
+// Of returns what a command was refused and did, by the names of mounts; "" is the workspace.
+func Of(denials *DenialSet, changed map[string]Changes) api.Effects {
 	denials.mu.Lock()
 	defer denials.mu.Unlock()
 	e := api.Effects{Denied: slices.Clone(denials.list), DeniedCount: denials.count}
-	e.Changed, e.ChangedCount = c.list()
+	room := api.MaxEffectBytes
+	for _, mount := range slices.Sorted(maps.Keys(changed)) {
+		list, count := changed[mount].list(mount, api.MaxEffects-len(e.Changed), &room)
+		e.Changed = append(e.Changed, list...)
+		e.ChangedCount += count
+	}
 	return e
 }
 
-// list returns the changes by path, as many as Effects take, and their number.
-func (c Changes) list() (list []api.Changed, count int64) {
+// list returns the changes by path, at most as many as given, with texts for which there is room,
+// and their number.
+func (c Changes) list(mount string, most int, room *int) (list []api.Changed, count int64) {
 	type entry struct {
 		path, from vpath.Path
 		kind       api.ChangeKind
@@ -77,13 +84,12 @@ func (c Changes) list() (list []api.Changed, count int64) {
 	slices.SortFunc(all, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.kind, b.kind))
 	})
-	bytes := 0
-	for _, e := range all[:min(len(all), api.MaxEffects)] {
-		changed := api.Changed{Path: e.path.Text(), Kind: e.kind}
+	for _, e := range all[:min(len(all), most)] {
+		changed := api.Changed{Mount: mount, Path: e.path.Text(), Kind: e.kind}
 		if e.kind == api.Renamed {
 			changed.From = e.from.Text()
 		}
-		if bytes += len(changed.Path) + len(changed.From); bytes > api.MaxEffectBytes {
+		if *room -= len(changed.Path) + len(changed.From); *room < 0 {
 			break
 		}
 		list = append(list, changed)

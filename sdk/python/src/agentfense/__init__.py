@@ -58,6 +58,9 @@ from .results import Denial, FileChange
 from .types import (
     AllowedHost,
     ApplyResult,
+    Ask,
+    AskList,
+    AskScope,
     AuditEvent,
     ChangeGroup,
     ChangeStatus,
@@ -75,6 +78,7 @@ from .types import (
     Mount,
     Outcome,
     OutputChunk,
+    PathGrant,
     PathOutcome,
     PatternType,
     Permission,
@@ -148,6 +152,10 @@ def __dir__() -> List[str]:
 
 __all__ = [
     "AllowedHost",
+    "Ask",
+    "AskList",
+    "AskScope",
+    "PathGrant",
     "Mount",
     "SandboxSecret",
     "Sandbox",

@@ -12,7 +12,7 @@ from . import _requests as requests
 from . import types as t
 from ._arguments import PathLike, path_of
 from ._codebases import Calls
-from ._connection import WORK, within
+from ._connection import ANSWER, WORK, within
 from ._errors import MAX_READ, Call, next_page, write_error
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._output import AuditStream, ExecStream, LogStream
@@ -20,12 +20,11 @@ from ._requests import Hosts, Paths, Timeout
 from ._watch import FileWatch
 from ._wire import (
     apply_result_of,
+    ask_list_of,
     change_group_of,
     discard_result_of,
-    encode_path,
     explanation_of,
     file_diff_of,
-    inside_path,
     sandbox_of,
     seconds_of,
     view_entry_of,
@@ -77,13 +76,21 @@ class ChangeCalls(Calls):
             raise write_error(path_of(path), b"".join(said).decode(errors="replace"))
 
     def watch_view(
-        self, sandbox_id: str, path: PathLike = "", recursive: bool = True, *, timeout: Timeout = None
+        self,
+        sandbox_id: str,
+        path: PathLike = "",
+        recursive: bool = True,
+        *,
+        timeout: Timeout = None,
+        mount: Optional[str] = None,
     ) -> FileWatch:
         """Return an iterator of the changes in a running sandbox's view; see SandboxFiles.watch."""
         seconds = seconds_of(timeout)
-        start = partial(self._connection.stream, "WatchView", requests.watch(sandbox_id, path, recursive), seconds)
+        start = partial(
+            self._connection.stream, "WatchView", requests.watch(sandbox_id, path, recursive, mount), seconds
+        )
         about = Call("watch", sandbox_id, path=path_of(path) or "/")
-        return FileWatch(start, about, self._connection, inside_path(path), seconds)
+        return FileWatch(start, about, self._connection, requests.watched(path, mount), seconds)
 
     # Changes
 
@@ -179,9 +186,61 @@ class ChangeCalls(Calls):
         request = requests.change_hosts(sandbox_id, grant, grant_for, revoke)
         return sandbox_of(self._connection.call("ChangeHosts", request, Call("change hosts", sandbox_id)))
 
-    def explain_policy(self, sandbox_id: str, path: PathLike) -> t.Explanation:
-        """Return the permission of a path, which need not exist, with the rule that decides."""
-        request = sandbox_pb2.ExplainPolicyRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
+    def grant_path(
+        self,
+        sandbox_id: str,
+        path: PathLike,
+        permission: Union[t.Permission, str],
+        *,
+        directory: bool = False,
+        grant_for: Timeout = None,
+    ) -> t.Sandbox:
+        """Give a path of the workspace a permission that it lacks, also for running commands.
+
+        With ``directory`` the grant covers everything below the path. ``grant_for`` is how long it
+        lasts, in seconds or as a timedelta; None means until it is revoked.
+        """
+        request = requests.grant_path(sandbox_id, path, permission, directory, grant_for)
+        return sandbox_of(self._connection.call("GrantPath", request, Call("grant path", sandbox_id)))
+
+    def revoke_path(self, sandbox_id: str, path: PathLike, *, directory: bool = False) -> t.Sandbox:
+        """Take all grants of a path back, also from running commands."""
+        request = requests.revoke_path(sandbox_id, path, directory)
+        return sandbox_of(self._connection.call("GrantPath", request, Call("revoke path", sandbox_id)))
+
+    def list_asks(self, sandbox_id: str, *, wait: Timeout = None, after: Optional[t.AskList] = None) -> t.AskList:
+        """Return the refusals that wait for an answer, the oldest first.
+
+        With ``wait``, at most 60 seconds, it waits until the list differs from ``after``, an earlier
+        result; None means an empty list. Raises SandboxNotRunningError, and SandboxError for a
+        sandbox without ``ask_timeout``.
+        """
+        request = requests.list_asks(sandbox_id, wait, after)
+        seconds = (seconds_of(wait, "wait") or 0) + ANSWER
+        return ask_list_of(self._connection.call("ListAsks", request, Call("list asks", sandbox_id), seconds))
+
+    def answer_ask(
+        self,
+        sandbox_id: str,
+        ask: Union[t.Ask, str],
+        allow: bool,
+        scope: Union[t.AskScope, str] = t.AskScope.ONCE,
+    ) -> None:
+        """Allow or deny what waits for an answer.
+
+        Raises PermissionDeniedError for a host that the server's configuration does not include,
+        and SandboxError for an ask that waits no longer.
+        """
+        request = requests.answer_ask(sandbox_id, ask, allow, scope)
+        self._connection.call("AnswerAsk", request, Call("answer ask", sandbox_id))
+
+    def explain_policy(self, sandbox_id: str, path: PathLike, *, mount: Optional[str] = None) -> t.Explanation:
+        """Return the permission of a path, which need not exist, with the rule that decides.
+
+        ``mount`` is the name of a mount in which the path is; None means the workspace. The indexes
+        of rules are then those in the mount's rules; a mount of mode ``ro`` has none.
+        """
+        request = requests.explain(sandbox_id, path, mount)
         answer = self._connection.call("ExplainPolicy", request, Call("explain", sandbox_id))
         return explanation_of(answer, path_of(path))
 

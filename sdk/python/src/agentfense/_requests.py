@@ -10,15 +10,18 @@ from collections import abc
 from datetime import datetime, timedelta
 from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
+from google.protobuf.duration_pb2 import Duration
+
 from . import types as t
 from . import utils
 from ._arguments import PathLike, bytes_of, path_of, text_of, words_of
-from ._gen.sandbox.v1 import codebase_pb2, sandbox_pb2
+from ._gen.sandbox.v1 import codebase_pb2, common_pb2, sandbox_pb2
 from ._wire import (
     Seconds,
     duration_of,
     encode_path,
     inside_path,
+    number_of,
     seconds_of,
     stamp_of,
     wire_mounts,
@@ -30,6 +33,8 @@ from ._wire import (
 )
 from .exceptions import InvalidConfigurationError
 from .policy import NO_RULES
+from .results import FileChange
+from .words import ChangeKind
 
 Timeout = Union[timedelta, Seconds, None]
 Paths = Union[PathLike, Sequence[PathLike], None]
@@ -62,6 +67,7 @@ def create_sandbox(
     allow_net: Hosts,
     net_limits: Names,
     publish: Names,
+    ask_timeout: Timeout,
     mounts: Sequence[t.MountLike],
     scratch: Names,
     secrets: Names,
@@ -85,9 +91,33 @@ def create_sandbox(
         allow_net=_texts(allow_net, "allow_net"),
         net_limits=_texts(net_limits, "net_limits"),
         publish=_texts(publish, "publish"),
+        ask_timeout=duration_of(seconds_of(ask_timeout, "ask_timeout")),
         mounts=wire_mounts(mounts),
         scratch=[encode_path(path, "scratch") for path in _listed(scratch)],
         secrets=_texts(secrets, "secrets"),
+    )
+
+
+def update(
+    sandbox_id: str,
+    resources: Resources,
+    scratch: Optional[Names],
+    secrets: Optional[Names],
+    net_limits: Optional[Names],
+    publish: Optional[Names],
+    ask_timeout: Timeout,
+) -> Any:
+    """Return the request of UpdateSandbox."""
+    lists = {"scratch": scratch, "secrets": secrets, "net_limits": net_limits, "publish": publish}
+    return sandbox_pb2.UpdateSandboxRequest(
+        sandbox_id=sandbox_id,
+        resources=None if resources is None else wire_resources(resources) or sandbox_pb2.ResourceLimits(),
+        clear=[name for name, given in lists.items() if given is not None and not given],
+        scratch=[encode_path(path, "scratch") for path in _listed(scratch or ())],
+        secrets=_texts(secrets or (), "secrets"),
+        net_limits=_texts(net_limits or (), "net_limits"),
+        publish=_texts(publish or (), "publish"),
+        ask_timeout=Duration() if ask_timeout == 0 else duration_of(seconds_of(ask_timeout, "ask_timeout")),
     )
 
 
@@ -109,8 +139,13 @@ def mount_of(mount: Optional[str]) -> str:
 
 
 def view_path(path: PathLike, mount: Optional[str]) -> str:
-    """Return a path of a view in the API's spelling. In a mount, /workspace is a name like others."""
-    return encode_path(inside_path(path) if mount is None else path_of(path).lstrip("/"))
+    """Return a path of a view in the API's spelling."""
+    return encode_path(plain_path(path, mount))
+
+
+def plain_path(path: PathLike, mount: Optional[str]) -> str:
+    """Return a path of a view. In a mount, /workspace is a name like others."""
+    return inside_path(path) if mount is None else path_of(path).lstrip("/")
 
 
 def list_sandboxes(
@@ -333,6 +368,45 @@ def change_hosts(sandbox_id: str, grant: Hosts, grant_for: Timeout, revoke: Host
     )
 
 
+def grant_path(
+    sandbox_id: str, path: PathLike, permission: Union[t.Permission, str], directory: bool, grant_for: Timeout
+) -> Any:
+    """Return the request of GrantPath."""
+    return sandbox_pb2.GrantPathRequest(
+        sandbox_id=sandbox_id,
+        path=encode_path(inside_path(path)) or "/",
+        directory=directory,
+        permission=number_of(common_pb2.Permission, "PERMISSION_", t.Permission(permission).value),
+        grant_for=duration_of(seconds_of(grant_for, "grant_for")),
+    )
+
+
+def revoke_path(sandbox_id: str, path: PathLike, directory: bool) -> Any:
+    """Return the request of GrantPath that revokes."""
+    return sandbox_pb2.GrantPathRequest(
+        sandbox_id=sandbox_id, path=encode_path(inside_path(path)) or "/", directory=directory, revoke=True
+    )
+
+
+def list_asks(sandbox_id: str, wait: Timeout, after: Optional[t.AskList]) -> Any:
+    """Return the request of ListAsks."""
+    return sandbox_pb2.ListAsksRequest(
+        sandbox_id=sandbox_id,
+        wait=duration_of(seconds_of(wait, "wait")),
+        version="" if after is None else after.version,
+    )
+
+
+def answer_ask(sandbox_id: str, ask: Union[t.Ask, str], allow: bool, scope: Union[t.AskScope, str]) -> Any:
+    """Return the request of AnswerAsk. Raises ValueError for an unknown scope."""
+    return sandbox_pb2.AnswerAskRequest(
+        sandbox_id=sandbox_id,
+        ask_id=text_of(ask.id if isinstance(ask, t.Ask) else ask, "ask"),
+        allow=allow,
+        scope=number_of(sandbox_pb2.AskScope, "ASK_SCOPE_", t.AskScope(scope).value),
+    )
+
+
 def audit(
     sandbox_id: str, follow: bool, events: Union[str, Sequence[str], None], after_seq: int, since: Optional[datetime]
 ) -> Any:
@@ -440,6 +514,18 @@ def store(sandbox_id: str, path: PathLike, timeout: Optional[float]) -> Any:
     return sandbox_pb2.AttachRequest(start=start)
 
 
-def watch(sandbox_id: str, path: PathLike, recursive: bool) -> Any:
+def watch(sandbox_id: str, path: PathLike, recursive: bool, mount: Optional[str]) -> Any:
     """Return the request of WatchView."""
-    return sandbox_pb2.WatchViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)), recursive=recursive)
+    return sandbox_pb2.WatchViewRequest(
+        sandbox_id=sandbox_id, path=view_path(path, mount), recursive=recursive, mount=mount_of(mount)
+    )
+
+
+def watched(path: PathLike, mount: Optional[str]) -> FileChange:
+    """Return what a watch reports when changes were lost."""
+    return FileChange(plain_path(path, mount), ChangeKind.LOST, mount=mount or "")
+
+
+def explain(sandbox_id: str, path: PathLike, mount: Optional[str]) -> Any:
+    """Return the request of ExplainPolicy."""
+    return sandbox_pb2.ExplainPolicyRequest(sandbox_id=sandbox_id, path=view_path(path, mount), mount=mount_of(mount))

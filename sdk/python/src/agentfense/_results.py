@@ -52,4 +52,4 @@ def denial_of(message: Any) -> Denial:
 def file_change_of(message: Any) -> FileChange:
     """Return a change that a command made."""
     kind = named(sandbox_pb2.ChangeKind, "CHANGE_KIND_", message.kind, "modified")
-    return FileChange(decode_path(message.path), ChangeKind(kind), decode_path(message.old_path))
+    return FileChange(decode_path(message.path), ChangeKind(kind), decode_path(message.old_path), message.mount)

@@ -16,7 +16,6 @@ from ._results import file_change_of
 from ._streams import AsyncStream, Stream, Values
 from .exceptions import ConnectionError
 from .results import FileChange
-from .words import ChangeKind
 
 _SOON = 0.1
 """Seconds before a watch's end in which a reset counts as its end, as the server's clock may be first."""
@@ -38,9 +37,9 @@ class _Watched(Values[FileChange]):
     """What both kinds of watches have in common."""
 
     def __init__(
-        self, start: Callable[[], Any], about: Call, connection: Any, path: str, seconds: Optional[float]
+        self, start: Callable[[], Any], about: Call, connection: Any, watched: FileChange, seconds: Optional[float]
     ) -> None:
-        self._path = path
+        self._lost = watched
         self._seconds = seconds
         self._end = math.inf
         super().__init__(start, about, connection)
@@ -52,7 +51,7 @@ class _Watched(Values[FileChange]):
 
     def _values(self, message: Any) -> List[FileChange]:
         """Return the changes in a message: LOST first, because those changes were earlier."""
-        lost = [FileChange(self._path, ChangeKind.LOST)] if message.lost else []
+        lost = [self._lost] if message.lost else []
         return lost + [file_change_of(change) for change in message.changes]
 
     def _ends(self, error: Any) -> bool:

@@ -27,7 +27,7 @@ def named(enum: Any, prefix: str, number: int, fallback: str) -> str:
     return name[len(prefix) :].lower() if known else fallback
 
 
-def _number(enum: Any, prefix: str, value: str) -> Any:
+def number_of(enum: Any, prefix: str, value: str) -> Any:
     return enum.Value(prefix + value.upper())
 
 
@@ -114,12 +114,12 @@ def wire_rules(rules: Optional[Sequence[t.RuleLike]], name: str = "permissions")
     return [
         common_pb2.PermissionRule(
             pattern=rule.pattern,
-            permission=_number(common_pb2.Permission, "PERMISSION_", rule.permission.value),
-            type=_number(common_pb2.PatternType, "PATTERN_TYPE_", rule.type.value),
+            permission=number_of(common_pb2.Permission, "PERMISSION_", rule.permission.value),
+            type=number_of(common_pb2.PatternType, "PATTERN_TYPE_", rule.type.value),
             priority=rule.priority,
-            origin=_number(common_pb2.RuleOrigin, "RULE_ORIGIN_", _ORIGINS.get(rule.origin, rule.origin.value)),
+            origin=number_of(common_pb2.RuleOrigin, "RULE_ORIGIN_", _ORIGINS.get(rule.origin, rule.origin.value)),
             own=rule.permission is t.Permission.NONE and not rule.strict,
-            redact=_number(
+            redact=number_of(
                 common_pb2.RedactFormat, "REDACT_FORMAT_", rule.redact.value if rule.redact else "unspecified"
             ),
             substitute=rule.substitute,
@@ -156,6 +156,29 @@ def permission_of(number: int) -> t.Permission:
     return t.Permission(named(common_pb2.Permission, "PERMISSION_", number, "none"))
 
 
+def ask_list_of(message: Any) -> t.AskList:
+    """Return what waits for an answer."""
+    asks = [
+        t.Ask(
+            id=ask.id,
+            path=decode_path(ask.path),
+            permission=permission_of(ask.permission),
+            needed=permission_of(ask.needed),
+            operation=ask.operation,
+            host=decode_path(ask.host),
+            rule=ask.rule,
+            exec_id=ask.exec_id,
+            program=decode_path(ask.program),
+            pid=ask.pid,
+            since=time_of(ask.since),
+            until=time_of(ask.until),
+            waiting=ask.waiting,
+        )
+        for ask in message.asks
+    ]
+    return t.AskList(asks, message.version)
+
+
 # Sandboxes
 
 _LIMITS = ("memory_bytes", "cpu_quota", "cpu_shares", "pids_limit", "disk_bytes", "disk_inodes")
@@ -177,7 +200,7 @@ def wire_runtime(runtime: Optional[t.RuntimeType]) -> Any:
     if runtime is None:
         return 0
     try:
-        return _number(sandbox_pb2.RuntimeType, "RUNTIME_TYPE_", t.RuntimeType(runtime).value)
+        return number_of(sandbox_pb2.RuntimeType, "RUNTIME_TYPE_", t.RuntimeType(runtime).value)
     except ValueError as cause:
         raise InvalidConfigurationError(f"runtime: {cause}: want bwrap or docker") from None
 
@@ -248,6 +271,11 @@ def sandbox_of(message: Any) -> t.Sandbox:
         net_limits=list(message.net_limits),
         publish=list(message.publish),
         publish_address=message.publish_address,
+        ask_timeout=message.ask_timeout.ToTimedelta() if message.HasField("ask_timeout") else None,
+        grants=[
+            t.PathGrant(decode_path(grant.path), grant.directory, permission_of(grant.permission), time_of(grant.until))
+            for grant in message.grants
+        ],
         mounts=[_mount_of(mount) for mount in message.mounts],
         scratch=[decode_path(path) for path in message.scratch],
         secrets=[t.SandboxSecret(secret.name, list(secret.hosts)) for secret in message.secrets],

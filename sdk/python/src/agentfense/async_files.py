@@ -74,7 +74,14 @@ class AsyncSandboxFiles:
             return False
         return True
 
-    def watch(self, path: PathLike = "", recursive: bool = True, *, timeout: Timeout = None) -> AsyncFileWatch:
+    def watch(
+        self,
+        path: PathLike = "",
+        recursive: bool = True,
+        *,
+        timeout: Timeout = None,
+        mount: Optional[str] = None,
+    ) -> AsyncFileWatch:
         """Return an asynchronous iterator of the changes at a path and below it, from when it is entered.
 
         Without ``recursive``, it reports the path itself and the entries of the directory.
@@ -89,4 +96,4 @@ class AsyncSandboxFiles:
         hides are never reported. A change of kind LOST means that there were too many changes to
         keep all.
         """
-        return self._client.watch_view(self._id, path, recursive, timeout=timeout)
+        return self._client.watch_view(self._id, path, recursive, timeout=timeout, mount=mount)

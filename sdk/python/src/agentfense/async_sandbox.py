@@ -84,6 +84,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         allow_net: Hosts = (),
         net_limits: Names = (),
         publish: Names = (),
+        ask_timeout: Timeout = None,
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -142,6 +143,8 @@ class AsyncSandbox(AsyncSandboxExecs):
         - ``publish``: ports inside to show at an address 127.0.0.N of the server's host, such as
           "3000", or "8080:3000" with another port of the host. The server's configuration must allow
           it (network.publish).
+        - ``ask_timeout``: how long an open of a listed file, or of the name of a host, waits for an
+          answer (``policy.asks``) before it is refused; None refuses it at once.
         - ``mounts``: directories of the server's host to show besides the workspace: Mount objects,
           or mappings with ``source`` and optionally ``place``, ``name``, ``mode`` and ``rules``. The
           server's configuration must list a directory above each (mounts.roots).
@@ -191,6 +194,7 @@ class AsyncSandbox(AsyncSandboxExecs):
                 allow_net=allow_net,
                 net_limits=net_limits,
                 publish=publish,
+                ask_timeout=ask_timeout,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,
@@ -227,6 +231,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         allow_net: Hosts = (),
         net_limits: Names = (),
         publish: Names = (),
+        ask_timeout: Timeout = None,
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -257,6 +262,7 @@ class AsyncSandbox(AsyncSandboxExecs):
                 allow_net=allow_net,
                 net_limits=net_limits,
                 publish=publish,
+                ask_timeout=ask_timeout,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,
@@ -342,6 +348,28 @@ class AsyncSandbox(AsyncSandboxExecs):
     async def stop(self) -> AsyncSandbox:
         """Stop the sandbox and everything that runs in it, and return it. Its changes remain."""
         self._info = await self._client.stop_sandbox(self.id)
+        return self
+
+    async def update(
+        self,
+        *,
+        resources: Resources = None,
+        scratch: Optional[Names] = None,
+        secrets: Optional[Names] = None,
+        net_limits: Optional[Names] = None,
+        publish: Optional[Names] = None,
+        ask_timeout: Timeout = None,
+    ) -> AsyncSandbox:
+        """Change what the stopped sandbox has from its next start on, and return it; see ``update_sandbox``."""
+        self._info = await self._client.update_sandbox(
+            self.id,
+            resources=resources,
+            scratch=scratch,
+            secrets=secrets,
+            net_limits=net_limits,
+            publish=publish,
+            ask_timeout=ask_timeout,
+        )
         return self
 
     async def refresh(self) -> AsyncSandbox:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, List, Optional, Union
 
-from .types import AllowedHost, Explanation, PermissionRule
+from .types import AllowedHost, Ask, AskList, AskScope, Explanation, PathGrant, Permission, PermissionRule
 
 if TYPE_CHECKING:
     from ._arguments import PathLike
@@ -43,6 +43,33 @@ class AsyncSandboxPolicy:
         sandbox = await self._client.change_hosts(self._id, revoke=hosts)
         return sandbox.allow_net
 
-    async def explain(self, path: PathLike) -> Explanation:
-        """Return the permission of a path, which need not exist, with the rule that decides."""
-        return await self._client.explain_policy(self._id, path)
+    async def grant_path(
+        self, path: PathLike, permission: Union[Permission, str], *, directory: bool = False, grant_for: Timeout = None
+    ) -> List[PathGrant]:
+        """Give a path a permission that it lacks at once, and return all grants.
+
+        With ``directory`` the grant covers everything below the path. ``grant_for`` is how long it
+        lasts, in seconds or as a timedelta; None means until it is revoked.
+        """
+        sandbox = await self._client.grant_path(self._id, path, permission, directory=directory, grant_for=grant_for)
+        return sandbox.grants
+
+    async def revoke_path(self, path: PathLike, *, directory: bool = False) -> List[PathGrant]:
+        """Take all grants of a path back at once, and return the others."""
+        sandbox = await self._client.revoke_path(self._id, path, directory=directory)
+        return sandbox.grants
+
+    async def asks(self, *, wait: Timeout = None, after: Optional[AskList] = None) -> AskList:
+        """Return the refusals that wait for an answer; see ``list_asks`` of the client."""
+        return await self._client.list_asks(self._id, wait=wait, after=after)
+
+    async def answer(self, ask: Union[Ask, str], allow: bool, scope: Union[AskScope, str] = AskScope.ONCE) -> None:
+        """Allow or deny what waits for an answer, once or for the sandbox."""
+        await self._client.answer_ask(self._id, ask, allow, scope)
+
+    async def explain(self, path: PathLike, *, mount: Optional[str] = None) -> Explanation:
+        """Return the permission of a path, which need not exist, with the rule that decides.
+
+        ``mount`` is the name of a mount in which the path is; None means the workspace.
+        """
+        return await self._client.explain_policy(self._id, path, mount=mount)

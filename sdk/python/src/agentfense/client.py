@@ -97,6 +97,7 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         allow_net: Hosts = (),
         net_limits: Names = (),
         publish: Names = (),
+        ask_timeout: Timeout = None,
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -127,6 +128,7 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
             allow_net,
             net_limits,
             publish,
+            ask_timeout,
             mounts,
             scratch,
             secrets,
@@ -176,6 +178,27 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         """Stop a sandbox and everything that runs in it. Its changes remain."""
         request = sandbox_pb2.StopSandboxRequest(sandbox_id=sandbox_id)
         return sandbox_of(self._connection.call("StopSandbox", request, Call("stop", sandbox_id), WORK))
+
+    def update_sandbox(
+        self,
+        sandbox_id: str,
+        *,
+        resources: requests.Resources = None,
+        scratch: Optional[requests.Names] = None,
+        secrets: Optional[requests.Names] = None,
+        net_limits: Optional[requests.Names] = None,
+        publish: Optional[requests.Names] = None,
+        ask_timeout: Timeout = None,
+    ) -> t.Sandbox:
+        """Change what a stopped sandbox has from its next start on, and return it.
+
+        The arguments are those of ``create_sandbox``. None leaves a value as it is, an empty list
+        removes all entries, ``resources`` replaces all limits, and an
+        ``ask_timeout`` of 0 ends to ask. Raises SandboxError if the
+        sandbox is running. Nothing has changed after an error.
+        """
+        request = requests.update(sandbox_id, resources, scratch, secrets, net_limits, publish, ask_timeout)
+        return sandbox_of(self._connection.call("UpdateSandbox", request, Call("update", sandbox_id)))
 
     def destroy_sandbox(self, sandbox_id: str, *, unused_only: bool = False) -> int:
         """Destroy a sandbox, and return the number of changes that are lost: neither applied nor synchronized.

@@ -72,7 +72,14 @@ class SandboxFiles:
             return False
         return True
 
-    def watch(self, path: PathLike = "", recursive: bool = True, *, timeout: Timeout = None) -> FileWatch:
+    def watch(
+        self,
+        path: PathLike = "",
+        recursive: bool = True,
+        *,
+        timeout: Timeout = None,
+        mount: Optional[str] = None,
+    ) -> FileWatch:
         """Return an iterator of the changes at a path and below it, from now on.
 
         Without ``recursive``, it reports the path itself and the entries of the directory.
@@ -87,4 +94,4 @@ class SandboxFiles:
         hides are never reported. A change of kind LOST means that there were too many changes to
         keep all.
         """
-        return self._client.watch_view(self._id, path, recursive, timeout=timeout)
+        return self._client.watch_view(self._id, path, recursive, timeout=timeout, mount=mount)

@@ -40,3 +40,5 @@ class FileChange:
     kind: ChangeKind
     old_path: str = ""
     """The former path, if it was renamed. A renamed directory moves everything below it."""
+    mount: str = ""
+    """The name of the mount in which the paths are; empty for the workspace."""

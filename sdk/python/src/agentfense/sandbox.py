@@ -85,6 +85,7 @@ class Sandbox(SandboxExecs):
         allow_net: Hosts = (),
         net_limits: Names = (),
         publish: Names = (),
+        ask_timeout: Timeout = None,
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -143,6 +144,8 @@ class Sandbox(SandboxExecs):
         - ``publish``: ports inside to show at an address 127.0.0.N of the server's host, such as
           "3000", or "8080:3000" with another port of the host. The server's configuration must allow
           it (network.publish).
+        - ``ask_timeout``: how long an open of a listed file, or of the name of a host, waits for an
+          answer (``policy.asks``) before it is refused; None refuses it at once.
         - ``mounts``: directories of the server's host to show besides the workspace: Mount objects,
           or mappings with ``source`` and optionally ``place``, ``name``, ``mode`` and ``rules``. The
           server's configuration must list a directory above each (mounts.roots).
@@ -189,6 +192,7 @@ class Sandbox(SandboxExecs):
                 allow_net=allow_net,
                 net_limits=net_limits,
                 publish=publish,
+                ask_timeout=ask_timeout,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,
@@ -225,6 +229,7 @@ class Sandbox(SandboxExecs):
         allow_net: Hosts = (),
         net_limits: Names = (),
         publish: Names = (),
+        ask_timeout: Timeout = None,
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -255,6 +260,7 @@ class Sandbox(SandboxExecs):
                 allow_net=allow_net,
                 net_limits=net_limits,
                 publish=publish,
+                ask_timeout=ask_timeout,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,
@@ -340,6 +346,28 @@ class Sandbox(SandboxExecs):
     def stop(self) -> Sandbox:
         """Stop the sandbox and everything that runs in it, and return it. Its changes remain."""
         self._info = self._client.stop_sandbox(self.id)
+        return self
+
+    def update(
+        self,
+        *,
+        resources: Resources = None,
+        scratch: Optional[Names] = None,
+        secrets: Optional[Names] = None,
+        net_limits: Optional[Names] = None,
+        publish: Optional[Names] = None,
+        ask_timeout: Timeout = None,
+    ) -> Sandbox:
+        """Change what the stopped sandbox has from its next start on, and return it; see ``update_sandbox``."""
+        self._info = self._client.update_sandbox(
+            self.id,
+            resources=resources,
+            scratch=scratch,
+            secrets=secrets,
+            net_limits=net_limits,
+            publish=publish,
+            ask_timeout=ask_timeout,
+        )
         return self
 
     def refresh(self) -> Sandbox:

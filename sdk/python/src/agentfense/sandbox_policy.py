@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, List, Optional, Union
 
-from .types import AllowedHost, Explanation, PermissionRule
+from .types import AllowedHost, Ask, AskList, AskScope, Explanation, PathGrant, Permission, PermissionRule
 
 if TYPE_CHECKING:
     from ._arguments import PathLike
@@ -45,6 +45,33 @@ class SandboxPolicy:
         sandbox = self._client.change_hosts(self._id, revoke=hosts)
         return sandbox.allow_net
 
-    def explain(self, path: PathLike) -> Explanation:
-        """Return the permission of a path, which need not exist, with the rule that decides."""
-        return self._client.explain_policy(self._id, path)
+    def grant_path(
+        self, path: PathLike, permission: Union[Permission, str], *, directory: bool = False, grant_for: Timeout = None
+    ) -> List[PathGrant]:
+        """Give a path a permission that it lacks at once, and return all grants.
+
+        With ``directory`` the grant covers everything below the path. ``grant_for`` is how long it
+        lasts, in seconds or as a timedelta; None means until it is revoked.
+        """
+        sandbox = self._client.grant_path(self._id, path, permission, directory=directory, grant_for=grant_for)
+        return sandbox.grants
+
+    def revoke_path(self, path: PathLike, *, directory: bool = False) -> List[PathGrant]:
+        """Take all grants of a path back at once, and return the others."""
+        sandbox = self._client.revoke_path(self._id, path, directory=directory)
+        return sandbox.grants
+
+    def asks(self, *, wait: Timeout = None, after: Optional[AskList] = None) -> AskList:
+        """Return the refusals that wait for an answer; see ``list_asks`` of the client."""
+        return self._client.list_asks(self._id, wait=wait, after=after)
+
+    def answer(self, ask: Union[Ask, str], allow: bool, scope: Union[AskScope, str] = AskScope.ONCE) -> None:
+        """Allow or deny what waits for an answer, once or for the sandbox."""
+        self._client.answer_ask(self._id, ask, allow, scope)
+
+    def explain(self, path: PathLike, *, mount: Optional[str] = None) -> Explanation:
+        """Return the permission of a path, which need not exist, with the rule that decides.
+
+        ``mount`` is the name of a mount in which the path is; None means the workspace.
+        """
+        return self._client.explain_policy(self._id, path, mount=mount)

@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Tuple,
 from .exceptions import CommandExecutionError
 from .results import Denial as Denial
 from .results import FileChange as FileChange
+from .words import AskScope as AskScope
 from .words import ChangeKind as ChangeKind
 from .words import ChangeStatus as ChangeStatus
 from .words import Outcome as Outcome
@@ -128,6 +129,55 @@ class AllowedHost:
 
 
 @dataclass
+class PathGrant:
+    """A path of the workspace that was granted beside the rules."""
+
+    path: str
+    directory: bool
+    """The grant covers everything below the path, too."""
+    permission: Permission
+    until: Optional[datetime] = None
+    """When it ends; None means never."""
+
+
+@dataclass
+class Ask:
+    """A refusal that waits for an answer. Programs inside choose its names and paths."""
+
+    id: str
+    path: str
+    """What was opened; empty for a host."""
+    permission: Permission
+    """The permission of the path."""
+    needed: Permission
+    """The permission that would have allowed the operation."""
+    operation: str
+    host: str = ""
+    """The name of a host that no rule allows. What is granted is its port 443."""
+    rule: str = ""
+    """The pattern of the rule that decided; empty if none did."""
+    exec_id: str = ""
+    """The command."""
+    program: str = ""
+    pid: int = 0
+    """The id of the process on the host; 0 if unknown."""
+    since: Optional[datetime] = None
+    until: Optional[datetime] = None
+    """When it is refused without an answer."""
+    waiting: int = 0
+    """The number of processes that wait for the answer."""
+
+
+@dataclass
+class AskList:
+    """The refusals that wait for an answer, the oldest first."""
+
+    asks: List[Ask] = field(default_factory=list)
+    version: str = ""
+    """Identifies this list."""
+
+
+@dataclass
 class Mount:
     """A directory of the server's host that a sandbox shows besides its workspace."""
 
@@ -199,6 +249,10 @@ class Sandbox:
     """The ports inside that the server's host shows, as "HOSTPORT:PORT"."""
     publish_address: str = ""
     """The address of these ports on the server's host."""
+    ask_timeout: Optional[timedelta] = None
+    """How long refusals wait for an answer; None means that they do not wait."""
+    grants: List[PathGrant] = field(default_factory=list)
+    """The paths that were granted beside the permissions."""
     mounts: List[Mount] = field(default_factory=list)
     """The directories of the server's host that it shows besides its workspace."""
     scratch: List[str] = field(default_factory=list)

@@ -26,6 +26,13 @@ class RedactFormat(str, Enum):
     TOML = "toml"
 
 
+class AskScope(str, Enum):
+    """For what an answer to an ask counts: the opens that wait, or the sandbox."""
+
+    ONCE = "once"
+    SANDBOX = "sandbox"
+
+
 class SandboxStatus(str, Enum):
     """The state of a sandbox."""
 

@@ -23,6 +23,12 @@ class SyncMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SYNC_MODE_ON_STOP: _ClassVar[SyncMode]
     SYNC_MODE_MANUAL: _ClassVar[SyncMode]
 
+class AskScope(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ASK_SCOPE_UNSPECIFIED: _ClassVar[AskScope]
+    ASK_SCOPE_ONCE: _ClassVar[AskScope]
+    ASK_SCOPE_SANDBOX: _ClassVar[AskScope]
+
 class ChangeKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CHANGE_KIND_UNSPECIFIED: _ClassVar[ChangeKind]
@@ -71,6 +77,9 @@ SYNC_MODE_UNSPECIFIED: SyncMode
 SYNC_MODE_ON_EXEC: SyncMode
 SYNC_MODE_ON_STOP: SyncMode
 SYNC_MODE_MANUAL: SyncMode
+ASK_SCOPE_UNSPECIFIED: AskScope
+ASK_SCOPE_ONCE: AskScope
+ASK_SCOPE_SANDBOX: AskScope
 CHANGE_KIND_UNSPECIFIED: ChangeKind
 CHANGE_KIND_CREATED: ChangeKind
 CHANGE_KIND_MODIFIED: ChangeKind
@@ -116,7 +125,7 @@ class ResourceLimits(_message.Message):
     def __init__(self, memory_bytes: _Optional[int] = ..., cpu_quota: _Optional[int] = ..., cpu_shares: _Optional[int] = ..., pids_limit: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., disk_inodes: _Optional[int] = ...) -> None: ...
 
 class Sandbox(_message.Message):
-    __slots__ = ("id", "codebase_id", "permissions", "status", "labels", "created_at", "started_at", "stopped_at", "expires_at", "runtime", "image", "resources", "status_reason", "name", "owner_id", "sync_held", "sync", "workspace", "home", "usage", "variables", "allow_net", "mounts", "scratch", "secrets", "net_limits", "publish", "publish_address")
+    __slots__ = ("id", "codebase_id", "permissions", "status", "labels", "created_at", "started_at", "stopped_at", "expires_at", "runtime", "image", "resources", "status_reason", "name", "owner_id", "sync_held", "sync", "workspace", "home", "usage", "variables", "allow_net", "mounts", "scratch", "secrets", "net_limits", "publish", "publish_address", "ask_timeout", "grants")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +161,8 @@ class Sandbox(_message.Message):
     NET_LIMITS_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ASK_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    GRANTS_FIELD_NUMBER: _ClassVar[int]
     id: str
     codebase_id: str
     permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
@@ -180,7 +191,21 @@ class Sandbox(_message.Message):
     net_limits: _containers.RepeatedScalarFieldContainer[str]
     publish: _containers.RepeatedScalarFieldContainer[str]
     publish_address: str
-    def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ..., sync_held: bool = ..., sync: _Optional[_Union[SyncMode, str]] = ..., workspace: _Optional[str] = ..., home: _Optional[str] = ..., usage: _Optional[_Union[SandboxUsage, _Mapping]] = ..., variables: _Optional[_Iterable[str]] = ..., allow_net: _Optional[_Iterable[_Union[AllowedHost, _Mapping]]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., scratch: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[_Union[SandboxSecret, _Mapping]]] = ..., net_limits: _Optional[_Iterable[str]] = ..., publish: _Optional[_Iterable[str]] = ..., publish_address: _Optional[str] = ...) -> None: ...
+    ask_timeout: _duration_pb2.Duration
+    grants: _containers.RepeatedCompositeFieldContainer[PathGrant]
+    def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ..., sync_held: bool = ..., sync: _Optional[_Union[SyncMode, str]] = ..., workspace: _Optional[str] = ..., home: _Optional[str] = ..., usage: _Optional[_Union[SandboxUsage, _Mapping]] = ..., variables: _Optional[_Iterable[str]] = ..., allow_net: _Optional[_Iterable[_Union[AllowedHost, _Mapping]]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., scratch: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[_Union[SandboxSecret, _Mapping]]] = ..., net_limits: _Optional[_Iterable[str]] = ..., publish: _Optional[_Iterable[str]] = ..., publish_address: _Optional[str] = ..., ask_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., grants: _Optional[_Iterable[_Union[PathGrant, _Mapping]]] = ...) -> None: ...
+
+class PathGrant(_message.Message):
+    __slots__ = ("path", "directory", "permission", "until")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    directory: bool
+    permission: _common_pb2.Permission
+    until: _timestamp_pb2.Timestamp
+    def __init__(self, path: _Optional[str] = ..., directory: bool = ..., permission: _Optional[_Union[_common_pb2.Permission, str]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class Mount(_message.Message):
     __slots__ = ("source", "place", "name", "mode", "rules")
@@ -217,7 +242,7 @@ class SandboxUsage(_message.Message):
     def __init__(self, pending_changes: _Optional[int] = ..., pending_changes_more: bool = ..., disk_bytes: _Optional[int] = ..., disk_bytes_more: bool = ...) -> None: ...
 
 class CreateSandboxRequest(_message.Message):
-    __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name", "user", "sync", "at_host_path", "git_user", "home", "env", "allow_net", "mounts", "scratch", "secrets", "net_limits", "publish")
+    __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name", "user", "sync", "at_host_path", "git_user", "home", "env", "allow_net", "mounts", "scratch", "secrets", "net_limits", "publish", "ask_timeout")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -252,6 +277,7 @@ class CreateSandboxRequest(_message.Message):
     SECRETS_FIELD_NUMBER: _ClassVar[int]
     NET_LIMITS_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
+    ASK_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     codebase_id: str
     permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
     expires_in: _duration_pb2.Duration
@@ -272,7 +298,8 @@ class CreateSandboxRequest(_message.Message):
     secrets: _containers.RepeatedScalarFieldContainer[str]
     net_limits: _containers.RepeatedScalarFieldContainer[str]
     publish: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., expires_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., sync: _Optional[_Union[SyncMode, str]] = ..., at_host_path: bool = ..., git_user: _Optional[_Union[GitUser, _Mapping]] = ..., home: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., allow_net: _Optional[_Iterable[str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., scratch: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., net_limits: _Optional[_Iterable[str]] = ..., publish: _Optional[_Iterable[str]] = ...) -> None: ...
+    ask_timeout: _duration_pb2.Duration
+    def __init__(self, codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., expires_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., sync: _Optional[_Union[SyncMode, str]] = ..., at_host_path: bool = ..., git_user: _Optional[_Union[GitUser, _Mapping]] = ..., home: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., allow_net: _Optional[_Iterable[str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., scratch: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., net_limits: _Optional[_Iterable[str]] = ..., publish: _Optional[_Iterable[str]] = ..., ask_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class AllowedHost(_message.Message):
     __slots__ = ("host", "until")
@@ -293,6 +320,102 @@ class ChangeHostsRequest(_message.Message):
     grant_for: _duration_pb2.Duration
     revoke: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, sandbox_id: _Optional[str] = ..., grant: _Optional[_Iterable[str]] = ..., grant_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., revoke: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class UpdateSandboxRequest(_message.Message):
+    __slots__ = ("sandbox_id", "resources", "clear", "scratch", "secrets", "net_limits", "publish", "ask_timeout")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    CLEAR_FIELD_NUMBER: _ClassVar[int]
+    SCRATCH_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
+    NET_LIMITS_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_FIELD_NUMBER: _ClassVar[int]
+    ASK_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    resources: ResourceLimits
+    clear: _containers.RepeatedScalarFieldContainer[str]
+    scratch: _containers.RepeatedScalarFieldContainer[str]
+    secrets: _containers.RepeatedScalarFieldContainer[str]
+    net_limits: _containers.RepeatedScalarFieldContainer[str]
+    publish: _containers.RepeatedScalarFieldContainer[str]
+    ask_timeout: _duration_pb2.Duration
+    def __init__(self, sandbox_id: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., clear: _Optional[_Iterable[str]] = ..., scratch: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., net_limits: _Optional[_Iterable[str]] = ..., publish: _Optional[_Iterable[str]] = ..., ask_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class GrantPathRequest(_message.Message):
+    __slots__ = ("sandbox_id", "path", "directory", "permission", "grant_for", "revoke")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    GRANT_FOR_FIELD_NUMBER: _ClassVar[int]
+    REVOKE_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    path: str
+    directory: bool
+    permission: _common_pb2.Permission
+    grant_for: _duration_pb2.Duration
+    revoke: bool
+    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ..., directory: bool = ..., permission: _Optional[_Union[_common_pb2.Permission, str]] = ..., grant_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., revoke: bool = ...) -> None: ...
+
+class ListAsksRequest(_message.Message):
+    __slots__ = ("sandbox_id", "wait", "version")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    wait: _duration_pb2.Duration
+    version: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., version: _Optional[str] = ...) -> None: ...
+
+class ListAsksResponse(_message.Message):
+    __slots__ = ("asks", "version")
+    ASKS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    asks: _containers.RepeatedCompositeFieldContainer[Ask]
+    version: str
+    def __init__(self, asks: _Optional[_Iterable[_Union[Ask, _Mapping]]] = ..., version: _Optional[str] = ...) -> None: ...
+
+class Ask(_message.Message):
+    __slots__ = ("id", "exec_id", "path", "permission", "needed", "operation", "rule", "host", "pid", "program", "since", "until", "waiting")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    NEEDED_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    exec_id: str
+    path: str
+    permission: _common_pb2.Permission
+    needed: _common_pb2.Permission
+    operation: str
+    rule: str
+    host: str
+    pid: int
+    program: str
+    since: _timestamp_pb2.Timestamp
+    until: _timestamp_pb2.Timestamp
+    waiting: int
+    def __init__(self, id: _Optional[str] = ..., exec_id: _Optional[str] = ..., path: _Optional[str] = ..., permission: _Optional[_Union[_common_pb2.Permission, str]] = ..., needed: _Optional[_Union[_common_pb2.Permission, str]] = ..., operation: _Optional[str] = ..., rule: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., program: _Optional[str] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., waiting: _Optional[int] = ...) -> None: ...
+
+class AnswerAskRequest(_message.Message):
+    __slots__ = ("sandbox_id", "ask_id", "allow", "scope")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    ASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    ask_id: str
+    allow: bool
+    scope: AskScope
+    def __init__(self, sandbox_id: _Optional[str] = ..., ask_id: _Optional[str] = ..., allow: bool = ..., scope: _Optional[_Union[AskScope, str]] = ...) -> None: ...
 
 class GitUser(_message.Message):
     __slots__ = ("name", "email")
@@ -447,14 +570,16 @@ class Denial(_message.Message):
     def __init__(self, path: _Optional[str] = ..., operation: _Optional[str] = ..., permission: _Optional[_Union[_common_pb2.Permission, str]] = ..., rule: _Optional[str] = ..., rule_index: _Optional[int] = ..., pid: _Optional[int] = ..., program: _Optional[str] = ..., count: _Optional[int] = ..., mount: _Optional[str] = ...) -> None: ...
 
 class FileChange(_message.Message):
-    __slots__ = ("path", "kind", "old_path")
+    __slots__ = ("path", "kind", "old_path", "mount")
     PATH_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     OLD_PATH_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
     path: str
     kind: ChangeKind
     old_path: str
-    def __init__(self, path: _Optional[str] = ..., kind: _Optional[_Union[ChangeKind, str]] = ..., old_path: _Optional[str] = ...) -> None: ...
+    mount: str
+    def __init__(self, path: _Optional[str] = ..., kind: _Optional[_Union[ChangeKind, str]] = ..., old_path: _Optional[str] = ..., mount: _Optional[str] = ...) -> None: ...
 
 class ExecOutput(_message.Message):
     __slots__ = ("type", "data", "exit_code", "conflicts", "conflict_count", "exec_id", "lost_bytes", "denied", "denied_count", "changed", "changed_count", "sync_held")
@@ -852,12 +977,14 @@ class SetPolicyRequest(_message.Message):
     def __init__(self, sandbox_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ...) -> None: ...
 
 class ExplainPolicyRequest(_message.Message):
-    __slots__ = ("sandbox_id", "path")
+    __slots__ = ("sandbox_id", "path", "mount")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     path: str
-    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
+    mount: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ..., mount: _Optional[str] = ...) -> None: ...
 
 class ExplainPolicyResponse(_message.Message):
     __slots__ = ("permission", "rule", "rule_index", "reason", "traversable", "ancestor", "below_index", "matches")
@@ -946,14 +1073,16 @@ class ReadViewResponse(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class WatchViewRequest(_message.Message):
-    __slots__ = ("sandbox_id", "path", "recursive")
+    __slots__ = ("sandbox_id", "path", "recursive", "mount")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     RECURSIVE_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     path: str
     recursive: bool
-    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ..., recursive: bool = ...) -> None: ...
+    mount: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ..., recursive: bool = ..., mount: _Optional[str] = ...) -> None: ...
 
 class WatchViewResponse(_message.Message):
     __slots__ = ("changes", "lost")

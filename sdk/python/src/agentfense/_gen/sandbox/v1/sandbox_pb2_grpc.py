@@ -126,6 +126,26 @@ class SandboxServiceStub(object):
                 request_serializer=sandbox_dot_v1_dot_sandbox__pb2.ChangeHostsRequest.SerializeToString,
                 response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.Sandbox.FromString,
                 )
+        self.UpdateSandbox = channel.unary_unary(
+                '/sandbox.v1.SandboxService/UpdateSandbox',
+                request_serializer=sandbox_dot_v1_dot_sandbox__pb2.UpdateSandboxRequest.SerializeToString,
+                response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.Sandbox.FromString,
+                )
+        self.GrantPath = channel.unary_unary(
+                '/sandbox.v1.SandboxService/GrantPath',
+                request_serializer=sandbox_dot_v1_dot_sandbox__pb2.GrantPathRequest.SerializeToString,
+                response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.Sandbox.FromString,
+                )
+        self.ListAsks = channel.unary_unary(
+                '/sandbox.v1.SandboxService/ListAsks',
+                request_serializer=sandbox_dot_v1_dot_sandbox__pb2.ListAsksRequest.SerializeToString,
+                response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.ListAsksResponse.FromString,
+                )
+        self.AnswerAsk = channel.unary_unary(
+                '/sandbox.v1.SandboxService/AnswerAsk',
+                request_serializer=sandbox_dot_v1_dot_sandbox__pb2.AnswerAskRequest.SerializeToString,
+                response_deserializer=sandbox_dot_v1_dot_common__pb2.Empty.FromString,
+                )
         self.ExplainPolicy = channel.unary_unary(
                 '/sandbox.v1.SandboxService/ExplainPolicy',
                 request_serializer=sandbox_dot_v1_dot_sandbox__pb2.ExplainPolicyRequest.SerializeToString,
@@ -352,6 +372,43 @@ class SandboxServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateSandbox(self, request, context):
+        """UpdateSandbox changes what a sandbox has from its next start on: its limits, scratch
+        directories, secrets and published ports. FAILED_PRECONDITION while it runs. The errors of a
+        value are those of CreateSandbox. Nothing has changed after an error.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GrantPath(self, request, context):
+        """GrantPath gives a path of the workspace a permission that it lacks, or takes such grants back.
+        In a running sandbox this takes effect at once. INVALID_ARGUMENT for a malformed path;
+        NOT_FOUND for a path to revoke that was not granted; FAILED_PRECONDITION for a path in a
+        scratch directory.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAsks(self, request, context):
+        """ListAsks lists the refusals of a running sandbox that wait for an answer, the oldest first. It
+        can wait for a change of the list. FAILED_PRECONDITION for a sandbox that does not run, or that
+        was created without ask_timeout.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AnswerAsk(self, request, context):
+        """AnswerAsk answers an ask. The processes that wait for it go on when the answer is in force.
+        NOT_FOUND for an ask that waits no longer; PERMISSION_DENIED for a host that the server's
+        configuration does not include (network.allow).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExplainPolicy(self, request, context):
         """ExplainPolicy returns the permission of a path in a sandbox, and the rule that decides it. The
         answer depends only on the rules, never on which files exist.
@@ -530,6 +587,26 @@ def add_SandboxServiceServicer_to_server(servicer, server):
                     servicer.ChangeHosts,
                     request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.ChangeHostsRequest.FromString,
                     response_serializer=sandbox_dot_v1_dot_sandbox__pb2.Sandbox.SerializeToString,
+            ),
+            'UpdateSandbox': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateSandbox,
+                    request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.UpdateSandboxRequest.FromString,
+                    response_serializer=sandbox_dot_v1_dot_sandbox__pb2.Sandbox.SerializeToString,
+            ),
+            'GrantPath': grpc.unary_unary_rpc_method_handler(
+                    servicer.GrantPath,
+                    request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.GrantPathRequest.FromString,
+                    response_serializer=sandbox_dot_v1_dot_sandbox__pb2.Sandbox.SerializeToString,
+            ),
+            'ListAsks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAsks,
+                    request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.ListAsksRequest.FromString,
+                    response_serializer=sandbox_dot_v1_dot_sandbox__pb2.ListAsksResponse.SerializeToString,
+            ),
+            'AnswerAsk': grpc.unary_unary_rpc_method_handler(
+                    servicer.AnswerAsk,
+                    request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.AnswerAskRequest.FromString,
+                    response_serializer=sandbox_dot_v1_dot_common__pb2.Empty.SerializeToString,
             ),
             'ExplainPolicy': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainPolicy,
@@ -948,6 +1025,74 @@ class SandboxService(object):
         return grpc.experimental.unary_unary(request, target, '/sandbox.v1.SandboxService/ChangeHosts',
             sandbox_dot_v1_dot_sandbox__pb2.ChangeHostsRequest.SerializeToString,
             sandbox_dot_v1_dot_sandbox__pb2.Sandbox.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def UpdateSandbox(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/sandbox.v1.SandboxService/UpdateSandbox',
+            sandbox_dot_v1_dot_sandbox__pb2.UpdateSandboxRequest.SerializeToString,
+            sandbox_dot_v1_dot_sandbox__pb2.Sandbox.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def GrantPath(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/sandbox.v1.SandboxService/GrantPath',
+            sandbox_dot_v1_dot_sandbox__pb2.GrantPathRequest.SerializeToString,
+            sandbox_dot_v1_dot_sandbox__pb2.Sandbox.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListAsks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/sandbox.v1.SandboxService/ListAsks',
+            sandbox_dot_v1_dot_sandbox__pb2.ListAsksRequest.SerializeToString,
+            sandbox_dot_v1_dot_sandbox__pb2.ListAsksResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def AnswerAsk(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/sandbox.v1.SandboxService/AnswerAsk',
+            sandbox_dot_v1_dot_sandbox__pb2.AnswerAskRequest.SerializeToString,
+            sandbox_dot_v1_dot_common__pb2.Empty.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
