@@ -99,6 +99,7 @@ With --endpoint, or the variable AGENTFENSE_ENDPOINT, the verbs act on a server
 		newInit(e), newPolicy(e), newAudit(e), newCodebase(e), newServe(e), newToken(e), newDoctor(e), newVersion(e), newAfterRun(e), newPending(e), newKeep(e), newSDK(e),
 	)
 	explainArgs(root)
+	e.completeRest(root)
 	return root
 }
 
