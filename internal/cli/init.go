@@ -134,7 +134,7 @@ func writeInitial(file, text string, force bool) error {
 	if err != nil {
 		return errdefs.New(errdefs.Denied, "init: %w", err)
 	}
-	defer os.Remove(temp.Name())
+	defer func() { _ = os.Remove(temp.Name()) }() // gone after a rename
 	_, err = temp.WriteString(text)
 	err = errors.Join(err, temp.Chmod(0o644), temp.Close())
 	if err != nil {

@@ -122,15 +122,7 @@ func (t *treePrinter) print(dir string, path vpath.Path, level int) error {
 			return nil
 		}
 		t.rows++
-		own, keep, making := t.noteAt(permission, d)
-		if !d.Transform.IsZero() && !entry.IsDir() {
-			making = " (" + d.Transform.String() + ")"
-		}
-		if t.asJSON {
-			t.entries = append(t.entries, treeEntryJSON{
-				path.Child(entry.Name()).String(), entry.IsDir(), permission, d.Rule, d.Reason, own, keep, transformJSONOf(path.Child(entry.Name()), d),
-			})
-		} else if _, err := fmt.Fprintf(t.out, "%s  %s%s%s\n", t.word(permission), strings.Repeat("  ", level), name, making); err != nil {
+		if err := t.line(entry.IsDir(), path.Child(entry.Name()), name, level, permission, d); err != nil {
 			return err
 		}
 		descend := entry.IsDir() && permission != policy.None && (t.depth == 0 || level+1 < t.depth)
@@ -142,6 +134,20 @@ func (t *treePrinter) print(dir string, path vpath.Path, level int) error {
 		}
 	}
 	return nil
+}
+
+// line prints an entry, or keeps it for the JSON document.
+func (t *treePrinter) line(dir bool, path vpath.Path, name string, level int, permission policy.Permission, d policy.Decision) error {
+	own, keep, making := t.noteAt(permission, d)
+	if !d.Transform.IsZero() && !dir {
+		making = " (" + d.Transform.String() + ")"
+	}
+	if t.asJSON {
+		t.entries = append(t.entries, treeEntryJSON{path.String(), dir, permission, d.Rule, d.Reason, own, keep, transformJSONOf(path, d)})
+		return nil
+	}
+	_, err := fmt.Fprintf(t.out, "%s  %s%s%s\n", t.word(permission), strings.Repeat("  ", level), name, making)
+	return err
 }
 
 // permissionColours are the SGR codes of the permissions.
