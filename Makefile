@@ -37,8 +37,14 @@ build: build-light ## build the static programs bin/agentfense and bin/agentfens
 build-light:
 	$(GOBUILD) -o $(BIN) ./cmd/agentfense
 
+.PHONY: share
+share: ## write the man pages and the completions of bash, zsh and fish below bin/share
+	rm -rf bin/share
+	$(GO) run -trimpath -buildvcs=false ./internal/cli/sharegen bin/share '$(VERSION)'
+
 .PHONY: install
-install: build ## install the programs below PREFIX (/usr/local)
+install: build share ## install the programs, man pages and completions below PREFIX (/usr/local)
+	cd bin/share && find . -type f -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(PREFIX))/share/{} \;
 	install -D -m 0755 $(BIN)-server $(DESTDIR)$(PREFIX)/libexec/agentfense/agentfense-server
 	install -D -m 0755 $(BIN) $(DESTDIR)$(PREFIX)/bin/agentfense
 

@@ -51,6 +51,7 @@ var inside = map[string]string{
 	"cli/local":               "backend",
 	"cli/present":             "",
 	"cli/remote":              "backend",
+	"cli/sharegen":            "cli",
 	"cli/tokenstore":          "backend",
 	// server
 	"server/auditfeed": "",
@@ -209,8 +210,8 @@ var rooms = map[string]string{
 	"github.com/prometheus/client_golang":       "internal/server/gateway",
 	"github.com/rogpeppe/go-internal":           "",
 	"github.com/pelletier/go-toml/v2":           "internal/view/redact",
-	"github.com/spf13/cobra":                    "internal/cli",
-	"github.com/spf13/pflag":                    "internal/cli",
+	"github.com/spf13/cobra":                    "internal/cli internal/cli/sharegen",
+	"github.com/spf13/pflag":                    "internal/cli internal/cli/sharegen",
 	"go.uber.org/goleak":                        "",
 	"go.yaml.in/yaml/v3":                        "internal/sandbox/config internal/sandbox/profile internal/view/policy/policyfile internal/view/redact internal/lib/yamlfile",
 	"golang.org/x/net":                          "internal/confine/egress internal/confine/egress/allowlist internal/confine/egress/dns internal/confine/egress/forwardproxy internal/confine/egress/refused internal/confine/egress/webproxy internal/confine/seccomp/denylist",

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
@@ -178,4 +180,45 @@ func proposals(paths []string, prefix, before string, given []string) ([]string,
 	}
 	slices.Sort(out)
 	return slices.Compact(out), directive
+}
+
+// completeRest completes the flags and arguments of all verbs that have no completion yet and
+// take no path: else a shell proposes files for them.
+func (e *env) completeRest(cmd *cobra.Command) {
+	nothing := cobra.FixedCompletions(nil, cobra.ShellCompDirectiveNoFileComp)
+	dirs := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if _, has := cmd.GetFlagCompletionFunc(f.Name); has || f.Value.Type() == "bool" {
+			return
+		}
+		switch {
+		case f.Name == "dir":
+			cmd.RegisterFlagCompletionFunc(f.Name, dirs)
+		case f.Name == "env":
+			cmd.RegisterFlagCompletionFunc(f.Name, completeVariables)
+		case f.Name == "name" && cmd.Name() == "run":
+			cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+				return e.completeNames(cmd, nil, word)
+			})
+		case slices.Contains([]string{"size", "duration", "int", "int64", "float64"}, f.Value.Type()), f.Name == "user":
+			cmd.RegisterFlagCompletionFunc(f.Name, nothing)
+		}
+	})
+	for _, sub := range cmd.Commands() {
+		e.completeRest(sub)
+	}
+}
+
+// completeVariables completes the name of a variable of this environment.
+func completeVariables(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	var out []string
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); vpath.Escape(name) == name {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out, cobra.ShellCompDirectiveNoFileComp
 }

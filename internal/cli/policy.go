@@ -149,7 +149,8 @@ func newPolicyPresets(e *env) *cobra.Command {
 rules that it had in agentfense 0.3.0. A rule with !(a|*b) in it takes any text
 but exactly "a" and what ends in "b"; it is shorter than what the policy holds,
 which --json prints.`,
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: cobra.FixedCompletions(allPresets(), cobra.ShellCompDirectiveNoFileComp),
 		Example: `  agentfense policy presets
   agentfense policy presets agent-safe`,
 		RunE: func(_ *cobra.Command, args []string) error { return runPolicyPresets(e, args, asJSON) },

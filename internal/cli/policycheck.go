@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,7 +51,7 @@ type warningJSON struct {
 func runPolicyCheck(ctx context.Context, e *env, file string, asJSON bool) error {
 	doc, rules, err := loadPolicyFile(file, ".")
 	if errors.Is(err, fs.ErrNotExist) {
-		return errdefs.New(errdefs.NotFound, "%w; `agentfense policy init` writes one to start from", err)
+		return errdefs.New(errdefs.NotFound, "%w; `agentfense init` writes one to start from", err)
 	}
 	if err != nil {
 		return err
@@ -164,60 +163,4 @@ func hidingNote(rules []policy.Rule) string {
 		note += ": " + strings.Join(strict, ", ")
 	}
 	return note
-}
-
-// initialPolicy is what `policy init` writes: the default preset, and the
-// places people change first.
-const initialPolicy = `# What an agent may do with each path of this project. Reference:
-# agentfense policy --help, docs/policy.md.
-#
-# Permissions: none (does not exist), view (listed, not readable), read, write.
-# Patterns are like those of .gitignore: "*.pem" and "secrets/" match at any
-# depth, "/src/**" only from the root.
-version: 1
-preset: agent-safe
-rules:
-  # Let the agent change the sources and the tests.
-  # - {pattern: "/src/**", permission: write}
-  # - {pattern: "/test/**", permission: write}
-  # Show that a file is there without its content.
-  # - {pattern: "*.sqlite", permission: view}
-  # Hide what it must not know of.
-  - {pattern: "/private/", permission: none, priority: 100}
-`
-
-func newPolicyInit(e *env) *cobra.Command {
-	return &cobra.Command{
-		Use:   "init [FILE]",
-		Short: "Write a commented policy file to start from (default: .agentfense.yaml)",
-		Example: `  agentfense policy init
-  agentfense policy check`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			file := policy.ProjectFile.Rel()
-			if len(args) > 0 {
-				file = args[0]
-			}
-			return runPolicyInit(e, file)
-		},
-	}
-}
-
-func runPolicyInit(e *env, file string) error {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if os.IsExist(err) {
-		return errdefs.New(errdefs.Exists, "policy init: %s exists already", vpath.Escape(file))
-	}
-	if err != nil {
-		return errdefs.New(errdefs.Denied, "policy init: %w", err)
-	}
-	_, err = f.WriteString(initialPolicy)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return errdefs.New(errdefs.Exhausted, "policy init: %w", err)
-	}
-	_, err = fmt.Fprintln(e.stdout, vpath.Escape(file))
-	return err
 }

@@ -49,7 +49,7 @@ type outcomeJSON struct {
 func runPolicyTest(e *env, file string, asJSON bool) error {
 	doc, rules, err := loadPolicyFile(file, ".")
 	if errors.Is(err, fs.ErrNotExist) {
-		return errdefs.New(errdefs.NotFound, "%w; `agentfense policy init` writes one to start from", err)
+		return errdefs.New(errdefs.NotFound, "%w; `agentfense init` writes one to start from", err)
 	}
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func newPolicyTree(e *env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t := treePrinter{e: e, policy: p, all: all, depth: depth, asJSON: asJSON, entries: []treeEntryJSON{}}
+			t := treePrinter{e: e, out: e.stdout, policy: p, all: all, depth: depth, asJSON: asJSON, entries: []treeEntryJSON{}}
 			if err := t.print(source, vpath.Root, 0); err != nil || !asJSON {
 				return err
 			}
@@ -89,9 +89,13 @@ type treeEntryJSON struct {
 // treePrinter prints a real directory as a policy shows it.
 type treePrinter struct {
 	e      *env
+	out    *os.File
 	policy *policy.Policy
 	all    bool
 	depth  int
+
+	most, rows int  // print at most that many entries (0 = all)
+	cut        bool // there are more
 
 	asJSON  bool
 	entries []treeEntryJSON // in place of what is printed
@@ -113,15 +117,12 @@ func (t *treePrinter) print(dir string, path vpath.Path, level int) error {
 		if permission == policy.None && !t.all {
 			continue
 		}
-		own, keep, making := t.noteAt(permission, d)
-		if !d.Transform.IsZero() && !entry.IsDir() {
-			making = " (" + d.Transform.String() + ")"
+		if t.most > 0 && t.rows == t.most {
+			t.cut = true
+			return nil
 		}
-		if t.asJSON {
-			t.entries = append(t.entries, treeEntryJSON{
-				path.Child(entry.Name()).String(), entry.IsDir(), permission, d.Rule, d.Reason, own, keep, transformJSONOf(path.Child(entry.Name()), d),
-			})
-		} else if _, err := fmt.Fprintf(t.e.stdout, "%-5s  %s%s%s\n", permission, strings.Repeat("  ", level), name, making); err != nil {
+		t.rows++
+		if err := t.line(entry.IsDir(), path.Child(entry.Name()), name, level, permission, d); err != nil {
 			return err
 		}
 		descend := entry.IsDir() && permission != policy.None && (t.depth == 0 || level+1 < t.depth)
@@ -133,6 +134,28 @@ func (t *treePrinter) print(dir string, path vpath.Path, level int) error {
 		}
 	}
 	return nil
+}
+
+// line prints an entry, or keeps it for the JSON document.
+func (t *treePrinter) line(dir bool, path vpath.Path, name string, level int, permission policy.Permission, d policy.Decision) error {
+	own, keep, making := t.noteAt(permission, d)
+	if !d.Transform.IsZero() && !dir {
+		making = " (" + d.Transform.String() + ")"
+	}
+	if t.asJSON {
+		t.entries = append(t.entries, treeEntryJSON{path.String(), dir, permission, d.Rule, d.Reason, own, keep, transformJSONOf(path, d)})
+		return nil
+	}
+	_, err := fmt.Fprintf(t.out, "%s  %s%s%s\n", t.word(permission), strings.Repeat("  ", level), name, making)
+	return err
+}
+
+// permissionColours are the SGR codes of the permissions.
+var permissionColours = map[policy.Permission]string{policy.None: "31", policy.View: "33", policy.Read: "36", policy.Write: "32"}
+
+// word is the permission in a column, coloured on a terminal.
+func (t *treePrinter) word(permission policy.Permission) string {
+	return t.e.colour(t.out, permissionColours[permission], fmt.Sprintf("%-5s", permission))
 }
 
 // noteAt says of a hidden entry whether the rule is own or strict, and of one that may be written

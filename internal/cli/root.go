@@ -78,7 +78,7 @@ With --endpoint, or the variable AGENTFENSE_ENDPOINT, the verbs act on a server
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE:          func(cmd *cobra.Command, _ []string) error { return runStart(cmd, e) },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.Version = readVersion().String() // makes cobra print it for --version
@@ -96,11 +96,12 @@ With --endpoint, or the variable AGENTFENSE_ENDPOINT, the verbs act on a server
 		newRun(e), newCreate(e), newExec(e), newShell(e),
 		newLs(e), newInspect(e), newStop(e), newLogs(e), newRm(e), newPrune(e), newFiles(e),
 		newDiff(e), newApply(e), newDiscard(e),
-		newPolicy(e), newProfile(e), newAudit(e), newCodebase(e), newServe(e), newToken(e), newDoctor(e), newVersion(e), newAfterRun(e), newPending(e), newKeep(e), newSDK(e),
+		newInit(e), newPolicy(e), newProfile(e), newAudit(e), newCodebase(e), newServe(e), newToken(e), newDoctor(e), newVersion(e), newAfterRun(e), newPending(e), newKeep(e), newSDK(e),
 	)
 	root.AddGroup(&cobra.Group{ID: agentGroup, Title: "Agents:"})
 	root.AddCommand(newAgents(e)...)
 	explainArgs(root)
+	e.completeRest(root)
 	return root
 }
 

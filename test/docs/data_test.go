@@ -41,6 +41,10 @@ func checkYAML(t *testing.T, b block) {
 		t.Errorf("%s: %v", b, err)
 		return
 	}
+	if _, is := keys["jobs"]; is {
+		checkWorkflow(t, b)
+		return
+	}
 	path := filepath.Join(t.TempDir(), "example.yaml")
 	if err := os.WriteFile(path, []byte(b.text), 0o644); err != nil {
 		t.Fatal(err)
@@ -58,6 +62,46 @@ func checkYAML(t *testing.T, b block) {
 		}
 	} else if _, err := config.Load(path, nil); err != nil {
 		t.Errorf("%s: neither a policy (it has no version) nor a server's configuration: %v", b, err)
+	}
+}
+
+// checkWorkflow sees to it that a workflow gives the action only inputs that it has.
+func checkWorkflow(t *testing.T, b block) {
+	var action struct{ Inputs map[string]any }
+	text, err := os.ReadFile(filepath.Join(root, "action.yml"))
+	if err == nil {
+		err = yaml.Unmarshal(text, &action)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workflow struct {
+		Jobs map[string]struct {
+			Steps []struct {
+				Uses string
+				With map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(b.text), &workflow); err != nil {
+		t.Fatalf("%s: %v", b, err)
+	}
+	used := 0
+	for _, job := range workflow.Jobs {
+		for _, step := range job.Steps {
+			if !strings.HasPrefix(step.Uses, "agentfense/agentfense@") {
+				continue
+			}
+			used++
+			for input := range step.With {
+				if action.Inputs[input] == nil {
+					t.Errorf("%s: the action has no input %s", b, input)
+				}
+			}
+		}
+	}
+	if used == 0 {
+		t.Errorf("%s: no step uses the action", b)
 	}
 }
 
