@@ -44,7 +44,7 @@ const flushPause = 100 * time.Millisecond
 
 // ask puts a question and returns the answer, which is false if the question is over before.
 func (p *prompter) ask(ctx context.Context, name string, a api.Ask) (api.Answer, bool) {
-	p.screen.mu.Lock()
+	p.screen.settle()
 	defer p.screen.mu.Unlock()
 	p.asking.Store(true)
 	defer p.asking.Store(false)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // screen is the terminal of a command, on which we may have to ask something. It passes on what
@@ -15,6 +16,25 @@ import (
 type screen struct {
 	mu    sync.Mutex // held while a question is on the terminal
 	modes modeTracker
+	wrote time.Time // when the command's output came last
+}
+
+// What the command wrote before it asks may still be on its way. A question waits until nothing
+// has come for settleTime, and settleMost at most.
+const (
+	settleTime = 50 * time.Millisecond
+	settleMost = 500 * time.Millisecond
+)
+
+// settle returns with the lock.
+func (s *screen) settle() {
+	for end := time.Now().Add(settleMost); ; time.Sleep(settleTime) {
+		s.mu.Lock()
+		if now := time.Now(); now.After(end) || now.Sub(s.wrote) >= settleTime {
+			return
+		}
+		s.mu.Unlock()
+	}
 }
 
 // writer returns to, as what the command writes reaches it.
@@ -30,6 +50,7 @@ func (w screenWriter) Write(p []byte) (int, error) {
 	w.screen.mu.Lock()
 	defer w.screen.mu.Unlock()
 	w.screen.modes.see(p)
+	w.screen.wrote = time.Now()
 	return w.to.Write(p)
 }
 

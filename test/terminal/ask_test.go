@@ -31,7 +31,9 @@ func TestAQuestionOnTheTerminalOfTheCommand(t *testing.T) {
 	sc := start(t, s, "run", "--ask", "--view", "/a", "--view", "/b", "--view", "/c", "--name", s.Name, "--env", "PS1", "--", "sh")
 	sc.expect("ready> ")
 	// The program leaves an unfinished control string, hides the cursor and fills a screen.
-	sc.send("printf '\\033[?1049h\\033[?25l\\033[?2004h\\033]0;'; sh -c 'trap \"echo drawn again\" WINCH; read x <a; echo $x then $((40+2))'\n")
+	sc.send("printf '\\033[?1049h\\033[?25l\\033[?2004h\\033]0;'; sh -c 'trap \"echo drawn again\" WINCH; read go; read x <a; echo $x then $((40+2))'\n")
+	sc.expect("\x1b]0;")
+	sc.send("\n")
 	sc.expect("\x1b\\") // it ends
 	sc.expect("\x1b[?1049l\x1b[?2004l\x1b[?25h")
 	sc.expect("agentfense: a program in the sandbox " + s.Name + " waits for your answer.\r\n")

@@ -31,7 +31,16 @@ func (s *supervisor) hasNamedNet() bool { return s.record.Net == record.NetNamed
 // authority that programs inside are to trust if connections are to be opened.
 func (s *supervisor) prepareNetwork() error {
 	rec := s.box.Record()
-	rec.DropEnded(s.startedAt)
+	if ended := rec.DropEnded(s.startedAt); len(ended) > 0 { // while the sandbox did not run
+		err := s.box.Update(func(r *record.Record) error {
+			r.DropEnded(s.startedAt)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		s.append(rec.Event(hostlist.Change{Revoke: ended, Reason: "the time is over"}, s.startedAt))
+	}
 	s.record.AllowNet = rec.AllowNet
 	s.hosts.rec = rec // nobody else looks at it yet
 	if !slices.ContainsFunc(rec.AllowNet, hostlist.Intercepts) {
