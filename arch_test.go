@@ -75,6 +75,7 @@ var inside = map[string]string{
 	"sandbox/gitview":           "changes githistory gitindex record",
 	"sandbox/hostlist":          "audit",
 	"sandbox/keep":              "apply changes manifest record review rights",
+	"sandbox/learn":             "",
 	"sandbox/limit":             "",
 	"sandbox/manifest":          "changes record rights",
 	"sandbox/outlog":            "",

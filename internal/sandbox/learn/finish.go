@@ -1,0 +1,273 @@
+package learn
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/prove"
+)
+
+// maxRounds bounds how often the rules are changed until they are right.
+const maxRounds = 100
+
+// hidePriority is that of a copied rule of --hide.
+const hidePriority = 1000
+
+// draft is a rule with what it is made of.
+type draft struct {
+	rule policy.Rule
+	item *item // nil for a rule that hides
+	why  string
+}
+
+// finish turns the items into rules that permit every use and nothing beyond the base.
+func (l *learner) finish(items []*item) error {
+	var drafts []*draft
+	for _, i := range items {
+		drafts = append(drafts, l.draft(i))
+	}
+	var p *policy.Policy
+	for round := range maxRounds {
+		l.publish(drafts)
+		var err error
+		if p, err = policy.Compile(l.out.All(), l.in.Options); err != nil {
+			return err
+		}
+		more, changed := l.repair(p, drafts, len(l.out.Under), round)
+		if drafts = more; !changed {
+			break
+		}
+	}
+	l.describe(p)
+	return nil
+}
+
+// repair adds what the policy lacks and takes away what it permits beyond the base. offset is
+// the index of the first draft among the rules of p.
+func (l *learner) repair(p *policy.Policy, drafts []*draft, offset, round int) ([]*draft, bool) {
+	before := len(drafts)
+	drafts, changed := l.hideSecrets(p, drafts, offset), false
+	if len(drafts) > before {
+		return drafts, true
+	}
+	if l.bare {
+		if drafts, changed = l.expand(drafts, func(*draft) bool { return true }); changed {
+			return drafts, true
+		}
+	}
+	differences, err := prove.Diff(l.base, p)
+	if err != nil || round == maxRounds/2 { // cannot be compared: nothing is generalised
+		drafts, changed = l.expand(drafts, func(*draft) bool { return true })
+	} else {
+		drafts, changed = l.restrict(drafts, differences, offset)
+	}
+	if changed {
+		return drafts, true
+	}
+	return l.addMissing(p, drafts)
+}
+
+// draft returns the rule of an item.
+func (l *learner) draft(i *item) *draft {
+	r := policy.Rule{Permission: i.permission}
+	dir := strings.TrimSuffix(escapePath(i.dir), "/")
+	switch i.shape {
+	case exact:
+		r = l.exactRule(i.uses[0])
+	case temporary:
+		r.Pattern = dir + "/" + i.text
+	case extension:
+		r.Pattern = dir + "/*" + i.text
+	case extensions:
+		r.Pattern = dir + "/**/*" + i.text
+	case tree:
+		r.Pattern = dir + "/**"
+	case trees:
+		r.Pattern, r.Priority = dir+"/**/"+escapeGlob(i.text)+"/**", 1
+	}
+	if len(r.Pattern) > 3 && strings.HasPrefix(r.Pattern, "/**/") {
+		r.Pattern = r.Pattern[1:]
+	}
+	return &draft{rule: r, item: i}
+}
+
+// exactRule returns the rule for one path alone.
+func (l *learner) exactRule(n *node) policy.Rule {
+	r := policy.Rule{Pattern: string(n.path), Permission: n.need}
+	if n.secret {
+		r.Priority = secretPriority
+	}
+	switch escaped := escapePath(n.path); {
+	case strings.ToValidUTF8(r.Pattern, "") != r.Pattern:
+		r.Pattern = escaped
+	case strings.ContainsAny(r.Pattern, policy.Metacharacters):
+		r.Type = policy.File
+	}
+	if n.need == policy.Read {
+		r.Transform = l.base.Decide(n.path).Transform
+	}
+	return r
+}
+
+// publish takes the drafts over as the rules, in the order in which people read them.
+func (l *learner) publish(drafts []*draft) {
+	slices.SortStableFunc(drafts, func(a, b *draft) int {
+		hides := func(d *draft) int {
+			if d.item == nil {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(hides(a), hides(b)), strings.Compare(a.rule.Pattern, b.rule.Pattern))
+	})
+	l.out.Rules = l.out.Rules[:0]
+	for _, d := range drafts {
+		why := d.why
+		if d.item != nil {
+			why = d.item.evidence()
+		}
+		l.out.Rules = append(l.out.Rules, Rule{d.rule, why})
+	}
+}
+
+// hideSecrets adds a rule for each known secret that the policy would show and that was not
+// used.
+func (l *learner) hideSecrets(p *policy.Policy, drafts []*draft, offset int) []*draft {
+	for _, s := range l.in.Secrets {
+		if n := l.at(s.Path); n != nil && n.need > policy.None || p.Decide(s.Path).Permission == policy.None || p.Decide(s.Path).Rule < offset {
+			continue
+		}
+		r := policy.Rule{Pattern: string(s.Path), Priority: secretPriority, Own: true}
+		if strings.ToValidUTF8(r.Pattern, "") != r.Pattern {
+			r.Pattern = escapePath(s.Path)
+		} else if strings.ContainsAny(r.Pattern, policy.Metacharacters) {
+			r.Type = policy.File
+		}
+		if hides(drafts, r) {
+			continue
+		}
+		drafts = append(drafts, &draft{rule: r, why: "a secret that was not used: " + s.Reason})
+	}
+	return drafts
+}
+
+func hides(drafts []*draft, r policy.Rule) bool {
+	return slices.ContainsFunc(drafts, func(d *draft) bool {
+		return d.rule.Pattern == r.Pattern && d.rule.Type == r.Type && d.rule.Priority >= r.Priority && d.item == nil
+	})
+}
+
+// restrict copies rules of the base that hide what the drafts would show. Where there is no such
+// rule, the draft becomes exact rules.
+func (l *learner) restrict(drafts []*draft, differences []prove.Difference, offset int) ([]*draft, bool) {
+	changed := false
+	wide := map[int]bool{}
+	for _, d := range differences {
+		if !d.Widens() || d.Dir || d.B.Rule < offset {
+			continue
+		}
+		if r, ok := l.copied(d); ok && !hides(drafts, r) {
+			drafts = append(drafts, &draft{rule: r, why: "the policy of the run has this rule: " + vpath.Escape(l.base.Rule(d.A.Rule).Source)})
+			changed = true
+		} else if i := d.B.Rule - offset; i >= 0 {
+			wide[i] = true
+		}
+	}
+	if changed {
+		return drafts, true // it may be enough
+	}
+	at := map[*draft]bool{}
+	for i := range wide {
+		if i < len(drafts) {
+			at[drafts[i]] = true
+		}
+	}
+	return l.expand(drafts, func(d *draft) bool { return at[d] })
+}
+
+// copied returns a copy of the rule of the base that hides what differs, or masks it.
+func (l *learner) copied(d prove.Difference) (policy.Rule, bool) {
+	if d.A.Rule == policy.NoRule || d.A.Permission > policy.None && d.A.Transform.IsZero() {
+		return policy.Rule{}, false
+	}
+	r := l.base.Rule(d.A.Rule)
+	r.Priority = max(r.Priority, 1)
+	if r.Origin == policy.OriginHide {
+		r.Priority = hidePriority
+	}
+	r.Origin, r.Source = policy.OriginRule, ""
+	return r, true
+}
+
+// expand replaces generalised drafts by one exact rule for each use.
+func (l *learner) expand(drafts []*draft, which func(*draft) bool) (out []*draft, changed bool) {
+	for _, d := range drafts {
+		if d.item == nil || d.item.shape == exact || !which(d) {
+			out = append(out, d)
+			continue
+		}
+		changed = true
+		for _, n := range d.item.uses {
+			out = append(out, l.draft(single(n)))
+		}
+	}
+	return out, changed
+}
+
+// priorities are tried, one after another, where an exact rule does not win.
+var priorities = []int32{0, 1, secretPriority, hidePriority, 1 << 30}
+
+// addMissing adds exact rules for uses that the policy does not permit.
+func (l *learner) addMissing(p *policy.Policy, drafts []*draft) ([]*draft, bool) {
+	known := map[vpath.Path]*draft{}
+	for _, d := range drafts {
+		if d.item != nil && d.item.shape == exact {
+			known[d.item.dir] = d
+		}
+	}
+	changed := false
+	for _, n := range l.needed {
+		if permits(p, &n.use, n.need) {
+			continue
+		}
+		d := known[n.path]
+		if d == nil {
+			drafts = append(drafts, l.draft(single(n)))
+			changed = true
+			continue
+		}
+		i := slices.IndexFunc(priorities, func(q int32) bool { return q > d.rule.Priority })
+		if i >= 0 && d.rule.Type != policy.Directory {
+			d.rule.Priority, changed = priorities[i], true
+		}
+	}
+	return drafts, changed
+}
+
+// describe says what the policy does not permit, and which secrets it hides.
+func (l *learner) describe(p *policy.Policy) {
+	for _, n := range l.needed {
+		if !permits(p, &n.use, n.need) {
+			l.out.Notes = append(l.out.Notes, "not permitted, because no rule can say it: "+n.path.String())
+		}
+	}
+	for _, path := range l.own {
+		if d := p.Decide(path); !d.Own && d.Permission < policy.Write {
+			l.out.Notes = append(l.out.Notes, "not permitted: the command made its own "+path.String()+", which is hidden. To permit it, make its directory writable.")
+		}
+	}
+	for _, s := range l.in.Secrets {
+		switch d := p.Decide(s.Path); {
+		case d.Permission > policy.None:
+			l.out.Notes = append(l.out.Notes, "careful: the command used "+s.Path.String()+", which may hold a secret: "+s.Reason)
+		case len(l.out.Expect) < maxExpect:
+			l.out.Expect = append(l.out.Expect, s)
+		}
+	}
+}
+
+// maxExpect is how many secrets are expected to stay hidden.
+const maxExpect = 20
