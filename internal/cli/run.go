@@ -24,6 +24,7 @@ type runOptions struct {
 	Remove    bool
 	Detach    bool
 	Exclusive bool
+	Learn     string
 }
 
 // commandOptions are the flags of one command: those of run, exec and shell.
@@ -92,6 +93,7 @@ signal N, 137 out of memory.`,
 	f.BoolVar(&o.Remove, "rm", false, "remove the sandbox and its delta afterwards; with --apply only if everything was applied")
 	f.BoolVar(&o.Detach, "detach", false, "leave it running until it is stopped (agentfense stop); agentfense logs shows the output")
 	f.BoolVar(&o.Exclusive, "exclusive", false, "refuse if the sandbox runs already")
+	learnFlag(cmd, &o.Learn)
 	o.exportOptions.register(cmd)
 	for _, flag := range []string{"apply", "otlp", "alert-webhook"} {
 		cmd.MarkFlagsMutuallyExclusive("detach", flag)
@@ -115,6 +117,10 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 	if err != nil {
 		return err
 	}
+	learning, err := startLearning(cmd, o.Learn)
+	if err != nil {
+		return err
+	}
 	sb, isNew, err := o.prepare(ctx, e, cmd, b)
 	if err != nil {
 		return err
@@ -135,7 +141,7 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 	}
 	look := startGitLook(ctx, b, sb)
 	defer look.end()
-	live, err := b.Enter(ctx, sb, backend.EnterOptions{Exclusive: o.Exclusive, Warn: e.warnOf, Started: e.sayPublished})
+	live, err := b.Enter(ctx, sb, backend.EnterOptions{Exclusive: o.Exclusive, Learn: learning != nil, Warn: e.warnOf, Started: e.sayPublished})
 	if err != nil {
 		return unused(err)
 	}
@@ -145,7 +151,7 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 	c := o.command(argv(sb.HostPrograms))
 	c.Timeout, c.Remember = o.Timeout, !isNew
 	exit, err := o.runIn(ctx, e, live, sb, c)
-	err = errors.Join(err, live.Leave())
+	err = errors.Join(err, learning.take(ctx, live), live.Leave())
 	if _, never := errors.AsType[*backend.NotStartedError](err); never {
 		e.sayNamedSo(ctx, cmd, b, o.Name, c.Argv)
 		return unused(err)
@@ -158,6 +164,9 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 		return err
 	}
 	e.explainExit(exit)
+	if err := learning.write(ctx, e, cmd, b, sb, c, before); err != nil {
+		return err
+	}
 	e.sayConflicts(exit)
 	e.sayHeld(sb.Record.Name, exit)
 	e.keep(ctx, b, sb.Ref())
