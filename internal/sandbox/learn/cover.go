@@ -14,7 +14,7 @@ type shape int
 
 const (
 	exact      shape = iota // one path
-	temporary               // names of temporary files: /package.json.*
+	random                  // names with random parts: /package.json.*
 	extension               // files of one extension in a directory: /src/*.js
 	extensions              // and in those below: /src/**/*.js
 	tree                    // a directory and all below: /src/**
@@ -25,7 +25,7 @@ const (
 type item struct {
 	shape      shape
 	dir        vpath.Path // the directory; of exact the path
-	text       string     // the extension, the name of trees, the glob of temporary files
+	text       string     // the extension, the name of trees, the glob of random names
 	permission policy.Permission
 	uses       []*node
 	unused     int // files of the source that it permits, too
@@ -48,7 +48,7 @@ var limits = []int{without, 12, 8, 6, 5, 4, agree - 1}
 func (l *learner) cover() []*item {
 	var items []*item
 	for _, limit := range limits {
-		items = l.across(l.below(l.root, limit), limit)
+		items = l.across(joined(l.below(l.root, limit)), limit)
 		if len(items) <= MaxRules {
 			break
 		}
@@ -56,10 +56,27 @@ func (l *learner) cover() []*item {
 	return items
 }
 
+// joined makes one of the items with the same random names.
+func joined(items []*item) []*item {
+	known := map[string]*item{}
+	return slices.DeleteFunc(items, func(i *item) bool {
+		if i.shape != random {
+			return false
+		}
+		key := string(i.dir.Child(i.text))
+		if first := known[key]; first != nil {
+			first.uses = append(first.uses, i.uses...)
+			return true
+		}
+		known[key] = i
+		return false
+	})
+}
+
 // below returns the items of all below the directory n, and of n itself.
 func (l *learner) below(n *node, limit int) []*item {
-	if n.use.Kind&uses.Tree != 0 && !n.secret {
-		items := []*item{{shape: tree, dir: n.path, permission: n.need, uses: needs(n)}}
+	if (n.use.Kind&uses.Tree != 0 || isUnit(n)) && !n.secret {
+		items := []*item{{shape: tree, dir: n.path, permission: policy.Write, uses: needs(n)}}
 		for _, s := range secretsBelow(n) {
 			items = append(items, single(s))
 		}
@@ -71,13 +88,31 @@ func (l *learner) below(n *node, limit int) []*item {
 	}
 	var files []*node
 	for _, c := range n.kids() {
-		if c.secret || c.dir || len(c.children) > 0 {
+		switch glob, is := randomGlob(c); {
+		case c.secret || !c.dir && len(c.children) > 0:
 			items = append(items, l.below(c, limit)...)
-		} else {
+		case !c.dir:
 			files = append(files, c)
+		case is && c.born && l.matchesNothing(n.path, glob):
+			items = append(items, &item{shape: random, dir: n.path, text: glob + "/**", permission: policy.Write, uses: needs(c)})
+			for _, s := range secretsBelow(c) {
+				items = append(items, single(s))
+			}
+		default:
+			items = append(items, l.below(c, limit)...)
 		}
 	}
 	return l.merge(n, append(items, l.group(n, files, limit)...), limit)
+}
+
+// isUnit reports whether n is a directory of git in which something was made: the next commit has
+// other names there.
+func isUnit(n *node) bool {
+	parent, name := n.path.Dir(), n.path.Base()
+	if parent.Base() != ".git" || !slices.Contains([]string{"objects", "refs", "logs"}, name) {
+		return false
+	}
+	return slices.ContainsFunc(needs(n), func(n *node) bool { return n.use.Kind&uses.Created != 0 })
 }
 
 func single(n *node) *item {
@@ -115,7 +150,7 @@ func (l *learner) group(n *node, files []*node, limit int) []*item {
 	byText := map[string][]*node{}
 	var texts []string
 	for _, f := range files {
-		text, is := temporaryGlob(f)
+		text, is := randomGlob(f)
 		if is && l.matchesNothing(n.path, text) {
 			text = "\x00" + text
 		} else {
@@ -129,7 +164,7 @@ func (l *learner) group(n *node, files []*node, limit int) []*item {
 	for _, text := range texts {
 		all := byText[text]
 		if glob, is := strings.CutPrefix(text, "\x00"); is {
-			items = append(items, &item{shape: temporary, dir: n.path, text: glob, permission: policy.Write, uses: all})
+			items = append(items, &item{shape: random, dir: n.path, text: glob, permission: policy.Write, uses: all})
 			continue
 		}
 		items = append(items, l.ofExtension(n, text, all, limit)...)
@@ -197,7 +232,13 @@ func (l *learner) merge(n *node, items []*item, limit int) []*item {
 		return l.mergeBorn(n, items, all)
 	}
 	permission, agreeing, others := majority(all)
-	if len(agreeing) < agree || len(items) < 2 {
+	merging := 0
+	for _, i := range items {
+		if !i.ofSecret() {
+			merging++
+		}
+	}
+	if len(agreeing) < agree || merging < 2 {
 		return items
 	}
 	unused := l.unused(n.path, n, true, anyFile, without)
@@ -226,8 +267,8 @@ func (l *learner) merge(n *node, items []*item, limit int) []*item {
 
 // mergeBorn replaces the items below a directory that the command made.
 func (l *learner) mergeBorn(n *node, items []*item, all []*node) []*item {
-	temporaries := slices.ContainsFunc(items, func(i *item) bool { return i.shape == temporary })
-	if len(all) < agree && !temporaries {
+	randoms := slices.ContainsFunc(items, func(i *item) bool { return i.shape == random })
+	if len(all) < agree && !randoms {
 		return items
 	}
 	one := &item{shape: tree, dir: n.path, permission: policy.Write, uses: all}

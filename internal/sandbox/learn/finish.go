@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -58,16 +59,54 @@ func (l *learner) repair(p *policy.Policy, drafts []*draft, offset, round int) (
 			return drafts, true
 		}
 	}
-	differences, err := prove.Diff(l.base, p)
+	differences, err := l.differences(offset)
 	if err != nil || round == maxRounds/2 { // cannot be compared: nothing is generalised
 		drafts, changed = l.expand(drafts, func(*draft) bool { return true })
 	} else {
-		drafts, changed = l.restrict(drafts, differences, offset)
+		drafts, changed = l.restrict(drafts, differences)
 	}
 	if changed {
 		return drafts, true
 	}
 	return l.addMissing(p, drafts)
+}
+
+// differences compares the base with the learned rules. The rules of the preset, which are slow to
+// compare, are left out where the learned policy has them all: they hide what they hide whatever
+// the base permits, but for exact rules, of which each permits what the base permits there.
+func (l *learner) differences(offset int) ([]prove.Difference, error) {
+	learned := l.out.All()
+	base := l.base.Rules()
+	if !l.bare {
+		isHiding := func(r policy.Rule) bool { return l.hiding[withoutSource(r)] }
+		base = slices.DeleteFunc(slices.Clone(base), isHiding)
+		l.offset = offset - count(learned[:offset], isHiding)
+		learned = append(slices.DeleteFunc(slices.Clone(learned[:offset]), isHiding), learned[offset:]...)
+	}
+	a, err := policy.Compile(base, l.in.Options)
+	if err != nil {
+		return nil, err
+	}
+	b, err := policy.Compile(learned, l.in.Options)
+	if err != nil {
+		return nil, err
+	}
+	l.bounds = a
+	return prove.Diff(a, b)
+}
+
+func withoutSource(r policy.Rule) policy.Rule {
+	r.Source = ""
+	return r
+}
+
+func count(rules []policy.Rule, is func(policy.Rule) bool) (n int) {
+	for _, r := range rules {
+		if is(r) {
+			n++
+		}
+	}
+	return n
 }
 
 // draft returns the rule of an item.
@@ -77,7 +116,7 @@ func (l *learner) draft(i *item) *draft {
 	switch i.shape {
 	case exact:
 		r = l.exactRule(i.uses[0])
-	case temporary:
+	case random:
 		r.Pattern = dir + "/" + i.text
 	case extension:
 		r.Pattern = dir + "/*" + i.text
@@ -101,7 +140,7 @@ func (l *learner) exactRule(n *node) policy.Rule {
 		r.Priority = secretPriority
 	}
 	switch escaped := escapePath(n.path); {
-	case strings.ToValidUTF8(r.Pattern, "") != r.Pattern:
+	case !utf8.ValidString(r.Pattern):
 		r.Pattern = escaped
 	case strings.ContainsAny(r.Pattern, policy.Metacharacters):
 		r.Type = policy.File
@@ -141,7 +180,7 @@ func (l *learner) hideSecrets(p *policy.Policy, drafts []*draft, offset int) []*
 			continue
 		}
 		r := policy.Rule{Pattern: string(s.Path), Priority: secretPriority, Own: true}
-		if strings.ToValidUTF8(r.Pattern, "") != r.Pattern {
+		if !utf8.ValidString(r.Pattern) {
 			r.Pattern = escapePath(s.Path)
 		} else if strings.ContainsAny(r.Pattern, policy.Metacharacters) {
 			r.Type = policy.File
@@ -162,17 +201,17 @@ func hides(drafts []*draft, r policy.Rule) bool {
 
 // restrict copies rules of the base that hide what the drafts would show. Where there is no such
 // rule, the draft becomes exact rules.
-func (l *learner) restrict(drafts []*draft, differences []prove.Difference, offset int) ([]*draft, bool) {
+func (l *learner) restrict(drafts []*draft, differences []prove.Difference) ([]*draft, bool) {
 	changed := false
 	wide := map[int]bool{}
 	for _, d := range differences {
-		if !d.Widens() || d.Dir || d.B.Rule < offset {
+		if !d.Widens() || d.Dir || d.B.Rule < l.offset {
 			continue
 		}
 		if r, ok := l.copied(d); ok && !hides(drafts, r) {
-			drafts = append(drafts, &draft{rule: r, why: "the policy of the run has this rule: " + vpath.Escape(l.base.Rule(d.A.Rule).Source)})
+			drafts = append(drafts, &draft{rule: r, why: "the policy of the run has this rule: " + vpath.Escape(l.bounds.Rule(d.A.Rule).Source)})
 			changed = true
-		} else if i := d.B.Rule - offset; i >= 0 {
+		} else if i := d.B.Rule - l.offset; i >= 0 {
 			wide[i] = true
 		}
 	}
@@ -188,12 +227,13 @@ func (l *learner) restrict(drafts []*draft, differences []prove.Difference, offs
 	return l.expand(drafts, func(d *draft) bool { return at[d] })
 }
 
-// copied returns a copy of the rule of the base that hides what differs, or masks it.
+// copied returns a copy of the rule of the base that hides what differs. A rule that permits
+// something could permit more than it did among the others of the base.
 func (l *learner) copied(d prove.Difference) (policy.Rule, bool) {
-	if d.A.Rule == policy.NoRule || d.A.Permission > policy.None && d.A.Transform.IsZero() {
+	if d.A.Rule == policy.NoRule || d.A.Permission > policy.None {
 		return policy.Rule{}, false
 	}
-	r := l.base.Rule(d.A.Rule)
+	r := l.bounds.Rule(d.A.Rule)
 	r.Priority = max(r.Priority, 1)
 	if r.Origin == policy.OriginHide {
 		r.Priority = hidePriority
@@ -205,11 +245,15 @@ func (l *learner) copied(d prove.Difference) (policy.Rule, bool) {
 // expand replaces generalised drafts by one exact rule for each use.
 func (l *learner) expand(drafts []*draft, which func(*draft) bool) (out []*draft, changed bool) {
 	for _, d := range drafts {
-		if d.item == nil || d.item.shape == exact || !which(d) {
+		if d.item == nil || d.item.shape == exact && utf8.ValidString(string(d.item.dir)) || !which(d) {
 			out = append(out, d)
 			continue
 		}
 		changed = true
+		if d.item.shape == exact { // its ? matches other names
+			d.item.uses[0].unsayable = true
+			continue
+		}
 		for _, n := range d.item.uses {
 			out = append(out, l.draft(single(n)))
 		}
@@ -229,10 +273,11 @@ func (l *learner) addMissing(p *policy.Policy, drafts []*draft) ([]*draft, bool)
 		}
 	}
 	changed := false
-	for _, n := range l.needed {
-		if permits(p, &n.use, n.need) {
+	for _, n := range l.asked {
+		if n.unsayable || permits(p, &n.use, n.asked) {
 			continue
 		}
+		n.need = n.asked
 		d := known[n.path]
 		if d == nil {
 			drafts = append(drafts, l.draft(single(n)))
@@ -247,11 +292,13 @@ func (l *learner) addMissing(p *policy.Policy, drafts []*draft) ([]*draft, bool)
 	return drafts, changed
 }
 
+const cannotSay = "not permitted, because no rule of a file can say it: "
+
 // describe says what the policy does not permit, and which secrets it hides.
 func (l *learner) describe(p *policy.Policy) {
-	for _, n := range l.needed {
-		if !permits(p, &n.use, n.need) {
-			l.out.Notes = append(l.out.Notes, "not permitted, because no rule can say it: "+n.path.String())
+	for _, n := range l.asked {
+		if !permits(p, &n.use, n.asked) {
+			l.out.Notes = append(l.out.Notes, cannotSay+n.path.String())
 		}
 	}
 	for _, path := range l.own {
@@ -261,9 +308,9 @@ func (l *learner) describe(p *policy.Policy) {
 	}
 	for _, s := range l.in.Secrets {
 		switch d := p.Decide(s.Path); {
-		case d.Permission > policy.None:
+		case d.Permission > policy.View:
 			l.out.Notes = append(l.out.Notes, "careful: the command used "+s.Path.String()+", which may hold a secret: "+s.Reason)
-		case len(l.out.Expect) < maxExpect:
+		case d.Permission == policy.None && len(l.out.Expect) < maxExpect:
 			l.out.Expect = append(l.out.Expect, s)
 		}
 	}

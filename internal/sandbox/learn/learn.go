@@ -131,8 +131,11 @@ type learner struct {
 	granted *policy.Policy // of Input.Into, or nil
 	bare    bool           // Input.Into does not hide the names of secrets
 	secrets map[vpath.Path]*Secret
+	hiding  map[policy.Rule]bool // the rules of the preset, without source
+	bounds  *policy.Policy       // the base as differences compared it
+	offset  int                  // of the first learned rule in what differences compared
 	root    *node
-	needed  []*node                // with a need, by path
+	asked   []*node                // all paths that were used
 	exists  map[vpath.Path][]Entry // what List returned
 	listed  int
 	own     []vpath.Path
@@ -153,7 +156,10 @@ func (l *learner) begin() (err error) {
 	if l.nothing, err = policy.Compile(rules, policy.Options{}); err != nil {
 		return err
 	}
-	l.out.Under = rules
+	l.out.Under, l.hiding = rules, map[policy.Rule]bool{}
+	for _, r := range rules {
+		l.hiding[withoutSource(r)] = true
+	}
 	if l.in.Into != nil {
 		if err := l.beginMerge(rules); err != nil {
 			return err

@@ -33,28 +33,36 @@ func extensionOf(name string) string {
 	return name[i:]
 }
 
-// temporaryGlob returns a glob for the name of a file that the command made and removed again,
-// with its random parts replaced. It is false if the name has none, or nothing else.
-func temporaryGlob(n *node) (string, bool) {
-	if n.use.Kind&(uses.Created|uses.Removed) != uses.Created|uses.Removed || n.use.Dir {
+// randomGlob returns a glob for the name of an entry that the command made, with its random parts
+// replaced. It is false if the name has none, or nothing else that tells it from others.
+func randomGlob(n *node) (string, bool) {
+	if n.use.Kind&uses.Created == 0 {
 		return "", false
 	}
+	gone := n.use.Kind&uses.Removed != 0
 	var b strings.Builder
 	random, fixed := false, 0
 	for rest := n.path.Base(); rest != ""; {
-		i := strings.IndexAny(rest, ".-_~#@+ ")
+		i := strings.IndexAny(rest, separators)
 		part, separator := rest, ""
 		if i >= 0 {
 			part, separator = rest[:i], rest[i:i+1]
 		}
 		rest = rest[len(part)+len(separator):]
-		if isRandomWord(part) {
-			random = true
+		prefix := ""
+		if gone {
+			prefix = temporaryPrefix(part)
+		}
+		if word := part[len(prefix):]; isNumber(word) || isHash(word) || gone && isRandom(word) {
+			random, fixed = true, fixed+len(prefix)
+			b.WriteString(prefix)
 			if !strings.HasSuffix(b.String(), "*") {
 				b.WriteByte('*')
 			}
 		} else {
-			fixed += len(part)
+			if rest != "" || separator == "" && fixed == 0 && random { // an extension alone tells too little
+				fixed += len(part)
+			}
 			b.WriteString(escapeGlob(part))
 		}
 		b.WriteString(escapeGlob(separator))
@@ -62,36 +70,53 @@ func temporaryGlob(n *node) (string, bool) {
 	return b.String(), random && fixed >= agree
 }
 
-// isRandomWord reports whether a part of a name is probably different in the next run: a number
-// of four digits and more, or letters mixed with digits or other case.
-func isRandomWord(s string) bool {
-	var digits, lower, upper, changes int
+// separators divide a name into words.
+const separators = ".-~#@+ "
+
+// temporaryPrefix returns what a name begins with if mktemp(1) or Python's tempfile has made it
+// without a separator.
+func temporaryPrefix(part string) string {
+	for _, prefix := range []string{"tmp", "temp"} {
+		if strings.HasPrefix(part, prefix) && len(part) > len(prefix)+5 {
+			return prefix
+		}
+	}
+	return ""
+}
+
+// isNumber reports whether a word is a number that is probably different in the next run: of a
+// process, or a time.
+func isNumber(s string) bool { return len(s) >= 4 && strings.Trim(s, "0123456789") == "" }
+
+// isHash reports whether a word is a number to the base of 16 that means nothing to people.
+func isHash(s string) bool {
+	return len(s) >= 8 && strings.Trim(s, "0123456789abcdef") == "" && strings.ContainsAny(s, "0123456789") && strings.ContainsAny(s, "abcdef")
+}
+
+// isRandom reports whether a word mixes letters with digits, or small with large letters, as
+// names of temporary files do.
+func isRandom(s string) bool {
+	var digits, upper, changes int
 	last := byte(0)
 	for _, c := range []byte(s) {
-		class := byte('o')
+		class := byte('l')
 		switch {
 		case c >= '0' && c <= '9':
 			digits++
 			class = 'd'
-		case c >= 'a' && c <= 'z':
-			lower++
-			class = 'l'
 		case c >= 'A' && c <= 'Z':
 			upper++
 			class = 'u'
+		case c >= 'a' && c <= 'z', c == '_':
+		default:
+			return false
 		}
 		if class != last && last != 0 {
 			changes++
 		}
 		last = class
 	}
-	switch {
-	case digits == len(s):
-		return len(s) >= 4
-	case digits+lower+upper != len(s) || len(s) < 6:
-		return false
-	}
-	return digits >= 2 || digits+upper > 0 && changes >= 3
+	return len(s) >= 6 && (digits >= 2 || digits+upper > 0 && changes >= 3)
 }
 
 // matchesNothing reports whether the source has no name in the directory that the glob matches.

@@ -3,6 +3,7 @@ package learn
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -11,14 +12,17 @@ import (
 
 // node is a path that was used, or a directory above one.
 type node struct {
-	path     vpath.Path
-	use      uses.Use
-	need     policy.Permission // None: nothing that the paths below do not bring with them
-	dir      bool
-	born     bool // a directory that the command made: nothing in it is from the source
-	secret   bool
-	children map[string]*node
-	sorted   []*node
+	path   vpath.Path
+	use    uses.Use
+	need   policy.Permission // None: nothing that the paths below do not bring with them
+	dir    bool
+	born   bool // a directory that the command made: nothing in it is from the source
+	secret bool
+	asked  policy.Permission // need, before that was considered
+	// unsayable says that a rule for the path would permit others, too.
+	unsayable bool
+	children  map[string]*node
+	sorted    []*node
 }
 
 func (n *node) child(name string, dir bool) *node {
@@ -73,12 +77,18 @@ func (l *learner) add(u uses.Use) {
 	if need == policy.None || l.isGranted(&u, need) {
 		return
 	}
+	secret := l.isSecret(u.Path)
+	if secret && !utf8.ValidString(string(u.Path)) {
+		l.out.Notes = append(l.out.Notes, cannotSay+u.Path.String()) // ? would permit other secrets
+		return
+	}
 	n := l.root
 	for name := range u.Path.Elements() {
 		n = n.child(name, true)
 	}
-	n.use, n.need, n.dir = u, need, u.Dir
-	n.secret = l.isSecret(u.Path)
+	u.Kind |= n.use.Kind
+	n.use, n.need, n.dir = u, max(n.need, need), u.Dir || len(n.children) > 0
+	n.secret = secret
 }
 
 // needOf is the permission that the use needs: what the policy permitted under which it was
@@ -125,20 +135,21 @@ func isMkdir(u *uses.Use) bool {
 }
 
 // settle drops the needs of directories that the paths below them bring with them, and finds the
-// directories that the command made.
-func (l *learner) settle(n *node, born bool) (needs bool) {
+// directories that the command made. It returns the highest need at and below n.
+func (l *learner) settle(n *node, born bool) policy.Permission {
 	n.born = born || n.dir && n.use.Kind&uses.Created != 0 && l.list(n.path) == nil
-	below := false
+	below := policy.None
 	for _, c := range n.kids() {
-		below = l.settle(c, n.born) || below
+		below = max(below, l.settle(c, n.born))
 	}
-	if n.dir && below && (n.need == policy.View || isMkdir(&n.use)) {
+	n.asked = n.need
+	if n.dir && (n.need == policy.View && below > policy.None || isMkdir(&n.use) && below == policy.Write) {
 		n.need = policy.None
 	}
-	if n.need > policy.None {
-		l.needed = append(l.needed, n)
+	if n.asked > policy.None {
+		l.asked = append(l.asked, n)
 	}
-	return below || n.need > policy.None
+	return max(below, n.need)
 }
 
 // maxListed bounds the names of the source that are looked at.

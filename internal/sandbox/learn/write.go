@@ -41,8 +41,8 @@ func (l *Learned) Write(w io.Writer) error {
 			fmt.Fprintf(&b, "  - %s\n", quote(p.Rel()))
 		}
 	}
-	if len(l.Expect) > 0 {
-		b.WriteString("expect: # `agentfense policy test` checks that these stay hidden\n" + l.expectText("  "))
+	if text := l.expectText("  "); text != "" {
+		b.WriteString("expect: # `agentfense policy test` checks that these stay hidden\n" + text)
 	}
 	l.writeRefused(&b)
 	text := []byte(b.String())
@@ -115,7 +115,7 @@ func (l *Learned) expectText(indent string) string {
 	var b strings.Builder
 	for _, s := range l.Expect {
 		path := string(s.Path)
-		if strings.ToValidUTF8(path, "") != path {
+		if !utf8.ValidString(path) {
 			continue
 		}
 		if s.Dir {
@@ -194,7 +194,7 @@ func (l *Learned) MergeInto(text []byte, into *policyfile.Document) ([]byte, err
 	fresh.Expect = slices.DeleteFunc(slices.Clone(l.Expect), func(s Secret) bool {
 		return slices.ContainsFunc(into.Expect, func(x policyfile.Expectation) bool { return x.Path == s.Path })
 	})
-	if len(fresh.Expect) > 0 {
+	if fresh.expectText("") != "" {
 		e.add(root.Content[0], []string{"expect"}, fresh.expectText)
 	}
 	out, err := e.result()
