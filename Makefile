@@ -94,6 +94,7 @@ chaos: setup ## kill every process at random moments for CHAOS_TIME (10m), from 
 
 .PHONY: test-long
 test-long: chaos ## what make test does a sample of: chaos, and proofs at ten million paths
+	$(GO) test -vet=off -count=1 -timeout 0 $(TESTFLAGS) ./internal/sandbox/learn -rapid.checks=2000 -learn.exact=20
 	$(GO) test -vet=off -count=1 -timeout 0 -v $(TESTFLAGS) ./internal/view/policy/prove -run TestAnswersAreExact -prove.policies=50000 -prove.paths=100
 
 PYTHON_BIN  := ../../bin/python

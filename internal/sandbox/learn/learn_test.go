@@ -2,6 +2,7 @@ package learn_test
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/learn"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -259,7 +261,7 @@ func TestEveryUseIsPermittedAndNothingBeyondTheBase(t *testing.T) {
 		}
 		checkUses(t, l, basePolicy, p, all)
 		checkSecrets(t, p, all, in.Secrets)
-		if rapid.IntRange(1, exactRounds).Draw(t, "exactly") == 1 {
+		if rapid.IntRange(1, *exactRounds).Draw(t, "exactly") == *exactRounds/2+1 {
 			checkExactly(t, l, basePolicy, p)
 		}
 		for range 50 {
@@ -281,11 +283,14 @@ func TestEveryUseIsPermittedAndNothingBeyondTheBase(t *testing.T) {
 	})
 }
 
-// exactRounds is in how many rounds one compares the policies for all paths, which takes long.
-const exactRounds = 25
+// exactRounds is in how many rounds one compares the policies for all paths, which takes seconds.
+var exactRounds = flag.Int("learn.exact", 300, "compare the policies for all paths in one of `N` rounds")
 
 func checkExactly(t *rapid.T, l *learn.Learned, base, p *policy.Policy) {
 	differences, err := prove.Diff(base, p)
+	if errdefs.Is(err, errdefs.Exhausted) {
+		return // the samples of the other rounds must do
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
