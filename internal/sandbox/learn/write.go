@@ -201,13 +201,14 @@ func (l *Learned) MergeInto(text []byte, into *policyfile.Document) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	var notes strings.Builder
-	if !bytes.Equal(out, text) {
-		fmt.Fprintf(&notes, "# Rules were added by `agentfense run --learn`, of: %s\n", comment(l.Command))
+	if bytes.Equal(out, text) {
+		return text, nil
 	}
+	var notes strings.Builder
+	fmt.Fprintf(&notes, "# Added by `agentfense run --learn`, of: %s\n", comment(l.Command))
 	l.writeNotes(&notes)
 	l.writeRefused(&notes)
-	if len(out) > 0 && out[len(out)-1] != '\n' && notes.Len() > 0 {
+	if out[len(out)-1] != '\n' {
 		out = append(out, '\n')
 	}
 	out = append(out, notes.String()...)
