@@ -64,11 +64,27 @@ func startLearning(cmd *cobra.Command, file string) (*learning, error) {
 		return l, nil
 	case err == nil:
 		l.into, _, err = parsePolicy(l.text, file)
+		if err == nil {
+			err = canBeAddedTo(l.text)
+		}
 	}
 	if err != nil {
 		return nil, errdefs.New(errdefs.Invalid, "--learn: what is learned is added to the policy file that exists, but: %w", err)
 	}
 	return l, nil
+}
+
+// canBeAddedTo refuses a file to whose lists nothing can be added.
+func canBeAddedTo(text []byte) error {
+	edit, err := policyfile.Edit(text)
+	if err != nil {
+		return err
+	}
+	for _, keys := range [][]string{{"rules"}, {"network", "allow"}, {"expect"}} {
+		edit.Add(func(string) string { return "" }, keys...)
+	}
+	_, err = edit.Result()
+	return err
 }
 
 // take asks for what was used, while the sandbox lives.

@@ -1,6 +1,7 @@
 package realwork_test
 
 import (
+	"flag"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -63,7 +64,18 @@ func learned(t *testing.T, w work) {
 	}
 }
 
-func TestLearnNpm(t *testing.T) {
+// all adds the projects that build much.
+var all = flag.Bool("learn.all", false, "learn from projects that take minutes, too")
+
+func TestLearn(t *testing.T) {
+	t.Run("npm", learnNpm)
+	if *all {
+		t.Run("go", learnGo)
+		t.Run("python", learnPython)
+	}
+}
+
+func learnNpm(t *testing.T) {
 	testenv.Command(t, "npm", "node")
 	var server *httptest.Server
 	server = httptest.NewServer(harness.NpmRegistry(t, func() string { return server.URL }))
@@ -84,7 +96,7 @@ func TestLearnNpm(t *testing.T) {
 	})
 }
 
-func TestLearnGo(t *testing.T) {
+func learnGo(t *testing.T) {
 	testenv.Command(t, "go")
 	files := map[string]string{"go.mod": "module example.com/hello\n\ngo 1.21\n", "main.go": "package main\n\nfunc main() {}\n"}
 	for _, name := range []string{"a", "b", "c"} {
@@ -102,7 +114,7 @@ func TestLearnGo(t *testing.T) {
 	})
 }
 
-func TestLearnPython(t *testing.T) {
+func learnPython(t *testing.T) {
 	const python = "/usr/bin/python3"
 	testenv.Command(t, python)
 	files := map[string]string{"README.md": "# shop\n", "tests/__init__.py": "", "shop/__init__.py": ""}

@@ -9,8 +9,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -175,19 +173,18 @@ func (l *Learned) check(text []byte, before []policy.Rule) error {
 // MergeInto adds the policy to the text of a policy file, of which Input.Into was read. It
 // changes no other byte. Errors: Invalid.
 func (l *Learned) MergeInto(text []byte, into *policyfile.Document) ([]byte, error) {
-	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil || len(root.Content) == 0 {
-		return nil, errdefs.New(errdefs.Invalid, "learned policy: the file cannot be read again")
+	e, err := policyfile.Edit(text)
+	if err != nil {
+		return nil, err
 	}
-	e := editor{text: text}
 	if len(l.Rules) > 0 {
-		e.add(root.Content[0], []string{"rules"}, l.rulesText)
+		e.Add(l.rulesText, "rules")
 	}
 	if known := into.Network; l.Network {
 		fresh := *l
 		fresh.Hosts = slices.DeleteFunc(slices.Clone(l.Hosts), func(h Host) bool { return known != nil && slices.Contains(known.Texts(), h.Text) })
 		if len(fresh.Hosts) > 0 {
-			e.add(root.Content[0], []string{"network", "allow"}, fresh.hostsText)
+			e.Add(fresh.hostsText, "network", "allow")
 		}
 	}
 	fresh := *l
@@ -195,9 +192,9 @@ func (l *Learned) MergeInto(text []byte, into *policyfile.Document) ([]byte, err
 		return slices.ContainsFunc(into.Expect, func(x policyfile.Expectation) bool { return x.Path == s.Path })
 	})
 	if fresh.expectText("") != "" {
-		e.add(root.Content[0], []string{"expect"}, fresh.expectText)
+		e.Add(fresh.expectText, "expect")
 	}
-	out, err := e.result()
+	out, err := e.Result()
 	if err != nil {
 		return nil, err
 	}
@@ -213,86 +210,4 @@ func (l *Learned) MergeInto(text []byte, into *policyfile.Document) ([]byte, err
 	}
 	out = append(out, notes.String()...)
 	return out, l.check(out, into.Rules)
-}
-
-// editor adds items to the lists of a YAML text, behind the line of their key.
-type editor struct {
-	text []byte
-	adds []added
-	err  error
-}
-
-type added struct {
-	line int // behind which it goes; 0: at the end
-	text string
-}
-
-// add adds the items to the list at the keys.
-func (e *editor) add(n *yaml.Node, keys []string, items func(indent string) string) {
-	prefix := ""
-	for depth, key := range keys {
-		var at, value *yaml.Node
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == key {
-				at, value = n.Content[i], n.Content[i+1]
-			}
-		}
-		if at == nil {
-			e.adds = append(e.adds, added{e.lineOf(n, depth), missing(keys[depth:], prefix, items)})
-			return
-		}
-		if n = value; depth < len(keys)-1 && n.Style&yaml.FlowStyle != 0 || depth == len(keys)-1 && n.Style&yaml.FlowStyle != 0 {
-			e.err = errdefs.New(errdefs.Invalid, "learned policy: line %d: %s is written in brackets; write one item a line, so that others can be added", at.Line, strings.Join(keys[:depth+1], "."))
-			return
-		}
-		prefix = strings.Repeat(" ", at.Column-1) + "  "
-		if depth == len(keys)-1 {
-			indent := strings.Repeat(" ", max(0, n.Column-1))
-			e.adds = append(e.adds, added{at.Line, items(indent)})
-		}
-	}
-}
-
-// lineOf is the line behind which a missing key of n goes: the end of the text for the outermost
-// mapping.
-func (e *editor) lineOf(n *yaml.Node, depth int) int {
-	if depth == 0 {
-		return 0
-	}
-	return n.Line - 1
-}
-
-func missing(keys []string, indent string, items func(indent string) string) string {
-	text := ""
-	for _, key := range keys {
-		text += indent + key + ":\n"
-		indent += "  "
-	}
-	return text + items(indent)
-}
-
-// result returns the text with what was added.
-func (e *editor) result() ([]byte, error) {
-	if e.err != nil {
-		return nil, e.err
-	}
-	lines := bytes.SplitAfter(e.text, []byte("\n"))
-	var out []byte
-	for i, line := range lines {
-		out = append(out, line...)
-		for _, a := range e.adds {
-			if a.line == i+1 {
-				out = append(out, a.text...)
-			}
-		}
-	}
-	for _, a := range e.adds {
-		if a.line == 0 {
-			if len(out) > 0 && out[len(out)-1] != '\n' {
-				out = append(out, '\n')
-			}
-			out = append(out, a.text...)
-		}
-	}
-	return out, nil
 }
