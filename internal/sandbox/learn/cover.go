@@ -223,44 +223,49 @@ func (l *learner) merge(n *node, items []*item, limit int) []*item {
 		return items
 	}
 	var all []*node
+	merging := 0
 	for _, i := range items {
 		if !i.ofSecret() {
 			all = append(all, i.uses...)
+			merging++
 		}
 	}
 	if n.born {
 		return l.mergeBorn(n, items, all)
 	}
 	permission, agreeing, others := majority(all)
-	merging := 0
-	for _, i := range items {
-		if !i.ofSecret() {
-			merging++
-		}
-	}
 	if len(agreeing) < agree || merging < 2 {
 		return items
 	}
 	unused := l.unused(n.path, n, true, anyFile, without)
-	whole := len(others) == 0 && unused == 0
-	if !whole {
-		same := 0
-		for _, i := range items {
-			if i.permission == permission && !i.ofSecret() {
-				same++
-			}
-		}
+	if len(others) > 0 || unused > 0 {
+		same := countItems(items, permission)
 		if same <= limit || same < agree {
 			return items
 		}
 	}
-	one := &item{shape: tree, dir: n.path, permission: permission, unused: unused}
-	kept := slices.DeleteFunc(items, func(i *item) bool {
-		merged := !i.ofSecret() && (i.permission == permission || permission == policy.Read && i.permission == policy.View)
-		if merged {
-			one.uses = append(one.uses, i.uses...)
+	return mergedInto(&item{shape: tree, dir: n.path, permission: permission, unused: unused}, items)
+}
+
+// countItems counts the items with the permission that are for no secret.
+func countItems(items []*item, permission policy.Permission) (n int) {
+	for _, i := range items {
+		if i.permission == permission && !i.ofSecret() {
+			n++
 		}
-		return merged
+	}
+	return n
+}
+
+// mergedInto moves the uses of the items that agree with one into that.
+func mergedInto(one *item, items []*item) []*item {
+	kept := slices.DeleteFunc(items, func(i *item) bool {
+		agrees := i.permission == one.permission || one.permission == policy.Read && i.permission == policy.View
+		if !agrees || i.ofSecret() {
+			return false
+		}
+		one.uses = append(one.uses, i.uses...)
+		return true
 	})
 	return append([]*item{one}, kept...)
 }

@@ -7,6 +7,17 @@ import (
 	"github.com/agentfense/agentfense/internal/view/uses"
 )
 
+// answerLearning begins to record uses, or tells what was recorded.
+func (s *supervisor) answerLearning(begin bool) (api.Reply, error) {
+	if begin {
+		return api.Reply{OK: true}, s.learn()
+	}
+	used, err := s.used()
+	var answer api.Reply
+	answer.SetUsed(used)
+	return answer, err
+}
+
 // learn begins to record how the views are used. What a command used before would be missing.
 func (s *supervisor) learn() error {
 	s.mu.Lock()

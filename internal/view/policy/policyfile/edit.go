@@ -69,12 +69,11 @@ func find(n *yaml.Node, key string) (at, value *yaml.Node) {
 }
 
 func missing(keys []string, indent string, items func(indent string) string) string {
-	text := ""
-	for _, key := range keys {
-		text += indent + key + ":\n"
-		indent += "  "
+	var b strings.Builder
+	for depth, key := range keys {
+		b.WriteString(indent + strings.Repeat("  ", depth) + key + ":\n")
 	}
-	return text + items(indent)
+	return b.String() + items(indent+strings.Repeat("  ", len(keys)))
 }
 
 // Result returns the text with what was added. Errors: Invalid for a list to which nothing can be
