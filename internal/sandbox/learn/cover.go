@@ -15,7 +15,7 @@ type shape int
 const (
 	exact      shape = iota // one path
 	random                  // names with random parts: /package.json.*
-	extension               // files of one extension in a directory: /src/*.js
+	extension               // files of one extension in a directory: /src/*.js, or of any
 	extensions              // and in those below: /src/**/*.js
 	tree                    // a directory and all below: /src/**
 	trees                   // directories of one name: /src/**/__pycache__/**
@@ -179,9 +179,9 @@ func (l *learner) ofExtension(n *node, ext string, all []*node, limit int) []*it
 		least = agreeInRoot
 	}
 	var items []*item
-	if ext != "" && len(agreeing) >= least {
-		unused := l.unused(n.path, n, false, func(name string) bool { return extensionOf(name) == ext }, without)
-		if unused == 0 || len(agreeing) > limit {
+	if (ext != "" || limit < without) && len(agreeing) >= least {
+		unused := l.unused(n.path, n, false, func(name string) bool { return ext == "" || extensionOf(name) == ext }, without)
+		if unused == 0 && ext != "" || len(agreeing) > limit {
 			items = append(items, &item{shape: extension, dir: n.path, text: ext, permission: permission, uses: agreeing, unused: unused})
 			agreeing = nil
 		}
@@ -238,13 +238,14 @@ func (l *learner) merge(n *node, items []*item, limit int) []*item {
 		return items
 	}
 	unused := l.unused(n.path, n, true, anyFile, without)
-	if len(others) > 0 || unused > 0 {
-		same := countItems(items, permission)
-		if same <= limit || same < agree {
-			return items
-		}
+	whole := len(others) == 0 && unused == 0
+	if whole || countItems(items, permission) > limit {
+		items = mergedInto(&item{shape: tree, dir: n.path, permission: permission, unused: unused}, items)
 	}
-	return mergedInto(&item{shape: tree, dir: n.path, permission: permission, unused: unused}, items)
+	if permission < policy.Write && countItems(items, policy.Write) > limit {
+		items = mergedInto(&item{shape: tree, dir: n.path, permission: policy.Write, unused: unused}, items)
+	}
+	return items
 }
 
 // countItems counts the items with the permission that are for no secret.
@@ -257,11 +258,10 @@ func countItems(items []*item, permission policy.Permission) (n int) {
 	return n
 }
 
-// mergedInto moves the uses of the items that agree with one into that.
+// mergedInto moves the uses of the items that need no more than one into that.
 func mergedInto(one *item, items []*item) []*item {
 	kept := slices.DeleteFunc(items, func(i *item) bool {
-		agrees := i.permission == one.permission || one.permission == policy.Read && i.permission == policy.View
-		if !agrees || i.ofSecret() {
+		if i.permission > one.permission || i.ofSecret() {
 			return false
 		}
 		one.uses = append(one.uses, i.uses...)

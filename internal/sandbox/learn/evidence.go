@@ -52,10 +52,24 @@ func (i *item) evidence() string {
 	if programs := i.programs(); len(programs) > 0 {
 		text += " by " + strings.Join(programs, ", ")
 	}
+	if n := i.raised(); n > 0 {
+		text += fmt.Sprintf("; permits to write %d that were not written", n)
+	}
 	if i.unused > 0 {
 		text += fmt.Sprintf("; permits %d more that were not used", i.unused)
 	}
 	return text
+}
+
+// raised counts the paths of a rule that permits to write and that were not written. What is below
+// a directory that the command made does not count.
+func (i *item) raised() (n int) {
+	for _, u := range i.uses {
+		if i.permission == policy.Write && u.asked < policy.Write && !u.born {
+			n++
+		}
+	}
+	return n
 }
 
 // examples names some of the files, below the directory of the rule.

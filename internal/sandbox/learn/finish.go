@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/prove"
@@ -13,6 +14,9 @@ import (
 
 // maxRounds bounds how often the rules are changed until they are right.
 const maxRounds = 100
+
+// maxDrafts is how many rules a learned policy can have.
+const maxDrafts = 10_000
 
 // hidePriority is that of a copied rule of --hide.
 const hidePriority = 1000
@@ -29,6 +33,9 @@ func (l *learner) finish(items []*item) error {
 	var drafts []*draft
 	for _, i := range items {
 		drafts = append(drafts, l.draft(i))
+	}
+	if len(drafts) > maxDrafts {
+		return errdefs.New(errdefs.Exhausted, "%d rules: the used paths have too little in common for a policy that people can read", len(drafts))
 	}
 	var p *policy.Policy
 	for round := range maxRounds {

@@ -322,7 +322,7 @@ func checkUses(t *rapid.T, l *learn.Learned, base, p *policy.Policy, all []uses.
 		if u.Dir && need == policy.View {
 			got = d.ForDir()
 		}
-		if need == policy.Write && u.Dir && u.Kind&uses.Changes == uses.Created && p.MayMkdir(u.Path) {
+		if u.Dir && u.Kind&uses.Changes == uses.Created && p.MayMkdir(u.Path) {
 			continue
 		}
 		if got < need && !strings.Contains(noted, u.Path.String()) {
@@ -347,5 +347,42 @@ func checkSecrets(t *rapid.T, p *policy.Policy, all []uses.Use, known []learn.Se
 		if d := p.Decide(path); d.Permission > policy.None && !wasUsed {
 			t.Errorf("%s is %s by %v", path, d.Permission, p.Rule(d.Rule))
 		}
+	}
+}
+
+// TestManyPaths: an agent that touches 100,000 paths gives a policy, not a flood.
+func TestManyPaths(t *testing.T) {
+	var all []uses.Use
+	for i := range 100_000 {
+		k := uses.Found
+		switch i % 3 {
+		case 1:
+			k = uses.Read
+		case 2:
+			k = uses.Created | uses.Removed
+		}
+		p := fmt.Sprintf("/d%d/e%d/f%d.t%d", i%7, i%311, i, i%13)
+		all = append(all, uses.Use{Path: vpath.Path(p), Kind: k})
+	}
+	l, err := learn.Learn(learn.Input{Uses: all, Base: mustRules(t, "development"), Command: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Rules) > learn.MaxRules {
+		t.Errorf("%d rules: %q …", len(l.Rules), texts(l)[:learn.MaxRules])
+	}
+	var flat, strange []uses.Use
+	for i := range 100_000 {
+		flat = append(flat, uses.Use{Path: vpath.Path(fmt.Sprintf("/n%d", i)), Kind: uses.Read})
+		strange = append(strange, uses.Use{Path: vpath.Path(fmt.Sprintf("/x.a%d", i)), Kind: uses.Read})
+	}
+	if l, err = learn.Learn(learn.Input{Uses: flat, Base: mustRules(t, "development"), Command: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"read /*"}, texts(l)); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	if _, err = learn.Learn(learn.Input{Uses: strange, Base: mustRules(t, "development"), Command: "x"}); !errdefs.Is(err, errdefs.Exhausted) {
+		t.Errorf("got %v, want Exhausted", err)
 	}
 }
