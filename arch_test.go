@@ -77,6 +77,7 @@ var inside = map[string]string{
 	"sandbox/gitview":           "changes githistory gitindex record",
 	"sandbox/hostlist":          "audit",
 	"sandbox/keep":              "apply changes manifest record review rights",
+	"sandbox/learn":             "",
 	"sandbox/limit":             "",
 	"sandbox/manifest":          "changes record rights",
 	"sandbox/outlog":            "",
@@ -103,7 +104,7 @@ var inside = map[string]string{
 	"sandbox/supervise/overlay": "scratch supervise/api",
 	// view
 	"view/fuseconn":          "",
-	"view/fusefs":            "fuseconn layer policy shown",
+	"view/fusefs":            "fuseconn layer policy shown uses",
 	"view/layer":             "layer/journal layer/nameenc",
 	"view/layer/journal":     "",
 	"view/layer/nameenc":     "",
@@ -117,6 +118,7 @@ var inside = map[string]string{
 	"view/redact":            "",
 	"view/secretscan":        "policy policy/secretname",
 	"view/shown":             "layer policy redact",
+	"view/uses":              "",
 	// confine
 	"confine/cgroup":              "",
 	"confine/egress":              "egress/address egress/allowlist egress/authority egress/denial egress/dns egress/forwardproxy egress/idle egress/netns egress/publish egress/question egress/quota egress/refused egress/secret egress/secretproxy egress/sniff egress/webproxy landlock seccomp",

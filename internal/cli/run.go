@@ -24,6 +24,7 @@ type runOptions struct {
 	Remove    bool
 	Detach    bool
 	Exclusive bool
+	Learn     string
 }
 
 // commandOptions are the flags of one command: those of run, exec and shell.
@@ -98,6 +99,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.BoolVar(&o.Remove, "rm", false, "remove the sandbox and its delta afterwards; with --apply only if everything was applied")
 	f.BoolVar(&o.Detach, "detach", false, "leave it running until it is stopped (agentfense stop); agentfense logs shows the output")
 	f.BoolVar(&o.Exclusive, "exclusive", false, "refuse if the sandbox runs already")
+	learnFlag(cmd, &o.Learn)
 	o.exportOptions.register(cmd)
 	for _, flag := range []string{"apply", "otlp", "alert-webhook", "ask-hook"} {
 		cmd.MarkFlagsMutuallyExclusive("detach", flag)
@@ -117,6 +119,10 @@ func (o *runOptions) takeName(cmd *cobra.Command, args []string) []string {
 
 func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, o runOptions, argv func(hostPrograms bool) []string) error {
 	receivers, err := o.exporters(e)
+	if err != nil {
+		return err
+	}
+	learning, err := startLearning(cmd, o.Learn)
 	if err != nil {
 		return err
 	}
@@ -140,7 +146,7 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 	}
 	look := startGitLook(ctx, b, sb)
 	defer look.end()
-	live, err := b.Enter(ctx, sb, backend.EnterOptions{Exclusive: o.Exclusive, Warn: e.warnOf, Started: e.sayPublished})
+	live, err := b.Enter(ctx, sb, backend.EnterOptions{Exclusive: o.Exclusive, Learn: learning != nil, Warn: e.warnOf, Started: e.sayPublished})
 	if err != nil {
 		return unused(err)
 	}
@@ -150,7 +156,7 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 	c := o.command(argv(sb.HostPrograms))
 	c.Timeout, c.Remember = o.Timeout, !isNew
 	exit, err := o.runIn(ctx, e, b, live, sb, c)
-	err = errors.Join(err, live.Leave())
+	err = errors.Join(err, learning.take(ctx, live), live.Leave())
 	if _, never := errors.AsType[*backend.NotStartedError](err); never {
 		e.sayNamedSo(ctx, cmd, b, o.Name, c.Argv)
 		return unused(err)
@@ -163,6 +169,9 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 		return err
 	}
 	e.explainExit(exit)
+	if err := learning.write(ctx, e, cmd, b, sb, c, before); err != nil {
+		return err
+	}
 	e.sayConflicts(exit)
 	e.sayHeld(sb.Record.Name, exit)
 	e.keep(ctx, b, sb.Ref())

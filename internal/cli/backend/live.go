@@ -19,6 +19,8 @@ import (
 type EnterOptions struct {
 	Exclusive bool // refuse one that runs
 	Rebase    bool // take the directory that is in the place of the source now
+	// Learn records what is used, for Live.Used. It refuses a sandbox that runs.
+	Learn bool
 	// Warn is told of a secret whose value cannot be found. nil: nobody is.
 	Warn func(error)
 	// Started is told of the sandbox if Enter has started it. nil: nobody is.
@@ -34,6 +36,8 @@ type Live interface {
 	// sandbox running. It returns an exit code other than 0, with the reason on stderr, of a
 	// command that could not be started. Errors: as Attach.
 	Detach(ctx context.Context, c Command, stderr io.Writer) (Exit, error)
+	// Used returns what was used since EnterOptions.Learn, that of the workspace first.
+	Used(ctx context.Context) ([]api.Used, error)
 	// Leave ends our use. If we have started the sandbox and nobody else uses it, it ends.
 	Leave() error
 }

@@ -69,6 +69,11 @@ func (l *localLive) begin(ctx context.Context, o backend.EnterOptions) (backend.
 	if warn == nil {
 		warn = func(error) {}
 	}
+	if o.Learn {
+		if err := l.client.Learn(ctx); err != nil {
+			return nil, errors.Join(err, l.Leave())
+		}
+	}
 	rec := l.sb.Record()
 	if err := l.b.secrets.Give(ctx, l.client, &rec, warn); err != nil {
 		return nil, errors.Join(err, l.Leave())
@@ -115,6 +120,9 @@ type leaseCloser struct{ *launch.Lease }
 
 // Close gives the sandbox up.
 func (l leaseCloser) Close() error { return l.Release() }
+
+// Used returns what was used.
+func (l *localLive) Used(ctx context.Context) ([]api.Used, error) { return l.client.Used(ctx) }
 
 // Leave gives the sandbox up.
 func (l *localLive) Leave() error { return l.use.Close() }

@@ -32,6 +32,9 @@ func (b *Backend) Enter(ctx context.Context, sb backend.Sandbox, o backend.Enter
 	if o.Rebase {
 		return nil, localOnly("rebase")
 	}
+	if o.Learn {
+		return nil, localOnly("learn")
+	}
 	l := &serverLive{b: b, sb: sb, ctx: context.WithoutCancel(ctx)}
 	if sb.Status != record.Running {
 		err := b.Start(ctx, sb.Ref())
@@ -51,6 +54,9 @@ func (b *Backend) Enter(ctx context.Context, sb backend.Sandbox, o backend.Enter
 	}
 	return l, nil
 }
+
+// Used fails: Enter has refused to record.
+func (l *serverLive) Used(context.Context) ([]api.Used, error) { return nil, localOnly("learn") }
 
 // Leave stops what we have started if nobody else uses it.
 func (l *serverLive) Leave() error {

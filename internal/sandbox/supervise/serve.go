@@ -176,6 +176,8 @@ func (s *supervisor) answer(ctx context.Context, r api.Request, files []*os.File
 	case api.OpDrop:
 		stale, err := s.dropIn(r.Mount, r.Versions)
 		return api.Reply{OK: true, Stale: api.ToBytes(stale)}, err
+	case api.OpLearn, api.OpUsed:
+		return s.answerLearning(r.Op == api.OpLearn)
 	case api.OpDelta:
 		changed, err := s.stack.HasChanges()
 		return api.Reply{OK: true, Changed: changed}, err

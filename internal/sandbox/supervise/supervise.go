@@ -49,6 +49,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/fusefs"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/uses"
 )
 
 // supervisor is the state of this process.
@@ -114,6 +115,9 @@ type supervisor struct {
 	kept     detachedTable
 	watches  watchTable
 	absent   func(p vpath.Path, isDir bool) bool // of the source; nil: nothing is
+	// recorders have the uses of the workspace's view and those of mounts, nil if uses are not
+	// recorded; guarded by mu.
+	recorders []*uses.Recorder
 
 	mu      sync.Mutex
 	joined  int

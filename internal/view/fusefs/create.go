@@ -7,6 +7,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/uses"
 )
 
 // target is the name at which a handler will make, replace or remove an entry.
@@ -73,6 +74,7 @@ func (fs *FS) instantiate(s *target, info *layer.Info, c *fuse.Caller) *node {
 	}
 	n.set(flagTouched)
 	s.parent.dir.changed()
+	fs.used(s.path, uses.Created, n.isDir(), c.Pid)
 	fs.report(Change{Path: s.path, Kind: Created, PID: int(c.Pid)})
 	return n
 }

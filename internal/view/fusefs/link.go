@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/uses"
 )
 
 // Link gives a file another name. Both paths need write permission: a link never moves a
@@ -20,6 +21,7 @@ func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.En
 	if !st.Ok() {
 		return st
 	}
+	fs.usedNode(n, uses.Written, in.Pid)
 	if n.isDir() {
 		return fuse.EPERM
 	}
@@ -55,6 +57,7 @@ func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.En
 	t.mu.Unlock()
 	n.backing.Store(fs.fingerprint(info.ID))
 	s.parent.dir.changed()
+	fs.used(s.path, uses.Created, false, in.Pid)
 	fs.report(Change{Path: s.path, Kind: Created, PID: int(in.Pid)})
 	fs.fillEntry(n, s.parent, &info, out)
 	return fuse.OK

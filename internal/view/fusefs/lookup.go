@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/fuseconn"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/uses"
 )
 
 // reserved reports whether name is fuseconn.ReservedName in the root.
@@ -70,6 +71,7 @@ func (fs *FS) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fus
 		return absent
 	}
 	fs.rule(n, state.Policy(), d)
+	fs.used(p.Child(name), uses.Found, n.isDir(), in.Pid)
 	fs.fillEntry(n, parent, &info, out)
 	return fuse.OK
 }

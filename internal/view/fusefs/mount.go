@@ -19,6 +19,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/shown"
+	"github.com/agentfense/agentfense/internal/view/uses"
 )
 
 // Options says what the mount shows. Layer and Policy are required.
@@ -100,6 +101,7 @@ type FS struct {
 	reporting sync.Mutex    // one report of counted refusals at a time
 	era       atomic.Uint64 // Conclude increments it
 	watched   atomic.Bool
+	learning  atomic.Pointer[uses.Recorder] // nil: uses are not recorded
 	stats     stats
 
 	conn  *fuseconn.Conn

@@ -5,6 +5,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/uses"
 )
 
 // allowed returns the node with the number id if the policy permits at least p on it. This
@@ -102,6 +103,7 @@ func (fs *FS) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Statu
 	if !st.Ok() {
 		return nil, st
 	}
+	fs.usedNode(n, uses.Read, in.Pid)
 	fs.moves.RLock()
 	defer fs.moves.RUnlock()
 	if o := fs.orphan(n); o != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/uses"
 )
 
 // dir has the additional fields of a node that is a directory.
@@ -89,7 +90,7 @@ func (fs *FS) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList
 func (fs *FS) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	fs.stats.count(opReadDirPlus)
 	return fs.readDir(in, func(parent *node, p vpath.Path, e fuse.DirEntry) bool {
-		if e.Name == "." || e.Name == ".." {
+		if e.Name == "." || e.Name == ".." || fs.learning.Load() != nil {
 			return out.AddDirLookupEntry(e) != nil
 		}
 		return fs.addPlus(parent, p, e, out)
@@ -139,6 +140,7 @@ func (fs *FS) readDir(in *fuse.ReadIn, add func(*node, vpath.Path, fuse.DirEntry
 	if !st.Ok() {
 		return st
 	}
+	fs.used(p, uses.Listed, true, in.Pid)
 	for _, e := range fs.dots(n) {
 		if e.Off > in.Offset && !add(n, p, e) {
 			return fuse.OK

@@ -6,6 +6,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/uses"
 )
 
 // occupiedAt is targetAt for a name to be removed, moved or replaced. A path with
@@ -49,6 +50,7 @@ func (fs *FS) Unlink(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Sta
 		return fs.fail("unlink", s.path, err)
 	}
 	fs.removed(&s, n, orphan)
+	fs.used(s.path, uses.Removed, false, in.Pid)
 	fs.report(Change{Path: s.path, Kind: Deleted, PID: int(in.Pid)})
 	return fuse.OK
 }
@@ -102,6 +104,7 @@ func (fs *FS) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Stat
 		fs.watcher.unwatch(n)
 	}
 	fs.removed(&s, n, nil)
+	fs.used(s.path, uses.Removed, true, in.Pid)
 	fs.report(Change{Path: s.path, Kind: Deleted, PID: int(in.Pid)})
 	return fuse.OK
 }

@@ -137,6 +137,7 @@ func (fs *FS) movableIn(from, to vpath.Path, at, then policy.State, left *int) b
 
 func (fs *FS) rename(from, to *target, in *fuse.RenameIn, directory bool) fuse.Status {
 	exchange := in.Flags&unix.RENAME_EXCHANGE != 0
+	fs.usedMove(from.path, to.path, directory, exchange, in.Pid)
 	moved := fs.nodes.child(from.parent, from.name)
 	there := fs.nodes.child(to.parent, to.name)
 	var inside func(name string) bool

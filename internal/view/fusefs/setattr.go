@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/uses"
 )
 
 // SetAttr changes mode, size and times, in the delta. It refuses another owner than the one
@@ -43,6 +44,7 @@ func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) 
 	}
 	fs.fillAttr(n, &info, out)
 	if p, ok := fs.nodes.path(n); ok && a != (layer.SetAttr{}) {
+		fs.used(p, uses.Written, n.isDir(), in.Pid)
 		fs.report(Change{Path: p, Kind: Modified, PID: int(in.Pid)})
 	}
 	return fuse.OK

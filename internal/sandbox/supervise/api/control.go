@@ -50,6 +50,9 @@ const (
 	// descriptors, a pipe and a file of certificates, it hands them over.
 	OpSecrets operation = "secrets"
 
+	OpLearn operation = "learn" // record how the views are used
+	OpUsed  operation = "used"  // what was recorded
+
 	OpWatch operation = "watch" // the view; answers come until the connection ends
 
 	OpAsks      operation = "asks"       // what waits for an answer
@@ -96,6 +99,7 @@ type Reply struct {
 	Watched  *Watched       `json:"watched,omitempty"`
 	Asks     []Ask          `json:"asks,omitempty"`
 	Changed  bool           `json:"changed,omitempty"` // of the delta
+	Used     []usedJSON     `json:"used,omitempty"`
 	OK       bool           `json:"ok,omitempty"`
 	// HasSecrets says that the network has the values of the secrets.
 	HasSecrets bool     `json:"has_secrets,omitempty"`

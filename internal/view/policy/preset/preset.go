@@ -46,6 +46,7 @@ var presets = map[string]preset{
 	},
 	"development": {"write everything but secrets", []presetRule{{"**/*", policy.Write, 0}}, false},
 	"full-access": {"write everything, secrets too", []presetRule{{"**/*", policy.Write, 0}}, true},
+	"nothing":     {"permit nothing; for a policy file whose rules permit what is needed, but no secrets", nil, false},
 	"read-only":   {"read everything but secrets", []presetRule{{"**/*", policy.Read, 0}}, false},
 	"view-only":   {"list everything, read nothing", []presetRule{{"**/*", policy.View, 0}}, true},
 }

@@ -42,6 +42,7 @@ func TestThePresetsAreAsPublished(t *testing.T) {
 		"agent-safe":  append([]string{"**/*:read:0", "/output/**:write:10", "/tmp/**:write:10", "**/.git/**:none:50"}, secrets...),
 		"development": append([]string{"**/*:write:0"}, secrets...),
 		"full-access": {"**/*:write:0"},
+		"nothing":     secrets,
 		"read-only":   append([]string{"**/*:read:0"}, secrets...),
 		"view-only":   {"**/*:view:0"},
 	}
@@ -71,7 +72,7 @@ func publishedRules(t *testing.T, names []string) map[string][]string {
 		if preset.Summary(name) == "" {
 			t.Errorf("%s has no summary", name)
 		}
-		if warnings := compile(t, rules).Check(); len(warnings) > 0 {
+		if warnings := compile(t, rules).Check(); len(warnings) > 0 && name != "nothing" {
 			t.Errorf("%s: %v", name, warnings)
 		}
 	}

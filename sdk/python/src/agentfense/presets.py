@@ -11,6 +11,7 @@ from . import _generated
 from ._generated import PRESET_AGENT_SAFE as PRESET_AGENT_SAFE
 from ._generated import PRESET_DEVELOPMENT as PRESET_DEVELOPMENT
 from ._generated import PRESET_FULL_ACCESS as PRESET_FULL_ACCESS
+from ._generated import PRESET_NOTHING as PRESET_NOTHING
 from ._generated import PRESET_READ_ONLY as PRESET_READ_ONLY
 from ._generated import PRESET_VIEW_ONLY as PRESET_VIEW_ONLY
 from .types import PatternType, Permission, PermissionRule, RedactFormat, RuleLike, RuleOrigin
