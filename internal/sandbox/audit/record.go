@@ -218,6 +218,7 @@ var decoders = map[Kind]func(line []byte) (Event, error){
 	KindPortConnected:         decodeAs[PortConnected],
 	KindHostsChanged:          decodeAs[HostsChanged],
 	KindPolicyChanged:         decodeAs[PolicyChanged],
+	KindApplyRequested:        decodeAs[ApplyRequested],
 	KindApplied:               decodeAs[Applied],
 	KindDiscarded:             decodeAs[Discarded],
 	KindSessionCreated:        decodeAs[SessionCreated],
