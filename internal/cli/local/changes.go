@@ -106,7 +106,10 @@ func (c *localChanges) shownBefore(ctx context.Context) (string, error) {
 
 // Apply brings changes into the source. A live supervisor forgets what it has of them.
 func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (result backend.Applied, err error) {
-	options := apply.Options{Paths: o.Paths, DryRun: o.DryRun, Reviewed: o.Reviewed, Progress: o.Progress}
+	options := apply.Options{Paths: o.Paths, DryRun: o.DryRun, Reviewed: o.Reviewed, Progress: o.Progress, Unreviewed: o.Unreviewed}
+	if o.Unreviewed {
+		options.OnConflict = apply.Leave
+	}
 	if o.To == "" {
 		err = settleSource(ctx, c.sb, o.Rebase)
 	} else if options.To, err = apply.ResolveTarget(c.sb, o.To); err == nil {

@@ -20,7 +20,7 @@ import (
 )
 
 type execInput struct {
-	Command        string `json:"command" jsonschema:"shell command, run by sh -c"`
+	Command        string `json:"command" jsonschema:"shell command"`
 	WorkDir        string `json:"workdir,omitempty" jsonschema:"directory to start in, relative to the project directory"`
 	Stdin          string `json:"stdin,omitempty" jsonschema:"standard input of the command"`
 	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"end the command after this time; the server may set a shorter one"`
@@ -39,7 +39,7 @@ func (s *service) exec(ctx context.Context, request *mcp.CallToolRequest, in exe
 	if err != nil {
 		return nil, nil, err
 	}
-	c := backend.Command{Argv: []string{"sh", "-c", in.Command}, Here: s.o.Here, Timeout: timeout}
+	c := backend.Command{Argv: backend.ShellCommand(in.Command), Here: s.o.Here, Timeout: timeout}
 	if in.WorkDir != "" {
 		c.WorkDir = "./" + dir.Rel()
 	}

@@ -95,7 +95,7 @@ func (s *service) server() *mcp.Server {
 	writes := &mcp.ToolAnnotations{OpenWorldHint: &no}
 	mcp.AddTool(server, &mcp.Tool{
 		Name: "exec", Annotations: writes,
-		Description: "Run a shell command (sh -c) in the sandbox. Returns the exit code, the output and what the policy refused. Long output is cut in the middle.",
+		Description: "Run a shell command in the sandbox, by bash if the sandbox has it, else by sh. Returns the exit code, the output and what the policy refused. Long output is cut in the middle.",
 	}, s.exec)
 	mcp.AddTool(server, &mcp.Tool{
 		Name: "read", Annotations: reads,

@@ -30,7 +30,6 @@ var mappings = map[audit.Kind]mapping{
 	audit.KindResourceLimitExceeded: {processes, other("Limit reached"), medium, limit},
 	audit.KindPermissionDenied:      {fileSystem, activity{14, "Open"}, medium, denied},
 	audit.KindFileChanged:           {fileSystem, activity{3, "Update"}, informational, changed},
-	audit.KindApplyRequested:        {fileSystem, other("Apply requested"), low, applyRequested},
 	audit.KindApplied:               {fileSystem, activity{3, "Update"}, low, applied},
 	audit.KindDiscarded:             {fileSystem, activity{4, "Delete"}, informational, discarded},
 	audit.KindNetworkAllowed:        {network, activity{2, "Close"}, informational, connected},
@@ -38,6 +37,7 @@ var mappings = map[audit.Kind]mapping{
 	audit.KindPortConnected:         {network, activity{2, "Close"}, informational, entered},
 	audit.KindHostsChanged:          {entityManaged, activity{3, "Update"}, low, policyChanged},
 	audit.KindPolicyChanged:         {entityManaged, activity{3, "Update"}, low, policyChanged},
+	audit.KindApplyRequested:        {baseEvent, other("Apply requested"), low, asItIs},
 	audit.KindEventsOmitted:         {baseEvent, other("Events omitted"), medium, asItIs},
 	audit.KindArchived:              {baseEvent, other("Archived"), informational, asItIs},
 	audit.KindGap:                   {baseEvent, other("Gap"), high, asItIs},
@@ -180,13 +180,6 @@ func withOmitted(all []Event, e Event, omitted int64) []Event {
 	e.act(other("Not listed"))
 	e.File, e.Count = &file{}, int(omitted)
 	return append(all, e)
-}
-
-func applyRequested(e Event, r audit.Record) []Event {
-	a := r.Event.(audit.ApplyRequested)
-	e.allow()
-	e.Message, e.StatusDetail = "asked to apply changes", a.Message
-	return asItIs(e, r)
 }
 
 func applied(e Event, r audit.Record) []Event {
