@@ -87,7 +87,7 @@ func TestMCPToolsGrantNothing(t *testing.T) {
 		}
 	}
 	// Commands see neither the state of sandboxes nor a program that could change it.
-	if got := c.Text("exec", args{"command": "ls -d " + s.Home + " 2>&1; agentfense policy set " + s.Name + " --preset full-access 2>&1; cat .env hidden/x 2>&1"}); strings.Contains(got, "secret") || strings.Contains(got, "KEY") || strings.Count(got, "No such file") < 3 {
+	if got := c.Text("exec", args{"command": "ls -d " + s.Home + " 2>&1; agentfense policy set " + s.Name + " --preset full-access 2>&1; cat .env hidden/x 2>&1"}); strings.Contains(got, "secret") || strings.Contains(got, "KEY") || strings.Contains(got, "refused:") || strings.Count(got, "No such file") < 3 {
 		t.Errorf("inside: %q", got)
 	}
 	// Of what is hidden, explain says the same whether it exists or not.

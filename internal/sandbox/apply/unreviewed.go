@@ -68,7 +68,7 @@ func (p *plan) holdWith(repositories map[vpath.Path]bool) {
 		above := p.at[s.Path.Dir()]
 		if dir, _, inGit := review.GitDirOf(s.Path); inGit && repositories[dir] {
 			s.stop(Skipped, PartOfRepository)
-		} else if s.Status != changes.Deleted && above != nil && above != s && above.outcome == Skipped {
+		} else if above != nil && above != s && above.outcome == Skipped {
 			s.stop(Skipped, "its directory %s", above.reason)
 		}
 	}
