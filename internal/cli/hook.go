@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
-	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -154,7 +153,7 @@ func (o *hookOptions) answer(e *env, cmd *cobra.Command, agent *hookAgent) error
 		return err
 	}
 	words := append([]string{program, "hook", "run", "--dir=" + o.Dir}, flags...)
-	replaced, err := json.Marshal(shellLine(append(words, "--", command)))
+	replaced, err := hookJSON(shellLine(append(words, "--", command)))
 	if err != nil {
 		return err
 	}
@@ -232,14 +231,7 @@ func (o *hookOptions) prepare(ctx context.Context, e *env, cmd *cobra.Command, b
 	if _, err := o.described(cmd, b, true, o.commandEnv); err != nil {
 		return err
 	}
-	if _, err := b.Sandbox(ctx, o.Name); err == nil || !errdefs.Is(err, errdefs.NotFound) {
-		return err
-	}
-	if err := o.confirmBroad(e, string(source.Path)); err != nil {
-		return err
-	}
-	_, err = o.newRules(e, home, string(source.Path), local.IsDirBelow(string(source.Path)))
-	return err
+	return o.checkRules(ctx, e, cmd, b, home, source)
 }
 
 // settle finds the directory, and sets the name and the preset that no flag gives.

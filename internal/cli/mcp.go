@@ -168,14 +168,25 @@ func (o *mcpOptions) prepareMCP(e *env, cmd *cobra.Command, b backend.Backend, h
 	if _, err := o.described(cmd, b, true, nil); err != nil {
 		return source, err
 	}
-	if _, err := b.Sandbox(cmd.Context(), o.Name); err == nil || !errdefs.Is(err, errdefs.NotFound) {
-		return source, err
-	}
-	if err := o.confirmBroad(e, string(source.Path)); err != nil {
-		return source, err
+	return source, o.checkRules(cmd.Context(), e, cmd, b, home, source)
+}
+
+// checkRules refuses rules that openOrCreate will refuse when it is called: the person is to know
+// before an agent waits for it.
+func (o *sandboxOptions) checkRules(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, home *record.Home, source record.Source) error {
+	_, err := b.Sandbox(ctx, o.Name)
+	switch {
+	case err == nil && !changed(cmd, policyFlags): // it has its own
+		return nil
+	case err != nil && !errdefs.Is(err, errdefs.NotFound):
+		return err
+	case err != nil:
+		if err := o.confirmBroad(e, string(source.Path)); err != nil {
+			return err
+		}
 	}
 	_, err = o.newRules(e, home, string(source.Path), local.IsDirBelow(string(source.Path)))
-	return source, err
+	return err
 }
 
 // openMCP finds or makes the sandbox.
