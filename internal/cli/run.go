@@ -82,6 +82,12 @@ signal N, 137 out of memory.`,
 			return runRun(ctx, e, cmd, b, o, func(bool) []string { return args })
 		})
 	}
+	o.register(cmd)
+	return cmd
+}
+
+// register adds the flags of run.
+func (o *runOptions) register(cmd *cobra.Command) {
 	o.sandboxOptions.register(cmd)
 	f := cmd.Flags()
 	f.SetInterspersed(false)
@@ -97,7 +103,6 @@ signal N, 137 out of memory.`,
 		cmd.MarkFlagsMutuallyExclusive("detach", flag)
 	}
 	cmd.MarkFlagsMutuallyExclusive("detach", "rm")
-	return cmd
 }
 
 // takeName takes the NAME of `run NAME -- COMMAND` from the arguments. A word

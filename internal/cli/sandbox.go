@@ -65,8 +65,11 @@ func (o *sandboxOptions) openOrCreate(ctx context.Context, e *env, cmd *cobra.Co
 // described is what the flags say of a sandbox, and whether it is for a command. Errors:
 // what no sandbox of b can have.
 func (o *sandboxOptions) described(cmd *cobra.Command, b backend.Backend, forCommand bool, env []string) (backend.NewSandbox, error) {
+	if o.mountRules == nil {
+		o.mountRules = mountRules
+	}
 	n := backend.NewSandbox{
-		Name: o.Name, CodebaseID: o.Codebase, Image: o.Image, User: o.User, Mounts: o.Mounts, MountRules: mountRules,
+		Name: o.Name, CodebaseID: o.Codebase, Image: o.Image, User: o.User, Mounts: o.Mounts, MountRules: o.mountRules,
 		Home: o.home(), Limits: o.limits(), Env: env,
 		ForCommand: forCommand, Rebase: o.Rebase,
 	}
@@ -100,6 +103,7 @@ func (o *sandboxOptions) reopen(ctx context.Context, e *env, cmd *cobra.Command,
 	if o.Toolchains && len(o.Mounts) > 0 {
 		r.Flags = append(r.Flags, "mount")
 	}
+	r.Flags = append(r.Flags, o.profileFlags...)
 	err = e.rebasing(o.Rebase, func(rebase bool) error {
 		r.New.Rebase = rebase
 		sb, err = b.Reopen(ctx, o.Name, r)

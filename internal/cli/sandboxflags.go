@@ -67,6 +67,12 @@ type sandboxOptions struct {
 	marks       []policyfile.RiskFlag
 	fileNetwork *policyfile.Network
 	fileScratch []policyfile.Scratch
+
+	// Of the profile of an agent: the preset in place of the default one, the flags that a known
+	// sandbox gets anew, and, unless nil, what reads the policy file of a mount.
+	defaultPreset string
+	profileFlags  []string
+	mountRules    func(file, source string) ([]policy.Rule, error)
 }
 
 // policyFlags are the flags whose presence at a resume replaces the stored
@@ -272,7 +278,7 @@ func (o *sandboxOptions) baseRules(e *env, home *record.Home, source string) ([]
 			return rules, note, nil
 		}
 	}
-	o.Preset = cmp.Or(o.Preset, preset.Default)
+	o.Preset = cmp.Or(o.Preset, o.defaultPreset, preset.Default)
 	rules, err := preset.Rules(o.Preset)
 	return rules, "preset " + o.Preset, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
@@ -27,6 +28,7 @@ const (
 // what was refused.
 func (e *env) saySummary(name string, s present.Summary, helping []string, toGo bool) {
 	e.sayNetwork(s)
+	s.Denials = slices.DeleteFunc(slices.Clone(s.Denials), isHomeProbe)
 	if len(s.Files) == 0 {
 		e.printDenials(s.Denials, summaryLines-len(helping))
 		e.sayLines(helping)
@@ -51,6 +53,12 @@ func (e *env) saySummary(name string, s present.Summary, helping []string, toGo 
 	e.say("review: agentfense diff %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s", name)
 }
 
+// isHomeProbe reports whether a refusal is a look at what an agent's profile does not show of the
+// home directory, which programs do at each start. The audit log has it.
+func isHomeProbe(g present.DenialGroup) bool {
+	return g.Rule == homeCatchAll && strings.HasPrefix(g.Source, mountspec.ProfileSource)
+}
+
 // countsOf counts the changes by how they changed.
 func countsOf(s *present.Summary) []string {
 	counts := make([]string, 0, 4)
@@ -70,7 +78,7 @@ func countsOf(s *present.Summary) []string {
 // sayMounts counts the changes in mounts, and says what to do about them.
 func (e *env) sayMounts(name string, mounts []backend.MountChanges, toGo bool) {
 	for _, m := range mounts {
-		s := present.Summary{Files: m.Files}
+		s := present.Summary{Files: slices.DeleteFunc(slices.Clone(m.Files), func(f review.FileDiff) bool { return m.Mount == homeMount && f.IsOfAgent() })}
 		if len(s.Files) == 0 {
 			continue
 		}

@@ -22,7 +22,7 @@ import (
 // sockets, and places that the sandbox makes itself.
 func (b *Backend) mounts(n backend.NewSandbox, workspace string) ([]record.Mount, error) {
 	var specs []mountspec.Spec
-	var targets []string
+	var places []mountspec.Place
 	var mounts []record.Mount
 	load := func(file string) ([]policy.Rule, error) { return n.MountRules(file, workspace) }
 	for _, text := range n.Mounts {
@@ -40,8 +40,8 @@ func (b *Backend) mounts(n backend.NewSandbox, workspace string) ([]record.Mount
 				return nil, errdefs.New(errdefs.Invalid, "--mount %q: %w", text, err)
 			}
 		}
-		targets = append(targets, s.Target)
-		if err := errors.Join(checkMount(b.home, real, s.Mode), mountspec.CheckPlaces(workspace, targets)); err != nil {
+		places = append(places, mountspec.Place{Target: s.Target, Mode: s.Mode})
+		if err := errors.Join(checkMount(b.home, real, s.Mode), mountspec.CheckPlaces(workspace, places)); err != nil {
 			return nil, refuse(errdefs.New(errdefs.Invalid, "%w", err))
 		}
 		m := record.Mount{Source: record.HostPath(real), Target: record.HostPath(s.Target), Mode: s.Mode}
@@ -59,7 +59,25 @@ func (b *Backend) mounts(n backend.NewSandbox, workspace string) ([]record.Mount
 	for i := range mounts {
 		mounts[i].Name = specs[i].Name
 	}
-	return mounts, nil
+	return mounts, checkInner(mounts, workspace)
+}
+
+// checkInner refuses a mount in which the place of another one, or of the workspace, does not
+// exist: nothing can be mounted there. Errors: Invalid.
+func checkInner(mounts []record.Mount, workspace string) error {
+	targets := []string{workspace}
+	for _, m := range mounts {
+		targets = append(targets, string(m.Target))
+	}
+	for _, m := range mounts {
+		for _, place := range mountspec.PlacesIn(string(m.Target), targets) {
+			path := filepath.Join(string(m.Source), place.Rel())
+			if real, err := filepath.EvalSymlinks(path); err != nil || real != path {
+				return errdefs.New(errdefs.Invalid, "--mount %s: another mount, or the workspace, is at %s in it, and there it has no such directory or a symbolic link; make the directory, or leave this mount out", m.Source, place)
+			}
+		}
+	}
+	return nil
 }
 
 // replaceMounts prepares the sandbox for other mounts. A mount with a delta that has the same
@@ -150,7 +168,7 @@ func checkMount(home *record.Home, source string, mode mountspec.Mode) error {
 		return errdefs.New(errdefs.Invalid, "neither a directory nor a file")
 	case !info.IsDir() && mode.HasRules():
 		return errdefs.New(errdefs.Invalid, "it is a file, which can only be read; mount its directory, or leave the mode out")
-	case safefs.IsBelow(source, home.Dir()) || safefs.IsBelow(home.Dir(), source):
+	case safefs.IsBelow(source, home.Dir()), safefs.IsBelow(home.Dir(), source) && !mode.HasRules(): // rules hide it
 		return errdefs.New(errdefs.Invalid, "it would show agentfense's own state directory")
 	}
 	return mountspec.CheckSource(source)

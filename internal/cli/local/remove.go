@@ -199,7 +199,7 @@ func (b *Backend) RemoveUnused(_ context.Context, sb backend.Sandbox) (left back
 		if closed, err := isClosed(now); closed || err != nil {
 			return errors.Join(errHasChanges, err)
 		}
-		if changed, err := review.HasChanges(now); changed || err != nil {
+		if changed, err := review.HasChangesToKeep(now); changed || err != nil {
 			return errors.Join(errHasChanges, err)
 		}
 		return audit.Read(now.AuditPath(), func(r audit.Record) error {

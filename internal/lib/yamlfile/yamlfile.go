@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
@@ -55,6 +56,56 @@ func (f File) Text(n *yaml.Node, key string) (string, error) {
 		return "", f.At(n.Line, "%s is plain text: quote a value that begins with ! or &", key)
 	}
 	return n.Value, nil
+}
+
+// Field is a key of a mapping and what reads its value.
+type Field struct {
+	Key  string
+	Read func(*yaml.Node) error
+}
+
+// Mapping reads the fields of n, which errors call what, and tells which there are. Errors: those
+// of a Field; Invalid for a value that is no mapping, for a key that is given twice and for an
+// unknown one, with the nearest valid key.
+func (f File) Mapping(n *yaml.Node, what string, fields []Field) (map[string]bool, error) {
+	if n.Kind != yaml.MappingNode {
+		return nil, f.At(n.Line, "a %s is a mapping, not %s", what, Shape(n))
+	}
+	keys := make([]string, len(fields))
+	for i, field := range fields {
+		keys[i] = field.Key
+	}
+	has := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		at := slices.Index(keys, key.Value)
+		switch {
+		case key.Kind != yaml.ScalarNode || at < 0:
+			return nil, f.At(key.Line, "%w", nearest.Unknown("key", key.Value, keys))
+		case has[key.Value]:
+			return nil, f.At(key.Line, "key %q is given twice", key.Value)
+		}
+		has[key.Value] = true
+		if err := fields[at].Read(value); err != nil {
+			return nil, err
+		}
+	}
+	return has, nil
+}
+
+// Texts returns the texts of a list, the value of key. Errors: as Text; Invalid for another value.
+func (f File) Texts(n *yaml.Node, key string) ([]string, error) {
+	if n.Kind != yaml.SequenceNode {
+		return nil, f.At(n.Line, "%s is a list, not %s", key, Shape(n))
+	}
+	texts := make([]string, len(n.Content))
+	for i, item := range n.Content {
+		var err error
+		if texts[i], err = f.Text(item, "an entry of "+key); err != nil {
+			return nil, err
+		}
+	}
+	return texts, nil
 }
 
 var plainTags = []string{"!!str", "!!int", "!!float", "!!bool", "!!timestamp", "!!merge"}

@@ -1,6 +1,10 @@
 package hostlist
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/agentfense/agentfense/internal/confine/egress/secret"
+)
 
 // Secret is what the record of a sandbox has of a secret, which is never its value.
 type Secret struct {
@@ -23,3 +27,20 @@ func CloneSecrets(all []Secret) []Secret {
 	}
 	return c
 }
+
+// CheckSecret refuses a secret of a variable for a host, and the requests that may be sent with it,
+// METHOD[,METHOD…] PATH, if one of them is malformed. Errors: Invalid.
+func CheckSecret(name, host string, requests []string) error {
+	if _, err := secret.Parse(name + "@" + host); err != nil {
+		return err
+	}
+	for _, request := range requests {
+		if _, _, err := secret.ParseLimit(name + "=" + request); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SecretURL returns the address inside of the first host of the secret with the name.
+func SecretURL(name string) string { return "http://" + string(secret.Secret{Name: name}.Inside(0)) }

@@ -6,11 +6,13 @@ package mounted
 import (
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -107,7 +109,9 @@ func (o *Mount) fill(s *record.Sandbox, path string, m record.Mount, options lay
 	if m.Mode.HasRules() {
 		rules = m.Rules
 	}
-	if o.Policy, err = policy.Compile(rules, policy.Options{Reserved: reserved}); err != nil {
+	places := s.Stored.PlacesIn(m)
+	reserved = slices.DeleteFunc(reserved, func(p vpath.Path) bool { return slices.Contains(places, p) })
+	if o.Policy, err = policy.Compile(rules, policy.Options{Reserved: reserved, Places: places}); err != nil {
 		return err
 	}
 	return o.openLayers(s, m, options)

@@ -18,6 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/hostpath"
 	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
@@ -221,6 +222,15 @@ type Mount struct {
 	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
 }
 
+// ProfileSource begins the Source of the rules of an agent's profile.
+const ProfileSource = "profile "
+
+// IsAgentHome reports whether the rules are those that an agent's profile has for the home
+// directory. Own entries there are what the agent makes for itself, such as caches.
+func (m Mount) IsAgentHome() bool {
+	return len(m.Rules) > 0 && strings.HasPrefix(m.Rules[0].Source, ProfileSource)
+}
+
 // IsWritable reports what HasDelta does, also of a mount of a server, for which the identity of the
 // source is not known.
 func (m Mount) IsWritable() bool { return Writable(m.Rules) }
@@ -255,26 +265,57 @@ func (m Mount) Check() error {
 // at, above or below them.
 var reserved = []string{"/proc", "/sys", "/dev", "/run/agentfense"}
 
-// CheckPlaces refuses a set of targets of which one is reserved, overlaps with the workspace
-// or overlaps with another: commands could otherwise change the path to a place, or reach
-// through one view what another hides. Errors: Invalid.
-func CheckPlaces(workspace string, targets []string) error {
-	for i, target := range targets {
+// HasPlaces reports whether the workspace and other mounts may be in a mount of this mode: one
+// with a view, which keeps the path to them.
+func (m Mode) HasPlaces() bool { return m == ReadOnly || m.HasRules() }
+
+// Place is where a mount is.
+type Place struct {
+	Target string
+	Mode   Mode
+}
+
+// holds reports whether other is in the view at p.
+func (p Place) holds(other string) bool {
+	return p.Mode.HasPlaces() && p.Target != other && safefs.IsBelow(other, p.Target)
+}
+
+// CheckPlaces refuses a set of places of which one is reserved, or is in the workspace or in a
+// mount without a view, or the same as another: commands could otherwise change the path to a
+// place, or reach through one view what another hides. Errors: Invalid.
+func CheckPlaces(workspace string, places []Place) error {
+	for i, place := range places {
+		target := place.Target
 		switch {
 		case !path.IsAbs(target) || path.Clean(target) != target:
 			return errdefs.New(errdefs.Invalid, "%s: want a clean absolute path", quoted(target))
 		case slices.ContainsFunc(reserved, func(p string) bool { return overlaps(target, p) }):
 			return errdefs.New(errdefs.Invalid, "%s is reserved for the sandbox, or contains a place that is; choose another place: SRC:DST", quoted(target))
-		case overlaps(target, workspace):
+		case overlaps(target, workspace) && !place.holds(workspace):
 			return errdefs.New(errdefs.Invalid, "%s and the workspace %s overlap; choose another place: SRC:DST", quoted(target), quoted(workspace))
 		}
-		for _, other := range targets[:i] {
-			if overlaps(target, other) {
-				return errdefs.New(errdefs.Invalid, "%s and the mount at %s overlap; mount one of them, or choose another place: SRC:DST", quoted(target), quoted(other))
+		for _, other := range places[:i] {
+			if overlaps(target, other.Target) && !place.holds(other.Target) && !other.holds(target) {
+				return errdefs.New(errdefs.Invalid, "%s and the mount at %s overlap; mount one of them, or choose another place: SRC:DST", quoted(target), quoted(other.Target))
 			}
 		}
 	}
 	return nil
+}
+
+// PlacesIn returns which of the targets, the outermost ones, are in the view of a mount at target,
+// as paths of that view.
+func PlacesIn(target string, targets []string) []vpath.Path {
+	var places []vpath.Path
+	for _, t := range targets {
+		isOuter := t != target && safefs.IsBelow(t, target) && !slices.ContainsFunc(targets, func(other string) bool {
+			return other != t && other != target && safefs.IsBelow(other, target) && safefs.IsBelow(t, other)
+		})
+		if p, err := vpath.Parse(strings.TrimPrefix(t, target)); isOuter && err == nil && !slices.Contains(places, p) {
+			places = append(places, p)
+		}
+	}
+	return places
 }
 
 func overlaps(a, b string) bool { return safefs.IsBelow(a, b) || safefs.IsBelow(b, a) }

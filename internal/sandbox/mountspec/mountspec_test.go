@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -108,8 +109,13 @@ func TestNames(t *testing.T) {
 func TestCheckPlaces(t *testing.T) {
 	const workspace = "/home/me/project"
 	for _, good := range [][]string{nil, {"/opt/a", "/opt/b"}, {"/opt/a", "/opt/ab"}, {"/home/me/other"}, {"/run/x"}, {"/usr/lib/x"}} {
-		if err := mountspec.CheckPlaces(workspace, good); err != nil {
+		if err := mountspec.CheckPlaces(workspace, placesAt(mountspec.Bind, good)); err != nil {
 			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, nested := range [][]string{{"/home/me"}, {"/home"}, {"/a", "/a/b"}, {"/a/b", "/c", "/a"}, {"/home/me", "/home/me/.nvm"}} {
+		if err := mountspec.CheckPlaces(workspace, placesAt(mountspec.ReadOnly, nested)); err != nil {
+			t.Errorf("%q with a view: %v", nested, err)
 		}
 	}
 	for _, bad := range [][]string{
@@ -131,9 +137,31 @@ func TestCheckPlaces(t *testing.T) {
 		{"/a", "/a/b"},
 		{"/a/b", "/c", "/a"},
 	} {
-		if err := mountspec.CheckPlaces(workspace, bad); !errdefs.Is(err, errdefs.Invalid) {
+		if err := mountspec.CheckPlaces(workspace, placesAt(mountspec.Bind, bad)); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("%q: %v, want Invalid", bad, err)
 		}
+	}
+	for _, bad := range [][]string{{"/"}, {"/run"}, {workspace}, {workspace + "/x"}, {"/a", "/a"}} {
+		if err := mountspec.CheckPlaces(workspace, placesAt(mountspec.CopyOnWrite, bad)); !errdefs.Is(err, errdefs.Invalid) {
+			t.Errorf("%q with a view: %v, want Invalid", bad, err)
+		}
+	}
+}
+
+func placesAt(mode mountspec.Mode, targets []string) (places []mountspec.Place) {
+	for _, t := range targets {
+		places = append(places, mountspec.Place{Target: t, Mode: mode})
+	}
+	return places
+}
+
+func TestPlacesInAMountAreTheOutermost(t *testing.T) {
+	targets := []string{"/home/me/project", "/home/me", "/home/me/.nvm/x", "/home/me/.nvm", "/home/metoo", "/opt"}
+	if diff := cmp.Diff([]vpath.Path{"/project", "/.nvm"}, mountspec.PlacesIn("/home/me", targets)); diff != "" {
+		t.Error(diff)
+	}
+	if got := mountspec.PlacesIn("/home/me/.nvm", targets); len(got) != 1 || got[0] != "/x" {
+		t.Errorf("in the inner one: %q", got)
 	}
 }
 

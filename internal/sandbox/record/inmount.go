@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 )
 
 // What commands write in a mount goes to a delta of that mount. InMount returns a Sandbox that
@@ -97,6 +98,15 @@ func (s *Sandbox) Reserved(source Source) ([]vpath.Path, error) {
 		return reserved, err
 	}
 	return ReserveWorkspace(reserved, source.Path, s.part.workspace)
+}
+
+// PlacesIn returns the paths in a mount's view at which the workspace and other mounts are.
+func (r *Record) PlacesIn(m Mount) []vpath.Path {
+	targets := []string{r.Workspace}
+	for _, other := range r.Mounts {
+		targets = append(targets, string(other.Target))
+	}
+	return mountspec.PlacesIn(string(m.Target), targets)
 }
 
 // ReserveWorkspace appends the path of workspace to reserved, if it is in source.

@@ -2,6 +2,7 @@ package review
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -17,13 +18,41 @@ func HasChanges(s *record.Sandbox) (bool, error) {
 	return false, nil
 }
 
-func hasChanges(s *record.Sandbox) (bool, error) {
+func hasChanges(s *record.Sandbox) (bool, error) { return hasChangesBut(s, false) }
+
+// HasChangesToKeep is HasChanges without what agents leave in the home directory each time: own
+// entries, and new directories without files.
+func HasChangesToKeep(s *record.Sandbox) (bool, error) {
+	for _, part := range s.Parts() {
+		isHome := slices.ContainsFunc(s.Stored.Mounts, func(m record.Mount) bool { return m.Name == part.Mount() && m.IsAgentHome() })
+		if changed, err := hasChangesBut(part, isHome); changed || err != nil {
+			return changed, err
+		}
+	}
+	return false, nil
+}
+
+// hasChangesBut reports whether there are changes, of an agent's home directory those that count.
+func hasChangesBut(s *record.Sandbox, isHome bool) (bool, error) {
 	w, err := changes.OpenToRead(s)
 	if err != nil {
 		return false, err
 	}
 	changed, err := w.Stack.HasChanges()
+	if err == nil && changed && isHome {
+		var list []changes.Change
+		list, err = w.Changes(nil, false)
+		changed = slices.ContainsFunc(list, func(c changes.Change) bool {
+			return c.IsListed() && !c.IsOwn() && (c.Status != changes.Added || !c.Info.IsDir())
+		})
+	}
 	return changed, errors.Join(err, w.Close())
+}
+
+// IsOfAgent reports whether an agent leaves such a change in its home directory each time: an own
+// entry, or a new directory without files.
+func (f *FileDiff) IsOfAgent() bool {
+	return f.Own || f.Status == changes.Added && f.Change.Info.IsDir()
 }
 
 // CountChanges returns how many changes a diff would list: what is lost with the

@@ -29,14 +29,14 @@ func (s *Service) newMounts(owner, workspace string, asked []wireconv.NewMount) 
 		return nil, errdefs.New(errdefs.Invalid, "mounts: %d are more than %d", len(asked), maxMounts)
 	}
 	var specs []mountspec.Spec
-	var targets []string
+	var places []mountspec.Place
 	var mounts []record.Mount
 	size := 0
 	for i, m := range asked {
-		targets = append(targets, m.Target)
+		places = append(places, mountspec.Place{Target: m.Target, Mode: m.Mode})
 		made, err := s.newMount(owner, m, mounts)
 		if err == nil {
-			err = mountspec.CheckPlaces(workspace, targets)
+			err = mountspec.CheckPlaces(workspace, places)
 		}
 		if size += bytesOf(made.Rules); err == nil && size > maxRuleBytes {
 			err = errdefs.New(errdefs.Invalid, "rules: those of all mounts take more than %d bytes", maxRuleBytes)

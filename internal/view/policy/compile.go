@@ -28,6 +28,9 @@ type Options struct {
 	// Reserved paths, and everything below them, are none above all rules: the
 	// state directory and mount points of our own that lie in the source.
 	Reserved []vpath.Path
+	// Places are paths at which another view is mounted: view, and everything below them none,
+	// above all rules. None of them may be below another, or be reserved.
+	Places []vpath.Path
 }
 
 // Policy is a compiled set of rules. It is immutable: to change the rules of a
@@ -35,6 +38,7 @@ type Options struct {
 type Policy struct {
 	rules    []Rule
 	reserved []vpath.Path
+	places   []vpath.Path
 	texts    []atomic.Pointer[ruleText] // of each rule, see text
 	root     *node
 	start    State // at the workspace itself
@@ -66,7 +70,7 @@ var last atomic.Pointer[Policy]
 // Compile returns the policy that rules make up. Their order is without
 // meaning. Errors: Invalid, beginning with the Source of the rule at fault.
 func Compile(rules []Rule, o Options) (*Policy, error) {
-	if p := last.Load(); p != nil && slices.Equal(p.rules, rules) && slices.Equal(p.reserved, o.Reserved) {
+	if p := last.Load(); p != nil && slices.Equal(p.rules, rules) && slices.Equal(p.reserved, o.Reserved) && slices.Equal(p.places, o.Places) {
 		return p, nil
 	}
 	p, err := compile(rules, o)
@@ -77,7 +81,7 @@ func Compile(rules []Rule, o Options) (*Policy, error) {
 }
 
 func compile(rules []Rule, o Options) (*Policy, error) {
-	p := &Policy{rules: slices.Clone(rules), reserved: slices.Clone(o.Reserved)}
+	p := &Policy{rules: slices.Clone(rules), reserved: slices.Clone(o.Reserved), places: slices.Clone(o.Places)}
 	p.texts = make([]atomic.Pointer[ruleText], len(rules))
 	b := newBuilder()
 	for i, r := range p.rules {
@@ -87,11 +91,11 @@ func compile(rules []Rule, o Options) (*Policy, error) {
 			return nil, errdefs.New(errdefs.Invalid, "%s: %w", where(i, r), err)
 		}
 	}
-	for _, path := range p.reserved {
+	for _, path := range slices.Concat(p.reserved, p.places) {
 		if path.IsRoot() {
 			return nil, errdefs.New(errdefs.Invalid, "the workspace itself cannot be reserved")
 		}
-		b.addReserved(path)
+		b.addReserved(path, slices.Contains(p.places, path))
 	}
 	if b.patterns > maxPatterns {
 		return nil, errdefs.New(errdefs.Invalid, "policy of %d patterns: at most %d are allowed", b.patterns, maxPatterns)
@@ -108,7 +112,7 @@ func compile(rules []Rule, o Options) (*Policy, error) {
 
 // With returns the policy with one more rule. Errors: as Compile.
 func (p *Policy) With(r Rule) (*Policy, error) {
-	return compile(append(slices.Clone(p.rules), r), Options{Reserved: p.reserved})
+	return compile(append(slices.Clone(p.rules), r), Options{Reserved: p.reserved, Places: p.places})
 }
 
 // where names rule i in an error.
@@ -202,15 +206,17 @@ func placements(i int, r Rule, kind PatternType, a alternative) []placement {
 	return []placement{place(standsExact, exact), place(standsFlag, a)}
 }
 
-func (b *builder) addReserved(path vpath.Path) {
+// addReserved hides path and all below it, above all rules. The path itself shows if it is a place.
+func (b *builder) addReserved(path vpath.Path, isPlace bool) {
 	elements := make([]element, 0, 8)
 	for name := range path.Elements() {
 		elements = append(elements, element{kind: elementLiteral, text: name})
 	}
-	elements = append(elements, element{kind: elementStars})
-	b.insert(elements, grant{
-		rank: newRank(standsReserved, Rule{}, Directory, alternative{prefix: len(path)}), rule: NoRule,
-	})
+	all := alternative{prefix: len(path)}
+	b.insert(append(elements, element{kind: elementStars}), grant{rank: newRank(standsReserved, Rule{}, Directory, all), rule: NoRule})
+	if isPlace { // of type file, it wins over the other one
+		b.insert(elements, grant{rank: newRank(standsReserved, Rule{Permission: View}, File, all), rule: NoRule, permission: View})
+	}
 }
 
 // insert adds a rule's grant where elements lead to, and returns that node.

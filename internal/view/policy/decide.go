@@ -41,6 +41,7 @@ func (d Decision) ForDir() Permission {
 const (
 	reasonDefault  = "no rule matches: default deny"
 	reasonReserved = "reserved for agentfense itself"
+	reasonPlace    = "another mount is here"
 	reasonOwn      = "made by the sandbox where the policy hides what the source has"
 )
 
@@ -152,6 +153,9 @@ func (v verdict) permission() Permission {
 
 func (p *Policy) decision(nodes []*node, v verdict, kind pathKind) Decision {
 	permission := v.permission()
+	if permission != None && v.own.rule == NoRule {
+		return Decision{Permission: permission, Rule: NoRule, Reason: reasonPlace}
+	}
 	if permission != None {
 		d := Decision{Permission: permission, Rule: int(v.own.rule), Reason: p.text(int(v.own.rule)).own}
 		if kind == pathProjectFile && permission == Write {

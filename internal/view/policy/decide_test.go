@@ -96,6 +96,39 @@ func runDecide(t *testing.T, tests []decideCase) {
 	}
 }
 
+// At the place of another mount there is a directory, and nothing in it, whatever the rules say.
+func TestPlacesShowAndHideAllBelow(t *testing.T) {
+	for what, rules := range map[string][]policy.Rule{
+		"no rule":  nil,
+		"none":     {{Pattern: "/home/", Permission: policy.None, Priority: 9}, {Pattern: "/home/me/project/a", Permission: policy.Write, Origin: policy.OriginFlag}},
+		"write":    {{Pattern: "**", Permission: policy.Write}},
+		"--hide":   {{Pattern: "project", Permission: policy.None, Origin: policy.OriginHide}},
+		"own none": {{Pattern: "**", Permission: policy.Write}, {Pattern: "/home/", Permission: policy.None, Own: true}},
+	} {
+		p, err := policy.Compile(rules, policy.Options{Places: []vpath.Path{"/home/me/project"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range map[vpath.Path]policy.Permission{
+			"/home/me/project": policy.View, "/home/me/project/a": policy.None, "/home/me/project/a/b": policy.None,
+		} {
+			if d := p.Decide(path); d.Permission != want || d.Rule != policy.NoRule || d.Own || d.Traversable {
+				t.Errorf("%s: %s: %+v, want %s", what, path, d, want)
+			}
+		}
+		for _, above := range []vpath.Path{"/", "/home", "/home/me"} {
+			if d := p.Decide(above); d.ForDir() == policy.None {
+				t.Errorf("%s: %s does not lead to the place: %+v", what, above, d)
+			}
+		}
+		if p.MayMkdir("/home/me/project/new") {
+			t.Errorf("%s: a directory can be made below the place", what)
+		}
+		p.Explain("/home/me/project/a")
+		p.Explain("/home/me/project")
+	}
+}
+
 func TestReservedPathsAreAboveAllRules(t *testing.T) {
 	p := compile(t, rules(t, "/**=write@1000", "--write /state/x"), "/state", "/mnt/view")
 	for path, want := range map[vpath.Path]string{

@@ -64,8 +64,8 @@ func (l *loader) readExpectations(n *yaml.Node) error {
 
 func (l *loader) readExpectation(n *yaml.Node) (Expectation, error) {
 	x := Expectation{Source: fmt.Sprintf("%s:%d", l.File, n.Line)}
-	has, err := l.readMapping(n, "expectation", []field{
-		{"path", func(v *yaml.Node) error {
+	has, err := l.Mapping(n, "expectation", []yamlfile.Field{
+		{Key: "path", Read: func(v *yaml.Node) error {
 			text, err := l.Text(v, "path")
 			if err != nil {
 				return err
@@ -76,7 +76,7 @@ func (l *loader) readExpectation(n *yaml.Node) (Expectation, error) {
 			}
 			return nil
 		}},
-		{"permission", func(v *yaml.Node) (err error) {
+		{Key: "permission", Read: func(v *yaml.Node) (err error) {
 			x.Permission, err = readWord(l, v, "permission", policy.ParsePermission)
 			return err
 		}},

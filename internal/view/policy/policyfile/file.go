@@ -12,7 +12,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/lib/yamlfile"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -77,6 +76,14 @@ type loader struct {
 	file *Document
 }
 
+// ReadRules reads a list of rules, a value in another kind of file. Their Source is a line of it.
+// Errors: Invalid, with file, line and the nearest valid word.
+func ReadRules(file yamlfile.File, n *yaml.Node) ([]policy.Rule, error) {
+	l := loader{File: file, file: new(Document)}
+	err := l.readRules(n)
+	return l.file.Rules, err
+}
+
 // parse returns the document's only value.
 func (l *loader) parse(text []byte) (*yaml.Node, error) {
 	n, err := l.Parse(text)
@@ -87,14 +94,14 @@ func (l *loader) parse(text []byte) (*yaml.Node, error) {
 }
 
 func (l *loader) readFile(n *yaml.Node) error {
-	has, err := l.readMapping(n, "policy file", []field{
-		{"version", l.readVersion},
-		{"preset", l.readPreset},
-		{"rules", l.readRules},
-		{"network", l.readNetwork},
-		{"scratch", l.readScratch},
-		{"marks", l.readMarks},
-		{"expect", l.readExpectations},
+	has, err := l.Mapping(n, "policy file", []yamlfile.Field{
+		{Key: "version", Read: l.readVersion},
+		{Key: "preset", Read: l.readPreset},
+		{Key: "rules", Read: l.readRules},
+		{Key: "network", Read: l.readNetwork},
+		{Key: "scratch", Read: l.readScratch},
+		{Key: "marks", Read: l.readMarks},
+		{Key: "expect", Read: l.readExpectations},
 	})
 	switch {
 	case err != nil:
@@ -105,39 +112,6 @@ func (l *loader) readFile(n *yaml.Node) error {
 		return l.At(n.Line, "preset and rules are both missing")
 	}
 	return nil
-}
-
-// field is a key of a mapping and what reads its value.
-type field struct {
-	key  string
-	read func(*yaml.Node) error
-}
-
-// readMapping reads n's fields and tells which there are.
-func (l *loader) readMapping(n *yaml.Node, what string, fields []field) (map[string]bool, error) {
-	if n.Kind != yaml.MappingNode {
-		return nil, l.At(n.Line, "a %s is a mapping, not %s", what, yamlfile.Shape(n))
-	}
-	keys := make([]string, len(fields))
-	for i, f := range fields {
-		keys[i] = f.key
-	}
-	has := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		at := slices.Index(keys, key.Value)
-		switch {
-		case key.Kind != yaml.ScalarNode || at < 0:
-			return nil, l.At(key.Line, "%w", nearest.Unknown("key", key.Value, keys))
-		case has[key.Value]:
-			return nil, l.At(key.Line, "key %q is given twice", key.Value)
-		}
-		has[key.Value] = true
-		if err := fields[at].read(value); err != nil {
-			return nil, err
-		}
-	}
-	return has, nil
 }
 
 func (l *loader) readVersion(n *yaml.Node) error {
@@ -182,45 +156,45 @@ func (l *loader) readRule(n *yaml.Node) (policy.Rule, error) {
 	rule := policy.Rule{Source: fmt.Sprintf("%s:%d", l.File, n.Line)}
 	patternLine, strict := n.Line, false
 	var apply, keys *yaml.Node
-	has, err := l.readMapping(n, "rule", []field{
-		{"pattern", func(v *yaml.Node) (err error) {
+	has, err := l.Mapping(n, "rule", []yamlfile.Field{
+		{Key: "pattern", Read: func(v *yaml.Node) (err error) {
 			patternLine = v.Line
 			rule.Pattern, err = l.Text(v, "pattern")
 			return err
 		}},
-		{"permission", func(v *yaml.Node) (err error) {
+		{Key: "permission", Read: func(v *yaml.Node) (err error) {
 			rule.Permission, err = readWord(l, v, "permission", policy.ParsePermission)
 			return err
 		}},
-		{"type", func(v *yaml.Node) (err error) {
+		{Key: "type", Read: func(v *yaml.Node) (err error) {
 			rule.Type, err = readWord(l, v, "type", policy.ParsePatternType)
 			return err
 		}},
-		{"priority", func(v *yaml.Node) (err error) {
+		{Key: "priority", Read: func(v *yaml.Node) (err error) {
 			rule.Priority, err = readWord(l, v, "priority", parsePriority)
 			return err
 		}},
-		{"strict", func(v *yaml.Node) (err error) {
+		{Key: "strict", Read: func(v *yaml.Node) (err error) {
 			strict, err = readWord(l, v, "strict", parseBool)
 			return err
 		}},
-		{"redact", func(v *yaml.Node) (err error) {
+		{Key: "redact", Read: func(v *yaml.Node) (err error) {
 			rule.Transform.Redact, err = readWord(l, v, "redact", policy.ParseFormat)
 			return err
 		}},
-		{"substitute", func(v *yaml.Node) (err error) {
+		{Key: "substitute", Read: func(v *yaml.Node) (err error) {
 			rule.Transform.Substitute, err = l.Text(v, "substitute")
 			if err == nil && rule.Transform.Substitute == "" {
 				err = l.At(v.Line, "substitute is empty: name a file of the workspace")
 			}
 			return err
 		}},
-		{"apply", func(v *yaml.Node) (err error) {
+		{Key: "apply", Read: func(v *yaml.Node) (err error) {
 			apply = v
 			rule.Keep, err = readWord(l, v, "apply", parseApply)
 			return err
 		}},
-		{"keys", func(v *yaml.Node) (err error) {
+		{Key: "keys", Read: func(v *yaml.Node) (err error) {
 			keys = v
 			rule.Keys, err = l.readKeys(v)
 			return err

@@ -60,9 +60,9 @@ func (l *loader) readMarks(n *yaml.Node) error {
 	}
 	for _, item := range n.Content {
 		var m RiskFlag
-		has, err := l.readMapping(item, "mark", []field{
-			{"pattern", func(v *yaml.Node) (err error) { m.Pattern, err = l.Text(v, "pattern"); return err }},
-			{"reason", func(v *yaml.Node) (err error) { m.Reason, err = l.Text(v, "reason"); return err }},
+		has, err := l.Mapping(item, "mark", []yamlfile.Field{
+			{Key: "pattern", Read: func(v *yaml.Node) (err error) { m.Pattern, err = l.Text(v, "pattern"); return err }},
+			{Key: "reason", Read: func(v *yaml.Node) (err error) { m.Reason, err = l.Text(v, "reason"); return err }},
 		})
 		if err != nil {
 			return err

@@ -40,7 +40,7 @@ const MaxHosts = 1024
 
 func (l *loader) readNetwork(n *yaml.Node) error {
 	l.file.Network = &Network{place: place{l.File, n.Line}}
-	has, err := l.readMapping(n, "network", []field{{"allow", l.readHosts}, {"limits", l.readNetLimits}})
+	has, err := l.Mapping(n, "network", []yamlfile.Field{{Key: "allow", Read: l.readHosts}, {Key: "limits", Read: l.readNetLimits}})
 	if err == nil && !has["allow"] {
 		err = l.At(n.Line, "allow is missing in network: it is a list of hosts, [] for none")
 	}
@@ -68,9 +68,9 @@ func (l *loader) readHosts(n *yaml.Node) error {
 var netLimits = []string{"connections", "new", "out", "in", "rate"}
 
 func (l *loader) readNetLimits(n *yaml.Node) error {
-	fields := make([]field, len(netLimits))
+	fields := make([]yamlfile.Field, len(netLimits))
 	for i, name := range netLimits {
-		fields[i] = field{name, func(value *yaml.Node) error {
+		fields[i] = yamlfile.Field{Key: name, Read: func(value *yaml.Node) error {
 			text, err := l.Text(value, "the limit "+name)
 			if err == nil {
 				l.file.Network.Limits = append(l.file.Network.Limits, NetLimit{name, text, place{l.File, value.Line}})
@@ -78,7 +78,7 @@ func (l *loader) readNetLimits(n *yaml.Node) error {
 			return err
 		}}
 	}
-	_, err := l.readMapping(n, "limits", fields)
+	_, err := l.Mapping(n, "limits", fields)
 	return err
 }
 

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/profile"
+)
+
+func newProfile(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "profile",
+		Short: "List, show and check the profiles of agents",
+		Long: `A profile says how a coding agent is run in a sandbox: its program, what it sees of
+your home directory, its variables, hosts and keys. Profiles are built in; a file
+NAME.yaml in the directory that ` + "`profile ls`" + ` names adds the verb NAME, or replaces a
+built-in profile, which it can extend. A project has no profiles.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newProfileLs(e), newProfileShow(e), newProfileCheck(e))
+	return cmd
+}
+
+// listedProfile is a profile in a listing.
+type listedProfile struct {
+	Name      string `json:"name"`
+	Title     string `json:"title"`
+	Tested    string `json:"tested,omitempty"` // version of the agent
+	Installed string `json:"installed"`        // path of its program, "" if there is none
+	Origin    string `json:"origin"`
+}
+
+func newProfileLs(e *env) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the profiles, and whether their agents are installed",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			dir := profile.Dir(e.getenv)
+			list := []listedProfile{}
+			var damaged []error
+			for _, name := range profile.Names(dir) {
+				p, err := profile.Load(dir, name)
+				if err != nil {
+					damaged = append(damaged, err)
+					continue
+				}
+				list = append(list, listedProfile{Name: p.Name, Title: p.Title, Tested: p.Tested, Installed: e.ownProgram(p.Command), Origin: p.Origin})
+			}
+			return errors.Join(append(damaged, e.printProfiles(list, asJSON))...)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (e *env) printProfiles(list []listedProfile, asJSON bool) error {
+	if asJSON {
+		return e.printJSON(struct {
+			SchemaVersion int             `json:"schema_version"`
+			Directory     string          `json:"directory"`
+			Profiles      []listedProfile `json:"profiles"`
+		}{schemaVersion, profile.Dir(e.getenv), list})
+	}
+	var rows [][]string
+	for _, p := range list {
+		installed := unknown
+		if p.Installed != "" {
+			installed = vpath.Escape(p.Installed)
+		}
+		tested := unknown
+		if p.Tested != "" {
+			tested = vpath.Escape(p.Tested)
+		}
+		rows = append(rows, []string{p.Name, vpath.Escape(p.Title), tested, installed, vpath.Escape(p.Origin)})
+	}
+	e.say("your own profiles: %s", vpath.Escape(profile.Dir(e.getenv)))
+	return printTable(e.stdout, []string{"NAME", "AGENT", "TESTED", "INSTALLED", "PROFILE"}, rows)
+}
+
+func newProfileShow(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Print a profile, with the reasons of its lines",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			p, err := profile.Load(profile.Dir(e.getenv), args[0])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(e.stdout, p.Text)
+			return err
+		},
+	}
+	cmd.ValidArgsFunction = e.completeProfiles
+	return cmd
+}
+
+func newProfileCheck(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check [NAME|FILE…]",
+		Short: "Check profiles: those that are named, or all",
+		Long: `Check profiles: those with the names, the files with a / in their path, or all. It
+prints one line for each, and fails if one is malformed.`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir := profile.Dir(e.getenv)
+			if len(args) == 0 {
+				args = profile.Names(dir)
+			}
+			var bad []error
+			for _, arg := range args {
+				p, err := loadProfile(dir, arg)
+				if err != nil {
+					bad = append(bad, err)
+					continue
+				}
+				fmt.Fprintf(e.stdout, "%s: %d rules for the home directory, %d hosts, %d keys\n", vpath.Escape(arg), len(p.Home), len(p.Hosts), len(p.Secrets))
+			}
+			return errors.Join(bad...)
+		},
+	}
+	cmd.ValidArgsFunction = e.completeProfiles
+	return cmd
+}
+
+// loadProfile reads the profile of a name, or of a file.
+func loadProfile(dir, arg string) (*profile.Profile, error) {
+	if filepath.Base(arg) == arg {
+		return profile.Load(dir, arg)
+	}
+	text, err := safefs.ReadNamed(arg, profile.MaxBytes)
+	if err != nil {
+		return nil, errdefs.New(errdefs.Invalid, "profile %s: %w", vpath.Escape(arg), err)
+	}
+	name := filepath.Base(arg)
+	name = name[:len(name)-len(filepath.Ext(name))]
+	return profile.Parse(name, arg, text, func(base string) (*profile.Profile, error) { return profile.Load(dir, base) })
+}
+
+// completeProfiles proposes the names of profiles.
+func (e *env) completeProfiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return profile.Names(profile.Dir(e.getenv)), cobra.ShellCompDirectiveNoFileComp
+}
