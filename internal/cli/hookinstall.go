@@ -275,7 +275,7 @@ type hookCommand struct {
 }
 
 // withHook returns settings with the hook, or without one for an empty line. It keeps what is not
-// in hooks.PreToolUse byte for byte. Errors: Invalid for settings that are not what the agent reads.
+// in hooks.PreToolUse byte for byte. Errors: Invalid for settings that the agent cannot read.
 func withHook(settings []byte, agent *hookAgent, line string) ([]byte, error) {
 	if settings == nil {
 		settings = []byte("{}\n")
@@ -312,7 +312,7 @@ func withHook(settings []byte, agent *hookAgent, line string) ([]byte, error) {
 	return setHooks(settings, root, hooks, kept)
 }
 
-// setHooks writes the list of hooks.PreToolUse, or removes it and an object that is empty without it.
+// setHooks writes the list of hooks.PreToolUse, or removes it with an object that is empty then.
 func setHooks(settings []byte, root, hooks map[string]json.RawMessage, groups []json.RawMessage) ([]byte, error) {
 	key := "hooks." + preToolUse
 	if hooks == nil {

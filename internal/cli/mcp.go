@@ -240,8 +240,8 @@ func nameFor(purpose, dir string) string {
 }
 
 // requestApply records in the audit log that a person is asked to apply all changes in the
-// workspace of a sandbox, and stores their state under its digest. It does not count as shown to the
-// person.
+// workspace of a sandbox, and stores their state under its digest. It does not count as shown to
+// the person.
 func requestApply(ctx context.Context, b backend.Backend, home *record.Home, name, message string) (digest string, n int, err error) {
 	c, err := b.Changes(ctx, name, "", nil)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -150,7 +151,7 @@ func settleSource(ctx context.Context, sb *record.Sandbox, rebase bool) error {
 	case !rebase:
 		return &backend.ReplacedError{Why: why, Name: sb.Ref()}
 	}
-	return apply.Rebase(sb)
+	return changes.Rebase(sb)
 }
 
 // settleMounts sees to it that the sources of mounts with a delta are there. One without changes

@@ -70,8 +70,8 @@ type done struct {
 	stdout, stderr output
 }
 
-// run runs a command in the sandbox. When ctx ends, the supervisor kills all of the command. note is
-// told of output.
+// run runs a command in the sandbox. When ctx ends, the supervisor kills all of the command. note
+// is told of output.
 func (s *service) run(ctx context.Context, c backend.Command, stdin string, note func(total int64)) (*done, error) {
 	select {
 	case s.commands <- struct{}{}:

@@ -137,7 +137,7 @@ type writeInput struct {
 // maxWriteBytes bounds what a file is replaced by.
 const maxWriteBytes = 10 << 20
 
-// writeScript creates or replaces the file $1 of the directory $2. It runs inside, under the policy.
+// writeScript creates or replaces the file $1 of the directory $2. It runs inside.
 const writeScript = `mkdir -p -- "$2" && cat > "$1"`
 
 // write is the tool of that name.

@@ -240,8 +240,8 @@ type PolicyChanged struct {
 	RulesOmitted int64  `json:"rules_omitted,omitempty"`
 }
 
-// ApplyRequested says that an agent has asked a person to apply the changes in the workspace. Nothing
-// was applied.
+// ApplyRequested says that an agent has asked a person to apply the changes in the workspace.
+// Nothing was applied.
 type ApplyRequested struct {
 	Digest  string `json:"digest"` // of the state that the agent means, as diff prints it
 	Changes int    `json:"changes"`

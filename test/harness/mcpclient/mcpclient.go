@@ -22,7 +22,8 @@ type Client struct {
 	Address, TokenFile string
 }
 
-// Start starts a server over standard input and output in the source directory. It ends with the test.
+// Start starts a server over standard input and output in the source directory. It ends with the
+// test.
 func Start(t testing.TB, s *harness.Sandbox, o *mcp.ClientOptions, args ...string) *Client {
 	t.Helper()
 	cmd := s.Command(context.Background(), append([]string{"mcp"}, args...)...)
