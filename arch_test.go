@@ -64,7 +64,7 @@ var inside = map[string]string{
 	"server/store":     "",
 	"server/wireconv":  "",
 	// sandbox
-	"sandbox/apply":             "audit changes gitindex manifest record review review/keeping rights risk",
+	"sandbox/apply":             "audit changes gitindex manifest record review review/acting review/keeping rights",
 	"sandbox/audit":             "",
 	"sandbox/audit/export":      "audit",
 	"sandbox/audit/ocsf":        "audit",
@@ -86,6 +86,7 @@ var inside = map[string]string{
 	"sandbox/mountspec":         "",
 	"sandbox/review":            "changes githistory gitindex manifest record review/keeping rights risk",
 	"sandbox/record":            "audit config gitconfig gitindex hostlist limit mountspec published scratch",
+	"sandbox/review/acting":     "record review risk",
 	"sandbox/review/gitpatch":   "changes record review",
 	"sandbox/review/keeping":    "changes record rights",
 	"sandbox/rights":            "",

@@ -221,7 +221,7 @@ func (o *hookOptions) prepare(ctx context.Context, e *env, cmd *cobra.Command, b
 	if err != nil {
 		return err
 	}
-	source, err := o.settle(e, home)
+	source, err := o.settle(home)
 	if err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (o *hookOptions) prepare(ctx context.Context, e *env, cmd *cobra.Command, b
 }
 
 // settle finds the directory, and sets the name and the preset that no flag gives.
-func (o *hookOptions) settle(e *env, home *record.Home) (record.Source, error) {
+func (o *hookOptions) settle(home *record.Home) (record.Source, error) {
 	source, err := o.source(home)
 	if err != nil {
 		return source, err

@@ -44,12 +44,12 @@ func (o *hookOptions) run(ctx context.Context, e *env, cmd *cobra.Command, b bac
 	if err != nil {
 		return err
 	}
-	source, err := o.settle(e, home)
+	source, err := o.settle(home)
 	if err != nil {
 		return err
 	}
 	if !isBelow(string(source.Path)) {
-		return errdefs.New(errdefs.Precondition, "the command was not run: its directory %s is outside of the project %s", record.HostPath(currentDir()), record.HostPath(source.Path))
+		return errdefs.New(errdefs.Precondition, "the command was not run: its directory %s is outside of the project %s", record.HostPath(currentDir()), source.Path)
 	}
 	env, err := o.addToolchains(ctx, e, cmd, b, o.commandEnv)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +17,7 @@ import (
 func (w *world) native(env []string, name string, args ...string) string {
 	w.t.Helper()
 	cmd := exec.Command("sh", append([]string{"-c", `exec "$0" "$@"`, name}, args...)...) // by the world's PATH
-	cmd.Dir, cmd.Env = w.project, append(w.env[:len(w.env):len(w.env)], env...)
+	cmd.Dir, cmd.Env = w.project, append(slices.Clip(w.env), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		w.t.Fatalf("%s %q: %v\n%s", name, args, err, out)

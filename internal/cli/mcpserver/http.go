@@ -26,7 +26,7 @@ const (
 
 // serveHTTP serves until ctx ends.
 func serveHTTP(ctx context.Context, server *mcp.Server, o *Options) error {
-	listener, err := net.Listen("tcp", o.HTTP)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.HTTP)
 	if err != nil {
 		return errdefs.New(errdefs.Unavailable, "--http %s: %w", o.HTTP, err)
 	}
