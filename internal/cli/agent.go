@@ -81,8 +81,8 @@ review, too: agentfense diff NAME --in home`,
 }
 
 const (
-	homeMount     = "home"     // the name of the mount of the home directory
-	homeCatchAll  = "**"       // the pattern of what a profile does not show of the home directory
+	homeMount    = "home" // the name of the mount of the home directory
+	homeCatchAll = "**"   // the pattern of what a profile does not show of the home directory
 )
 
 // useProfile adds to the flags what the profile of an agent says, and returns the beginning of the
@@ -116,7 +116,7 @@ func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command,
 	if err := o.showHome(in, p); err != nil {
 		return nil, err
 	}
-	o.giveVariables(e, in, p)
+	o.giveVariables(e, p)
 	args, err := o.giveNetwork(e, cmd, in, p)
 	if err != nil {
 		return nil, err
@@ -241,7 +241,7 @@ func (o *runOptions) showHome(in *inside, p *profile.Profile) error {
 }
 
 // giveVariables passes on the variables of a profile.
-func (o *runOptions) giveVariables(e *env, in *inside, p *profile.Profile) {
+func (o *runOptions) giveVariables(e *env, p *profile.Profile) {
 	for _, v := range p.Set {
 		value := v.Value
 		if own := e.getenv(v.Name); own != "" {
@@ -284,7 +284,9 @@ func (o *runOptions) giveNetwork(e *env, cmd *cobra.Command, in *inside, p *prof
 // giveSecret gives the agent a key of the caller, or the address of a model that needs none. It
 // reports whether there is one, and returns arguments for the agent.
 func (o *runOptions) giveSecret(e *env, s profile.Secret) (given bool, args []string, err error) {
-	isSame := func(text string) bool { return text == s.Name || strings.HasPrefix(text, s.Name+"=") || strings.HasPrefix(text, s.Name+"@") }
+	isSame := func(text string) bool {
+		return text == s.Name || strings.HasPrefix(text, s.Name+"=") || strings.HasPrefix(text, s.Name+"@")
+	}
 	if slices.ContainsFunc(o.Secrets, isSame) || slices.ContainsFunc(o.Env, isSame) {
 		return true, nil, nil
 	}
