@@ -26,7 +26,7 @@ func (p *plan) holdRisks() error {
 		}
 	}
 	for _, s := range slices.Backward(p.steps) { // what is in a directory before it
-		if above := p.at[s.Path.Dir()]; s.outcome == Skipped && s.Status == changes.Deleted && above != nil && above.isPlanned() && above.Status == changes.Deleted {
+		if above := p.at[s.Path.Dir()]; s.outcome == Skipped && above != nil && above.isPlanned() && above.Status == changes.Deleted {
 			above.stop(Skipped, "it contains %s, which is not deleted", changes.Quote(s.Path))
 		}
 	}
