@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli"
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/mcpserver"
 	"github.com/agentfense/agentfense/internal/cli/remote"
 	"github.com/agentfense/agentfense/internal/cli/tokenstore"
 	"github.com/agentfense/agentfense/internal/lib/endpoint"
@@ -31,5 +32,7 @@ func main() {
 		},
 		Tokens:    tokenstore.Open,
 		ReadToken: auth.ReadToken,
+		MakeToken: auth.DefaultToken,
+		MCP:       func(ctx context.Context, o cli.MCPOptions) error { return mcpserver.Run(ctx, mcpserver.Options(o)) },
 	}))
 }

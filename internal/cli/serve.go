@@ -33,6 +33,10 @@ type Parts struct {
 	// ReadToken reads a file that holds a token. Errors: NotFound;
 	// Precondition for one that others can read.
 	ReadToken func(path string) (string, error)
+	// MakeToken is ReadToken that makes a file which does not exist, with a new token.
+	MakeToken func(path string) (string, error)
+	// MCP serves a sandbox to a client of the Model Context Protocol until that leaves or ctx ends.
+	MCP func(ctx context.Context, o MCPOptions) error
 }
 
 // ServerOptions are daemon.Options.

@@ -80,7 +80,8 @@ type Backend interface {
 
 	// Changes opens what a sandbox changed in its workspace, or in the mount that has the
 	// name. Where this process may not read all of it,
-	// another one runs with the command line again, and the error is a *DoneError. A server
+	// another one runs with the command line again, and the error is a *DoneError. If again is
+	// nil, that is an error. Errors: Precondition. A server
 	// is asked for the sandbox by the methods of Changes. Errors: Unsupported for a mount in
 	// which nothing can be written.
 	Changes(ctx context.Context, name, mount string, again []string) (Changes, error)

@@ -80,6 +80,10 @@ type ApplyOptions struct {
 	Rebase   bool   // take the directory that is in the place of the source now
 	To       string // the directory of this host that takes the changes; "" for the source
 	Progress func(tried, total int)
+	// Unreviewed applies changes that no person has reviewed: all but those that could act on the
+	// host by themselves, and those that the source has changed, too. What is left out is in the
+	// result. Only of this host.
+	Unreviewed bool
 }
 
 // Applied is what an apply did.

@@ -7,6 +7,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -106,7 +107,10 @@ func (c *localChanges) shownBefore(ctx context.Context) (string, error) {
 
 // Apply brings changes into the source. A live supervisor forgets what it has of them.
 func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (result backend.Applied, err error) {
-	options := apply.Options{Paths: o.Paths, DryRun: o.DryRun, Reviewed: o.Reviewed, Progress: o.Progress}
+	options := apply.Options{Paths: o.Paths, DryRun: o.DryRun, Reviewed: o.Reviewed, Progress: o.Progress, Unreviewed: o.Unreviewed}
+	if o.Unreviewed {
+		options.OnConflict = apply.Leave
+	}
 	if o.To == "" {
 		err = settleSource(ctx, c.sb, o.Rebase)
 	} else if options.To, err = apply.ResolveTarget(c.sb, o.To); err == nil {
@@ -147,7 +151,7 @@ func settleSource(ctx context.Context, sb *record.Sandbox, rebase bool) error {
 	case !rebase:
 		return &backend.ReplacedError{Why: why, Name: sb.Ref()}
 	}
-	return apply.Rebase(sb)
+	return changes.Rebase(sb)
 }
 
 // settleMounts sees to it that the sources of mounts with a delta are there. One without changes

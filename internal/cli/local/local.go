@@ -87,7 +87,7 @@ func isClosed(sb *record.Sandbox) (bool, error) {
 
 // asOwner returns nil if the sandbox's files can be read. If some are closed to their
 // owner, it runs the program with the command line args, as one that may read them,
-// and returns a *backend.DoneError.
+// and returns a *backend.DoneError. Without args, that is an error.
 func (b *Backend) asOwner(ctx context.Context, sb *record.Sandbox, args []string) error {
 	if b.isOwner {
 		return nil
@@ -95,6 +95,9 @@ func (b *Backend) asOwner(ctx context.Context, sb *record.Sandbox, args []string
 	closed, err := isClosed(sb)
 	if err != nil || !closed {
 		return err
+	}
+	if args == nil {
+		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: it has files that their modes close to their owner: only commands in it can use them, or a person: agentfense diff %[1]s", sb.Name())
 	}
 	code, err := launch.RunAsOwner(ctx, args)
 	if err != nil {

@@ -87,6 +87,9 @@ type Options struct {
 	placed func([]changes.Version)
 	// Keep, if not nil, leaves out what a person must review.
 	Keep *Keeper
+	// Unreviewed leaves out what could act on the host by itself, for changes that no person has
+	// reviewed: see holdRisks. It needs OnConflict.
+	Unreviewed bool
 	// Progress, if not nil, is called after each path that was tried.
 	Progress func(tried, total int)
 }
@@ -192,6 +195,11 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 	}
 	if err := o.Keep.restrict(p); err != nil {
 		return result, err
+	}
+	if o.Unreviewed {
+		if err := p.holdRisks(); err != nil {
+			return result, err
+		}
 	}
 	if err := p.answer(o.OnConflict, s.Ref()); err != nil {
 		return p.result(), err

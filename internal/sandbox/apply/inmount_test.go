@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -142,7 +143,7 @@ func TestTheSourceOfAMountMayBeMadeAgain(t *testing.T) {
 	if _, err := apply.Changes(t.Context(), mount.box, apply.Options{}); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("apply: %v, want Precondition", err)
 	}
-	if err := apply.Rebase(mount.box); err != nil {
+	if err := changes.Rebase(mount.box); err != nil {
 		t.Fatal(err)
 	}
 	mount.apply()

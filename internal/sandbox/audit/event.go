@@ -19,6 +19,7 @@ const (
 	KindAccessAsked           Kind = "access_asked"
 	KindAccessAnswered        Kind = "access_answered"
 	KindAsksSuppressed        Kind = "asks_suppressed"
+	KindApplyRequested        Kind = "apply_requested"
 	KindApplied               Kind = "applied"
 	KindDiscarded             Kind = "discarded"
 	KindSessionCreated        Kind = "session_created"
@@ -45,7 +46,7 @@ type Event interface {
 // real directory, and events on which people rely.
 var durable = map[Kind]bool{
 	KindSandboxCreated: true, KindCommandExecuted: true, KindPolicyChanged: true, KindHostsChanged: true,
-	KindApplied: true, KindDiscarded: true, KindSandboxRebased: true, KindSandboxDestroyed: true, KindGap: true,
+	KindApplyRequested: true, KindApplied: true, KindDiscarded: true, KindSandboxRebased: true, KindSandboxDestroyed: true, KindGap: true,
 	KindEventsOmitted: true, KindArchived: true, KindAccessAnswered: true,
 }
 
@@ -242,6 +243,14 @@ type PolicyChanged struct {
 	RulesOmitted int64  `json:"rules_omitted,omitempty"`
 }
 
+// ApplyRequested says that an agent has asked a person to apply the changes in the workspace.
+// Nothing was applied.
+type ApplyRequested struct {
+	Digest  string `json:"digest"` // of the state that the agent means, as diff prints it
+	Changes int    `json:"changes"`
+	Message Text   `json:"message,omitempty"` // of the agent: not to be trusted
+}
+
 // Applied says which changes were applied to the source.
 type Applied struct {
 	Mount   string `json:"mount,omitempty"` // name of the mount in which the paths are; empty: the workspace
@@ -368,6 +377,9 @@ func (HostsChanged) Kind() Kind { return KindHostsChanged }
 
 // Kind returns KindPolicyChanged.
 func (PolicyChanged) Kind() Kind { return KindPolicyChanged }
+
+// Kind returns KindApplyRequested.
+func (ApplyRequested) Kind() Kind { return KindApplyRequested }
 
 // Kind returns KindApplied.
 func (Applied) Kind() Kind { return KindApplied }

@@ -12,7 +12,7 @@ import (
 // A sandbox loses its source if the directory is deleted or made again. It keeps its delta.
 // A user can look at the delta over an empty directory, apply it to another directory
 // (apply.Options.To), discard it, or rebase it onto the directory that is now at the
-// source's path (apply.Rebase).
+// source's path (changes.Rebase).
 
 // SourceLost returns the reason why the source is lost, or nil if it is not. replaced
 // reports whether another directory is now at its path.

@@ -45,7 +45,7 @@ func (g *grouper) placeGit(f *FileDiff, dir vpath.Path, rel string) {
 
 func isSampleHook(f *FileDiff, rel string) bool {
 	name, ok := strings.CutPrefix(rel, "hooks/")
-	usual := f.Mark == nil || f.Mark.Reason == gitHook || f.Mark.Reason == executable
+	usual := f.Mark == nil || f.Mark.Reason == gitHook || f.Mark.Reason == Executable
 	return ok && !strings.Contains(name, "/") && strings.HasSuffix(name, ".sample") && usual &&
 		f.Status == changes.Added && f.New.Mode&record.TypeBits == unix.S_IFREG
 }

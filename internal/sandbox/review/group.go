@@ -87,7 +87,7 @@ func isInstalled(f *FileDiff) bool {
 		return true
 	case f.Mark.Risk == RunsOnHost:
 		reason, _, _ := strings.Cut(f.Mark.Reason, byTheLink)
-		return reason == "installed program" || reason == executable
+		return reason == "installed program" || reason == Executable
 	}
 	return f.New != nil && f.New.Mode&record.TypeBits == unix.S_IFREG
 }

@@ -42,8 +42,8 @@ type RiskFlag struct {
 	Reason string `json:"risk_reason"`
 }
 
-// executable is the reason of the mark of a file that may be run.
-const executable = "executable"
+// Executable is the reason of the mark of a file that may be run.
+const Executable = "executable"
 
 // marker finds the marks of a sandbox's changes. A mark holds for whatever
 // part of the changes is applied: a path counts as being there if the source
@@ -96,7 +96,7 @@ func (m *marker) of(p vpath.Path, was uint32, is Side) *RiskFlag {
 	var more *RiskFlag
 	switch {
 	case kind == unix.S_IFREG && is.Mode&0o111 != 0:
-		more = &RiskFlag{RunsOnHost, executable}
+		more = &RiskFlag{RunsOnHost, Executable}
 	case kind == unix.S_IFLNK:
 		more = m.ofLink(p, is.Target)
 		if more == nil && record.IsDir(was) {

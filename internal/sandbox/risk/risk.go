@@ -28,6 +28,9 @@ type Entry struct {
 	Runs    bool
 	Pattern string // as in a policy file
 	Reason  string // for people: "git hook"
+	// ByName says that the file counts only when somebody starts a tool by its name, as a
+	// build script does.
+	ByName bool
 	// isState says that the host only stores data in the file: what is marked because of its
 	// directory is not, unless the host runs it.
 	isState bool
@@ -69,12 +72,18 @@ func New(own []policyfile.RiskFlag) (*Table, error) {
 // parse reads a table: a line is an entry's level, pattern and reason.
 func parse(text string) []Entry {
 	var entries []Entry
+	byName := false
 	for line := range strings.Lines(text) {
+		if what, is := strings.CutPrefix(line, "#: "); is {
+			byName = what == "by name\n"
+		}
 		fields := strings.Fields(line)
 		if len(fields) < 3 || strings.HasPrefix(line, "#") {
 			continue
 		}
-		entries = append(entries, Entry{fields[0] == "runs", fields[1], strings.Join(fields[2:], " "), fields[0] == "state"})
+		entries = append(entries, Entry{
+			Runs: fields[0] == "runs", Pattern: fields[1], Reason: strings.Join(fields[2:], " "), ByName: byName, isState: fields[0] == "state",
+		})
 	}
 	return entries
 }

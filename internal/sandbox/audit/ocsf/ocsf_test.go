@@ -31,6 +31,7 @@ var samples = []audit.Event{
 	audit.PortConnected{Address: "127.0.0.7", HostPort: 8080, Port: 3000, SentBytes: 10, ReceivedBytes: 20},
 	audit.HostsChanged{Reason: "policy grant", Granted: []audit.Text{"example.com:443"}, AllowNet: []audit.AllowedHost{{Host: "example.com:443"}}},
 	audit.PolicyChanged{Reason: "policy set", Rules: []audit.Rule{}},
+	audit.ApplyRequested{Digest: "ab12", Changes: 2, Message: "fix\nit"},
 	audit.Applied{Paths: []audit.Text{"/a"}, Refused: []audit.Text{"/b"}},
 	audit.Discarded{Paths: []audit.Text{"/c"}},
 	audit.SessionCreated{Session: "s1", Exec: "x2", Shell: "/bin/bash"},

@@ -1,4 +1,4 @@
-package apply
+package changes
 
 import (
 	"os"
@@ -6,7 +6,6 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
-	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
@@ -31,7 +30,7 @@ func Rebase(s *record.Sandbox) error {
 	}
 	defer lock.Release()
 	// Leftovers of a killed apply are in the old directory.
-	if err := os.Truncate((&changes.Work{Sandbox: s, ApplyLockFile: record.ApplyLockFile}).ApplyLockPath(), 0); safefs.IgnoreAbsent(err) != nil {
+	if err := os.Truncate((&Work{Sandbox: s, ApplyLockFile: record.ApplyLockFile}).ApplyLockPath(), 0); safefs.IgnoreAbsent(err) != nil {
 		return record.HostError("sandbox "+s.Name(), err)
 	}
 	was := s.Stored.Source.Ino

@@ -1,0 +1,234 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+type diffInput struct {
+	Paths []string `json:"paths,omitempty" jsonschema:"only what changed at and below these paths"`
+}
+
+// diff is the tool of that name. That a model has seen the changes does not count as a review, so
+// nothing is noted as shown.
+func (s *service) diff(ctx context.Context, _ *mcp.CallToolRequest, in diffInput) (*mcp.CallToolResult, any, error) {
+	paths, err := s.paths(in.Paths)
+	if err != nil {
+		return nil, nil, err
+	}
+	sb, err := s.sb.open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.reviewing.Lock()
+	defer s.reviewing.Unlock()
+	text, err := s.patch(ctx, sb, paths)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case text == "":
+		return textResult("nothing is changed"), nil, nil
+	}
+	return textResult(text), nil, nil
+}
+
+func (s *service) paths(texts []string) ([]vpath.Path, error) {
+	var paths []vpath.Path
+	for _, text := range texts {
+		p, err := s.path(text)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, p)
+	}
+	return paths, nil
+}
+
+// patch shows the changes at and below the paths, as far as a command inside could read them. A
+// path that was changed and hidden later is left out.
+func (s *service) patch(ctx context.Context, sb backend.Sandbox, paths []vpath.Path) (string, error) {
+	isShown, err := s.shown(ctx, sb)
+	if err != nil {
+		return "", err
+	}
+	c, err := s.o.Backend.Changes(ctx, sb.Ref(), "", nil)
+	if err != nil {
+		return "", err
+	}
+	all, err := c.Review(ctx, paths, backend.Names)
+	if err != nil {
+		return "", err
+	}
+	var visible []vpath.Path
+	left := 0
+	for _, f := range all.Files() {
+		if isShown(&f) {
+			visible = append(visible, f.Path)
+		} else {
+			left++
+		}
+	}
+	if err := all.Close(); err != nil || len(visible) == 0 {
+		return "", err
+	}
+	if left == 0 {
+		visible = paths
+	}
+	r, err := c.Review(ctx, visible, backend.Counts)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	for _, f := range r.Files() {
+		if !isShown(&f) {
+			return "", errdefs.New(errdefs.Denied, "diff: it would show paths that the policy hides; name the paths to compare")
+		}
+	}
+	out := limited{room: s.o.MaxOutputBytes}
+	if err := present.Patch(&out, r.Review, present.PatchOptions{}); err != nil && !errors.Is(err, errFull) {
+		return "", err
+	}
+	text := strings.ToValidUTF8(out.String(), "\ufffd")
+	if out.room == 0 {
+		text += "\n[… the rest of the diff is left out: name fewer paths …]\n"
+	}
+	return text, nil
+}
+
+// shown returns what tells of a change whether its content may be shown to a command inside.
+func (s *service) shown(ctx context.Context, sb backend.Sandbox) (func(*review.FileDiff) bool, error) {
+	p, err := s.policy(ctx, sb)
+	if err != nil {
+		return nil, err
+	}
+	return func(f *review.FileDiff) bool {
+		d := p.Decide(f.Path)
+		// The line of an own entry has no content.
+		return f.Own || d.Permission >= policy.Read && d.Transform.IsZero()
+	}, nil
+}
+
+func (s *service) policy(ctx context.Context, sb backend.Sandbox) (*policy.Policy, error) {
+	now, err := s.o.Backend.Policy(ctx, sb.Ref())
+	if err != nil {
+		return nil, err
+	}
+	return policy.Compile(now.Record.Rules, policy.Options{Reserved: now.Reserved})
+}
+
+// limited keeps the beginning of what is written.
+type limited struct {
+	bytes.Buffer
+	room int64
+}
+
+// Write keeps what there is room for.
+func (l *limited) Write(data []byte) (int, error) {
+	if int64(len(data)) > l.room {
+		l.Buffer.Write(data[:l.room])
+		l.room = 0
+		return 0, errFull
+	}
+	l.room -= int64(len(data))
+	return l.Buffer.Write(data)
+}
+
+type explainInput struct {
+	Paths []string `json:"paths" jsonschema:"paths, relative to the project directory"`
+}
+
+type explainOutput struct {
+	Paths []explanation `json:"paths"`
+}
+
+type explanation struct {
+	Path       string `json:"path"`
+	Permission string `json:"permission"`
+	Reason     string `json:"reason,omitempty"`
+	HowToAsk   string `json:"how_to_ask,omitempty"`
+}
+
+// maxExplained bounds the paths of one call.
+const maxExplained = 100
+
+// explain is the tool of that name. It depends on the policy alone, and not on what exists. Of a
+// hidden path no rule is named: its pattern could name other hidden ones.
+func (s *service) explain(ctx context.Context, _ *mcp.CallToolRequest, in explainInput) (*mcp.CallToolResult, explainOutput, error) {
+	out := explainOutput{Paths: []explanation{}}
+	paths, err := s.paths(in.Paths)
+	if err == nil && len(paths) > maxExplained {
+		err = errdefs.New(errdefs.Invalid, "paths: %d; at most %d in one call", len(paths), maxExplained)
+	}
+	if err != nil {
+		return nil, out, err
+	}
+	sb, err := s.sb.open(ctx)
+	if err != nil {
+		return nil, out, err
+	}
+	p, err := s.policy(ctx, sb)
+	if err != nil {
+		return nil, out, err
+	}
+	for _, path := range paths {
+		d := p.Decide(path)
+		e := explanation{Path: present.Written(path), Permission: d.ForDir().String()}
+		switch {
+		case d.Permission == policy.None && d.Traversable:
+			e.Reason = "a directory here lists only what is visible below it"
+		case d.Permission == policy.None:
+			e.Reason = "hidden: what the user has here does not exist in the sandbox"
+		default:
+			e.Reason = d.Reason
+		}
+		if d.Permission == policy.View || d.Permission == policy.Read {
+			e.HowToAsk = fmt.Sprintf("if the task needs more, ask the user to run: agentfense policy set %s --%s %s", sb.Record.Name, d.Permission+1, policy.QuoteForShell("/"+path.Rel()))
+		}
+		out.Paths = append(out.Paths, e)
+	}
+	return nil, out, nil
+}
+
+type requestInput struct {
+	Message string `json:"message,omitempty" jsonschema:"what the changes do, in a sentence"`
+}
+
+// maxMessage bounds the message of a request.
+const maxMessage = 1000
+
+// requestApply is the tool request_apply. It asks by a channel that the model cannot answer on:
+// the command line of the user. What a client of the protocol asks the user for could be answered
+// by the client.
+func (s *service) requestApply(ctx context.Context, _ *mcp.CallToolRequest, in requestInput) (*mcp.CallToolResult, any, error) {
+	if len(in.Message) > maxMessage {
+		return nil, nil, errdefs.New(errdefs.Invalid, "message: %d bytes; at most %d", len(in.Message), maxMessage)
+	}
+	sb, err := s.sb.open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.reviewing.Lock()
+	defer s.reviewing.Unlock()
+	name := sb.Record.Name
+	digest, changes, err := s.o.RequestApply(ctx, sb.Ref(), in.Message)
+	if err != nil {
+		return nil, nil, err
+	}
+	if changes == 0 {
+		return textResult("nothing is changed: there is nothing to apply"), nil, nil
+	}
+	return textResult(fmt.Sprintf("Changed files that wait for the user: %d. Nothing is applied yet. Tell the user to review them with\n"+
+		"  agentfense diff %[2]s\nand to apply what was reviewed with\n  agentfense apply %[2]s\nThe state of now, whatever is changed later:\n  agentfense apply %[2]s --reviewed %[3]s", changes, name, digest)), nil, nil
+}

@@ -1,0 +1,205 @@
+// Package mcp_test drives `agentfense mcp` as an agent does, with the client of the SDK.
+package mcp_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/agentfense/agentfense/test/harness"
+	"github.com/agentfense/agentfense/test/harness/mcpclient"
+)
+
+var binary string
+
+func TestMain(m *testing.M) { harness.Main(m, &binary, harness.BuildWithServer) }
+
+func contains(t *testing.T, what, text string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("%s: %q does not contain %q", what, text, w)
+		}
+	}
+}
+
+// nameOf is the name of the only sandbox there is.
+func nameOf(t *testing.T, s *harness.Sandbox) string {
+	t.Helper()
+	r := s.Agentfense("ls", "--quiet")
+	names := strings.Fields(r.Stdout)
+	if len(names) != 1 {
+		t.Fatalf("sandboxes: %q %s", names, r.Stderr)
+	}
+	return names[0]
+}
+
+type args = map[string]any
+
+// An agent works by the tools of the server, over standard input and output. A person reviews and
+// applies.
+func TestToolsOverStdio(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"a.txt": "one\n", ".env": "KEY=1\n", "notes.md": "n\n", "bin": "\xff\x00"})
+	progress := make(chan string, 100)
+	c := mcpclient.Start(t, s, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { progress <- r.Params.Message },
+	}, "--preset", "development", "--view", "notes.md", "--max-output", "4K", "--timeout", "20s")
+	if r := s.Agentfense("ls", "--quiet"); r.Stdout != "" {
+		t.Errorf("a sandbox exists before a tool is called: %q", r.Stdout)
+	}
+
+	// exec
+	texts, isError := c.Call("exec", args{"command": `[[ -e a.txt ]] && cat a.txt; cat .env; echo x > b.txt; exit 3`})
+	if isError || len(texts) != 3 || texts[1] != "one\n" {
+		t.Errorf("exec: %q, %t", texts, isError)
+	}
+	contains(t, "exec", texts[0], "exit code 3")
+	contains(t, "exec", texts[2], "No such file")
+	contains(t, "long output", c.Text("exec", args{"command": "printf begin; head -c 100000 /dev/zero | tr '\\0' y; printf end"}), "100008 bytes, 95912 of them left out", "begin", "end", "[… 95912 bytes left out …]")
+	contains(t, "a refusal", c.Text("exec", args{"command": "cat notes.md"}), "refused: open notes.md, which the policy shows as view")
+	contains(t, "stdin and workdir", c.Text("exec", args{"command": "mkdir -p d && cd d && cat && pwd", "stdin": "in\n", "workdir": "."}), "in\n", s.Source+"/d")
+	contains(t, "a time-out", c.Text("exec", args{"command": "sleep 1000", "timeout_seconds": 1}), "after its time-out")
+
+	// read, write, list
+	if got := c.Text("read", args{"path": "a.txt"}); got != "one\n" {
+		t.Errorf("read: %q", got)
+	}
+	contains(t, "read in parts", c.Text("read", args{"path": s.Source + "/a.txt", "offset": 1, "limit": 2}), "ne\nThe file goes on: read it with offset 3.")
+	contains(t, "read bytes", c.Text("read", args{"path": "bin"}), "/wA=", "not UTF-8")
+	contains(t, "write", c.Text("write", args{"path": "new dir/-n.txt", "content": "it's $HOME\n"}), "wrote 11 bytes to new dir/-n.txt")
+	if got := c.Text("read", args{"path": "new dir/-n.txt"}); got != "it's $HOME\n" {
+		t.Errorf("read what was written: %q", got)
+	}
+	contains(t, "list", c.Text("list", nil), `"name":"a.txt","permission":"write"`, `"name":"notes.md","permission":"view"`)
+	for tool, a := range map[string]args{"read": {"path": ".env"}, "list": {"path": ".env"}} {
+		texts, isError = c.Call(tool, a)
+		if !isError || !strings.Contains(texts[0], "no such file") {
+			t.Errorf("%s of a hidden file: %q", tool, texts)
+		}
+	}
+	if texts, isError = c.Call("read", args{"path": "notes.md"}); !isError {
+		t.Errorf("read of a file whose name alone is shown: %q", texts)
+	}
+
+	// progress and cancellation: the file is made once the first progress arrives
+	done := make(chan string)
+	go func() {
+		params := &mcp.CallToolParams{Name: "exec", Arguments: args{"command": "echo begun; until test -e go; do sleep 0.02; done; echo gone"}}
+		params.SetProgressToken("p")
+		r, err := c.CallTool(context.Background(), params)
+		if err != nil {
+			done <- err.Error()
+			return
+		}
+		done <- r.Content[1].(*mcp.TextContent).Text
+	}()
+	contains(t, "progress", <-progress, "6 bytes of output")
+	c.Text("write", args{"path": "go", "content": ""})
+	if got := <-done; got != "begun\ngone\n" {
+		t.Errorf("the command that progressed: %q", got)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		params := &mcp.CallToolParams{Name: "exec", Arguments: args{"command": "echo $$ > pid; echo begun; sleep 1000"}}
+		params.SetProgressToken("c")
+		_, err := c.CallTool(ctx, params)
+		done <- err.Error()
+	}()
+	<-progress
+	cancel()
+	<-done
+	c.Text("exec", args{"command": "while kill -0 $(cat pid) 2>/dev/null; do sleep 0.02; done; rm pid go"})
+
+	// diff, explain, request_apply
+	diff := c.Text("diff", nil)
+	contains(t, "diff", diff, "+++ b/b.txt", "+it's $HOME")
+	contains(t, "explain", c.Text("explain", args{"paths": []string{"a.txt", "notes.md", ".env"}}),
+		`"path":"a.txt","permission":"write"`, `agentfense policy set mcp-`, `"path":".env","permission":"none","reason":"hidden`)
+	asked := c.Text("request_apply", args{"message": "done\x1b[2J"})
+	name := nameOf(t, s)
+	contains(t, "request_apply", asked, "agentfense apply "+name+" --reviewed ")
+	if _, err := os.Stat(filepath.Join(s.Source, "b.txt")); err == nil {
+		t.Error("the request has applied a change")
+	}
+	contains(t, "audit", s.Agentfense("audit", name).Stdout, "apply_requested", `done\x1b[2J`)
+	if again := c.Text("request_apply", args{"message": "done"}); again != asked {
+		t.Errorf("the same request again: %q", again)
+	}
+	// The person stops the sandbox, the agent goes on, the person applies what was asked for.
+	s.Agentfense("stop", name)
+	contains(t, "exec after stop", c.Text("exec", args{"command": "rm 'new dir/-n.txt'; cat b.txt"}), "x\n")
+	digest := strings.Fields(asked[strings.Index(asked, "--reviewed"):])[1]
+	if r := s.Agentfense("apply", name, "b.txt", "--reviewed", digest); r.Code != 0 || s.Read("b.txt") != "x\n" {
+		t.Errorf("apply: %+v", r)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+
+	// The next server continues in the sandbox.
+	c = mcpclient.Start(t, s, nil)
+	contains(t, "the next server", c.Text("diff", nil), "# d: new directory")
+}
+
+// Over HTTP a client shows the token of this sandbox, and no web page gets in.
+func TestToolsOverHTTP(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"a.txt": "one\n"})
+	c := mcpclient.StartHTTP(t, s)
+	if got := c.Text("read", args{"path": "a.txt"}); got != "one\n" {
+		t.Errorf("read: %q", got)
+	}
+	contains(t, "exec", c.Text("exec", args{"command": "cat a.txt"}), "exit code 0", "one\n")
+	token, err := os.ReadFile(c.TokenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := "Bearer " + strings.TrimSpace(string(token))
+	_, port, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(c.Address, "http://"), "/mcp"), ":")
+	for _, tt := range []struct {
+		name, token, host, origin, path string
+		want                            int
+	}{
+		{name: "without a token", want: http.StatusUnauthorized},
+		{name: "with another token", token: good + "0", want: http.StatusUnauthorized},
+		{name: "by a name that was made to lead here", token: good, host: "evil.example:" + port, want: http.StatusForbidden},
+		{name: "of a web page", token: good, origin: "https://evil.example", want: http.StatusForbidden},
+		{name: "of a page of another local server", token: good, origin: "http://127.0.0.1:1", want: http.StatusForbidden},
+		{name: "of a sandboxed frame", token: good, origin: "null", want: http.StatusForbidden},
+		{name: "to another path", token: good, path: "/", want: http.StatusNotFound},
+		{name: "with the token", token: good, origin: "http://127.0.0.1:" + port, want: http.StatusOK},
+	} {
+		body := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+		r, err := http.NewRequest(http.MethodPost, strings.TrimSuffix(c.Address, "/mcp")+or(tt.path, "/mcp"), strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+		if tt.token != "" {
+			r.Header.Set("Authorization", tt.token)
+		}
+		if tt.origin != "" {
+			r.Header.Set("Origin", tt.origin)
+		}
+		r.Host = or(tt.host, r.Host)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != tt.want {
+			t.Errorf("a request %s: %s, want %d", tt.name, answer.Status, tt.want)
+		}
+	}
+}
+
+func or(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
