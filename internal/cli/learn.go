@@ -117,6 +117,9 @@ func (l *learning) write(ctx context.Context, e *env, cmd *cobra.Command, b back
 	if err := l.save(e, l.file, learned); err != nil {
 		return err
 	}
+	if l.file != "-" {
+		e.sayUse(l.file)
+	}
 	return l.writeMounts(ctx, e, cmd, &now.Record, in.Command)
 }
 
@@ -157,6 +160,9 @@ func (e *env) sayLearned(file string, learned *learn.Learned, added bool) {
 	for _, n := range learned.Notes {
 		e.say("%s", vpath.Escape(n))
 	}
+}
+
+func (e *env) sayUse(file string) {
 	e.say("look: agentfense policy tree --policy %[1]s · test: agentfense policy test %[1]s · use: agentfense run --policy %[1]s -- …", shellWord(file))
 }
 
@@ -349,6 +355,7 @@ func (l *learning) writeMounts(ctx context.Context, e *env, cmd *cobra.Command, 
 		if err != nil {
 			return err
 		}
+		e.say("use: --mount %s,policy=%s", shellWord(string(m.Source)), shellWord(file))
 	}
 	return nil
 }

@@ -65,6 +65,7 @@ func (l *learner) repair(p *policy.Policy, drafts []*draft, offset, round int) (
 		if drafts, changed = l.expand(drafts, func(*draft) bool { return true }); changed {
 			return drafts, true
 		}
+		return l.addMissing(p, drafts) // exact rules permit what the base permits there
 	}
 	differences, err := l.differences(offset)
 	if err != nil || round == maxRounds/2 { // cannot be compared: nothing is generalised
@@ -79,17 +80,15 @@ func (l *learner) repair(p *policy.Policy, drafts []*draft, offset, round int) (
 }
 
 // differences compares the base with the learned rules. The rules of the preset, which are slow to
-// compare, are left out where the learned policy has them all: they hide what they hide whatever
+// compare, are left out, because the learned policy has them all: they hide what they hide whatever
 // the base permits, but for exact rules, of which each permits what the base permits there.
 func (l *learner) differences(offset int) ([]prove.Difference, error) {
 	learned := l.out.All()
 	base := l.base.Rules()
-	if !l.bare {
-		isHiding := func(r policy.Rule) bool { return l.hiding[withoutSource(r)] }
-		base = slices.DeleteFunc(slices.Clone(base), isHiding)
-		l.offset = offset - count(learned[:offset], isHiding)
-		learned = append(slices.DeleteFunc(slices.Clone(learned[:offset]), isHiding), learned[offset:]...)
-	}
+	isHiding := func(r policy.Rule) bool { return l.hiding[withoutSource(r)] }
+	base = slices.DeleteFunc(slices.Clone(base), isHiding)
+	l.offset = offset - count(learned[:offset], isHiding)
+	learned = append(slices.DeleteFunc(slices.Clone(learned[:offset]), isHiding), learned[offset:]...)
 	a, err := policy.Compile(base, l.in.Options)
 	if err != nil {
 		return nil, err
@@ -146,16 +145,18 @@ func (l *learner) exactRule(n *node) policy.Rule {
 	if n.secret {
 		r.Priority = secretPriority
 	}
-	switch escaped := escapePath(n.path); {
-	case !utf8.ValidString(r.Pattern):
-		r.Pattern = escaped
-	case strings.ContainsAny(r.Pattern, policy.Metacharacters):
-		r.Type = policy.File
+	if needsEscapes(r.Pattern) {
+		r.Pattern = escapePath(n.path)
 	}
 	if n.need == policy.Read {
 		r.Transform = l.base.Decide(n.path).Transform
 	}
 	return r
+}
+
+// needsEscapes reports whether a path as a pattern would be a glob, or cannot be in a file.
+func needsEscapes(path string) bool {
+	return !utf8.ValidString(path) || strings.ContainsAny(path, policy.Metacharacters)
 }
 
 // publish takes the drafts over as the rules, in the order in which people read them.
@@ -187,10 +188,8 @@ func (l *learner) hideSecrets(p *policy.Policy, drafts []*draft, offset int) []*
 			continue
 		}
 		r := policy.Rule{Pattern: string(s.Path), Priority: secretPriority, Own: true}
-		if !utf8.ValidString(r.Pattern) {
+		if needsEscapes(r.Pattern) {
 			r.Pattern = escapePath(s.Path)
-		} else if strings.ContainsAny(r.Pattern, policy.Metacharacters) {
-			r.Type = policy.File
 		}
 		if hides(drafts, r) {
 			continue

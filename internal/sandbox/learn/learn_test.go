@@ -139,7 +139,7 @@ func TestWhatIsLearned(t *testing.T) {
 		{name: "a moved directory", uses: []string{"move /d/"}, want: []string{"write /d/**"}},
 		{
 			name: "names that mean something in patterns", uses: []string{"read /a*b", "read /d[1]/x.go", "read /d[1]/y.go", "read /d[1]/z.go", "read /!x", "read /n\nl"},
-			want: []string{"read /!x", "read /a*b file", `read /d\[1\]/*.go`, "read /n\nl"},
+			want: []string{"read /!x", `read /a\*b`, `read /d\[1\]/*.go`, "read /n\nl"},
 		},
 		{name: "a name that is not UTF-8", uses: []string{"read /a\xff"}, want: []string{"read /a?"}},
 		{
@@ -384,5 +384,34 @@ func TestManyPaths(t *testing.T) {
 	}
 	if _, err = learn.Learn(learn.Input{Uses: strange, Base: mustRules(t, "development"), Command: "x"}); !errdefs.Is(err, errdefs.Exhausted) {
 		t.Errorf("got %v, want Exhausted", err)
+	}
+}
+
+// TestAFileWithoutThePresetGetsExactRules: nothing there hides secrets from a pattern.
+func TestAFileWithoutThePresetGetsExactRules(t *testing.T) {
+	text := []byte("version: 1\nrules:\n- {pattern: /src/a.js, permission: read}\n")
+	into, err := policyfile.Load(bytes.NewReader(text), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := learn.Learn(learn.Input{
+		Uses: used("read /src/a.js", "read /src/b.js", "read /src/c.js", "read /src/d.js"), Base: mustRules(t, "development"), Into: into, Command: "x",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := l.MergeInto(text, into)
+	want := `version: 1
+rules:
+# read
+- {pattern: "/src/b.js", permission: read}
+# read
+- {pattern: "/src/c.js", permission: read}
+# read
+- {pattern: "/src/d.js", permission: read}
+- {pattern: /src/a.js, permission: read}
+` + "# Added by `agentfense run --learn`, of: x\n"
+	if diff := cmp.Diff(want, string(got)); err != nil || diff != "" {
+		t.Errorf("%v, file (-want +got):\n%s", err, diff)
 	}
 }
