@@ -18,6 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/profile"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 // agentGroup is the group of the verbs that run agents.
@@ -231,13 +232,25 @@ func (o *runOptions) showHome(in *inside, p *profile.Profile) error {
 	file := mountspec.ProfileSource + p.Name
 	o.mountRules = func(path, source string) ([]policy.Rule, error) {
 		if path == file {
-			return p.Home, nil
+			return homeRules(p), nil
 		}
 		return mountRules(path, source)
 	}
 	o.Mounts = append(o.Mounts, real+",name="+homeMount+",policy="+file)
 	o.Env = addVariables(slices.Clone(o.Env), "HOME="+real)
 	return nil
+}
+
+// homeRules are the rules of a profile, and none-rules for the names of secrets: so the summary has
+// a look at one, and does not take it for one of the many at what the profile does not show.
+func homeRules(p *profile.Profile) []policy.Rule {
+	rules := slices.Clone(p.Home)
+	for _, name := range secretname.All() {
+		rules = append(rules, policy.Rule{
+			Pattern: name.Pattern, Type: policy.Glob, Permission: policy.None, Own: true, Source: mountspec.ProfileSource + p.Name + ", names of secrets",
+		})
+	}
+	return rules
 }
 
 // giveVariables passes on the variables of a profile.

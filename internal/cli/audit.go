@@ -251,6 +251,8 @@ func describeEvent(ev audit.Event) string {
 		return "onto the directory that is at " + escape(v.Source) + " now"
 	case audit.SandboxStopped:
 		return escape(v.Reason)
+	case audit.AccessAsked, audit.AccessAnswered, audit.AsksSuppressed:
+		return describeAsk(v)
 	}
 	return describeSession(ev)
 }

@@ -102,7 +102,7 @@ func runExec(ctx context.Context, e *env, b backend.Backend, name string, o exec
 	}
 	c := o.command(argv(sb.HostPrograms))
 	c.Timeout = o.Timeout
-	exit, err := e.execute(ctx, live, sb, c)
+	exit, err := e.execute(ctx, b, live, sb, c)
 	if left := live.Leave(); !api.IsSilent(err) {
 		err = errors.Join(err, left)
 	}
@@ -139,9 +139,9 @@ func outOfTime(ctx context.Context, err error, timeout, took time.Duration) erro
 
 // execute runs a command with our own streams, and says what helps where a program was
 // not found.
-func (e *env) execute(ctx context.Context, live backend.Live, sb backend.Sandbox, c backend.Command) (backend.Exit, error) {
+func (e *env) execute(ctx context.Context, b backend.Backend, live backend.Live, sb backend.Sandbox, c backend.Command) (backend.Exit, error) {
 	e.sayCommand(sb, c)
-	exit, err := e.attach(ctx, live, c)
+	exit, err := e.attach(ctx, b, live, sb, c)
 	if err == nil && exit.Code == api.ExitNotFound {
 		e.sayMissing(sb, c)
 	}

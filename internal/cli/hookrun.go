@@ -64,7 +64,7 @@ func (o *hookOptions) run(ctx context.Context, e *env, cmd *cobra.Command, b bac
 		return err
 	}
 	c := backend.Command{Argv: backend.ShellCommand(command), Env: o.commandEnv, Here: currentDir(), Timeout: o.Timeout}
-	exit, err := e.execute(ctx, live, sb, c)
+	exit, err := e.execute(ctx, b, live, sb, c)
 	err = errors.Join(err, live.Leave())
 	if _, never := errors.AsType[*backend.NotStartedError](err); never {
 		return err

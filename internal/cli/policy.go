@@ -21,7 +21,7 @@ func newPolicy(e *env) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newPolicyCheck(e), newPolicyExplain(e), newPolicyTree(e), newPolicySet(e), newPolicyGrant(e), newPolicyRevoke(e), newPolicyPresets(e), newPolicyInit(e), newPolicyTest(e), newPolicyScan(e), newPolicyProve(e), newPolicyDiff(e))
+	cmd.AddCommand(newPolicyCheck(e), newPolicyExplain(e), newPolicyTree(e), newPolicySet(e), newPolicyGrant(e), newPolicyRevoke(e), newPolicyAsk(e), newPolicyPresets(e), newPolicyInit(e), newPolicyTest(e), newPolicyScan(e), newPolicyProve(e), newPolicyDiff(e))
 	return cmd
 }
 

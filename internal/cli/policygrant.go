@@ -9,38 +9,63 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/granted"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// hostFlags are the flags of policy grant and policy revoke.
-type hostFlags struct {
+// grantFlags are the flags of policy grant and policy revoke.
+type grantFlags struct {
 	Net []string
 	For time.Duration
 }
 
 func newPolicyGrant(e *env) *cobra.Command {
-	var o hostFlags
+	var o grantFlags
 	cmd := &cobra.Command{
-		Use:   "grant NAME --net HOST[:PORT]",
-		Short: "Let a sandbox reach more hosts, a running one at once",
-		Long: `Let a sandbox reach more hosts, as run --allow-net does. A running sandbox reaches
-them at once. A sandbox without a network gets one of named hosts; it must be
-stopped. With --for the grant ends after a time: then open connections are
-closed. A grant with --for does not shorten an earlier grant. The audit log keeps each
-change.`,
-		Example: `  agentfense policy grant fix --net @npm
+		Use:   "grant NAME {PATH PERMISSION | --net HOST[:PORT]}",
+		Short: "Let a sandbox use a path or reach hosts, a running one at once",
+		Long: `Give a path of a sandbox's workspace the permission view, read or write, or let the
+sandbox reach more hosts, as run --allow-net does. A running sandbox has the grant at
+once. PATH is relative to the workspace; if it is a directory, or ends with a slash, the
+grant covers all below it. A pattern is no path: use policy set for one.
+
+With --for the grant ends after a time, also if the sandbox is stopped and started in
+between. Then connections to the host are closed, and an open file can no longer be
+read or written. What was written stays and can be applied. A grant takes nothing: it
+does not shorten an earlier one. policy revoke takes it back. The audit log keeps each
+change.
+
+A sandbox without a network gets one of named hosts by --net; it must be stopped.`,
+		Example: `  agentfense policy grant fix config/dev.yaml write
+  agentfense policy grant fix .env read --for 10m
+  agentfense policy grant fix --net @npm
   agentfense policy grant fix --net api.example.com --for 10m`,
-		Args:              cobra.ExactArgs(1),
+		Args:              cobra.RangeArgs(1, 3),
 		ValidArgsFunction: e.completeNames,
 	}
 	o.register(cmd)
 	cmd.Flags().DurationVar(&o.For, "for", 0, "how long the grant lasts, such as 10m (default: until it is revoked)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.checkArgs("grant", args, 3); err != nil {
+			return err
+		}
 		if changed(cmd, []string{"for"}) && o.For <= 0 {
 			return errdefs.New(errdefs.Invalid, "--for %s: want a time above 0, such as 10m", o.For)
 		}
-		hosts, err := o.hosts("grant")
+		if len(args) > 1 {
+			permission, err := policy.ParsePermission(args[2])
+			if err == nil && permission == policy.None {
+				err = errdefs.New(errdefs.Invalid, "none is no grant: use agentfense policy set %s --hide %s", args[0], policy.QuoteForShell(args[1]))
+			}
+			if err != nil {
+				return errdefs.New(errdefs.Invalid, "policy grant: %w", err)
+			}
+			return e.changePath(cmd, args[0], args[1], granted.Change{Permission: permission, For: o.For, Reason: "policy grant"})
+		}
+		hosts, err := o.hosts()
 		if err != nil {
 			return err
 		}
@@ -50,19 +75,27 @@ change.`,
 }
 
 func newPolicyRevoke(e *env) *cobra.Command {
-	var o hostFlags
+	var o grantFlags
 	cmd := &cobra.Command{
-		Use:   "revoke NAME --net HOST[:PORT]",
-		Short: "No longer let a sandbox reach hosts, a running one at once",
-		Long: `No longer let a sandbox reach hosts. When this returns, open connections to them
-are closed. The audit log keeps each change.`,
-		Example:           `  agentfense policy revoke fix --net api.example.com`,
-		Args:              cobra.ExactArgs(1),
+		Use:   "revoke NAME {PATH | --net HOST[:PORT]}",
+		Short: "Take a grant of a path or of hosts back, from a running sandbox at once",
+		Long: `Take back what policy grant, or an answer to an ask, granted of a path, or no longer let
+a sandbox reach hosts. When this returns, open connections to them are closed. The
+audit log keeps each change.`,
+		Example: `  agentfense policy revoke fix config/dev.yaml
+  agentfense policy revoke fix --net api.example.com`,
+		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.completeNames,
 	}
 	o.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		hosts, err := o.hosts("revoke")
+		if err := o.checkArgs("revoke", args, 2); err != nil {
+			return err
+		}
+		if len(args) > 1 {
+			return e.changePath(cmd, args[0], args[1], granted.Change{Reason: "policy revoke"})
+		}
+		hosts, err := o.hosts()
 		if err != nil {
 			return err
 		}
@@ -71,22 +104,76 @@ are closed. The audit log keeps each change.`,
 	return cmd
 }
 
-func (o *hostFlags) register(cmd *cobra.Command) {
+// checkArgs wants the name of a sandbox with --net, and count arguments without.
+func (o *grantFlags) checkArgs(verb string, args []string, count int) error {
+	wrong := ""
+	switch {
+	case len(o.Net) > 0 && len(args) > 1:
+		wrong = "a path and --net exclude each other: use two commands"
+	case len(o.Net) == 0 && len(args) == 1:
+		wrong = "a path or --net HOST[:PORT] is missing"
+	case len(args) == 2 && count == 3:
+		wrong = "the permission of " + vpath.Quote(args[1]) + " is missing: view, read or write"
+	default:
+		return nil
+	}
+	return usageError{errdefs.New(errdefs.Invalid, "policy %s: %s", verb, wrong)}
+}
+
+func (o *grantFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&o.Net, "net", nil, "a `HOST[:PORT]`, as run --allow-net takes it, also with ,raw or ',intercept METHOD PATH'")
 	cmd.RegisterFlagCompletionFunc("net", cobra.FixedCompletions(allowPresets(), cobra.ShellCompDirectiveNoFileComp))
 	marked(cmd)
 }
 
 // hosts reads --net.
-func (o *hostFlags) hosts(verb string) ([]string, error) {
-	if len(o.Net) == 0 {
-		return nil, usageError{errdefs.New(errdefs.Invalid, "policy %s: --net HOST[:PORT] is missing", verb)}
-	}
+func (o *grantFlags) hosts() ([]string, error) {
 	hosts, err := hostlist.Parse(o.Net)
 	if err != nil {
 		return nil, errdefs.New(errdefs.Invalid, "--net: %w", err)
 	}
 	return hosts, nil
+}
+
+// changePath grants a path of the workspace, or revokes its grants.
+func (e *env) changePath(cmd *cobra.Command, name, text string, g granted.Change) error {
+	return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
+		has, err := b.Policy(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := notOnHost([]policy.Rule{{Pattern: text}}, string(has.Record.Source.Path)); err != nil {
+			return err
+		}
+		if g.Path, err = vpath.Parse(text); err != nil {
+			return errdefs.New(errdefs.Invalid, "path %s: %w", vpath.Quote(text), err)
+		}
+		g.Dir = strings.HasSuffix(text, "/") || has.IsDir(g.Path.Rel())
+		sb, err := b.GrantPath(ctx, has.Ref(), g)
+		if err != nil {
+			return err
+		}
+		p, err := policy.Compile(sb.Record.Rules, policy.Options{Reserved: has.Reserved})
+		if err != nil {
+			return err
+		}
+		d := p.Decide(g.Path)
+		e.say("%s: %s is now %s%s", sb.Record.Name, g.Path, d.Permission, grantEnd(&sb.Record, g))
+		if d.Permission < g.Permission {
+			return errdefs.New(errdefs.Precondition, "%s: granted, and without effect: %s", g.Path, d.Reason)
+		}
+		return nil
+	})
+}
+
+// grantEnd says when a grant ends.
+func grantEnd(r *record.Record, g granted.Change) string {
+	for _, has := range r.Grants {
+		if !has.Over && has.Rule.Pattern == string(g.Path) && g.Permission != policy.None {
+			return ", until " + has.Until.Local().Format("2006-01-02 15:04:05")
+		}
+	}
+	return ""
 }
 
 func (e *env) changeHosts(cmd *cobra.Command, name string, c hostlist.Change) error {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -34,7 +33,7 @@ func (e *env) interactive() bool {
 
 // attach runs a command with our own standard streams: by a terminal of its own when
 // ours are a terminal, else by fresh pipes.
-func (e *env) attach(ctx context.Context, live backend.Live, c backend.Command) (backend.Exit, error) {
+func (e *env) attach(ctx context.Context, b backend.Backend, live backend.Live, sb backend.Sandbox, c backend.Command) (backend.Exit, error) {
 	onTerminal := e.interactive()
 	fd := int(e.stdin.Fd())
 	if onTerminal {
@@ -47,17 +46,19 @@ func (e *env) attach(ctx context.Context, live backend.Live, c backend.Command) 
 	if err != nil {
 		return backend.Exit{}, err
 	}
+	var cooked *term.State
 	if onTerminal {
-		state, err := term.MakeRaw(fd)
-		if err != nil {
+		if cooked, err = term.MakeRaw(fd); err != nil {
 			return backend.Exit{}, errdefs.New(errdefs.Internal, "terminal: %w", err)
 		}
-		defer term.Restore(fd, state)
+		defer term.Restore(fd, cooked)
 		defer followWindow(e.stdin, func(size *unix.Winsize) { running.Resize(size.Row, size.Col) })()
 	}
+	s := streams{input: e.input(), stdout: e.stdout, stderr: e.stderr}
+	defer e.answerAsks(ctx, b, sb, running, cooked, &s)()
 	defer forwardSignals(running.Signal)()
 	go func() { // ends with this process
-		_, err := io.Copy(running, e.input()) // a command that reads no more is its own affair
+		err := s.copyInput(running) // a command that reads no more is its own affair
 		switch {
 		case !onTerminal:
 			running.CloseInput()
@@ -65,7 +66,7 @@ func (e *env) attach(ctx context.Context, live backend.Live, c backend.Command) 
 			running.Signal(unix.SIGHUP) // the kernel tells those alone whom the terminal controls
 		}
 	}()
-	return running.Wait(e.stdout, e.stderr)
+	return running.Wait(s.stdout, s.stderr)
 }
 
 // forwardSignals sends ours to the command until the returned function is

@@ -99,7 +99,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.BoolVar(&o.Detach, "detach", false, "leave it running until it is stopped (agentfense stop); agentfense logs shows the output")
 	f.BoolVar(&o.Exclusive, "exclusive", false, "refuse if the sandbox runs already")
 	o.exportOptions.register(cmd)
-	for _, flag := range []string{"apply", "otlp", "alert-webhook"} {
+	for _, flag := range []string{"apply", "otlp", "alert-webhook", "ask-hook"} {
 		cmd.MarkFlagsMutuallyExclusive("detach", flag)
 	}
 	cmd.MarkFlagsMutuallyExclusive("detach", "rm")
@@ -149,7 +149,7 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 	}
 	c := o.command(argv(sb.HostPrograms))
 	c.Timeout, c.Remember = o.Timeout, !isNew
-	exit, err := o.runIn(ctx, e, live, sb, c)
+	exit, err := o.runIn(ctx, e, b, live, sb, c)
 	err = errors.Join(err, live.Leave())
 	if _, never := errors.AsType[*backend.NotStartedError](err); never {
 		e.sayNamedSo(ctx, cmd, b, o.Name, c.Argv)
@@ -202,9 +202,9 @@ func (e *env) sayNamedSo(ctx context.Context, cmd *cobra.Command, b backend.Back
 
 // runIn runs the command in the live sandbox, or leaves the sandbox running, with the
 // command in it if there is one.
-func (o *runOptions) runIn(ctx context.Context, e *env, live backend.Live, sb backend.Sandbox, c backend.Command) (backend.Exit, error) {
+func (o *runOptions) runIn(ctx context.Context, e *env, b backend.Backend, live backend.Live, sb backend.Sandbox, c backend.Command) (backend.Exit, error) {
 	if !o.Detach {
-		return e.execute(ctx, live, sb, c)
+		return e.execute(ctx, b, live, sb, c)
 	}
 	e.sayCommand(sb, c)
 	exit, err := live.Detach(ctx, c, e.stderr)

@@ -60,6 +60,7 @@ type sandboxOptions struct {
 	Disk       bytesValue
 	Timeout    time.Duration
 	Home       string
+	Ask        askOptions
 	Rebase     bool
 
 	// marks, fileNetwork and fileScratch are those of the policy file that the rules are
@@ -80,7 +81,7 @@ type sandboxOptions struct {
 var policyFlags = []string{"preset", "policy", "write", "read", "view", "hide"}
 
 // limitFlags are those whose presence at a resume replaces the stored setting.
-var limitFlags = []string{"runtime", "image", "user", "net", "allow-net", "net-allow", "net-limit", "secret", "secret-allow", "secret-limit", "publish", "mount", "toolchains", "scratch", "memory", "cpus", "pids", "disk", "timeout", "home"}
+var limitFlags = []string{"runtime", "image", "user", "net", "allow-net", "net-allow", "net-limit", "secret", "secret-allow", "secret-limit", "publish", "mount", "toolchains", "scratch", "memory", "cpus", "pids", "disk", "timeout", "home", "ask", "ask-timeout", "ask-hook"}
 
 func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -114,6 +115,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.Var(&o.Disk, "disk", "limit of what the delta may hold, such as 1G")
 	f.DurationVar(&o.Timeout, "timeout", 0, "end each command after this time, such as 30s")
 	f.StringVar(&o.Home, "home", record.HomePrivate, "home directory inside: private, new and empty with each start, or keep, which stays until the sandbox is removed")
+	o.Ask.register(cmd)
 	cmd.RegisterFlagCompletionFunc("home", cobra.FixedCompletions(record.Homes(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("preset", cobra.FixedCompletions(allPresets(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions(runtimeNames, cobra.ShellCompDirectiveNoFileComp))
@@ -154,6 +156,9 @@ func (o *sandboxOptions) check() error {
 		return err
 	}
 	if err := o.checkNetwork(); err != nil {
+		return err
+	}
+	if err := o.Ask.check(); err != nil {
 		return err
 	}
 	return o.checkUser()

@@ -103,7 +103,7 @@ func TestHostSocketsAndMemoryAreOutOfReach(t *testing.T) {
 		t.Cleanup(func() { os.Remove(shared) })
 		passes(t, s, reachOut, []string{port}, "--preset", "full-access")
 		prints(t, s, `ls -A /run /var/tmp /dev/shm; tail -n +2 /proc/net/unix | wc -l; tail -n +2 /proc/sysvipc/shm`,
-			"/dev/shm:\n\n/run:\n\n/var/tmp:\n0\n")
+			"/dev/shm:\n\n/run:\nagentfense\n\n/var/tmp:\n0\n")
 	})
 }
 

@@ -23,6 +23,7 @@ import (
 // is a *LocalOnlyError.
 type Backend interface {
 	io.Closer
+	Asks
 
 	// Sandboxes lists the sandboxes, with what each holds if usage is set. An error that
 	// concerns some of them comes with a list of the others, which is not nil.

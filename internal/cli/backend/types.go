@@ -88,7 +88,8 @@ type NewSandbox struct {
 	MountRules func(file, source string) ([]policy.Rule, error)
 	Home       string // as a record has it
 	Limits     record.Limits
-	Env        []string // of all its commands: NAME=VALUE, or NAME for the caller's value
+	Ask        *record.Ask // nil: refusals do not wait for an answer
+	Env        []string    // of all its commands: NAME=VALUE, or NAME for the caller's value
 	Uploading  Uploading
 	// ForCommand says that it is made for a command, which is given Limits.Timeout itself.
 	ForCommand bool

@@ -71,7 +71,7 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 		Name: n.Name, Source: n.Source, Workspace: string(n.Source.Path),
 		Rules: n.Rules.Rules, PolicyNote: n.Rules.Note, Marks: n.Rules.Marks,
 		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, List: hostlist.List{AllowNet: n.AllowNet}, NetLimits: n.NetLimits, Secrets: secrets, Ports: published.Ports{Publish: n.Publish}, Mounts: mounts, Limits: n.Limits,
-		Home: n.Home, Scratch: dirs,
+		Home: n.Home, Scratch: dirs, Ask: n.Ask,
 	})
 	if err != nil {
 		return backend.Sandbox{}, err
@@ -193,6 +193,9 @@ func (b *Backend) setLimits(ctx context.Context, sb *record.Sandbox, r backend.R
 		{"cpus", func(to *record.Record) { to.Limits.CPUs = n.Limits.CPUs }},
 		{"pids", func(to *record.Record) { to.Limits.PIDs = n.Limits.PIDs }},
 		{"disk", func(to *record.Record) { to.Limits.DiskBytes = n.Limits.DiskBytes }},
+		{"ask", func(to *record.Record) { to.Ask = n.Ask }},
+		{"ask-timeout", func(to *record.Record) { to.Ask = n.Ask }},
+		{"ask-hook", func(to *record.Record) { to.Ask = n.Ask }},
 		{"home", func(to *record.Record) { to.Home = n.Home }},
 		{"timeout", func(to *record.Record) { to.Limits.Timeout = n.Limits.Timeout }},
 	}

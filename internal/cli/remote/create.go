@@ -21,6 +21,8 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 		return errdefs.New(errdefs.Unsupported, "the verb of an agent works only on this host: leave --endpoint and AGENTFENSE_ENDPOINT out, or use `agentfense run` with the flags that you need")
 	case n.Toolchains:
 		return localOnly("toolchains")
+	case n.Ask != nil:
+		return localOnly("ask")
 	case n.Rebase:
 		return localOnly("rebase")
 	case n.Limits.Timeout > 0 && !n.ForCommand: // it is of each command, not of the sandbox

@@ -165,7 +165,7 @@ func (e *Egress) instruct(c *child) error {
 	e.orders.Lock()
 	defer e.orders.Unlock()
 	e.mu.Lock()
-	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Authority: e.options.Authority, Limits: e.options.Limits.String(), Proxy: e.options.Proxy, Roots: e.options.Roots != nil, Refusals: len(e.refusals)}
+	first := order{Packets: len(e.packets), SetRules: true, Secrets: e.wireSecrets(), Rules: allowlist.Texts(e.rules), Authority: e.options.Authority, Limits: e.options.Limits.String(), Proxy: e.options.Proxy, Permits: e.options.Permit != nil, Roots: e.options.Roots != nil, Refusals: len(e.refusals)}
 	known := slices.Clone(e.order)
 	e.child = c // SetRules tells it from now on
 	if e.isClosing() {
@@ -244,6 +244,8 @@ func (e *Egress) take(c *child, r report) error {
 		return e.giveSockets(c, r.Sockets)
 	case r.Inbound != nil:
 		return e.takeInbound(c, *r.Inbound)
+	default:
+		return e.permit(c, r.Permit, r.Host)
 	}
 	return nil
 }

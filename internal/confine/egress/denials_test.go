@@ -31,7 +31,7 @@ func TestWhatIsToldAfterTheEndIsDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 2 * cap(p.reports) {
-		p.denials.note(fmt.Sprint(i), 0, reasonNotAllowed, 1)
+		p.denials.note(fmt.Sprint(i), 0, NotAllowed, 1)
 	}
 	p.denials.Flush()
 	p.denials.Stop()

@@ -21,6 +21,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
@@ -83,6 +84,9 @@ type Options struct {
 	Inbound func(publish.Inbound)
 	Denied  func(Denied)
 	Failed  func(error)
+	// Permit, if set, answers for a host that no rule allows, before it is refused: true if one
+	// does now. withdrawn is closed when nobody waits. It may call SetRules.
+	Permit func(host string, withdrawn <-chan struct{}) bool
 	// Limited, if set, is told of a limit that is reached for the first time, of the secret of; "":
 	// of the network.
 	Limited func(of string, l quota.Limit)
@@ -118,6 +122,8 @@ type Egress struct {
 	asked uint64  // the number of the last order to acknowledge
 
 	reserved reservations
+
+	permitting atomic.Int32 // calls of Options.Permit
 }
 
 // host is a host that has an address inside.
@@ -212,7 +218,7 @@ func (e *Egress) assignLocked(name allowlist.Host) (*host, error) {
 	ports := allowlist.Ports(e.rules, name)
 	switch {
 	case len(ports) == 0:
-		return nil, errdefs.New(errdefs.Denied, reasonNotAllowed)
+		return nil, errdefs.New(errdefs.Denied, NotAllowed)
 	case e.taken+len(ports) > maxListeners, e.isFullLocked(name):
 		return nil, errdefs.New(errdefs.Denied, question.ReasonTooMany)
 	}

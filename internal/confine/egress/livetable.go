@@ -69,7 +69,7 @@ func (t *liveTable) enter(c *conn) error {
 	rule, allowed := allowlist.Find(t.rules, c.target.host, c.target.port)
 	switch {
 	case !allowed:
-		return refusal{reasonNotAllowed}
+		return refusal{NotAllowed}
 	case t.isFullLocked():
 		return t.reasonFull()
 	}

@@ -59,6 +59,7 @@ type process struct {
 	names        question.Names
 	secrets      secretTable
 	checks       question.Ports
+	permits      *question.Permits // nil: nobody is asked
 	inside       question.Sockets
 	published    publish.Server
 	refusals     refused.Reader
@@ -222,6 +223,9 @@ func (p *process) begin(first order, files []*os.File) error {
 	if err := p.setLimits(first.Limits); err != nil {
 		return err
 	}
+	if first.Permits {
+		p.permits = question.NewPermits(func(id uint64, host string) { p.tell(report{Permit: id, Host: host}) })
+	}
 	if err := p.secrets.set(first.Secrets, p.quotas.Take); err != nil {
 		return err
 	}
@@ -262,6 +266,9 @@ func (p *process) carryOut(o order, files []*os.File) error {
 	case o.Used != 0 && o.Quota != nil:
 		closeAll(files)
 		p.quotas.Answer(o.Used, *o.Quota)
+	case o.Permitted != 0 && p.permits != nil:
+		closeAll(files)
+		p.permits.Answer(o.Permitted, o.Refused == "")
 	case o.Checked != 0:
 		closeAll(files)
 		p.checks.Answer(o.Checked, o.Refused)

@@ -8,10 +8,12 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/dns"
 )
 
-const reasonNotAllowed = "not in the allowlist"
+// NotAllowed is the reason of a refusal that a rule for the host would have prevented.
+const NotAllowed = "not in the allowlist"
 
 // serveResolver answers DNS queries at packet sockets and listeners, which it takes over.
 func (p *process) serveResolver(packets, listeners []*os.File) error {
@@ -53,14 +55,23 @@ func (p *process) resolve(packet []byte) []byte {
 	if reason := reasonGuarded(p.secrets.all, target{host: host}); err == nil && reason != "" && !p.live.intercepts(host) {
 		return p.denyName(&q, reason)
 	}
-	if err != nil || !p.live.covers(host) {
-		return p.denyName(&q, reasonNotAllowed)
+	if err != nil || !p.live.covers(host) && !p.isPermitted(host) {
+		return p.denyName(&q, NotAllowed)
 	}
 	addr, refused := p.hosts.Find(p.ctx, host)
 	if refused != "" {
 		return p.denyName(&q, refused)
 	}
 	return q.Answer(addr)
+}
+
+// isPermitted asks whether a host may be reached that no rule allows, and reports whether one does
+// then.
+func (p *process) isPermitted(host allowlist.Host) bool {
+	if p.permits == nil || strings.HasSuffix(string(host), ".arpa") {
+		return false
+	}
+	return p.permits.Request(p.ctx, string(host)) && p.live.covers(host)
 }
 
 // denyName says that there is no such name. It does not report the question for an address's name,

@@ -62,6 +62,10 @@ type order struct {
 	Limits string        `json:"limits,omitempty"`
 	Used   uint64        `json:"used,omitempty"` // the number of a report.Use
 	Quota  *quota.Answer `json:"quota,omitempty"`
+	// Permits, of the first order, has hosts that no rule allows asked for. Permitted is the number
+	// of a report.Permit; Refused is set if the answer is no.
+	Permits   bool   `json:"permits,omitempty"`
+	Permitted uint64 `json:"permitted,omitempty"`
 }
 
 // A report is what the egress process tells the supervisor: one of its fields.
@@ -83,6 +87,9 @@ type report struct {
 	// Use asks, by a number, to use something that is limited.
 	Use    uint64        `json:"use,omitempty"`
 	Wanted *question.Use `json:"wanted,omitempty"`
+	// Permit asks, by a number, whether Host may be reached, which no rule allows.
+	Permit uint64 `json:"permit,omitempty"`
+	Host   string `json:"host,omitempty"`
 }
 
 // opened tells of a connection that has carried nothing yet, or that could not be made.

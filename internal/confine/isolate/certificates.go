@@ -13,7 +13,7 @@ import (
 // Where programs inside find the certificate of Spec.Authority, alone and with those that the
 // system inside trusts.
 const (
-	CertificatesDir = "/run/agentfense"
+	CertificatesDir = NotesDir
 	AuthorityFile   = CertificatesDir + "/" + authorityName
 	BundleFile      = CertificatesDir + "/" + bundleName
 

@@ -61,6 +61,11 @@ type Spec struct {
 	// instead of an empty one. HostUID owns it. No other mount may be in Home, because a
 	// command may leave symbolic links there. For docker it must be a mount point.
 	HomeDir string
+	// Notes is a directory on the host that is mounted, read-only, at NotesDir; empty for none. It
+	// has an empty file for each of AuthorityStubs, with an Authority, and of DockerStubs, on which
+	// other files are mounted. It is a mount point, so that no mount table inside shows its host
+	// path.
+	Notes string
 	// Etc are additional files of /etc inside, by name.
 	Etc map[string][]byte
 	// Authority, if set, is the certificate of an authority that programs inside are to trust,

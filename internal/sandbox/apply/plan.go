@@ -157,7 +157,7 @@ func (p *plan) mayWrite(s *step) bool {
 	if s.Status == changes.Added && record.IsDir(s.Info.Mode) && p.work.Policy.MayMkdir(s.Path) {
 		return true
 	}
-	return p.work.Policy.Decide(s.Path).Permission >= policy.Write
+	return p.work.MayWrite(s.Path)
 }
 
 // checkParent detects that the directory no longer exists in the source.

@@ -41,6 +41,7 @@ const (
 var classes = map[Kind]class{
 	KindPermissionDenied: detail, KindFileChanged: detail, KindResourceLimitExceeded: detail,
 	KindNetworkAllowed: detail, KindNetworkDenied: detail, KindPortConnected: detail,
+	KindAccessAsked: detail, KindAsksSuppressed: detail, KindAccessAnswered: repeated,
 	KindCommandExecuted: repeated, KindSessionCreated: repeated, KindSessionClosed: repeated,
 }
 

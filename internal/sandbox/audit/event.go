@@ -16,6 +16,9 @@ const (
 	KindPortConnected         Kind = "port_connected"
 	KindHostsChanged          Kind = "hosts_changed"
 	KindPolicyChanged         Kind = "policy_changed"
+	KindAccessAsked           Kind = "access_asked"
+	KindAccessAnswered        Kind = "access_answered"
+	KindAsksSuppressed        Kind = "asks_suppressed"
 	KindApplyRequested        Kind = "apply_requested"
 	KindApplied               Kind = "applied"
 	KindDiscarded             Kind = "discarded"
@@ -44,7 +47,7 @@ type Event interface {
 var durable = map[Kind]bool{
 	KindSandboxCreated: true, KindCommandExecuted: true, KindPolicyChanged: true, KindHostsChanged: true,
 	KindApplyRequested: true, KindApplied: true, KindDiscarded: true, KindSandboxRebased: true, KindSandboxDestroyed: true, KindGap: true,
-	KindEventsOmitted: true, KindArchived: true,
+	KindEventsOmitted: true, KindArchived: true, KindAccessAnswered: true,
 }
 
 // Rule is a rule of the policy in force.

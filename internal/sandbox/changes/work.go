@@ -163,6 +163,13 @@ func (w *Work) Compile(source record.Source) error {
 	return nil
 }
 
+// MayWrite reports whether the present policy permits a change of p. What a grant for a time, or a
+// person's answer, permitted may be applied after its end.
+func (w *Work) MayWrite(p vpath.Path) bool {
+	permission := w.Policy.Decide(p).Permission
+	return permission >= policy.Write || permission == policy.Read && w.Sandbox.Stored.WasGranted(p)
+}
+
 // OpenToRead opens the sandbox to read its changes, without its source if that is lost.
 func OpenToRead(s *record.Sandbox) (*Work, error) {
 	source, lost, err := s.SourceToRead()

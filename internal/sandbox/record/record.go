@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/granted"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/limit"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
@@ -26,7 +27,7 @@ import (
 // also an added field, because an older agentfense that ignored a field could weaken the
 // sandbox. Earlier versions can be read; the next update of such a record writes this
 // version.
-const SchemaVersion = 7
+const SchemaVersion = 8
 
 // The runtimes.
 const (
@@ -58,7 +59,10 @@ type Record struct {
 	PolicyNote string        `json:"policy_note,omitempty"`
 	// EarlierRules are the earlier policies of the sandbox. If the sandbox deleted a
 	// directory, it did not see entries that one of them hid.
-	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
+	EarlierRules  [][]policy.Rule `json:"earlier_rules,omitempty"`
+	granted.Paths                 // rules among Rules that end, and some that have ended
+	// Ask is nil if refusals do not wait for an answer.
+	Ask *Ask `json:"ask,omitempty"`
 	// Marks are the project's marks, in addition to the built-in ones.
 	Marks           []policyfile.RiskFlag `json:"marks,omitempty"`
 	Runtime         string                `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
@@ -110,7 +114,10 @@ func (r *Record) SetRules(rules []policy.Rule, note string) {
 
 func (r *Record) clone() Record {
 	c := *r
-	c.Rules = slices.Clone(r.Rules)
+	c.Rules, c.Paths = slices.Clone(r.Rules), r.CloneGrants()
+	if r.Ask != nil {
+		c.Ask = new(*r.Ask)
+	}
 	if r.UID != nil {
 		c.UID = new(*r.UID)
 	}
@@ -147,7 +154,7 @@ func (r *Record) check() error {
 	if err := r.checkRuntime(); err != nil {
 		return err
 	}
-	if err := errors.Join(r.List.Check(), hostlist.CheckLimits(r.NetLimits), r.CheckPorts(r.AllowNet), r.checkHome()); err != nil {
+	if err := errors.Join(r.List.Check(), hostlist.CheckLimits(r.NetLimits), r.CheckPorts(r.AllowNet), r.checkHome(), r.CheckGrants(), r.Ask.check()); err != nil {
 		return err
 	}
 	for _, m := range r.Mounts {
@@ -258,6 +265,7 @@ func decodeRecord(text []byte) (Record, error) {
 		return Record{}, err
 	}
 	r.Workspace = vpath.DecodeText(r.Workspace)
+	r.endGrants(time.Now())
 	return r, nil
 }
 

@@ -243,6 +243,9 @@ func (s *Sandbox) updateSource(change func(*Record) error) error {
 			return HostError("sandbox "+r.Name, err)
 		}
 		s.Stored = r
+		if before.GrantsEnded { // they were dropped when the record was read, and now for good
+			return s.Log(r.policyEvent("the time of a grant is over"))
+		}
 		return nil
 	})
 }

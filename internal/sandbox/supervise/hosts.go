@@ -3,6 +3,7 @@ package supervise
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
@@ -17,6 +18,8 @@ type hostClock struct {
 	rec   record.Record // as it was read last
 	timer *time.Timer   // nil: no grant ends
 	over  bool          // the sandbox ends
+
+	inEffect atomic.Pointer[[]string] // the hosts, for who must not wait for mu
 }
 
 // hostPause is the longest pause between two looks at the clock, which may be set, and goes on
@@ -81,6 +84,17 @@ func (s *supervisor) putHostsLocked() error {
 		return err
 	}
 	s.setTimerLocked(now)
+	hosts := slices.Clone(s.hosts.rec.AllowNet)
+	s.hosts.inEffect.Store(&hosts)
+	s.describe()
+	return nil
+}
+
+// inForce returns the hosts that may be reached, as far as they are known.
+func (c *hostClock) inForce() []string {
+	if hosts := c.inEffect.Load(); hosts != nil {
+		return *hosts
+	}
 	return nil
 }
 

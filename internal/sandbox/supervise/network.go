@@ -31,7 +31,16 @@ func (s *supervisor) hasNamedNet() bool { return s.record.Net == record.NetNamed
 // authority that programs inside are to trust if connections are to be opened.
 func (s *supervisor) prepareNetwork() error {
 	rec := s.box.Record()
-	rec.DropEnded(s.startedAt)
+	if ended := rec.DropEnded(s.startedAt); len(ended) > 0 { // while the sandbox did not run
+		err := s.box.Update(func(r *record.Record) error {
+			r.DropEnded(s.startedAt)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		s.append(rec.Event(hostlist.Change{Revoke: ended, Reason: "the time is over"}, s.startedAt))
+	}
 	s.record.AllowNet = rec.AllowNet
 	s.hosts.rec = rec // nobody else looks at it yet
 	if !slices.ContainsFunc(rec.AllowNet, hostlist.Intercepts) {
@@ -58,6 +67,9 @@ func (s *supervisor) startNetwork(program string, namespace *os.File) error {
 		Proxy: forwardproxy.FromEnvironment(os.Getenv), Namespace: namespace, Changed: s.onOtherNetwork,
 		Allowed: s.onAllowed, Denied: s.onRefused, Limited: s.onLimited, Inbound: s.onInbound,
 		Failed: func(err error) { s.log.Error("the network is down for a moment", "err", err) },
+	}
+	if s.asks != nil {
+		o.Permit = s.askForHost
 	}
 	o.UID = int(s.record.OtherUID()) // another one with each call
 	o.GID = o.UID
@@ -188,6 +200,7 @@ func (s *supervisor) onLimited(of string, l quota.Limit) {
 
 // onRefused records what was not let out.
 func (s *supervisor) onRefused(d egress.Denied) {
+	s.noteHostForProgram(d)
 	s.append(audit.NetworkDenied{Host: audit.Text(d.Host), Port: d.Port, Protocol: d.Protocol, Reason: audit.Text(d.Reason), Count: d.Count})
 }
 

@@ -116,6 +116,8 @@ func (s *supervisor) handleLasting(ctx context.Context, c api.Conn, r api.Reques
 		s.join(c)
 	case r.Op == api.OpWatch && r.Watch != nil:
 		s.handleWatch(ctx, c, *r.Watch)
+	case r.Op == api.OpWatchAsks:
+		s.handleAskWatch(ctx, c)
 	default:
 		return false
 	}
@@ -166,7 +168,9 @@ func (s *supervisor) answer(ctx context.Context, r api.Request, files []*os.File
 		s.stay()
 		return api.Reply{OK: true}, nil
 	case api.OpPolicy:
-		return api.Reply{OK: true}, s.setPolicy(r.Rules)
+		return api.Reply{OK: true}, s.replacePolicy(r.Rules)
+	case api.OpGrants, api.OpAsks, api.OpAnswer:
+		return s.answerAsks(r)
 	case api.OpHosts:
 		return api.Reply{OK: true}, s.takeHosts()
 	case api.OpDrop:

@@ -78,7 +78,7 @@ func (s *supervisor) setUp(ctx context.Context) error {
 	debug.SetGCPercent(startGC)
 	s.startedAt = time.Now()
 	for _, step := range []func(context.Context) error{
-		s.prepareProcess, s.openState, s.openLayers, s.openMounts, s.mountView, s.mountScratch, s.mountHome, s.makeGroup, s.startInside, s.startServing,
+		s.prepareProcess, s.openState, s.openLayers, s.openMounts, s.beginAsking, s.mountView, s.mountNotes, s.mountScratch, s.mountHome, s.makeGroup, s.startInside, s.beginGrants, s.startServing,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -184,6 +184,7 @@ func (s *supervisor) mountView(context.Context) error {
 		Layer: s.stack, Policy: s.policy.Load(), PolicyChanged: len(s.record.EarlierRules) > 0,
 		UID: uint32(uid), GID: uint32(gid),
 		OnDenial: s.onDenial, OnChange: s.onChange, OnSource: s.onSource, Owner: s.ownerOf, Logger: s.log,
+		Ask: s.asker(),
 	})
 	if err != nil {
 		return err
@@ -365,6 +366,7 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 		Etc:    map[string][]byte{"gitconfig": s.gitConfig()},
 		Guest:  theirs,
 		DevPTS: s.terminals.dir,
+		Notes:  s.notes.At(),
 	}
 	if s.keptHome.view != nil {
 		spec.HomeDir = filepath.Join(s.box.Dir(), launch.HomeViewDir)
@@ -391,6 +393,9 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 			spec.NetNS = s.egress.Namespace()
 		}
 		spec.Etc["resolv.conf"] = []byte("nameserver " + egress.Resolver.String() + "\n")
+		if s.asks != nil { // a resolver waits longer for a person than for a server
+			spec.Etc["resolv.conf"] = append(spec.Etc["resolv.conf"], "options timeout:30 attempts:5\n"...)
+		}
 		if s.authority != nil {
 			spec.Authority = s.authority.PEM()
 		}

@@ -11,8 +11,8 @@
 // Descriptors travel inward only, as pipes. Package api has the protocol and its client.
 //
 // Lock order: trimmer.mu, then supervisor.mu, then effects.Owners.mu, then session.mu, then
-// effects.ChangeSet.mu; hostClock.mu, then supervisor.mu; ringBuffer.mu, effects.DenialSet.mu and
-// the output log's are taken alone.
+// effects.ChangeSet.mu; asking's, then hostClock.mu or grantClock.mu, then the notes', then
+// supervisor.mu; ringBuffer.mu, effects.DenialSet.mu and the output log's are taken alone.
 package supervise
 
 import (
@@ -42,8 +42,10 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/asking"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/effects"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/notes"
 	"github.com/agentfense/agentfense/internal/view/fusefs"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -90,6 +92,9 @@ type supervisor struct {
 	// and the egress process know.
 	authority *authority.Pair
 	hosts     hostClock
+	grants    grantClock
+	notes     *notes.Dir
+	asks      *asking.Table // nil: a refusal does not wait for an answer
 	process   isolate.Process
 	guest     *guest.Conn
 	listener  *net.UnixListener
@@ -235,6 +240,7 @@ func (s *supervisor) setPolicy(rules []policy.Rule) error {
 	s.mu.Lock()
 	s.record.Rules = rules
 	s.mu.Unlock()
+	s.describe()
 	return nil
 }
 

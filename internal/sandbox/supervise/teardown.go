@@ -28,6 +28,8 @@ func (s *supervisor) tearDown() {
 		s.warn("control socket: remove", unix.Unlinkat(int(s.dir.Fd()), api.ControlSocket, 0))
 		s.listener.Close()
 	}
+	s.endAsking() // no process can end while it waits in the view
+	s.stopGrants()
 	ended := true // all that we have started
 	if s.process != nil {
 		s.warn("processes: kill", s.process.Kill())

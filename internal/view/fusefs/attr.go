@@ -164,6 +164,9 @@ func (fs *FS) fillAttr(n *node, info *layer.Info, out *fuse.AttrOut) {
 	}
 	out.AttrValid = attrLifetime(n, parent, info)
 	fs.fill(n, info, &out.Attr)
+	if fs.once.active.Load() > 0 {
+		fs.widen(n, info, out)
+	}
 }
 
 // observe records the attributes that the kernel will get of n. If a source file has
@@ -200,21 +203,31 @@ func (fs *FS) fingerprint(id layer.FileID) uint64 {
 
 // GetAttr answers stat(2). The kernel also asks for the attributes before it refuses an
 // open, which is how denials are noticed.
-func (fs *FS) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
+func (fs *FS) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
 	fs.stats.count(opGetAttr)
 	n := fs.nodes.get(in.NodeId)
 	if n == nil {
 		return fuse.Status(unix.ESTALE)
 	}
+	refusal, question, st := fs.describeNode(n, in, out)
+	if question != nil { // no lock is held while somebody thinks
+		return fs.put(cancel, n, refusal, question, out)
+	}
+	return st
+}
+
+// describeNode fills the attributes of n, and reports a refusal that is final. Another one it
+// returns.
+func (fs *FS) describeNode(n *node, in *fuse.GetAttrIn, out *fuse.AttrOut) (*denied, *Question, fuse.Status) {
 	fs.moves.RLock()
 	defer fs.moves.RUnlock()
 	info, st := fs.stat(n)
 	if !st.Ok() {
-		return st
+		return nil, nil, st
 	}
 	fs.fillAttr(n, &info, out)
-	fs.suspect(n, &info, &in.Caller, out.Mode)
-	return fuse.OK
+	refusal, question := fs.suspect(n, &info, &in.Caller, out.Mode)
+	return refusal, question, fuse.OK
 }
 
 // stat describes n. The caller holds fs.moves.

@@ -187,25 +187,32 @@ func (fs *FS) decisionOn(n *node) (vpath.Path, policy.Decision, bool) {
 
 // suspect is called when the kernel asks for attributes, which it also does before it
 // refuses by the mode bits. It is a denial if the caller's system call needs bits that the
-// file has and that the policy removed.
-func (fs *FS) suspect(n *node, info *layer.Info, c *fuse.Caller, shown uint32) {
+// file has and that the policy removed. It reports it, or returns it with what is to be asked.
+func (fs *FS) suspect(n *node, info *layer.Info, c *fuse.Caller, shown uint32) (*denied, *Question) {
 	if fs.o.OnDenial == nil || c.Pid == 0 {
-		return
+		return nil, nil
 	}
 	own := maskMode(info.Mode, policy.Write, true)
 	if own&0o777 == shown&0o777 {
-		return
+		return nil, nil
 	}
 	call := currentCall(c.Pid)
 	need := call.needs(n.isDir())
 	if need == 0 || !fs.grants(own, c, need) || fs.grants(shown, c, need) {
-		return
+		return nil, nil
 	}
 	p, d, ok := fs.decisionOn(n)
 	if !ok {
-		return
+		return nil, nil
 	}
-	fs.deny(denied{path: p, operation: call.name(), d: d, caller: c})
+	refusal := denied{path: p, operation: call.name(), d: d, caller: c}
+	if !n.isDir() {
+		if q := fs.question(&refusal, need, call); q != nil {
+			return &refusal, q
+		}
+	}
+	fs.deny(refusal)
+	return nil, nil
 }
 
 // grants reports whether the mode bits give the caller the rights need (4 read, 2 write, 1

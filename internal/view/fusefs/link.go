@@ -23,6 +23,10 @@ func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.En
 	if n.isDir() {
 		return fuse.EPERM
 	}
+	if fs.permission(n) < policy.Write { // it was opened once, and a name would stay
+		fs.denyNode(n, "link", &in.Caller)
+		return refused
+	}
 	s, st := fs.vacantAt(&in.InHeader, name, "link")
 	if !st.Ok() {
 		return st

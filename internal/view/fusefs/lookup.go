@@ -250,6 +250,7 @@ func (fs *FS) forget(n *node, count uint64) {
 	t.mu.Unlock()
 	for _, n := range dead {
 		fs.fds.drop(n)
+		fs.once.drop(n, false, policy.None)
 		if n.isDir() {
 			fs.watcher.unwatch(n)
 		}

@@ -42,6 +42,10 @@ type Options struct {
 	// OnSource gets changes of the source that show in the view, while Watch is on. They
 	// have no PID. Lost stands for any number of changes. It may be nil.
 	OnSource func(Change)
+	// Ask, if set, answers before a refusal of a file that the view shows, while the process waits.
+	// withdrawn is closed when it waits no longer. When the mount is to end, Ask must return.
+	// It may call SetPolicy.
+	Ask func(q Question, withdrawn <-chan struct{}) Verdict
 	// Owner returns the owner, a comparable value, of the thread tid of the mounter's pid
 	// namespace. It is called while the thread waits. Refusals of different owners are
 	// counted separately. With nil all threads have the same owner.
@@ -92,6 +96,7 @@ type FS struct {
 	prefetch  prefetcher
 	writeout  writeout
 	denials   denials
+	once      once
 	reporting sync.Mutex    // one report of counted refusals at a time
 	era       atomic.Uint64 // Conclude increments it
 	watched   atomic.Bool

@@ -228,12 +228,16 @@ func (fs *FS) revoke(n *node, old *policy.Policy) {
 		n.dir.outdate()
 	}
 	now, was := fs.permission(n), old.Decide(p)
+	fs.once.drop(n, true, now)
 	if named && parent != nil && now == policy.None && was.ForDir() != policy.None {
 		fs.notify.entry(parent.id, name)
 	}
 	other := named && !n.isDir() && was.Transform != fs.Policy().Decide(p).Transform
 	if other {
 		fs.retransform(n, parent, name)
+	}
+	if !other && fs.once.brings(n, now, was.Permission) {
+		return
 	}
 	if other || n.isDir() || n.is(flagExtra|flagNameless) || was.Permission != now {
 		fs.notify.inode(n.id)

@@ -14,7 +14,7 @@ func (fs *FS) allowed(id uint64, p policy.Permission, operation string, c *fuse.
 	if n == nil {
 		return nil, fuse.Status(unix.ESTALE)
 	}
-	if fs.permission(n) < p {
+	if fs.usable(n) < p {
 		fs.denyNode(n, operation, c)
 		return nil, refused
 	}

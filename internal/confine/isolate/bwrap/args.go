@@ -151,6 +151,9 @@ func (p *plan) private(a *arguments) {
 	for _, c := range p.covers {
 		a.add("--ro-bind", stageCover(c), c.Path)
 	}
+	if p.spec.Notes != "" { // the home may be below it
+		a.add("--ro-bind", stageNote, isolate.NotesDir)
+	}
 	if p.spec.HomeDir != "" {
 		a.add("--bind", stageHome, p.spec.Home)
 		return

@@ -1,6 +1,7 @@
 package bwrap
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -61,7 +62,13 @@ func (p *plan) showCertificates(a *arguments) {
 	if p.certificates == nil {
 		return
 	}
-	a.add("--ro-bind", stageCertificates, isolate.CertificatesDir)
+	if p.spec.Notes == "" {
+		a.add("--ro-bind", stageCertificates, isolate.CertificatesDir)
+	} else {
+		for _, name := range slices.Sorted(maps.Keys(p.certificates)) {
+			a.add("--ro-bind", filepath.Join(stageCertificates, name), filepath.Join(isolate.CertificatesDir, name))
+		}
+	}
 	for _, path := range p.bundles {
 		a.add("--ro-bind", filepath.Join(stageCertificates, filepath.Base(isolate.BundleFile)), path)
 	}

@@ -39,6 +39,7 @@ const (
 	stageEtc  = stageDir + "/etc"
 	stagePTS  = stageDir + "/pts"
 	stageHome = stageDir + "/home"
+	stageNote = stageDir + "/notes"
 	stageInit = stageDir + "/init"
 	stageSelf = stageDir + "/bwrap"
 
@@ -212,6 +213,9 @@ func (p *plan) openSources() ([]source, error) {
 	}
 	if p.spec.HomeDir != "" {
 		err = errors.Join(err, add("the home directory", p.spec.HomeDir, stageHome))
+	}
+	if p.spec.Notes != "" {
+		err = errors.Join(err, add("the notes", p.spec.Notes, stageNote))
 	}
 	for i, m := range p.mounts {
 		if m.View != "" {

@@ -147,6 +147,9 @@ func (p *plan) binds() []bind {
 	for _, view := range p.views() {
 		binds = append(binds, mount(path.Join(view.Source, view.View), view.Target, bindOptions{Propagation: "rslave"}))
 	}
+	if s.Notes != "" {
+		binds = append(binds, readOnly(s.Notes, insideDir))
+	}
 	binds = append(binds, readOnly(s.Init, initPath), readOnly(path.Join(stage, socketName), socketPath))
 	for _, name := range slices.Sorted(maps.Keys(p.etc())) {
 		binds = append(binds, readOnly(path.Join(stage, name), path.Join("/etc", name)))

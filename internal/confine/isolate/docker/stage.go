@@ -21,7 +21,7 @@ const stageName = "docker"
 // Files on the stage, and their paths inside.
 const (
 	socketName = "socket"
-	insideDir  = "/run/agentfense"
+	insideDir  = isolate.NotesDir
 	initPath   = insideDir + "/init"
 	socketPath = insideDir + "/" + socketName
 )

@@ -44,6 +44,9 @@ var samples = []audit.Event{
 	audit.Gap{Reason: audit.GapTorn, Bytes: 4},
 	audit.Malformed{Bytes: 3, Reason: "not a record"},
 	audit.Unknown{Name: "of_a_later_version"},
+	audit.AccessAsked{Ask: "1", Exec: "x1", Path: "/src/a", Need: "write", Operation: "open", Rule: "src/**", PID: 7, Program: "node"},
+	audit.AccessAnswered{Ask: "1", Exec: "x1", Path: "/src/a", Need: "write", Allowed: true, Scope: "once", By: "terminal", WaitedMS: 1200},
+	audit.AsksSuppressed{Count: 30},
 }
 
 func recordOf(t *testing.T, seq int, ev audit.Event) audit.Record {

@@ -167,6 +167,13 @@ func (c *Client) TakeHosts(ctx context.Context) error {
 	return err
 }
 
+// TakeGrants has the live view follow the rules of the record. It returns when no lookup is
+// answered by the old ones.
+func (c *Client) TakeGrants(ctx context.Context) error {
+	_, err := c.call(ctx, Request{Op: OpGrants})
+	return err
+}
+
 // Drop forgets the entries of a delta that still are what versions say, so that the view
 // shows the source there, and returns the paths of the others. mount has the delta, "" for
 // the workspace.

@@ -37,6 +37,7 @@ const (
 	OpStatus operation = "status" // what runs
 	OpPolicy operation = "policy" // replace the rules of the live view
 	OpHosts  operation = "hosts"  // read the hosts of the record again
+	OpGrants operation = "grants" // read the rules of the record again
 	OpJoin   operation = "join"   // stay until the connection ends
 	OpDrop   operation = "drop"   // forget entries of the delta
 	OpDelta  operation = "delta"  // whether the delta holds changes
@@ -50,6 +51,10 @@ const (
 	OpSecrets operation = "secrets"
 
 	OpWatch operation = "watch" // the view; answers come until the connection ends
+
+	OpAsks      operation = "asks"       // what waits for an answer
+	OpWatchAsks operation = "watch_asks" // the same with each change, until the connection ends
+	OpAnswer    operation = "answer"     // an ask
 
 	OpExecs    operation = "execs"     // the detached commands
 	OpAttach   operation = "attach"    // to one of them; three pipes travel with it
@@ -76,6 +81,7 @@ type Request struct {
 	Attach   *AttachRequest    `json:"attach,omitempty"`
 	Size     *windowSize       `json:"size,omitempty"`
 	Watch    *WatchRequest     `json:"watch,omitempty"`
+	Answer   *Answer           `json:"answer,omitempty"`
 }
 
 // Reply is what the supervisor answers.
@@ -88,6 +94,7 @@ type Reply struct {
 	Sessions []Session      `json:"sessions,omitempty"`
 	Execs    []DetachedExec `json:"execs,omitempty"`
 	Watched  *Watched       `json:"watched,omitempty"`
+	Asks     []Ask          `json:"asks,omitempty"`
 	Changed  bool           `json:"changed,omitempty"` // of the delta
 	OK       bool           `json:"ok,omitempty"`
 	// HasSecrets says that the network has the values of the secrets.

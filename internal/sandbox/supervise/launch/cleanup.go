@@ -85,7 +85,7 @@ const clearPatience = 20 * time.Second
 
 // ClearMounts unmounts what is mounted for docker in a sandbox's directory.
 func ClearMounts(dir string) error {
-	for _, name := range []string{ViewDir, HomeViewDir, TerminalsDir} {
+	for _, name := range []string{ViewDir, HomeViewDir, TerminalsDir, NotesDir} {
 		for {
 			err := unix.Unmount(filepath.Join(dir, name), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 			if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // nothing is
@@ -132,4 +132,5 @@ const (
 	ViewDir      = "view"
 	HomeViewDir  = "homeview"
 	TerminalsDir = "terminals"
+	NotesDir     = "notes"
 )

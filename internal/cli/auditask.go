@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+)
+
+// describeAsk says what was asked, and how that ended.
+func describeAsk(ev audit.Event) string {
+	switch v := ev.(type) {
+	case audit.AccessAsked:
+		return fmt.Sprintf("%s %s, program %s", vpath.Escape(v.Ask), askedText(v.Path, v.Need, v.Host), vpath.Quote(string(v.Program)))
+	case audit.AccessAnswered:
+		answer := "denied"
+		if v.Allowed {
+			answer = "allowed"
+		}
+		if v.Scope != "" {
+			answer += " (" + vpath.Escape(v.Scope) + ")"
+		}
+		waited := time.Duration(v.WaitedMS) * time.Millisecond
+		return fmt.Sprintf("%s %s: %s by %s after %s", vpath.Escape(v.Ask), askedText(v.Path, v.Need, v.Host), answer, escape(v.By), waited)
+	case audit.AsksSuppressed:
+		return fmt.Sprintf("%s denied without asking: too many", plural(v.Count, "ask"))
+	}
+	return ""
+}
+
+// askedText says what is asked for.
+func askedText(p audit.Path, need string, host audit.Text) string {
+	if host != "" {
+		return "host " + escape(host)
+	}
+	return vpath.Escape(need) + " " + vpath.Escape(string(p))
+}

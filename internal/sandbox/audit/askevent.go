@@ -1,0 +1,43 @@
+package audit
+
+// AccessAsked says that a process waits until a person allows it a path or a host.
+type AccessAsked struct {
+	Ask       string `json:"ask"` // its id, in this run of the sandbox
+	Exec      string `json:"exec,omitempty"`
+	Path      Path   `json:"path,omitempty"` // in the workspace
+	Need      string `json:"need,omitempty"` // the permission
+	Host      Text   `json:"host,omitempty"`
+	Operation string `json:"operation,omitempty"`
+	Rule      Text   `json:"rule,omitempty"` // the deciding rule's pattern; empty: no rule
+	PID       int    `json:"pid,omitempty"`
+	Program   Text   `json:"program,omitempty"`
+}
+
+// AccessAnswered says how the wait ended.
+type AccessAnswered struct {
+	Ask     string `json:"ask"`
+	Exec    string `json:"exec,omitempty"`
+	Path    Path   `json:"path,omitempty"`
+	Need    string `json:"need,omitempty"`
+	Host    Text   `json:"host,omitempty"`
+	Allowed bool   `json:"allowed"`
+	Scope   string `json:"scope,omitempty"` // "once" or "sandbox"
+	// By says who answered: "terminal", "policy ask", "hook", "api"; "timeout", "withdrawn" and
+	// "sandbox stopped" if nobody did.
+	By       Text  `json:"by"`
+	WaitedMS int64 `json:"waited_ms"`
+}
+
+// AsksSuppressed counts asks that were denied without asking, because there were too many.
+type AsksSuppressed struct {
+	Count int `json:"count"`
+}
+
+// Kind returns KindAccessAsked.
+func (AccessAsked) Kind() Kind { return KindAccessAsked }
+
+// Kind returns KindAccessAnswered.
+func (AccessAnswered) Kind() Kind { return KindAccessAnswered }
+
+// Kind returns KindAsksSuppressed.
+func (AsksSuppressed) Kind() Kind { return KindAsksSuppressed }

@@ -1,0 +1,103 @@
+package granted_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/granted"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+var base = []policy.Rule{
+	{Pattern: "**", Permission: policy.Read, Source: "base"},
+	{Pattern: "f", Permission: policy.View, Origin: policy.OriginFlag, Source: "--view"},
+	{Pattern: ".env", Permission: policy.None, Source: "base"},
+}
+
+// decide is what the rules say of a path.
+func decide(t *testing.T, rules []policy.Rule, path string) policy.Permission {
+	t.Helper()
+	p, err := policy.Compile(rules, policy.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Decide(vpath.Path("/" + path)).Permission
+}
+
+func TestGrantsEnd(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	var l granted.Paths
+	grant := func(rules []policy.Rule, path string, p policy.Permission, lasts time.Duration) []policy.Rule {
+		t.Helper()
+		next, err := l.ChangeGrants(granted.Change{Path: vpath.Path("/" + path), Permission: p, For: lasts}, rules, "s", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next == nil {
+			return rules
+		}
+		return next
+	}
+	want := func(rules []policy.Rule, path string, p policy.Permission) {
+		t.Helper()
+		if got := decide(t, rules, path); got != p {
+			t.Errorf("%s at %s: %s, want %s", path, now.Format(time.TimeOnly), got, p)
+		}
+	}
+	rules := grant(base, "f", policy.Read, time.Minute) // above --view
+	want(rules, "f", policy.Read)
+	rules = grant(rules, "f", policy.Write, 2*time.Minute) // the wider one replaces it
+	rules = grant(rules, "f", policy.Write, time.Second)   // a grant takes nothing
+	rules = grant(rules, "f", policy.Read, time.Second)
+	rules = grant(rules, ".env", policy.Read, time.Hour) // of exactly this file
+	want(rules, "f", policy.Write)
+	want(rules, ".env", policy.Read)
+	if end, ends := l.NextGrantEnd(); !ends || !end.Equal(now.Add(2*time.Minute)) {
+		t.Errorf("the next end is %v, %v", end, ends)
+	}
+	now = now.Add(2 * time.Minute)
+	rules = l.DropEndedGrants(rules, now)
+	want(rules, "f", policy.View)
+	want(rules, ".env", policy.Read)
+	if !l.GrantsEnded || !l.WasGranted("/f") || l.WasGranted("/g") || l.WasGranted("/.env") {
+		t.Errorf("after the end: %+v", l)
+	}
+	now = now.Add(time.Hour)
+	rules = l.DropEndedGrants(rules, now)
+	want(rules, ".env", policy.None)
+	if l.WasGranted("/.env") {
+		t.Error("a grant to read lets changes be applied")
+	}
+	if err := l.CheckGrants(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGrantsWithoutAnEnd(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	var l granted.Paths
+	dir := granted.Change{Path: "/src", Dir: true, Permission: policy.Write}
+	rules, err := l.ChangeGrants(dir, base, "s", now)
+	if err != nil || decide(t, rules, "src/a/b") != policy.Write {
+		t.Fatalf("%v, %v", rules, err)
+	}
+	short := dir
+	short.For = time.Minute
+	if again, err := l.ChangeGrants(short, rules, "s", now); again != nil || err != nil {
+		t.Errorf("a grant for a time beside one without an end: %v, %v", again, err)
+	}
+	dir.Permission = policy.None
+	left, err := l.ChangeGrants(dir, rules, "s", now)
+	if err != nil || decide(t, left, "src/a/b") != policy.Read {
+		t.Errorf("revoked: %v, %v", left, err)
+	}
+	if _, err := l.ChangeGrants(dir, left, "s", now); !errdefs.Is(err, errdefs.NotFound) {
+		t.Errorf("revoked twice: %v", err)
+	}
+	l.RememberOnce("/once", now)
+	if !l.WasGranted("/once") || decide(t, l.DropEndedGrants(left, now), "once") != policy.Read {
+		t.Error("what was opened once is not remembered, or stays granted")
+	}
+}

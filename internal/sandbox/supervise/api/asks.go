@@ -1,0 +1,121 @@
+package api
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// Ask is a refusal that waits for an answer: of a path that the view shows, or of a host. The
+// process that was refused waits too.
+type Ask struct {
+	ID   string `json:"id"`
+	Exec string `json:"exec,omitempty"` // the command, as in the audit log
+	// Path is what was opened in the workspace, as vpath.Path.Text returns it; empty for a host.
+	Path string `json:"path,omitempty"`
+	// Permission is that of the path, Need what would have allowed the operation.
+	Permission policy.Permission `json:"permission,omitempty"`
+	Need       policy.Permission `json:"need,omitempty"`
+	Operation  string            `json:"operation,omitempty"`
+	Rule       string            `json:"rule,omitempty"` // pattern, as vpath.EncodeText returns it; empty: no rule
+	// Host is a name that no rule allows; empty for a path. What is granted is the port 443.
+	Host    string    `json:"host,omitempty"`
+	PID     int       `json:"pid,omitempty"`
+	Program string    `json:"program,omitempty"` // as vpath.EncodeText returns it
+	Since   time.Time `json:"since"`
+	Until   time.Time `json:"until"`             // then it is denied
+	Waiting int       `json:"waiting,omitempty"` // how many processes wait for this answer
+}
+
+// Scope says for how long an answer counts.
+type Scope string
+
+// The scopes. An ask that is denied once may be asked again; with another scope of a denial, and
+// for a short time in any case, it is not.
+const (
+	// ScopeOnce allows the opens that wait, and those of the same moment; a host for ten minutes.
+	ScopeOnce Scope = "once"
+	// ScopeSandbox changes the policy of the sandbox, or the hosts that it may reach.
+	ScopeSandbox Scope = "sandbox"
+)
+
+// Scopes returns the names of the scopes.
+func Scopes() []string { return []string{string(ScopeOnce), string(ScopeSandbox)} }
+
+// Answer answers an ask.
+type Answer struct {
+	ID    string `json:"id"`
+	Allow bool   `json:"allow"`
+	Scope Scope  `json:"scope,omitempty"` // empty: ScopeOnce
+	// By says, for the audit log, who answered: "terminal", "policy ask", "hook", "api".
+	By string `json:"by,omitempty"`
+}
+
+// Check refuses an answer that means nothing. Errors: Invalid.
+func (a Answer) Check() error {
+	switch a.Scope {
+	case "", ScopeOnce, ScopeSandbox:
+		return nil
+	}
+	return errdefs.New(errdefs.Invalid, "answer: unknown scope %q: want once or sandbox", a.Scope)
+}
+
+// Asks lists what waits for an answer, the oldest first. Errors: Precondition, if the sandbox does
+// not ask.
+func (c *Client) Asks(ctx context.Context) ([]Ask, error) {
+	answer, err := c.call(ctx, Request{Op: OpAsks})
+	return answer.Asks, err
+}
+
+// Answer answers an ask. Errors: NotFound, if it waits no longer; Invalid; Precondition.
+func (c *Client) Answer(ctx context.Context, a Answer) error {
+	_, err := c.call(ctx, Request{Op: OpAnswer, Answer: &a})
+	return err
+}
+
+// AskWatch tells what waits for an answer.
+type AskWatch struct {
+	conn Conn
+	stop func() bool
+}
+
+// WatchAsks has told what waits for an answer, until ctx ends. Errors: as Asks.
+func (c *Client) WatchAsks(ctx context.Context) (*AskWatch, error) {
+	cn, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &AskWatch{conn: cn, stop: context.AfterFunc(ctx, func() { cn.Close() })}
+	answer, _, err := c.ask(ctx, cn, FirstLook, Request{Op: OpWatchAsks})
+	if err == nil && answer.Error != nil {
+		err = answer.Error.Err()
+	}
+	if err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// Next waits for a change and returns all that waits for an answer then. The first call returns at
+// once. It is io.EOF once the sandbox has stopped. Errors: Canceled.
+func (w *AskWatch) Next(ctx context.Context) ([]Ask, error) {
+	var answer Reply
+	_, err := w.conn.Receive(&answer)
+	switch {
+	case err != nil && errdefs.Is(lost(ctx, err), errdefs.Canceled):
+		return nil, lost(ctx, err)
+	case err != nil:
+		return nil, io.EOF
+	}
+	return answer.Asks, nil
+}
+
+// Close ends the watch.
+func (w *AskWatch) Close() error {
+	w.stop()
+	return w.conn.Close()
+}
