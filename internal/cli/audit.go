@@ -238,8 +238,6 @@ func describeEvent(ev audit.Event) string {
 		return describeHosts(v)
 	case audit.PolicyChanged:
 		return fmt.Sprintf("%s from now on, %s", plural(len(v.Rules), "rule"), vpath.Escape(v.Reason))
-	case audit.ApplyRequested:
-		return fmt.Sprintf("%s, as shown by %s: %s", plural(v.Changes, "change"), vpath.Escape(v.Digest), escape(v.Message))
 	case audit.Applied:
 		if v.To != "" {
 			return fmt.Sprintf("%s to %s: %s", plural(len(v.Paths), "path"), escape(v.To), joinTexts(inMount(v.Mount, v.Paths)))
@@ -251,7 +249,7 @@ func describeEvent(ev audit.Event) string {
 		return "onto the directory that is at " + escape(v.Source) + " now"
 	case audit.SandboxStopped:
 		return escape(v.Reason)
-	case audit.AccessAsked, audit.AccessAnswered, audit.AsksSuppressed:
+	case audit.AccessAsked, audit.AccessAnswered, audit.AsksSuppressed, audit.ApplyRequested:
 		return describeAsk(v)
 	}
 	return describeSession(ev)

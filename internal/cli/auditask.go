@@ -11,6 +11,8 @@ import (
 // describeAsk says what was asked, and how that ended.
 func describeAsk(ev audit.Event) string {
 	switch v := ev.(type) {
+	case audit.ApplyRequested:
+		return fmt.Sprintf("%s, as shown by %s: %s", plural(v.Changes, "change"), vpath.Escape(v.Digest), escape(v.Message))
 	case audit.AccessAsked:
 		return fmt.Sprintf("%s %s, program %s", vpath.Escape(v.Ask), askedText(v.Path, v.Need, v.Host), vpath.Quote(string(v.Program)))
 	case audit.AccessAnswered:

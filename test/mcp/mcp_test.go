@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -202,4 +203,38 @@ func or(text, other string) string {
 		return other
 	}
 	return text
+}
+
+var asking = regexp.MustCompile(`(?m)^(\d+) .*notes\.md`)
+
+// With --ask a refused command of the agent waits until a person answers, and no tool answers.
+func TestARefusalWaitsForAPerson(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"notes.md": "n\n"})
+	c := mcpclient.Start(t, s, nil, "--view", "notes.md", "--ask", "--name", "asks")
+	done := make(chan string)
+	go func() {
+		r, err := c.CallTool(context.Background(), &mcp.CallToolParams{Name: "exec", Arguments: args{"command": "cat notes.md"}})
+		if err != nil {
+			done <- err.Error()
+			return
+		}
+		done <- r.Content[len(r.Content)-1].(*mcp.TextContent).Text
+	}()
+	var id string
+	for id == "" {
+		select {
+		case got := <-done:
+			t.Fatalf("the command did not wait: %q", got)
+		default:
+		}
+		if m := asking.FindStringSubmatch(s.Agentfense("policy", "ask", "asks").Stdout); m != nil {
+			id = m[1]
+		}
+	}
+	if r := s.Agentfense("policy", "ask", "asks", "--answer", id, "allow"); r.Code != 0 {
+		t.Errorf("answer %s: %+v", id, r)
+	}
+	if got := <-done; got != "n\n" {
+		t.Errorf("the command that waited: %q", got)
+	}
 }
