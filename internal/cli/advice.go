@@ -71,6 +71,8 @@ func mountAdvice(names []string, r record.Record) []string {
 			lines = append(lines, fmt.Sprintf("to allow: writes in %s, which wait for a review: agentfense run --name %s --mount %s", m.Name, r.Name, policy.QuoteForShell(source+":"+target+":"+string(mountspec.CopyOnWrite))))
 		case m.Mode == mountspec.ReadOnly:
 			lines = append(lines, fmt.Sprintf("to allow: writes in %s, which wait for a review: give its --mount the mode %s", m.Name, mountspec.CopyOnWrite))
+		case m.IsAgentHome():
+			lines = append(lines, fmt.Sprintf("to allow: writes in %s: change the agent's profile (agentfense profile --help)", m.Name))
 		case m.Mode == mountspec.PolicyFile:
 			lines = append(lines, fmt.Sprintf("to allow: writes in %s: change the policy file of its --mount", m.Name))
 		case m.Mode.HasRules():

@@ -18,6 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/profile"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 // agentGroup is the group of the verbs that run agents.
@@ -81,8 +82,8 @@ review, too: agentfense diff NAME --in home`,
 }
 
 const (
-	homeMount     = "home"     // the name of the mount of the home directory
-	homeCatchAll  = "**"       // the pattern of what a profile does not show of the home directory
+	homeMount    = "home" // the name of the mount of the home directory
+	homeCatchAll = "**"   // the pattern of what a profile does not show of the home directory
 )
 
 // useProfile adds to the flags what the profile of an agent says, and returns the beginning of the
@@ -116,7 +117,7 @@ func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command,
 	if err := o.showHome(in, p); err != nil {
 		return nil, err
 	}
-	o.giveVariables(e, in, p)
+	o.giveVariables(e, p)
 	args, err := o.giveNetwork(e, cmd, in, p)
 	if err != nil {
 		return nil, err
@@ -231,7 +232,7 @@ func (o *runOptions) showHome(in *inside, p *profile.Profile) error {
 	file := mountspec.ProfileSource + p.Name
 	o.mountRules = func(path, source string) ([]policy.Rule, error) {
 		if path == file {
-			return p.Home, nil
+			return homeRules(p), nil
 		}
 		return mountRules(path, source)
 	}
@@ -240,8 +241,20 @@ func (o *runOptions) showHome(in *inside, p *profile.Profile) error {
 	return nil
 }
 
+// homeRules are the rules of a profile, and none-rules for the names of secrets: so the summary has
+// a look at one, and does not take it for one of the many at what the profile does not show.
+func homeRules(p *profile.Profile) []policy.Rule {
+	rules := slices.Clone(p.Home)
+	for _, name := range secretname.All() {
+		rules = append(rules, policy.Rule{
+			Pattern: name.Pattern, Type: policy.Glob, Permission: policy.None, Own: true, Source: mountspec.ProfileSource + p.Name + ", names of secrets",
+		})
+	}
+	return rules
+}
+
 // giveVariables passes on the variables of a profile.
-func (o *runOptions) giveVariables(e *env, in *inside, p *profile.Profile) {
+func (o *runOptions) giveVariables(e *env, p *profile.Profile) {
 	for _, v := range p.Set {
 		value := v.Value
 		if own := e.getenv(v.Name); own != "" {
@@ -284,7 +297,9 @@ func (o *runOptions) giveNetwork(e *env, cmd *cobra.Command, in *inside, p *prof
 // giveSecret gives the agent a key of the caller, or the address of a model that needs none. It
 // reports whether there is one, and returns arguments for the agent.
 func (o *runOptions) giveSecret(e *env, s profile.Secret) (given bool, args []string, err error) {
-	isSame := func(text string) bool { return text == s.Name || strings.HasPrefix(text, s.Name+"=") || strings.HasPrefix(text, s.Name+"@") }
+	isSame := func(text string) bool {
+		return text == s.Name || strings.HasPrefix(text, s.Name+"=") || strings.HasPrefix(text, s.Name+"@")
+	}
 	if slices.ContainsFunc(o.Secrets, isSame) || slices.ContainsFunc(o.Env, isSame) {
 		return true, nil, nil
 	}

@@ -122,7 +122,7 @@ prints one line for each, and fails if one is malformed.`,
 					bad = append(bad, err)
 					continue
 				}
-				fmt.Fprintf(e.stdout, "%s: %d rules for the home directory, %d hosts, %d keys\n", vpath.Escape(arg), len(p.Home), len(p.Hosts), len(p.Secrets))
+				fmt.Fprintf(e.stdout, "%s: %s for the home directory, %s, %s\n", vpath.Escape(arg), plural(len(p.Home), "rule"), plural(len(p.Hosts), "host"), plural(len(p.Secrets), "key"))
 			}
 			return errors.Join(bad...)
 		},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,7 +75,7 @@ func (w *world) read(name string) string {
 // agentfense runs the command line in the project. env, if not "", is one more variable.
 func (w *world) agentfense(env string, args ...string) (stdout, stderr string, err error) {
 	cmd := exec.Command(binary, args...)
-	cmd.Dir, cmd.Env = w.project, append(w.env[:len(w.env):len(w.env)], strings.Fields(env)...)
+	cmd.Dir, cmd.Env = w.project, append(slices.Clip(w.env), strings.Fields(env)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()

@@ -33,8 +33,8 @@ func cellRuns(t *testing.T, b block) {
 	}
 }
 
-// checkYAML loads a policy as `policy check` does, and a configuration as
-// `serve` does.
+// checkYAML loads a policy as `policy check` does, a profile as `profile check`
+// does, and a configuration as `serve` does.
 func checkYAML(t *testing.T, b block) {
 	var keys map[string]any
 	if err := yaml.Unmarshal([]byte(b.text), &keys); err != nil {
@@ -46,7 +46,11 @@ func checkYAML(t *testing.T, b block) {
 		t.Fatal(err)
 	}
 	if _, is := keys["version"]; is {
-		cmd := exec.Command(binary, "policy", "check", path)
+		kind := "policy"
+		if keys["command"] != nil || keys["extends"] != nil {
+			kind = "profile"
+		}
+		cmd := exec.Command(binary, kind, "check", path)
 		cmd.Dir = t.TempDir()
 		cmd.Env = append(ordinary(os.Environ()), "AGENTFENSE_HOME="+t.TempDir())
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -41,7 +41,7 @@ func newWorld(t *testing.T, document string) *world {
 		path = filepath.Dir(binary) + ":" + path
 	}
 	w.env = slices.Concat(ordinary(os.Environ()), caches(t), []string{
-		"HOME=" + w.home, "PATH=" + path, "AGENTFENSE_HOME=" + w.state, "NO_COLOR=1",
+		"HOME=" + w.home, "PATH=" + path + ":" + filepath.Join(w.home, ".local/bin"), "AGENTFENSE_HOME=" + w.state, "NO_COLOR=1",
 	})
 	here, err := filepath.Abs(root)
 	if err != nil {
@@ -54,6 +54,10 @@ func newWorld(t *testing.T, document string) *world {
 		const agent = "#!/bin/sh\necho fixed >> notes\n"
 		furniture[filepath.Join(w.work, "your-agent")] = agent
 		furniture[filepath.Join(w.home, ".local/bin/your-agent")] = agent
+	}
+	if document == "docs/agents.md" {
+		furniture[filepath.Join(w.home, ".local/bin/claude")] = "#!/bin/sh\necho fixed >> notes\n"
+		furniture[filepath.Join(w.work, "my-project/notes")] = "broken\n"
 	}
 	for path, content := range furniture {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
