@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ type tmux struct {
 func (tm *tmux) run(args ...string) string {
 	tm.w.t.Helper()
 	cmd := exec.Command("tmux", append([]string{"-S", tm.socket}, args...)...)
-	cmd.Dir, cmd.Env = tm.w.project, append(tm.w.env[:len(tm.w.env):len(tm.w.env)], "ANTHROPIC_API_KEY="+key, "TERM=xterm-256color")
+	cmd.Dir, cmd.Env = tm.w.project, append(slices.Clip(tm.w.env), "ANTHROPIC_API_KEY="+key, "TERM=xterm-256color")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		tm.w.t.Errorf("tmux %q: %v\n%s", args, err, out)
