@@ -159,7 +159,7 @@ func TestStateOfAProgramHasNoMark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []vpath.Path{"/.claude/.credentials.json", "/home/me/.claude/history.jsonl", "/.claude/projects/-home-me/1.jsonl", "/.codex/auth.json", "/.codex/sessions/2026/01/02/x.jsonl"} {
+	for _, p := range []vpath.Path{"/.claude/.credentials.json", "/home/me/.claude/history.jsonl", "/.claude/projects/-home-me/1.jsonl", "/.codex/auth.json", "/.codex/sessions/2026/01/02/x.jsonl", "/.gemini/tmp/x/chats/1.jsonl", "/.qwen/projects/x/chats/1.jsonl", "/.copilot/session-state/x/events.jsonl"} {
 		if e, ok := builtIn().At(p, false); ok {
 			t.Errorf("%s: %+v, want no mark", p, e)
 		}
@@ -168,7 +168,7 @@ func TestStateOfAProgramHasNoMark(t *testing.T) {
 			t.Errorf("%s, with a mark of the project: %+v, %t", p, e, ok)
 		}
 	}
-	for _, p := range []vpath.Path{"/.claude/settings.json", "/.claude/projects/x/memory/1.jsonl", "/.claude/projects/x/.git/hooks/a.jsonl", "/.claude/todos/x", "/.codex/config.toml", "/.claude/projects/x/.mcp.json", "/auth.json", "/.git/hooks/.claude/history.jsonl"} {
+	for _, p := range []vpath.Path{"/.claude/settings.json", "/.claude/projects/x/memory/1.jsonl", "/.claude/projects/x/.git/hooks/a.jsonl", "/.claude/todos/x", "/.codex/config.toml", "/.gemini/settings.json", "/.gemini/tmp/x/y.jsonl", "/.qwen/settings.json", "/.copilot/mcp-config.json", "/.claude/projects/x/.mcp.json", "/auth.json", "/.git/hooks/.claude/history.jsonl"} {
 		if _, ok := builtIn().At(p, false); !ok {
 			t.Errorf("%s has no mark", p)
 		}
