@@ -51,7 +51,7 @@ def test_the_rules_of_the_first_presets_are_as_published() -> None:
 
 
 def test_the_constants() -> None:
-    got = {presets.PRESET_AGENT_SAFE, presets.PRESET_READ_ONLY, presets.PRESET_FULL_ACCESS}
+    got = {presets.PRESET_AGENT_SAFE, presets.PRESET_READ_ONLY, presets.PRESET_FULL_ACCESS, presets.PRESET_NOTHING}
     assert sorted(got | {presets.PRESET_DEVELOPMENT, presets.PRESET_VIEW_ONLY}) == presets.list_presets()
 
 
