@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -82,10 +83,12 @@ func TestAPortInsideIsPublished(t *testing.T) {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", net.JoinHostPort(info.PublishAddress, "3456"))
-	if err != nil {
+	switch {
+	case err == nil:
+		c.Close()
+	case !errors.Is(err, syscall.ECONNRESET): // nothing listens inside
 		t.Fatal(err)
 	}
-	c.Close()
 	if _, err := client.FromLocal(t.Context(), t.TempDir(), client.WithPublish("80")); !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("a low port: %v, want ErrInvalid", err)
 	}

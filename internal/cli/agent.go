@@ -64,12 +64,14 @@ review, too: agentfense diff NAME --in home`,
 			annotationInside: "true",
 		},
 	}
-	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkVariables(o.Env); err != nil {
 			return err
 		}
-		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
+		if err := e.hereOnly(cmd.CommandPath()); err != nil {
+			return err
+		}
+		return e.onHost(cmd, func(ctx context.Context, b backend.Backend) error {
 			argv, err := o.useProfile(ctx, e, cmd, b, name)
 			if err != nil {
 				return err
@@ -89,9 +91,6 @@ const (
 // useProfile adds to the flags what the profile of an agent says, and returns the beginning of the
 // command line inside. Errors: NotFound if the agent is not installed; Invalid.
 func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, name string) ([]string, error) {
-	if err := b.Check(backend.NewSandbox{Net: record.NetNone, Profile: true}); err != nil {
-		return nil, err
-	}
 	p, err := profile.Load(profile.Dir(e.getenv), name)
 	if err != nil {
 		return nil, err

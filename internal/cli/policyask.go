@@ -56,6 +56,7 @@ time (run --ask-timeout) is denied.`,
 	for _, flag := range []string{"follow", "json"} {
 		cmd.MarkFlagsMutuallyExclusive("answer", flag)
 	}
+	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		answer, err := o.read(args[1:])
 		if err != nil {

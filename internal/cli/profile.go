@@ -42,7 +42,9 @@ func newProfileLs(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the profiles, and whether their agents are installed",
-		Args:  cobra.NoArgs,
+		Example: `  agentfense profile ls
+  agentfense profile ls --json`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			dir := profile.Dir(e.getenv)
 			list := []listedProfile{}
@@ -88,9 +90,10 @@ func (e *env) printProfiles(list []listedProfile, asJSON bool) error {
 
 func newProfileShow(e *env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "show NAME",
-		Short: "Print a profile, with the reasons of its lines",
-		Args:  cobra.ExactArgs(1),
+		Use:     "show NAME",
+		Short:   "Print a profile, with the reasons of its lines",
+		Example: `  agentfense profile show claude`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			p, err := profile.Load(profile.Dir(e.getenv), args[0])
 			if err != nil {
@@ -110,6 +113,8 @@ func newProfileCheck(e *env) *cobra.Command {
 		Short: "Check profiles: those that are named, or all",
 		Long: `Check profiles: those with the names, the files with a / in their path, or all. It
 prints one line for each, and fails if one is malformed.`,
+		Example: `  agentfense profile check
+  agentfense profile check ./my-agent.yaml`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			dir := profile.Dir(e.getenv)
 			if len(args) == 0 {

@@ -82,7 +82,6 @@ type NewSandbox struct {
 	ServerSecrets []string
 	Mounts        []string // as mountspec.Parse reads them
 	Toolchains    bool     // some of Mounts are this host's toolchains
-	Profile       bool     // it is for an agent of this host
 	Scratch       []string // as scratch.Parse reads them
 	// MountRules reads the policy file of a mount of a sandbox with the source.
 	MountRules func(file, source string) ([]policy.Rule, error)

@@ -17,8 +17,6 @@ import (
 // Check refuses what no sandbox of a server can have.
 func (b *Backend) Check(n backend.NewSandbox) error {
 	switch {
-	case n.Profile:
-		return errdefs.New(errdefs.Unsupported, "the verb of an agent works only on this host: leave --endpoint and AGENTFENSE_ENDPOINT out, or use `agentfense run` with the flags that you need")
 	case n.Toolchains:
 		return localOnly("toolchains")
 	case n.Ask != nil && n.Ask.Hook != "":

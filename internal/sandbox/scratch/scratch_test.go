@@ -136,7 +136,7 @@ func TestCheckPolicyNamesAFlagThatHelps(t *testing.T) {
 			t.Errorf("%s: %v, want Precondition", tt.name, err)
 			continue
 		}
-		if helps := strings.Contains(err.Error(), `add --write "out/"`); helps != tt.helps {
+		if helps := strings.Contains(err.Error(), `--write "out/"`); helps != tt.helps {
 			t.Errorf("%s: it names --write: %t, want %t: %v", tt.name, helps, tt.helps, err)
 		}
 	}

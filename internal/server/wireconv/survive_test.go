@@ -305,7 +305,6 @@ var domainPairs = map[string]domainPair{
 		lost: map[string]string{
 			"Record.SchemaVersion": "the reader's", "Record.Source": ofTheHost,
 			"Record.Rules": fromSent, "Record.PolicyNote": fromSent, "Record.EarlierRules": "of the supervisor alone",
-			"Paths.Grants": ofTheHost, "Paths.GrantsEnded": ofTheHost, "Record.Ask": ofTheHost,
 			"Rule.Keep": onThisHost, "Rule.Keys": onThisHost,
 			"Record.Marks": ofTheHost, "Record.Net": ofTheHost, "List.AllowNetUntil": "a list has no end of a host that is not in it", "Record.Secrets": "Sandbox.Secrets has what a client may know", "Rule.Source": "each side says where it has a rule from",
 			"Mount.Dev": ofTheHost, "Mount.Ino": ofTheHost, "Mount.Born": ofTheHost, "Mount.EarlierRules": "of the supervisor alone",
