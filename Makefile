@@ -93,8 +93,9 @@ chaos: setup ## kill every process at random moments for CHAOS_TIME (10m), from 
 	$(GO) test -vet=off -count=1 -timeout 0 -v $(TESTFLAGS) ./test/chaos -chaos.duration=$(CHAOS_TIME) -chaos.seed=$(CHAOS_SEED)
 
 .PHONY: test-long
-test-long: chaos ## what make test does a sample of: chaos, and proofs at ten million paths
+test-long: chaos ## what make test does a sample of: chaos, proofs at ten million paths, all agents
 	$(GO) test -vet=off -count=1 -timeout 0 -v $(TESTFLAGS) ./internal/view/policy/prove -run TestAnswersAreExact -prove.policies=50000 -prove.paths=100
+	$(GO) test -vet=off -count=1 -timeout 0 -v $(TESTFLAGS) ./test/agents -agents.others
 
 PYTHON_BIN  := ../../bin/python
 PYTEST      := AGENTFENSE_BINARY=$(abspath $(BIN)) PYTHONPATH=src timeout 10m

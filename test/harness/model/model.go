@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -40,7 +41,8 @@ type Server struct {
 }
 
 // Start starts a server that ends with the test. A request without tools, such as for a title, is
-// answered with a text and takes no step; neither does one after the last step, which is repeated.
+// answered with a text and takes no step, unless the script calls no tools: it is for an agent that
+// has none. A request after the last step takes none either, and the last is repeated.
 func Start(t testing.TB, script ...Step) *Server {
 	t.Helper()
 	s := &Server{script: script}
@@ -119,7 +121,7 @@ func keyOf(r *http.Request) string {
 
 // step returns the next step of the script, for a request with so many tools.
 func (s *Server) step(tools int) Step {
-	if tools == 0 {
+	if tools == 0 && slices.ContainsFunc(s.script, func(step Step) bool { return step.Tool != "" }) {
 		return Step{Text: "ok"}
 	}
 	s.mu.Lock()
