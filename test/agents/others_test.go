@@ -152,7 +152,7 @@ func (a otherAgent) test(t *testing.T) {
 	}
 }
 
-// TestAider is a test besides: the agent has no tools. Its model answers with blocks of text, and its
+// TestAider is apart because the agent has no tools. Its model answers with blocks of text, and its
 // shell is that of its test command.
 func TestAider(t *testing.T) {
 	if !*others {
