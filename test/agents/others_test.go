@@ -2,6 +2,7 @@ package agents_test
 
 import (
 	"flag"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,132 +10,185 @@ import (
 	"github.com/agentfense/agentfense/test/harness/model"
 )
 
-// all is for make test-long: CI installs and runs the first two agents only.
-var all = flag.Bool("agents.all", false, "install and run all agents, not Claude Code and Codex alone")
+var others = flag.Bool("agents.others", false, "install and test all agents, not only Claude Code and Codex")
 
-// agent is one whose test is as that of others.
-type agent struct {
-	name     string
-	files    map[string]string               // of the home directory before the first start
-	env      string                          // with {url} for the address of the model
-	work     []string                        // arguments for its work
-	again    []string                        // arguments that go on with the conversation
-	shell    func(command string) model.Step // nil for an agent that runs look.sh by its arguments
-	edits    func(file string) []model.Step  // that make "two" of "one"
-	login    string                          // a file of the home directory that is kept, "" for none
-	settings string                          // one that waits for a review
-	history  string                          // a pattern of a file that is kept, "" for none
+// settingsEdit is what an agent does to its settings and its login in the tests below.
+type settingsEdit struct{ settings, login string }
+
+// command is a script that makes the edit, behind look.
+func (e settingsEdit) command() string {
+	c := look + `printf '%s' '{"mcpServers": {"x": {"command": "sh"}}}' > ~/` + e.settings
+	if e.login != "" {
+		c += `; printf '%s' '{"token": "new"}' > ~/` + e.login
+	}
+	return c
 }
 
-// others are the agents by the names of their profiles.
-var others = []agent{
+// otherAgent is how an agent is run in a test.
+type otherAgent struct {
+	name  string
+	files map[string]string // of the home directory
+	edit  settingsEdit
+	// steps are the model's: the command runs in the agent's shell, file is app.txt.
+	steps func(command, file string) []model.Step
+	env   func(url string) string
+	args  []string // for the first prompt, and again, to go on with the conversation
+	again []string
+	// forgets is set if the conversations are those of a sandbox alone.
+	forgets bool
+}
+
+var otherAgents = []otherAgent{
 	{
-		name:  "gemini",
-		files: map[string]string{".gemini/settings.json": `{"security": {"auth": {"selectedType": "gemini-api-key"}}}`},
-		env:   "GEMINI_API_KEY=" + key + " GOOGLE_GEMINI_BASE_URL={url}",
-		work:  []string{"--model", "gemini-2.5-pro", "--yolo", "--skip-trust", "-p", "work"}, again: []string{"--model", "gemini-2.5-pro", "--yolo", "--skip-trust", "--resume", "latest", "-p", "again"},
-		shell: func(command string) model.Step {
-			return model.Step{Tool: "run_shell_command", Input: map[string]any{"command": command, "description": "look"}}
+		name: "gemini",
+		files: map[string]string{
+			".gemini/settings.json":    `{"security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false}}}`,
+			".gemini/oauth_creds.json": `{"token": "old"}`,
 		},
-		edits: func(file string) []model.Step {
-			return []model.Step{{Tool: "replace", Input: map[string]any{"file_path": file, "old_string": "one", "new_string": "two", "instruction": "Make two of one."}}}
-		},
-		login: ".gemini/oauth_creds.json", settings: ".gemini/settings.json", history: ".gemini/tmp/*/chats/*.json*",
-	},
-	{
-		name: "qwen",
-		env:  "OPENAI_API_KEY=" + key + " OPENAI_BASE_URL={url}/v1 OPENAI_MODEL=qwen3-coder",
-		work: []string{"--yolo", "-p", "work"}, again: []string{"--yolo", "--continue", "-p", "again"},
-		shell: func(command string) model.Step {
-			return model.Step{Tool: "run_shell_command", Input: map[string]any{"command": command, "is_background": false}}
-		},
-		edits: func(file string) []model.Step {
+		edit: settingsEdit{settings: ".gemini/settings.json", login: ".gemini/oauth_creds.json"},
+		steps: func(command, file string) []model.Step {
 			return []model.Step{
+				{Tool: "run_shell_command", Input: map[string]any{"command": command, "description": "look"}},
 				{Tool: "read_file", Input: map[string]any{"file_path": file}},
-				{Tool: "edit", Input: map[string]any{"file_path": file, "old_string": "one", "new_string": "two"}},
+				{Tool: "replace", Input: map[string]any{"file_path": file, "old_string": "one", "new_string": "two", "instruction": "count"}},
 			}
 		},
-		login: ".qwen/oauth_creds.json", settings: ".qwen/settings.json", history: ".qwen/projects/*/chats/*.jsonl",
+		env:   func(url string) string { return "GEMINI_API_KEY=" + key + " GOOGLE_GEMINI_BASE_URL=" + url },
+		args:  []string{"-m", "gemini-2.5-pro", "--approval-mode", "yolo", "-p", "work"},
+		again: []string{"-m", "gemini-2.5-pro", "--approval-mode", "yolo", "--resume", "latest", "-p", "again"},
 	},
 	{
 		name:  "opencode",
-		files: map[string]string{".config/opencode/opencode.json": `{"provider": {"anthropic": {"options": {"baseURL": "{env:ANTHROPIC_BASE_URL}/v1"}}}}`},
-		env:   "ANTHROPIC_API_KEY=" + key + " ANTHROPIC_BASE_URL={url}",
-		work:  []string{"run", "-m", "anthropic/claude-sonnet-4-5", "work"}, again: []string{"run", "--continue", "-m", "anthropic/claude-sonnet-4-5", "again"},
-		shell: func(command string) model.Step {
-			return model.Step{Tool: "bash", Input: map[string]any{"command": command, "description": "look"}}
-		},
-		edits: func(file string) []model.Step {
+		files: map[string]string{".config/opencode/opencode.jsonc": `{"$schema": "https://opencode.ai/config.json"}`, ".local/share/opencode/auth.json": `{}`},
+		edit:  settingsEdit{settings: ".config/opencode/opencode.jsonc"},
+		steps: func(command, file string) []model.Step {
 			return []model.Step{
+				{Tool: "bash", Input: map[string]any{"command": command, "description": "look"}},
 				{Tool: "read", Input: map[string]any{"filePath": file}},
 				{Tool: "edit", Input: map[string]any{"filePath": file, "oldString": "one", "newString": "two"}},
 			}
 		},
-		login: ".local/share/opencode/auth.json", settings: ".config/opencode/opencode.json", history: ".local/share/opencode/opencode.db",
+		env:     func(url string) string { return "ANTHROPIC_API_KEY=" + key + " ANTHROPIC_BASE_URL=" + url + "/v1" },
+		args:    []string{"run", "-m", "anthropic/claude-sonnet-4-5", "work"},
+		again:   []string{"run", "-m", "anthropic/claude-sonnet-4-5", "again"},
+		forgets: true,
 	},
 	{
-		name: "copilot",
-		env:  "COPILOT_PROVIDER_API_KEY=" + key + " COPILOT_PROVIDER_BASE_URL={url}/v1 COPILOT_MODEL=gpt-5",
-		work: []string{"--allow-all-tools", "-p", "work"}, again: []string{"--allow-all-tools", "--continue", "-p", "again"},
-		shell: func(command string) model.Step {
-			return model.Step{Tool: "bash", Input: map[string]any{"command": command, "description": "look"}}
+		name: "qwen",
+		files: map[string]string{
+			".qwen/settings.json":                        `{"$version": 4, "security": {"auth": {"selectedType": "openai"}}}`,
+			".qwen/oauth_creds.json":                     `{"token": "old"}`,
+			".qwen/output-language.md":                   "# Output language preference: auto\n<!-- qwen-code:llm-output-language: auto -->\n",
+			".qwen/extensions/extension-enablement.json": "{}",
 		},
-		edits: func(file string) []model.Step {
-			return []model.Step{{Tool: "edit", Input: map[string]any{"path": file, "old_str": "one", "new_str": "two"}}}
+		edit: settingsEdit{settings: ".qwen/settings.json", login: ".qwen/oauth_creds.json"},
+		steps: func(command, file string) []model.Step {
+			return []model.Step{
+				{Tool: "run_shell_command", Input: map[string]any{"command": command, "description": "look", "is_background": false}},
+				{Tool: "read_file", Input: map[string]any{"file_path": file}},
+				{Tool: "edit", Input: map[string]any{"file_path": file, "old_string": "one", "new_string": "two"}},
+			}
 		},
-		settings: ".copilot/mcp-config.json", history: ".copilot/session-state/*/events.jsonl",
+		env:   func(url string) string { return "OPENAI_API_KEY=" + key + " OPENAI_BASE_URL=" + url + "/v1" },
+		args:  []string{"-m", "qwen3-coder-plus", "--approval-mode", "yolo", "-p", "work"},
+		again: []string{"-m", "qwen3-coder-plus", "--approval-mode", "yolo", "--continue", "-p", "again"},
 	},
 	{
-		name:  "aider",
-		env:   "OPENAI_API_KEY=" + key + " OPENAI_API_BASE={url}/v1",
-		work:  []string{"--model", "openai/gpt-4o", "--no-git", "--yes-always", "--auto-test", "--test-cmd", "sh look.sh; exit 1", "--message", "work", "app.txt"},
-		again: []string{"--model", "openai/gpt-4o", "--no-git", "--yes-always", "--restore-chat-history", "--message", "again"},
-		edits: func(string) []model.Step {
-			return []model.Step{{Text: "app.txt\n```\n<<<<<<< SEARCH\none\n=======\ntwo\n>>>>>>> REPLACE\n```\n"}}
+		name:  "copilot",
+		files: map[string]string{".copilot/config.json": `{"firstLaunchAt": "2026-01-01T00:00:00.000Z"}`, ".copilot/mcp-config.json": `{"mcpServers": {}}`},
+		edit:  settingsEdit{settings: ".copilot/mcp-config.json"},
+		steps: func(command, file string) []model.Step {
+			return []model.Step{
+				{Tool: "bash", Input: map[string]any{"command": command, "description": "look"}},
+				{Tool: "view", Input: map[string]any{"path": file}},
+				{Tool: "edit", Input: map[string]any{"path": file, "old_str": "one", "new_str": "two"}},
+			}
 		},
-		settings: ".aider.conf.yml", history: "project/.aider.chat.history.md",
+		env: func(url string) string {
+			return "COPILOT_MODEL=gpt-4.1 COPILOT_PROVIDER_API_KEY=" + key + " COPILOT_PROVIDER_BASE_URL=" + url + "/v1"
+		},
+		args:  []string{"--allow-all-tools", "-p", "work"},
+		again: []string{"--allow-all-tools", "--continue", "-p", "again"},
 	},
 }
 
 func TestOthers(t *testing.T) {
-	if !*all {
-		return // CI has Claude Code and Codex as a sample
+	if !*others {
+		t.Skip("it installs every agent; make test-long does")
 	}
-	for _, a := range others {
+	for _, a := range otherAgents {
 		t.Run(a.name, func(t *testing.T) { a.test(t) })
 	}
 }
 
-// test checks what an agent sees and changes, and that it goes on at its next start.
-func (a agent) test(t *testing.T) {
+func (a otherAgent) test(t *testing.T) {
 	w := newWorld(t, a.name, a.files)
-	plant := "mkdir -p ~/" + filepath.Dir(a.settings) + "; echo '{\"hooks\": {}}' > ~/" + a.settings
-	if a.login != "" {
-		plant += "; echo new > ~/" + a.login
-		w.write(map[string]string{a.login: "old"})
+	file := filepath.Join(w.project, "app.txt")
+	w.write(map[string]string{"project/look.sh": a.edit.command()}) // some agents refuse a command with $()
+	m := model.Start(t, append(a.steps("sh look.sh", file), model.Step{Text: "The work is done."})...)
+	run := func(m *model.Server, args ...string) (stdout, stderr string) {
+		return w.must(a.env(m.URL), append([]string{a.name}, args...)...)
 	}
-	// In a file, because some agents run no command with $(…).
-	w.write(map[string]string{"project/look.sh": look + plant})
-	steps := a.edits(filepath.Join(w.project, "app.txt"))
-	if a.shell != nil {
-		steps = append([]model.Step{a.shell("sh look.sh")}, steps...)
-	}
-	m := model.Start(t, append(steps, model.Step{Text: "The work is done."})...)
-	out, said := w.must(strings.ReplaceAll(a.env, "{url}", m.URL), append([]string{a.name, "--name", "c", "--"}, a.work...)...)
+	out, said := run(m, append([]string{"--name", "c", "--"}, a.args...)...)
 	wantAll(t, "the answer", out, "The work is done.")
 	w.checkAgent(m, "c", said)
-	if a.login != "" {
-		wantAll(t, "the login", w.read(a.login), "new")
-	}
-	wantAll(t, "the settings", w.read(a.settings), "!hooks")
+
+	wantAll(t, "the settings", w.read(a.edit.settings), "!command")
 	diff, _ := w.must("", "diff", "c", "--in", "home", "--name-status")
-	wantAll(t, "the diff of the home", diff, "home:/"+a.settings, "!oauth_creds", "!auth.json")
-	if found, _ := filepath.Glob(filepath.Join(w.home, a.history)); len(found) != 1 {
-		t.Errorf("the history %s is not kept: %q", a.history, found)
+	wantAll(t, "the diff of the home", diff, "M\thome:/"+a.edit.settings)
+	if a.edit.login != "" {
+		wantAll(t, "the login", w.read(a.edit.login), "new")
+		wantAll(t, "the diff of the home", diff, "!"+a.edit.login)
 	}
 
 	next := model.Start(t, model.Step{Text: "As before."})
-	out, _ = w.must(strings.ReplaceAll(a.env, "{url}", next.URL), append([]string{a.name, "--"}, a.again...)...)
+	out, said = run(next, append([]string{"--"}, a.again...)...)
 	wantAll(t, "the answer", out, "As before.")
-	wantAll(t, "the conversation", next.Said(), "The work is done.")
+	if strings.Contains(next.Said(), "The work is done.") == a.forgets {
+		t.Errorf("the agent goes on with the conversation: %v, want %v", a.forgets, !a.forgets)
+	}
+	if list, _ := w.must("", "ls", "--quiet"); list != "c\n" {
+		t.Errorf("sandboxes: %q, want c alone\n%s", list, said)
+	}
+}
+
+// TestAider is apart because the agent has no tools. Its model answers with blocks of text, and its
+// shell is that of its test command.
+func TestAider(t *testing.T) {
+	if !*others {
+		t.Skip("it installs every agent; make test-long does")
+	}
+	w := newWorld(t, "aider", map[string]string{
+		".aider/caches/model_prices_and_context_window.json": `{"gpt-4.1": {}}`,
+		".aider.conf.yml": "dark-mode: true\n",
+	})
+	for _, args := range [][]string{{"init", "--quiet"}, {"add", "app.txt"}, {"-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "--quiet", "--message", "x"}} {
+		cmd := exec.Command("git", append([]string{"-C", w.project}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %q: %v\n%s", args, err, out)
+		}
+	}
+	m := model.Start(t,
+		model.Step{Text: "app.txt\n```\n<<<<<<< SEARCH\none\n=======\ntwo\n>>>>>>> REPLACE\n```\n"},
+		model.Step{Text: "The work is done."},
+	)
+	env := "OPENAI_API_KEY=" + key + " OPENAI_API_BASE=" + m.URL + "/v1"
+	w.write(map[string]string{"project/look.sh": look + "echo 'test-cmd: x' >> ~/.aider.conf.yml; exit 1\n"})
+	out, said := w.must(env, "aider", "--name", "c", "--", "--model", "openai/gpt-4.1", "--yes-always", "--no-auto-commits", "--no-dirty-commits",
+		"--auto-test", "--test-cmd", "sh look.sh", "--message", "work", "app.txt")
+	wantAll(t, "the answer", out, "The work is done.")
+	all := m.Said()
+	wantAll(t, "what the model was told", all, "project: ", "home: ", "!of-the-project", "!never-to-be-seen")
+	for _, r := range m.Requests() {
+		if r.Key != key || strings.Contains(r.Body, key) {
+			t.Errorf("%s has the key %q, and the agent knows it: %v", r.Path, r.Key, strings.Contains(r.Body, key))
+		}
+	}
+	if w.read("project/app.txt") != "one\n" || w.read("project/made.txt") != "" || w.read(".cache/x/y") != "" {
+		t.Error("the agent has changed the source")
+	}
+	wantAll(t, "the settings", w.read(".aider.conf.yml"), "!test-cmd")
+	wantAll(t, "the summary", ours(said), "network: localhost", "!id_ed25519")
+	w.must("", "apply", "c", "app.txt")
+	wantAll(t, "the file", w.read("project/app.txt"), "two")
 }

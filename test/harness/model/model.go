@@ -41,8 +41,8 @@ type Server struct {
 }
 
 // Start starts a server that ends with the test. A request without tools, such as for a title, is
-// answered with a text and takes no step, unless the whole script is texts, for an agent that uses
-// no tools. The last step is repeated.
+// answered with a text and takes no step, unless the script calls no tools: it is for an agent that
+// has none. A request after the last step takes none either, and the last is repeated.
 func Start(t testing.TB, script ...Step) *Server {
 	t.Helper()
 	s := &Server{script: script}
