@@ -39,7 +39,8 @@ func TestEveryWaitForAnAnswerHasALimit(t *testing.T) {
 }
 
 // What is sent again is a call of the API, and one that changes nothing: REST
-// has it as GET, or it is about a command's list. ListAsks waits, and its callers go on by themselves.
+// has it as GET, or it is about a command's list. ListAsks waits, and its
+// callers go on by themselves.
 func TestOnlyWhatReadsIsSentAgain(t *testing.T) {
 	var config struct {
 		MethodConfig []struct {

@@ -51,8 +51,8 @@ func checkHome(t *testing.T, p *profile.Profile) {
 	}
 	for _, login := range p.Login {
 		d := home.Decide(vpath.Path("/" + login))
-		if d.Permission != policy.Write || !home.Rule(d.Rule).Keep {
-			t.Errorf("%s does not keep its login %s: %+v", p.Name, login, d)
+		if d.Permission != policy.Write { // some are kept, and some wait for a review
+			t.Errorf("%s cannot write its login %s: %+v", p.Name, login, d)
 		}
 	}
 	if d := home.Decide("/"); d.Permission != policy.Write {
