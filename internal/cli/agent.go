@@ -155,8 +155,11 @@ func (o *runOptions) showProgram(e *env, in *inside, p *profile.Profile) (string
 	for _, text := range t.left {
 		e.say("toolchains: %s", text)
 	}
-	dirs := in.partsOf(real)
-	if err := in.checkToolchain(dirs, false); err != nil {
+	dirs, ofWorkspace := in.toolchainOf(program)
+	if !ofWorkspace { // whose links lead to toolchains alone
+		dirs = in.partsOf(real)
+	}
+	if err := in.checkToolchain(dirs, ofWorkspace); err != nil {
 		return "", errdefs.New(errdefs.Invalid, "%s: %w", vpath.Escape(program), err)
 	}
 	for _, dir := range outermost(append(dirs, t.dirs...)) {

@@ -150,7 +150,7 @@ const maxLinks = 40
 // ofWorkspace says that one of the links is in the workspace, where others may have made it.
 func (in *inside) toolchainOf(program string) (shown []string, ofWorkspace bool) {
 	for range maxLinks {
-		ofWorkspace = ofWorkspace || safefs.IsBelow(program, in.record.Workspace)
+		ofWorkspace = ofWorkspace || in.isOfWorkspace(program)
 		if !in.isShown(program) {
 			shown = append(shown, in.partOf(program))
 		}
@@ -171,6 +171,15 @@ func (in *inside) toolchainOf(program string) (shown []string, ofWorkspace bool)
 		shown = append(shown, in.partOf(real))
 	}
 	return outermost(shown), ofWorkspace
+}
+
+// isOfWorkspace reports whether a path, or the directory that its name is in, is in the workspace.
+func (in *inside) isOfWorkspace(p string) bool {
+	isBelow := func(p string) bool {
+		return safefs.IsBelow(p, in.record.Workspace) || in.record.Source.Path != "" && safefs.IsBelow(p, string(in.record.Source.Path))
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(p))
+	return isBelow(p) || err == nil && isBelow(dir)
 }
 
 // partOf is what toolchainOf shows for a path.

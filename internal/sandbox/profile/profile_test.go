@@ -153,7 +153,7 @@ func TestFlagsOfASecret(t *testing.T) {
 			t.Errorf("%q: %v\n%s", base, err, diff)
 		}
 	}
-	for _, bad := range []string{"http://example.com", "https://localhost", "https://u:p@example.com", "ftp://x", "x", "https://example.com/?q", "https://example.com/#f"} {
+	for _, bad := range []string{"http://example.com", "https://localhost", "https://u:p@example.com", "ftp://x", "x", "https://example.com/?q", "https://example.com/#f", "https://localhost.", "https://LOCALHOST", "https://*.example.com"} {
 		if f, err := s.Flags(bad); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("%q: %+v, %v", bad, f, err)
 		}

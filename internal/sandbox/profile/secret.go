@@ -66,10 +66,10 @@ func (s Secret) HostOf(baseURL string) (string, error) {
 // parseBaseURL returns the host of an address, in the form of --allow-net, and its path.
 func parseBaseURL(variable, text string) (host, path string, err error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Hostname() == "" || strings.Contains(u.Hostname(), "*") || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return "", "", errdefs.New(errdefs.Invalid, "%s %s: want an address such as https://api.example.com/v1", variable, vpath.Quote(text))
 	}
-	name, port := u.Hostname(), u.Port()
+	name, port := strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")), u.Port()
 	isLocal := name == "localhost" || name == "127.0.0.1" || name == "::1"
 	switch {
 	case u.Scheme == "http" && isLocal:
