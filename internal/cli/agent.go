@@ -163,7 +163,11 @@ func (o *runOptions) showProgram(e *env, in *inside, p *profile.Profile) (string
 		return "", errdefs.New(errdefs.Invalid, "%s: %w", vpath.Escape(program), err)
 	}
 	for _, dir := range outermost(append(dirs, t.dirs...)) {
-		if !in.isShown(dir) {
+		switch {
+		case in.isShown(dir):
+		case slices.Contains(dirs, dir): // a view would have to read all of a large program each time
+			o.Mounts = append(o.Mounts, dir+":"+string(mountspec.Bind))
+		default:
 			o.Mounts = append(o.Mounts, dir)
 		}
 	}
