@@ -181,7 +181,8 @@ func (in *inside) partsOf(real string) []string {
 	if in.isShown(real) {
 		return nil
 	}
-	for dir := filepath.Dir(real); dir != "/" && dir != in.home; dir = filepath.Dir(dir) {
+	home := in.realHome()
+	for dir := filepath.Dir(real); dir != "/" && dir != home; dir = filepath.Dir(dir) {
 		switch {
 		case filepath.Base(dir) == "node_modules":
 			return []string{in.packageOf(real, dir)}
@@ -236,13 +237,17 @@ func (o *runOptions) showHome(in *inside, p *profile.Profile) error {
 		return errdefs.New(errdefs.Invalid, "%s is your home directory, or contains it: an agent works in a project; change to its directory, or name it with --dir", vpath.Escape(in.record.Workspace))
 	}
 	file := mountspec.ProfileSource + p.Name
+	mount := real + ",name=" + homeMount + ",policy=" + file
+	if s, err := mountspec.Parse(mount); err != nil || s.Source != real {
+		return errdefs.New(errdefs.Invalid, "home directory %s: it cannot be shown, because --mount cannot spell its path", vpath.Escape(real))
+	}
 	o.mountRules = func(path, source string) ([]policy.Rule, error) {
 		if path == file {
 			return homeRules(p), nil
 		}
 		return mountRules(path, source)
 	}
-	o.Mounts = append(o.Mounts, real+",name="+homeMount+",policy="+file)
+	o.Mounts = append(o.Mounts, mount)
 	o.Env = addVariables(slices.Clone(o.Env), "HOME="+real)
 	return nil
 }

@@ -173,6 +173,14 @@ func (in *inside) toolchainOf(program string) (shown []string, ofWorkspace bool)
 	return outermost(shown), ofWorkspace
 }
 
+// realHome is the home directory without symbolic links, as far as there is one.
+func (in *inside) realHome() string {
+	if real, err := filepath.EvalSymlinks(in.home); err == nil {
+		return real
+	}
+	return in.home
+}
+
 // isOfWorkspace reports whether a path, or the directory that its name is in, is in the workspace.
 func (in *inside) isOfWorkspace(p string) bool {
 	isBelow := func(p string) bool {
@@ -219,7 +227,7 @@ func (in *inside) checkToolchain(paths []string, ofWorkspace bool) error {
 		switch {
 		case ofWorkspace && (err != nil || info.Mode().IsRegular()):
 			return errdefs.New(errdefs.Invalid, "%s is not shown, because a link in the workspace leads to it and it is part of no toolchain; mount it yourself", vpath.Quote(p))
-		case safefs.IsBelow(in.home, p):
+		case safefs.IsBelow(in.home, p), safefs.IsBelow(in.realHome(), p):
 			return errdefs.New(errdefs.Invalid, "%s is not shown, because it contains your home directory", vpath.Quote(p))
 		case safefs.IsBelow(in.record.Workspace, p):
 			return errdefs.New(errdefs.Invalid, "%s is not shown, because it contains the workspace", vpath.Quote(p))
