@@ -33,6 +33,10 @@ type Parts struct {
 	// ReadToken reads a file that holds a token. Errors: NotFound;
 	// Precondition for one that others can read.
 	ReadToken func(path string) (string, error)
+	// Review shows a person what changed. PickReview asks which sandbox is meant, and returns
+	// "" for none.
+	Review     func(ctx context.Context, o ReviewOptions) error
+	PickReview func(ctx context.Context, in, out *os.File, choices []ReviewChoice) (string, error)
 }
 
 // ServerOptions are daemon.Options.
