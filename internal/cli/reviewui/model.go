@@ -73,12 +73,15 @@ type model struct {
 	panel    panel
 	status   string
 	busy     bool // something is staged, applied or discarded
+
+	later func(time.Duration) tea.Cmd // sends a tick
 }
 
 func newModel(s *source, o Options) *model {
 	return &model{
 		source: s, o: o, dark: true, unfolded: map[string]bool{}, staged: map[vpath.Path]stamp{},
 		seen: map[vpath.Path]stamp{}, differs: map[vpath.Path]bool{}, panel: newPanel(),
+		later: func(d time.Duration) tea.Cmd { return tea.Tick(d, func(time.Time) tea.Msg { return tick{} }) },
 	}
 }
 
@@ -157,7 +160,7 @@ func (m *model) index(path vpath.Path) int {
 }
 
 func (m *model) takeList(l listed) tea.Cmd {
-	again := tea.Tick(max(minPause, pauseTimes*l.took), func(time.Time) tea.Msg { return tick{} })
+	again := m.later(max(minPause, pauseTimes*l.took))
 	if l.err != nil {
 		m.status, m.loaded = l.err.Error(), true
 		return again
@@ -273,7 +276,10 @@ func (m *model) takeApplied(a applied) {
 	case a.err != nil && len(a.result.Paths) == 0:
 		m.read("Nothing was applied", []string{a.err.Error()})
 	default:
-		m.read(m.outcome(a))
+		title, lines := m.outcome(a)
+		if m.status = title; len(lines) > 0 {
+			m.read(title, lines)
+		}
 	}
 }
 
