@@ -74,7 +74,7 @@ func TestReview(t *testing.T) {
 	if _, err := exec.LookPath("tmux"); err != nil {
 		t.Fatal("tmux is needed: scripts/setup installs it")
 	}
-	s := harness.New(t, binary, "a.txt", "old\n", "b.txt", "old\n", "c.txt", "old\n")
+	s := harness.New(t, binary, map[string]string{"a.txt": "old\n", "b.txt": "old\n", "c.txt": "old\n"})
 	if out, err := s.Command(t.Context(), "run", "--preset", "full-access", "--name", "fix", "--", "sh", "-c",
 		`echo new >a.txt; echo new >b.txt; echo new >c.txt; printf 'x\033[2J\n' >"$(printf 'd\033]0;title\007')"`).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -98,7 +98,8 @@ func TestReview(t *testing.T) {
 	e.shows("5 changes · 1 staged")
 
 	e.tmux("resize-window", "-x", "40", "-y", "10")
-	e.shows("[x] M a.txt")
+	e.press("g") // takes the note from the last line
+	e.shows("discard · v …")
 	e.tmux("resize-window", "-x", "100", "-y", "24")
 	e.press("A")
 	e.shows("Apply 1 staged change? [y/N]")
@@ -123,7 +124,7 @@ func TestReview(t *testing.T) {
 
 // TestReviewNeedsATerminal says what else there is.
 func TestReviewNeedsATerminal(t *testing.T) {
-	s := harness.New(t, binary)
+	s := harness.New(t, binary, nil)
 	out, err := s.Command(t.Context(), "review", "fix").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "needs a terminal; without one, use agentfense diff NAME") {
 		t.Errorf("%v: %s", err, out)

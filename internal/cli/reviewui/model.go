@@ -20,6 +20,9 @@ const (
 	pauseTimes = 10
 )
 
+// settleTime is longer than tmux waits before it resizes again (250 ms).
+const settleTime = 400 * time.Millisecond
+
 // What is staged is stamped again with each list up to so many files. More are compared when they
 // are applied.
 const maxWatched = 100
@@ -74,13 +77,14 @@ type model struct {
 	status   string
 	busy     bool // something is staged, applied or discarded
 
-	later func(time.Duration) tea.Cmd // sends a tick
+	later  func(time.Duration) tea.Cmd // sends a tick
+	settle time.Duration
 }
 
 func newModel(s *source, o Options) *model {
 	return &model{
 		source: s, o: o, dark: true, unfolded: map[string]bool{}, staged: map[vpath.Path]stamp{},
-		seen: map[vpath.Path]stamp{}, differs: map[vpath.Path]bool{}, panel: newPanel(),
+		seen: map[vpath.Path]stamp{}, differs: map[vpath.Path]bool{}, panel: newPanel(), settle: settleTime,
 		later: func(d time.Duration) tea.Cmd { return tea.Tick(d, func(time.Time) tea.Msg { return tick{} }) },
 	}
 }
@@ -92,11 +96,23 @@ func (m *model) Init() tea.Cmd {
 
 type tick struct{}
 
+// repaint draws the whole screen again.
+type repaint struct{}
+
+// repaintLater repaints once the terminal has settled: one that is resized twice in a row, such as
+// tmux, may move what was drawn in between.
+func (m *model) repaintLater() tea.Cmd {
+	return tea.Tick(m.settle, func(time.Time) tea.Msg { return repaint{} })
+}
+
 // Update takes a message.
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
+		return m, tea.Batch(tea.ClearScreen, m.repaintLater())
+	case repaint:
+		return m, tea.ClearScreen
 	case tea.BackgroundColorMsg:
 		m.dark = msg.IsDark()
 	case tea.KeyPressMsg:
@@ -105,13 +121,22 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if m.mode == filtering {
 			m.setFilter(m.filter + msg.Content)
 		}
+	default:
+		return m, m.take(msg)
+	}
+	return m, nil
+}
+
+// take takes what a command of ours has found.
+func (m *model) take(msg tea.Msg) tea.Cmd {
+	switch msg := msg.(type) {
 	case tick:
-		return m, m.source.list(m.watched())
+		return m.source.list(m.watched())
 	case listed:
-		return m, m.takeList(msg)
+		return m.takeList(msg)
 	case wanted:
 		if msg.path == m.path {
-			return m, m.source.open(msg.path)
+			return m.source.open(msg.path)
 		}
 	case opened:
 		m.takeOpened(msg)
@@ -120,26 +145,26 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case applied:
 		m.busy = false
 		m.takeApplied(msg)
-		return m, m.source.list(nil)
+		return m.source.list(nil)
 	case discarded:
 		m.busy = false
 		if m.status = fmt.Sprintf("discarded %s", review.Count(msg.count, "change")); msg.err != nil {
 			m.status = msg.err.Error()
 		}
-		return m, m.source.list(nil)
+		return m.source.list(nil)
 	case written:
 		if msg.err != nil {
 			m.status = msg.err.Error()
-			return m, nil
+			return nil
 		}
-		return m, tea.ExecProcess(msg.cmd, func(err error) tea.Msg { return edited{msg.dir, err} })
+		return tea.ExecProcess(msg.cmd, func(err error) tea.Msg { return edited{msg.dir, err} })
 	case edited:
 		m.source.temp.remove()
 		if msg.err != nil {
 			m.status = fmt.Sprintf("%s: %v", msg.dir, msg.err)
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // watched are the paths to stamp again: the one that is shown, and what is staged.

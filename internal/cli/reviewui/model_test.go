@@ -34,7 +34,6 @@ type fake struct {
 	records   []audit.Record
 	applied   [][]vpath.Path
 	discarded []vpath.Path
-	whenNoted func() // changes the sandbox between the last look and the apply
 }
 
 func (f *fake) add(path vpath.Path, text string, mark *review.RiskFlag) {
@@ -115,6 +114,7 @@ func sit(t *testing.T, f *fake, width, height int) *person {
 	o := Options{Backend: f, Changes: changesOf{fake: f}, Name: "fix", Getenv: os.Getenv}
 	p := &person{t, newModel(newSource(t.Context(), o), o)}
 	p.m.later = func(time.Duration) tea.Cmd { return nil } // refresh is called
+	p.m.settle = 0
 	p.tell(tea.WindowSizeMsg{Width: width, Height: height})
 	p.refresh()
 	return p

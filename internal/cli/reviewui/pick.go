@@ -3,6 +3,7 @@ package reviewui
 import (
 	"context"
 	"os"
+	"strings"
 
 	tea "charm.land/bubbletea/v2"
 )
@@ -53,16 +54,17 @@ func (p *picker) View() tea.View {
 	var m model
 	height := max(1, p.height-2)
 	p.top = max(0, max(min(p.top, p.cursor), p.cursor-height+1))
-	text := m.fit(line{{padded(" Which sandbox?", p.width), "7"}}, p.width, 0)
+	lines := []string{m.fit(line{{padded(" Which sandbox?", p.width), "7"}}, p.width, 0)}
 	for i := range min(height, len(p.choices)-p.top) {
 		c := p.choices[p.top+i]
 		l := line{{" " + padded(printable(c.Name), 24), "1"}, {"  " + printable(c.About), "90"}}
 		if p.top+i == p.cursor {
 			l = selected(l, p.width, true)
 		}
-		text += "\n" + m.fit(l, p.width, 0)
+		lines = append(lines, m.fit(l, p.width, 0))
 	}
-	v := tea.NewView(text + "\n" + m.fit(line{{" Enter: review · q: leave", "90"}}, p.width, 0))
+	lines = append(lines, m.fit(line{{" Enter: review · q: leave", "90"}}, p.width, 0))
+	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen = true
 	return v
 }

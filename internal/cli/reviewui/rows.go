@@ -87,13 +87,13 @@ func arrange(files []review.FileDiff, groups []review.Group, unfolded map[string
 
 // groupTitle says what a group is, and which of its files are marked.
 func groupTitle(g *review.Group) string {
-	title := present.GroupTitle(g)
+	title := []string{present.GroupTitle(g)}
 	for i := range g.Marks {
 		if m := &g.Marks[i]; !m.IsUsual() {
-			title += fmt.Sprintf(" · %s: %d (%s)", m.Risk, len(m.Paths), m.Reason)
+			title = append(title, fmt.Sprintf("%s: %d (%s)", m.Risk, len(m.Paths), m.Reason))
 		}
 	}
-	return title
+	return strings.Join(title, " · ")
 }
 
 // rowsOf lists the sections as far as the filter matches.
