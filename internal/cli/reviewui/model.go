@@ -7,6 +7,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -99,8 +100,8 @@ type tick struct{}
 // repaint draws the whole screen again.
 type repaint struct{}
 
-// repaintLater repaints once the terminal has settled: one that is resized twice in a row, such as
-// tmux, may move what was drawn in between.
+// repaintLater repaints once the terminal has settled. Bubble Tea scrolls by margins of the screen,
+// and those of the old size stay if the terminal, such as tmux, grows before the program knows it.
 func (m *model) repaintLater() tea.Cmd {
 	return tea.Tick(m.settle, func(time.Time) tea.Msg { return repaint{} })
 }
@@ -112,7 +113,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.width, m.height = msg.Width, msg.Height
 		return m, tea.Batch(tea.ClearScreen, m.repaintLater())
 	case repaint:
-		return m, tea.ClearScreen
+		return m, tea.Sequence(tea.Raw(ansi.SetTopBottomMargins(0, 0)), tea.ClearScreen)
 	case tea.BackgroundColorMsg:
 		m.dark = msg.IsDark()
 	case tea.KeyPressMsg:
