@@ -53,6 +53,7 @@ var inside = map[string]string{
 	"cli/present":             "",
 	"cli/remote":              "backend",
 	"cli/sharegen":            "cli",
+	"cli/reviewui":            "backend present",
 	"cli/tokenstore":          "backend",
 	// server
 	"server/auditfeed": "",
@@ -203,8 +204,11 @@ var forTests = []string{"internal/cli/backend/backendtest", "internal/lib/linete
 // missing here has not been decided upon. Where only tests need it, no package
 // is named.
 var rooms = map[string]string{
+	"charm.land/bubbletea/v2":                   "internal/cli/reviewui",
+	"github.com/alecthomas/chroma/v2":           "internal/cli/reviewui",
 	"github.com/aymanbagabas/go-udiff":          "internal/lib/textdiff",
 	"github.com/bmatcuk/doublestar/v4":          "",
+	"github.com/charmbracelet/x/ansi":           "internal/cli/reviewui",
 	"github.com/creack/pty":                     "internal/cli internal/confine/guest internal/sandbox/supervise",
 	"github.com/elastic/go-seccomp-bpf":         "internal/confine/seccomp/denylist",
 	"github.com/google/go-cmp":                  "",
@@ -402,7 +406,7 @@ func TestModulesStayInTheirRooms(t *testing.T) {
 
 // heavy are modules that cost memory or time where they are only linked.
 var heavy = []string{
-	"github.com/grpc-ecosystem", "github.com/moby", "github.com/prometheus",
+	"charm.land", "github.com/alecthomas/chroma", "github.com/grpc-ecosystem", "github.com/moby", "github.com/prometheus",
 	"google.golang.org", "modernc.org",
 }
 

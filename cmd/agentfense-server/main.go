@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/cli/mcpserver"
 	"github.com/agentfense/agentfense/internal/cli/remote"
+	"github.com/agentfense/agentfense/internal/cli/reviewui"
 	"github.com/agentfense/agentfense/internal/cli/tokenstore"
 	"github.com/agentfense/agentfense/internal/lib/endpoint"
 	"github.com/agentfense/agentfense/internal/lib/executable"
@@ -34,5 +35,13 @@ func main() {
 		ReadToken: auth.ReadToken,
 		MakeToken: auth.DefaultToken,
 		MCP:       func(ctx context.Context, o cli.MCPOptions) error { return mcpserver.Run(ctx, mcpserver.Options(o)) },
+		Review:    func(ctx context.Context, o cli.ReviewOptions) error { return reviewui.Run(ctx, reviewui.Options(o)) },
+		PickReview: func(ctx context.Context, in, out *os.File, choices []cli.ReviewChoice) (string, error) {
+			list := make([]reviewui.Choice, len(choices))
+			for i, c := range choices {
+				list[i] = reviewui.Choice(c)
+			}
+			return reviewui.Pick(ctx, in, out, list)
+		},
 	}))
 }

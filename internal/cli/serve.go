@@ -37,6 +37,10 @@ type Parts struct {
 	MakeToken func(path string) (string, error)
 	// MCP serves a sandbox to a client of the Model Context Protocol until that leaves or ctx ends.
 	MCP func(ctx context.Context, o MCPOptions) error
+	// Review shows a person what changed. PickReview asks which sandbox is meant, and returns
+	// "" for none.
+	Review     func(ctx context.Context, o ReviewOptions) error
+	PickReview func(ctx context.Context, in, out *os.File, choices []ReviewChoice) (string, error)
 }
 
 // ServerOptions are daemon.Options.

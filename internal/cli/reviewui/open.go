@@ -1,0 +1,158 @@
+package reviewui
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/textdiff"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+)
+
+// tempDir is a private directory with copies for an editor, "" if there is none.
+type tempDir struct{ path string }
+
+func (t *tempDir) remove() {
+	if t.path != "" {
+		_ = os.RemoveAll(t.path) // it is ours alone
+		t.path = ""
+	}
+}
+
+// written are the copies that a program is to be shown.
+type written struct {
+	cmd *exec.Cmd
+	dir string
+	err error
+}
+
+// edited says that the program has ended.
+type edited struct {
+	dir string // the program
+	err error
+}
+
+// edit opens the file under the cursor in a program of the person.
+func (m *model) edit() tea.Cmd {
+	f := m.current()
+	if f == nil {
+		m.status = "choose a file"
+		return nil
+	}
+	tool, both := m.o.Getenv("DIFFTOOL"), true
+	if tool == "" {
+		tool, both = m.o.Getenv("EDITOR"), false
+	}
+	words := strings.Fields(tool)
+	if len(words) == 0 {
+		m.status = "set EDITOR or DIFFTOOL to a program"
+		return nil
+	}
+	path := f.Path
+	return m.source.do(func() tea.Msg {
+		cmd, err := m.source.program(path, words, both)
+		return written{cmd, words[0], err}
+	})
+}
+
+// program writes copies of the sides of a change, and returns the command that shows them.
+func (s *source) program(path vpath.Path, words []string, both bool) (*exec.Cmd, error) {
+	oldText, newText, err := s.sides(path)
+	if err != nil {
+		return nil, err
+	}
+	s.temp.remove()
+	if s.temp.path, err = os.MkdirTemp("", "agentfense-review-"); err != nil { // with mode 0700
+		return nil, err
+	}
+	// The sandbox chose the name. An editor must not take it for a file of its own, or for a flag.
+	oldFile, newFile := s.temp.path+"/old"+extension(path), s.temp.path+"/new"+extension(path)
+	for file, text := range map[string]string{oldFile: oldText, newFile: newText} {
+		if err := os.WriteFile(file, []byte(text), 0o400); err != nil {
+			return nil, err
+		}
+	}
+	args := slices.Concat(words[1:], safeFlags[filepath.Base(words[0])])
+	if both {
+		args = append(args, oldFile)
+	}
+	cmd := exec.CommandContext(s.ctx, words[0], append(args, newFile)...)
+	cmd.Dir = s.temp.path
+	return cmd, nil
+}
+
+// safeFlags keep editors from obeying the text that they show (modelines, local variables).
+var safeFlags = map[string][]string{
+	"vim": vimFlags, "nvim": vimFlags, "gvim": vimFlags, "vimdiff": vimFlags, "view": vimFlags,
+	"emacs": {"--eval", "(setq enable-local-variables nil enable-local-eval nil enable-dir-local-variables nil)"},
+}
+
+var vimFlags = []string{"--cmd", "set nomodeline secure noexrc"}
+
+var plainExtension = regexp.MustCompile(`^\.[a-z0-9]{1,8}$`)
+
+func extension(path vpath.Path) string {
+	if ext := filepath.Ext(path.Base()); plainExtension.MatchString(ext) {
+		return ext
+	}
+	return ".txt"
+}
+
+// sides reads the content of a change. The earlier one is what the diff takes back.
+func (s *source) sides(path vpath.Path) (oldText, newText string, err error) {
+	parts, st, err := s.read(path)
+	if err != nil {
+		return "", "", err
+	}
+	p := &parts[0]
+	if len(parts) > 1 || !p.content.IsShown() || !isRegular(st.old) || !isRegular(st.new) {
+		return "", "", errdefs.New(errdefs.Unsupported, "%s: only a text file can be opened", path)
+	}
+	if st.new.isThere {
+		if newText, err = s.contentNow(path); err != nil {
+			return "", "", err
+		}
+	}
+	oldText, ok := before(newText, p.content.Hunks)
+	if !ok {
+		return "", "", errdefs.New(errdefs.Precondition, "%s: it changed meanwhile; look again", path)
+	}
+	return oldText, newText, nil
+}
+
+func isRegular(s side) bool { return !s.isThere || s.mode&record.TypeBits == unix.S_IFREG }
+
+// contentNow reads what the sandbox sees at a path.
+func (s *source) contentNow(path vpath.Path) (string, error) {
+	v, err := s.o.Backend.View(s.ctx, s.ref, s.o.Mount, s.o.Again)
+	if err != nil {
+		return "", err
+	}
+	defer v.Close()
+	var b bounded
+	if err := v.Copy(context.WithoutCancel(s.ctx), &b, path); err != nil {
+		return "", err
+	}
+	return b.String(), nil
+}
+
+// bounded takes a text as large as one that is compared.
+type bounded struct{ strings.Builder }
+
+// Write fails behind the limit.
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > textdiff.SizeLimit {
+		return 0, fmt.Errorf("larger than %d bytes", textdiff.SizeLimit)
+	}
+	return b.Builder.Write(p)
+}
