@@ -182,18 +182,23 @@ func (s *supervisor) answer(ctx context.Context, r api.Request, files []*os.File
 		changed, err := s.stack.HasChanges()
 		return api.Reply{OK: true, Changed: changed}, err
 	case api.OpRenew:
-		paths, err := api.ToPaths(r.Paths)
-		if err == nil {
-			s.view.Invalidate(paths...)
-			s.tellRenewed(paths)
-		}
-		return api.Reply{OK: true}, err
+		return api.Reply{OK: true}, s.renew(r.Paths)
 	case api.OpOpenSession, api.OpSessions, api.OpCloseSession:
 		return s.answerSession(ctx, r)
 	case api.OpStop:
 		return api.Reply{OK: true}, nil
 	}
 	return api.Reply{}, errdefs.New(errdefs.Invalid, "control: unknown operation %q", r.Op)
+}
+
+// renew has the view show what is new at paths of the source.
+func (s *supervisor) renew(sent [][]byte) error {
+	paths, err := api.ToPaths(sent)
+	if err == nil {
+		s.view.Invalidate(paths...)
+		s.tellRenewed(paths)
+	}
+	return err
 }
 
 // hold counts a reason to stay: a connection, a detached command, the
