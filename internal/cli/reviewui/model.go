@@ -24,9 +24,12 @@ const (
 // settleTime is longer than tmux waits before it resizes again (250 ms).
 const settleTime = 400 * time.Millisecond
 
-// What is staged is stamped again with each list up to so many files. More are compared when they
-// are applied.
-const maxWatched = 100
+// What is staged is stamped again with each list up to so many files, and so many bytes of each.
+// What is more is compared when it is applied.
+const (
+	maxWatched     = 100
+	maxWatchedSize = 1 << 20
+)
 
 // mode is what the keys act on.
 type mode int
@@ -168,15 +171,21 @@ func (m *model) take(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// watched are the paths to stamp again: the one that is shown, and what is staged.
+// watched are the paths to stamp again: the one that is shown, and what is staged, without what
+// takes long to read.
 func (m *model) watched() []vpath.Path {
 	var paths []vpath.Path
 	if len(m.staged) <= maxWatched {
-		paths = slices.Sorted(maps.Keys(m.staged))
+		for path, st := range m.staged {
+			if st.new.size <= maxWatchedSize {
+				paths = append(paths, path)
+			}
+		}
 	}
-	if m.path != "" && !slices.Contains(paths, m.path) && m.index(m.path) >= 0 {
+	if _, is := m.staged[m.path]; !is && m.seen[m.path].new.size <= maxWatchedSize && m.index(m.path) >= 0 {
 		paths = append(paths, m.path)
 	}
+	slices.Sort(paths)
 	return paths
 }
 
