@@ -185,14 +185,3 @@ func shorten(text string) string {
 	head := strings.ToValidUTF8(text[:maxLine], "")
 	return fmt.Sprintf("%s… (%d more bytes)", head, len(text)-len(head))
 }
-
-func splitLines(text string) []string {
-	if text == "" {
-		return nil
-	}
-	lines := strings.SplitAfter(text, "\n")
-	if lines[len(lines)-1] == "" {
-		lines = lines[:len(lines)-1]
-	}
-	return lines
-}

@@ -81,7 +81,7 @@ func stampsOf(r *review.Review) (map[vpath.Path]stamp, error) {
 // before takes a patch back: it returns the old content from the new one. ok is false if the patch
 // is not of that content.
 func before(content string, hunks []textdiff.Hunk) (old string, ok bool) {
-	lines := splitLines(content)
+	lines := textdiff.SplitLines(content)
 	var out []byte
 	at := 0
 	for _, h := range hunks {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 func generated(t *testing.T) string {
@@ -54,17 +55,14 @@ func TestEachVerbHasAPage(t *testing.T) {
 
 // groff prints each page without a warning.
 func TestPagesAreRoff(t *testing.T) {
-	groff, err := exec.LookPath("groff")
-	if err != nil {
-		t.Skip("groff is not installed")
-	}
+	testenv.Command(t, "groff")
 	pages, err := filepath.Glob(filepath.Join(generated(t), "man/man1/*.1"))
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("%v: %d pages", err, len(pages))
 	}
 	for _, page := range pages {
 		var said bytes.Buffer
-		cmd := exec.Command(groff, "-man", "-Tutf8", "-ww", "-Wfont", page)
+		cmd := exec.Command("groff", "-man", "-Tutf8", "-ww", "-Wfont", page)
 		cmd.Stderr = &said
 		out, err := cmd.Output()
 		if err != nil || said.Len() > 0 || len(out) < 100 {

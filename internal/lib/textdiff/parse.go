@@ -18,7 +18,7 @@ type Patch struct {
 // Invalid for a hunk that is not whole.
 func ParsePatch(text string) ([]Patch, error) {
 	var patches []Patch
-	lines := splitLines(text)
+	lines := SplitLines(text)
 	for len(lines) > 0 {
 		line := lines[0]
 		lines = lines[1:]

@@ -98,7 +98,7 @@ func Unified(oldName, newName string, before, after []byte) string {
 // Hunks returns what turns before into after, with ContextLines around each
 // change; none if they are equal.
 func Hunks(before, after []byte) []Hunk {
-	a, b := splitLines(string(before)), splitLines(string(after))
+	a, b := SplitLines(string(before)), SplitLines(string(after))
 	var hunks []Hunk
 	edits := compare(a, b)
 	for len(edits) > 0 {
@@ -164,8 +164,8 @@ func Count(hunks []Hunk) (inserted, deleted int) {
 	return inserted, deleted
 }
 
-// splitLines cuts text after each newline; the last line may lack one.
-func splitLines(text string) []string {
+// SplitLines cuts text after each newline; the last line may lack one.
+func SplitLines(text string) []string {
 	if text == "" {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
@@ -106,6 +107,33 @@ func (f File) Texts(n *yaml.Node, key string) ([]string, error) {
 		}
 	}
 	return texts, nil
+}
+
+// TextField returns the field of a single value that is stored in to.
+func (f File) TextField(key string, to *string) Field {
+	return Field{Key: key, Read: func(n *yaml.Node) (err error) {
+		*to, err = f.Text(n, key)
+		return err
+	}}
+}
+
+// ParseVersioned reads a document that begins with the key version. Errors: Invalid; also if the
+// file is empty.
+func (f File) ParseVersioned(text []byte, version int) (*yaml.Node, error) {
+	n, err := f.Parse(text)
+	if err == nil && n == nil {
+		err = f.At(1, "the file is empty: it begins with version: %d", version)
+	}
+	return n, err
+}
+
+// CheckVersion refuses a value of the key version that is not the known one. Errors: Invalid.
+func (f File) CheckVersion(n *yaml.Node, version int) error {
+	text, err := f.Text(n, "version")
+	if err == nil && text != strconv.Itoa(version) {
+		err = f.At(n.Line, "version %s is not known: this agentfense reads version %d", vpath.Quote(text), version)
+	}
+	return err
 }
 
 var plainTags = []string{"!!str", "!!int", "!!float", "!!bool", "!!timestamp", "!!merge"}

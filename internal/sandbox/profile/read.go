@@ -48,10 +48,7 @@ func Parse(name, file string, text []byte, base func(name string) (*Profile, err
 	if len(text) > MaxBytes {
 		return nil, r.At(1, "the file is longer than %d bytes", MaxBytes)
 	}
-	n, err := r.Parse(text)
-	if err == nil && n == nil {
-		err = r.At(1, "the file is empty: it begins with version: %d", Version)
-	}
+	n, err := r.ParseVersioned(text, Version)
 	if err != nil {
 		return nil, err
 	}
@@ -64,9 +61,9 @@ func (r *reader) readFile(n *yaml.Node) error {
 	}
 	p := r.profile
 	has, err := r.Mapping(n, "profile", []yamlfile.Field{
-		{Key: "version", Read: r.readVersion},
+		{Key: "version", Read: func(v *yaml.Node) error { return r.CheckVersion(v, Version) }},
 		{Key: "extends", Read: func(*yaml.Node) error { return nil }}, // extend has read it
-		r.text("title", &p.Title), r.text("command", &p.Command), r.text("install", &p.Install), r.text("tested", &p.Tested),
+		r.TextField("title", &p.Title), r.TextField("command", &p.Command), r.TextField("install", &p.Install), r.TextField("tested", &p.Tested),
 		{Key: "preset", Read: r.readPreset},
 		r.texts("args", &p.Args),
 		{Key: "home", Read: r.readHome},
@@ -113,27 +110,12 @@ func (r *reader) extend(n *yaml.Node) error {
 	return nil
 }
 
-func (r *reader) text(key string, to *string) yamlfile.Field {
-	return yamlfile.Field{Key: key, Read: func(n *yaml.Node) (err error) {
-		*to, err = r.Text(n, key)
-		return err
-	}}
-}
-
 func (r *reader) texts(key string, to *[]string) yamlfile.Field {
 	return yamlfile.Field{Key: key, Read: func(n *yaml.Node) error {
 		more, err := r.Texts(n, key)
 		*to = append(slices.Clip(*to), more...)
 		return err
 	}}
-}
-
-func (r *reader) readVersion(n *yaml.Node) error {
-	text, err := r.Text(n, "version")
-	if err == nil && text != "1" {
-		err = r.At(n.Line, "version %s is not known: this agentfense reads version %d", vpath.Quote(text), Version)
-	}
-	return err
 }
 
 func (r *reader) readPreset(n *yaml.Node) error {
@@ -206,7 +188,8 @@ func (r *reader) readSecrets(n *yaml.Node) error {
 	for _, item := range n.Content {
 		var s Secret
 		has, err := r.Mapping(item, "secret", []yamlfile.Field{
-			r.text("name", &s.Name), r.text("host", &s.Host), r.text("base_url", &s.BaseURL), r.text("path", &s.Path), r.texts("args", &s.Args), r.texts("requests", &s.Requests),
+			r.TextField("name", &s.Name), r.TextField("host", &s.Host), r.TextField("base_url", &s.BaseURL), r.TextField("path", &s.Path),
+			r.texts("args", &s.Args), r.texts("requests", &s.Requests),
 		})
 		switch {
 		case err != nil:

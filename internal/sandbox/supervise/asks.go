@@ -141,15 +141,8 @@ func (s *supervisor) handleAskWatch(ctx context.Context, c api.Conn) {
 	}
 	changed, stop := s.asks.Watch()
 	defer stop()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := untilClientLeaves(ctx, c)
 	defer cancel()
-	go func() {
-		var nothing api.Request
-		unasked, _ := c.Receive(&nothing) // it returns when the client leaves
-		api.CloseAll(unasked...)
-		cancel()
-		c.Close()
-	}()
 	err := c.Send(api.Reply{OK: true})
 	for err == nil {
 		err = c.Send(api.Reply{OK: true, Asks: s.asks.List()})

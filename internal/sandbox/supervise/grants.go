@@ -2,18 +2,10 @@ package supervise
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
-
-// grantClock ends grants of paths in time, by the wall clock, as hostClock does.
-type grantClock struct {
-	mu    sync.Mutex // also: one change of the rules at a time
-	timer *time.Timer
-	over  bool // the sandbox ends
-}
 
 // beginGrants stores which grants ended while the sandbox did not run, and starts the clock.
 func (s *supervisor) beginGrants(context.Context) error {
@@ -24,7 +16,7 @@ func (s *supervisor) beginGrants(context.Context) error {
 			return err
 		}
 	}
-	s.setGrantTimerLocked()
+	s.setGrantClockLocked()
 	return nil
 }
 
@@ -60,49 +52,20 @@ func (s *supervisor) takeGrantsLocked() error {
 	s.mu.Lock()
 	s.record.Paths = rec.Paths
 	s.mu.Unlock()
-	s.setGrantTimerLocked()
+	s.setGrantClockLocked()
 	return nil
 }
 
-func (s *supervisor) setGrantTimerLocked() {
-	if s.grants.timer != nil {
-		s.grants.timer.Stop()
-		s.grants.timer = nil
-	}
-	s.mu.Lock()
-	end, ends := s.record.NextGrantEnd()
-	s.mu.Unlock()
-	if ends && !s.grants.over {
-		s.grants.timer = time.AfterFunc(max(0, min(time.Until(end), hostPause)), s.endPathGrants)
-	}
+// setGrantClockLocked sets the clock for the next grant of a path that ends.
+func (s *supervisor) setGrantClockLocked() {
+	end, ends := s.nextGrantEnd()
+	s.grants.setLocked(end, ends, func() {
+		s.endGrants(&s.grants, s.nextGrantEnd, s.setGrantClockLocked, s.takeGrantsLocked)
+	})
 }
 
-// endPathGrants takes back what has ended. A view that cannot be changed must not go on.
-func (s *supervisor) endPathGrants() {
-	s.grants.mu.Lock()
-	defer s.grants.mu.Unlock()
-	if s.grants.over {
-		return
-	}
+func (s *supervisor) nextGrantEnd() (end time.Time, ends bool) {
 	s.mu.Lock()
-	end, ends := s.record.NextGrantEnd()
-	s.mu.Unlock()
-	if !ends || time.Now().Before(end) {
-		s.setGrantTimerLocked()
-		return
-	}
-	if err := s.takeGrantsLocked(); err != nil {
-		s.log.Error("a grant does not end, so the sandbox stops", "err", err)
-		s.stop()
-	}
-}
-
-// stopGrants stops the clock.
-func (s *supervisor) stopGrants() {
-	s.grants.mu.Lock()
-	defer s.grants.mu.Unlock()
-	s.grants.over = true
-	if s.grants.timer != nil {
-		s.grants.timer.Stop()
-	}
+	defer s.mu.Unlock()
+	return s.record.NextGrantEnd()
 }

@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,17 +13,11 @@ import (
 
 // hostClock ends grants of hosts in time.
 type hostClock struct {
-	mu    sync.Mutex
-	rec   record.Record // as it was read last
-	timer *time.Timer   // nil: no grant ends
-	over  bool          // the sandbox ends
+	clock
+	rec record.Record // as it was read last
 
 	inEffect atomic.Pointer[[]string] // the hosts, for who must not wait for mu
 }
-
-// hostPause is the longest pause between two looks at the clock, which may be set, and goes on
-// while the host sleeps.
-const hostPause = 30 * time.Second
 
 // takeHosts reads the hosts from the record and puts them into force.
 func (s *supervisor) takeHosts() error {
@@ -41,7 +34,7 @@ func (s *supervisor) takeHosts() error {
 	s.hosts.rec = box.Record()
 	if err = s.putHostsLocked(); err != nil { // what was in force still is, and ends in time
 		s.hosts.rec = before
-		s.setTimerLocked(time.Now())
+		s.setHostClockLocked()
 		return err
 	}
 	return s.checkOpened(before.AllowNet, s.hosts.rec.AllowNet)
@@ -66,7 +59,7 @@ func (s *supervisor) checkOpened(before, now []string) error {
 func (s *supervisor) beginHosts() {
 	s.hosts.mu.Lock()
 	defer s.hosts.mu.Unlock()
-	s.setTimerLocked(time.Now())
+	s.setHostClockLocked()
 }
 
 // putHostsLocked tells of the grants that have ended, puts the hosts into force that are allowed
@@ -83,7 +76,7 @@ func (s *supervisor) putHostsLocked() error {
 	if err != nil {
 		return err
 	}
-	s.setTimerLocked(now)
+	s.setHostClockLocked()
 	hosts := slices.Clone(s.hosts.rec.AllowNet)
 	s.hosts.inEffect.Store(&hosts)
 	s.describe()
@@ -98,39 +91,10 @@ func (c *hostClock) inForce() []string {
 	return nil
 }
 
-func (s *supervisor) setTimerLocked(now time.Time) {
-	if s.hosts.timer != nil {
-		s.hosts.timer.Stop()
-		s.hosts.timer = nil
-	}
-	if end, ends := s.hosts.rec.NextEnd(); ends && !s.hosts.over {
-		s.hosts.timer = time.AfterFunc(min(end.Sub(now), hostPause), s.endGrants)
-	}
-}
-
-// endGrants revokes what has ended. A network that cannot be changed must not go on.
-func (s *supervisor) endGrants() {
-	s.hosts.mu.Lock()
-	defer s.hosts.mu.Unlock()
-	if s.hosts.over {
-		return
-	}
-	if end, ends := s.hosts.rec.NextEnd(); ends && time.Now().Before(end) {
-		s.setTimerLocked(time.Now())
-		return
-	}
-	if err := s.putHostsLocked(); err != nil {
-		s.log.Error("a grant does not end, so the sandbox stops", "err", err)
-		s.stop()
-	}
-}
-
-// endHosts stops the clock.
-func (s *supervisor) endHosts() {
-	s.hosts.mu.Lock()
-	defer s.hosts.mu.Unlock()
-	s.hosts.over = true
-	if s.hosts.timer != nil {
-		s.hosts.timer.Stop()
-	}
+// setHostClockLocked sets the clock for the next grant of a host that ends.
+func (s *supervisor) setHostClockLocked() {
+	end, ends := s.hosts.rec.NextEnd()
+	s.hosts.setLocked(end, ends, func() {
+		s.endGrants(&s.hosts.clock, s.hosts.rec.NextEnd, s.setHostClockLocked, s.putHostsLocked)
+	})
 }

@@ -167,7 +167,7 @@ func (s *supervisor) networkReady(ctx context.Context) error {
 // endNetwork ends the network meanwhile, and closes the channel when the last of it is recorded.
 func (s *supervisor) endNetwork() <-chan struct{} {
 	ended := make(chan struct{})
-	s.endHosts()
+	s.hosts.stop()
 	go func() {
 		defer close(ended)
 		if s.egress != nil {

@@ -11,7 +11,7 @@
 // Descriptors travel inward only, as pipes. Package api has the protocol and its client.
 //
 // Lock order: trimmer.mu, then supervisor.mu, then effects.Owners.mu, then session.mu, then
-// effects.ChangeSet.mu; asking's, then hostClock.mu or grantClock.mu, then the notes', then
+// effects.ChangeSet.mu; asking's, then hosts.mu or grants.mu, then the notes', then
 // supervisor.mu; ringBuffer.mu, effects.DenialSet.mu and the output log's are taken alone.
 package supervise
 
@@ -93,7 +93,7 @@ type supervisor struct {
 	// and the egress process know.
 	authority *authority.Pair
 	hosts     hostClock
-	grants    grantClock
+	grants    clock // also: one change of the rules at a time
 	notes     *notes.Dir
 	asks      *asking.Table // nil: a refusal does not wait for an answer
 	process   isolate.Process

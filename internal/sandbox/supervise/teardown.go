@@ -29,7 +29,7 @@ func (s *supervisor) tearDown() {
 		s.listener.Close()
 	}
 	s.endAsking() // no process can end while it waits in the view
-	s.stopGrants()
+	s.grants.stop()
 	ended := true // all that we have started
 	if s.process != nil {
 		s.warn("processes: kill", s.process.Kill())

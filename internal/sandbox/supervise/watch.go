@@ -198,6 +198,20 @@ func (w *watch) take(p *policy.Policy) api.Watched {
 	return told
 }
 
+// untilClientLeaves returns a context that ends when the client at c leaves, of which nothing more
+// is expected.
+func untilClientLeaves(ctx context.Context, c api.Conn) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		var nothing api.Request
+		unasked, _ := c.Receive(&nothing) // it returns when the client leaves
+		api.CloseAll(unasked...)
+		cancel()
+		c.Close()
+	}()
+	return ctx, cancel
+}
+
 // handleWatch tells the client at c what changes in the view until it leaves. It
 // is no reason to stay.
 func (s *supervisor) handleWatch(ctx context.Context, c api.Conn, r api.WatchRequest) {
@@ -214,15 +228,8 @@ func (s *supervisor) handleWatch(ctx context.Context, c api.Conn, r api.WatchReq
 		return
 	}
 	defer s.watches.remove(w)
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := untilClientLeaves(ctx, c)
 	defer cancel()
-	go func() {
-		var nothing api.Request
-		unasked, _ := c.Receive(&nothing) // it returns when the client leaves
-		api.CloseAll(unasked...)
-		cancel()
-		c.Close()
-	}()
 	err = c.Send(api.Reply{OK: true})
 	for err == nil {
 		select {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"io"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -77,45 +76,17 @@ func (c *Client) Answer(ctx context.Context, a Answer) error {
 }
 
 // AskWatch tells what waits for an answer.
-type AskWatch struct {
-	conn Conn
-	stop func() bool
-}
+type AskWatch struct{ *stream }
 
 // WatchAsks has told what waits for an answer, until ctx ends. Errors: as Asks.
-func (c *Client) WatchAsks(ctx context.Context) (*AskWatch, error) {
-	cn, err := c.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	w := &AskWatch{conn: cn, stop: context.AfterFunc(ctx, func() { cn.Close() })}
-	answer, _, err := c.ask(ctx, cn, FirstLook, Request{Op: OpWatchAsks})
-	if err == nil && answer.Error != nil {
-		err = answer.Error.Err()
-	}
-	if err != nil {
-		w.Close()
-		return nil, err
-	}
-	return w, nil
+func (c *Client) WatchAsks(ctx context.Context) (AskWatch, error) {
+	w, err := c.stream(ctx, Request{Op: OpWatchAsks})
+	return AskWatch{w}, err
 }
 
 // Next waits for a change and returns all that waits for an answer then. The first call returns at
 // once. It is io.EOF once the sandbox has stopped. Errors: Canceled.
-func (w *AskWatch) Next(ctx context.Context) ([]Ask, error) {
-	var answer Reply
-	_, err := w.conn.Receive(&answer)
-	switch {
-	case err != nil && errdefs.Is(lost(ctx, err), errdefs.Canceled):
-		return nil, lost(ctx, err)
-	case err != nil:
-		return nil, io.EOF
-	}
-	return answer.Asks, nil
-}
-
-// Close ends the watch.
-func (w *AskWatch) Close() error {
-	w.stop()
-	return w.conn.Close()
+func (w AskWatch) Next(ctx context.Context) ([]Ask, error) {
+	answer, err := w.next(ctx)
+	return answer.Asks, err
 }

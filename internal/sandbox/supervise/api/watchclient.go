@@ -22,22 +22,20 @@ type Watched struct {
 	Lost    bool      `json:"lost,omitempty"`
 }
 
-// ViewWatch tells of changes of a view.
-type ViewWatch struct {
+// stream is a connection on which the supervisor tells of each change, after its first answer.
+type stream struct {
 	conn Conn
 	stop func() bool
 }
 
-// Watch has the changes at a path and below told from now on, until ctx ends. The path is in a
-// mount, "" for the workspace. Errors: NotFound where no supervisor is alive; Unsupported for a
-// mount that has no view; Exhausted.
-func (c *Client) Watch(ctx context.Context, mount string, path vpath.Path, recursive bool) (*ViewWatch, error) {
+// stream opens a stream that lasts until ctx ends. Errors: those of the request.
+func (c *Client) stream(ctx context.Context, r Request) (*stream, error) {
 	cn, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w := &ViewWatch{conn: cn, stop: context.AfterFunc(ctx, func() { cn.Close() })}
-	answer, _, err := c.ask(ctx, cn, FirstLook, Request{Op: OpWatch, Watch: &WatchRequest{Mount: mount, Path: []byte(path), Recursive: recursive}})
+	w := &stream{conn: cn, stop: context.AfterFunc(ctx, func() { cn.Close() })}
+	answer, _, err := c.ask(ctx, cn, FirstLook, r)
 	if err == nil && answer.Error != nil {
 		err = answer.Error.Err()
 	}
@@ -48,24 +46,44 @@ func (c *Client) Watch(ctx context.Context, mount string, path vpath.Path, recur
 	return w, nil
 }
 
-// Next waits for changes. It is io.EOF once the sandbox has stopped. Errors:
-// Canceled.
-func (w *ViewWatch) Next(ctx context.Context) (Watched, error) {
-	var answer Reply
-	_, err := w.conn.Receive(&answer)
+// next waits for a change. It is io.EOF once the sandbox has stopped. Errors: Canceled.
+func (w *stream) next(ctx context.Context) (answer Reply, err error) {
+	_, err = w.conn.Receive(&answer)
 	switch {
 	case err != nil && errdefs.Is(lost(ctx, err), errdefs.Canceled):
-		return Watched{}, lost(ctx, err)
+		return answer, lost(ctx, err)
 	case err != nil:
-		return Watched{}, io.EOF
+		return answer, io.EOF
+	}
+	return answer, nil
+}
+
+// Close ends the watch.
+func (w *stream) Close() error {
+	w.stop()
+	return w.conn.Close()
+}
+
+// ViewWatch tells of changes of a view.
+type ViewWatch struct{ *stream }
+
+// Watch has the changes at a path and below told from now on, until ctx ends. The path is in a
+// mount, "" for the workspace. Errors: NotFound where no supervisor is alive; Unsupported for a
+// mount that has no view; Exhausted.
+func (c *Client) Watch(ctx context.Context, mount string, path vpath.Path, recursive bool) (ViewWatch, error) {
+	w, err := c.stream(ctx, Request{Op: OpWatch, Watch: &WatchRequest{Mount: mount, Path: []byte(path), Recursive: recursive}})
+	return ViewWatch{w}, err
+}
+
+// Next waits for changes. It is io.EOF once the sandbox has stopped. Errors:
+// Canceled.
+func (w ViewWatch) Next(ctx context.Context) (Watched, error) {
+	answer, err := w.next(ctx)
+	switch {
+	case err != nil:
+		return Watched{}, err
 	case answer.Watched == nil:
 		return Watched{}, errdefs.New(errdefs.Internal, "supervisor: unexpected answer to %s", OpWatch)
 	}
 	return *answer.Watched, nil
-}
-
-// Close ends the watch.
-func (w *ViewWatch) Close() error {
-	w.stop()
-	return w.conn.Close()
 }

@@ -63,7 +63,7 @@ func Load(r io.Reader, name string) (*Document, error) {
 	if len(text) > MaxBytes {
 		return nil, l.At(1, "the file is longer than %d bytes", MaxBytes)
 	}
-	document, err := l.parse(text)
+	document, err := l.ParseVersioned(text, Version)
 	if err != nil {
 		return nil, err
 	}
@@ -82,15 +82,6 @@ func ReadRules(file yamlfile.File, n *yaml.Node) ([]policy.Rule, error) {
 	l := loader{File: file, file: new(Document)}
 	err := l.readRules(n)
 	return l.file.Rules, err
-}
-
-// parse returns the document's only value.
-func (l *loader) parse(text []byte) (*yaml.Node, error) {
-	n, err := l.Parse(text)
-	if err == nil && n == nil {
-		err = l.At(1, "the file is empty: it begins with version: %d", Version)
-	}
-	return n, err
 }
 
 func (l *loader) readFile(n *yaml.Node) error {
@@ -115,15 +106,8 @@ func (l *loader) readFile(n *yaml.Node) error {
 }
 
 func (l *loader) readVersion(n *yaml.Node) error {
-	text, err := l.Text(n, "version")
-	if err != nil {
-		return err
-	}
-	if text != strconv.Itoa(Version) {
-		return l.At(n.Line, "version %s is not known: this agentfense reads version %d", vpath.Quote(text), Version)
-	}
 	l.file.Version = Version
-	return nil
+	return l.CheckVersion(n, Version)
 }
 
 func (l *loader) readPreset(n *yaml.Node) error {

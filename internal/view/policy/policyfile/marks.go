@@ -61,8 +61,7 @@ func (l *loader) readMarks(n *yaml.Node) error {
 	for _, item := range n.Content {
 		var m RiskFlag
 		has, err := l.Mapping(item, "mark", []yamlfile.Field{
-			{Key: "pattern", Read: func(v *yaml.Node) (err error) { m.Pattern, err = l.Text(v, "pattern"); return err }},
-			{Key: "reason", Read: func(v *yaml.Node) (err error) { m.Reason, err = l.Text(v, "reason"); return err }},
+			l.TextField("pattern", &m.Pattern), l.TextField("reason", &m.Reason),
 		})
 		if err != nil {
 			return err
