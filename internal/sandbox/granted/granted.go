@@ -4,6 +4,7 @@ package granted
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -56,10 +57,14 @@ func (c Change) rule() policy.Rule {
 	return r
 }
 
+// isGrant reports whether the rule is a grant of a path. Others may have its origin and priority.
+func isGrant(r policy.Rule) bool {
+	return r.Origin == policy.OriginFlag && r.Priority == priority && strings.HasPrefix(r.Source, source)
+}
+
 // made reports whether the rule is a grant of the path of c.
 func (c Change) made(r policy.Rule) bool {
-	return r.Origin == policy.OriginFlag && r.Priority == priority && r.Pattern == string(c.Path) &&
-		(r.Type == policy.Directory) == c.Dir
+	return isGrant(r) && r.Pattern == string(c.Path) && (r.Type == policy.Directory) == c.Dir
 }
 
 // ChangeGrants makes a change at a time and returns the rules with it, nil if there is nothing to

@@ -1,6 +1,7 @@
 package granted_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -99,5 +100,18 @@ func TestGrantsWithoutAnEnd(t *testing.T) {
 	l.RememberOnce("/once", now)
 	if !l.WasGranted("/once") || decide(t, l.DropEndedGrants(left, now), "once") != policy.Read {
 		t.Error("what was opened once is not remembered, or stays granted")
+	}
+}
+
+// A client of the API may give a rule the origin and priority of a grant, but not its source.
+func TestRuleLikeAGrantIsNotRevoked(t *testing.T) {
+	var l granted.Paths
+	rules := append(slices.Clone(base), policy.Rule{Pattern: "/f", Permission: policy.Read, Type: policy.File, Priority: 1, Origin: policy.OriginFlag, Source: "request"})
+	if len(l.ListGrants(rules)) != 0 {
+		t.Error("the rule is listed as a grant")
+	}
+	left, err := l.ChangeGrants(granted.Change{Path: "/f", Permission: policy.None}, rules, "s", time.Unix(1_000_000, 0))
+	if !errdefs.Is(err, errdefs.NotFound) {
+		t.Errorf("revoked: %v, %v", left, err)
 	}
 }

@@ -1,7 +1,6 @@
 package granted
 
 import (
-	"strings"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -20,7 +19,7 @@ type Path struct {
 func (l *Paths) ListGrants(rules []policy.Rule) []Path {
 	var all []Path
 	for _, rule := range rules {
-		if rule.Origin != policy.OriginFlag || rule.Priority != priority || !strings.HasPrefix(rule.Source, source) {
+		if !isGrant(rule) {
 			continue
 		}
 		if p, err := vpath.Parse(rule.Pattern); err == nil {

@@ -180,7 +180,7 @@ func (l *learner) ofExtension(n *node, ext string, all []*node, limit int) []*it
 	}
 	var items []*item
 	if (ext != "" || limit < without) && len(agreeing) >= least {
-		unused := l.unused(n.path, n, false, func(name string) bool { return ext == "" || extensionOf(name) == ext }, without)
+		unused := l.unused(n.path, n, false, func(name string) bool { return ext == "" || extensionOf(name) == ext })
 		if unused == 0 && ext != "" || len(agreeing) > limit {
 			items = append(items, &item{shape: extension, dir: n.path, text: ext, permission: permission, uses: agreeing, unused: unused})
 			agreeing = nil
@@ -237,7 +237,7 @@ func (l *learner) merge(n *node, items []*item, limit int) []*item {
 	if len(agreeing) < agree || merging < 2 {
 		return items
 	}
-	unused := l.unused(n.path, n, true, anyFile, without)
+	unused := l.unused(n.path, n, true, anyFile)
 	whole := len(others) == 0 && unused == 0
 	if whole || countItems(items, permission) > limit {
 		items = mergedInto(&item{shape: tree, dir: n.path, permission: permission, unused: unused}, items)
@@ -288,7 +288,7 @@ func (i *item) ofSecret() bool { return i.shape == exact && i.uses[0].secret }
 func (l *learner) across(items []*item, limit int) []*item {
 	items = merged(items, tree, trees, func(i *item) string { return i.dir.Base() }, func(*item, vpath.Path) bool { return true })
 	return merged(items, extension, extensions, func(i *item) string { return i.text }, func(one *item, dir vpath.Path) bool {
-		one.unused = l.unused(dir, l.at(dir), true, func(name string) bool { return extensionOf(name) == one.text }, without)
+		one.unused = l.unused(dir, l.at(dir), true, func(name string) bool { return extensionOf(name) == one.text })
 		return one.unused == 0 || len(items) > MaxRules && limit < without
 	})
 }

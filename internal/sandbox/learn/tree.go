@@ -174,17 +174,13 @@ func (l *learner) list(dir vpath.Path) []Entry {
 	return entries
 }
 
-// unused counts the files of the source at and below n, that match and were not used. It stops
-// counting at most.
-func (l *learner) unused(dir vpath.Path, n *node, deep bool, match func(name string) bool, most int) int {
+// unused counts the files of the source at and below n, that match and were not used.
+func (l *learner) unused(dir vpath.Path, n *node, deep bool, match func(name string) bool) int {
 	if n != nil && n.born {
 		return 0
 	}
 	count := 0
 	for _, e := range l.list(dir) {
-		if count >= most {
-			return count
-		}
 		var c *node
 		if n != nil {
 			c = n.children[e.Name]
@@ -193,7 +189,7 @@ func (l *learner) unused(dir vpath.Path, n *node, deep bool, match func(name str
 		switch {
 		case e.Dir:
 			if deep && l.nothing.Decide(p).Rule == policy.NoRule {
-				count += l.unused(p, c, true, match, most-count)
+				count += l.unused(p, c, true, match)
 			}
 		case match(e.Name) && (c == nil || c.need == policy.None) && !l.isSecret(p):
 			count++

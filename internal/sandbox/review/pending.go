@@ -11,14 +11,12 @@ import (
 // HasChanges reports whether the sandbox's delta holds anything, or that of a mount.
 func HasChanges(s *record.Sandbox) (bool, error) {
 	for _, part := range s.Parts() {
-		if changed, err := hasChanges(part); changed || err != nil {
+		if changed, err := hasChangesBut(part, false); changed || err != nil {
 			return changed, err
 		}
 	}
 	return false, nil
 }
-
-func hasChanges(s *record.Sandbox) (bool, error) { return hasChangesBut(s, false) }
 
 // HasChangesToKeep is HasChanges without what agents leave in the home directory each time: own
 // entries, and new directories without files.
@@ -43,7 +41,7 @@ func hasChangesBut(s *record.Sandbox, isHome bool) (bool, error) {
 		var list []changes.Change
 		list, err = w.Changes(nil, false)
 		changed = slices.ContainsFunc(list, func(c changes.Change) bool {
-			return c.IsListed() && !c.IsOwn() && (c.Status != changes.Added || !c.Info.IsDir())
+			return c.IsListed() && !isOfAgent(c.IsOwn(), &c)
 		})
 	}
 	return changed, errors.Join(err, w.Close())
@@ -52,7 +50,11 @@ func hasChangesBut(s *record.Sandbox, isHome bool) (bool, error) {
 // IsOfAgent reports whether an agent leaves such a change in its home directory each time: an own
 // entry, or a new directory without files.
 func (f *FileDiff) IsOfAgent() bool {
-	return f.Own || f.Status == changes.Added && f.Change.Info.IsDir()
+	return isOfAgent(f.Own, &f.Change)
+}
+
+func isOfAgent(own bool, c *changes.Change) bool {
+	return own || c.Status == changes.Added && c.Info.IsDir()
 }
 
 // CountChanges returns how many changes a diff would list: what is lost with the
@@ -98,7 +100,7 @@ func CountPending(s *record.Sandbox) (Pending, error) {
 }
 
 func countPending(s *record.Sandbox) (Pending, error) {
-	if changed, err := hasChanges(s); err != nil || !changed {
+	if changed, err := hasChangesBut(s, false); err != nil || !changed {
 		return Pending{}, err
 	}
 	r, err := Open(s)

@@ -155,20 +155,22 @@ func (s *supervisor) mountOf(name string) (*mountView, error) {
 	return nil, errdefs.New(errdefs.NotFound, "control: no mount %q has changes", name)
 }
 
-// dropIn is drop in a mount, or for "" in the workspace.
-func (s *supervisor) dropIn(mount string, versions []changes.Version) ([]vpath.Path, error) {
-	if mount == "" {
-		return s.drop(versions)
+// drop forgets entries of the delta of a mount, "" for the workspace's, shows the source there, and
+// returns the paths that were written to since.
+func (s *supervisor) drop(mount string, versions []changes.Version) ([]vpath.Path, error) {
+	stack, view := s.stack, s.view
+	if mount != "" {
+		m, err := s.mountOf(mount)
+		if err != nil {
+			return nil, err
+		}
+		stack, view = m.Stack, m.view
 	}
-	m, err := s.mountOf(mount)
-	if err != nil {
-		return nil, err
-	}
-	before := s.states(mount, m.Stack, versions)
-	stale, err := changes.DropVersions(m.Stack, versions)
+	before := s.states(mount, stack, versions)
+	stale, err := changes.DropVersions(stack, versions)
 	paths, pathErr := changes.PathsOf(versions)
-	m.view.Invalidate(paths...)
-	s.tellDropped(mount, m.Stack, before)
+	view.Invalidate(paths...)
+	s.tellDropped(mount, stack, before)
 	return stale, errors.Join(err, pathErr)
 }
 

@@ -174,7 +174,7 @@ func (s *supervisor) answer(ctx context.Context, r api.Request, files []*os.File
 	case api.OpHosts:
 		return api.Reply{OK: true}, s.takeHosts()
 	case api.OpDrop:
-		stale, err := s.dropIn(r.Mount, r.Versions)
+		stale, err := s.drop(r.Mount, r.Versions)
 		return api.Reply{OK: true, Stale: api.ToBytes(stale)}, err
 	case api.OpLearn, api.OpUsed:
 		return s.answerLearning(r.Op == api.OpLearn)

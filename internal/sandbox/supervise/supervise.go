@@ -37,7 +37,6 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
-	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/scratch"
@@ -267,17 +266,6 @@ func (s *supervisor) logSetUp(err error) {
 	if s.log != nil {
 		s.log.Error("set-up", "err", err, "complaints", s.complaints.String())
 	}
-}
-
-// drop forgets entries of the delta, shows the source there, and returns the
-// paths that were written to since.
-func (s *supervisor) drop(versions []changes.Version) ([]vpath.Path, error) {
-	before := s.states("", s.stack, versions)
-	stale, err := changes.DropVersions(s.stack, versions)
-	paths, pathErr := changes.PathsOf(versions)
-	s.view.Invalidate(paths...)
-	s.tellDropped("", s.stack, before)
-	return stale, errors.Join(err, pathErr)
 }
 
 // awaitScope waits until the starter has asked for a scope, if it does, and

@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-	"bytes"
 	"os"
 	"strconv"
 	"sync"
@@ -237,9 +236,7 @@ func isLeaving(tid uint32) bool {
 		return true
 	}
 	set := func(name string) uint64 {
-		_, rest, _ := bytes.Cut(text, []byte("\n"+name+":\t"))
-		line, _, _ := bytes.Cut(rest, []byte{'\n'})
-		mask, _ := strconv.ParseUint(string(line), 16, 64) // a thread that ends has none
+		mask, _ := strconv.ParseUint(statusField(text, name), 16, 64) // a thread that ends has none
 		return mask
 	}
 	waiting := (set("SigPnd") | set("ShdPnd")) &^ set("SigBlk") &^ set("SigIgn")

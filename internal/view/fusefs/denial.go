@@ -229,18 +229,29 @@ func (fs *FS) grants(mode uint32, c *fuse.Caller, need uint32) bool {
 
 // process returns the process that the thread tid belongs to, and its name.
 func process(tid uint32) (pid int, program string) {
-	dir := "/proc/" + strconv.Itoa(int(tid))
-	if b, err := os.ReadFile(dir + "/comm"); err == nil {
-		program = string(bytes.TrimSuffix(b, []byte{'\n'}))
-	}
-	b, err := os.ReadFile(dir + "/status")
+	program = programOf(tid)
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(int(tid)) + "/status")
 	if err != nil {
 		return int(tid), program
 	}
-	_, rest, _ := bytes.Cut(b, []byte("\nTgid:\t"))
-	line, _, _ := bytes.Cut(rest, []byte{'\n'})
-	if pid, err = strconv.Atoi(string(line)); err != nil {
+	if pid, err = strconv.Atoi(statusField(status, "Tgid")); err != nil {
 		return int(tid), program
 	}
 	return pid, program
+}
+
+// programOf returns the command name of a thread (proc_pid_comm(5)), "" if it has ended.
+func programOf(tid uint32) string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(int(tid)) + "/comm")
+	if err != nil {
+		return ""
+	}
+	return string(bytes.TrimSuffix(b, []byte{'\n'}))
+}
+
+// statusField returns the field of a process's status (proc_pid_status(5)), "" if there is none.
+func statusField(status []byte, name string) string {
+	_, rest, _ := bytes.Cut(status, []byte("\n"+name+":\t"))
+	line, _, _ := bytes.Cut(rest, []byte{'\n'})
+	return string(line)
 }

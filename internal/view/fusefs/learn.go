@@ -1,9 +1,7 @@
 package fusefs
 
 import (
-	"bytes"
 	"os"
-	"strconv"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -42,15 +40,6 @@ func (fs *FS) used(p vpath.Path, k uses.Kind, dir bool, tid uint32) {
 	if r := fs.learning.Load(); r != nil {
 		r.Note(p, k, dir, func() string { return programOf(tid) })
 	}
-}
-
-// programOf returns the command name of a thread (proc_pid_comm(5)), "" if it has ended.
-func programOf(tid uint32) string {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(int(tid)) + "/comm")
-	if err != nil {
-		return ""
-	}
-	return string(bytes.TrimSuffix(b, []byte{'\n'}))
 }
 
 // usedNode is used for a node, if it has a name.

@@ -55,6 +55,7 @@ func TestUsesAreRecorded(t *testing.T) {
 		{"ln f g", map[string]string{"f": "found written", "g": "created"}},
 		{"mv s t", map[string]string{"s": "found removed tree", "t": "created tree"}},
 		{"mkdir n; true >n/a; mv n t", map[string]string{"n": "created removed", "n/a": "created", "t": "created tree"}},
+		{"mkdir n; true >n/a; mv -T s n", map[string]string{"s": "found", "n": "found created", "n/a": "created"}}, // not empty
 		{"cat hidden", map[string]string{}},
 		{"true >>readonly", map[string]string{"readonly": "found"}},
 	}

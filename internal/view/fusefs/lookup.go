@@ -71,7 +71,9 @@ func (fs *FS) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fus
 		return absent
 	}
 	fs.rule(n, state.Policy(), d)
-	fs.used(p.Child(name), uses.Found, n.isDir(), in.Pid)
+	if fs.learning.Load() != nil { // before the path is built
+		fs.used(p.Child(name), uses.Found, n.isDir(), in.Pid)
+	}
 	fs.fillEntry(n, parent, &info, out)
 	return fuse.OK
 }

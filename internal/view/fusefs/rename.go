@@ -137,7 +137,6 @@ func (fs *FS) movableIn(from, to vpath.Path, at, then policy.State, left *int) b
 
 func (fs *FS) rename(from, to *target, in *fuse.RenameIn, directory bool) fuse.Status {
 	exchange := in.Flags&unix.RENAME_EXCHANGE != 0
-	fs.usedMove(from.path, to.path, directory, exchange, in.Pid)
 	moved := fs.nodes.child(from.parent, from.name)
 	there := fs.nodes.child(to.parent, to.name)
 	var inside func(name string) bool
@@ -162,6 +161,7 @@ func (fs *FS) rename(from, to *target, in *fuse.RenameIn, directory bool) fuse.S
 		orphan.Forget() // two names of one file: rename does nothing
 		return fuse.OK
 	}
+	fs.usedMove(from.path, to.path, directory, exchange, in.Pid)
 	fs.detachSubtree(moved, directory)
 	if exchange {
 		fs.detachSubtree(there, directory)

@@ -43,6 +43,8 @@ def test_a_refused_open_waits_for_an_answer(home: Path, project: Path) -> None:
         with pytest.raises(SandboxNotRunningError):
             sandbox.policy.asks(wait=1)
         assert sandbox.update(ask_timeout=0).info.ask_timeout is None
+        assert sandbox.update(ask_timeout=60).info.ask_timeout == timedelta(minutes=1)
+        assert sandbox.update(ask_timeout=timedelta(0)).info.ask_timeout is None
 
 
 async def test_paths_are_granted(home: Path, project: Path) -> None:

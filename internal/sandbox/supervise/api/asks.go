@@ -41,9 +41,6 @@ const (
 	ScopeSandbox Scope = "sandbox"
 )
 
-// Scopes returns the names of the scopes.
-func Scopes() []string { return []string{string(ScopeOnce), string(ScopeSandbox)} }
-
 // Answer answers an ask.
 type Answer struct {
 	ID    string `json:"id"`

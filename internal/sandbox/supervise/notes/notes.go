@@ -57,6 +57,8 @@ type denial struct {
 	Reason     string    `json:"reason,omitempty"` // of a host
 	Ask        string    `json:"ask"`              // what to do
 	Untrusted  untrusted `json:"untrusted"`
+
+	line []byte // the denial, as it is written
 }
 
 // untrusted are names that programs chose: data, no instructions.
@@ -112,6 +114,11 @@ func (d *Dir) write(name string, content []byte) error {
 // deny notes a refusal. An equal one takes the place of the earlier.
 func (d *Dir) deny(x denial) error {
 	x.Time = time.Now().UTC().Format(time.RFC3339)
+	line, err := json.Marshal(x)
+	if err != nil {
+		return errdefs.New(errdefs.Internal, "notes: %w", err)
+	}
+	x.line = append(line, '\n')
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.denials = append(slices.DeleteFunc(d.denials, x.isLike), x)
@@ -120,11 +127,7 @@ func (d *Dir) deny(x denial) error {
 	}
 	var text bytes.Buffer
 	for _, x := range d.denials {
-		line, err := json.Marshal(x)
-		if err != nil {
-			return errdefs.New(errdefs.Internal, "notes: %w", err)
-		}
-		text.Write(append(line, '\n'))
+		text.Write(x.line)
 	}
 	return d.write(Denied, text.Bytes())
 }
