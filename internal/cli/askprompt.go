@@ -54,17 +54,15 @@ func (p *prompter) ask(ctx context.Context, name string, a api.Ask) (api.Answer,
 	}
 	word := randomWord()
 	fmt.Fprint(p.out, question(name, a, word))
-	for {
-		select {
-		case <-ctx.Done():
-			fmt.Fprint(p.out, "\nagentfense: the question is over\n")
-			return api.Answer{}, false
-		case line := <-p.typed:
-			answer := readAnswer(string(line), word)
-			answer.ID = a.ID
-			fmt.Fprintf(p.out, "agentfense: %s\n", answerText(answer))
-			return answer, true
-		}
+	select {
+	case <-ctx.Done():
+		fmt.Fprint(p.out, "\nagentfense: the question is over\n")
+		return api.Answer{}, false
+	case line := <-p.typed:
+		answer := readAnswer(string(line), word)
+		answer.ID = a.ID
+		fmt.Fprintf(p.out, "agentfense: %s\n", answerText(answer))
+		return answer, true
 	}
 }
 
@@ -263,18 +261,26 @@ func (e *env) answerAsks(ctx context.Context, b backend.Backend, sb backend.Sand
 func (e *env) prompterFor(running backend.Attached, cooked *term.State) *prompter {
 	var p *prompter
 	foreground, err := isForeground(e.stdin)
-	if term.IsTerminal(int(e.stdin.Fd())) && term.IsTerminal(int(e.stderr.Fd())) && foreground && err == nil {
+	if e.canAsk() && foreground && err == nil {
 		p = newPrompter(e.stdin, e.stderr)
-	} else if tty := openTerminal(); tty != nil {
-		p = newPrompter(tty, tty)
-		p.isOwn = true
-	} else {
+	} else if p = newOwnPrompter(); p == nil {
 		return nil
 	}
 	p.running, p.cooked = running, cooked
 	if cooked != nil {
 		p.redraw = func() { redraw(e.stdin, running) }
 	}
+	return p
+}
+
+// newOwnPrompter returns a prompter at a terminal that it opens itself; nil without one.
+func newOwnPrompter() *prompter {
+	tty := openTerminal()
+	if tty == nil {
+		return nil
+	}
+	p := newPrompter(tty, tty)
+	p.isOwn = true
 	return p
 }
 

@@ -67,7 +67,7 @@ func (e *env) completeViewed(upTo int) completer {
 		var found []string
 		for _, entry := range entries {
 			name := entry.Path.Rel()
-			if typeName(entry.Mode) == "directory" {
+			if record.IsDir(entry.Mode) {
 				name += "/"
 			}
 			found = append(found, name)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/cli/present"
@@ -94,18 +93,10 @@ type fileEntry struct {
 
 func fileEntryOf(v readview.Entry, mount string) fileEntry {
 	return fileEntry{
-		Mount: mount, Path: v.Path.String(), Type: typeName(v.Mode), Permission: v.Permission,
+		Mount: mount, Path: v.Path.String(), Type: present.TypeName(v.Mode), Permission: v.Permission,
 		Mode: fmt.Sprintf("%04o", v.Mode&0o7777), SizeBytes: v.SizeBytes,
 		ModifiedAt: v.ModifiedAt, Origin: v.Origin, Target: vpath.Escape(v.Target),
 	}
-}
-
-// typeName names the type of a file as JSON has it, in one word.
-func typeName(mode uint32) string {
-	if mode&unix.S_IFMT == unix.S_IFLNK {
-		return "symlink"
-	}
-	return record.TypeName(mode)
 }
 
 func newFilesLs(e *env) *cobra.Command {

@@ -239,28 +239,11 @@ func readSettings(path string) ([]byte, fs.FileMode, error) {
 }
 
 // writeSettings replaces a file as a whole, and makes its directory.
-func writeSettings(path string, text []byte, mode fs.FileMode) (err error) {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+func writeSettings(path string, text []byte, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".agentfense-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return safefs.SyncDir(dir)
+	return safefs.Replace(path, text, mode)
 }
 
 // hookGroup is an entry of hooks.PreToolUse.

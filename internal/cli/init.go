@@ -111,12 +111,13 @@ func runInit(cmd *cobra.Command, e *env, o initOptions, file string) error {
 		return err
 	}
 	e.sayFound(found)
-	return e.showAfterInit(cmd, dir, p, found)
+	return e.showAfterInit(dir, p, found)
 }
 
 // lookAtProject finds out what init needs to know of dir.
 func (e *env) lookAtProject(ctx context.Context, dir string) (project, error) {
-	p := project{languages: languagesOf(dir), agents: e.agentsOnPath(), dirs: topDirs(dir)}
+	entries := entriesOf(dir)
+	p := project{languages: languagesOf(entries), agents: e.agentsOnPath(), dirs: topDirs(entries)}
 	limited, cancel := context.WithTimeout(ctx, initScanTime)
 	defer cancel()
 	scan, err := secretscan.Scan(limited, dir)
@@ -172,7 +173,7 @@ func (e *env) trustOwn(dir, file, text string) error {
 }
 
 // showAfterInit shows what an agent would see and which commands follow.
-func (e *env) showAfterInit(cmd *cobra.Command, dir string, p *policy.Policy, found project) error {
+func (e *env) showAfterInit(dir string, p *policy.Policy, found project) error {
 	e.say("an agent would see:")
 	t := treePrinter{e: e, out: e.stderr, policy: p, all: true, depth: 1, most: initTreeRows}
 	if err := t.print(dir, vpath.Root, 0); err != nil {
@@ -181,7 +182,7 @@ func (e *env) showAfterInit(cmd *cobra.Command, dir string, p *policy.Policy, fo
 	if t.cut {
 		e.say("only %d entries are shown; `agentfense policy tree` shows all", initTreeRows)
 	}
-	for _, line := range nextRun(cmd.Root(), found.agents) {
+	for _, line := range nextRun(found.agents) {
 		e.say("next: %s", line)
 	}
 	return nil

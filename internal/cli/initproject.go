@@ -2,13 +2,11 @@ package cli
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
+	"github.com/agentfense/agentfense/internal/sandbox/profile"
 	"github.com/agentfense/agentfense/internal/view/secretscan"
 )
 
@@ -47,40 +45,32 @@ var knownLanguages = []language{
 	{Name: "Docker", Files: []string{"Dockerfile", "compose.yaml", "docker-compose.yml"}},
 }
 
-// knownAgents are the programs of coding agents.
-var knownAgents = []string{"claude", "codex", "gemini", "opencode", "aider", "goose", "cursor-agent", "qwen", "copilot"}
-
-// languagesOf returns the languages and build tools of dir, by the files at its top.
-func languagesOf(dir string) []language {
+// languagesOf returns the languages and build tools of a project, by the entries at its top.
+func languagesOf(entries []os.DirEntry) []language {
 	var out []language
-	names := namesIn(dir)
 	for _, l := range knownLanguages {
-		shows := func(name string) bool {
+		shows := func(entry os.DirEntry) bool {
 			return slices.ContainsFunc(l.Files, func(pattern string) bool {
-				ok, _ := filepath.Match(pattern, name)
+				ok, _ := filepath.Match(pattern, entry.Name())
 				return ok
 			})
 		}
-		if slices.ContainsFunc(names, shows) {
+		if slices.ContainsFunc(entries, shows) {
 			out = append(out, l)
 		}
 	}
 	return out
 }
 
-func namesIn(dir string) []string {
-	var names []string
-	entries, _ := os.ReadDir(dir) // the entries read before an error count
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names
+// entriesOf returns the entries of dir; after an error, those that were read before it.
+func entriesOf(dir string) []os.DirEntry {
+	entries, _ := os.ReadDir(dir)
+	return entries
 }
 
-// topDirs returns the names of the directories in dir, without those that begin with a dot.
-func topDirs(dir string) []string {
+// topDirs returns the names of the directories among entries, without those that begin with a dot.
+func topDirs(entries []os.DirEntry) []string {
 	var names []string
-	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
 		if entry.IsDir() && !strings.HasPrefix(entry.Name(), ".") {
 			names = append(names, entry.Name())
@@ -92,28 +82,19 @@ func topDirs(dir string) []string {
 // agentsOnPath returns the agents that are installed.
 func (e *env) agentsOnPath() []string {
 	var found []string
-	for _, name := range knownAgents {
-		for _, dir := range filepath.SplitList(e.getenv("PATH")) {
-			if !filepath.IsAbs(dir) {
-				continue // a relative entry finds what a project ships
-			}
-			if _, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-				found = append(found, name)
-				break
-			}
+	for _, name := range profile.BuiltIn() {
+		if e.ownProgram(name) != "" {
+			found = append(found, name)
 		}
 	}
 	return found
 }
 
-// nextRun proposes how to start an agent: by its verb, if this program has one.
-func nextRun(root *cobra.Command, agents []string) []string {
+// nextRun proposes how to start an agent: by its verb.
+func nextRun(agents []string) []string {
 	var lines []string
 	for _, name := range agents {
-		verb, _, err := root.Find([]string{name})
-		if err == nil && verb != root && !verb.Hidden {
-			lines = append(lines, "agentfense "+name)
-		}
+		lines = append(lines, "agentfense "+name)
 	}
 	if len(lines) == 0 {
 		lines = []string{"agentfense run --name work -- COMMAND"}

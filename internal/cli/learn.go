@@ -188,19 +188,7 @@ func replaceFile(file string, text, known []byte) error {
 	if now, err := os.ReadFile(real); err != nil || !bytes.Equal(now, known) {
 		return errdefs.New(errdefs.Precondition, "somebody changed it meanwhile, so it stays as it is")
 	}
-	temp, err := os.CreateTemp(filepath.Dir(real), ".agentfense-learn-*")
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(text)
-	err = errors.Join(err, temp.Chmod(info.Mode().Perm()), temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), real)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
-	}
-	return nil
+	return safefs.Replace(real, text, info.Mode().Perm())
 }
 
 // learnInput is what is known of the workspace.

@@ -152,24 +152,12 @@ func (e *env) followAsks(ctx context.Context, b backend.Backend, name string, as
 			return nil
 		})
 	}
-	tty := openTerminal()
-	if tty == nil {
+	p := newOwnPrompter()
+	if p == nil {
 		return errdefs.New(errdefs.Precondition, "policy ask --follow: there is no terminal; use --json, and --answer")
 	}
-	defer tty.Close()
-	p := newPrompter(tty, tty)
-	p.isOwn = true
-	return e.followWith(ctx, b, sb, p)
-}
-
-// followWith answers by the prompter until the sandbox stops.
-func (e *env) followWith(ctx context.Context, b backend.Backend, sb backend.Sandbox, p *prompter) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	defer p.close()
 	k := newAsker(e, b, sb, "", p.ask)
 	k.by = "policy ask"
-	if _, err := b.Asks(ctx, sb.Ref()); err != nil {
-		return err
-	}
 	return k.run(ctx)
 }

@@ -54,7 +54,8 @@ func (e *env) afterRun(ctx context.Context, b backend.Backend, name string, afte
 	mounts, mountErr := b.Pending(ctx, name)
 	toGo = toGo && mountErr == nil && !(apply && holdsChanges(mounts))
 	err = errors.Join(err, e.printSummary(ctx, b, c, afterSeq, toGo))
-	e.sayMounts(c.Sandbox().Record.Name, mounts, toGo)
+	r := c.Sandbox().Record
+	e.sayMounts(&r, mounts, toGo)
 	err = errors.Join(err, mountErr)
 	if toGo {
 		return applied, err

@@ -162,14 +162,14 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 		return unused(err)
 	}
 	err = errors.Join(err, look.tell(e, summaryPatience))
+	if err == nil && !o.Detach {
+		e.explainExit(exit)
+		err = learning.write(ctx, e, cmd, b, sb, c, before)
+	}
 	if err != nil && !o.Detach {
 		e.say("sandbox %[1]s stays; what the command changed, if anything: agentfense diff %[1]s", sb.Record.Name)
 	}
 	if err != nil || o.Detach {
-		return err
-	}
-	e.explainExit(exit)
-	if err := learning.write(ctx, e, cmd, b, sb, c, before); err != nil {
 		return err
 	}
 	e.sayConflicts(exit)

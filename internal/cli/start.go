@@ -36,13 +36,13 @@ func runStart(cmd *cobra.Command, e *env) error {
 	if file == "" {
 		lines = append(lines, [2]string{"agentfense init", "write a policy file for this project"})
 	}
-	for _, line := range nextRun(cmd.Root(), e.agentsOnPath()) {
+	for _, line := range nextRun(e.agentsOnPath()) {
 		lines = append(lines, [2]string{line, "start a command in a sandbox of this project"})
 	}
 	if file != "" {
 		lines = append(lines, [2]string{"agentfense policy tree", "show what a command sees"})
 	}
-	lines = append(lines, pendingLines(cmd.Root(), sandboxes)...)
+	lines = append(lines, pendingLines(sandboxes)...)
 	return printStart(e, append(lines, [2]string{"agentfense --help", "list all verbs"}))
 }
 
@@ -68,7 +68,7 @@ func printStart(e *env, lines [][2]string) error {
 // isProject reports whether dir looks like a project: it is in a repository of this user, or
 // has a file of a language or a build tool.
 func isProject(dir string) bool {
-	return repositoryAbove(dir, ownersOf(dir)) != "" || len(languagesOf(dir)) > 0
+	return repositoryAbove(dir, ownersOf(dir)) != "" || len(languagesOf(entriesOf(dir))) > 0
 }
 
 // sandboxesOf returns the sandboxes of this host with the source dir or a directory in it.
@@ -89,7 +89,7 @@ func (e *env) sandboxesOf(dir string) []*record.Sandbox {
 }
 
 // pendingLines proposes how to go on with sandboxes that have changes.
-func pendingLines(root *cobra.Command, sandboxes []*record.Sandbox) [][2]string {
+func pendingLines(sandboxes []*record.Sandbox) [][2]string {
 	var out [][2]string
 	for i, sb := range sandboxes {
 		if i == maxStartSandboxes {
@@ -99,17 +99,13 @@ func pendingLines(root *cobra.Command, sandboxes []*record.Sandbox) [][2]string 
 		if err != nil || usage.Changes == 0 {
 			continue
 		}
-		verb := "diff"
-		if found, _, err := root.Find([]string{"review"}); err == nil && found != root {
-			verb = "review"
-		}
 		count := plural(usage.Changes, "change")
 		if usage.More {
 			count = "more than " + count
 		}
 		name := vpath.Escape(sb.Name())
 		out = append(out,
-			[2]string{"agentfense " + verb + " " + name, "look at " + count},
+			[2]string{"agentfense review " + name, "look at " + count},
 			[2]string{"agentfense apply " + name, "bring them into the project"})
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
@@ -76,9 +77,11 @@ func countsOf(s *present.Summary) []string {
 }
 
 // sayMounts counts the changes in mounts, and says what to do about them.
-func (e *env) sayMounts(name string, mounts []backend.MountChanges, toGo bool) {
+func (e *env) sayMounts(r *record.Record, mounts []backend.MountChanges, toGo bool) {
+	name := r.Name
 	for _, m := range mounts {
-		s := present.Summary{Files: slices.DeleteFunc(slices.Clone(m.Files), func(f review.FileDiff) bool { return m.Mount == homeMount && f.IsOfAgent() })}
+		isHome := slices.ContainsFunc(r.Mounts, func(has record.Mount) bool { return has.Name == m.Mount && has.IsAgentHome() })
+		s := present.Summary{Files: slices.DeleteFunc(slices.Clone(m.Files), func(f review.FileDiff) bool { return isHome && f.IsOfAgent() })}
 		if len(s.Files) == 0 {
 			continue
 		}

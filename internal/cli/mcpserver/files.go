@@ -11,13 +11,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // path reads a path of the view: relative to the workspace, or absolute as commands inside see it.
@@ -233,21 +231,13 @@ func (s *service) list(ctx context.Context, _ *mcp.CallToolRequest, in listInput
 				return nil
 			}
 			out.Entries = append(out.Entries, entry{
-				Name: vpath.Escape(e.Path.Base()), Type: typeName(e.Mode), Permission: e.Permission.String(), SizeBytes: e.SizeBytes,
+				Name: vpath.Escape(e.Path.Base()), Type: present.TypeName(e.Mode), Permission: e.Permission.String(), SizeBytes: e.SizeBytes,
 				ModifiedAt: e.ModifiedAt.Format(time.RFC3339), Target: vpath.Escape(e.Target),
 			})
 		}
 		return nil
 	})
 	return nil, out, err
-}
-
-// typeName names the type of a file.
-func typeName(mode uint32) string {
-	if mode&unix.S_IFMT == unix.S_IFLNK {
-		return "symlink"
-	}
-	return record.TypeName(mode)
 }
 
 func textResult(text string) *mcp.CallToolResult {

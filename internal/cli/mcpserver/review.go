@@ -97,11 +97,13 @@ func (s *service) patch(ctx context.Context, sb backend.Sandbox, paths []vpath.P
 		}
 	}
 	out := limited{room: s.o.MaxOutputBytes}
-	if err := present.Patch(&out, r.Review, present.PatchOptions{}); err != nil && !errors.Is(err, errFull) {
+	err = present.Patch(&out, r.Review, present.PatchOptions{})
+	isCut := errors.Is(err, errFull)
+	if err != nil && !isCut {
 		return "", err
 	}
 	text := strings.ToValidUTF8(out.String(), "\ufffd")
-	if out.room == 0 {
+	if isCut {
 		text += "\n[… the rest of the diff is left out: name fewer paths …]\n"
 	}
 	return text, nil

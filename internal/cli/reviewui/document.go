@@ -19,7 +19,6 @@ const maxLine = 4096
 type document struct {
 	unified []docRow
 	split   []docRow
-	noted   bool // only what is said about the change, no hunks
 }
 
 // docRow is a line of a document. A line of a hunk has a left side, a right side or both; any other
@@ -46,7 +45,7 @@ type span struct {
 }
 
 func newDocument(parts []part) *document {
-	d := &document{noted: true}
+	d := &document{}
 	for i := range parts {
 		d.add(&parts[i])
 	}
@@ -73,7 +72,6 @@ func (d *document) add(p *part) {
 	}
 	lexer := newHighlighter(p.file.Path.Base())
 	for _, h := range hunks {
-		d.noted = false
 		d.say(gitpatch.Hunk, h.Header())
 		d.hunk(h, lexer)
 	}

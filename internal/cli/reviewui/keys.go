@@ -2,7 +2,6 @@ package reviewui
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	tea "charm.land/bubbletea/v2"
@@ -296,7 +295,7 @@ func (m *model) askApply() {
 	}
 	m.ask(question, func(m *model) tea.Cmd {
 		m.busy, m.status = true, "applying"
-		return m.source.apply(maps.Clone(m.staged))
+		return m.source.apply(m.staged)
 	})
 }
 

@@ -134,7 +134,7 @@ func isRegular(s side) bool { return !s.isThere || s.mode&record.TypeBits == uni
 
 // contentNow reads what the sandbox sees at a path.
 func (s *source) contentNow(path vpath.Path) (string, error) {
-	v, err := s.o.Backend.View(s.ctx, s.ref, s.o.Mount, s.o.Again)
+	v, err := s.o.Backend.View(s.ctx, s.o.Name, s.o.Mount, s.o.Again)
 	if err != nil {
 		return "", err
 	}

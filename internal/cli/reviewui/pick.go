@@ -51,19 +51,18 @@ func (p *picker) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 
 // View draws the choices.
 func (p *picker) View() tea.View {
-	var m model
 	height := max(1, p.height-2)
 	p.top = max(0, max(min(p.top, p.cursor), p.cursor-height+1))
-	lines := []string{m.fit(line{{padded(" Which sandbox?", p.width), "7"}}, p.width, 0)}
+	lines := []string{fit(line{{padded(" Which sandbox?", p.width), "7"}}, p.width, 0)}
 	for i := range min(height, len(p.choices)-p.top) {
 		c := p.choices[p.top+i]
 		l := line{{" " + padded(printable(c.Name), 24), "1"}, {"  " + printable(c.About), "90"}}
 		if p.top+i == p.cursor {
 			l = selected(l, p.width, true)
 		}
-		lines = append(lines, m.fit(l, p.width, 0))
+		lines = append(lines, fit(l, p.width, 0))
 	}
-	lines = append(lines, m.fit(line{{" Enter: review · q: leave", "90"}}, p.width, 0))
+	lines = append(lines, fit(line{{" Enter: review · q: leave", "90"}}, p.width, 0))
 	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen = true
 	return v

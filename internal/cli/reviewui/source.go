@@ -21,7 +21,6 @@ import (
 type source struct {
 	ctx   context.Context
 	o     Options
-	ref   string // of the sandbox, for the backend
 	audit uint64 // number of the last record that was read
 	temp  tempDir
 
@@ -29,7 +28,7 @@ type source struct {
 }
 
 func newSource(ctx context.Context, o Options) *source {
-	return &source{ctx: ctx, o: o, ref: o.Name}
+	return &source{ctx: ctx, o: o}
 }
 
 // close waits for the command that runs, and removes what was written for an editor.
@@ -81,12 +80,12 @@ func (s *source) list(again []vpath.Path) tea.Cmd {
 
 // readLog reads what is new in the audit log, and whether the sandbox runs.
 func (s *source) readLog(l *listed) error {
-	sb, err := s.o.Backend.Sandbox(s.ctx, s.ref)
+	sb, err := s.o.Backend.Sandbox(s.ctx, s.o.Name)
 	if err != nil {
 		return err
 	}
 	l.running = sb.Status == record.Running
-	return s.o.Backend.Audit(s.ctx, s.ref, s.audit, false, func(r audit.Record) error {
+	return s.o.Backend.Audit(s.ctx, s.o.Name, s.audit, false, func(r audit.Record) error {
 		s.audit = max(s.audit, r.Seq)
 		switch r.Event.(type) {
 		case audit.PermissionDenied, audit.NetworkDenied, audit.NetworkAllowed:

@@ -33,7 +33,7 @@ func (m *model) draw() string {
 	if m.mode == reading {
 		end := min(len(m.text), m.textTop+max(0, m.height-2))
 		for _, text := range m.text[min(m.textTop, end):end] {
-			lines = append(lines, m.fit(line{{text: printable(text)}}, m.width, 0))
+			lines = append(lines, fit(line{{text: printable(text)}}, m.width, 0))
 		}
 	} else {
 		lines = append(lines, m.body()...)
@@ -61,7 +61,7 @@ func (m *model) title() string {
 	if m.lost != nil {
 		text += " · " + m.lost.Error()
 	}
-	return m.fit(line{{padded(printable(text), m.width), "7"}}, m.width, 0)
+	return fit(line{{padded(printable(text), m.width), "7"}}, m.width, 0)
 }
 
 // footer is the last line.
@@ -79,7 +79,7 @@ func (m *model) footer() string {
 	case m.busy:
 		l = line{{" reading …", "1"}}
 	}
-	return m.fit(l, m.width, 0)
+	return fit(l, m.width, 0)
 }
 
 // bodyHeight is the height of list and diff.
@@ -111,9 +111,9 @@ func (m *model) body() []string {
 		lines = m.list(m.width, height)
 	}
 	if h := m.panelHeight(); h > 0 {
-		lines = append(lines, m.fit(line{{padded(" Refusals and network", m.width), "7"}}, m.width, 0))
+		lines = append(lines, fit(line{{padded(" Refusals and network", m.width), "7"}}, m.width, 0))
 		for _, l := range m.panel.lines(h - 1) {
-			lines = append(lines, m.fit(append(line{{" ", ""}}, l...), m.width, 0))
+			lines = append(lines, fit(append(line{{" ", ""}}, l...), m.width, 0))
 		}
 	}
 	return lines
@@ -141,7 +141,7 @@ func (m *model) list(width, height int) []string {
 		} else if i == 0 && len(m.rows) == 0 {
 			l = line{{m.emptyText(), "90"}}
 		}
-		lines[i] = m.fit(l, width, 0)
+		lines[i] = fit(l, width, 0)
 	}
 	return lines
 }
@@ -258,7 +258,7 @@ func (m *model) diff(width, height int) []string {
 			head = append(head, span{"  " + printable(reason), riskStyles[min(kindOf(f), trustedLater)]})
 		}
 	}
-	out[0] = m.fit(head, width, 0)
+	out[0] = fit(head, width, 0)
 	lines := m.lines()
 	for i := 1; i < height; i++ {
 		at := m.docTop + i - 1
@@ -266,9 +266,9 @@ func (m *model) diff(width, height int) []string {
 		case at < len(lines):
 			out[i] = m.docLine(&lines[at], width)
 		case i == 1 && m.docErr != nil:
-			out[i] = m.fit(line{{" " + printable(m.docErr.Error()), "31"}}, width, 0)
+			out[i] = fit(line{{" " + printable(m.docErr.Error()), "31"}}, width, 0)
 		case i == 1 && m.path != "" && m.doc == nil:
-			out[i] = m.fit(line{{" reading …", "90"}}, width, 0)
+			out[i] = fit(line{{" reading …", "90"}}, width, 0)
 		default:
 			out[i] = strings.Repeat(" ", width)
 		}
@@ -281,7 +281,7 @@ var kindStyles = map[gitpatch.Kind]string{gitpatch.Header: "1", gitpatch.Hunk: "
 func (m *model) docLine(r *docRow, width int) string {
 	switch {
 	case r.left == nil && r.right == nil:
-		return m.fit(styled(append(line{{" ", ""}}, r.across...), kindStyles[r.kind]), width, 0)
+		return fit(styled(append(line{{" ", ""}}, r.across...), kindStyles[r.kind]), width, 0)
 	case m.split:
 		half := (width - 1) / 2
 		return m.cell(r.left, half) + sgr("90", "│") + m.cell(r.right, width-half-1)
@@ -315,7 +315,7 @@ func (m *model) cell(c *cell, width int) string {
 	case textdiff.Delete:
 		style, background = "31", m.background("48;5;52", "48;5;224")
 	}
-	text := m.fitOn(c.text, width-len(gutter), m.left, background)
+	text := fitOn(c.text, width-len(gutter), m.left, background)
 	return ansi.Truncate(sgr(style, gutter)+text, width, "")
 }
 
@@ -327,9 +327,9 @@ func (m *model) background(dark, light string) string {
 }
 
 // fit draws a line in exactly width columns, from the column left on.
-func (m *model) fit(l line, width, left int) string { return m.fitOn(l, width, left, "") }
+func fit(l line, width, left int) string { return fitOn(l, width, left, "") }
 
-func (m *model) fitOn(l line, width, left int, background string) string {
+func fitOn(l line, width, left int, background string) string {
 	if width <= 0 {
 		return ""
 	}

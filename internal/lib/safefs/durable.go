@@ -25,6 +25,25 @@ func WriteDurably(dir, name string, data []byte) error {
 	return SyncDir(dir)
 }
 
+// Replace replaces the file at path by data in one step. Afterwards data survives a power cut. Who
+// reads it has the old file or the new one.
+func Replace(path string, data []byte, mode os.FileMode) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".agentfense-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return SyncDir(dir)
+}
+
 // SyncDir makes the entries of dir durable.
 func SyncDir(dir string) error {
 	f, err := os.Open(dir)
