@@ -57,8 +57,8 @@ func cargoBuild(in *inside) error {
 	return installed(filepath.Join(in.scratch(), "debug/app"), 1)
 }
 
-// rustToolchain is the directory of the compiler that the host's cargo uses, whose shims do not
-// work without the rest of a home directory; "" without a compiler.
+// rustToolchain is the directory of the compiler that the host's cargo uses, "" without a compiler.
+// The shims of cargo do not work without the rest of a home directory.
 func rustToolchain() string {
 	out, err := exec.Command("rustc", "--print", "sysroot").Output()
 	if err != nil {

@@ -51,7 +51,7 @@ type PermissionRule struct {
 	Substitute string
 }
 
-// RedactFormat is the format of a file whose values are masked.
+// RedactFormat is the format of a masked file, which shows its keys but not its values.
 type RedactFormat string
 
 // The formats.

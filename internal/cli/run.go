@@ -162,14 +162,15 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 		return unused(err)
 	}
 	err = errors.Join(err, look.tell(e, summaryPatience))
-	if err == nil && !o.Detach {
+	if o.Detach {
+		return err
+	}
+	if err == nil {
 		e.explainExit(exit)
 		err = learning.write(ctx, e, cmd, b, sb, c, before)
 	}
-	if err != nil && !o.Detach {
+	if err != nil {
 		e.say("sandbox %[1]s stays; what the command changed, if anything: agentfense diff %[1]s", sb.Record.Name)
-	}
-	if err != nil || o.Detach {
 		return err
 	}
 	e.sayConflicts(exit)

@@ -196,7 +196,8 @@ func (RuleOrigin) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{2}
 }
 
-// RedactFormat is the format of a file whose values are masked (docs/policy.md).
+// RedactFormat is the format of a masked file, which shows its keys but not its values
+// (docs/policy.md).
 type RedactFormat int32
 
 const (

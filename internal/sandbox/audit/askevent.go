@@ -22,8 +22,8 @@ type AccessAnswered struct {
 	Host    Text   `json:"host,omitempty"`
 	Allowed bool   `json:"allowed"`
 	Scope   string `json:"scope,omitempty"` // "once" or "sandbox"
-	// By says who answered: "terminal", "policy ask", "hook", "api"; "timeout", "withdrawn" and
-	// "sandbox stopped" if nobody did.
+	// By says who answered: "terminal", "policy ask", "hook", "api"; without an answer it is
+	// "timeout", "withdrawn" or "sandbox stopped".
 	By       Text  `json:"by"`
 	WaitedMS int64 `json:"waited_ms"`
 }

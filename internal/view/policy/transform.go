@@ -10,7 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Format is the form of a file whose values are masked.
+// Format is the format of a masked file, which shows its keys but not its values.
 type Format uint8
 
 // The formats. The zero value masks nothing.

@@ -117,7 +117,9 @@ def update(
         secrets=_texts(secrets or (), "secrets"),
         net_limits=_texts(net_limits or (), "net_limits"),
         publish=_texts(publish or (), "publish"),
-        ask_timeout=Duration() if ask_timeout is not None and not ask_timeout else duration_of(seconds_of(ask_timeout, "ask_timeout")),
+        ask_timeout=Duration()
+        if ask_timeout is not None and not ask_timeout
+        else duration_of(seconds_of(ask_timeout, "ask_timeout")),
     )
 
 

@@ -18,7 +18,7 @@ class RuleOrigin(str, Enum):
 
 
 class RedactFormat(str, Enum):
-    """The format of a file whose values are masked."""
+    """The format of a masked file, which shows its keys but not its values."""
 
     ENV = "env"
     JSON = "json"
