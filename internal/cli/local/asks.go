@@ -8,13 +8,13 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/granted"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// asking returns a client of a running sandbox that asks; nil if it does not run. Errors:
-// Precondition if it does not ask.
-func (b *Backend) asking(ctx context.Context, name string) (*api.Client, error) {
+// asking returns a sandbox that asks. Errors: Precondition if it does not.
+func (b *Backend) asking(name string) (*record.Sandbox, error) {
 	sb, err := b.open(name)
 	if err != nil {
 		return nil, err
@@ -22,25 +22,34 @@ func (b *Backend) asking(ctx context.Context, name string) (*api.Client, error) 
 	if sb.Record().Ask == nil {
 		return nil, errdefs.New(errdefs.Precondition, "sandbox %[1]s: does not ask: it was made without --ask; while it is stopped: agentfense run --ask --name %[1]s …", sb.Name())
 	}
-	return client(ctx, sb)
+	return sb, nil
 }
 
 // Asks lists what waits for an answer: nothing in a sandbox that does not run.
 func (b *Backend) Asks(ctx context.Context, name string) ([]api.Ask, error) {
-	live, err := b.asking(ctx, name)
-	if err != nil || live == nil {
+	sb, err := b.asking(name)
+	if err != nil {
 		return nil, err
 	}
-	return live.Asks(ctx)
+	var all []api.Ask
+	err = ifRunning(ctx, sb, func(live *api.Client) (err error) { all, err = live.Asks(ctx); return err })
+	return all, err
 }
 
 // FollowAsks calls do with what waits for an answer until the sandbox stops.
 func (b *Backend) FollowAsks(ctx context.Context, name string, do func([]api.Ask) error) error {
-	live, err := b.asking(ctx, name)
+	sb, err := b.asking(name)
+	if err != nil {
+		return err
+	}
+	live, err := client(ctx, sb)
 	if err != nil || live == nil {
 		return err
 	}
 	watch, err := live.WatchAsks(ctx)
+	if errdefs.Is(err, errdefs.NotFound) {
+		return nil // it has just ended
+	}
 	if err != nil {
 		return err
 	}
@@ -64,7 +73,11 @@ func (b *Backend) AnswerAsk(ctx context.Context, name string, a api.Answer) erro
 	if err := a.Check(); err != nil {
 		return err
 	}
-	live, err := b.asking(ctx, name)
+	sb, err := b.asking(name)
+	if err != nil {
+		return err
+	}
+	live, err := client(ctx, sb)
 	if err != nil {
 		return err
 	}
@@ -91,9 +104,6 @@ func (b *Backend) GrantPath(ctx context.Context, name string, g granted.Change) 
 	if err := sb.GrantPath(g); err != nil {
 		return backend.Sandbox{}, err
 	}
-	live, err := client(ctx, sb)
-	if err == nil && live != nil {
-		err = live.TakeGrants(ctx)
-	}
+	err = ifRunning(ctx, sb, func(live *api.Client) error { return live.TakeGrants(ctx) })
 	return backend.Sandbox{Record: sb.Record()}, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // Sandboxes lists the sandboxes.
@@ -49,18 +50,17 @@ func (b *Backend) Inspect(ctx context.Context, name string) (backend.Inspection,
 	if in.Variables, err = variableNames(sb); err != nil {
 		return in, err
 	}
-	c, err := client(ctx, sb)
-	if err != nil || c == nil {
-		return in, err
-	}
-	st, err := c.Status(ctx)
-	switch {
-	case err == nil:
-		in.Status, in.Running = record.Running, &st
-	case !errdefs.Is(err, errdefs.Unavailable): // else it has just ended
-		return in, err
-	}
-	return in, nil
+	err = ifRunning(ctx, sb, func(c *api.Client) error {
+		st, err := c.Status(ctx)
+		switch {
+		case err == nil:
+			in.Status, in.Running = record.Running, &st
+		case !errdefs.Is(err, errdefs.Unavailable): // else it has just ended
+			return err
+		}
+		return nil
+	})
+	return in, err
 }
 
 // variableNames are the names of the variables that a sandbox remembers.

@@ -26,12 +26,10 @@ func (b *Backend) Keep(ctx context.Context, name string) ([]backend.Kept, error)
 	if len(parts) == 0 {
 		return nil, nil
 	}
-	live, err := client(ctx, sb)
-	if err == nil && live != nil {
-		var status api.Status
-		if status, err = live.Status(ctx); err == nil && status.Execs > 0 {
-			return []backend.Kept{{Busy: true}}, nil
-		}
+	var status api.Status
+	err = ifRunning(ctx, sb, func(live *api.Client) (err error) { status, err = live.Status(ctx); return err })
+	if status.Execs > 0 {
+		return []backend.Kept{{Busy: true}}, nil
 	}
 	if err == nil {
 		err = b.asOwner(ctx, sb, []string{KeepVerb, sb.Name()})

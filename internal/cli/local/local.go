@@ -70,6 +70,19 @@ func client(ctx context.Context, sb *record.Sandbox) (*api.Client, error) {
 	return c, err
 }
 
+// ifRunning calls do with a client of the sandbox if it runs. One that stops meanwhile does not run:
+// what its next start reads is stored.
+func ifRunning(ctx context.Context, sb *record.Sandbox, do func(*api.Client) error) error {
+	c, err := client(ctx, sb)
+	if err != nil || c == nil {
+		return err
+	}
+	if err := do(c); !errdefs.Is(err, errdefs.NotFound) {
+		return err
+	}
+	return nil
+}
+
 // isClosed reports whether the changes of the sandbox, also those in its mounts, have a file that
 // its owner may not read or change because of its mode.
 func isClosed(sb *record.Sandbox) (bool, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -50,11 +51,7 @@ func (b *Backend) SetPolicy(ctx context.Context, name string, r backend.Rules) e
 	if err := sb.ReplaceRules(r.Rules, r.Note, r.Reason, func(rec *record.Record) { rec.Marks = r.Marks }); err != nil {
 		return err
 	}
-	live, err := client(ctx, sb)
-	if err != nil || live == nil {
-		return err
-	}
-	return live.SetPolicy(ctx, r.Rules)
+	return ifRunning(ctx, sb, func(live *api.Client) error { return live.SetPolicy(ctx, r.Rules) })
 }
 
 // checkUnserved refuses to change the policy of a server's sandbox, by a verb of policy.
@@ -82,10 +79,7 @@ func (b *Backend) ChangeHosts(ctx context.Context, name string, c hostlist.Chang
 	if err := sb.ChangeHosts(c); err != nil {
 		return backend.Sandbox{}, err
 	}
-	live, err := client(ctx, sb)
-	if err == nil && live != nil {
-		err = live.TakeHosts(ctx)
-	}
+	err = ifRunning(ctx, sb, func(live *api.Client) error { return live.TakeHosts(ctx) })
 	return backend.Sandbox{Record: sb.Record()}, err
 }
 

@@ -62,10 +62,11 @@ func New(o Options) (*Feed, error) {
 	return f, err
 }
 
-// lastPatience is how long a Feed tries to send the last records.
+// lastPatience is how long a Feed goes on sending after it was told to end.
 const lastPatience = 5 * time.Second
 
-// Run sends until ctx ends, and then what was written before, for a few seconds at most.
+// Run sends until ctx ends, and then what was written before, for a few seconds at most. What it is
+// sending when ctx ends is not cut off: the receiver may have it already, and would get it twice.
 func (f *Feed) Run(ctx context.Context) {
 	tick := f.o.Tick
 	if tick == nil {
@@ -73,14 +74,15 @@ func (f *Feed) Run(ctx context.Context) {
 		defer ticker.Stop()
 		tick = ticker.C
 	}
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastPatience, cancel) })()
 	for {
-		f.look(ctx)
+		f.look(sending)
 		select {
 		case <-tick:
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPatience)
-			defer cancel()
-			f.look(last)
+			f.look(sending)
 			return
 		}
 	}

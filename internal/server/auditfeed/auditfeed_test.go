@@ -253,3 +253,36 @@ func TestDamagedPositionsAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// endingSink tells the feed to end while it is sent something.
+type endingSink struct {
+	end  func()
+	sent int
+	cut  error
+}
+
+func (s *endingSink) Send(ctx context.Context, records []audit.Record) (int, error) {
+	s.end()
+	s.sent, s.cut = s.sent+len(records), ctx.Err()
+	return 0, s.cut
+}
+
+// What is under way when the feed ends may have arrived already: cut off, it would be sent twice.
+func TestTheEndCutsOffNothing(t *testing.T) {
+	w := &world{t: t, dir: t.TempDir()}
+	w.append(w.log("sb_1", "cb_1"), audit.SandboxStarted{})
+	ctx, end := context.WithCancel(t.Context())
+	s := &endingSink{end: end}
+	f, err := auditfeed.New(auditfeed.Options{
+		Name: "test", Sink: s, Positions: filepath.Join(w.dir, "positions.json"),
+		Logs: func() ([]string, error) { return filepath.Glob(filepath.Join(w.dir, "*.jsonl")) },
+		Log:  slog.New(slog.NewTextHandler(&w.said, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Run(ctx)
+	if s.sent != 1 || s.cut != nil {
+		t.Errorf("%d records were sent, and cut off: %v; the server's log:\n%s", s.sent, s.cut, w.said.String())
+	}
+}

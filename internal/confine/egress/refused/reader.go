@@ -20,8 +20,8 @@ const (
 	reasonLost = "refused so often that each is not known"
 )
 
-// maxKinds bounds the addresses and ports that are told apart between two reports: a program can
-// try all.
+// maxKinds bounds the addresses and ports of one socket that are told apart between two reports: a
+// program can try all. One that does hides nothing of another protocol.
 const maxKinds = 32
 
 // Reader reads the refusals of a namespace from its raw sockets.
@@ -29,7 +29,6 @@ type Reader struct {
 	Name func(a Attempt) string // of the host at an address, or the address
 
 	sockets []*socket
-	denials denial.Table
 	ended   sync.WaitGroup // of nothing when nothing more is read
 }
 
@@ -38,14 +37,14 @@ type socket struct {
 	file     *os.File
 	protocol byte
 	dropped  uint32 // packets that the kernel had no room for
+	denials  denial.Table
 }
 
-// Start reads from sockets of Sources, which it takes over, until Close. Errors: of a file that is
-// no socket.
+// Start reads from sockets of Sources, which it takes over, until Close. It calls report from more
+// than one goroutine. Errors: of a file that is no socket.
 func (r *Reader) Start(files []*os.File, report func(denial.Denied)) error {
-	r.denials.Report, r.denials.MaxKinds = report, maxKinds
 	for _, f := range files {
-		s := &socket{file: f}
+		s := &socket{file: f, denials: denial.Table{Report: report, MaxKinds: maxKinds}}
 		r.sockets = append(r.sockets, s)
 		protocol := -1
 		err := s.control(func(fd int) (err error) {
@@ -68,24 +67,21 @@ func (r *Reader) Start(files []*os.File, report func(denial.Denied)) error {
 
 // Close reads and reports what is left. A Reader that was not started has nothing.
 func (r *Reader) Close() {
-	if len(r.sockets) == 0 {
-		return
-	}
 	for _, s := range r.sockets {
 		_ = s.file.SetReadDeadline(time.Now()) // a closed socket has nothing to wait for
 	}
 	r.ended.Wait()
-	r.denials.Stop()
-	r.denials.Flush()
 	for _, s := range r.sockets {
+		s.denials.Stop()
+		s.denials.Flush()
 		s.file.Close()
 	}
 }
 
 // Flush reports what was read so far. A Reader that was not started has nothing.
 func (r *Reader) Flush() {
-	if len(r.sockets) > 0 {
-		r.denials.Flush()
+	for _, s := range r.sockets {
+		s.denials.Flush()
 	}
 }
 
@@ -130,7 +126,7 @@ func (r *Reader) read(s *socket) {
 			r.note(s, from, packet[:n])
 		}
 		if dropped, err := drops(fd); err == nil && dropped != s.dropped {
-			r.denials.Note(denial.Denied{Host: denial.Others, Reason: reasonLost, Count: int(dropped - s.dropped)})
+			s.denials.Note(denial.Denied{Host: denial.Others, Reason: reasonLost, Count: int(dropped - s.dropped)})
 			s.dropped = dropped
 		}
 		return nil
@@ -152,5 +148,5 @@ func (r *Reader) note(s *socket, from unix.Sockaddr, packet []byte) {
 	if a.Protocol != "tcp" {
 		d.Protocol, d.Reason = a.Protocol, reasonUDP
 	}
-	r.denials.Note(d)
+	s.denials.Note(d)
 }

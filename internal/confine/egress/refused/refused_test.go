@@ -209,3 +209,31 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A program that tries many ports by TCP does not hide what it sends by UDP.
+func TestAFloodHidesNothingOfAnotherProtocol(t *testing.T) {
+	w := newWorld(t)
+	const tried = 500
+	err := w.inside(func() error {
+		for port := range tried {
+			if err := connect(fmt.Sprintf("100.64.0.2:%d", port+1)); !errors.Is(err, unix.ECONNREFUSED) {
+				return fmt.Errorf("port %d: got %w, want a refusal", port+1, err)
+			}
+			if port == tried/2 {
+				if err := send("100.64.0.3:443"); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	w.reader.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := w.got[denial.Denied{Host: "100.64.0.3", Port: 443, Protocol: "udp", Reason: "UDP is refused, but for DNS"}]; n != 1 {
+		t.Errorf("the datagram counts %d times, want 1: %v", n, w.got)
+	}
+}
