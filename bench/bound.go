@@ -9,6 +9,7 @@ type bound struct {
 	OrOverlay bool    // or no slower than the kernel's overlayfs
 	Overlay   bool    // no slower than the kernel's overlayfs
 	Most      float64 // at most so much: nanoseconds or bytes
+	More      float64 // at most so much more than native
 }
 
 // verdict says whether a bound was met.
@@ -33,6 +34,8 @@ func (b bound) Text(u unit) string {
 		return fmt.Sprintf("≤ %.3g×", b.Ratio)
 	case b.Most > 0:
 		return "≤ " + u.Format(b.Most)
+	case b.More > 0:
+		return "≤ native + " + u.Format(b.More)
 	}
 	return ""
 }
@@ -48,8 +51,10 @@ func (b bound) Judge(own, native, overlay samples) verdict {
 		return notMeasured
 	case b.Most > 0:
 		return verdictOf(own.Summary().Median <= b.Most)
-	case b.Overlay && toOverlay == 0, b.Ratio > 0 && ratio == 0:
+	case b.Overlay && toOverlay == 0, (b.Ratio > 0 || b.More > 0) && ratio == 0:
 		return notMeasured
+	case b.More > 0:
+		return verdictOf(own.Above(native) <= b.More)
 	case b.Overlay:
 		return verdictOf(toOverlay <= 1)
 	case b.OrOverlay && toOverlay > 0 && toOverlay <= 1:

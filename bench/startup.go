@@ -53,10 +53,9 @@ func measureExec(ctx context.Context, p place) (above float64, err error) {
 	return whole - own, err
 }
 
-// medianTime starts the command once to warm up, then startPasses times.
+// medianTime is medianOf the time that a command takes.
 func medianTime(command func() *exec.Cmd) (float64, error) {
-	var took []float64
-	for i := range startPasses + 1 {
+	return medianOf(func() (time.Duration, error) {
 		errs := &tail{}
 		cmd := command()
 		cmd.Stderr = errs
@@ -64,8 +63,20 @@ func medianTime(command func() *exec.Cmd) (float64, error) {
 		if err := cmd.Run(); err != nil {
 			return 0, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, errs)
 		}
+		return time.Since(start), nil
+	})
+}
+
+// medianOf measures once to warm up, then startPasses times.
+func medianOf(measure func() (time.Duration, error)) (float64, error) {
+	var took []float64
+	for i := range startPasses + 1 {
+		t, err := measure()
+		if err != nil {
+			return 0, err
+		}
 		if i > 0 {
-			took = append(took, float64(time.Since(start)))
+			took = append(took, float64(t))
 		}
 	}
 	slices.Sort(took)

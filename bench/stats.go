@@ -38,17 +38,26 @@ func (s samples) Summary() summary {
 // machine out of the ratio, so it may differ a little from the ratio of the
 // two medians.
 func (s samples) RatioTo(base samples) float64 {
-	var ratios []float64
+	return s.paired(base, func(own, base float64) float64 { return own / base })
+}
+
+// Above is the median of the differences within a round, like RatioTo.
+func (s samples) Above(base samples) float64 {
+	return s.paired(base, func(own, base float64) float64 { return own - base })
+}
+
+func (s samples) paired(base samples, compare func(own, base float64) float64) float64 {
+	var values []float64
 	for i := range min(len(s), len(base)) {
-		if q := s[i] / base[i]; base[i] > 0 && !math.IsNaN(q) {
-			ratios = append(ratios, q)
+		if q := compare(s[i], base[i]); base[i] > 0 && !math.IsNaN(q) {
+			values = append(values, q)
 		}
 	}
-	if len(ratios) == 0 {
+	if len(values) == 0 {
 		return 0
 	}
-	slices.Sort(ratios)
-	return median(ratios)
+	slices.Sort(values)
+	return median(values)
 }
 
 func (s samples) present() []float64 {

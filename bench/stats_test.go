@@ -81,6 +81,9 @@ func TestJudge(t *testing.T) {
 		{name: "without overlayfs its bound is not measured", bound: bound{Overlay: true}, own: two, native: one, want: notMeasured},
 		{name: "at most that much is met", bound: bound{Most: 2}, own: two, want: met},
 		{name: "more than that is missed", bound: bound{Most: 1}, own: two, want: missed},
+		{name: "at most so much more than native is met", bound: bound{More: 1}, own: two, native: one, want: met},
+		{name: "even more than native is missed", bound: bound{More: 0.5}, own: two, native: one, want: missed},
+		{name: "without native it is not measured", bound: bound{More: 1}, own: two, want: notMeasured},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
