@@ -6,10 +6,11 @@
 // nothing is left of processes, mounts, control groups and files.
 //
 // A world is one state directory with one sandbox and its source: root's, an
-// ordinary user's, or a server's. In one of them the files are in a mount. In others
-// commands connect to servers of the test, in a network of the test's own. Worlds
-// live side by side, one life after the other; at the end of a life its sandbox is
-// removed and what is left is looked for. The moments come from the seed, which each
+// ordinary user's, or a server's. In two of them the files are in a mount, and in one
+// of these the end of a command applies them. In others commands connect to servers of
+// the test, in a network of the test's own, and the host connects to a server inside.
+// Worlds live side by side, one life after the other; at the end of a life its sandbox
+// is removed and what is left is looked for. The moments come from the seed, which each
 // run prints; what the machine does meanwhile no seed repeats.
 package chaos_test
 
@@ -37,7 +38,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "5"); err != nil { // worlds wait more than they work
+	if err := flag.Set("test.parallel", "6"); err != nil { // worlds wait more than they work
 		panic(err)
 	}
 	os.Exit(harness.InWorld(&reachable, func() int { return harness.RunTests(m, &binary, harness.BuildWithServer) }))
@@ -60,6 +61,7 @@ func TestChaos(t *testing.T) {
 		"root, with limits":    newLimited,
 		"an ordinary user":     newOrdinary,
 		"files in a mount":     newWritable,
+		"kept files":           newKept,
 		"a client of a server": newServed,
 	}
 	for kind, begin := range kinds {

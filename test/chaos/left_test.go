@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +17,18 @@ type identity struct {
 	Served  struct {
 		CodebaseID string `json:"codebase_id"`
 	} `json:"served"`
+	PublishAddress string `json:"publish_address"`
+	Publish        []struct {
+		HostPort int `json:"host_port"`
+	} `json:"publish"`
+}
+
+// address is where the host has the published port, "" without one.
+func (ids identity) address() string {
+	if len(ids.Publish) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d", ids.PublishAddress, ids.Publish[0].HostPort)
 }
 
 func (w *world) identity() identity {

@@ -158,6 +158,11 @@ func (w *world) check() {
 		w.fatal("the view has %d of %d files", seen, fileCount)
 	}
 	w.checkSource()
+	for i := range w.model.source {
+		if w.kept && w.model.source[i] != w.model.view[i] { // a command has just ended, undisturbed
+			w.fatal("%s: it is kept, and is %v in the source and %v in the view", nameOf(i), w.model.source[i], w.model.view[i])
+		}
+	}
 }
 
 // narrow checks a file and takes down what it is, now that nothing runs.
@@ -182,7 +187,9 @@ func (w *world) sourceDir() string {
 }
 
 func (w *world) checkSource() {
-	w.mayReachSourceOnServer()
+	if w.server != nil || w.kept { // changes are carried over without an apply
+		w.mayReachSource()
+	}
 	dir := w.sourceDir()
 	for i := range fileCount {
 		content, err := os.ReadFile(filepath.Join(dir, nameOf(i)))
@@ -197,7 +204,7 @@ func (w *world) checkSource() {
 	}
 	for _, e := range entries {
 		name := e.Name()
-		if w.model.halfApplied && w.server == nil && strings.HasPrefix(name, ".agentfense-") {
+		if (w.model.halfApplied || w.kept) && w.server == nil && strings.HasPrefix(name, ".agentfense-") {
 			continue // the next apply or discard removes it
 		}
 		if !strings.HasPrefix(name, "f") && name != ".new" && name != "outside" {
@@ -205,13 +212,6 @@ func (w *world) checkSource() {
 		}
 	}
 	w.writeOutside()
-}
-
-// mayReachSourceOnServer: a server carries over by itself.
-func (w *world) mayReachSourceOnServer() {
-	if w.server != nil {
-		w.mayReachSource()
-	}
 }
 
 // writeOutside checks and renews the file of the source that only we write.

@@ -37,6 +37,7 @@ type world struct {
 	inside string       // where the files are, "" for the workspace; else a mount that may be written to
 	files  string       // directory of the host that has the files
 	made   int          // files that were made undisturbed in the scratch directory, which exists with the mount
+	kept   bool         // the end of a command applies what it wrote
 	server *wire.Server // nil: there is none
 
 	networked bool         // commands connect to hosts
@@ -51,7 +52,7 @@ type world struct {
 	log   []string       // what was done, for who reads a failure
 }
 
-func newLocal(t *testing.T) *world { return newWorld(t).mount().connect() }
+func newLocal(t *testing.T) *world { return newWorld(t).mount().connect().publishing() }
 
 func newLimited(t *testing.T) *world {
 	testenv.Cgroup(t, "pids")
@@ -60,11 +61,40 @@ func newLimited(t *testing.T) *world {
 	return w
 }
 
-func newOrdinary(t *testing.T) *world { return newWorld(t, harness.Ordinary).mount().connect() }
+func newOrdinary(t *testing.T) *world {
+	return newWorld(t, harness.Ordinary).mount().connect().publishing()
+}
+
+// publishing has the host see a port of the sandbox.
+func (w *world) publishing() *world {
+	w.create = append(w.create, "--publish", fmt.Sprint(publishedPort))
+	return w
+}
 
 // newWritable is a world whose files are in a mount.
 func newWritable(t *testing.T) *world {
 	w := newWorld(t)
+	w.useMount("mode=cow")
+	return w
+}
+
+// newKept is a world whose files are in a mount and are kept: the end of a command applies what it
+// wrote, unless it was killed before.
+func newKept(t *testing.T) *world {
+	w := newWorld(t)
+	w.kept = true
+	rules := filepath.Join(t.TempDir(), "kept.yaml")
+	text := "version: 1\nrules:\n  - {pattern: /f*, permission: write, apply: keep}\n  - {pattern: \"**\", permission: write}\n"
+	if err := os.WriteFile(rules, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w.useMount("policy=" + rules)
+	return w
+}
+
+// useMount moves the files to a directory that is a mount, of a mode or with a policy.
+func (w *world) useMount(option string) {
+	t := w.t
 	w.inside, w.files = writableAt, t.TempDir()
 	for i := range fileCount {
 		err := os.Remove(filepath.Join(w.s.Source, nameOf(i)))
@@ -75,8 +105,7 @@ func newWritable(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
-	w.create = []string{"--mount", w.files + ",dst=" + writableAt + ",name=" + writableName + ",mode=cow"}
-	return w
+	w.create = []string{"--mount", w.files + ",dst=" + writableAt + ",name=" + writableName + "," + option}
 }
 
 // Where a mount that may be written to is, and its name.
@@ -241,7 +270,10 @@ func (w *world) live(end time.Time) {
 // round does one thing, strikes while it is done, and checks.
 func (w *world) round() {
 	kinds := 10
-	if w.networked {
+	switch {
+	case w.ids.address() != "":
+		kinds = 15
+	case w.networked:
 		kinds = 13
 	}
 	switch n := w.random.IntN(kinds); {
@@ -258,8 +290,10 @@ func (w *world) round() {
 		w.settle()
 		w.checkMount()
 		w.scratch()
-	default:
+	case n < 13:
 		w.network()
+	default:
+		w.publish()
 	}
 	w.settle()
 	w.check()
