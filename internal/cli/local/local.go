@@ -70,8 +70,8 @@ func client(ctx context.Context, sb *record.Sandbox) (*api.Client, error) {
 	return c, err
 }
 
-// ifRunning calls do with a client of the sandbox if it runs. One that stops meanwhile does not run:
-// what its next start reads is stored.
+// ifRunning calls do with a client of the sandbox if it runs. One that stops meanwhile does not
+// run: what its next start reads is stored.
 func ifRunning(ctx context.Context, sb *record.Sandbox, do func(*api.Client) error) error {
 	c, err := client(ctx, sb)
 	if err != nil || c == nil {
