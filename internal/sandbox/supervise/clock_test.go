@@ -70,7 +70,8 @@ func TestTheClockEndsEachGrantInTime(t *testing.T) {
 	})
 }
 
-// checkEachSecond waits and compares the permission of /f with the strongest one that has not ended.
+// checkEachSecond waits, and compares the permission of /f with the strongest one that has not
+// ended.
 func checkEachSecond(t *testing.T, s *supervisor, rules *[]policy.Rule, ends map[policy.Permission]time.Time, seconds int) {
 	for range seconds {
 		time.Sleep(time.Second)
