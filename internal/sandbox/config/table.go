@@ -21,8 +21,8 @@ import (
 type MountRoot struct {
 	Path     string
 	Writable bool // commands may write in such a mount, and Apply brings that into the directory
-	// Keep says that rules of such a mount may have apply: keep, so that the end of a command brings
-	// what they match into the directory without a review.
+	// Keep says that rules of such a mount may have apply: keep: the end of a command brings what
+	// they match into the directory without a review.
 	Keep   bool
 	Owners []string // of sandboxes that may have it; none: any owner
 }

@@ -27,9 +27,9 @@ func keepingMounts(sb *record.Sandbox) []*record.Sandbox {
 	})
 }
 
-// keepAfter applies what rules with apply: keep match in the mounts of a sandbox, when a command has
-// ended (docs/adr/0048). It returns nil if no mount has such a rule. What cannot be applied stays
-// in the sandbox and is no error of the command.
+// keepAfter applies what rules with apply: keep match in the mounts of a sandbox, when a command
+// has ended (docs/adr/0048). It returns nil if no mount has such a rule. What cannot be applied
+// stays in the sandbox and is no error of the command.
 //
 // The configuration permits it for each root, and is asked again. A sync that is held holds this,
 // too: the server cannot tell which process wrote what.

@@ -84,7 +84,11 @@ func TestTheEndOfACommandKeepsTheStateInAMount(t *testing.T) {
 		c.Mounts.Roots = []config.MountRoot{{Path: dir + "/data", Writable: true, Keep: true}}
 	})
 	me := w.as("me", store.AllScopes)
-	made, err := w.sandboxes.CreateSandbox(me, mountOf(w.codebase(me, "me"), &sandboxv1.Mount{Source: dir + "/data/home", Place: "/mnt/home", Rules: keeps()}))
+	linked, err := w.codebases.LinkCodebase(t.Context(), &sandboxv1.LinkCodebaseRequest{Name: "host", OwnerId: "me", Path: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := w.sandboxes.CreateSandbox(me, mountOf(linked.Id, &sandboxv1.Mount{Source: dir + "/data/home", Place: "/mnt/home", Rules: keeps()}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,6 +171,26 @@ func TestWhatCannotBeKeptStaysInTheSandbox(t *testing.T) {
 	if got := content(t, dir+"/data/home/state/f"); got != "early\n" {
 		t.Errorf("beside a process that was left behind: %q, %v", got, r)
 	}
+
+	// While another command runs, nothing is kept: what it is writing may be incomplete.
+	other := make(chan *sandboxv1.ExecResult)
+	go func() {
+		r, err := w.sandboxes.Exec(me, &sandboxv1.ExecRequest{SandboxId: made.Id, Command: "cd /mnt/home; touch runs; while [ ! -e go ]; do sleep 0.01; done"})
+		if err != nil {
+			t.Error(err)
+		}
+		other <- r
+	}()
+	r = w.exec(me, made.Id, "cd /mnt/home; while [ ! -e runs ]; do sleep 0.01; done; echo busy >state/f")
+	if !strings.Contains(r.GetKeep().GetNote(), "other commands run") || content(t, dir+"/data/home/state/f") != "early\n" {
+		t.Errorf("while another command runs: %v", r)
+	}
+	w.exec(me, made.Id, "touch /mnt/home/go")
+	<-other
+	if got := content(t, dir+"/data/home/state/f"); got != "busy\n" {
+		t.Errorf("when the last command has ended: %q", got)
+	}
+
 	source := filepath.Join(dir, "data/home")
 	if err := os.Rename(source, source+"-away"); err != nil {
 		t.Fatal(err)
@@ -198,7 +222,7 @@ func TestWhatCannotBeKeptStaysInTheSandbox(t *testing.T) {
 			applied++
 		}
 	}
-	if !errors.Is(err, io.EOF) || applied != 2 {
-		t.Errorf("the audit log has %d applied changes of the mount, want 2: %v", applied, err)
+	if !errors.Is(err, io.EOF) || applied != 3 {
+		t.Errorf("the audit log has %d applied changes of the mount, want 3: %v", applied, err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// EncodeRules encodes rules of a workspace. Errors: Invalid for a pattern or path that is not UTF-8,
-// and for a rule that keeps, which a server knows in mounts only.
+// EncodeRules encodes rules of a workspace. Errors: Invalid for a pattern or path that is not
+// UTF-8, and for a rule that keeps, which a server knows in mounts only.
 func EncodeRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
 	for _, r := range rules {
 		if err := checkKeep(r); err != nil {
@@ -58,8 +58,8 @@ func encodeRules(rules []policy.Rule) []*sandboxv1.PermissionRule {
 	return out
 }
 
-// DecodeRules returns the meaning of the rules of a workspace; source is where they are from.
-// Errors: Invalid for an unknown value, and for a rule that keeps.
+// DecodeRules returns the meaning of the rules that a request sends for a workspace; source is
+// where they are from. Errors: Invalid for an unknown value, and for a rule that keeps.
 func DecodeRules(sent []*sandboxv1.PermissionRule, source string) ([]policy.Rule, error) {
 	rules, err := decodeRulesOf("permissions", sent, source)
 	for i, r := range rules {
