@@ -6,7 +6,7 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Iterator, List
 
 import pytest
 from conftest import check_clean
@@ -25,6 +25,7 @@ from agentfense import (
     Permission,
     PermissionDeniedError,
     PermissionRule,
+    Policy,
     PolicyError,
     ResourceLimits,
     Sandbox,
@@ -67,18 +68,22 @@ def server(home: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 def test_the_end_of_a_command_keeps_state(server: str, project: Path, library: Path) -> None:
     (library / "settings.json").write_text('{"history": 1, "hooks": 1}\n')
-    rules = [
+    rules: List[Any] = [
         PermissionRule("**", Permission.WRITE),
         PermissionRule("/a", Permission.WRITE, PatternType.FILE, keep=True),
         {"pattern": "/run*", "permission": "write", "keep": True},
         {"pattern": "/settings.json", "permission": "write", "type": "file", "keep": True, "keep_keys": ["history"]},
     ]
-    with pytest.raises(PolicyError, match="in the mounts of a server's sandbox"):
+    with pytest.raises(InvalidConfigurationError, match="in the mounts of a server's sandbox"):
         Sandbox.from_local(project, endpoint=server, permissions=rules)
-    with pytest.raises(PolicyError, match="keep goes with permission write"):
-        Mount(str(library), "/opt/lib", rules=[{"pattern": "a", "keep": True}])
-    with pytest.raises(PolicyError, match="keep_keys goes with keep"):
-        Mount(str(library), "/opt/lib", rules=[{"pattern": "a", "permission": "write", "keep_keys": ["a"]}])
+    for rule, said in (
+        (PermissionRule("a", keep=True), "keep goes with permission write"),
+        (PermissionRule("a", Permission.WRITE, keep_keys=["a"]), "keep_keys goes with keep"),
+    ):
+        with pytest.raises(PolicyError, match=said):
+            Sandbox.from_local(project, endpoint=server, mounts=[Mount(str(library), "/opt/lib", rules=[rule])])
+        with pytest.raises(PolicyError):
+            Policy(None, [rule])
     with Sandbox.from_local(project, endpoint=server, mounts=[Mount(str(library), "/opt/lib", rules=rules)]) as sandbox:
         assert [(rule.keep, rule.keep_keys) for rule in sandbox.info.mounts[0].rules][1:] == [
             (True, []),
@@ -91,12 +96,14 @@ def test_the_end_of_a_command_keeps_state(server: str, project: Path, library: P
         )
         assert result.keep is not None and result.keep.note == "" and result.keep.kept_count == 2
         assert result.keep.kept == [KeptPath("lib", "a"), KeptPath("lib", "settings.json", ["history"])]
-        assert ("lib", "run.sh", "it is marked: runs on the host: executable") in [(p.mount, p.path, p.reason) for p in result.keep.not_kept]
+        assert ("lib", "run.sh", "it is marked: runs on the host: executable") in [
+            (p.mount, p.path, p.reason) for p in result.keep.not_kept
+        ]
         assert (library / "a").read_text() == "two\n" and (library / "hidden").read_text() == "x\n"
         assert (library / "settings.json").read_text() == '{"history": 2, "hooks": 1}\n'
         assert not (library / "run.sh").exists()
         with sandbox.exec_stream("echo three >/opt/lib/a") as stream:
-            stream.wait()
+            assert list(stream) == []
         assert stream.keep is not None and [p.path for p in stream.keep.kept] == ["a"]
     with Sandbox.from_local(project, endpoint=server) as plain:
         assert plain.run("true").keep is None

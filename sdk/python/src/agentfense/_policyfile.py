@@ -293,7 +293,9 @@ class _Reader:
     def apply(self, node: _Node) -> None:
         """Refuse rules that keep, which a policy cannot have."""
         if self.word(node, "apply", ["keep", "review"]) == "keep":
-            self.fail(node.line, "apply: keep: a policy keeps no state: leave it out, and set keep in the rules of a mount")
+            self.fail(
+                node.line, "apply: keep: a policy keeps no state: leave it out, and set keep in the rules of a mount"
+            )
 
     def keys(self, node: _Node) -> None:
         """Refuse keys, which go with changes that are kept."""

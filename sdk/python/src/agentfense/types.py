@@ -96,7 +96,7 @@ class PermissionRule:
 
     def to_dict(self) -> Dict[str, Any]:
         """Return the rule as a dictionary, with the last six attributes only if they are not the defaults."""
-        data = {
+        data: Dict[str, Any] = {
             "pattern": self.pattern,
             "permission": Permission(self.permission).value,
             "type": PatternType(self.type).value,
