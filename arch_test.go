@@ -66,7 +66,7 @@ var inside = map[string]string{
 	"server/store":     "",
 	"server/wireconv":  "",
 	// sandbox
-	"sandbox/apply":             "audit changes gitindex manifest record review review/acting review/keeping rights",
+	"sandbox/apply":             "audit changes gitindex manifest record review review/acting review/keeping rights uploaded",
 	"sandbox/audit":             "",
 	"sandbox/audit/export":      "audit",
 	"sandbox/audit/ocsf":        "audit",
@@ -89,7 +89,7 @@ var inside = map[string]string{
 	"sandbox/mounted":           "mountspec record",
 	"sandbox/mountspec":         "",
 	"sandbox/review":            "changes githistory gitindex manifest record review/keeping rights risk",
-	"sandbox/record":            "audit config gitconfig gitindex granted hostlist limit mountspec published scratch",
+	"sandbox/record":            "audit config gitconfig granted hostlist limit mountspec published scratch",
 	"sandbox/review/acting":     "record review risk",
 	"sandbox/review/gitpatch":   "changes record review",
 	"sandbox/review/keeping":    "changes record rights",
@@ -104,6 +104,7 @@ var inside = map[string]string{
 	"sandbox/supervise/launch":  "record secrets supervise/api",
 	"sandbox/supervise/notes":   "",
 	"sandbox/trust":             "record",
+	"sandbox/uploaded":          "gitindex manifest record",
 	"sandbox/supervise/overlay": "scratch supervise/api",
 	// view
 	"view/fuseconn":          "",

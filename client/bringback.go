@@ -16,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/uploaded"
 	"github.com/agentfense/agentfense/internal/transfer/scan"
 )
 
@@ -23,7 +24,7 @@ import (
 type noted struct {
 	home   *record.Home
 	source record.Source
-	files  record.Uploaded
+	files  uploaded.Files
 }
 
 // noteUpload begins the record of a directory. Errors: those of the state directory.
@@ -50,12 +51,12 @@ func (n *noted) remember(id, codebaseID string, given []PermissionRule) error {
 	if err != nil {
 		return err
 	}
-	return n.home.RememberUpload(record.ID(id), codebaseID, n.source, rules, nil, &n.files)
+	return uploaded.Remember(n.home, record.ID(id), codebaseID, n.source, rules, nil, &n.files)
 }
 
 // uploadOf returns the record of the directory that was uploaded for the sandbox, nil without one.
-func (s *Sandbox) uploadOf() (*record.Upload, error) {
-	u, err := record.FindUpload(os.Getenv, record.ID(s.ID))
+func (s *Sandbox) uploadOf() (*uploaded.Directory, error) {
+	u, err := uploaded.Find(os.Getenv, record.ID(s.ID))
 	if errdefs.Is(err, errdefs.NotFound) {
 		return nil, nil
 	}

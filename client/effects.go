@@ -22,6 +22,28 @@ type Effects struct {
 	// SyncHeld means that only Apply brings the sandbox's changes into its codebase, because a
 	// token without the scope apply ran a command in it.
 	SyncHeld bool
+	// Keep is what the end of the command applied without a review, because rules with Keep say so;
+	// nil if no mount has such a rule.
+	Keep *KeepResult
+}
+
+// KeepResult is what the end of a command did with the changes that rules with Keep match. What was
+// not applied stays in the sandbox; the end of the next command tries again. The lists may be cut.
+type KeepResult struct {
+	Kept         []KeptPath // applied
+	KeptCount    int64
+	NotKept      []KeptPath // they wait for Apply
+	NotKeptCount int64
+	// Note is why nothing was tried, or not everything; "" if everything was tried.
+	Note string
+}
+
+// KeptPath is a path that a rule with Keep matches.
+type KeptPath struct {
+	Mount  string
+	Path   string
+	Keys   []string // the only ones of the file that were applied, or that wait; none: the whole file
+	Reason string   // why it waits; "" if it was applied
 }
 
 // Denial is an operation that the policy refused to a command.
@@ -55,10 +77,11 @@ type ending interface {
 	GetChanged() []*sandboxv1.FileChange
 	GetChangedCount() int64
 	GetSyncHeld() bool
+	GetKeep() *sandboxv1.KeepResult
 }
 
 func effectsFrom(m ending) Effects {
-	e := Effects{ExecID: m.GetExecId(), DeniedCount: m.GetDeniedCount(), ChangedCount: m.GetChangedCount(), SyncHeld: m.GetSyncHeld()}
+	e := Effects{ExecID: m.GetExecId(), DeniedCount: m.GetDeniedCount(), ChangedCount: m.GetChangedCount(), SyncHeld: m.GetSyncHeld(), Keep: keepFrom(m.GetKeep())}
 	for _, d := range m.GetDenied() {
 		e.Denied = append(e.Denied, Denial{
 			Path: vpath.DecodeText(d.Path), Operation: d.Operation, Permission: permissionFrom(d.Permission), Rule: d.Rule, RuleIndex: int(d.RuleIndex),
@@ -73,4 +96,18 @@ func effectsFrom(m ending) Effects {
 
 func fileChangeFrom(c *sandboxv1.FileChange) FileChange {
 	return FileChange{Mount: c.Mount, Path: vpath.DecodeText(c.Path), Kind: ChangeKind(word("CHANGE_KIND_", c.Kind)), OldPath: vpath.DecodeText(c.OldPath)}
+}
+
+func keepFrom(m *sandboxv1.KeepResult) *KeepResult {
+	if m == nil {
+		return nil
+	}
+	paths := func(sent []*sandboxv1.KeptPath) []KeptPath {
+		var list []KeptPath
+		for _, p := range sent {
+			list = append(list, KeptPath{Mount: p.Mount, Path: vpath.DecodeText(p.Path), Keys: p.Keys, Reason: p.Reason})
+		}
+		return list
+	}
+	return &KeepResult{Kept: paths(m.Kept), KeptCount: m.KeptCount, NotKept: paths(m.NotKept), NotKeptCount: m.NotKeptCount, Note: m.Note}
 }

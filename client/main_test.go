@@ -51,7 +51,7 @@ func (s served) Run() int {
 	}
 	defer os.RemoveAll(root)
 	config := filepath.Join(home, "server.yaml")
-	text := fmt.Sprintf("mounts: {roots: [{path: %s, writable: true}]}\nsecrets: [{name: API_KEY, source: 'cmd:echo the-value-is-not-known', hosts: [api.example.com]}]\n", root)
+	text := fmt.Sprintf("mounts: {roots: [{path: %s, writable: true, keep: true}]}\nsecrets: [{name: API_KEY, source: 'cmd:echo the-value-is-not-known', hosts: [api.example.com]}]\n", root)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -211,3 +211,34 @@ func TestScratchDirectoriesAndSecretsOfAServer(t *testing.T) {
 		}
 	}
 }
+
+func TestTheEndOfACommandKeepsState(t *testing.T) {
+	c := open(t)
+	dir := library(t)
+	base, err := c.CreateCodebase(t.Context(), "keep", "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := []client.PermissionRule{
+		{Pattern: "**", Permission: client.Write}, {Pattern: "/a", Type: client.File, Permission: client.Write, Keep: true},
+		{Pattern: "/run*", Permission: client.Write, Keep: true},
+	}
+	if _, err := c.CreateSandbox(t.Context(), base.ID, client.WithPermissions(rules...)); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("in the workspace: %v", err)
+	}
+	box, err := c.CreateSandbox(t.Context(), base.ID, client.WithMount(client.Mount{Source: dir, Place: "/opt/lib", Rules: rules}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { box.Destroy(t.Context()) })
+	r := run(t, box, "cd /opt/lib && echo two >a && echo x >hidden && echo x >run.sh && chmod +x run.sh")
+	if k := r.Keep; k == nil || k.Note != "" || k.KeptCount != 1 || len(k.Kept) != 1 || k.Kept[0].Mount != "lib" || k.Kept[0].Path != "a" ||
+		k.NotKeptCount != 1 || len(k.NotKept) != 1 || k.NotKept[0].Path != "run.sh" || k.NotKept[0].Reason != "it is marked: runs on the host: executable" {
+		t.Errorf("kept: %+v", r.Keep)
+	}
+	for name, want := range map[string]string{"a": "two\n", "hidden": "x\n", "run.sh": ""} {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); string(text) != want || err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is %q, %v", name, text, err)
+		}
+	}
+}

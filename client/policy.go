@@ -2,8 +2,10 @@ package client
 
 import (
 	"context"
+	"strings"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/jsonkeys"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
@@ -49,6 +51,12 @@ type PermissionRule struct {
 	// file beside the one that the rule matches; any other path begins at the root of the workspace
 	// or mount.
 	Substitute string
+	// Keep, with Write in a mount: when a command has ended, the regular files that it changed are
+	// applied without a review, below a root that the server's configuration marks with keep.
+	// Marked paths, executables and links always wait.
+	Keep bool
+	// KeepKeys, with Keep: of JSON files only these keys are applied, one a line.
+	KeepKeys string
 }
 
 // RedactFormat is the format of a masked file, which shows its keys but not its values.
@@ -115,7 +123,7 @@ func rulesOf(operation string, rules []PermissionRule) ([]*sandboxv1.PermissionR
 		}
 		sent[i] = &sandboxv1.PermissionRule{
 			Pattern: r.Pattern, Permission: permission, Type: kind, Priority: r.Priority, Origin: origin, Own: r.Permission == None && !r.Strict,
-			Redact: redact, Substitute: r.Substitute,
+			Redact: redact, Substitute: r.Substitute, Keep: r.Keep, KeepKeys: jsonkeys.List(r.KeepKeys).List(),
 		}
 	}
 	return sent, nil
@@ -127,6 +135,7 @@ func rulesFrom(sent []*sandboxv1.PermissionRule) []PermissionRule {
 		rules[i] = PermissionRule{
 			Pattern: r.Pattern, Permission: permissionFrom(r.Permission), Type: PatternType(first(knownWord("PATTERN_TYPE_", r.Type), string(Glob))), Priority: r.Priority,
 			Origin: RuleOrigin(word("RULE_ORIGIN_", r.Origin)), Redact: RedactFormat(word("REDACT_FORMAT_", r.Redact)), Substitute: r.Substitute,
+			Keep: r.Keep, KeepKeys: strings.Join(r.KeepKeys, "\n"),
 		}
 		rules[i].Strict = rules[i].Permission == None && !r.Own
 	}

@@ -9,6 +9,7 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/jsonkeys"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
@@ -123,7 +124,7 @@ func checkWithoutServer(file *policyfile.Document) error {
 		return file.Scratch[0].At(errors.New("a policy has no scratch directories: leave it out, and name them with WithScratch"))
 	}
 	if r, is := file.FirstKept(); is {
-		return fmt.Errorf("%s: apply: keep works only with the command line: leave it out, and apply the changes", r.Source)
+		return fmt.Errorf("%s: apply: keep: a policy keeps no state: leave it out, and set Keep in the rules of a mount", r.Source)
 	}
 	return nil
 }
@@ -159,7 +160,10 @@ func policyRules(operation string, given []PermissionRule) ([]policy.Rule, error
 			return nil, invalid(operation, err)
 		}
 		rule := policy.Rule{Pattern: r.Pattern, Permission: permission, Priority: r.Priority, Own: permission == policy.None && !r.Strict}
-		rule.Transform.Substitute = r.Substitute
+		rule.Transform.Substitute, rule.Keep = r.Substitute, r.Keep
+		if rule.Keys, err = jsonkeys.NewList(jsonkeys.List(r.KeepKeys).List()); err != nil {
+			return nil, invalid(operation, err)
+		}
 		if err := rule.Transform.Redact.UnmarshalText([]byte(r.Redact)); err != nil {
 			return nil, invalid(operation, err)
 		}

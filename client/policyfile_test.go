@@ -58,7 +58,7 @@ func TestPolicyThatIsMalformed(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"scratch: [a]": `my.yaml:3: scratch "a": a policy has no scratch directories: leave it out, and name them with WithScratch`,
-		"rules: [{pattern: a, permission: write, apply: keep}]": "my.yaml:3: apply: keep works only with the command line",
+		"rules: [{pattern: a, permission: write, apply: keep}]": "my.yaml:3: apply: keep: a policy keeps no state",
 	} {
 		_, err = client.ReadPolicy(strings.NewReader("version: 1\npreset: read-only\n"+text+"\n"), "my.yaml")
 		if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), want) {

@@ -67,6 +67,9 @@ func (e *env) keep(ctx context.Context, b backend.Backend, name string) {
 			e.say("other commands run, so what rules with apply: keep match waits for the end of the last one")
 			continue
 		}
+		if k.Note != "" {
+			e.say("rules with apply: keep: %s", k.Note)
+		}
 		e.sayKept(k)
 	}
 	if err != nil {

@@ -34,9 +34,9 @@ grant covers all below it. A pattern is no path: use policy set for one.
 
 With --for the grant ends after a time, also if the sandbox is stopped and started in
 between. Then connections to the host are closed, and an open file can no longer be
-read or written. What was written stays and can be applied. A grant takes nothing: it
-does not shorten an earlier one. policy revoke takes it back. The audit log keeps each
-change.
+read or written. What was written stays and can be applied. Grants of a path add up: the
+strongest one that is valid decides, and a weaker one that lasts longer decides after it.
+policy revoke takes all of them back. The audit log keeps each change.
 
 A sandbox without a network gets one of named hosts by --net; it must be stopped.`,
 		Example: `  agentfense policy grant fix config/dev.yaml write

@@ -16,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/uploaded"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -44,7 +45,7 @@ func newSDK(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return home.ForgetUpload(record.ID(id))
+		return uploaded.Forget(home, record.ID(id))
 	})
 	add("apply ID", func(ctx context.Context, id string) error {
 		if e.parts == nil { // standard input is for the program that has them
@@ -103,7 +104,7 @@ func (e *env) sdkRemember(id record.ID) error {
 	if source.Dev != r.Dev || source.Ino != r.Ino {
 		return errdefs.New(errdefs.Precondition, "directory %s: not the directory that was uploaded", source.Path)
 	}
-	var files record.Uploaded
+	var files uploaded.Files
 	for _, f := range r.Files {
 		p, err := vpath.ParseText(f.Path)
 		if err != nil {
@@ -113,12 +114,12 @@ func (e *env) sdkRemember(id record.ID) error {
 		if err != nil {
 			return errdefs.New(errdefs.Invalid, "sum of %s: %w", p, err)
 		}
-		files.AddEntry(p, record.UploadedEntry{
+		files.AddEntry(p, uploaded.Entry{
 			Dev: f.Dev, Ino: f.Ino, Size: f.Size, Mode: f.Mode, Nlink: f.Nlink,
 			Mtime: unix.NsecToTimespec(f.Mtime), Ctime: unix.NsecToTimespec(f.Ctime), SHA256: sum,
 		})
 	}
-	return home.RememberUpload(id, r.CodebaseID, source, r.Rules, nil, &files)
+	return uploaded.Remember(home, id, r.CodebaseID, source, r.Rules, nil, &files)
 }
 
 // sdkRules makes rules those of an apply.
@@ -127,7 +128,7 @@ func (e *env) sdkRules(id record.ID) error {
 	if err := e.sdkRequest(&rules); err != nil {
 		return err
 	}
-	u, err := record.FindUpload(e.getenv, id)
+	u, err := uploaded.Find(e.getenv, id)
 	if err != nil {
 		return err
 	}
@@ -196,7 +197,7 @@ func (e *env) sdkApply(ctx context.Context, id record.ID) error {
 }
 
 func (e *env) sdkBringBack(ctx context.Context, s backend.Server, id record.ID, r sdkApplied) (apply.Result, error) {
-	u, err := record.FindUpload(e.getenv, id)
+	u, err := uploaded.Find(e.getenv, id)
 	if err != nil {
 		return apply.Result{}, err
 	}

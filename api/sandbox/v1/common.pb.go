@@ -428,7 +428,13 @@ type PermissionRule struct {
 	// With PERMISSION_READ: the files show the content of this one. A name without a slash is a file
 	// beside the one that the rule matches; any other path begins at the root of the workspace or
 	// mount. Excludes redact.
-	Substitute    string `protobuf:"bytes,103,opt,name=substitute,proto3" json:"substitute,omitempty"`
+	Substitute string `protobuf:"bytes,103,opt,name=substitute,proto3" json:"substitute,omitempty"`
+	// With PERMISSION_WRITE, in a mount: when a command has ended, the regular files that it changed
+	// are applied without a review, as the policy key "apply: keep" says. A mount has such rules only
+	// below a root that the server's configuration marks with keep.
+	Keep bool `protobuf:"varint,104,opt,name=keep,proto3" json:"keep,omitempty"`
+	// With keep: of JSON files only these keys are applied.
+	KeepKeys      []string `protobuf:"bytes,105,rep,name=keep_keys,json=keepKeys,proto3" json:"keep_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -519,6 +525,20 @@ func (x *PermissionRule) GetSubstitute() string {
 	return ""
 }
 
+func (x *PermissionRule) GetKeep() bool {
+	if x != nil {
+		return x.Keep
+	}
+	return false
+}
+
+func (x *PermissionRule) GetKeepKeys() []string {
+	if x != nil {
+		return x.KeepKeys
+	}
+	return nil
+}
+
 var File_sandbox_v1_common_proto protoreflect.FileDescriptor
 
 const file_sandbox_v1_common_proto_rawDesc = "" +
@@ -527,7 +547,7 @@ const file_sandbox_v1_common_proto_rawDesc = "" +
 	"sandbox.v1\"I\n" +
 	"\x05Empty\x12,\n" +
 	"\x0fdiscarded_count\x18d \x01(\x03H\x00R\x0ediscardedCount\x88\x01\x01B\x12\n" +
-	"\x10_discarded_count\"\xbf\x02\n" +
+	"\x10_discarded_count\"\xf0\x02\n" +
 	"\x0ePermissionRule\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12+\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x17.sandbox.v1.PatternTypeR\x04type\x126\n" +
@@ -540,7 +560,9 @@ const file_sandbox_v1_common_proto_rawDesc = "" +
 	"\x06redact\x18f \x01(\x0e2\x18.sandbox.v1.RedactFormatR\x06redact\x12\x1e\n" +
 	"\n" +
 	"substitute\x18g \x01(\tR\n" +
-	"substitute*}\n" +
+	"substitute\x12\x12\n" +
+	"\x04keep\x18h \x01(\bR\x04keep\x12\x1b\n" +
+	"\tkeep_keys\x18i \x03(\tR\bkeepKeys*}\n" +
 	"\n" +
 	"Permission\x12\x1a\n" +
 	"\x16PERMISSION_UNSPECIFIED\x10\x00\x12\x13\n" +

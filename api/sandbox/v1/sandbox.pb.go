@@ -537,7 +537,7 @@ func (x ExecOutput_OutputType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExecOutput_OutputType.Descriptor instead.
 func (ExecOutput_OutputType) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28, 0}
 }
 
 // ResourceLimits bound what a sandbox uses; 0 is no limit.
@@ -2664,7 +2664,10 @@ type ExecResult struct {
 	ChangedCount int64 `protobuf:"varint,110,opt,name=changed_count,json=changedCount,proto3" json:"changed_count,omitempty"`
 	// True if a caller without the scope apply ran a command in the sandbox: only Apply then brings
 	// its changes into the codebase.
-	SyncHeld      bool `protobuf:"varint,111,opt,name=sync_held,json=syncHeld,proto3" json:"sync_held,omitempty"`
+	SyncHeld bool `protobuf:"varint,111,opt,name=sync_held,json=syncHeld,proto3" json:"sync_held,omitempty"`
+	// What the end of the command applied without a review, because rules with keep say so. Absent if
+	// no mount of the sandbox has such a rule.
+	Keep          *KeepResult `protobuf:"bytes,112,opt,name=keep,proto3" json:"keep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2811,6 +2814,166 @@ func (x *ExecResult) GetSyncHeld() bool {
 	return false
 }
 
+func (x *ExecResult) GetKeep() *KeepResult {
+	if x != nil {
+		return x.Keep
+	}
+	return nil
+}
+
+// KeepResult is what the end of a command did with the changes that rules with keep match. What was
+// not applied stays in the sandbox; the end of the next command tries again.
+type KeepResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What was applied. The list may be cut.
+	Kept      []*KeptPath `protobuf:"bytes,1,rep,name=kept,proto3" json:"kept,omitempty"`
+	KeptCount int64       `protobuf:"varint,2,opt,name=kept_count,json=keptCount,proto3" json:"kept_count,omitempty"`
+	// What waits for Apply. The list may be cut.
+	NotKept      []*KeptPath `protobuf:"bytes,3,rep,name=not_kept,json=notKept,proto3" json:"not_kept,omitempty"`
+	NotKeptCount int64       `protobuf:"varint,4,opt,name=not_kept_count,json=notKeptCount,proto3" json:"not_kept_count,omitempty"`
+	// Why nothing was tried, or not everything: other commands run, or a caller without the scope
+	// apply ran a command in the sandbox. Empty if everything was tried.
+	Note          string `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepResult) Reset() {
+	*x = KeepResult{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepResult) ProtoMessage() {}
+
+func (x *KeepResult) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepResult.ProtoReflect.Descriptor instead.
+func (*KeepResult) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *KeepResult) GetKept() []*KeptPath {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
+}
+
+func (x *KeepResult) GetKeptCount() int64 {
+	if x != nil {
+		return x.KeptCount
+	}
+	return 0
+}
+
+func (x *KeepResult) GetNotKept() []*KeptPath {
+	if x != nil {
+		return x.NotKept
+	}
+	return nil
+}
+
+func (x *KeepResult) GetNotKeptCount() int64 {
+	if x != nil {
+		return x.NotKeptCount
+	}
+	return 0
+}
+
+func (x *KeepResult) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+// KeptPath is a path that a rule with keep matches.
+type KeptPath struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Mount string                 `protobuf:"bytes,1,opt,name=mount,proto3" json:"mount,omitempty"`
+	Path  string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// The only keys of the file that were applied, or that wait. Empty: the whole file.
+	Keys []string `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`
+	// Why it waits. Empty if it was applied.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptPath) Reset() {
+	*x = KeptPath{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptPath) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptPath) ProtoMessage() {}
+
+func (x *KeptPath) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptPath.ProtoReflect.Descriptor instead.
+func (*KeptPath) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *KeptPath) GetMount() string {
+	if x != nil {
+		return x.Mount
+	}
+	return ""
+}
+
+func (x *KeptPath) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *KeptPath) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *KeptPath) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Denial is an operation that the policy refused to a command.
 type Denial struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2841,7 +3004,7 @@ type Denial struct {
 
 func (x *Denial) Reset() {
 	*x = Denial{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +3016,7 @@ func (x *Denial) String() string {
 func (*Denial) ProtoMessage() {}
 
 func (x *Denial) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2866,7 +3029,7 @@ func (x *Denial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denial.ProtoReflect.Descriptor instead.
 func (*Denial) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Denial) GetPath() string {
@@ -2947,7 +3110,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2959,7 +3122,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2972,7 +3135,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FileChange) GetPath() string {
@@ -3024,14 +3187,16 @@ type ExecOutput struct {
 	Changed      []*FileChange `protobuf:"bytes,107,rep,name=changed,proto3" json:"changed,omitempty"`
 	ChangedCount int64         `protobuf:"varint,108,opt,name=changed_count,json=changedCount,proto3" json:"changed_count,omitempty"`
 	// In the last message, as in ExecResult.
-	SyncHeld      bool `protobuf:"varint,109,opt,name=sync_held,json=syncHeld,proto3" json:"sync_held,omitempty"`
+	SyncHeld bool `protobuf:"varint,109,opt,name=sync_held,json=syncHeld,proto3" json:"sync_held,omitempty"`
+	// In the last message, as in ExecResult.
+	Keep          *KeepResult `protobuf:"bytes,110,opt,name=keep,proto3" json:"keep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3043,7 +3208,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3056,7 +3221,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExecOutput) GetType() ExecOutput_OutputType {
@@ -3143,6 +3308,13 @@ func (x *ExecOutput) GetSyncHeld() bool {
 	return false
 }
 
+func (x *ExecOutput) GetKeep() *KeepResult {
+	if x != nil {
+		return x.Keep
+	}
+	return nil
+}
+
 type AttachRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -3160,7 +3332,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3172,7 +3344,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3185,7 +3357,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AttachRequest) GetMessage() isAttachRequest_Message {
@@ -3300,7 +3472,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3484,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3497,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListExecsRequest) GetSandboxId() string {
@@ -3344,7 +3516,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3356,7 +3528,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3369,7 +3541,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListExecsResponse) GetExecs() []*DetachedExec {
@@ -3397,7 +3569,7 @@ type DetachedExec struct {
 
 func (x *DetachedExec) Reset() {
 	*x = DetachedExec{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3409,7 +3581,7 @@ func (x *DetachedExec) String() string {
 func (*DetachedExec) ProtoMessage() {}
 
 func (x *DetachedExec) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3422,7 +3594,7 @@ func (x *DetachedExec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachedExec.ProtoReflect.Descriptor instead.
 func (*DetachedExec) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DetachedExec) GetExecId() string {
@@ -3475,7 +3647,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3487,7 +3659,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3500,7 +3672,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Session) GetId() string {
@@ -3557,7 +3729,7 @@ type CreateSessionRequest struct {
 
 func (x *CreateSessionRequest) Reset() {
 	*x = CreateSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3569,7 +3741,7 @@ func (x *CreateSessionRequest) String() string {
 func (*CreateSessionRequest) ProtoMessage() {}
 
 func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3582,7 +3754,7 @@ func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CreateSessionRequest) GetSandboxId() string {
@@ -3615,7 +3787,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3627,7 +3799,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3640,7 +3812,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetSessionRequest) GetSessionId() string {
@@ -3659,7 +3831,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3671,7 +3843,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3684,7 +3856,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListSessionsRequest) GetSandboxId() string {
@@ -3703,7 +3875,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3715,7 +3887,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3728,7 +3900,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -3747,7 +3919,7 @@ type DestroySessionRequest struct {
 
 func (x *DestroySessionRequest) Reset() {
 	*x = DestroySessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3759,7 +3931,7 @@ func (x *DestroySessionRequest) String() string {
 func (*DestroySessionRequest) ProtoMessage() {}
 
 func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3772,7 +3944,7 @@ func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroySessionRequest.ProtoReflect.Descriptor instead.
 func (*DestroySessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DestroySessionRequest) GetSessionId() string {
@@ -3795,7 +3967,7 @@ type SessionExecRequest struct {
 
 func (x *SessionExecRequest) Reset() {
 	*x = SessionExecRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3807,7 +3979,7 @@ func (x *SessionExecRequest) String() string {
 func (*SessionExecRequest) ProtoMessage() {}
 
 func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3820,7 +3992,7 @@ func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionExecRequest.ProtoReflect.Descriptor instead.
 func (*SessionExecRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SessionExecRequest) GetSessionId() string {
@@ -3875,7 +4047,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3887,7 +4059,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3900,7 +4072,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DiffRequest) GetSandboxId() string {
@@ -3969,7 +4141,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3981,7 +4153,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3994,7 +4166,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DiffResponse) GetFiles() []*FileDiff {
@@ -4043,7 +4215,7 @@ type ChangeGroup struct {
 
 func (x *ChangeGroup) Reset() {
 	*x = ChangeGroup{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4055,7 +4227,7 @@ func (x *ChangeGroup) String() string {
 func (*ChangeGroup) ProtoMessage() {}
 
 func (x *ChangeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4068,7 +4240,7 @@ func (x *ChangeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeGroup.ProtoReflect.Descriptor instead.
 func (*ChangeGroup) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ChangeGroup) GetName() string {
@@ -4137,7 +4309,7 @@ type FileDiff struct {
 
 func (x *FileDiff) Reset() {
 	*x = FileDiff{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4149,7 +4321,7 @@ func (x *FileDiff) String() string {
 func (*FileDiff) ProtoMessage() {}
 
 func (x *FileDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4162,7 +4334,7 @@ func (x *FileDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileDiff.ProtoReflect.Descriptor instead.
 func (*FileDiff) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FileDiff) GetPath() string {
@@ -4321,7 +4493,7 @@ type FileState struct {
 
 func (x *FileState) Reset() {
 	*x = FileState{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4333,7 +4505,7 @@ func (x *FileState) String() string {
 func (*FileState) ProtoMessage() {}
 
 func (x *FileState) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4346,7 +4518,7 @@ func (x *FileState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileState.ProtoReflect.Descriptor instead.
 func (*FileState) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FileState) GetMode() uint32 {
@@ -4398,7 +4570,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4410,7 +4582,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4423,7 +4595,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ApplyRequest) GetSandboxId() string {
@@ -4474,7 +4646,7 @@ type PathOutcome struct {
 
 func (x *PathOutcome) Reset() {
 	*x = PathOutcome{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4486,7 +4658,7 @@ func (x *PathOutcome) String() string {
 func (*PathOutcome) ProtoMessage() {}
 
 func (x *PathOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4499,7 +4671,7 @@ func (x *PathOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathOutcome.ProtoReflect.Descriptor instead.
 func (*PathOutcome) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PathOutcome) GetPath() string {
@@ -4546,7 +4718,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4558,7 +4730,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4571,7 +4743,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ApplyResponse) GetResults() []*PathOutcome {
@@ -4617,7 +4789,7 @@ type ReadChangesRequest struct {
 
 func (x *ReadChangesRequest) Reset() {
 	*x = ReadChangesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4629,7 +4801,7 @@ func (x *ReadChangesRequest) String() string {
 func (*ReadChangesRequest) ProtoMessage() {}
 
 func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4642,7 +4814,7 @@ func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesRequest.ProtoReflect.Descriptor instead.
 func (*ReadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReadChangesRequest) GetSandboxId() string {
@@ -4686,7 +4858,7 @@ type ReadChangesResponse struct {
 
 func (x *ReadChangesResponse) Reset() {
 	*x = ReadChangesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4698,7 +4870,7 @@ func (x *ReadChangesResponse) String() string {
 func (*ReadChangesResponse) ProtoMessage() {}
 
 func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4711,7 +4883,7 @@ func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReadChangesResponse) GetMessage() isReadChangesResponse_Message {
@@ -4772,7 +4944,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4784,7 +4956,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4797,7 +4969,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DiscardRequest) GetSandboxId() string {
@@ -4842,7 +5014,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4854,7 +5026,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4867,7 +5039,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DiscardResponse) GetPaths() []string {
@@ -4902,7 +5074,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4914,7 +5086,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4927,7 +5099,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SetPolicyRequest) GetSandboxId() string {
@@ -4956,7 +5128,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4968,7 +5140,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4981,7 +5153,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ExplainPolicyRequest) GetSandboxId() string {
@@ -5029,7 +5201,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5041,7 +5213,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5054,7 +5226,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ExplainPolicyResponse) GetPermission() Permission {
@@ -5125,7 +5297,7 @@ type RuleMatch struct {
 
 func (x *RuleMatch) Reset() {
 	*x = RuleMatch{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5137,7 +5309,7 @@ func (x *RuleMatch) String() string {
 func (*RuleMatch) ProtoMessage() {}
 
 func (x *RuleMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5150,7 +5322,7 @@ func (x *RuleMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMatch.ProtoReflect.Descriptor instead.
 func (*RuleMatch) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RuleMatch) GetRuleIndex() int32 {
@@ -5186,7 +5358,7 @@ type ListViewRequest struct {
 
 func (x *ListViewRequest) Reset() {
 	*x = ListViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5198,7 +5370,7 @@ func (x *ListViewRequest) String() string {
 func (*ListViewRequest) ProtoMessage() {}
 
 func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5211,7 +5383,7 @@ func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewRequest.ProtoReflect.Descriptor instead.
 func (*ListViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListViewRequest) GetSandboxId() string {
@@ -5268,7 +5440,7 @@ type ListViewResponse struct {
 
 func (x *ListViewResponse) Reset() {
 	*x = ListViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5280,7 +5452,7 @@ func (x *ListViewResponse) String() string {
 func (*ListViewResponse) ProtoMessage() {}
 
 func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5293,7 +5465,7 @@ func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewResponse.ProtoReflect.Descriptor instead.
 func (*ListViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{55}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListViewResponse) GetEntries() []*ViewEntry {
@@ -5329,7 +5501,7 @@ type ViewEntry struct {
 
 func (x *ViewEntry) Reset() {
 	*x = ViewEntry{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5341,7 +5513,7 @@ func (x *ViewEntry) String() string {
 func (*ViewEntry) ProtoMessage() {}
 
 func (x *ViewEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5354,7 +5526,7 @@ func (x *ViewEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEntry.ProtoReflect.Descriptor instead.
 func (*ViewEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{56}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ViewEntry) GetPath() string {
@@ -5418,7 +5590,7 @@ type ReadViewRequest struct {
 
 func (x *ReadViewRequest) Reset() {
 	*x = ReadViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5430,7 +5602,7 @@ func (x *ReadViewRequest) String() string {
 func (*ReadViewRequest) ProtoMessage() {}
 
 func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5443,7 +5615,7 @@ func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewRequest.ProtoReflect.Descriptor instead.
 func (*ReadViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{57}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ReadViewRequest) GetSandboxId() string {
@@ -5476,7 +5648,7 @@ type ReadViewResponse struct {
 
 func (x *ReadViewResponse) Reset() {
 	*x = ReadViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5488,7 +5660,7 @@ func (x *ReadViewResponse) String() string {
 func (*ReadViewResponse) ProtoMessage() {}
 
 func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5501,7 +5673,7 @@ func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewResponse.ProtoReflect.Descriptor instead.
 func (*ReadViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{58}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ReadViewResponse) GetData() []byte {
@@ -5526,7 +5698,7 @@ type WatchViewRequest struct {
 
 func (x *WatchViewRequest) Reset() {
 	*x = WatchViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5538,7 +5710,7 @@ func (x *WatchViewRequest) String() string {
 func (*WatchViewRequest) ProtoMessage() {}
 
 func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5551,7 +5723,7 @@ func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewRequest.ProtoReflect.Descriptor instead.
 func (*WatchViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{59}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WatchViewRequest) GetSandboxId() string {
@@ -5595,7 +5767,7 @@ type WatchViewResponse struct {
 
 func (x *WatchViewResponse) Reset() {
 	*x = WatchViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5607,7 +5779,7 @@ func (x *WatchViewResponse) String() string {
 func (*WatchViewResponse) ProtoMessage() {}
 
 func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5620,7 +5792,7 @@ func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewResponse.ProtoReflect.Descriptor instead.
 func (*WatchViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{60}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *WatchViewResponse) GetChanges() []*FileChange {
@@ -5654,7 +5826,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5666,7 +5838,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5679,7 +5851,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{61}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *AuditRequest) GetSandboxId() string {
@@ -5734,7 +5906,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5746,7 +5918,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5759,7 +5931,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{62}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *AuditEvent) GetSeq() uint64 {
@@ -5801,7 +5973,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5813,7 +5985,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5826,7 +5998,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{63}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *LogsRequest) GetSandboxId() string {
@@ -5866,7 +6038,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5878,7 +6050,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5891,7 +6063,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{64}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *LogRecord) GetTime() *timestamppb.Timestamp {
@@ -5959,7 +6131,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5971,7 +6143,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5984,7 +6156,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{65}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -6023,7 +6195,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6035,7 +6207,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6048,7 +6220,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{66}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -6151,7 +6323,7 @@ type AttachRequest_Start struct {
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[72]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6163,7 +6335,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[72]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6176,7 +6348,7 @@ func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Start.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Start) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29, 0}
 }
 
 func (x *AttachRequest_Start) GetSandboxId() string {
@@ -6249,7 +6421,7 @@ type AttachRequest_Resume struct {
 
 func (x *AttachRequest_Resume) Reset() {
 	*x = AttachRequest_Resume{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[73]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6261,7 +6433,7 @@ func (x *AttachRequest_Resume) String() string {
 func (*AttachRequest_Resume) ProtoMessage() {}
 
 func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[73]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6274,7 +6446,7 @@ func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Resume.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Resume) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27, 1}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29, 1}
 }
 
 func (x *AttachRequest_Resume) GetSandboxId() string {
@@ -6315,7 +6487,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[74]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6327,7 +6499,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[74]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6340,7 +6512,7 @@ func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_WindowSize.ProtoReflect.Descriptor instead.
 func (*AttachRequest_WindowSize) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27, 2}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29, 2}
 }
 
 func (x *AttachRequest_WindowSize) GetRows() uint32 {
@@ -6375,7 +6547,7 @@ type ReadChangesResponse_Change struct {
 
 func (x *ReadChangesResponse_Change) Reset() {
 	*x = ReadChangesResponse_Change{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[78]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6387,7 +6559,7 @@ func (x *ReadChangesResponse_Change) String() string {
 func (*ReadChangesResponse_Change) ProtoMessage() {}
 
 func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[78]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6400,7 +6572,7 @@ func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse_Change.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse_Change) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49, 0}
 }
 
 func (x *ReadChangesResponse_Change) GetPath() string {
@@ -6662,7 +6834,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x06detach\x18e \x01(\bR\x06detach\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcd\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf9\x04\n" +
 	"\n" +
 	"ExecResult\x12\x16\n" +
 	"\x06stdout\x18\x01 \x01(\tR\x06stdout\x12\x16\n" +
@@ -6680,7 +6852,21 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\fdenied_count\x18l \x01(\x03R\vdeniedCount\x120\n" +
 	"\achanged\x18m \x03(\v2\x16.sandbox.v1.FileChangeR\achanged\x12#\n" +
 	"\rchanged_count\x18n \x01(\x03R\fchangedCount\x12\x1b\n" +
-	"\tsync_held\x18o \x01(\bR\bsyncHeld\"\xfd\x01\n" +
+	"\tsync_held\x18o \x01(\bR\bsyncHeld\x12*\n" +
+	"\x04keep\x18p \x01(\v2\x16.sandbox.v1.KeepResultR\x04keep\"\xc0\x01\n" +
+	"\n" +
+	"KeepResult\x12(\n" +
+	"\x04kept\x18\x01 \x03(\v2\x14.sandbox.v1.KeptPathR\x04kept\x12\x1d\n" +
+	"\n" +
+	"kept_count\x18\x02 \x01(\x03R\tkeptCount\x12/\n" +
+	"\bnot_kept\x18\x03 \x03(\v2\x14.sandbox.v1.KeptPathR\anotKept\x12$\n" +
+	"\x0enot_kept_count\x18\x04 \x01(\x03R\fnotKeptCount\x12\x12\n" +
+	"\x04note\x18\x05 \x01(\tR\x04note\"`\n" +
+	"\bKeptPath\x12\x14\n" +
+	"\x05mount\x18\x01 \x01(\tR\x05mount\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
+	"\x04keys\x18\x03 \x03(\tR\x04keys\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xfd\x01\n" +
 	"\x06Denial\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1c\n" +
 	"\toperation\x18\x02 \x01(\tR\toperation\x126\n" +
@@ -6699,7 +6885,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.sandbox.v1.ChangeKindR\x04kind\x12\x19\n" +
 	"\bold_path\x18\x03 \x01(\tR\aoldPath\x12\x14\n" +
-	"\x05mount\x18d \x01(\tR\x05mount\"\xa2\x04\n" +
+	"\x05mount\x18d \x01(\tR\x05mount\"\xce\x04\n" +
 	"\n" +
 	"ExecOutput\x125\n" +
 	"\x04type\x18\x01 \x01(\x0e2!.sandbox.v1.ExecOutput.OutputTypeR\x04type\x12\x12\n" +
@@ -6714,7 +6900,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\fdenied_count\x18j \x01(\x03R\vdeniedCount\x120\n" +
 	"\achanged\x18k \x03(\v2\x16.sandbox.v1.FileChangeR\achanged\x12#\n" +
 	"\rchanged_count\x18l \x01(\x03R\fchangedCount\x12\x1b\n" +
-	"\tsync_held\x18m \x01(\bR\bsyncHeld\"Y\n" +
+	"\tsync_held\x18m \x01(\bR\bsyncHeld\x12*\n" +
+	"\x04keep\x18n \x01(\v2\x16.sandbox.v1.KeepResultR\x04keep\"Y\n" +
 	"\n" +
 	"OutputType\x12\x1b\n" +
 	"\x17OUTPUT_TYPE_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -7115,7 +7302,7 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                   // 0: sandbox.v1.RuntimeType
 	(SyncMode)(0),                      // 1: sandbox.v1.SyncMode
@@ -7150,78 +7337,80 @@ var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(*DestroySandboxRequest)(nil),      // 30: sandbox.v1.DestroySandboxRequest
 	(*ExecRequest)(nil),                // 31: sandbox.v1.ExecRequest
 	(*ExecResult)(nil),                 // 32: sandbox.v1.ExecResult
-	(*Denial)(nil),                     // 33: sandbox.v1.Denial
-	(*FileChange)(nil),                 // 34: sandbox.v1.FileChange
-	(*ExecOutput)(nil),                 // 35: sandbox.v1.ExecOutput
-	(*AttachRequest)(nil),              // 36: sandbox.v1.AttachRequest
-	(*ListExecsRequest)(nil),           // 37: sandbox.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),          // 38: sandbox.v1.ListExecsResponse
-	(*DetachedExec)(nil),               // 39: sandbox.v1.DetachedExec
-	(*Session)(nil),                    // 40: sandbox.v1.Session
-	(*CreateSessionRequest)(nil),       // 41: sandbox.v1.CreateSessionRequest
-	(*GetSessionRequest)(nil),          // 42: sandbox.v1.GetSessionRequest
-	(*ListSessionsRequest)(nil),        // 43: sandbox.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 44: sandbox.v1.ListSessionsResponse
-	(*DestroySessionRequest)(nil),      // 45: sandbox.v1.DestroySessionRequest
-	(*SessionExecRequest)(nil),         // 46: sandbox.v1.SessionExecRequest
-	(*DiffRequest)(nil),                // 47: sandbox.v1.DiffRequest
-	(*DiffResponse)(nil),               // 48: sandbox.v1.DiffResponse
-	(*ChangeGroup)(nil),                // 49: sandbox.v1.ChangeGroup
-	(*FileDiff)(nil),                   // 50: sandbox.v1.FileDiff
-	(*FileState)(nil),                  // 51: sandbox.v1.FileState
-	(*ApplyRequest)(nil),               // 52: sandbox.v1.ApplyRequest
-	(*PathOutcome)(nil),                // 53: sandbox.v1.PathOutcome
-	(*ApplyResponse)(nil),              // 54: sandbox.v1.ApplyResponse
-	(*ReadChangesRequest)(nil),         // 55: sandbox.v1.ReadChangesRequest
-	(*ReadChangesResponse)(nil),        // 56: sandbox.v1.ReadChangesResponse
-	(*DiscardRequest)(nil),             // 57: sandbox.v1.DiscardRequest
-	(*DiscardResponse)(nil),            // 58: sandbox.v1.DiscardResponse
-	(*SetPolicyRequest)(nil),           // 59: sandbox.v1.SetPolicyRequest
-	(*ExplainPolicyRequest)(nil),       // 60: sandbox.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),      // 61: sandbox.v1.ExplainPolicyResponse
-	(*RuleMatch)(nil),                  // 62: sandbox.v1.RuleMatch
-	(*ListViewRequest)(nil),            // 63: sandbox.v1.ListViewRequest
-	(*ListViewResponse)(nil),           // 64: sandbox.v1.ListViewResponse
-	(*ViewEntry)(nil),                  // 65: sandbox.v1.ViewEntry
-	(*ReadViewRequest)(nil),            // 66: sandbox.v1.ReadViewRequest
-	(*ReadViewResponse)(nil),           // 67: sandbox.v1.ReadViewResponse
-	(*WatchViewRequest)(nil),           // 68: sandbox.v1.WatchViewRequest
-	(*WatchViewResponse)(nil),          // 69: sandbox.v1.WatchViewResponse
-	(*AuditRequest)(nil),               // 70: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),                 // 71: sandbox.v1.AuditEvent
-	(*LogsRequest)(nil),                // 72: sandbox.v1.LogsRequest
-	(*LogRecord)(nil),                  // 73: sandbox.v1.LogRecord
-	(*GetStatsRequest)(nil),            // 74: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                      // 75: sandbox.v1.Stats
-	nil,                                // 76: sandbox.v1.Sandbox.LabelsEntry
-	nil,                                // 77: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                                // 78: sandbox.v1.CreateSandboxRequest.EnvEntry
-	nil,                                // 79: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                                // 80: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),        // 81: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_Resume)(nil),       // 82: sandbox.v1.AttachRequest.Resume
-	(*AttachRequest_WindowSize)(nil),   // 83: sandbox.v1.AttachRequest.WindowSize
-	nil,                                // 84: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                                // 85: sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	nil,                                // 86: sandbox.v1.CreateSessionRequest.EnvEntry
-	(*ReadChangesResponse_Change)(nil), // 87: sandbox.v1.ReadChangesResponse.Change
-	nil,                                // 88: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),             // 89: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),                 // 90: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),      // 91: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 92: google.protobuf.Duration
-	(Permission)(0),                    // 93: sandbox.v1.Permission
-	(SessionStatus)(0),                 // 94: sandbox.v1.SessionStatus
-	(*Empty)(nil),                      // 95: sandbox.v1.Empty
+	(*KeepResult)(nil),                 // 33: sandbox.v1.KeepResult
+	(*KeptPath)(nil),                   // 34: sandbox.v1.KeptPath
+	(*Denial)(nil),                     // 35: sandbox.v1.Denial
+	(*FileChange)(nil),                 // 36: sandbox.v1.FileChange
+	(*ExecOutput)(nil),                 // 37: sandbox.v1.ExecOutput
+	(*AttachRequest)(nil),              // 38: sandbox.v1.AttachRequest
+	(*ListExecsRequest)(nil),           // 39: sandbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),          // 40: sandbox.v1.ListExecsResponse
+	(*DetachedExec)(nil),               // 41: sandbox.v1.DetachedExec
+	(*Session)(nil),                    // 42: sandbox.v1.Session
+	(*CreateSessionRequest)(nil),       // 43: sandbox.v1.CreateSessionRequest
+	(*GetSessionRequest)(nil),          // 44: sandbox.v1.GetSessionRequest
+	(*ListSessionsRequest)(nil),        // 45: sandbox.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 46: sandbox.v1.ListSessionsResponse
+	(*DestroySessionRequest)(nil),      // 47: sandbox.v1.DestroySessionRequest
+	(*SessionExecRequest)(nil),         // 48: sandbox.v1.SessionExecRequest
+	(*DiffRequest)(nil),                // 49: sandbox.v1.DiffRequest
+	(*DiffResponse)(nil),               // 50: sandbox.v1.DiffResponse
+	(*ChangeGroup)(nil),                // 51: sandbox.v1.ChangeGroup
+	(*FileDiff)(nil),                   // 52: sandbox.v1.FileDiff
+	(*FileState)(nil),                  // 53: sandbox.v1.FileState
+	(*ApplyRequest)(nil),               // 54: sandbox.v1.ApplyRequest
+	(*PathOutcome)(nil),                // 55: sandbox.v1.PathOutcome
+	(*ApplyResponse)(nil),              // 56: sandbox.v1.ApplyResponse
+	(*ReadChangesRequest)(nil),         // 57: sandbox.v1.ReadChangesRequest
+	(*ReadChangesResponse)(nil),        // 58: sandbox.v1.ReadChangesResponse
+	(*DiscardRequest)(nil),             // 59: sandbox.v1.DiscardRequest
+	(*DiscardResponse)(nil),            // 60: sandbox.v1.DiscardResponse
+	(*SetPolicyRequest)(nil),           // 61: sandbox.v1.SetPolicyRequest
+	(*ExplainPolicyRequest)(nil),       // 62: sandbox.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),      // 63: sandbox.v1.ExplainPolicyResponse
+	(*RuleMatch)(nil),                  // 64: sandbox.v1.RuleMatch
+	(*ListViewRequest)(nil),            // 65: sandbox.v1.ListViewRequest
+	(*ListViewResponse)(nil),           // 66: sandbox.v1.ListViewResponse
+	(*ViewEntry)(nil),                  // 67: sandbox.v1.ViewEntry
+	(*ReadViewRequest)(nil),            // 68: sandbox.v1.ReadViewRequest
+	(*ReadViewResponse)(nil),           // 69: sandbox.v1.ReadViewResponse
+	(*WatchViewRequest)(nil),           // 70: sandbox.v1.WatchViewRequest
+	(*WatchViewResponse)(nil),          // 71: sandbox.v1.WatchViewResponse
+	(*AuditRequest)(nil),               // 72: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),                 // 73: sandbox.v1.AuditEvent
+	(*LogsRequest)(nil),                // 74: sandbox.v1.LogsRequest
+	(*LogRecord)(nil),                  // 75: sandbox.v1.LogRecord
+	(*GetStatsRequest)(nil),            // 76: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                      // 77: sandbox.v1.Stats
+	nil,                                // 78: sandbox.v1.Sandbox.LabelsEntry
+	nil,                                // 79: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                                // 80: sandbox.v1.CreateSandboxRequest.EnvEntry
+	nil,                                // 81: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                                // 82: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),        // 83: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),       // 84: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil),   // 85: sandbox.v1.AttachRequest.WindowSize
+	nil,                                // 86: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                                // 87: sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	nil,                                // 88: sandbox.v1.CreateSessionRequest.EnvEntry
+	(*ReadChangesResponse_Change)(nil), // 89: sandbox.v1.ReadChangesResponse.Change
+	nil,                                // 90: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),             // 91: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),                 // 92: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),      // 93: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 94: google.protobuf.Duration
+	(Permission)(0),                    // 95: sandbox.v1.Permission
+	(SessionStatus)(0),                 // 96: sandbox.v1.SessionStatus
+	(*Empty)(nil),                      // 97: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	89,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	90,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	76,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	91,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	91,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	91,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	91,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	91,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	92,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	78,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	93,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	93,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	93,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
 	9,   // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
 	1,   // 9: sandbox.v1.Sandbox.sync:type_name -> sandbox.v1.SyncMode
@@ -7229,160 +7418,164 @@ var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
 	16,  // 11: sandbox.v1.Sandbox.allow_net:type_name -> sandbox.v1.AllowedHost
 	12,  // 12: sandbox.v1.Sandbox.mounts:type_name -> sandbox.v1.Mount
 	13,  // 13: sandbox.v1.Sandbox.secrets:type_name -> sandbox.v1.SandboxSecret
-	92,  // 14: sandbox.v1.Sandbox.ask_timeout:type_name -> google.protobuf.Duration
+	94,  // 14: sandbox.v1.Sandbox.ask_timeout:type_name -> google.protobuf.Duration
 	11,  // 15: sandbox.v1.Sandbox.grants:type_name -> sandbox.v1.PathGrant
-	93,  // 16: sandbox.v1.PathGrant.permission:type_name -> sandbox.v1.Permission
-	91,  // 17: sandbox.v1.PathGrant.until:type_name -> google.protobuf.Timestamp
-	89,  // 18: sandbox.v1.Mount.rules:type_name -> sandbox.v1.PermissionRule
-	89,  // 19: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	92,  // 20: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	77,  // 21: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	95,  // 16: sandbox.v1.PathGrant.permission:type_name -> sandbox.v1.Permission
+	93,  // 17: sandbox.v1.PathGrant.until:type_name -> google.protobuf.Timestamp
+	91,  // 18: sandbox.v1.Mount.rules:type_name -> sandbox.v1.PermissionRule
+	91,  // 19: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	94,  // 20: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	79,  // 21: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
 	0,   // 22: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
 	9,   // 23: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
 	1,   // 24: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
 	24,  // 25: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
-	78,  // 26: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
+	80,  // 26: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
 	12,  // 27: sandbox.v1.CreateSandboxRequest.mounts:type_name -> sandbox.v1.Mount
-	92,  // 28: sandbox.v1.CreateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
-	91,  // 29: sandbox.v1.AllowedHost.until:type_name -> google.protobuf.Timestamp
-	92,  // 30: sandbox.v1.ChangeHostsRequest.grant_for:type_name -> google.protobuf.Duration
+	94,  // 28: sandbox.v1.CreateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
+	93,  // 29: sandbox.v1.AllowedHost.until:type_name -> google.protobuf.Timestamp
+	94,  // 30: sandbox.v1.ChangeHostsRequest.grant_for:type_name -> google.protobuf.Duration
 	9,   // 31: sandbox.v1.UpdateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
-	92,  // 32: sandbox.v1.UpdateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
-	93,  // 33: sandbox.v1.GrantPathRequest.permission:type_name -> sandbox.v1.Permission
-	92,  // 34: sandbox.v1.GrantPathRequest.grant_for:type_name -> google.protobuf.Duration
-	92,  // 35: sandbox.v1.ListAsksRequest.wait:type_name -> google.protobuf.Duration
+	94,  // 32: sandbox.v1.UpdateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
+	95,  // 33: sandbox.v1.GrantPathRequest.permission:type_name -> sandbox.v1.Permission
+	94,  // 34: sandbox.v1.GrantPathRequest.grant_for:type_name -> google.protobuf.Duration
+	94,  // 35: sandbox.v1.ListAsksRequest.wait:type_name -> google.protobuf.Duration
 	22,  // 36: sandbox.v1.ListAsksResponse.asks:type_name -> sandbox.v1.Ask
-	93,  // 37: sandbox.v1.Ask.permission:type_name -> sandbox.v1.Permission
-	93,  // 38: sandbox.v1.Ask.needed:type_name -> sandbox.v1.Permission
-	91,  // 39: sandbox.v1.Ask.since:type_name -> google.protobuf.Timestamp
-	91,  // 40: sandbox.v1.Ask.until:type_name -> google.protobuf.Timestamp
+	95,  // 37: sandbox.v1.Ask.permission:type_name -> sandbox.v1.Permission
+	95,  // 38: sandbox.v1.Ask.needed:type_name -> sandbox.v1.Permission
+	93,  // 39: sandbox.v1.Ask.since:type_name -> google.protobuf.Timestamp
+	93,  // 40: sandbox.v1.Ask.until:type_name -> google.protobuf.Timestamp
 	2,   // 41: sandbox.v1.AnswerAskRequest.scope:type_name -> sandbox.v1.AskScope
-	79,  // 42: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	81,  // 42: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
 	10,  // 43: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	80,  // 44: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	92,  // 45: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	92,  // 46: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
-	33,  // 47: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
-	34,  // 48: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
-	93,  // 49: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
-	3,   // 50: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
-	8,   // 51: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
-	33,  // 52: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
-	34,  // 53: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
-	81,  // 54: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	83,  // 55: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	82,  // 56: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
-	39,  // 57: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
-	91,  // 58: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
-	94,  // 59: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	91,  // 60: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	91,  // 61: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	86,  // 62: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
-	40,  // 63: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	92,  // 64: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
-	50,  // 65: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
-	49,  // 66: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
-	4,   // 67: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
-	5,   // 68: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
-	51,  // 69: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
-	51,  // 70: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
-	6,   // 71: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
-	4,   // 72: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	53,  // 73: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	87,  // 74: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
-	89,  // 75: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	93,  // 76: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	89,  // 77: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	62,  // 78: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	65,  // 79: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	93,  // 80: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	91,  // 81: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	7,   // 82: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	34,  // 83: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
-	91,  // 84: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	91,  // 85: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	91,  // 86: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
-	8,   // 87: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
-	92,  // 88: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	88,  // 89: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	84,  // 90: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	92,  // 91: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	83,  // 92: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	85,  // 93: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	4,   // 94: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
-	6,   // 95: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
-	51,  // 96: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
-	15,  // 97: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	25,  // 98: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	26,  // 99: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	28,  // 100: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	29,  // 101: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	30,  // 102: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	31,  // 103: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	31,  // 104: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	41,  // 105: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	42,  // 106: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	43,  // 107: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	45,  // 108: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	46,  // 109: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	46,  // 110: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	36,  // 111: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	37,  // 112: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	47,  // 113: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	55,  // 114: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
-	52,  // 115: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	57,  // 116: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	59,  // 117: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	17,  // 118: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
-	18,  // 119: sandbox.v1.SandboxService.UpdateSandbox:input_type -> sandbox.v1.UpdateSandboxRequest
-	19,  // 120: sandbox.v1.SandboxService.GrantPath:input_type -> sandbox.v1.GrantPathRequest
-	20,  // 121: sandbox.v1.SandboxService.ListAsks:input_type -> sandbox.v1.ListAsksRequest
-	23,  // 122: sandbox.v1.SandboxService.AnswerAsk:input_type -> sandbox.v1.AnswerAskRequest
-	60,  // 123: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	63,  // 124: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	66,  // 125: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	68,  // 126: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
-	70,  // 127: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	72,  // 128: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
-	74,  // 129: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	10,  // 130: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	10,  // 131: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	27,  // 132: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	10,  // 133: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	10,  // 134: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	95,  // 135: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	32,  // 136: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	35,  // 137: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	40,  // 138: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	40,  // 139: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	44,  // 140: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	95,  // 141: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	32,  // 142: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	35,  // 143: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	35,  // 144: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	38,  // 145: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	48,  // 146: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	56,  // 147: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
-	54,  // 148: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	58,  // 149: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	10,  // 150: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	10,  // 151: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
-	10,  // 152: sandbox.v1.SandboxService.UpdateSandbox:output_type -> sandbox.v1.Sandbox
-	10,  // 153: sandbox.v1.SandboxService.GrantPath:output_type -> sandbox.v1.Sandbox
-	21,  // 154: sandbox.v1.SandboxService.ListAsks:output_type -> sandbox.v1.ListAsksResponse
-	95,  // 155: sandbox.v1.SandboxService.AnswerAsk:output_type -> sandbox.v1.Empty
-	61,  // 156: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	64,  // 157: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	67,  // 158: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	69,  // 159: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
-	71,  // 160: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	73,  // 161: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
-	75,  // 162: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	130, // [130:163] is the sub-list for method output_type
-	97,  // [97:130] is the sub-list for method input_type
-	97,  // [97:97] is the sub-list for extension type_name
-	97,  // [97:97] is the sub-list for extension extendee
-	0,   // [0:97] is the sub-list for field type_name
+	82,  // 44: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	94,  // 45: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	94,  // 46: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	35,  // 47: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
+	36,  // 48: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
+	33,  // 49: sandbox.v1.ExecResult.keep:type_name -> sandbox.v1.KeepResult
+	34,  // 50: sandbox.v1.KeepResult.kept:type_name -> sandbox.v1.KeptPath
+	34,  // 51: sandbox.v1.KeepResult.not_kept:type_name -> sandbox.v1.KeptPath
+	95,  // 52: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
+	3,   // 53: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
+	8,   // 54: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
+	35,  // 55: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
+	36,  // 56: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
+	33,  // 57: sandbox.v1.ExecOutput.keep:type_name -> sandbox.v1.KeepResult
+	83,  // 58: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	85,  // 59: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	84,  // 60: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	41,  // 61: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
+	93,  // 62: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	96,  // 63: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	93,  // 64: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 65: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	88,  // 66: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	42,  // 67: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
+	94,  // 68: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	52,  // 69: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
+	51,  // 70: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
+	4,   // 71: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
+	5,   // 72: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
+	53,  // 73: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
+	53,  // 74: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
+	6,   // 75: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
+	4,   // 76: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
+	55,  // 77: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	89,  // 78: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
+	91,  // 79: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	95,  // 80: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	91,  // 81: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	64,  // 82: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	67,  // 83: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	95,  // 84: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	93,  // 85: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	7,   // 86: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	36,  // 87: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
+	93,  // 88: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	93,  // 89: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	93,  // 90: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
+	8,   // 91: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
+	94,  // 92: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	90,  // 93: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	86,  // 94: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	94,  // 95: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	85,  // 96: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	87,  // 97: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	4,   // 98: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
+	6,   // 99: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
+	53,  // 100: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
+	15,  // 101: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	25,  // 102: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	26,  // 103: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	28,  // 104: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	29,  // 105: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	30,  // 106: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	31,  // 107: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	31,  // 108: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	43,  // 109: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	44,  // 110: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	45,  // 111: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	47,  // 112: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	48,  // 113: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	48,  // 114: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	38,  // 115: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	39,  // 116: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	49,  // 117: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	57,  // 118: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
+	54,  // 119: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	59,  // 120: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	61,  // 121: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	17,  // 122: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
+	18,  // 123: sandbox.v1.SandboxService.UpdateSandbox:input_type -> sandbox.v1.UpdateSandboxRequest
+	19,  // 124: sandbox.v1.SandboxService.GrantPath:input_type -> sandbox.v1.GrantPathRequest
+	20,  // 125: sandbox.v1.SandboxService.ListAsks:input_type -> sandbox.v1.ListAsksRequest
+	23,  // 126: sandbox.v1.SandboxService.AnswerAsk:input_type -> sandbox.v1.AnswerAskRequest
+	62,  // 127: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	65,  // 128: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	68,  // 129: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	70,  // 130: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	72,  // 131: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	74,  // 132: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
+	76,  // 133: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	10,  // 134: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	10,  // 135: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	27,  // 136: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	10,  // 137: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	10,  // 138: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	97,  // 139: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	32,  // 140: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	37,  // 141: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	42,  // 142: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	42,  // 143: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	46,  // 144: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	97,  // 145: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	32,  // 146: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	37,  // 147: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	37,  // 148: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	40,  // 149: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	50,  // 150: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	58,  // 151: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
+	56,  // 152: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	60,  // 153: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	10,  // 154: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	10,  // 155: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
+	10,  // 156: sandbox.v1.SandboxService.UpdateSandbox:output_type -> sandbox.v1.Sandbox
+	10,  // 157: sandbox.v1.SandboxService.GrantPath:output_type -> sandbox.v1.Sandbox
+	21,  // 158: sandbox.v1.SandboxService.ListAsks:output_type -> sandbox.v1.ListAsksResponse
+	97,  // 159: sandbox.v1.SandboxService.AnswerAsk:output_type -> sandbox.v1.Empty
+	63,  // 160: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	66,  // 161: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	69,  // 162: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	71,  // 163: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	73,  // 164: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	75,  // 165: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
+	77,  // 166: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	134, // [134:167] is the sub-list for method output_type
+	101, // [101:134] is the sub-list for method input_type
+	101, // [101:101] is the sub-list for extension type_name
+	101, // [101:101] is the sub-list for extension extendee
+	0,   // [0:101] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -7391,8 +7584,8 @@ func file_sandbox_v1_sandbox_proto_init() {
 		return
 	}
 	file_sandbox_v1_common_proto_init()
-	file_sandbox_v1_sandbox_proto_msgTypes[26].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[27].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[28].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[29].OneofWrappers = []any{
 		(*AttachRequest_Start_)(nil),
 		(*AttachRequest_Stdin)(nil),
 		(*AttachRequest_StdinEnd)(nil),
@@ -7400,21 +7593,21 @@ func file_sandbox_v1_sandbox_proto_init() {
 		(*AttachRequest_Signal)(nil),
 		(*AttachRequest_Resume_)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[30].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[47].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[32].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[49].OneofWrappers = []any{
 		(*ReadChangesResponse_Change_)(nil),
 		(*ReadChangesResponse_Data)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[52].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[64].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[54].OneofWrappers = []any{}
 	file_sandbox_v1_sandbox_proto_msgTypes[66].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[68].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   80,
+			NumMessages:   82,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

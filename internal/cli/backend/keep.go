@@ -9,4 +9,6 @@ type Kept struct {
 	keep.Result
 	// Busy says that nothing was looked at, because other commands run.
 	Busy bool
+	// Note is why a server did not try, or not everything.
+	Note string
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/uploaded"
 	"github.com/agentfense/agentfense/internal/transfer/scan"
 )
 
@@ -26,7 +26,7 @@ type Server interface {
 	// BringBack brings changes into the directory that was uploaded for a sandbox, and
 	// then into the codebase. Errors: those of apply.Upload; Internal for what was not
 	// shown.
-	BringBack(ctx context.Context, name string, u *record.Upload, paths []vpath.Path, dryRun bool, take Reviewed) (apply.Result, error)
+	BringBack(ctx context.Context, name string, u *uploaded.Directory, paths []vpath.Path, dryRun bool, take Reviewed) (apply.Result, error)
 }
 
 // Push is a directory to be uploaded.

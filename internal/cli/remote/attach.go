@@ -116,6 +116,7 @@ func (a *attached) Wait(stdout, stderr io.Writer) (backend.Exit, error) {
 		case err != nil:
 			return backend.Exit{}, err
 		case out.ExitCode != nil:
+			a.client.kept.add(out)
 			return exitOf(out), nil
 		}
 	}
@@ -182,6 +183,7 @@ func (c *Client) Detach(ctx context.Context, command Call, stderr io.Writer) (ba
 		case out.ExecId != "": // it runs
 			return backend.Exit{}, nil
 		case out.ExitCode != nil:
+			a.client.kept.add(out)
 			return exitOf(out), nil
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/uploaded"
 )
 
 // Backend does what the verbs ask for with the sandboxes of a server. What this host
@@ -33,7 +34,7 @@ func New(c *Client, openHome func() (*record.Home, error), getenv func(string) s
 
 // uploadOf returns what is remembered of the directory that was uploaded for a
 // sandbox, nil if nothing is, and of a mount.
-func (b *Backend) uploadOf(sb backend.Sandbox) (*record.Upload, error) {
+func (b *Backend) uploadOf(sb backend.Sandbox) (*uploaded.Directory, error) {
 	if sb.Mount != "" {
 		return nil, nil
 	}
@@ -41,7 +42,7 @@ func (b *Backend) uploadOf(sb backend.Sandbox) (*record.Upload, error) {
 	if err != nil {
 		return nil, err
 	}
-	u, err := home.Upload(sb.Record.ID)
+	u, err := uploaded.Open(home, sb.Record.ID)
 	if errdefs.Is(err, errdefs.NotFound) {
 		return nil, nil
 	}
@@ -103,7 +104,7 @@ func (b *Backend) PruneAudit(context.Context, time.Duration) (int, error) {
 func localOnly(flag string) error { return &backend.LocalOnlyError{Flag: flag} }
 
 // BringBack brings changes into the directory that was uploaded for a sandbox.
-func (b *Backend) BringBack(ctx context.Context, name string, u *record.Upload, paths []vpath.Path, dryRun bool, take backend.Reviewed) (apply.Result, error) {
+func (b *Backend) BringBack(ctx context.Context, name string, u *uploaded.Directory, paths []vpath.Path, dryRun bool, take backend.Reviewed) (apply.Result, error) {
 	sb, err := b.Sandbox(ctx, name)
 	if err != nil {
 		return apply.Result{}, err

@@ -10,7 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/uploaded"
 )
 
 // admitting is put, which gets nothing but what was shown.
@@ -44,7 +44,7 @@ func reviewNow(ctx context.Context, c *Client, sb backend.Sandbox, paths []vpath
 // uploaded for it, and then into the codebase, so that both hold the same. Without a
 // digest it takes what is there now. progress may be nil. Errors: those of
 // apply.Upload and of c; Internal for what was not shown.
-func BringBack(ctx context.Context, c *Client, u *record.Upload, sb backend.Sandbox, paths []vpath.Path, dryRun bool, take backend.Reviewed, progress func(tried, total int)) (apply.Result, error) {
+func BringBack(ctx context.Context, c *Client, u *uploaded.Directory, sb backend.Sandbox, paths []vpath.Path, dryRun bool, take backend.Reviewed, progress func(tried, total int)) (apply.Result, error) {
 	if take.Digest == "" { // so that both get the same
 		var err error
 		if take, err = reviewNow(ctx, c, sb, paths); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/uploaded"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
@@ -46,7 +47,7 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 	if n.CodebaseID != "" {
 		return b.create(ctx, n, "", gitconfig.Of(b.getenv, "/"))
 	}
-	noted := &record.Uploaded{}
+	noted := &uploaded.Files{}
 	pushed, err := b.push(ctx, backend.Push{Dir: string(n.Source.Path), Uploading: n.Uploading}, noted)
 	if err != nil {
 		return backend.Sandbox{}, err
@@ -56,13 +57,13 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 	if err != nil {
 		return sb, errors.Join(err, b.deleteUpload(ctx, pushed.ID))
 	}
-	err = home.RememberUpload(sb.Record.ID, pushed.ID, n.Source, n.Rules.Rules, n.Rules.Marks, noted)
+	err = uploaded.Remember(home, sb.Record.ID, pushed.ID, n.Source, n.Rules.Rules, n.Rules.Marks, noted)
 	if err == nil {
 		err = b.rememberNames(sb, n.Env)
 	}
 	if err != nil {
 		ctx = context.WithoutCancel(ctx)
-		return sb, errors.Join(err, b.DestroyUnused(ctx, string(sb.Record.ID)), home.ForgetUpload(sb.Record.ID), b.deleteUpload(ctx, pushed.ID))
+		return sb, errors.Join(err, b.DestroyUnused(ctx, string(sb.Record.ID)), uploaded.Forget(home, sb.Record.ID), b.deleteUpload(ctx, pushed.ID))
 	}
 	return sb, nil
 }

@@ -41,7 +41,7 @@ func mountOf(text string, n backend.NewSandbox) (*sandboxv1.Mount, error) {
 	if s.Mode == mountspec.PolicyFile {
 		rules, err := n.MountRules(s.Policy, string(n.Source.Path))
 		if err == nil {
-			m.Rules, err = wireconv.EncodeRules(rules)
+			m.Rules, err = wireconv.EncodeMountRules(rules)
 		}
 		if err != nil {
 			return nil, err

@@ -11,8 +11,8 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise"
+	"github.com/agentfense/agentfense/internal/sandbox/uploaded"
 	"github.com/agentfense/agentfense/internal/transfer/scan"
 )
 
@@ -23,7 +23,7 @@ func (b *Backend) Push(ctx context.Context, p backend.Push) (backend.Codebase, e
 
 // push uploads a directory, and notes what is uploaded unless noted is nil. A signal ends
 // it, so that no half of a codebase stays.
-func (c *Client) push(ctx context.Context, p backend.Push, noted *record.Uploaded) (backend.Codebase, error) {
+func (c *Client) push(ctx context.Context, p backend.Push, noted *uploaded.Files) (backend.Codebase, error) {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	from, err := scan.Open(p.Dir)
@@ -62,7 +62,7 @@ func (c *Client) createOwned(ctx context.Context, name, owner string) (backend.C
 }
 
 // fill uploads what is in a directory.
-func (c *Client) fill(ctx context.Context, from *scan.Tree, id string, tell backend.Uploading, noted *record.Uploaded) (backend.Codebase, error) {
+func (c *Client) fill(ctx context.Context, from *scan.Tree, id string, tell backend.Uploading, noted *uploaded.Files) (backend.Codebase, error) {
 	sent := 0
 	_, err := c.Upload(ctx, id, func() (scan.File, *os.File, error) {
 		if tell.Progress != nil {

@@ -33,6 +33,7 @@ type Client struct {
 	greeter   *greeter // nil on a connection of the caller's
 	codebases sandboxv1.CodebaseServiceClient
 	sandboxes sandboxv1.SandboxServiceClient
+	kept      keptPaths
 }
 
 // Dial connects to the server at an endpoint. Errors: Unavailable if no server

@@ -19,7 +19,11 @@ func (b *Backend) lastShown(sb backend.Sandbox) (last backend.Reviewed, err erro
 	}
 	u, err := b.uploadOf(sb)
 	if err == nil && u != nil {
-		last.Shown, err = apply.LastShownOf(u, last.Digest)
+		shown, readErr := u.LastShown(last.Digest)
+		if readErr != nil {
+			return last, readErr
+		}
+		last.Shown = apply.NewShown(shown)
 	}
 	return last, err
 }
@@ -32,7 +36,7 @@ func (b *Backend) noteShown(sb backend.Sandbox, last backend.Reviewed) error {
 	}
 	u, err := b.uploadOf(sb)
 	if err == nil && u != nil && last.Shown != nil {
-		err = apply.SetShown(u, last.Digest, last.Shown)
+		err = u.SetShown(last.Digest, last.Shown.Manifest())
 	}
 	if err != nil {
 		return err

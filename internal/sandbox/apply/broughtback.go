@@ -2,17 +2,11 @@ package apply
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
@@ -27,7 +21,8 @@ type Shown struct {
 	holders map[vpath.Path]bool // parent directories of the entries
 }
 
-func shownOf(entries manifest.Manifest) *Shown {
+// NewShown returns a Shown with the changes of a manifest.
+func NewShown(entries manifest.Manifest) *Shown {
 	s := &Shown{entries: entries, holders: map[vpath.Path]bool{}}
 	for p := range entries {
 		for dir := range p.Ancestors() {
@@ -36,6 +31,9 @@ func shownOf(entries manifest.Manifest) *Shown {
 	}
 	return s
 }
+
+// Manifest returns the changes.
+func (s *Shown) Manifest() manifest.Manifest { return s.entries }
 
 // ShownOf returns the changes that r, a result of review.Of, shows.
 func ShownOf(r *review.Review) (*Shown, error) {
@@ -75,7 +73,7 @@ func ShownChanges(list []CarriedChange) *Shown {
 		}
 		entries[c.Path] = e
 	}
-	return shownOf(entries)
+	return NewShown(entries)
 }
 
 // shownMode returns the relevant part of a mode.
@@ -97,7 +95,7 @@ func (s *Shown) Beside(before *Shown, paths []vpath.Path) *Shown {
 	all, shown := maps.Clone(before.entries), changes.Selection(paths)
 	maps.DeleteFunc(all, func(p vpath.Path, _ manifest.Entry) bool { return shown(p) })
 	maps.Copy(all, s.entries)
-	return shownOf(all)
+	return NewShown(all)
 }
 
 // Admit returns a change that may be applied, with the hash that its content must have.
@@ -125,55 +123,4 @@ func (s *Shown) Admit(c CarriedChange) (CarriedChange, error) {
 // contains the shown change.
 func (s *Shown) implies(c CarriedChange) bool {
 	return s.holders[c.Path] && (c.Status == changes.Deleted || c.Status == changes.Added && c.Mode&record.TypeBits == unix.S_IFDIR)
-}
-
-// lastShownFile is the file with the last shown changes of an upload's sandbox.
-const lastShownFile = "shown.json"
-
-// shownFile is the form of lastShownFile.
-type shownFile struct {
-	SchemaVersion int             `json:"schema_version"`
-	Digest        string          `json:"digest"`  // the server's
-	Entries       string          `json:"entries"` // the digest of changes
-	Changes       json.RawMessage `json:"changes"`
-}
-
-// SetShown stores the last shown changes, with the server's digest of them.
-func SetShown(u *record.Upload, digest string, s *Shown) error {
-	changes, err := s.entries.Encode()
-	if err != nil {
-		return errdefs.New(errdefs.Internal, "what was shown: %w", err)
-	}
-	text, err := json.Marshal(shownFile{SchemaVersion: record.SchemaVersion, Digest: digest, Entries: s.entries.Digest(), Changes: changes})
-	if err == nil {
-		err = safefs.WriteDurably(u.Sandbox.Dir(), lastShownFile, text)
-	}
-	if err != nil {
-		return record.HostError("what was shown", err)
-	}
-	return nil
-}
-
-// LastShownOf returns the last shown changes if they have this digest. Errors: NotFound if
-// they do not; Precondition if the file is damaged.
-func LastShownOf(u *record.Upload, digest string) (*Shown, error) {
-	path := filepath.Join(u.Sandbox.Dir(), lastShownFile)
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, record.HostError("what was shown", err)
-	}
-	var f shownFile
-	if err == nil {
-		if err := json.Unmarshal(text, &f); err != nil {
-			return nil, errdefs.New(errdefs.Precondition, "what was shown, %s: damaged: run agentfense diff again", record.HostPath(path))
-		}
-	}
-	if f.Digest != digest {
-		return nil, errdefs.New(errdefs.NotFound, "review %s: not the last one shown on this host: run agentfense diff again", digest)
-	}
-	entries, err := manifest.Decode(f.Changes, f.Entries)
-	if err != nil {
-		return nil, err
-	}
-	return shownOf(entries), nil
 }

@@ -15,13 +15,14 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/uploaded"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 const remoteID = record.ID("sb_0123456789abcdef")
 
-// uploaded remembers that a directory with the files was uploaded, but for .env.
-func uploaded(t *testing.T, files map[string]string) (dir string, u *record.Upload) {
+// uploadOf remembers that a directory with the files was uploaded, but for .env.
+func uploadOf(t *testing.T, files map[string]string) (dir string, u *uploaded.Directory) {
 	t.Helper()
 	dir = t.TempDir()
 	for name, text := range files {
@@ -41,7 +42,7 @@ func uploaded(t *testing.T, files map[string]string) (dir string, u *record.Uplo
 	if err != nil {
 		t.Fatal(err)
 	}
-	var noted record.Uploaded
+	var noted uploaded.Files
 	err = filepath.Walk(dir, func(path string, info fs.FileInfo, err error) error {
 		if err != nil || path == dir || info.Name() == ".env" {
 			return err
@@ -65,10 +66,10 @@ func uploaded(t *testing.T, files map[string]string) (dir string, u *record.Uplo
 		{Pattern: "/hidden", Permission: policy.None, Priority: 9},
 		{Pattern: "/read", Permission: policy.Read, Priority: 9},
 	}
-	if err := home.RememberUpload(remoteID, "cb_0123456789abcdef", source, rules, nil, &noted); err != nil {
+	if err := uploaded.Remember(home, remoteID, "cb_0123456789abcdef", source, rules, nil, &noted); err != nil {
 		t.Fatal(err)
 	}
-	if u, err = home.Upload(remoteID); err != nil {
+	if u, err = uploaded.Open(home, remoteID); err != nil {
 		t.Fatal(err)
 	}
 	return dir, u
@@ -82,7 +83,7 @@ type sent struct {
 	content string // of a file, or the target of a link
 }
 
-func bringBack(t *testing.T, u *record.Upload, changes ...sent) (map[string]apply.Outcome, error) {
+func bringBack(t *testing.T, u *uploaded.Directory, changes ...sent) (map[string]apply.Outcome, error) {
 	t.Helper()
 	result, err := apply.Upload(t.Context(), u, "fix", func(put func(apply.CarriedChange, io.Reader) error) error {
 		for _, s := range changes {
@@ -121,7 +122,7 @@ func read(t *testing.T, path ...string) string {
 }
 
 func TestAnUploadTakesWhatTheSandboxChanged(t *testing.T) {
-	dir, u := uploaded(t, map[string]string{"a": "one", "d/x": "x", "d/y/z": "z", "gone": "g", "f": "f", "run": "#!"})
+	dir, u := uploadOf(t, map[string]string{"a": "one", "d/x": "x", "d/y/z": "z", "gone": "g", "f": "f", "run": "#!"})
 	outcomes, err := bringBack(t, u,
 		sent{"/a", changes.Modified, aFile, "two"},
 		sent{"/d", changes.Retyped, aFile, "was a directory"},
@@ -160,7 +161,7 @@ func TestAnUploadTakesWhatTheSandboxChanged(t *testing.T) {
 // An apply that was killed after the directory had everything is done again: the
 // codebase takes what is told as there, and gets nothing of what is not told.
 func TestWhatTheDirectoryHasAlreadyIsTold(t *testing.T) {
-	_, u := uploaded(t, map[string]string{"a": "one", "d/x": "x", "gone": "g", "run": "#!"})
+	_, u := uploadOf(t, map[string]string{"a": "one", "d/x": "x", "gone": "g", "run": "#!"})
 	all := []sent{
 		{"/a", changes.Modified, aFile, "two"},
 		{"/d/x", changes.Deleted, 0, ""},
@@ -208,7 +209,7 @@ func TestAHostileServerReachesOnlyWhatWasUploaded(t *testing.T) {
 		{"a file below a link that it sends", []sent{{"/l", changes.Added, aLink, outside}, {"/l/evil", changes.Added, aFile, "evil"}}, "/l/evil", apply.Conflict},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dir, u := uploaded(t, map[string]string{
+			dir, u := uploadOf(t, map[string]string{
 				"a": "a", ".env": "secret", "d/x": "x", "d/.env": "secret", "changed": "before", "hidden": "h", "read": "r",
 			})
 			if err := os.WriteFile(filepath.Join(dir, "changed"), []byte("here"), 0o644); err != nil {
@@ -237,7 +238,7 @@ func TestAHostileServerReachesOnlyWhatWasUploaded(t *testing.T) {
 }
 
 func TestAContentThatIsNotWhatWasReviewedIsLeftOut(t *testing.T) {
-	dir, u := uploaded(t, map[string]string{"a": "one"})
+	dir, u := uploadOf(t, map[string]string{"a": "one"})
 	result, err := apply.Upload(t.Context(), u, "fix", func(put func(apply.CarriedChange, io.Reader) error) error {
 		return put(apply.CarriedChange{
 			Path: "/a", Status: changes.Modified, Outcome: apply.Applied, Mode: aFile, SizeBytes: 4, SHA256: strings.Repeat("0", 64),
@@ -250,7 +251,7 @@ func TestAContentThatIsNotWhatWasReviewedIsLeftOut(t *testing.T) {
 
 // What one apply has staged, another one would empty, and then tell as present.
 func TestOneApplyAtATimeToADirectory(t *testing.T) {
-	_, u := uploaded(t, map[string]string{"a": "a"})
+	_, u := uploadOf(t, map[string]string{"a": "a"})
 	release, err := u.LockApply()
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/uploaded"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
@@ -29,7 +30,7 @@ type Fetch func(put func(CarriedChange, io.Reader) error) error
 // Changes. The base of each change is what was uploaded, and the rules are those that the
 // client sent; the server controls neither. If a path stops the apply on the server, Upload
 // applies nothing. Errors: those of Changes, with name as the sandbox, and of fetch.
-func Upload(ctx context.Context, u *record.Upload, name string, fetch Fetch, dryRun bool, progress func(tried, total int)) (result Result, err error) {
+func Upload(ctx context.Context, u *uploaded.Directory, name string, fetch Fetch, dryRun bool, progress func(tried, total int)) (result Result, err error) {
 	release, err := u.LockApply()
 	if err != nil {
 		return result, err
@@ -57,7 +58,7 @@ func Upload(ctx context.Context, u *record.Upload, name string, fetch Fetch, dry
 
 // openDelta opens the delta for changes, after it has removed the leftovers of a killed
 // apply from the directory.
-func openDelta(u *record.Upload) (*changes.Work, error) {
+func openDelta(u *uploaded.Directory) (*changes.Work, error) {
 	w, err := changes.OpenTo(u.Sandbox, record.PurposeApply, nil, false)
 	if err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func openDelta(u *record.Upload) (*changes.Work, error) {
 }
 
 // clear empties the delta.
-func clear(u *record.Upload) error {
+func clear(u *uploaded.Directory) error {
 	w, err := openDelta(u)
 	if err != nil {
 		return err
@@ -86,7 +87,7 @@ func clear(u *record.Upload) error {
 
 // staging has the fetched changes: in the delta, or as outcomes.
 type staging struct {
-	upload *record.Upload
+	upload *uploaded.Directory
 	stack  *layer.Stack
 	// told are the outcomes of paths that are not applied, or for which there is nothing to
 	// do.
@@ -109,7 +110,7 @@ type lateFile struct {
 }
 
 // stage puts the fetched changes into the delta.
-func stage(u *record.Upload, fetch Fetch) (st *staging, err error) {
+func stage(u *uploaded.Directory, fetch Fetch) (st *staging, err error) {
 	w, err := openDelta(u)
 	if err != nil {
 		return nil, err

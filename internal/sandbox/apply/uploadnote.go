@@ -11,12 +11,13 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/gitindex"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/uploaded"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // note records the results of an apply in the directory as what the sandbox saw. It records
 // nothing where the result is unknown, which is a conflict later.
-func note(u *record.Upload, versions []changes.Version, sums map[vpath.Path]sum) (err error) {
+func note(u *uploaded.Directory, versions []changes.Version, sums map[vpath.Path]sum) (err error) {
 	if len(versions) == 0 {
 		return nil
 	}

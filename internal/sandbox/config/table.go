@@ -20,8 +20,11 @@ import (
 // MountRoot is a directory of this host. Clients may show their sandboxes what is below it.
 type MountRoot struct {
 	Path     string
-	Writable bool     // commands may write in such a mount, and Apply brings that into the directory
-	Owners   []string // of sandboxes that may have it; none: any owner
+	Writable bool // commands may write in such a mount, and Apply brings that into the directory
+	// Keep says that rules of such a mount may have apply: keep: the end of a command brings what
+	// they match into the directory without a review.
+	Keep   bool
+	Owners []string // of sandboxes that may have it; none: any owner
 }
 
 // Secret is a secret that clients may name for their sandboxes.
@@ -34,7 +37,7 @@ type Secret struct {
 // The tables: keys with a list of mappings in the file. They say of each field whether it is a
 // list.
 var tables = map[string]map[string]bool{
-	keyRoots:   {"path": false, "writable": false, "owners": true},
+	keyRoots:   {"path": false, "writable": false, "keep": false, "owners": true},
 	keySecrets: {"name": false, "source": false, "hosts": true, "requests": true, "owners": true},
 }
 
@@ -136,8 +139,8 @@ func checkNested(roots []MountRoot) error {
 			}
 			admits := func(owner string) bool { return includes(inner.Owners, owner) }
 			forAll := len(inner.Owners) == 0 || len(outer.Owners) > 0 && !slices.ContainsFunc(outer.Owners, func(o string) bool { return !admits(o) })
-			if !forAll || outer.Writable && !inner.Writable {
-				return errdefs.New(errdefs.Invalid, "%s is in %s, which more owners may have, or write: who mounts the outer directory sees the inner one", vpath.Quote(inner.Path), vpath.Quote(outer.Path))
+			if !forAll || outer.Writable && !inner.Writable || outer.Keep && !inner.Keep {
+				return errdefs.New(errdefs.Invalid, "%s is in %s, which more owners may have, or write, or which has keep: who mounts the outer directory sees the inner one", vpath.Quote(inner.Path), vpath.Quote(outer.Path))
 			}
 		}
 	}
@@ -157,10 +160,15 @@ func rootOf(r row, dir string) (MountRoot, error) {
 	if err := mountspec.CheckSource(root.Path); err != nil {
 		return root, err
 	}
-	if text, given := r.texts["writable"]; given {
-		if err := (value{text: text}).boolean(&root.Writable); err != nil {
-			return root, errdefs.New(errdefs.Invalid, "writable: %w", err)
+	for field, to := range map[string]*bool{"writable": &root.Writable, "keep": &root.Keep} {
+		if text, given := r.texts[field]; given {
+			if err := (value{text: text}).boolean(to); err != nil {
+				return root, errdefs.New(errdefs.Invalid, "%s: %w", field, err)
+			}
 		}
+	}
+	if root.Keep && !root.Writable {
+		return root, errdefs.New(errdefs.Invalid, "keep: goes with writable: true")
 	}
 	return root, checkOwners(r.lists)
 }

@@ -13,13 +13,17 @@ import (
 )
 
 const (
-	// priority puts the rule of a grant above those of --write, --read and --view.
-	priority = 1
 	// source begins the Source of the rule of a grant.
 	source = "policy grant"
-	// maxGrants bounds the grants with an end, also those of the past.
+	// until follows it if the grant ends.
+	until = " until "
+	// maxGrants bounds the grants with an end, and those of the past.
 	maxGrants = 1000
 )
+
+// priority is that of the rule of a grant. It puts the rule above those of --write, --read and
+// --view, and above weaker grants of the same path: while several are valid, the strongest decides.
+func priority(p policy.Permission) int32 { return int32(p) }
 
 // Paths are the grants of a sandbox that have an end, as its record has them. The rules of those
 // that last are among the record's. Its zero value is empty.
@@ -49,7 +53,7 @@ type Change struct {
 func (c Change) rule() policy.Rule {
 	r := policy.Rule{
 		Pattern: string(c.Path), Permission: c.Permission, Type: policy.File,
-		Priority: priority, Origin: policy.OriginFlag, Source: source,
+		Priority: priority(c.Permission), Origin: policy.OriginFlag, Source: source,
 	}
 	if c.Dir {
 		r.Type = policy.Directory
@@ -59,7 +63,8 @@ func (c Change) rule() policy.Rule {
 
 // isGrant reports whether the rule is a grant of a path. Others may have its origin and priority.
 func isGrant(r policy.Rule) bool {
-	return r.Origin == policy.OriginFlag && r.Priority == priority && strings.HasPrefix(r.Source, source)
+	return r.Origin == policy.OriginFlag && r.Priority >= priority(policy.View) && r.Priority <= priority(policy.Write) &&
+		(r.Source == source || strings.HasPrefix(r.Source, source+until))
 }
 
 // made reports whether the rule is a grant of the path of c.
@@ -68,44 +73,84 @@ func (c Change) made(r policy.Rule) bool {
 }
 
 // ChangeGrants makes a change at a time and returns the rules with it, nil if there is nothing to
-// change: the path is granted so already, for as long at least. name is the sandbox's. Errors:
-// NotFound for a grant to revoke; Invalid.
+// change: the path is granted so already, for as long at least. Grants of a path add up: a weaker
+// one is valid again when a stronger one has ended. name is the sandbox's. Errors: NotFound for a
+// grant to revoke; Precondition for a grant of a file that would take what the grant of a directory
+// gives; Exhausted for too many with an end; Invalid.
 func (l *Paths) ChangeGrants(c Change, rules []policy.Rule, name string, now time.Time) ([]policy.Rule, error) {
 	if c.Permission == policy.None {
 		return l.revoke(c, rules, name)
 	}
-	rule := c.rule()
+	rule, end := c.rule(), time.Time{}
 	if err := rule.Check(); err != nil {
 		return nil, err
 	}
-	until := now.Add(c.For).UTC()
 	if c.For > 0 {
-		rule.Source += " until " + until.Format(time.RFC3339)
+		end = now.Add(c.For).UTC()
+		rule.Source += until + end.Format(time.RFC3339)
 	}
-	lasts := func(has policy.Rule) bool {
-		end := l.endOf(has)
-		return c.made(has) && has.Permission >= c.Permission && (end.IsZero() || c.For > 0 && !end.Before(until))
-	}
-	if slices.ContainsFunc(rules, lasts) {
+	if slices.ContainsFunc(rules, func(has policy.Rule) bool {
+		return c.made(has) && has.Permission >= c.Permission && lasts(l.endOf(has), end)
+	}) {
 		return nil, nil
 	}
-	isLess := func(has policy.Rule) bool { return c.made(has) && has.Permission <= c.Permission }
-	rules = append(slices.DeleteFunc(slices.Clone(rules), isLess), rule)
-	l.Grants = slices.DeleteFunc(l.Grants, func(g Grant) bool { return !g.Over && isLess(g.Rule) })
-	if c.For > 0 {
-		l.keep(Grant{Rule: rule, Until: until})
+	if err := c.takesNothing(rules); err != nil {
+		return nil, err
 	}
-	return rules, nil
+	kept := l.drop(rules, func(has policy.Rule) bool {
+		return c.made(has) && has.Permission <= c.Permission && lasts(end, l.endOf(has))
+	})
+	if c.For > 0 {
+		if l.count(false) >= maxGrants {
+			return nil, errdefs.New(errdefs.Exhausted, "%s: %s has %w: revoke some, or grant a directory", c.Path, name,
+				&errdefs.Limit{Most: maxGrants, Resource: "grants with an end"})
+		}
+		l.Grants = append(l.Grants, Grant{Rule: rule, Until: end})
+	}
+	return append(kept, rule), nil
+}
+
+// lasts reports whether one end is not before another; zero is none.
+func lasts(one, other time.Time) bool {
+	return one.IsZero() || !other.IsZero() && !one.Before(other)
+}
+
+// takesNothing refuses a grant of a file that permits less than the grant of a directory does for
+// this file: the rule of the file would decide. Where a rule hides the file from the directory's
+// grant, the file's own grant gives something.
+func (c Change) takesNothing(rules []policy.Rule) error {
+	isAbove := func(r policy.Rule) bool {
+		return isGrant(r) && r.Type == policy.Directory && r.Permission > c.Permission && c.Path.Within(vpath.Path(r.Pattern))
+	}
+	if c.Dir || !slices.ContainsFunc(rules, isAbove) {
+		return nil
+	}
+	p, err := policy.Compile(slices.DeleteFunc(slices.Clone(rules), c.made), policy.Options{})
+	if err != nil {
+		return err
+	}
+	d := p.Decide(c.Path)
+	if d.Rule == policy.NoRule || d.Permission <= c.Permission || !isGrant(p.Rule(d.Rule)) {
+		return nil
+	}
+	dir := vpath.Path(p.Rule(d.Rule).Pattern)
+	return errdefs.New(errdefs.Precondition, "%s: the grant of %s permits %s already, and a grant of %s for a file in it would take that: revoke the grant of %s first, or grant %s",
+		c.Path, dir, d.Permission, c.Permission, dir, d.Permission)
+}
+
+// drop returns the rules without some, which it also forgets as grants with an end.
+func (l *Paths) drop(rules []policy.Rule, is func(policy.Rule) bool) []policy.Rule {
+	kept := slices.DeleteFunc(slices.Clone(rules), is)
+	l.Grants = slices.DeleteFunc(slices.Clone(l.Grants), func(g Grant) bool { return !g.Over && is(g.Rule) })
+	return kept
 }
 
 func (l *Paths) revoke(c Change, rules []policy.Rule, name string) ([]policy.Rule, error) {
-	left := slices.DeleteFunc(slices.Clone(rules), c.made)
-	if len(left) == len(rules) {
+	if !slices.ContainsFunc(rules, c.made) {
 		return nil, errdefs.New(errdefs.NotFound, "%s: not granted to %s by policy grant or by an answer; agentfense policy explain --sandbox %s %s shows which rule decides",
 			c.Path, name, name, policy.QuoteForShell(c.Path.Rel()))
 	}
-	l.Grants = slices.DeleteFunc(l.Grants, func(g Grant) bool { return !g.Over && c.made(g.Rule) })
-	return left, nil
+	return l.drop(rules, c.made), nil
 }
 
 // endOf is when a rule ends, zero if it has no end.
@@ -118,18 +163,34 @@ func (l *Paths) endOf(rule policy.Rule) time.Time {
 	return time.Time{}
 }
 
-// keep remembers a grant that ends. The oldest is forgotten if they are many.
-func (l *Paths) keep(g Grant) {
-	if len(l.Grants) >= maxGrants {
-		l.Grants = slices.Delete(l.Grants, 0, 1)
+// count returns how many grants with an end are over, or are not.
+func (l *Paths) count(over bool) int {
+	n := 0
+	for _, g := range l.Grants {
+		if g.Over == over {
+			n++
+		}
 	}
-	l.Grants = append(l.Grants, g)
+	return n
+}
+
+// forgetOldest bounds what is remembered of grants that are over.
+func (l *Paths) forgetOldest() {
+	most := l.count(true) - maxGrants
+	l.Grants = slices.DeleteFunc(l.Grants, func(g Grant) bool {
+		if !g.Over || most <= 0 {
+			return false
+		}
+		most--
+		return true
+	})
 }
 
 // RememberOnce remembers that a path was opened once to be written, at a time.
 func (l *Paths) RememberOnce(p vpath.Path, now time.Time) {
 	if !l.WasGranted(p) {
-		l.keep(Grant{Rule: Change{Path: p, Permission: policy.Write}.rule(), Until: now.UTC(), Over: true})
+		l.Grants = append(l.Grants, Grant{Rule: Change{Path: p, Permission: policy.Write}.rule(), Until: now.UTC(), Over: true})
+		l.forgetOldest()
 	}
 }
 
@@ -160,6 +221,7 @@ func (l *Paths) DropEndedGrants(rules []policy.Rule, now time.Time) []policy.Rul
 		}
 	}
 	l.Grants = left
+	l.forgetOldest()
 	return rules
 }
 

@@ -58,13 +58,8 @@ func OpenHomeAt(dir string) (*Home, error) {
 	if h.audit, err = config.AuditOf(os.Environ()); err != nil {
 		return nil, err
 	}
-	for _, sub := range []string{h.sandboxesDir(), h.auditDir()} {
-		if err := os.Mkdir(sub, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, HostError("state directory", err)
-		}
-		if err := checkPrivate(sub); err != nil {
-			return nil, err
-		}
+	if err := makePrivate(h.sandboxesDir(), h.auditDir()); err != nil {
+		return nil, err
 	}
 	h.keepReserve()
 	return h, nil
@@ -83,6 +78,29 @@ func checkPrivate(dir string) error {
 		return errdefs.New(errdefs.Precondition, "state directory %s: owned by uid %d, not by you (uid %d): set AGENTFENSE_HOME to a directory that you own", dir, st.Uid, os.Geteuid())
 	case st.Mode&0o022 != 0:
 		return errdefs.New(errdefs.Precondition, "state directory %s: mode %04o lets other users write: run chmod go-w on it", dir, st.Mode&0o7777)
+	}
+	return nil
+}
+
+// Within opens the state directory with that name in h, and makes it if it is absent. Errors: as
+// OpenHomeAt.
+func (h *Home) Within(name string) (*Home, error) {
+	in := &Home{dir: filepath.Join(h.dir, name), audit: h.audit, outer: h.dir}
+	if err := makePrivate(in.dir, in.sandboxesDir(), in.auditDir()); err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// makePrivate makes directories that are absent, and checks them.
+func makePrivate(dirs ...string) error {
+	for _, dir := range dirs {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return HostError("state directory", err)
+		}
+		if err := checkPrivate(dir); err != nil {
+			return err
+		}
 	}
 	return nil
 }

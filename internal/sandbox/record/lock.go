@@ -124,7 +124,7 @@ func (h *Home) lockPath(name string) string { return filepath.Join(h.sandboxDir(
 func (h *Home) tryLock(name string, purpose LockReason) (*Lock, error) {
 	f, err := os.OpenFile(h.lockPath(name), os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, noSandbox(name)
+		return nil, NoSandbox(name)
 	}
 	if err != nil {
 		return nil, HostError("sandbox "+name, err)
@@ -140,7 +140,7 @@ func (h *Home) tryLock(name string, purpose LockReason) (*Lock, error) {
 	// its name.
 	if !IsAt(f, h.lockPath(name)) {
 		f.Close()
-		return nil, noSandbox(name)
+		return nil, NoSandbox(name)
 	}
 	l := &Lock{file: f}
 	err = l.write(Owner{PID: os.Getpid(), Purpose: purpose})
@@ -228,6 +228,7 @@ func Flock(f *os.File, how int) error {
 	}
 }
 
-func noSandbox(name string) error {
+// NoSandbox is the error for a name that no sandbox has.
+func NoSandbox(name string) error {
 	return errdefs.WithReason(errdefs.New(errdefs.NotFound, "sandbox %s: no such sandbox", name), errdefs.SandboxNotFound)
 }

@@ -219,7 +219,7 @@ func readRecord(dir string) (Record, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		if _, err := os.Lstat(dir); err != nil {
-			return Record{}, noSandbox(filepath.Base(dir))
+			return Record{}, NoSandbox(filepath.Base(dir))
 		}
 		text, err = os.ReadFile(path) // the sandbox may have appeared meanwhile
 	}

@@ -43,6 +43,9 @@ type SentRule struct {
 	Own        bool   `json:"own,omitempty"`
 	Redact     int32  `json:"redact,omitempty"`
 	Substitute string `json:"substitute,omitempty"`
+	// Keep and KeepKeys are of rules of mounts, of which the record has no rules as they were sent.
+	Keep     bool     `json:"keep,omitempty"`
+	KeepKeys []string `json:"keep_keys,omitempty"`
 }
 
 func (s *Served) clone() *Served {

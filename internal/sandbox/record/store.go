@@ -86,7 +86,7 @@ func (s *Sandbox) make() error {
 		if errdefs.Is(err, errdefs.Exists) && s.Stored.Name == "" && try < 16 {
 			continue
 		}
-		return errors.Join(err, os.RemoveAll(making), s.Home.forgetLog(s.ID()))
+		return errors.Join(err, os.RemoveAll(making), s.Home.ForgetLog(s.ID()))
 	}
 }
 
@@ -143,7 +143,7 @@ func (h *Home) Open(name string) (*Sandbox, error) {
 		return h.openID(ID(name))
 	}
 	if err := CheckName(name); err != nil {
-		return nil, noSandbox(vpath.Escape(name))
+		return nil, NoSandbox(vpath.Escape(name))
 	}
 	r, err := readRecord(h.sandboxDir(name))
 	if err != nil {
@@ -167,7 +167,7 @@ func (h *Home) openID(id ID) (*Sandbox, error) {
 			return s, nil
 		}
 	}
-	return nil, errors.Join(noSandbox(string(id)), err)
+	return nil, errors.Join(NoSandbox(string(id)), err)
 }
 
 // List returns the sandboxes, ordered by name. If a record cannot be read, it still returns
@@ -217,7 +217,7 @@ func (s *Sandbox) updateSource(change func(*Record) error) error {
 			return err
 		}
 		if r.ID != s.Stored.ID {
-			return noSandbox(s.Name())
+			return NoSandbox(s.Name())
 		}
 		before := r
 		r = r.clone()
@@ -267,7 +267,7 @@ func (h *Home) RemoveIf(name string, check func(*Sandbox) error) error {
 		} // else the record is damaged, and name may be the ID
 	}
 	if checkDirName(name) != nil {
-		return noSandbox(vpath.Escape(name))
+		return NoSandbox(vpath.Escape(name))
 	}
 	defer h.MakeRoom()()
 	lock, err := h.tryLock(name, PurposeRemove)

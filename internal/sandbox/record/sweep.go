@@ -33,7 +33,7 @@ func (h *Home) sweepLocked(before func(dir string) error) error {
 		}
 		dir := filepath.Join(h.sandboxesDir(), e.Name())
 		if id, making := strings.CutPrefix(e.Name(), makingPrefix); making {
-			errs = append(errs, h.forgetLog(ID(id)))
+			errs = append(errs, h.ForgetLog(ID(id)))
 		} else {
 			errs = append(errs, h.logGone(dir))
 		}
@@ -80,8 +80,8 @@ func (h *Home) logGone(gone string) error {
 	return s.Log(audit.SandboxDestroyed{})
 }
 
-// forgetLog removes the log of a sandbox that was never completed.
-func (h *Home) forgetLog(id ID) error {
+// ForgetLog removes the log of a sandbox that was never completed.
+func (h *Home) ForgetLog(id ID) error {
 	if !id.IsValid() {
 		return nil
 	}

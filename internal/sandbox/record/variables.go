@@ -47,12 +47,12 @@ func (s *Sandbox) Variables() ([]string, error) {
 // RememberVariables stores variables for later commands: NAME=VALUE, or NAME for the value
 // of the caller of each command. It replaces stored variables of the same names.
 func (s *Sandbox) RememberVariables(given []string) error {
-	return s.rememberVariables(given, func(string) bool { return true })
+	return s.RememberVariablesIf(given, func(string) bool { return true })
 }
 
-// rememberVariables is RememberVariables, but drops the variables for which keep returns
+// RememberVariablesIf is RememberVariables, but drops the variables for which keep returns
 // false.
-func (s *Sandbox) rememberVariables(given []string, keep func(string) bool) error {
+func (s *Sandbox) RememberVariablesIf(given []string, keep func(string) bool) error {
 	return s.Home.Locked(func() error {
 		kept, err := s.Variables()
 		if err != nil {
@@ -80,15 +80,6 @@ func (s *Sandbox) rememberVariables(given []string, keep func(string) bool) erro
 		return nil
 	})
 }
-
-// RememberNames stores the names among variables for commands on the server, for which each
-// command uses the caller's value. The server stores the others.
-func (u *Upload) RememberNames(given []string) error {
-	return u.Sandbox.rememberVariables(given, func(v string) bool { return !strings.Contains(v, "=") })
-}
-
-// Names returns the stored names.
-func (u *Upload) Names() ([]string, error) { return u.Sandbox.Variables() }
 
 func nameOf(variable string) string {
 	name, _, _ := strings.Cut(variable, "=")

@@ -77,6 +77,7 @@ type exitData struct {
 	Changed       []json.RawMessage `json:"changed"`
 	ChangedCount  int64             `json:"changedCount,string"`
 	SyncHeld      bool              `json:"syncHeld"`
+	Keep          json.RawMessage   `json:"keep,omitempty"`
 }
 
 func (o *output) emit(out *events, message *sandboxv1.ExecOutput) error {
@@ -119,13 +120,21 @@ func sendExit(out *events, message *sandboxv1.ExecOutput) error {
 	if err != nil {
 		return err
 	}
+	var keep json.RawMessage
+	if m := message.GetKeep(); m != nil {
+		all, err := rawOf([]*sandboxv1.KeepResult{m})
+		if err != nil {
+			return err
+		}
+		keep = all[0]
+	}
 	data, err := eventData(exitData{
 		ExitCode:      message.GetExitCode(),
 		Conflicts:     append([]string{}, message.GetConflicts()...),
 		ConflictCount: message.GetConflictCount(),
 		ExecID:        message.GetExecId(),
 		Denied:        denied, DeniedCount: message.GetDeniedCount(),
-		Changed: changed, ChangedCount: message.GetChangedCount(), SyncHeld: message.GetSyncHeld(),
+		Changed: changed, ChangedCount: message.GetChangedCount(), SyncHeld: message.GetSyncHeld(), Keep: keep,
 	})
 	if err != nil {
 		return err

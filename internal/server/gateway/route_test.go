@@ -40,7 +40,7 @@ const emptySandbox = `"id":"sb_1","codebaseId":"","permissions":[],"status":"SAN
 	`"resources":null,"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[],"publish":[],"publishAddress":"","askTimeout":null,"grants":[]`
 
 const emptyResult = `"stdout":"","stderr":"","exitCode":0,"duration":null,"stdoutBytes":"","stderrBytes":"",` +
-	`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0","execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0","syncHeld":false`
+	`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0","execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0","syncHeld":false,"keep":null`
 
 var sandboxRoutes = []route{
 	{
@@ -63,7 +63,7 @@ var sandboxRoutes = []route{
 			Labels:      map[string]string{"a": "b"}, Runtime: sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP,
 			Resources: &sandboxv1.ResourceLimits{MemoryBytes: 1 << 40},
 		},
-		json: `{"id":"sb_1","codebaseId":"cb_1","permissions":[{"pattern":"**","type":"PATTERN_TYPE_UNSPECIFIED","permission":"PERMISSION_READ","priority":0,"origin":"RULE_ORIGIN_UNSPECIFIED","own":false,"redact":"REDACT_FORMAT_UNSPECIFIED","substitute":""}],` +
+		json: `{"id":"sb_1","codebaseId":"cb_1","permissions":[{"pattern":"**","type":"PATTERN_TYPE_UNSPECIFIED","permission":"PERMISSION_READ","priority":0,"origin":"RULE_ORIGIN_UNSPECIFIED","own":false,"redact":"REDACT_FORMAT_UNSPECIFIED","substitute":"","keep":false,"keepKeys":[]}],` +
 			`"status":"SANDBOX_STATUS_PENDING","labels":{"a":"b"},"createdAt":"2026-01-02T03:04:05.600Z","startedAt":null,"stoppedAt":null,"expiresAt":null,` +
 			`"runtime":"RUNTIME_TYPE_BWRAP","image":"","resources":{"memoryBytes":"1099511627776","cpuQuota":"0","cpuShares":"0","pidsLimit":"0","diskBytes":"0","diskInodes":"0"},` +
 			`"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[],"publish":[],"publishAddress":"","askTimeout":null,"grants":[]}`,
@@ -111,7 +111,7 @@ var sandboxRoutes = []route{
 		want:   &sandboxv1.ExecRequest{SandboxId: "sb_1", Command: "cat", Stdin: "in", Env: map[string]string{"A": "1"}, Workdir: "/workspace/x", Timeout: durationpb.New(2 * time.Second)},
 		answer: &sandboxv1.ExecResult{Stdout: "ö<\n", Stderr: "e", ExitCode: 3, Duration: durationpb.New(1500 * time.Millisecond)},
 		json: `{"stdout":"ö<\n","stderr":"e","exitCode":3,"duration":"1.500s","stdoutBytes":"","stderrBytes":"",` +
-			`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0","execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0","syncHeld":false}`,
+			`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0","execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0","syncHeld":false,"keep":null}`,
 	},
 	{
 		name: "create a session", method: "POST", path: "/v1/sandboxes/sb_1/sessions", rpc: "CreateSession",

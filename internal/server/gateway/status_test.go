@@ -91,7 +91,7 @@ func TestRefusals(t *testing.T) {
 		{"a pattern type that is none", "PUT", "/v1/sandboxes/sb_1/policy", `{"permissions":[{"pattern":"a"},{"pattern":"b","type":"FILE"}]}`, 400, `type: unknown value "FILE"`},
 		{"a permission that is none", "POST", "/v1/sandboxes", `{"permissions":[{"permission":"none"}]}`, 400, `permission: unknown value "none"`},
 		{"a field that one of our calls has not", "PUT", "/v1/sandboxes/sb_1/policy", `{"permision":[]}`, 400, `body: unknown field "permision"; want one of: permissions, `},
-		{"the same, further in", "PUT", "/v1/sandboxes/sb_1/policy", `{"permissions":[{"pattern":"a","prio":1}]}`, 400, `body: unknown field "prio"; want one of: origin, own, pattern, `},
+		{"the same, further in", "PUT", "/v1/sandboxes/sb_1/policy", `{"permissions":[{"pattern":"a","prio":1}]}`, 400, `body: unknown field "prio"; want one of: keep, keepKeys, origin, own, pattern, `},
 		{"the same, to apply", "POST", "/v1/sandboxes/sb_1/apply", `{"dryRnu":true}`, 400, `body: unknown field "dryRnu"; want one of: `},
 		{"a query that one of our calls has not", "GET", "/v1/sandboxes/sb_1/diff?pth=a", "", 400, `query: unknown field "pth"; want one of: `},
 		{"a query that leads further than its field", "GET", "/v1/sandboxes/sb_1/diff?paths.a=b", "", 400, `query: unknown field "paths.a"`},

@@ -66,6 +66,7 @@ func (s *Service) awaitDetached(ctx context.Context, sb *record.Sandbox, client 
 			}
 			if err == nil {
 				_, err = s.syncAfter(s.stopped, &job{sandbox: sb, client: client})
+				s.keepAfter(s.stopped, sb)
 			}
 			if err != nil {
 				s.log.Warn("sandbox: cannot wait for the end of a detached command", "sandbox", sb.ID(), "exec", x.ID, "err", err)

@@ -180,6 +180,7 @@ type ended struct {
 	held      bool // the sync is held: the changes wait for Apply
 	execID    string
 	effects   api.Effects
+	keep      *wireconv.Keep
 }
 
 // perform runs a job, writes its output, and syncs its changes. A command that could not be started
@@ -224,7 +225,8 @@ func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer)
 	if e.exit, err = exitOf(j, exit, err, stderr); e.took == 0 {
 		e.took = time.Since(began)
 	}
-	if exit.Untouched {
+	e.keep = s.keepAfter(context.WithoutCancel(ctx), j.sandbox)
+	if exit.Untouched { // the workspace
 		return e, err
 	}
 	failpoint.At("exec: ended")

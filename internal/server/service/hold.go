@@ -21,7 +21,8 @@ import (
 // the sandbox and start it again before the command begins.
 
 // holdFor holds the sync of sb, at least until done is called, before a caller without the scope
-// apply runs a command in it. A linked codebase has no sync.
+// apply runs a command in it. A linked codebase has no sync; mounts with rules that keep are held
+// as one.
 func (s *Service) holdFor(ctx context.Context, sb *record.Sandbox) (done func(), err error) {
 	none := func() {}
 	if callerOf(ctx).Scopes&store.ScopeApply != 0 {
@@ -31,7 +32,7 @@ func (s *Service) holdFor(ctx context.Context, sb *record.Sandbox) (done func(),
 	if err != nil {
 		return none, err
 	}
-	if _, linked := files.Linked(); linked {
+	if _, linked := files.Linked(); linked && len(keepingMounts(sb)) == 0 {
 		return none, nil
 	}
 	defer s.syncs.lock(string(sb.ID()))() // so that no sync is running

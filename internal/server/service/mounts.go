@@ -170,6 +170,8 @@ func (s *Service) permitMount(owner string, m record.Mount) error {
 		return errdefs.New(errdefs.Denied, "mode %q works only on this host, not on a server", m.Mode)
 	case m.IsWritable() && !root.Writable:
 		return errdefs.New(errdefs.Denied, "mode %s: commands could write in %s, which this server lets sandboxes only read (writable in mounts.roots of its configuration)", m.Mode, vpath.Quote(root.Path))
+	case policy.Keeps(m.Rules) && !root.Keep:
+		return errdefs.New(errdefs.Denied, "apply: keep: this server applies no changes in %s without a review (keep in mounts.roots of its configuration): leave it out, and apply the changes", vpath.Quote(root.Path))
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func listed(conflicts []vpath.Path) []string {
 func (e *ended) ending() wireconv.Ending {
 	return wireconv.Ending{
 		Code: int(e.exit), ExecID: e.execID, Duration: e.took, Conflicts: listed(e.conflicts), ConflictCount: int64(len(e.conflicts)),
-		Effects: e.effects, SyncHeld: e.held,
+		Effects: e.effects, SyncHeld: e.held, Keep: cutKept(e.keep),
 	}
 }
 

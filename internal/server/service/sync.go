@@ -42,8 +42,9 @@ func (s *Service) syncAfter(ctx context.Context, j *job) ([]vpath.Path, error) {
 	return s.sync(ctx, j.sandbox, j.client)
 }
 
-// syncStopped is syncAfter for a sandbox that was stopped.
+// syncStopped is syncAfter and keepAfter for a sandbox that was stopped.
 func (s *Service) syncStopped(ctx context.Context, sb *record.Sandbox) error {
+	s.keepAfter(ctx, sb)
 	if err := s.releaseUnused(ctx, sb); err != nil || s.syncOf(sb) == config.SyncManual {
 		return err
 	}

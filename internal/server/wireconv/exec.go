@@ -23,6 +23,7 @@ type Ending struct {
 	ConflictCount int64
 	Effects       api.Effects
 	SyncHeld      bool
+	Keep          *Keep // nil: no mount has a rule with apply: keep
 }
 
 // EncodeResult returns the result of a command, without its output.
@@ -31,7 +32,7 @@ func EncodeResult(e Ending) *sandboxv1.ExecResult {
 		ExitCode: int32(e.Code), Duration: durationpb.New(e.Duration), ExecId: e.ExecID,
 		Conflicts: e.Conflicts, ConflictCount: e.ConflictCount,
 		Denied: encodeDenied(e.Effects.Denied), DeniedCount: e.Effects.DeniedCount,
-		Changed: EncodeChanged(e.Effects.Changed), ChangedCount: e.Effects.ChangedCount, SyncHeld: e.SyncHeld,
+		Changed: EncodeChanged(e.Effects.Changed), ChangedCount: e.Effects.ChangedCount, SyncHeld: e.SyncHeld, Keep: encodeKeep(e.Keep),
 	}
 }
 
@@ -41,7 +42,7 @@ func EncodeEnding(e Ending) *sandboxv1.ExecOutput {
 	return &sandboxv1.ExecOutput{
 		ExitCode: &code, ExecId: e.ExecID, Conflicts: e.Conflicts, ConflictCount: e.ConflictCount,
 		Denied: encodeDenied(e.Effects.Denied), DeniedCount: e.Effects.DeniedCount,
-		Changed: EncodeChanged(e.Effects.Changed), ChangedCount: e.Effects.ChangedCount, SyncHeld: e.SyncHeld,
+		Changed: EncodeChanged(e.Effects.Changed), ChangedCount: e.Effects.ChangedCount, SyncHeld: e.SyncHeld, Keep: encodeKeep(e.Keep),
 	}
 }
 
@@ -53,7 +54,7 @@ func DecodeEnding(m *sandboxv1.ExecOutput) Ending {
 			Denied: decodeDenied(m.GetDenied()), DeniedCount: m.GetDeniedCount(),
 			Changed: decodeChanged(m.GetChanged()), ChangedCount: m.GetChangedCount(),
 		},
-		SyncHeld: m.GetSyncHeld(),
+		SyncHeld: m.GetSyncHeld(), Keep: decodeKeep(m.GetKeep()),
 	}
 }
 

@@ -102,7 +102,7 @@ func DecodeMounts(sent []*sandboxv1.Mount) ([]record.Mount, error) {
 			Name: vpath.Escape(m.Name), Mode: mountspec.Mode(vpath.Escape(m.Mode)),
 		}
 		if len(m.Rules) > 0 {
-			rules, err := DecodeRules(m.Rules, SentNote)
+			rules, err := decodeRulesOf("rules", m.Rules, SentNote)
 			if err != nil {
 				return nil, err
 			}

@@ -82,6 +82,9 @@ func makeMeaningful(m proto.Message) {
 	case *sandboxv1.CreateSandboxRequest:
 		r.Resources = &sandboxv1.ResourceLimits{MemoryBytes: 1 << 30, CpuQuota: 1000, CpuShares: 2, PidsLimit: 1, DiskBytes: 1, DiskInodes: 1}
 		r.Permissions[0].Permission = sandboxv1.Permission_PERMISSION_NONE
+		for _, rule := range r.Permissions {
+			rule.Keep = false
+		}
 		r.Mounts = r.Mounts[:1]
 		m := r.Mounts[0]
 		m.Source, m.Place, m.Name, m.Mode = "/data", "/mnt/data", "data", "" // the rules are its mode
@@ -91,6 +94,10 @@ func makeMeaningful(m proto.Message) {
 		r.Resources = &sandboxv1.ResourceLimits{MemoryBytes: 1 << 30, CpuQuota: 1000, CpuShares: 2, PidsLimit: 1, DiskBytes: 1, DiskInodes: 1}
 		r.Scratch, r.Clear = nil, []string{ListScratch}
 		r.AskTimeout = durationpb.New(time.Minute)
+	case *sandboxv1.SetPolicyRequest:
+		for _, rule := range r.Permissions {
+			rule.Keep = false
+		}
 	case *sandboxv1.GrantPathRequest:
 		r.Permission, r.Revoke = sandboxv1.Permission_PERMISSION_WRITE, false
 	case *sandboxv1.ListAsksRequest:

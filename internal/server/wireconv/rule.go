@@ -6,23 +6,40 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/jsonkeys"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// EncodeRules encodes rules. Errors: Invalid for a pattern or path that is not UTF-8, and for a
-// rule that keeps, which a message cannot hold.
+// EncodeRules encodes rules of a workspace. Errors: Invalid for a pattern or path that is not
+// UTF-8, and for a rule that keeps, which a server knows in mounts only.
 func EncodeRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
+	for _, r := range rules {
+		if err := checkKeep(r); err != nil {
+			return nil, err
+		}
+	}
+	return EncodeMountRules(rules)
+}
+
+// checkKeep refuses a rule of a workspace that keeps. Errors: Invalid.
+func checkKeep(r policy.Rule) error {
+	if !r.Keep {
+		return nil
+	}
+	return errdefs.New(errdefs.Invalid, "%s: pattern %s: apply: keep works in the mounts of a server's sandbox, not in its workspace: leave it out, and apply the changes", r.Source, vpath.Quote(r.Pattern))
+}
+
+// EncodeMountRules encodes rules of a mount. Errors: Invalid for a pattern or path that is not
+// UTF-8.
+func EncodeMountRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
 	for _, r := range rules {
 		if !utf8.ValidString(r.Pattern) {
 			return nil, errdefs.New(errdefs.Invalid, "%s: pattern %s: a server accepts only UTF-8", r.Source, vpath.Quote(r.Pattern))
 		}
 		if !utf8.ValidString(r.Transform.Substitute) {
 			return nil, errdefs.New(errdefs.Invalid, "%s: %s: a server accepts only UTF-8", r.Source, r.Transform)
-		}
-		if r.Keep {
-			return nil, errdefs.New(errdefs.Invalid, "%s: pattern %s: apply: keep works only on this host, not on a server: leave it out, and apply the changes", r.Source, vpath.Quote(r.Pattern))
 		}
 	}
 	return encodeRules(rules), nil
@@ -35,18 +52,25 @@ func encodeRules(rules []policy.Rule) []*sandboxv1.PermissionRule {
 		out[i] = &sandboxv1.PermissionRule{
 			Pattern: r.Pattern, Type: PatternType.Encode(r.Type), Permission: Permission.Encode(r.Permission), Priority: r.Priority,
 			Origin: RuleOrigin.Encode(r.Origin), Own: r.Own, Redact: RedactFormat.Encode(r.Transform.Redact), Substitute: r.Transform.Substitute,
+			Keep: r.Keep, KeepKeys: r.Keys.List(),
 		}
 	}
 	return out
 }
 
-// DecodeRules returns the meaning of rules; source is where they are from. Errors: Invalid for an
-// unknown value.
+// DecodeRules returns the meaning of the rules that a request sends for a workspace; source is
+// where they are from. Errors: Invalid for an unknown value, and for a rule that keeps.
 func DecodeRules(sent []*sandboxv1.PermissionRule, source string) ([]policy.Rule, error) {
-	return decodeRulesOf("permissions", sent, source)
+	rules, err := decodeRulesOf("permissions", sent, source)
+	for i, r := range rules {
+		if err := checkKeep(r); err != nil {
+			return nil, errdefs.New(errdefs.Invalid, "permissions[%d].keep: %w", i, err)
+		}
+	}
+	return rules, err
 }
 
-// decodeRulesOf is DecodeRules of a field.
+// decodeRulesOf returns the meaning of the rules of a field, also of those that keep.
 func decodeRulesOf(list string, sent []*sandboxv1.PermissionRule, source string) ([]policy.Rule, error) {
 	rules := make([]policy.Rule, 0, len(sent))
 	for i, r := range sent {
@@ -67,9 +91,14 @@ func decodeRulesOf(list string, sent []*sandboxv1.PermissionRule, source string)
 		if err != nil {
 			return nil, err
 		}
+		keys, err := jsonkeys.NewList(r.GetKeepKeys())
+		if err != nil {
+			return nil, errdefs.New(errdefs.Invalid, "%s: %w", field("keep_keys"), err)
+		}
 		rules = append(rules, policy.Rule{
 			Pattern: r.GetPattern(), Permission: permission, Type: kind, Priority: r.GetPriority(), Origin: origin, Source: source,
 			Own: r.GetOwn() && permission == policy.None, Transform: policy.Transform{Redact: redact, Substitute: r.GetSubstitute()},
+			Keep: r.GetKeep(), Keys: keys,
 		})
 	}
 	return rules, nil
@@ -82,6 +111,7 @@ func encodeSent(rules []record.SentRule) []*sandboxv1.PermissionRule {
 		out = append(out, &sandboxv1.PermissionRule{
 			Pattern: r.Pattern, Type: sandboxv1.PatternType(r.Type), Permission: sandboxv1.Permission(r.Permission), Priority: r.Priority,
 			Origin: sandboxv1.RuleOrigin(r.Origin), Own: r.Own, Redact: sandboxv1.RedactFormat(r.Redact), Substitute: r.Substitute,
+			Keep: r.Keep, KeepKeys: r.KeepKeys,
 		})
 	}
 	return out
@@ -94,6 +124,7 @@ func DecodeSent(sent []*sandboxv1.PermissionRule) []record.SentRule {
 		rules = append(rules, record.SentRule{
 			Pattern: r.GetPattern(), Type: int32(r.GetType()), Permission: int32(r.GetPermission()), Priority: r.GetPriority(),
 			Origin: int32(r.GetOrigin()), Own: r.GetOwn(), Redact: int32(r.GetRedact()), Substitute: r.GetSubstitute(),
+			Keep: r.GetKeep(), KeepKeys: r.GetKeepKeys(),
 		})
 	}
 	return rules

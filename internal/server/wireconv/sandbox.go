@@ -82,7 +82,7 @@ func EncodeSandbox(s Sandbox) *sandboxv1.Sandbox {
 // project's server could send control sequences for a terminal. Errors: Unsupported for a rule with
 // a value of a newer server; Internal.
 func DecodeSandbox(m *sandboxv1.Sandbox) (Sandbox, error) {
-	rules, err := DecodeRules(m.Permissions, SentNote)
+	rules, err := decodeRulesOf("permissions", m.Permissions, SentNote)
 	if err != nil {
 		return Sandbox{}, errdefs.New(errdefs.Unsupported, "sandbox %s: a rule has a value that this program does not know, because the server is newer: %w", vpath.Escape(m.Id), err)
 	}

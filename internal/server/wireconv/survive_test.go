@@ -45,17 +45,17 @@ func through[M proto.Message](of M, prepare func(M), round func(M) (M, error)) f
 	}
 }
 
-const keptHere = "no server knows apply: keep"
+const keptHere = "a server reports it when a command ends"
 
 const inContent = "EncodeContent writes it, see TestContentSurvives"
 
 var messagePairs = map[string]messagePair{
 	"PermissionRule": {round: through(&sandboxv1.PermissionRule{}, ownRule, func(m *sandboxv1.PermissionRule) (*sandboxv1.PermissionRule, error) {
-		rules, err := DecodeRules([]*sandboxv1.PermissionRule{m}, SentNote)
+		rules, err := decodeRulesOf("rules", []*sandboxv1.PermissionRule{m}, SentNote)
 		if err != nil {
 			return nil, err
 		}
-		back, err := EncodeRules(rules)
+		back, err := EncodeMountRules(rules)
 		return back[0], err
 	})},
 	"a rule as it was sent": {round: through(&sandboxv1.PermissionRule{}, nil, func(m *sandboxv1.PermissionRule) (*sandboxv1.PermissionRule, error) {
@@ -267,15 +267,15 @@ const (
 
 var domainPairs = map[string]domainPair{
 	"policy.Rule": {
-		round: sentAs(func(r *policy.Rule) { r.Permission, r.Keep, r.Transform.Redact = policy.None, false, policy.TOML }, func(r policy.Rule) (policy.Rule, error) {
-			sent, err := EncodeRules([]policy.Rule{r})
+		round: sentAs(func(r *policy.Rule) { r.Permission, r.Transform.Redact = policy.None, policy.TOML }, func(r policy.Rule) (policy.Rule, error) {
+			sent, err := EncodeMountRules([]policy.Rule{r})
 			if err != nil {
 				return r, err
 			}
-			back, err := DecodeRules(sent, SentNote)
+			back, err := decodeRulesOf("rules", sent, SentNote)
 			return back[0], err
 		}),
-		lost: map[string]string{"Rule.Source": "each side says where it has a rule from", "Rule.Keys": keptHere},
+		lost: map[string]string{"Rule.Source": "each side says where it has a rule from"},
 	},
 	"record.SentRule": {round: sentAs(nil, func(r record.SentRule) (record.SentRule, error) {
 		return DecodeSent(encodeSent([]record.SentRule{r}))[0], nil
@@ -305,7 +305,6 @@ var domainPairs = map[string]domainPair{
 		lost: map[string]string{
 			"Record.SchemaVersion": "the reader's", "Record.Source": ofTheHost,
 			"Record.Rules": fromSent, "Record.PolicyNote": fromSent, "Record.EarlierRules": "of the supervisor alone",
-			"Rule.Keep": onThisHost, "Rule.Keys": onThisHost,
 			"Record.Marks": ofTheHost, "Record.Net": ofTheHost, "List.AllowNetUntil": "a list has no end of a host that is not in it", "Record.Secrets": "Sandbox.Secrets has what a client may know", "Rule.Source": "each side says where it has a rule from",
 			"Mount.Dev": ofTheHost, "Mount.Ino": ofTheHost, "Mount.Born": ofTheHost, "Mount.EarlierRules": "of the supervisor alone",
 			"Record.Ignore": ofTheHost, "Ask.Hook": onThisHost, "Paths.Grants": "a grant without its rule has ended", "Paths.GrantsEnded": ofTheHost,

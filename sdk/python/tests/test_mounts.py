@@ -6,7 +6,7 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Iterator, List
 
 import pytest
 from conftest import check_clean
@@ -18,11 +18,14 @@ from agentfense import (
     FileChange,
     FileNotFoundError,
     InvalidConfigurationError,
+    KeptPath,
     Mount,
     Outcome,
+    PatternType,
     Permission,
     PermissionDeniedError,
     PermissionRule,
+    Policy,
     PolicyError,
     ResourceLimits,
     Sandbox,
@@ -50,7 +53,7 @@ def server(home: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         config = own / "server.yaml"
         config.write_text(
             "server: {grpc_addr: 'localhost:0', http_addr: ''}\n"
-            f"mounts: {{roots: [{{path: {library}, writable: true}}]}}\n"
+            f"mounts: {{roots: [{{path: {library}, writable: true, keep: true}}]}}\n"
             "secrets: [{name: API_KEY, source: 'cmd:echo the-value-is-not-known', hosts: [api.example.com]}]\n"
         )
         program = [os.environ["AGENTFENSE_BINARY"], "serve", "--config", str(config)]
@@ -61,6 +64,49 @@ def server(home: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
                 check_clean(own)
             finally:
                 process.terminate()
+
+
+def test_the_end_of_a_command_keeps_state(server: str, project: Path, library: Path) -> None:
+    (library / "settings.json").write_text('{"history": 1, "hooks": 1}\n')
+    rules: List[Any] = [
+        PermissionRule("**", Permission.WRITE),
+        PermissionRule("/a", Permission.WRITE, PatternType.FILE, keep=True),
+        {"pattern": "/run*", "permission": "write", "keep": True},
+        {"pattern": "/settings.json", "permission": "write", "type": "file", "keep": True, "keep_keys": ["history"]},
+    ]
+    with pytest.raises(InvalidConfigurationError, match="in the mounts of a server's sandbox"):
+        Sandbox.from_local(project, endpoint=server, permissions=rules)
+    for rule, said in (
+        (PermissionRule("a", keep=True), "keep goes with permission write"),
+        (PermissionRule("a", Permission.WRITE, keep_keys=["a"]), "keep_keys goes with keep"),
+    ):
+        with pytest.raises(PolicyError, match=said):
+            Sandbox.from_local(project, endpoint=server, mounts=[Mount(str(library), "/opt/lib", rules=[rule])])
+        with pytest.raises(PolicyError):
+            Policy(None, [rule])
+    with Sandbox.from_local(project, endpoint=server, mounts=[Mount(str(library), "/opt/lib", rules=rules)]) as sandbox:
+        assert [(rule.keep, rule.keep_keys) for rule in sandbox.info.mounts[0].rules][1:] == [
+            (True, []),
+            (True, []),
+            (True, ["history"]),
+        ]
+        result = sandbox.run(
+            "cd /opt/lib && echo two >a && echo x >run.sh && chmod +x run.sh && echo x >hidden"
+            """ && echo '{"history": 2, "hooks": 2}' >settings.json"""
+        )
+        assert result.keep is not None and result.keep.note == "" and result.keep.kept_count == 2
+        assert result.keep.kept == [KeptPath("lib", "a"), KeptPath("lib", "settings.json", ["history"])]
+        assert ("lib", "run.sh", "it is marked: runs on the host: executable") in [
+            (p.mount, p.path, p.reason) for p in result.keep.not_kept
+        ]
+        assert (library / "a").read_text() == "two\n" and (library / "hidden").read_text() == "x\n"
+        assert (library / "settings.json").read_text() == '{"history": 2, "hooks": 1}\n'
+        assert not (library / "run.sh").exists()
+        with sandbox.exec_stream("echo three >/opt/lib/a") as stream:
+            assert list(stream) == []
+        assert stream.keep is not None and [p.path for p in stream.keep.kept] == ["a"]
+    with Sandbox.from_local(project, endpoint=server) as plain:
+        assert plain.run("true").keep is None
 
 
 def test_a_mount_is_reviewed_and_applied(server: str, project: Path, library: Path) -> None:

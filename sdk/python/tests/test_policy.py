@@ -552,7 +552,7 @@ def test_a_policy_file_with_a_malformed_content_is_refused(rule: str, says: str)
     ("text", "says"),
     [
         ("scratch: [a]", "3: scratch: a policy has no scratch directories: leave it out, and name them with scratch="),
-        ("rules:\n  - {pattern: a, permission: write, apply: keep}", "4: apply: keep works only with the command line"),
+        ("rules:\n  - {pattern: a, permission: write, apply: keep}", "4: apply: keep: a policy keeps no state"),
         ("rules:\n  - {pattern: a, permission: write, keys: [a]}", "4: keys go with apply: keep"),
         ("rules:\n  - {pattern: a, permission: write, apply: kep}", '4: unknown apply "kep": did you mean "keep"?'),
     ],

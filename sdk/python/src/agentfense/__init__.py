@@ -55,7 +55,7 @@ from .presets import (
     list_presets,
     register_preset,
 )
-from .results import Denial, FileChange
+from .results import Denial, FileChange, KeepResult, KeptPath
 from .types import (
     AllowedHost,
     ApplyResult,
@@ -187,6 +187,8 @@ __all__ = [
     "FileInfo",
     "FileState",
     "GitUser",
+    "KeepResult",
+    "KeptPath",
     "Outcome",
     "OutputChunk",
     "PathOutcome",

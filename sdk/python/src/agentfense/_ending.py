@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, List, Optional
 
-from ._results import denial_of, file_change_of
+from ._results import denial_of, file_change_of, keep_result_of
 from ._wire import decode_path
-from .results import Denial, FileChange
+from .results import Denial, FileChange, KeepResult
 
 
 class Ending:
@@ -19,6 +19,7 @@ class Ending:
     denied_count: int = 0
     changed_count: int = 0
     sync_held: bool = False
+    keep: Optional[KeepResult] = None
 
     def __init__(self) -> None:
         self.conflicts: List[str] = []
@@ -38,6 +39,7 @@ class Ending:
             self.changed = [file_change_of(change) for change in message.changed]
             self.changed_count = message.changed_count
             self.sync_held = message.sync_held
+            self.keep = keep_result_of(message)
 
 
 class Ended:
@@ -79,3 +81,8 @@ class Ended:
     def sync_held(self) -> bool:
         """Whether the changes remain in the sandbox until ``apply``, as in ``ExecResult``."""
         return self._ending.sync_held
+
+    @property
+    def keep(self) -> Optional[KeepResult]:
+        """What the end of the command kept, as in ``ExecResult``; set when it has ended."""
+        return self._ending.keep

@@ -291,13 +291,15 @@ class _Reader:
         self.fail(node.line, "scratch: a policy has no scratch directories: leave it out, and name them with scratch=")
 
     def apply(self, node: _Node) -> None:
-        """Refuse rules whose changes are kept, which only the command line knows."""
+        """Refuse rules that keep, which a policy cannot have."""
         if self.word(node, "apply", ["keep", "review"]) == "keep":
-            self.fail(node.line, "apply: keep works only with the command line: leave it out, and apply the changes")
+            self.fail(
+                node.line, "apply: keep: a policy keeps no state: leave it out, and set keep in the rules of a mount"
+            )
 
     def keys(self, node: _Node) -> None:
         """Refuse keys, which go with changes that are kept."""
-        self.fail(node.line, "keys go with apply: keep, which works only with the command line: leave them out")
+        self.fail(node.line, "keys go with apply: keep: a policy keeps no state: leave them out")
 
     def substitute(self, node: _Node) -> str:
         """Return the path of a substitute."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._wire import decode_path, named, permission_of, span_of
-from .results import Denial, FileChange
+from .results import Denial, FileChange, KeepResult, KeptPath
 from .types import ExecResult
 from .words import ChangeKind
 
@@ -31,7 +31,25 @@ def exec_result_of(message: Any, command: str) -> ExecResult:
         changed=[file_change_of(change) for change in message.changed],
         changed_count=message.changed_count,
         sync_held=message.sync_held,
+        keep=keep_result_of(message),
     )
+
+
+def keep_result_of(message: Any) -> Optional[KeepResult]:
+    """Return what the end of a command kept."""
+    if not message.HasField("keep"):
+        return None
+    return KeepResult(
+        kept=[_kept_path_of(path) for path in message.keep.kept],
+        kept_count=message.keep.kept_count,
+        not_kept=[_kept_path_of(path) for path in message.keep.not_kept],
+        not_kept_count=message.keep.not_kept_count,
+        note=message.keep.note,
+    )
+
+
+def _kept_path_of(message: Any) -> KeptPath:
+    return KeptPath(message.mount, decode_path(message.path), list(message.keys), message.reason)
 
 
 def denial_of(message: Any) -> Denial:

@@ -123,6 +123,8 @@ def wire_rules(rules: Optional[Sequence[t.RuleLike]], name: str = "permissions")
                 common_pb2.RedactFormat, "REDACT_FORMAT_", rule.redact.value if rule.redact else "unspecified"
             ),
             substitute=rule.substitute,
+            keep=rule.keep,
+            keep_keys=rule.keep_keys,
         )
         for rule in checked
     ]
@@ -144,6 +146,8 @@ def rule_of(message: Any) -> t.PermissionRule:
         strict=permission_of(message.permission) is t.Permission.NONE and not message.own,
         redact=_redact_of(message.redact),
         substitute=message.substitute,
+        keep=message.keep,
+        keep_keys=list(message.keep_keys),
     )
 
 

@@ -164,6 +164,8 @@ def _frozen(rule: PermissionRule) -> _Frozen:
     _check(rule)
     if rule.origin is not RuleOrigin.RULE:
         raise PolicyError(f"rule {rule.pattern!r}: a policy cannot have a rule from a flag of the command line")
+    if rule.keep:
+        raise PolicyError(f"rule {rule.pattern!r}: a policy keeps no state: give the rule to a mount")
     return rule.pattern, rule.permission, rule.type, rule.priority, rule.strict, rule.redact, rule.substitute
 
 

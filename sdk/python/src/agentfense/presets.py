@@ -63,7 +63,7 @@ def as_rule(item: RuleLike) -> PermissionRule:
     return _checked(**item)
 
 
-_KEYS = ("pattern", "permission", "type", "priority", "origin", "strict", "redact", "substitute")
+_KEYS = ("pattern", "permission", "type", "priority", "origin", "strict", "redact", "substitute", "keep", "keep_keys")
 
 
 def _checked(
@@ -75,6 +75,8 @@ def _checked(
     strict: Any = False,
     redact: Any = None,
     substitute: Any = "",
+    keep: Any = False,
+    keep_keys: Any = (),
 ) -> PermissionRule:
     if not isinstance(pattern, str) or not pattern:
         raise ValueError(f"rule: want a pattern that is a non-empty string, not {pattern!r}")
@@ -89,6 +91,8 @@ def _checked(
             bool(strict),
             None if redact is None else _word(RedactFormat, redact),
             str(substitute),
+            bool(keep),
+            _texts(keep_keys),
         )
     except (ValueError, TypeError, OverflowError) as cause:
         raise ValueError(f"rule {pattern!r}: {cause}") from None
@@ -100,9 +104,19 @@ def _checked(
         )
     if rule.redact and rule.substitute:
         raise ValueError(f"rule {pattern!r}: redact and substitute exclude each other: keep one of them")
+    if rule.keep and rule.permission is not Permission.WRITE:
+        raise ValueError(f"rule {pattern!r}: keep goes with permission write, not {rule.permission.value}")
+    if rule.keep_keys and not rule.keep:
+        raise ValueError(f"rule {pattern!r}: keep_keys goes with keep")
     if not -(2**31) <= rule.priority < 2**31:
         raise ValueError(f"rule {pattern!r}: priority {rule.priority} is not between {-(2**31)} and {2**31 - 1}")
     return rule
+
+
+def _texts(values: Any) -> List[str]:
+    if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+        raise ValueError("keep_keys: want a list of strings")
+    return list(values)
 
 
 _Word = TypeVar("_Word", bound=Enum)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import List
 
 from .words import ChangeKind, Permission
 
@@ -29,6 +30,36 @@ class Denial:
     """The number of attempts."""
     mount: str = ""
     """The name of the mount in which the path is; empty for the workspace."""
+
+
+@dataclass
+class KeptPath:
+    """A path that a rule with ``keep`` matches."""
+
+    mount: str
+    path: str
+    """The path relative to the mount."""
+    keys: List[str] = field(default_factory=list)
+    """The only keys of the file that were applied, or that wait; empty for the whole file."""
+    reason: str = ""
+    """Why it waits; empty if it was applied."""
+
+
+@dataclass
+class KeepResult:
+    """What the end of a command did with the changes that rules with ``keep`` match.
+
+    What was not applied stays in the sandbox; the end of the next command tries again.
+    """
+
+    kept: List[KeptPath] = field(default_factory=list)
+    """What was applied; the list may be cut."""
+    kept_count: int = 0
+    not_kept: List[KeptPath] = field(default_factory=list)
+    """What waits for ``apply``; the list may be cut."""
+    not_kept_count: int = 0
+    note: str = ""
+    """Why nothing was tried, or not everything; empty if everything was tried."""
 
 
 @dataclass

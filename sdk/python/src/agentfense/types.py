@@ -12,6 +12,8 @@ from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Tuple,
 from .exceptions import CommandExecutionError
 from .results import Denial as Denial
 from .results import FileChange as FileChange
+from .results import KeepResult as KeepResult
+from .results import KeptPath as KeptPath
 from .words import AskScope as AskScope
 from .words import ChangeKind as ChangeKind
 from .words import ChangeStatus as ChangeStatus
@@ -84,10 +86,17 @@ class PermissionRule:
     file beside the one that the rule matches; any other path begins at the root of the workspace or
     mount.
     """
+    keep: bool = False
+    """For the permission write, in a mount: when a command has ended, the regular files that it
+    changed are applied without a review, below a root that the server's configuration marks with
+    ``keep``. Marked paths, executables and links always wait.
+    """
+    keep_keys: List[str] = field(default_factory=list)
+    """With ``keep``: of JSON files only these keys are applied."""
 
     def to_dict(self) -> Dict[str, Any]:
-        """Return the rule as a dictionary, with the last four attributes only if they are not the defaults."""
-        data = {
+        """Return the rule as a dictionary, with the last six attributes only if they are not the defaults."""
+        data: Dict[str, Any] = {
             "pattern": self.pattern,
             "permission": Permission(self.permission).value,
             "type": PatternType(self.type).value,
@@ -99,6 +108,10 @@ class PermissionRule:
             data["redact"] = RedactFormat(self.redact).value
         if self.substitute:
             data["substitute"] = self.substitute
+        if self.keep:
+            data["keep"] = True
+        if self.keep_keys:
+            data["keep_keys"] = list(self.keep_keys)
         return data if self.origin == RuleOrigin.RULE else {**data, "origin": RuleOrigin(self.origin).value}
 
 
@@ -313,6 +326,10 @@ class ExecResult:
     changed_count: int = 0
     sync_held: bool = False
     """Whether changes reach the codebase only by ``apply``, because a token without the scope apply ran a command."""
+    keep: Optional[KeepResult] = None
+    """What the end of the command applied without a review, because rules with ``keep`` say so; None
+    if no mount has such a rule.
+    """
 
     @property
     def success(self) -> bool:

@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17sandbox/v1/common.proto\x12\nsandbox.v1\"9\n\x05\x45mpty\x12\x1c\n\x0f\x64iscarded_count\x18\x64 \x01(\x03H\x00\x88\x01\x01\x42\x12\n\x10_discarded_count\"\xf9\x01\n\x0ePermissionRule\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12%\n\x04type\x18\x02 \x01(\x0e\x32\x17.sandbox.v1.PatternType\x12*\n\npermission\x18\x03 \x01(\x0e\x32\x16.sandbox.v1.Permission\x12\x10\n\x08priority\x18\x04 \x01(\x05\x12&\n\x06origin\x18\x64 \x01(\x0e\x32\x16.sandbox.v1.RuleOrigin\x12\x0b\n\x03own\x18\x65 \x01(\x08\x12(\n\x06redact\x18\x66 \x01(\x0e\x32\x18.sandbox.v1.RedactFormat\x12\x12\n\nsubstitute\x18g \x01(\t*}\n\nPermission\x12\x1a\n\x16PERMISSION_UNSPECIFIED\x10\x00\x12\x13\n\x0fPERMISSION_NONE\x10\x01\x12\x13\n\x0fPERMISSION_VIEW\x10\x02\x12\x13\n\x0fPERMISSION_READ\x10\x03\x12\x14\n\x10PERMISSION_WRITE\x10\x04*\x8c\x01\n\x0bPatternType\x12\x1c\n\x18PATTERN_TYPE_UNSPECIFIED\x10\x00\x12\x15\n\x11PATTERN_TYPE_GLOB\x10\x01\x12\x1a\n\x16PATTERN_TYPE_DIRECTORY\x10\x02\x12\x15\n\x11PATTERN_TYPE_FILE\x10\x03\x12\x15\n\x11PATTERN_TYPE_AUTO\x10\x64*U\n\nRuleOrigin\x12\x1b\n\x17RULE_ORIGIN_UNSPECIFIED\x10\x00\x12\x14\n\x10RULE_ORIGIN_FLAG\x10\x01\x12\x14\n\x10RULE_ORIGIN_HIDE\x10\x02*\x8c\x01\n\x0cRedactFormat\x12\x1d\n\x19REDACT_FORMAT_UNSPECIFIED\x10\x00\x12\x15\n\x11REDACT_FORMAT_ENV\x10\x01\x12\x16\n\x12REDACT_FORMAT_JSON\x10\x02\x12\x16\n\x12REDACT_FORMAT_YAML\x10\x03\x12\x16\n\x12REDACT_FORMAT_TOML\x10\x04*\x9d\x01\n\rSandboxStatus\x12\x1e\n\x1aSANDBOX_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n\x16SANDBOX_STATUS_PENDING\x10\x01\x12\x1a\n\x16SANDBOX_STATUS_RUNNING\x10\x02\x12\x1a\n\x16SANDBOX_STATUS_STOPPED\x10\x03\x12\x18\n\x14SANDBOX_STATUS_ERROR\x10\x04*e\n\rSessionStatus\x12\x1e\n\x1aSESSION_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15SESSION_STATUS_ACTIVE\x10\x01\x12\x19\n\x15SESSION_STATUS_CLOSED\x10\x02\x42;Z9github.com/agentfense/agentfense/api/sandbox/v1;sandboxv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17sandbox/v1/common.proto\x12\nsandbox.v1\"9\n\x05\x45mpty\x12\x1c\n\x0f\x64iscarded_count\x18\x64 \x01(\x03H\x00\x88\x01\x01\x42\x12\n\x10_discarded_count\"\x9a\x02\n\x0ePermissionRule\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12%\n\x04type\x18\x02 \x01(\x0e\x32\x17.sandbox.v1.PatternType\x12*\n\npermission\x18\x03 \x01(\x0e\x32\x16.sandbox.v1.Permission\x12\x10\n\x08priority\x18\x04 \x01(\x05\x12&\n\x06origin\x18\x64 \x01(\x0e\x32\x16.sandbox.v1.RuleOrigin\x12\x0b\n\x03own\x18\x65 \x01(\x08\x12(\n\x06redact\x18\x66 \x01(\x0e\x32\x18.sandbox.v1.RedactFormat\x12\x12\n\nsubstitute\x18g \x01(\t\x12\x0c\n\x04keep\x18h \x01(\x08\x12\x11\n\tkeep_keys\x18i \x03(\t*}\n\nPermission\x12\x1a\n\x16PERMISSION_UNSPECIFIED\x10\x00\x12\x13\n\x0fPERMISSION_NONE\x10\x01\x12\x13\n\x0fPERMISSION_VIEW\x10\x02\x12\x13\n\x0fPERMISSION_READ\x10\x03\x12\x14\n\x10PERMISSION_WRITE\x10\x04*\x8c\x01\n\x0bPatternType\x12\x1c\n\x18PATTERN_TYPE_UNSPECIFIED\x10\x00\x12\x15\n\x11PATTERN_TYPE_GLOB\x10\x01\x12\x1a\n\x16PATTERN_TYPE_DIRECTORY\x10\x02\x12\x15\n\x11PATTERN_TYPE_FILE\x10\x03\x12\x15\n\x11PATTERN_TYPE_AUTO\x10\x64*U\n\nRuleOrigin\x12\x1b\n\x17RULE_ORIGIN_UNSPECIFIED\x10\x00\x12\x14\n\x10RULE_ORIGIN_FLAG\x10\x01\x12\x14\n\x10RULE_ORIGIN_HIDE\x10\x02*\x8c\x01\n\x0cRedactFormat\x12\x1d\n\x19REDACT_FORMAT_UNSPECIFIED\x10\x00\x12\x15\n\x11REDACT_FORMAT_ENV\x10\x01\x12\x16\n\x12REDACT_FORMAT_JSON\x10\x02\x12\x16\n\x12REDACT_FORMAT_YAML\x10\x03\x12\x16\n\x12REDACT_FORMAT_TOML\x10\x04*\x9d\x01\n\rSandboxStatus\x12\x1e\n\x1aSANDBOX_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n\x16SANDBOX_STATUS_PENDING\x10\x01\x12\x1a\n\x16SANDBOX_STATUS_RUNNING\x10\x02\x12\x1a\n\x16SANDBOX_STATUS_STOPPED\x10\x03\x12\x18\n\x14SANDBOX_STATUS_ERROR\x10\x04*e\n\rSessionStatus\x12\x1e\n\x1aSESSION_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15SESSION_STATUS_ACTIVE\x10\x01\x12\x19\n\x15SESSION_STATUS_CLOSED\x10\x02\x42;Z9github.com/agentfense/agentfense/api/sandbox/v1;sandboxv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -22,20 +22,20 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sandbox.v1.common_pb2', _gl
 if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['DESCRIPTOR']._options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z9github.com/agentfense/agentfense/api/sandbox/v1;sandboxv1'
-  _globals['_PERMISSION']._serialized_start=350
-  _globals['_PERMISSION']._serialized_end=475
-  _globals['_PATTERNTYPE']._serialized_start=478
-  _globals['_PATTERNTYPE']._serialized_end=618
-  _globals['_RULEORIGIN']._serialized_start=620
-  _globals['_RULEORIGIN']._serialized_end=705
-  _globals['_REDACTFORMAT']._serialized_start=708
-  _globals['_REDACTFORMAT']._serialized_end=848
-  _globals['_SANDBOXSTATUS']._serialized_start=851
-  _globals['_SANDBOXSTATUS']._serialized_end=1008
-  _globals['_SESSIONSTATUS']._serialized_start=1010
-  _globals['_SESSIONSTATUS']._serialized_end=1111
+  _globals['_PERMISSION']._serialized_start=383
+  _globals['_PERMISSION']._serialized_end=508
+  _globals['_PATTERNTYPE']._serialized_start=511
+  _globals['_PATTERNTYPE']._serialized_end=651
+  _globals['_RULEORIGIN']._serialized_start=653
+  _globals['_RULEORIGIN']._serialized_end=738
+  _globals['_REDACTFORMAT']._serialized_start=741
+  _globals['_REDACTFORMAT']._serialized_end=881
+  _globals['_SANDBOXSTATUS']._serialized_start=884
+  _globals['_SANDBOXSTATUS']._serialized_end=1041
+  _globals['_SESSIONSTATUS']._serialized_start=1043
+  _globals['_SESSIONSTATUS']._serialized_end=1144
   _globals['_EMPTY']._serialized_start=39
   _globals['_EMPTY']._serialized_end=96
   _globals['_PERMISSIONRULE']._serialized_start=99
-  _globals['_PERMISSIONRULE']._serialized_end=348
+  _globals['_PERMISSIONRULE']._serialized_end=381
 # @@protoc_insertion_point(module_scope)

@@ -1,7 +1,8 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -82,7 +83,7 @@ class Empty(_message.Message):
     def __init__(self, discarded_count: _Optional[int] = ...) -> None: ...
 
 class PermissionRule(_message.Message):
-    __slots__ = ("pattern", "type", "permission", "priority", "origin", "own", "redact", "substitute")
+    __slots__ = ("pattern", "type", "permission", "priority", "origin", "own", "redact", "substitute", "keep", "keep_keys")
     PATTERN_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     PERMISSION_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +92,8 @@ class PermissionRule(_message.Message):
     OWN_FIELD_NUMBER: _ClassVar[int]
     REDACT_FIELD_NUMBER: _ClassVar[int]
     SUBSTITUTE_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
+    KEEP_KEYS_FIELD_NUMBER: _ClassVar[int]
     pattern: str
     type: PatternType
     permission: Permission
@@ -99,4 +102,6 @@ class PermissionRule(_message.Message):
     own: bool
     redact: RedactFormat
     substitute: str
-    def __init__(self, pattern: _Optional[str] = ..., type: _Optional[_Union[PatternType, str]] = ..., permission: _Optional[_Union[Permission, str]] = ..., priority: _Optional[int] = ..., origin: _Optional[_Union[RuleOrigin, str]] = ..., own: bool = ..., redact: _Optional[_Union[RedactFormat, str]] = ..., substitute: _Optional[str] = ...) -> None: ...
+    keep: bool
+    keep_keys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, pattern: _Optional[str] = ..., type: _Optional[_Union[PatternType, str]] = ..., permission: _Optional[_Union[Permission, str]] = ..., priority: _Optional[int] = ..., origin: _Optional[_Union[RuleOrigin, str]] = ..., own: bool = ..., redact: _Optional[_Union[RedactFormat, str]] = ..., substitute: _Optional[str] = ..., keep: bool = ..., keep_keys: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -512,7 +512,7 @@ class ExecRequest(_message.Message):
     def __init__(self, sandbox_id: _Optional[str] = ..., command: _Optional[str] = ..., stdin: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., workdir: _Optional[str] = ..., timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., stdin_bytes: _Optional[bytes] = ..., detach: bool = ...) -> None: ...
 
 class ExecResult(_message.Message):
-    __slots__ = ("stdout", "stderr", "exit_code", "duration", "stdout_bytes", "stderr_bytes", "stdout_truncated", "stderr_truncated", "conflicts", "conflict_count", "exec_id", "denied", "denied_count", "changed", "changed_count", "sync_held")
+    __slots__ = ("stdout", "stderr", "exit_code", "duration", "stdout_bytes", "stderr_bytes", "stdout_truncated", "stderr_truncated", "conflicts", "conflict_count", "exec_id", "denied", "denied_count", "changed", "changed_count", "sync_held", "keep")
     STDOUT_FIELD_NUMBER: _ClassVar[int]
     STDERR_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
@@ -529,6 +529,7 @@ class ExecResult(_message.Message):
     CHANGED_FIELD_NUMBER: _ClassVar[int]
     CHANGED_COUNT_FIELD_NUMBER: _ClassVar[int]
     SYNC_HELD_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
     stdout: str
     stderr: str
     exit_code: int
@@ -545,7 +546,34 @@ class ExecResult(_message.Message):
     changed: _containers.RepeatedCompositeFieldContainer[FileChange]
     changed_count: int
     sync_held: bool
-    def __init__(self, stdout: _Optional[str] = ..., stderr: _Optional[str] = ..., exit_code: _Optional[int] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., stdout_bytes: _Optional[bytes] = ..., stderr_bytes: _Optional[bytes] = ..., stdout_truncated: bool = ..., stderr_truncated: bool = ..., conflicts: _Optional[_Iterable[str]] = ..., conflict_count: _Optional[int] = ..., exec_id: _Optional[str] = ..., denied: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ..., denied_count: _Optional[int] = ..., changed: _Optional[_Iterable[_Union[FileChange, _Mapping]]] = ..., changed_count: _Optional[int] = ..., sync_held: bool = ...) -> None: ...
+    keep: KeepResult
+    def __init__(self, stdout: _Optional[str] = ..., stderr: _Optional[str] = ..., exit_code: _Optional[int] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., stdout_bytes: _Optional[bytes] = ..., stderr_bytes: _Optional[bytes] = ..., stdout_truncated: bool = ..., stderr_truncated: bool = ..., conflicts: _Optional[_Iterable[str]] = ..., conflict_count: _Optional[int] = ..., exec_id: _Optional[str] = ..., denied: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ..., denied_count: _Optional[int] = ..., changed: _Optional[_Iterable[_Union[FileChange, _Mapping]]] = ..., changed_count: _Optional[int] = ..., sync_held: bool = ..., keep: _Optional[_Union[KeepResult, _Mapping]] = ...) -> None: ...
+
+class KeepResult(_message.Message):
+    __slots__ = ("kept", "kept_count", "not_kept", "not_kept_count", "note")
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    KEPT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NOT_KEPT_FIELD_NUMBER: _ClassVar[int]
+    NOT_KEPT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    kept: _containers.RepeatedCompositeFieldContainer[KeptPath]
+    kept_count: int
+    not_kept: _containers.RepeatedCompositeFieldContainer[KeptPath]
+    not_kept_count: int
+    note: str
+    def __init__(self, kept: _Optional[_Iterable[_Union[KeptPath, _Mapping]]] = ..., kept_count: _Optional[int] = ..., not_kept: _Optional[_Iterable[_Union[KeptPath, _Mapping]]] = ..., not_kept_count: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
+
+class KeptPath(_message.Message):
+    __slots__ = ("mount", "path", "keys", "reason")
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    mount: str
+    path: str
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    reason: str
+    def __init__(self, mount: _Optional[str] = ..., path: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Denial(_message.Message):
     __slots__ = ("path", "operation", "permission", "rule", "rule_index", "pid", "program", "count", "mount")
@@ -582,7 +610,7 @@ class FileChange(_message.Message):
     def __init__(self, path: _Optional[str] = ..., kind: _Optional[_Union[ChangeKind, str]] = ..., old_path: _Optional[str] = ..., mount: _Optional[str] = ...) -> None: ...
 
 class ExecOutput(_message.Message):
-    __slots__ = ("type", "data", "exit_code", "conflicts", "conflict_count", "exec_id", "lost_bytes", "denied", "denied_count", "changed", "changed_count", "sync_held")
+    __slots__ = ("type", "data", "exit_code", "conflicts", "conflict_count", "exec_id", "lost_bytes", "denied", "denied_count", "changed", "changed_count", "sync_held", "keep")
     class OutputType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         OUTPUT_TYPE_UNSPECIFIED: _ClassVar[ExecOutput.OutputType]
@@ -603,6 +631,7 @@ class ExecOutput(_message.Message):
     CHANGED_FIELD_NUMBER: _ClassVar[int]
     CHANGED_COUNT_FIELD_NUMBER: _ClassVar[int]
     SYNC_HELD_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
     type: ExecOutput.OutputType
     data: bytes
     exit_code: int
@@ -615,7 +644,8 @@ class ExecOutput(_message.Message):
     changed: _containers.RepeatedCompositeFieldContainer[FileChange]
     changed_count: int
     sync_held: bool
-    def __init__(self, type: _Optional[_Union[ExecOutput.OutputType, str]] = ..., data: _Optional[bytes] = ..., exit_code: _Optional[int] = ..., conflicts: _Optional[_Iterable[str]] = ..., conflict_count: _Optional[int] = ..., exec_id: _Optional[str] = ..., lost_bytes: _Optional[int] = ..., denied: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ..., denied_count: _Optional[int] = ..., changed: _Optional[_Iterable[_Union[FileChange, _Mapping]]] = ..., changed_count: _Optional[int] = ..., sync_held: bool = ...) -> None: ...
+    keep: KeepResult
+    def __init__(self, type: _Optional[_Union[ExecOutput.OutputType, str]] = ..., data: _Optional[bytes] = ..., exit_code: _Optional[int] = ..., conflicts: _Optional[_Iterable[str]] = ..., conflict_count: _Optional[int] = ..., exec_id: _Optional[str] = ..., lost_bytes: _Optional[int] = ..., denied: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ..., denied_count: _Optional[int] = ..., changed: _Optional[_Iterable[_Union[FileChange, _Mapping]]] = ..., changed_count: _Optional[int] = ..., sync_held: bool = ..., keep: _Optional[_Union[KeepResult, _Mapping]] = ...) -> None: ...
 
 class AttachRequest(_message.Message):
     __slots__ = ("start", "stdin", "stdin_end", "resize", "signal", "resume")

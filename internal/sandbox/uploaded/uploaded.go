@@ -1,4 +1,11 @@
-package record
+// Package uploaded stores what was uploaded of a directory for a server's sandbox, so that apply
+// can bring the sandbox's changes back into it.
+//
+// Each such directory is stored as a sandbox in a separate state directory, within that of the
+// user. The directory is its source, its rules are those that were sent, and the manifest of the
+// uploaded files is beside its record. The changes that the server sends become its delta, which
+// apply.Upload applies to the directory.
+package uploaded
 
 import (
 	"crypto/sha256"
@@ -19,29 +26,26 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/statedir"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/gitindex"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
 
-// A directory that was uploaded for a server's sandbox is stored as a sandbox in a separate
-// state directory, uploadsDir of the home. The directory is its source, its rules are those
-// that were sent, and the manifest of the uploaded files is beside its record. The changes
-// that the server sends become its delta, which apply.Upload applies to the directory.
 const (
-	uploadsDir   = "uploads"
+	uploadsDir   = "uploads" // in the state directory
 	manifestFile = "uploaded.json"
 )
 
-// Uploaded has the files of an upload as they were at that time.
-type Uploaded struct {
+// Files are the files of an upload as they were at that time.
+type Files struct {
 	entries map[vpath.Path]layer.Base
 	indexes map[vpath.Path][]byte // gitindex.Index.Sum of the git indexes
 }
 
 // Add adds an entry, which info describes. It reads the content of a regular file from the
 // beginning, and leaves the offset there. Errors: those of the host.
-func (u *Uploaded) Add(p vpath.Path, info fs.FileInfo, target string, content *os.File) error {
+func (f *Files) Add(p vpath.Path, info fs.FileInfo, target string, content *os.File) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return errdefs.New(errdefs.Internal, "upload %s: it has no attributes of a file of this host", p)
@@ -55,52 +59,52 @@ func (u *Uploaded) Add(p vpath.Path, info fs.FileInfo, target string, content *o
 		h := sha256.New()
 		_, err := io.Copy(h, io.NewSectionReader(content, 0, st.Size))
 		if err != nil {
-			return HostError("upload "+p.String(), err)
+			return record.HostError("upload "+p.String(), err)
 		}
 		sum = h.Sum(nil)
 	}
 	if _, isIndex := gitindex.WorkTreeOf(p); isIndex && content != nil {
 		if x, err := gitindex.Read(io.NewSectionReader(content, 0, st.Size)); err == nil {
-			if u.indexes == nil {
-				u.indexes = map[vpath.Path][]byte{}
+			if f.indexes == nil {
+				f.indexes = map[vpath.Path][]byte{}
 			}
 			of := x.Sum()
-			u.indexes[p] = of[:]
+			f.indexes[p] = of[:]
 		}
 	}
-	u.AddEntry(p, UploadedEntry{
+	f.AddEntry(p, Entry{
 		Dev: st.Dev, Ino: st.Ino, Size: st.Size, Mode: st.Mode, Nlink: uint32(st.Nlink),
 		Mtime: unix.Timespec(st.Mtim), Ctime: unix.Timespec(st.Ctim), SHA256: sum,
 	})
 	return nil
 }
 
-// UploadedEntry describes an uploaded entry.
-type UploadedEntry = layer.Base
+// Entry describes an uploaded entry.
+type Entry = layer.Base
 
 // AddEntry adds an entry. It ignores a sum that is not a SHA-256 of a content of at most
 // layer.ContentMax bytes.
-func (u *Uploaded) AddEntry(p vpath.Path, e UploadedEntry) {
+func (f *Files) AddEntry(p vpath.Path, e Entry) {
 	if len(e.SHA256) != sha256.Size || e.Size > layer.ContentMax {
 		e.SHA256 = nil
 	}
-	if u.entries == nil {
-		u.entries = map[vpath.Path]layer.Base{}
+	if f.entries == nil {
+		f.entries = map[vpath.Path]layer.Base{}
 	}
-	u.entries[p] = e
+	f.entries[p] = e
 }
 
-// Upload is the stored description of the uploaded directory of a server's sandbox.
-type Upload struct {
-	Sandbox  *Sandbox
-	manifest uploadManifest
+// Directory is an uploaded directory of a server's sandbox.
+type Directory struct {
+	Sandbox  *record.Sandbox
+	manifest manifestForm
 }
 
-// uploadManifest is the format of manifestFile.
-type uploadManifest struct {
-	SchemaVersion int    `json:"schema_version"`
-	ID            ID     `json:"id"` // the server's sandbox's
-	CodebaseID    string `json:"codebase_id"`
+// manifestForm is the format of manifestFile.
+type manifestForm struct {
+	SchemaVersion int       `json:"schema_version"`
+	ID            record.ID `json:"id"` // the server's sandbox's
+	CodebaseID    string    `json:"codebase_id"`
 	// Entries are by escaped path.
 	Entries map[string]layer.Base `json:"entries"`
 	// Indexes are the sums of the git indexes among the entries, by escaped path. git may
@@ -108,47 +112,33 @@ type uploadManifest struct {
 	Indexes map[string][]byte `json:"indexes,omitempty"`
 }
 
-// uploads opens the state directory of the uploads.
-func (h *Home) uploads() (*Home, error) {
-	u := &Home{dir: filepath.Join(h.dir, uploadsDir), audit: h.audit, outer: h.dir}
-	for _, dir := range []string{u.dir, u.sandboxesDir(), u.auditDir()} {
-		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, HostError("state directory", err)
-		}
-		if err := checkPrivate(dir); err != nil {
-			return nil, err
-		}
-	}
-	return u, nil
-}
-
-// uploadName returns the name of the upload of a server's sandbox.
-func uploadName(key ID) (string, error) {
+// nameOf returns the name of the upload of a server's sandbox.
+func nameOf(key record.ID) (string, error) {
 	if !key.IsValid() {
 		return "", errdefs.New(errdefs.Internal, "sandbox %q: not an id", key)
 	}
 	return strings.TrimPrefix(string(key), id.SandboxPrefix), nil
 }
 
-// RememberUpload stores that the directory source was uploaded to a codebase for a server's
-// sandbox, with its rules.
-func (h *Home) RememberUpload(id ID, codebaseID string, source Source, rules []policy.Rule, marks []policyfile.RiskFlag, files *Uploaded) error {
-	home, err := h.uploads()
+// Remember stores that the directory source was uploaded to a codebase for a server's sandbox,
+// with its rules.
+func Remember(h *record.Home, id record.ID, codebaseID string, source record.Source, rules []policy.Rule, marks []policyfile.RiskFlag, files *Files) error {
+	home, err := h.Within(uploadsDir)
 	if err != nil {
 		return err
 	}
-	name, err := uploadName(id)
+	name, err := nameOf(id)
 	if err != nil {
 		return err
 	}
-	sb, err := home.Create(Record{
-		Name: name, Source: source, Workspace: "/workspace", Rules: rules, Marks: marks, Runtime: RuntimeBwrap, Net: NetNone,
+	sb, err := home.Create(record.Record{
+		Name: name, Source: source, Workspace: "/workspace", Rules: rules, Marks: marks, Runtime: record.RuntimeBwrap, Net: record.NetNone,
 	})
 	if err != nil {
 		return err
 	}
-	u := Upload{Sandbox: sb, manifest: uploadManifest{
-		SchemaVersion: SchemaVersion, ID: id, CodebaseID: codebaseID, Entries: make(map[string]layer.Base, len(files.entries)),
+	u := Directory{Sandbox: sb, manifest: manifestForm{
+		SchemaVersion: record.SchemaVersion, ID: id, CodebaseID: codebaseID, Entries: make(map[string]layer.Base, len(files.entries)),
 	}}
 	for p, base := range files.entries {
 		u.manifest.Entries[p.String()] = base
@@ -163,32 +153,32 @@ func (h *Home) RememberUpload(id ID, codebaseID string, source Source, rules []p
 }
 
 // Store writes the record of the upload durably.
-func (u *Upload) Store() error {
+func (u *Directory) Store() error {
 	text, err := json.Marshal(u.manifest)
 	if err == nil {
 		err = safefs.WriteDurably(u.Sandbox.Dir(), manifestFile, text)
 	}
 	if err != nil {
-		return HostError("what was uploaded", err)
+		return record.HostError("what was uploaded", err)
 	}
 	return nil
 }
 
-// Upload returns the stored upload of a server's sandbox. Errors: NotFound if there is
-// none; Precondition if it is damaged.
-func (h *Home) Upload(id ID) (*Upload, error) {
-	name, err := uploadName(id)
+// Open returns the uploaded directory of a server's sandbox. Errors: NotFound if none is stored;
+// Precondition if it is damaged.
+func Open(h *record.Home, id record.ID) (*Directory, error) {
+	name, err := nameOf(id)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Lstat(filepath.Join(h.dir, uploadsDir)); errors.Is(err, fs.ErrNotExist) {
-		return nil, noSandbox(string(id))
+	if _, err := os.Lstat(filepath.Join(h.Dir(), uploadsDir)); errors.Is(err, fs.ErrNotExist) {
+		return nil, record.NoSandbox(string(id))
 	}
-	home, err := h.uploads()
+	home, err := h.Within(uploadsDir)
 	if err != nil {
 		return nil, err
 	}
-	u := &Upload{}
+	u := &Directory{}
 	if u.Sandbox, err = home.Open(name); err != nil {
 		return nil, err
 	}
@@ -196,41 +186,41 @@ func (h *Home) Upload(id ID) (*Upload, error) {
 	text, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // killed before it wrote the manifest
-		return nil, noSandbox(string(id))
+		return nil, record.NoSandbox(string(id))
 	case err != nil:
-		return nil, HostError("what was uploaded", err)
+		return nil, record.HostError("what was uploaded", err)
 	}
 	if err := json.Unmarshal(text, &u.manifest); err != nil {
 		return nil, errdefs.New(errdefs.Precondition, "what was uploaded, %s: damaged: %w", path, err)
 	}
-	if m := u.manifest; m.SchemaVersion < 1 || m.SchemaVersion > SchemaVersion || m.ID != id {
+	if m := u.manifest; m.SchemaVersion < 1 || m.SchemaVersion > record.SchemaVersion || m.ID != id {
 		return nil, errdefs.New(errdefs.Precondition, "what was uploaded, %s: of sandbox %q and schema version %d, which this agentfense does not know", path, m.ID, m.SchemaVersion)
 	}
 	return u, nil
 }
 
-// FindUpload is Home.Upload in the user's state directory, which need not exist.
-func FindUpload(getenv func(string) string, id ID) (*Upload, error) {
+// Find is Open in the user's state directory, which need not exist.
+func Find(getenv func(string) string, id record.ID) (*Directory, error) {
 	dir, err := statedir.Path(getenv)
 	if err != nil {
-		return nil, noSandbox(string(id))
+		return nil, record.NoSandbox(string(id))
 	}
 	if _, err := os.Lstat(filepath.Join(dir, uploadsDir)); errors.Is(err, fs.ErrNotExist) {
-		return nil, noSandbox(string(id))
+		return nil, record.NoSandbox(string(id))
 	}
-	home, err := OpenHome(getenv)
+	home, err := record.OpenHome(getenv)
 	if err != nil {
 		return nil, err
 	}
-	return home.Upload(id)
+	return Open(home, id)
 }
 
-// Record returns the record of the upload.
-func (u *Upload) Record() Record { return u.Sandbox.Record() }
+// Record returns the record of the directory.
+func (u *Directory) Record() record.Record { return u.Sandbox.Record() }
 
-// ForgetUpload removes the stored upload.
-func (h *Home) ForgetUpload(id ID) error {
-	u, err := h.Upload(id)
+// Forget removes what is stored of the uploaded directory of a server's sandbox.
+func Forget(h *record.Home, id record.ID) error {
+	u, err := Open(h, id)
 	if errdefs.Is(err, errdefs.NotFound) {
 		return nil
 	}
@@ -240,51 +230,51 @@ func (h *Home) ForgetUpload(id ID) error {
 	return u.Forget()
 }
 
-// Forget is Home.ForgetUpload.
-func (u *Upload) Forget() error {
+// Forget is the function Forget, of u.
+func (u *Directory) Forget() error {
 	if err := u.Sandbox.Home.Remove(u.Sandbox.Name()); err != nil {
 		return err
 	}
-	return u.Sandbox.Home.forgetLog(u.Sandbox.ID())
+	return u.Sandbox.Home.ForgetLog(u.Sandbox.ID())
 }
 
 // LockApply keeps other applies of the upload out until release is called. An apply stages
 // what it fetched in the delta of the upload, which the next one empties. Errors:
 // Precondition while another apply has the lock.
-func (u *Upload) LockApply() (release func(), err error) {
+func (u *Directory) LockApply() (release func(), err error) {
 	dir, err := os.Open(u.Sandbox.Dir())
 	if err != nil {
-		return nil, HostError("upload", err)
+		return nil, record.HostError("upload", err)
 	}
-	if err := Flock(dir, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := record.Flock(dir, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		dir.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, errdefs.New(errdefs.Precondition, "directory %s: another apply to it is running; try again after it", u.Source().Path)
 		}
-		return nil, HostError("upload", err)
+		return nil, record.HostError("upload", err)
 	}
 	return func() { dir.Close() }, nil
 }
 
 // Source returns the uploaded directory.
-func (u *Upload) Source() Source { return u.Sandbox.Stored.Source }
+func (u *Directory) Source() record.Source { return u.Sandbox.Stored.Source }
 
 // CodebaseID returns the codebase to which it was uploaded.
-func (u *Upload) CodebaseID() string { return u.manifest.CodebaseID }
+func (u *Directory) CodebaseID() string { return u.manifest.CodebaseID }
 
 // SetRules replaces the rules of the sandbox.
-func (u *Upload) SetRules(rules []policy.Rule) error {
-	return u.Sandbox.Update(func(r *Record) error {
+func (u *Directory) SetRules(rules []policy.Rule) error {
+	return u.Sandbox.Update(func(r *record.Record) error {
 		r.SetRules(rules, "")
 		return nil
 	})
 }
 
 // Index returns the sum of the uploaded git index at p, or nil if it is unknown.
-func (u *Upload) Index(p vpath.Path) []byte { return u.manifest.Indexes[p.String()] }
+func (u *Directory) Index(p vpath.Path) []byte { return u.manifest.Indexes[p.String()] }
 
 // SetIndex sets the sum of the git index at p; nil removes it.
-func (u *Upload) SetIndex(p vpath.Path, sum []byte) {
+func (u *Directory) SetIndex(p vpath.Path, sum []byte) {
 	switch _, isIndex := gitindex.WorkTreeOf(p); {
 	case sum == nil || !isIndex:
 		delete(u.manifest.Indexes, p.String())
@@ -296,7 +286,7 @@ func (u *Upload) SetIndex(p vpath.Path, sum []byte) {
 }
 
 // Base returns what was uploaded at p, or nil.
-func (u *Upload) Base(p vpath.Path) *layer.Base {
+func (u *Directory) Base(p vpath.Path) *layer.Base {
 	b, was := u.manifest.Entries[p.String()]
 	if !was {
 		return nil
@@ -305,10 +295,19 @@ func (u *Upload) Base(p vpath.Path) *layer.Base {
 }
 
 // SetBase sets the base of p; nil or an Absent base removes it.
-func (u *Upload) SetBase(p vpath.Path, b *layer.Base) {
+func (u *Directory) SetBase(p vpath.Path, b *layer.Base) {
 	if b == nil || b.Absent {
 		delete(u.manifest.Entries, p.String())
 		return
 	}
 	u.manifest.Entries[p.String()] = *b
 }
+
+// RememberNames stores the names among variables for commands on the server, for which each
+// command uses the caller's value. The server stores the others.
+func (u *Directory) RememberNames(given []string) error {
+	return u.Sandbox.RememberVariablesIf(given, func(v string) bool { return !strings.Contains(v, "=") })
+}
+
+// Names returns the stored names.
+func (u *Directory) Names() ([]string, error) { return u.Sandbox.Variables() }
