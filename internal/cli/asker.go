@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -108,7 +109,7 @@ func (k *asker) follow(ctx context.Context, all *sync.WaitGroup, asks []api.Ask)
 		case k.prompt != nil:
 			k.order <- putAsk{own, a}
 		default:
-			k.e.say("%s waits for an answer until %s: agentfense policy ask %s", askLine(a), a.Until.Local().Format("15:04:05"), k.sb.Record.Name)
+			k.e.say("%s waits for an answer until %s: agentfense policy ask %s", present.AskLine(a), a.Until.Local().Format("15:04:05"), k.sb.Record.Name)
 		}
 	}
 	for id, cancel := range k.waiting {
@@ -176,7 +177,7 @@ func (k *asker) runHook(ctx context.Context, a api.Ask) {
 	said := strings.Join(strings.Fields(out.String()), " ")
 	switch {
 	case err != nil:
-		k.e.say("--ask-hook: %v: refused %s", err, askLine(a))
+		k.e.say("--ask-hook: %v: refused %s", err, present.AskLine(a))
 	case said == "allow", said == "allow once":
 		answer.Allow = true
 	case said == "allow sandbox":
@@ -184,7 +185,7 @@ func (k *asker) runHook(ctx context.Context, a api.Ask) {
 	case said == "deny sandbox":
 		answer.Scope = api.ScopeSandbox
 	case said != "deny" && said != "deny once":
-		k.e.say("--ask-hook: it said %s, want allow, allow sandbox, deny or deny sandbox: refused %s", vpath.Quote(said), askLine(a))
+		k.e.say("--ask-hook: it said %s, want allow, allow sandbox, deny or deny sandbox: refused %s", vpath.Quote(said), present.AskLine(a))
 	}
 	k.answer(ctx, answer)
 }

@@ -2,12 +2,10 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
@@ -52,16 +51,16 @@ func (p *prompter) ask(ctx context.Context, name string, a api.Ask) (api.Answer,
 	if p.isOwn {
 		defer p.read()()
 	}
-	word := randomWord()
+	word := present.AskWord()
 	fmt.Fprint(p.out, question(name, a, word))
 	select {
 	case <-ctx.Done():
 		fmt.Fprint(p.out, "\nagentfense: the question is over\n")
 		return api.Answer{}, false
 	case line := <-p.typed:
-		answer := readAnswer(string(line), word)
+		answer, _ := present.AllowingAnswer(string(line), word)
 		answer.ID = a.ID
-		fmt.Fprintf(p.out, "agentfense: %s\n", answerText(answer))
+		fmt.Fprintf(p.out, "agentfense: %s\n", present.AnswerText(answer))
 		return answer, true
 	}
 }
@@ -139,57 +138,7 @@ agentfense: a program in the sandbox %s waits for your answer.
   Allow it once: type %s
   Allow it in this sandbox: type %s sandbox
   Refuse it: type anything else. In %s it is refused.
-> `, vpath.Escape(name), askLine(a), word, word, left)
-}
-
-// askLine says what is asked.
-func askLine(a api.Ask) string {
-	if a.Host != "" {
-		return "connect to " + vpath.Quote(a.Host)
-	}
-	program := vpath.Quote(vpath.DecodeText(a.Program))
-	rule := "no rule"
-	if a.Rule != "" {
-		rule = vpath.Quote(vpath.DecodeText(a.Rule))
-	}
-	return fmt.Sprintf("%s %s: %s by the program %s (now: %s, by %s)", a.Need, vpath.Quote("/"+vpath.DecodeText(a.Path)), a.Operation, program, a.Permission, rule)
-}
-
-// readAnswer reads what was typed. Only the word allows.
-func readAnswer(line, word string) api.Answer {
-	switch strings.Join(strings.Fields(line), " ") {
-	case word:
-		return api.Answer{Allow: true, Scope: api.ScopeOnce}
-	case word + " sandbox":
-		return api.Answer{Allow: true, Scope: api.ScopeSandbox}
-	}
-	return api.Answer{Scope: api.ScopeOnce}
-}
-
-func answerText(a api.Answer) string {
-	switch {
-	case !a.Allow:
-		return "refused"
-	case a.Scope == api.ScopeSandbox:
-		return "allowed in this sandbox; agentfense policy revoke takes it back"
-	}
-	return "allowed once"
-}
-
-// randomWord is a word of five letters that can be read and typed.
-func randomWord() string {
-	const consonants, vowels = "bdfgklmnprstvz", "aeiou"
-	word := make([]byte, 5)
-	var b [5]byte
-	_, _ = rand.Read(b[:]) // never fails
-	for i := range word {
-		letters := consonants
-		if i%2 == 1 {
-			letters = vowels
-		}
-		word[i] = letters[int(b[i])%len(letters)]
-	}
-	return string(word)
+> `, vpath.Escape(name), present.AskLine(a), word, word, left)
 }
 
 // relayInput copies what is typed to the command, or takes it as an answer.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -126,7 +127,7 @@ func (e *env) listAsks(ctx context.Context, b backend.Backend, name string, asJS
 	}
 	var rows [][]string
 	for _, a := range asks {
-		rows = append(rows, []string{a.ID, max(0, time.Until(a.Until)).Round(time.Second).String(), askLine(a)})
+		rows = append(rows, []string{a.ID, max(0, time.Until(a.Until)).Round(time.Second).String(), present.AskLine(a)})
 	}
 	return printTable(e.stdout, []string{"ID", "LEFT", "ASKS FOR"}, rows)
 }
