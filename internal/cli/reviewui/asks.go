@@ -63,6 +63,21 @@ func nextAsks(told <-chan []api.Ask) tea.Cmd {
 	}
 }
 
+// takeAsking takes what is about asks.
+func (m *model) takeAsking(msg tea.Msg) tea.Cmd {
+	switch msg := msg.(type) {
+	case askedNow:
+		return m.takeAsks(msg)
+	case answered:
+		m.takeAnswered(msg)
+	case dialogTick:
+		if m.mode == answering {
+			return m.second()
+		}
+	}
+	return nil
+}
+
 func (m *model) takeAsks(a askedNow) tea.Cmd {
 	m.asks.waiting = a.waiting
 	if m.mode == answering && m.dialog.err == "" && !slices.ContainsFunc(a.waiting, m.dialog.isOf) {

@@ -129,8 +129,10 @@ func (m *model) dialogLines() []line {
 		return append(lines, line{{" " + d.err, "1;33"}})
 	}
 	for _, c := range [][2]string{
-		{"Allow it once", d.word}, {"Allow it in this sandbox", d.word + " sandbox"},
-		{"Refuse it", "deny"}, {"Refuse it until the sandbox stops", "deny sandbox"},
+		{"Allow it once", d.word},
+		{"Allow it in this sandbox", d.word + " sandbox"},
+		{"Refuse it", "deny"},
+		{"Refuse it until the sandbox stops", "deny sandbox"},
 	} {
 		lines = append(lines, line{{padded(" "+c[0]+":", 36), ""}, {"type ", "90"}, {c[1], "1"}})
 	}

@@ -147,14 +147,6 @@ func (m *model) take(msg tea.Msg) tea.Cmd {
 		}
 	case opened:
 		m.takeOpened(msg)
-	case askedNow:
-		return m.takeAsks(msg)
-	case answered:
-		m.takeAnswered(msg)
-	case dialogTick:
-		if m.mode == answering {
-			return m.second()
-		}
 	case stamped:
 		m.takeStamped(msg)
 	case applied:
@@ -178,6 +170,8 @@ func (m *model) take(msg tea.Msg) tea.Cmd {
 		if msg.err != nil {
 			m.status = fmt.Sprintf("%s: %v", msg.dir, msg.err)
 		}
+	default:
+		return m.takeAsking(msg)
 	}
 	return nil
 }
