@@ -77,7 +77,7 @@ func (k *asker) run(ctx context.Context) error {
 			case q := <-k.order:
 				if answer, ok := k.prompt(q.ctx, k.sb.Record.Name, q.ask); ok {
 					answer.By = k.by
-					k.answer(ctx, answer)
+					k.answer(ctx, q.ask, answer)
 				}
 			case <-ctx.Done():
 				return
@@ -120,8 +120,8 @@ func (k *asker) follow(ctx context.Context, all *sync.WaitGroup, asks []api.Ask)
 	}
 }
 
-func (k *asker) answer(ctx context.Context, a api.Answer) {
-	if err := k.b.AnswerAsk(ctx, k.sb.Ref(), a); err != nil && !errdefs.Is(err, errdefs.NotFound) && ctx.Err() == nil {
+func (k *asker) answer(ctx context.Context, shown api.Ask, a api.Answer) {
+	if _, err := k.e.answerAsk(ctx, k.b, k.sb.Ref(), shown, a); err != nil && !errdefs.Is(err, errdefs.NotFound) && ctx.Err() == nil {
 		k.e.say("the answer does not count: %v", err)
 	}
 }
@@ -182,12 +182,22 @@ func (k *asker) runHook(ctx context.Context, a api.Ask) {
 		answer.Allow = true
 	case said == "allow sandbox":
 		answer.Allow, answer.Scope = true, api.ScopeSandbox
+	case said == "allow project" && isOfProject(k.sb):
+		answer.Allow, answer.Scope = true, api.ScopeProject
 	case said == "deny sandbox":
 		answer.Scope = api.ScopeSandbox
 	case said != "deny" && said != "deny once":
-		k.e.say("--ask-hook: it said %s, want allow, allow sandbox, deny or deny sandbox: refused %s", vpath.Quote(said), present.AskLine(a))
+		k.e.say("--ask-hook: it said %s, want %s: refused %s", vpath.Quote(said), hookWords(k.sb), present.AskLine(a))
 	}
-	k.answer(ctx, answer)
+	k.answer(ctx, a, answer)
+}
+
+// hookWords are what a hook of a sandbox may say.
+func hookWords(sb backend.Sandbox) string {
+	if isOfProject(sb) {
+		return "allow, allow sandbox, allow project, deny or deny sandbox"
+	}
+	return "allow, allow sandbox, deny or deny sandbox"
 }
 
 // limitedWriter keeps the beginning of what is written.

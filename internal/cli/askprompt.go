@@ -32,6 +32,8 @@ type prompter struct {
 	asking  atomic.Bool // what is typed is an answer
 	typed   chan []byte // has what was typed while asking
 	redraw  func()      // makes the command draw its screen again; nil if it has none
+	// isOfProject says that an answer may be for the project.
+	isOfProject bool
 }
 
 func newPrompter(in, out *os.File) *prompter {
@@ -52,13 +54,13 @@ func (p *prompter) ask(ctx context.Context, name string, a api.Ask) (api.Answer,
 		defer p.read()()
 	}
 	word := present.AskWord()
-	fmt.Fprint(p.out, question(name, a, word))
+	fmt.Fprint(p.out, question(name, a, word, p.isOfProject))
 	select {
 	case <-ctx.Done():
 		fmt.Fprint(p.out, "\nagentfense: the question is over\n")
 		return api.Answer{}, false
 	case line := <-p.typed:
-		answer, _ := present.AllowingAnswer(string(line), word)
+		answer, _ := present.AllowingAnswer(string(line), word, p.isOfProject)
 		answer.ID = a.ID
 		fmt.Fprintf(p.out, "agentfense: %s\n", present.AnswerText(answer))
 		return answer, true
@@ -130,15 +132,19 @@ func (p *prompter) forget() {
 }
 
 // question is what a person reads. All names are escaped.
-func question(name string, a api.Ask, word string) string {
+func question(name string, a api.Ask, word string, isOfProject bool) string {
+	project := ""
+	if isOfProject {
+		project = fmt.Sprintf("\n  Allow it in this project, also later: type %s project", word)
+	}
 	left := max(0, time.Until(a.Until)).Round(time.Second)
 	return fmt.Sprintf(`
 agentfense: a program in the sandbox %s waits for your answer.
   %s
   Allow it once: type %s
-  Allow it in this sandbox: type %s sandbox
+  Allow it in this sandbox: type %s sandbox%s
   Refuse it: type anything else. In %s it is refused.
-> `, vpath.Escape(name), present.AskLine(a), word, word, left)
+> `, vpath.Escape(name), present.AskLine(a), word, word, project, left)
 }
 
 // relayInput copies what is typed to the command, or takes it as an answer.
@@ -191,7 +197,7 @@ func (e *env) answerAsks(ctx context.Context, b backend.Backend, sb backend.Sand
 	if sb.Record.Ask == nil {
 		return func() {}
 	}
-	p := e.prompterFor(running, cooked)
+	p := e.prompterFor(sb, running, cooked)
 	if p == nil {
 		return e.startAsker(ctx, b, sb, nil)
 	}
@@ -207,7 +213,7 @@ func (e *env) answerAsks(ctx context.Context, b backend.Backend, sb backend.Sand
 }
 
 // prompterFor returns what asks on our terminal while a command runs; nil without a terminal.
-func (e *env) prompterFor(running backend.Attached, cooked *term.State) *prompter {
+func (e *env) prompterFor(sb backend.Sandbox, running backend.Attached, cooked *term.State) *prompter {
 	var p *prompter
 	foreground, err := isForeground(e.stdin)
 	if e.canAsk() && foreground && err == nil {
@@ -215,7 +221,7 @@ func (e *env) prompterFor(running backend.Attached, cooked *term.State) *prompte
 	} else if p = newOwnPrompter(); p == nil {
 		return nil
 	}
-	p.running, p.cooked = running, cooked
+	p.running, p.cooked, p.isOfProject = running, cooked, isOfProject(sb)
 	if cooked != nil {
 		p.redraw = func() { redraw(e.stdin, running) }
 	}

@@ -39,15 +39,20 @@ func AskWord() string {
 	return string(word)
 }
 
-// AllowingAnswer reads what was typed. Only the word, alone or with a scope, allows.
-func AllowingAnswer(line, word string) (a api.Answer, allows bool) {
-	switch strings.Join(strings.Fields(line), " ") {
-	case word:
-		return api.Answer{Allow: true, Scope: api.ScopeOnce}, true
-	case word + " sandbox":
-		return api.Answer{Allow: true, Scope: api.ScopeSandbox}, true
+// AllowingAnswer reads what was typed. Only the word, alone or with a scope, allows. isOfProject
+// says that an answer may be for the project.
+func AllowingAnswer(line, word string, isOfProject bool) (a api.Answer, allows bool) {
+	switch text := strings.Join(strings.Fields(line), " "); {
+	case text == word:
+		a = api.Answer{Allow: true, Scope: api.ScopeOnce}
+	case text == word+" sandbox":
+		a = api.Answer{Allow: true, Scope: api.ScopeSandbox}
+	case text == word+" project" && isOfProject:
+		a = api.Answer{Allow: true, Scope: api.ScopeProject}
+	default:
+		a.Scope = api.ScopeOnce
 	}
-	return api.Answer{Scope: api.ScopeOnce}, false
+	return a, a.Allow
 }
 
 // AnswerText says what an answer did.
@@ -57,6 +62,8 @@ func AnswerText(a api.Answer) string {
 		return "refused"
 	case a.Scope == api.ScopeSandbox:
 		return "allowed in this sandbox; agentfense policy revoke takes it back"
+	case a.Scope == api.ScopeProject:
+		return "allowed in this sandbox and in later ones of the project"
 	}
 	return "allowed once"
 }

@@ -20,11 +20,16 @@ func TestOnlyTheWordAllows(t *testing.T) {
 		"KUMAR\n":           {Scope: api.ScopeOnce},
 		"kumarkumar\n":      {Scope: api.ScopeOnce},
 		"kumar policy\n":    {Scope: api.ScopeOnce},
+		"kumar project\n":   {Allow: true, Scope: api.ScopeProject},
+		"project\n":         {Scope: api.ScopeOnce},
 		"\x1b[24;80Rkumar":  {Scope: api.ScopeOnce}, // what a terminal answers, in front of it
 	} {
-		if got, allows := present.AllowingAnswer(line, word); got != want || allows != want.Allow {
+		if got, allows := present.AllowingAnswer(line, word, true); got != want || allows != want.Allow {
 			t.Errorf("%q: %+v, want %+v", line, got, want)
 		}
+	}
+	if got, allows := present.AllowingAnswer("kumar project", word, false); allows || got.Allow {
+		t.Errorf("an answer for the project where none can be: %+v", got)
 	}
 	seen := map[string]bool{}
 	for range 100 {

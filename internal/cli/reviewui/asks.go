@@ -1,7 +1,6 @@
 package reviewui
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -9,7 +8,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/agentfense/agentfense/internal/cli/present"
-	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
@@ -99,29 +97,9 @@ type answered struct {
 	err error
 }
 
-// answer answers an ask, unless another one has its number now.
+// answer answers an ask.
 func (s *source) answer(shown api.Ask, a api.Answer) tea.Cmd {
-	return func() tea.Msg { return answered{shown, s.answerNow(s.ctx, shown, a)} }
-}
-
-func (s *source) answerNow(ctx context.Context, shown api.Ask, a api.Answer) error {
-	now, err := s.o.Backend.Asks(ctx, s.o.Name)
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(now, func(has api.Ask) bool { return isSame(has, shown) }) {
-		return errdefs.New(errdefs.NotFound, "ask %s: waits no longer", shown.ID)
-	}
-	return s.o.Backend.AnswerAsk(ctx, s.o.Name, a)
-}
-
-// isSame reports whether two asks are one, as it is listed at two times. A sandbox that was started
-// again counts from one.
-func isSame(a, b api.Ask) bool {
-	a.Waiting, b.Waiting = 0, 0
-	since, until := a.Since.Equal(b.Since), a.Until.Equal(b.Until)
-	a.Since, a.Until = b.Since, b.Until
-	return a == b && since && until
+	return func() tea.Msg { return answered{shown, s.o.Answer(s.ctx, s.o.Name, shown, a)} }
 }
 
 // panelLines are what waits for an answer, and below it what was refused or reached.

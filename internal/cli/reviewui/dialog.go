@@ -34,7 +34,7 @@ const maxTyped = 60
 // denies are the words that refuse.
 var denies = map[string]api.Scope{"deny": api.ScopeOnce, "deny sandbox": api.ScopeSandbox}
 
-func (d *dialog) isOf(a api.Ask) bool { return isSame(a, d.ask) }
+func (d *dialog) isOf(a api.Ask) bool { return d.ask.IsSame(a) }
 
 func (d *dialog) end(why string) { d.err, d.sent, d.typed, d.note = why, false, "", "" }
 
@@ -84,7 +84,7 @@ func (m *model) nextAsk() {
 // sendAnswer answers as was typed, if that is an answer.
 func (m *model) sendAnswer() tea.Cmd {
 	d := &m.dialog
-	answer, allows := present.AllowingAnswer(d.typed, d.word)
+	answer, allows := present.AllowingAnswer(d.typed, d.word, m.o.IsOfProject)
 	if scope, is := denies[strings.Join(strings.Fields(d.typed), " ")]; is {
 		answer.Scope = scope
 	} else if !allows {
@@ -128,13 +128,12 @@ func (m *model) dialogLines() []line {
 	if d.err != "" {
 		return append(lines, line{{" " + d.err, "1;33"}})
 	}
-	for _, c := range [][2]string{
-		{"Allow it once", d.word},
-		{"Allow it in this sandbox", d.word + " sandbox"},
-		{"Refuse it", "deny"},
-		{"Refuse it until the sandbox stops", "deny sandbox"},
-	} {
-		lines = append(lines, line{{padded(" "+c[0]+":", 36), ""}, {"type ", "90"}, {c[1], "1"}})
+	choices := [][2]string{{"Allow it once", d.word}, {"Allow it in this sandbox", d.word + " sandbox"}}
+	if m.o.IsOfProject {
+		choices = append(choices, [2]string{"Allow it in this project, also later", d.word + " project"})
+	}
+	for _, c := range append(choices, [2]string{"Refuse it", "deny"}, [2]string{"Refuse it until the sandbox stops", "deny sandbox"}) {
+		lines = append(lines, line{{padded(" "+c[0]+":", 39), ""}, {"type ", "90"}, {c[1], "1"}})
 	}
 	left := max(0, time.Until(d.ask.Until)).Round(time.Second)
 	return append(lines, nil, line{{fmt.Sprintf(" Without an answer it is refused in %s.", left), "90"}})

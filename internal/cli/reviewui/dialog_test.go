@@ -48,6 +48,7 @@ func TestAnswersAnAsk(t *testing.T) {
 	for typed, want := range map[string]api.Answer{
 		"WORD":          {ID: "1", Allow: true, Scope: api.ScopeOnce, By: "review"},
 		"WORD sandbox":  {ID: "1", Allow: true, Scope: api.ScopeSandbox, By: "review"},
+		"WORD project":  {ID: "1", Allow: true, Scope: api.ScopeProject, By: "review"},
 		"deny":          {ID: "1", Scope: api.ScopeOnce, By: "review"},
 		" deny sandbox": {ID: "1", Scope: api.ScopeSandbox, By: "review"},
 	} {

@@ -121,7 +121,10 @@ type person struct {
 
 func sit(t *testing.T, f *fake, width, height int) *person {
 	t.Helper()
-	o := Options{Backend: f, Changes: changesOf{fake: f}, Name: "fix", Getenv: os.Getenv}
+	o := Options{Backend: f, Changes: changesOf{fake: f}, Name: "fix", Getenv: os.Getenv, IsOfProject: true}
+	o.Answer = func(ctx context.Context, name string, shown api.Ask, a api.Answer) error {
+		return backend.AnswerShown(ctx, f, name, shown, a)
+	}
 	p := &person{t, newModel(newSource(t.Context(), o), o)}
 	p.m.later = func(time.Duration) tea.Cmd { return nil } // refresh is called
 	p.m.settle = 0
