@@ -37,8 +37,8 @@ func (e *env) answerListed(ctx context.Context, b backend.Backend, name string, 
 }
 
 // answerAsk answers an ask that was shown. It stores an answer for the project in the rules of the
-// user, and returns their file. Errors: also those of a file that cannot be read or changed; then the
-// ask is not answered.
+// user, and returns their file. Errors: also those of a file that cannot be read or changed; then
+// the ask is not answered.
 func (e *env) answerAsk(ctx context.Context, b backend.Backend, name string, shown api.Ask, a api.Answer) (stored record.HostPath, err error) {
 	if a.Scope != api.ScopeProject {
 		return "", backend.AnswerShown(ctx, b, name, shown, a)
@@ -111,8 +111,8 @@ func (o *sandboxOptions) userRules(e *env, source string, base []policy.Rule, is
 	return rules, nil
 }
 
-// addUserHosts lets a sandbox with a network of named hosts reach those that the user has allowed in
-// the project. Hosts that it has already stay as they are.
+// addUserHosts lets a sandbox with a network of named hosts reach those that the user has allowed
+// in the project. Hosts that it has already stay as they are.
 func (o *sandboxOptions) addUserHosts(n *backend.NewSandbox) error {
 	if n.Net != record.NetNamed {
 		return nil

@@ -67,8 +67,7 @@ func TestAnswersAnAsk(t *testing.T) {
 	}
 }
 
-// An agent that asks while a person types gets no answer by that, and what a person reads is what is
-// answered.
+// An agent that asks while a person types gets no answer by that.
 func TestWhatWasTypedBeforeTheQuestionIsNoAnswer(t *testing.T) {
 	f, p := sitAsked(t, askOf("1", "/a"))
 	p.press("a")

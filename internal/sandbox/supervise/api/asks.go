@@ -39,8 +39,8 @@ const (
 	ScopeOnce Scope = "once"
 	// ScopeSandbox changes the policy of the sandbox, or the hosts that it may reach.
 	ScopeSandbox Scope = "sandbox"
-	// ScopeProject is ScopeSandbox for the supervisor. The client stores the same in the rules of the
-	// user for the project (package userrules), for other sandboxes. It is for no denial.
+	// ScopeProject is ScopeSandbox for the supervisor. The client stores the same in the rules of
+	// the user for the project (package userrules), for other sandboxes. It is for no denial.
 	ScopeProject Scope = "project"
 )
 
