@@ -105,6 +105,7 @@ var inside = map[string]string{
 	"sandbox/supervise/notes":   "",
 	"sandbox/trust":             "record",
 	"sandbox/uploaded":          "gitindex manifest record",
+	"sandbox/userrules":         "hostlist record",
 	"sandbox/supervise/overlay": "scratch supervise/api",
 	// view
 	"view/fuseconn":          "",
@@ -223,7 +224,7 @@ var rooms = map[string]string{
 	"github.com/spf13/cobra":                    "internal/cli internal/cli/sharegen",
 	"github.com/spf13/pflag":                    "internal/cli internal/cli/sharegen",
 	"go.uber.org/goleak":                        "",
-	"go.yaml.in/yaml/v3":                        "internal/sandbox/config internal/sandbox/profile internal/view/policy/policyfile internal/view/redact internal/lib/yamlfile",
+	"go.yaml.in/yaml/v3":                        "internal/sandbox/config internal/sandbox/profile internal/sandbox/userrules internal/view/policy/policyfile internal/view/redact internal/lib/yamlfile",
 	"golang.org/x/net":                          "internal/confine/egress internal/confine/egress/allowlist internal/confine/egress/dns internal/confine/egress/forwardproxy internal/confine/egress/refused internal/confine/egress/webproxy internal/confine/seccomp/denylist",
 	"golang.org/x/sync":                         "*",
 	"golang.org/x/sys":                          "*",

@@ -94,6 +94,11 @@ func (o *sandboxOptions) changeToFileNetwork(ctx context.Context, e *env, cmd *c
 	if err != nil {
 		return err
 	}
+	missing, err := o.missingHosts(want)
+	if err != nil {
+		return err
+	}
+	want = append(want, missing...)
 	c := hostlist.Change{Reason: reason}
 	has := sb.Record.Hosts(time.Now())
 	for _, host := range has {

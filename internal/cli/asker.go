@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -76,7 +77,7 @@ func (k *asker) run(ctx context.Context) error {
 			case q := <-k.order:
 				if answer, ok := k.prompt(q.ctx, k.sb.Record.Name, q.ask); ok {
 					answer.By = k.by
-					k.answer(ctx, answer)
+					k.answer(ctx, q.ask, answer)
 				}
 			case <-ctx.Done():
 				return
@@ -108,7 +109,7 @@ func (k *asker) follow(ctx context.Context, all *sync.WaitGroup, asks []api.Ask)
 		case k.prompt != nil:
 			k.order <- putAsk{own, a}
 		default:
-			k.e.say("%s waits for an answer until %s: agentfense policy ask %s", askLine(a), a.Until.Local().Format("15:04:05"), k.sb.Record.Name)
+			k.e.say("%s waits for an answer until %s: agentfense policy ask %s", present.AskLine(a), a.Until.Local().Format("15:04:05"), k.sb.Record.Name)
 		}
 	}
 	for id, cancel := range k.waiting {
@@ -119,8 +120,8 @@ func (k *asker) follow(ctx context.Context, all *sync.WaitGroup, asks []api.Ask)
 	}
 }
 
-func (k *asker) answer(ctx context.Context, a api.Answer) {
-	if err := k.b.AnswerAsk(ctx, k.sb.Ref(), a); err != nil && !errdefs.Is(err, errdefs.NotFound) && ctx.Err() == nil {
+func (k *asker) answer(ctx context.Context, shown api.Ask, a api.Answer) {
+	if _, err := k.e.answerAsk(ctx, k.b, k.sb.Ref(), shown, a); err != nil && !errdefs.Is(err, errdefs.NotFound) && ctx.Err() == nil {
 		k.e.say("the answer does not count: %v", err)
 	}
 }
@@ -176,17 +177,27 @@ func (k *asker) runHook(ctx context.Context, a api.Ask) {
 	said := strings.Join(strings.Fields(out.String()), " ")
 	switch {
 	case err != nil:
-		k.e.say("--ask-hook: %v: refused %s", err, askLine(a))
+		k.e.say("--ask-hook: %v: refused %s", err, present.AskLine(a))
 	case said == "allow", said == "allow once":
 		answer.Allow = true
 	case said == "allow sandbox":
 		answer.Allow, answer.Scope = true, api.ScopeSandbox
+	case said == "allow project" && isOfProject(k.sb):
+		answer.Allow, answer.Scope = true, api.ScopeProject
 	case said == "deny sandbox":
 		answer.Scope = api.ScopeSandbox
 	case said != "deny" && said != "deny once":
-		k.e.say("--ask-hook: it said %s, want allow, allow sandbox, deny or deny sandbox: refused %s", vpath.Quote(said), askLine(a))
+		k.e.say("--ask-hook: it said %s, want %s: refused %s", vpath.Quote(said), hookWords(k.sb), present.AskLine(a))
 	}
-	k.answer(ctx, answer)
+	k.answer(ctx, a, answer)
+}
+
+// hookWords are what a hook of a sandbox may say.
+func hookWords(sb backend.Sandbox) string {
+	if isOfProject(sb) {
+		return "allow, allow sandbox, allow project, deny or deny sandbox"
+	}
+	return "allow, allow sandbox, deny or deny sandbox"
 }
 
 // limitedWriter keeps the beginning of what is written.

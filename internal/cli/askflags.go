@@ -26,7 +26,7 @@ func (o *askOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.Ask, "ask", false, "ask before an open of a listed file, or a host name, is refused: on this terminal, or by agentfense policy ask")
 	f.DurationVar(&o.Timeout, "ask-timeout", askTimeout, "refuse if no answer comes in this time; implies --ask")
-	f.StringVar(&o.Hook, "ask-hook", "", "let the shell command `COMMAND` answer: it gets JSON on its stdin, and prints allow, allow sandbox or deny; implies --ask")
+	f.StringVar(&o.Hook, "ask-hook", "", "let the shell command `COMMAND` answer: it gets JSON on its stdin, and prints allow, allow sandbox, allow project or deny; implies --ask")
 }
 
 func (o *askOptions) check() error {

@@ -2,12 +2,10 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
@@ -33,6 +32,8 @@ type prompter struct {
 	asking  atomic.Bool // what is typed is an answer
 	typed   chan []byte // has what was typed while asking
 	redraw  func()      // makes the command draw its screen again; nil if it has none
+	// isOfProject says that an answer may be for the project.
+	isOfProject bool
 }
 
 func newPrompter(in, out *os.File) *prompter {
@@ -52,16 +53,16 @@ func (p *prompter) ask(ctx context.Context, name string, a api.Ask) (api.Answer,
 	if p.isOwn {
 		defer p.read()()
 	}
-	word := randomWord()
-	fmt.Fprint(p.out, question(name, a, word))
+	word := present.AskWord()
+	fmt.Fprint(p.out, question(name, a, word, p.isOfProject))
 	select {
 	case <-ctx.Done():
 		fmt.Fprint(p.out, "\nagentfense: the question is over\n")
 		return api.Answer{}, false
 	case line := <-p.typed:
-		answer := readAnswer(string(line), word)
+		answer, _ := present.AllowingAnswer(string(line), word, p.isOfProject)
 		answer.ID = a.ID
-		fmt.Fprintf(p.out, "agentfense: %s\n", answerText(answer))
+		fmt.Fprintf(p.out, "agentfense: %s\n", present.AnswerText(answer))
 		return answer, true
 	}
 }
@@ -131,65 +132,19 @@ func (p *prompter) forget() {
 }
 
 // question is what a person reads. All names are escaped.
-func question(name string, a api.Ask, word string) string {
+func question(name string, a api.Ask, word string, isOfProject bool) string {
+	project := ""
+	if isOfProject {
+		project = fmt.Sprintf("\n  Allow it in this project, also later: type %s project", word)
+	}
 	left := max(0, time.Until(a.Until)).Round(time.Second)
 	return fmt.Sprintf(`
 agentfense: a program in the sandbox %s waits for your answer.
   %s
   Allow it once: type %s
-  Allow it in this sandbox: type %s sandbox
+  Allow it in this sandbox: type %s sandbox%s
   Refuse it: type anything else. In %s it is refused.
-> `, vpath.Escape(name), askLine(a), word, word, left)
-}
-
-// askLine says what is asked.
-func askLine(a api.Ask) string {
-	if a.Host != "" {
-		return "connect to " + vpath.Quote(a.Host)
-	}
-	program := vpath.Quote(vpath.DecodeText(a.Program))
-	rule := "no rule"
-	if a.Rule != "" {
-		rule = vpath.Quote(vpath.DecodeText(a.Rule))
-	}
-	return fmt.Sprintf("%s %s: %s by the program %s (now: %s, by %s)", a.Need, vpath.Quote("/"+vpath.DecodeText(a.Path)), a.Operation, program, a.Permission, rule)
-}
-
-// readAnswer reads what was typed. Only the word allows.
-func readAnswer(line, word string) api.Answer {
-	switch strings.Join(strings.Fields(line), " ") {
-	case word:
-		return api.Answer{Allow: true, Scope: api.ScopeOnce}
-	case word + " sandbox":
-		return api.Answer{Allow: true, Scope: api.ScopeSandbox}
-	}
-	return api.Answer{Scope: api.ScopeOnce}
-}
-
-func answerText(a api.Answer) string {
-	switch {
-	case !a.Allow:
-		return "refused"
-	case a.Scope == api.ScopeSandbox:
-		return "allowed in this sandbox; agentfense policy revoke takes it back"
-	}
-	return "allowed once"
-}
-
-// randomWord is a word of five letters that can be read and typed.
-func randomWord() string {
-	const consonants, vowels = "bdfgklmnprstvz", "aeiou"
-	word := make([]byte, 5)
-	var b [5]byte
-	_, _ = rand.Read(b[:]) // never fails
-	for i := range word {
-		letters := consonants
-		if i%2 == 1 {
-			letters = vowels
-		}
-		word[i] = letters[int(b[i])%len(letters)]
-	}
-	return string(word)
+> `, vpath.Escape(name), present.AskLine(a), word, word, project, left)
 }
 
 // relayInput copies what is typed to the command, or takes it as an answer.
@@ -242,7 +197,7 @@ func (e *env) answerAsks(ctx context.Context, b backend.Backend, sb backend.Sand
 	if sb.Record.Ask == nil {
 		return func() {}
 	}
-	p := e.prompterFor(running, cooked)
+	p := e.prompterFor(sb, running, cooked)
 	if p == nil {
 		return e.startAsker(ctx, b, sb, nil)
 	}
@@ -258,7 +213,7 @@ func (e *env) answerAsks(ctx context.Context, b backend.Backend, sb backend.Sand
 }
 
 // prompterFor returns what asks on our terminal while a command runs; nil without a terminal.
-func (e *env) prompterFor(running backend.Attached, cooked *term.State) *prompter {
+func (e *env) prompterFor(sb backend.Sandbox, running backend.Attached, cooked *term.State) *prompter {
 	var p *prompter
 	foreground, err := isForeground(e.stdin)
 	if e.canAsk() && foreground && err == nil {
@@ -266,7 +221,7 @@ func (e *env) prompterFor(running backend.Attached, cooked *term.State) *prompte
 	} else if p = newOwnPrompter(); p == nil {
 		return nil
 	}
-	p.running, p.cooked = running, cooked
+	p.running, p.cooked, p.isOfProject = running, cooked, isOfProject(sb)
 	if cooked != nil {
 		p.redraw = func() { redraw(e.stdin, running) }
 	}

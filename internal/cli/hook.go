@@ -252,7 +252,7 @@ func (o *hookOptions) settle(home *record.Home) (record.Source, error) {
 			return source, err
 		}
 		if dir == "" {
-			o.Preset = hookPreset
+			o.defaultPreset = hookPreset
 		}
 	}
 	return source, nil

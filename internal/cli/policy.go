@@ -107,7 +107,7 @@ func (o *policySource) rulesFor(e *env, dir string) ([]policy.Rule, error) {
 			return nil, err
 		}
 		if found != "" {
-			o.Policy = projectFileIn(found) // looking at it needs no consent
+			o.Policy, o.isProjects = projectFileIn(found), true // looking at it needs no consent
 		}
 	}
 	rules, _, err := o.rules(e, nil, dir, local.IsDirBelow(dir))

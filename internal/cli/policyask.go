@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -19,6 +20,7 @@ type askVerbOptions struct {
 	Answer  string // the id of an ask
 	Sandbox bool   // --sandbox
 	Once    bool   // --once
+	Project bool   // --project
 	Follow  bool
 	JSON    bool
 }
@@ -32,16 +34,18 @@ func newPolicyAsk(e *env) *cobra.Command {
 that no rule allows. With --answer, allow or deny it. With --follow, ask on this
 terminal until the sandbox stops.
 
-An answer counts once, unless --sandbox is given. Once lets the file be opened now; who
+An answer counts once, unless --sandbox or --project is given. Once lets the file be opened now; who
 opens it later asks again. A host is allowed for ten minutes. --sandbox stores a
-grant, as policy grant does, or denies the same until the sandbox stops. What is denied
-once is not asked again for a minute.
+grant, as policy grant does, or denies the same until the sandbox stops. --project does
+this too, and stores the answer in your own rules of the project, a file outside of it, for
+later sandboxes. What is denied once is not asked again for a minute.
 
 Only a person who may use the sandbox from outside can answer. What is not answered in
 time (run --ask-timeout) is denied.`,
 		Example: `  agentfense policy ask fix
   agentfense policy ask fix --answer 3 allow
   agentfense policy ask fix --answer 4 deny --sandbox
+  agentfense policy ask fix --answer 5 allow --project
   agentfense policy ask fix --follow`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.completeNames,
@@ -50,9 +54,10 @@ time (run --ask-timeout) is denied.`,
 	f.StringVar(&o.Answer, "answer", "", "answer the ask `ID`")
 	f.BoolVar(&o.Once, "once", false, "the answer counts once (the default)")
 	f.BoolVar(&o.Sandbox, "sandbox", false, "the answer counts as long as the sandbox exists; a denial until it stops")
+	f.BoolVar(&o.Project, "project", false, "allow it in this sandbox and in later ones of its directory")
 	f.BoolVar(&o.Follow, "follow", false, "ask on this terminal until the sandbox stops; with --json, print what is new")
 	f.BoolVar(&o.JSON, "json", false, "print JSON; with --follow one object a line")
-	cmd.MarkFlagsMutuallyExclusive("once", "sandbox")
+	cmd.MarkFlagsMutuallyExclusive("once", "sandbox", "project")
 	for _, flag := range []string{"follow", "json"} {
 		cmd.MarkFlagsMutuallyExclusive("answer", flag)
 	}
@@ -65,7 +70,7 @@ time (run --ask-timeout) is denied.`,
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
 			switch {
 			case o.Answer != "":
-				return b.AnswerAsk(ctx, args[0], answer)
+				return e.answerListed(ctx, b, args[0], answer)
 			case o.Follow:
 				return e.followAsks(ctx, b, args[0], o.JSON)
 			}
@@ -81,14 +86,19 @@ func (o *askVerbOptions) read(words []string) (api.Answer, error) {
 	if o.Sandbox {
 		a.Scope = api.ScopeSandbox
 	}
+	if o.Project {
+		a.Scope = api.ScopeProject
+	}
 	word := strings.Join(words, " ")
 	switch {
-	case o.Answer == "" && (word != "" || o.Sandbox || o.Once):
+	case o.Answer == "" && (word != "" || o.Sandbox || o.Once || o.Project):
 		return a, usageError{errdefs.New(errdefs.Invalid, "policy ask: --answer ID is missing")}
 	case o.Answer != "" && word != "allow" && word != "deny":
 		return a, usageError{errdefs.New(errdefs.Invalid, "policy ask --answer %s: want allow or deny%s", vpath.Quote(o.Answer), didYouMean(word, []string{"allow", "deny"}))}
 	}
-	a.Allow = word == "allow"
+	if a.Allow = word == "allow"; !a.Allow && o.Project {
+		return a, usageError{errdefs.New(errdefs.Invalid, "policy ask --project: not with deny: a denial counts once, or with --sandbox until the sandbox stops")}
+	}
 	return a, nil
 }
 
@@ -126,7 +136,7 @@ func (e *env) listAsks(ctx context.Context, b backend.Backend, name string, asJS
 	}
 	var rows [][]string
 	for _, a := range asks {
-		rows = append(rows, []string{a.ID, max(0, time.Until(a.Until)).Round(time.Second).String(), askLine(a)})
+		rows = append(rows, []string{a.ID, max(0, time.Until(a.Until)).Round(time.Second).String(), present.AskLine(a)})
 	}
 	return printTable(e.stdout, []string{"ID", "LEFT", "ASKS FOR"}, rows)
 }
@@ -157,6 +167,7 @@ func (e *env) followAsks(ctx context.Context, b backend.Backend, name string, as
 		return errdefs.New(errdefs.Precondition, "policy ask --follow: there is no terminal; use --json, and --answer")
 	}
 	defer p.close()
+	p.isOfProject = isOfProject(sb)
 	k := newAsker(e, b, sb, "", p.ask)
 	k.by = "policy ask"
 	return k.run(ctx)

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/executable"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // ReviewOptions are reviewui.Options.
@@ -24,8 +25,11 @@ type ReviewOptions struct {
 	Mount   string
 	Paths   []vpath.Path
 	Again   []string
-	In, Out *os.File
-	Getenv  func(string) string
+	// Answer answers an ask that was shown; IsOfProject says that an answer may be for the project.
+	Answer      func(ctx context.Context, name string, shown api.Ask, a api.Answer) error
+	IsOfProject bool
+	In, Out     *os.File
+	Getenv      func(string) string
 }
 
 // ReviewChoice is a reviewui.Choice.
@@ -82,6 +86,11 @@ func runReview(ctx context.Context, e *env, b backend.Backend, w *whichChanges, 
 	}
 	return e.parts.Review(ctx, ReviewOptions{
 		Backend: b, Changes: c, Name: args[0], Mount: mounts[0], Paths: paths, Again: again, In: e.stdin, Out: e.stdout, Getenv: e.getenv,
+		IsOfProject: isOfProject(c.Sandbox()),
+		Answer: func(ctx context.Context, name string, shown api.Ask, a api.Answer) error {
+			_, err := e.answerAsk(ctx, b, name, shown, a)
+			return err
+		},
 	})
 }
 

@@ -172,6 +172,9 @@ func (o *sandboxOptions) create(ctx context.Context, e *env, cmd *cobra.Command,
 	if err := o.addFileNetwork(e, cmd, b, &n); err != nil {
 		return sb, err
 	}
+	if err := o.addUserHosts(&n); err != nil {
+		return sb, err
+	}
 	if err := o.addFileScratch(b, &n); err != nil {
 		return sb, err
 	}

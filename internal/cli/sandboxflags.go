@@ -68,6 +68,10 @@ type sandboxOptions struct {
 	marks       []policyfile.RiskFlag
 	fileNetwork *policyfile.Network
 	fileScratch []policyfile.Scratch
+	// isProjects says that Policy is the project's file, which nobody named.
+	isProjects bool
+	// userHosts are those that the user has allowed in the project, set by rules.
+	userHosts []string
 
 	// Of the profile of an agent: the preset in place of the default one, the flags that a known
 	// sandbox gets anew, and, unless nil, what reads the policy file of a mount.
@@ -241,9 +245,17 @@ func notOnHost(rules []policy.Rule, source string) error {
 // source is the directory on this host, "" for a codebase. isDir tells of a path whether
 // it is a directory there.
 func (o *sandboxOptions) rules(e *env, home *record.Home, source string, isDir func(string) bool) ([]policy.Rule, string, error) {
+	isChosen := o.Policy != "" && !o.isProjects || o.Preset != ""
 	base, note, err := o.baseRules(e, home, source)
 	if err != nil {
 		return nil, "", err
+	}
+	own, err := o.userRules(e, source, base, isChosen)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(own) > 0 {
+		base, note = append(base, own...), fmt.Sprintf("%s, %d of yours", note, len(own))
 	}
 	extra, err := o.flagRules(e, isDir)
 	if err == nil {
@@ -283,9 +295,9 @@ func (o *sandboxOptions) baseRules(e *env, home *record.Home, source string) ([]
 			return rules, note, nil
 		}
 	}
-	o.Preset = cmp.Or(o.Preset, o.defaultPreset, preset.Default)
-	rules, err := preset.Rules(o.Preset)
-	return rules, "preset " + o.Preset, err
+	name := cmp.Or(o.Preset, o.defaultPreset, preset.Default)
+	rules, err := preset.Rules(name)
+	return rules, "preset " + name, err
 }
 
 // loadPolicyFile reads the policy file at path. Below the source no symbolic

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"testing"
-
-	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 func TestModesAreResetAndSetAgain(t *testing.T) {
@@ -55,32 +53,4 @@ func splitParts(text string) (parts []string) {
 		}
 	}
 	return append(parts, text[start:])
-}
-
-func TestOnlyTheWordAllows(t *testing.T) {
-	const word = "kumar"
-	for line, want := range map[string]api.Answer{
-		"kumar\n":           {Allow: true, Scope: api.ScopeOnce},
-		"  kumar \r\n":      {Allow: true, Scope: api.ScopeOnce},
-		"kumar sandbox\n":   {Allow: true, Scope: api.ScopeSandbox},
-		"kumar  sandbox \n": {Allow: true, Scope: api.ScopeSandbox},
-		"y\n":               {Scope: api.ScopeOnce},
-		"\n":                {Scope: api.ScopeOnce},
-		"sandbox\n":         {Scope: api.ScopeOnce},
-		"KUMAR\n":           {Scope: api.ScopeOnce},
-		"kumarkumar\n":      {Scope: api.ScopeOnce},
-		"kumar policy\n":    {Scope: api.ScopeOnce},
-		"\x1b[24;80Rkumar":  {Scope: api.ScopeOnce}, // what a terminal answers, in front of it
-	} {
-		if got := readAnswer(line, word); got != want {
-			t.Errorf("%q: %+v, want %+v", line, got, want)
-		}
-	}
-	seen := map[string]bool{}
-	for range 100 {
-		seen[randomWord()] = true
-	}
-	if len(seen) < 95 {
-		t.Errorf("%d words of 100 differ", len(seen))
-	}
 }

@@ -77,6 +77,9 @@ func (b *Backend) AnswerAsk(ctx context.Context, name string, a api.Answer) erro
 	if err != nil {
 		return err
 	}
+	if a.Scope == api.ScopeProject && sb.Record().Served != nil {
+		return backend.ErrNotOfProject(name)
+	}
 	live, err := client(ctx, sb)
 	if err != nil {
 		return err

@@ -67,6 +67,9 @@ func (b *Backend) AnswerAsk(ctx context.Context, name string, a api.Answer) erro
 	if err := a.Check(); err != nil {
 		return err
 	}
+	if a.Scope == api.ScopeProject {
+		return backend.ErrNotOfProject(name)
+	}
 	sb, err := b.Sandbox(ctx, name)
 	if err != nil {
 		return err

@@ -26,7 +26,8 @@ var help = []string{
 	"",
 	"v              unified or side by side",
 	"e              open both sides in $DIFFTOOL, or the file in $EDITOR, as copies",
-	"n              refusals and network",
+	"n              what waits, refusals and network",
+	"a              answer what the sandbox asks, the oldest first",
 	"/              show the files with a text in their names",
 	"r              look again now",
 	"?              this help            q Ctrl-C    leave",
@@ -51,6 +52,8 @@ func (m *model) key(key, text string) tea.Cmd {
 		}
 		m.status = "nothing was done"
 		return nil
+	case answering:
+		return m.dialogKey(key, text)
 	case reading:
 		m.readKey(key)
 		return nil
@@ -140,6 +143,8 @@ func (m *model) actKey(key string) tea.Cmd {
 		return m.show()
 	case "v":
 		m.split, m.docTop = !m.split, 0
+	case "a":
+		return m.openDialog()
 	case "n":
 		m.panel.shown = !m.panel.shown
 	case "/":

@@ -9,9 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
@@ -39,6 +37,7 @@ const (
 	filtering      // a filter is typed
 	asking         // a question is shown
 	reading        // a text is shown: the help, or how an apply went
+	answering      // the dialog of an ask is shown
 )
 
 // model is the screen.
@@ -78,18 +77,22 @@ type model struct {
 	text     []string             // in reading
 	textTop  int
 	panel    panel
+	asks     asks
+	dialog   dialog // in answering
 	status   string
 	busy     bool // something is staged, applied or discarded
 
 	later  func(time.Duration) tea.Cmd // sends a tick
 	settle time.Duration
+	second func() tea.Cmd // sends a dialogTick
 }
 
 func newModel(s *source, o Options) *model {
 	return &model{
 		source: s, o: o, dark: true, unfolded: map[string]bool{}, staged: map[vpath.Path]stamp{},
 		seen: map[vpath.Path]stamp{}, differs: map[vpath.Path]bool{}, panel: newPanel(), settle: settleTime,
-		later: func(d time.Duration) tea.Cmd { return tea.Tick(d, func(time.Time) tea.Msg { return tick{} }) },
+		later:  func(d time.Duration) tea.Cmd { return tea.Tick(d, func(time.Time) tea.Msg { return tick{} }) },
+		second: func() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return dialogTick{} }) },
 	}
 }
 
@@ -167,6 +170,8 @@ func (m *model) take(msg tea.Msg) tea.Cmd {
 		if msg.err != nil {
 			m.status = fmt.Sprintf("%s: %v", msg.dir, msg.err)
 		}
+	default:
+		return m.takeAsking(msg)
 	}
 	return nil
 }
@@ -206,7 +211,7 @@ func (m *model) takeList(l listed) tea.Cmd {
 	m.unstageChanged(l)
 	m.arrange()
 	m.moveTo(at, section)
-	return tea.Batch(again, m.follow(l))
+	return tea.Batch(again, m.follow(l), m.followAsks(l))
 }
 
 // unstageChanged unstages what is no longer as it was staged, and marks it.
@@ -299,52 +304,6 @@ func (m *model) takeStamped(s stamped) {
 		m.staged[path] = st
 		delete(m.differs, path)
 	}
-}
-
-func (m *model) takeApplied(a applied) {
-	for _, path := range a.differs {
-		m.unstage(path)
-	}
-	switch {
-	case errdefs.Is(a.err, errdefs.NotFound) || len(a.differs) > 0:
-		m.status = "nothing was applied, because the sandbox changed what you staged; look again"
-	case a.err != nil && len(a.result.Paths) == 0:
-		m.read("Nothing was applied", []string{a.err.Error()})
-	default:
-		title, lines := m.outcome(a)
-		if m.status = title; len(lines) > 0 {
-			m.read(title, lines)
-		}
-	}
-}
-
-// outcome says how an apply went.
-func (m *model) outcome(a applied) (title string, lines []string) {
-	r := &a.result
-	title = fmt.Sprintf("Applied %s", review.Count(r.Count(apply.Applied), "change"))
-	if a.err != nil {
-		lines = append(lines, a.err.Error(), "")
-	}
-	if r.Codebase != "" {
-		lines = append(lines, "They are in codebase "+r.Codebase+": agentfense codebase pull "+r.Codebase+" DIR")
-	}
-	for _, p := range r.Paths {
-		switch {
-		case p.Outcome == apply.Applied && !p.Implied:
-			delete(m.staged, p.Path)
-		case p.Outcome == apply.ChangedSinceReview:
-			m.unstage(p.Path)
-		}
-		if p.Outcome != apply.Applied && p.Outcome != apply.Present && !p.Implied {
-			lines = append(lines, fmt.Sprintf("%s: %s: %s", outcomes[p.Outcome], m.nameOf(p.Path), p.Reason))
-		}
-	}
-	return title, lines
-}
-
-var outcomes = map[apply.Outcome]string{
-	apply.Kept: "kept", apply.Conflict: "conflict", apply.Refused: "refused", apply.Failed: "failed", apply.Skipped: "not tried",
-	apply.ChangedSinceReview: "left out, changed since you staged it", apply.LeftOut: "left out",
 }
 
 func (m *model) read(title string, lines []string) {

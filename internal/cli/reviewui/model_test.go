@@ -23,6 +23,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // fake is a sandbox whose changes are in memory. It applies what it is asked for.
@@ -34,6 +35,8 @@ type fake struct {
 	records   []audit.Record
 	applied   [][]vpath.Path
 	discarded []vpath.Path
+	asks      []api.Ask
+	answers   []api.Answer
 }
 
 func (f *fake) add(path vpath.Path, text string, mark *review.RiskFlag) {
@@ -41,8 +44,8 @@ func (f *fake) add(path vpath.Path, text string, mark *review.RiskFlag) {
 	f.texts[path] = text
 }
 
-func (f *fake) Sandbox(context.Context, string) (backend.Sandbox, error) {
-	return backend.Sandbox{Record: record.Record{Name: "fix"}, Status: record.Running}, nil
+func (f *fake) Inspect(context.Context, string) (backend.Inspection, error) {
+	return backend.Inspection{Sandbox: backend.Sandbox{Record: record.Record{Name: "fix"}, Status: record.Running}}, nil
 }
 
 func (f *fake) Audit(_ context.Context, _ string, after uint64, _ bool, do func(audit.Record) error) error {
@@ -53,6 +56,13 @@ func (f *fake) Audit(_ context.Context, _ string, after uint64, _ bool, do func(
 			}
 		}
 	}
+	return nil
+}
+
+func (f *fake) Asks(context.Context, string) ([]api.Ask, error) { return f.asks, nil }
+
+func (f *fake) AnswerAsk(_ context.Context, _ string, a api.Answer) error {
+	f.answers = append(f.answers, a)
 	return nil
 }
 
@@ -111,10 +121,14 @@ type person struct {
 
 func sit(t *testing.T, f *fake, width, height int) *person {
 	t.Helper()
-	o := Options{Backend: f, Changes: changesOf{fake: f}, Name: "fix", Getenv: os.Getenv}
+	o := Options{Backend: f, Changes: changesOf{fake: f}, Name: "fix", Getenv: os.Getenv, IsOfProject: true}
+	o.Answer = func(ctx context.Context, name string, shown api.Ask, a api.Answer) error {
+		return backend.AnswerShown(ctx, f, name, shown, a)
+	}
 	p := &person{t, newModel(newSource(t.Context(), o), o)}
 	p.m.later = func(time.Duration) tea.Cmd { return nil } // refresh is called
 	p.m.settle = 0
+	p.m.second = func() tea.Cmd { return nil }
 	p.tell(tea.WindowSizeMsg{Width: width, Height: height})
 	p.refresh()
 	return p

@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // Options say what is reviewed, and where.
@@ -26,8 +27,11 @@ type Options struct {
 	Mount   string       // "" for the workspace
 	Paths   []vpath.Path // and what lies below them; none: everything
 	Again   []string     // as in Backend.View
-	In, Out *os.File     // the terminal
-	Getenv  func(string) string
+	// Answer answers an ask that was shown; IsOfProject says that an answer may be for the project.
+	Answer      func(ctx context.Context, name string, shown api.Ask, a api.Answer) error
+	IsOfProject bool
+	In, Out     *os.File // the terminal
+	Getenv      func(string) string
 }
 
 // Run shows the changes until the person leaves, or ctx ends.

@@ -47,6 +47,7 @@ type listed struct {
 	stamps  map[vpath.Path]stamp
 	records []audit.Record // new ones of the audit log
 	running bool
+	asks    bool // it runs and may ask
 	took    time.Duration
 	err     error
 }
@@ -80,11 +81,12 @@ func (s *source) list(again []vpath.Path) tea.Cmd {
 
 // readLog reads what is new in the audit log, and whether the sandbox runs.
 func (s *source) readLog(l *listed) error {
-	sb, err := s.o.Backend.Sandbox(s.ctx, s.o.Name)
+	sb, err := s.o.Backend.Inspect(s.ctx, s.o.Name) // Sandbox does not look whether it runs
 	if err != nil {
 		return err
 	}
 	l.running = sb.Status == record.Running
+	l.asks = l.running && sb.Record.Ask != nil
 	return s.o.Backend.Audit(s.ctx, s.o.Name, s.audit, false, func(r audit.Record) error {
 		s.audit = max(s.audit, r.Seq)
 		switch r.Event.(type) {

@@ -30,12 +30,17 @@ func (m *model) draw() string {
 		return ""
 	}
 	lines := []string{m.title()}
-	if m.mode == reading {
+	switch m.mode {
+	case answering:
+		for _, l := range m.dialogLines() {
+			lines = append(lines, fit(l, m.width, 0))
+		}
+	case reading:
 		end := min(len(m.text), m.textTop+max(0, m.height-2))
 		for _, text := range m.text[min(m.textTop, end):end] {
 			lines = append(lines, fit(line{{text: printable(text)}}, m.width, 0))
 		}
-	} else {
+	default:
 		lines = append(lines, m.body()...)
 	}
 	for len(lines) < m.height-1 {
@@ -55,6 +60,9 @@ func (m *model) title() string {
 	if m.running {
 		text += " · running"
 	}
+	if n := len(m.asks.waiting); n > 0 {
+		text += fmt.Sprintf(" · %d waiting for your answer (a)", n)
+	}
 	if m.filter != "" {
 		text += " · /" + m.filter
 	}
@@ -72,6 +80,8 @@ func (m *model) footer() string {
 		l = line{{" /" + m.filter + "█", "1"}}
 	case m.mode == asking:
 		l = line{{" " + printable(m.question) + " [y/N] ", "1;33"}}
+	case m.mode == answering:
+		l = m.dialogFooter()
 	case m.mode == reading:
 		l = line{{" any key: back", "90"}}
 	case m.status != "":
@@ -111,8 +121,8 @@ func (m *model) body() []string {
 		lines = m.list(m.width, height)
 	}
 	if h := m.panelHeight(); h > 0 {
-		lines = append(lines, fit(line{{padded(" Refusals and network", m.width), "7"}}, m.width, 0))
-		for _, l := range m.panel.lines(h - 1) {
+		lines = append(lines, fit(line{{padded(" Asks, refusals and network", m.width), "7"}}, m.width, 0))
+		for _, l := range m.panelLines(h - 1) {
 			lines = append(lines, fit(append(line{{" ", ""}}, l...), m.width, 0))
 		}
 	}

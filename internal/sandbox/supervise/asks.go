@@ -81,7 +81,7 @@ func (s *supervisor) applyAnswer(a api.Ask, scope api.Scope) error {
 	switch {
 	case err != nil:
 		return err
-	case scope == api.ScopeSandbox:
+	case scope != api.ScopeOnce:
 		err = box.GrantPath(granted.Change{Path: path, Permission: a.Need, Reason: "an answer to ask " + a.ID})
 		if err == nil {
 			err = s.takeGrants()

@@ -120,12 +120,7 @@ func patternOf(elements []element) string {
 		b.WriteByte('/')
 		switch e.kind {
 		case elementLiteral:
-			for i := range len(e.text) {
-				if strings.IndexByte(Metacharacters+"]},", e.text[i]) >= 0 {
-					b.WriteByte('\\')
-				}
-				b.WriteByte(e.text[i])
-			}
+			writeLiteral(&b, e.text)
 		case elementGlob:
 			b.WriteString(e.text)
 		case elementAny:
@@ -135,6 +130,23 @@ func patternOf(elements []element) string {
 		}
 	}
 	return cmp.Or(b.String(), "/")
+}
+
+// writeLiteral writes text as a glob that matches only it.
+func writeLiteral(b *strings.Builder, text string) {
+	for i := range len(text) {
+		if strings.IndexByte(Metacharacters+"]},", text[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(text[i])
+	}
+}
+
+// GlobOf returns the glob that matches only the path, from the root.
+func GlobOf(path vpath.Path) string {
+	var b strings.Builder
+	writeLiteral(&b, string(path))
+	return b.String()
 }
 
 // inOrder reports whether the rules, which are in the order of the ranks that

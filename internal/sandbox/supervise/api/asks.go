@@ -39,6 +39,9 @@ const (
 	ScopeOnce Scope = "once"
 	// ScopeSandbox changes the policy of the sandbox, or the hosts that it may reach.
 	ScopeSandbox Scope = "sandbox"
+	// ScopeProject is ScopeSandbox for the supervisor. The client stores the same in the rules of
+	// the user for the project (package userrules), for other sandboxes. It is for no denial.
+	ScopeProject Scope = "project"
 )
 
 // Answer answers an ask.
@@ -55,8 +58,21 @@ func (a Answer) Check() error {
 	switch a.Scope {
 	case "", ScopeOnce, ScopeSandbox:
 		return nil
+	case ScopeProject:
+		if a.Allow {
+			return nil
+		}
+		return errdefs.New(errdefs.Invalid, "answer: a denial is not stored for the project: want scope once or sandbox")
 	}
-	return errdefs.New(errdefs.Invalid, "answer: unknown scope %q: want once or sandbox", a.Scope)
+	return errdefs.New(errdefs.Invalid, "answer: unknown scope %q: want once, sandbox or project", a.Scope)
+}
+
+// IsSame reports whether a and b are one ask, as it was listed at two times. An id alone is not
+// enough: a sandbox that was started again counts from one.
+func (a Ask) IsSame(b Ask) bool {
+	sameTimes := a.Since.Equal(b.Since) && a.Until.Equal(b.Until)
+	a.Waiting, a.Since, a.Until = b.Waiting, b.Since, b.Until
+	return a == b && sameTimes
 }
 
 // Asks lists what waits for an answer, the oldest first. Errors: Precondition, if the sandbox does

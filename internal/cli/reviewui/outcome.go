@@ -1,0 +1,55 @@
+package reviewui
+
+import (
+	"fmt"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+)
+
+func (m *model) takeApplied(a applied) {
+	for _, path := range a.differs {
+		m.unstage(path)
+	}
+	switch {
+	case errdefs.Is(a.err, errdefs.NotFound) || len(a.differs) > 0:
+		m.status = "nothing was applied, because the sandbox changed what you staged; look again"
+	case a.err != nil && len(a.result.Paths) == 0:
+		m.read("Nothing was applied", []string{a.err.Error()})
+	default:
+		title, lines := m.outcome(a)
+		if m.status = title; len(lines) > 0 {
+			m.read(title, lines)
+		}
+	}
+}
+
+// outcome says how an apply went.
+func (m *model) outcome(a applied) (title string, lines []string) {
+	r := &a.result
+	title = fmt.Sprintf("Applied %s", review.Count(r.Count(apply.Applied), "change"))
+	if a.err != nil {
+		lines = append(lines, a.err.Error(), "")
+	}
+	if r.Codebase != "" {
+		lines = append(lines, "They are in codebase "+r.Codebase+": agentfense codebase pull "+r.Codebase+" DIR")
+	}
+	for _, p := range r.Paths {
+		switch {
+		case p.Outcome == apply.Applied && !p.Implied:
+			delete(m.staged, p.Path)
+		case p.Outcome == apply.ChangedSinceReview:
+			m.unstage(p.Path)
+		}
+		if p.Outcome != apply.Applied && p.Outcome != apply.Present && !p.Implied {
+			lines = append(lines, fmt.Sprintf("%s: %s: %s", outcomes[p.Outcome], m.nameOf(p.Path), p.Reason))
+		}
+	}
+	return title, lines
+}
+
+var outcomes = map[apply.Outcome]string{
+	apply.Kept: "kept", apply.Conflict: "conflict", apply.Refused: "refused", apply.Failed: "failed", apply.Skipped: "not tried",
+	apply.ChangedSinceReview: "left out, changed since you staged it", apply.LeftOut: "left out",
+}
