@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -35,6 +36,9 @@ func TestLogsOfRemovedSandboxesAreDeletedWithAge(t *testing.T) {
 	old, young, alive := remove(t, h, "old"), remove(t, h, "young"), create(t, h, "alive")
 	age(t, h, old, 2*time.Hour)
 	age(t, h, alive.ID(), 2*time.Hour)
+	if err := os.Remove(filepath.Join(h.Dir(), "pruned")); err != nil { // an hour has passed
+		t.Fatal(err)
+	}
 	create(t, h, "next") // which looks for what is too old
 	if h.Knew(old) || !h.Knew(young) || !h.Knew(alive.ID()) {
 		t.Errorf("the logs are there: old %t, young %t, alive %t; want the old one gone alone", h.Knew(old), h.Knew(young), h.Knew(alive.ID()))

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -239,7 +240,36 @@ func readRecord(dir string) (Record, error) {
 	return r, nil
 }
 
+// checked is the last text that this process has found to be a record as we write it. A command
+// reads the record of its sandbox ten times, and checking takes longer than reading.
+var checked atomic.Pointer[[]byte]
+
 func decodeRecord(text []byte) (Record, error) {
+	if known := checked.Load(); known != nil && bytes.Equal(*known, text) {
+		var r Record
+		if err := json.Unmarshal(text, &r); err != nil {
+			return Record{}, errdefs.New(errdefs.Internal, "record: %w", err)
+		}
+		return r.inForce(), nil
+	}
+	r, err := checkRecord(text)
+	if err != nil {
+		return Record{}, err
+	}
+	text = bytes.Clone(text)
+	checked.Store(&text)
+	return r.inForce(), nil
+}
+
+// inForce is the record as it is used now.
+func (r Record) inForce() Record {
+	r.Workspace = vpath.DecodeText(r.Workspace)
+	r.endGrants(time.Now())
+	return r
+}
+
+// checkRecord reads a record in the one form that we write.
+func checkRecord(text []byte) (Record, error) {
 	var version struct {
 		SchemaVersion int `json:"schema_version"`
 	}
@@ -264,8 +294,6 @@ func decodeRecord(text []byte) (Record, error) {
 	if err := isWhatWeWrite(text, &r); err != nil {
 		return Record{}, err
 	}
-	r.Workspace = vpath.DecodeText(r.Workspace)
-	r.endGrants(time.Now())
 	return r, nil
 }
 

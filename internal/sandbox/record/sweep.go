@@ -45,8 +45,29 @@ func (h *Home) sweepLocked(before func(dir string) error) error {
 		}
 		errs = append(errs, err)
 	}
-	_, err = h.pruneLogs(time.Now(), h.audit.Retention)
-	return errors.Join(append(errs, err)...)
+	return errors.Join(append(errs, h.pruneNowAndThen())...)
+}
+
+// How often sweeps prune the logs, and the file with the time when one last did. A sandbox's start
+// must not take longer with each one that was removed.
+const (
+	pruneInterval = time.Hour
+	prunedFile    = "pruned"
+)
+
+// pruneNowAndThen prunes the logs unless that was done lately. The home is locked.
+func (h *Home) pruneNowAndThen() error {
+	marker := filepath.Join(h.dir, prunedFile)
+	now := time.Now()
+	if info, err := os.Lstat(marker); err == nil && now.Sub(info.ModTime()).Abs() < pruneInterval {
+		return nil
+	}
+	// If there is no room for the marker, the next sweep prunes again.
+	if os.WriteFile(marker, nil, 0o600) == nil {
+		_ = os.Chtimes(marker, now, now)
+	}
+	_, err := h.pruneLogs(now, h.audit.Retention)
+	return err
 }
 
 // logGone records in the audit log that the sandbox in the directory gone was destroyed,
