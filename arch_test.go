@@ -83,7 +83,7 @@ var inside = map[string]string{
 	"sandbox/limit":             "",
 	"sandbox/manifest":          "changes record rights",
 	"sandbox/outlog":            "",
-	"sandbox/profile":           "hostlist mountspec",
+	"sandbox/profile":           "hostlist learn mountspec",
 	"sandbox/published":         "",
 	"sandbox/readview":          "changes mounted record rights",
 	"sandbox/mounted":           "mountspec record",

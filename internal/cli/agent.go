@@ -18,7 +18,6 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/profile"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
-	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 // agentGroup is the group of the verbs that run agents.
@@ -72,7 +71,11 @@ review, too: agentfense diff NAME --in home`,
 			return err
 		}
 		return e.onHost(cmd, func(ctx context.Context, b backend.Backend) error {
-			argv, err := o.useProfile(ctx, e, cmd, b, name)
+			p, err := profile.Load(profile.Dir(e.getenv), name)
+			if err != nil {
+				return err
+			}
+			argv, err := o.useProfile(ctx, e, cmd, b, p)
 			if err != nil {
 				return err
 			}
@@ -90,11 +93,7 @@ const (
 
 // useProfile adds to the flags what the profile of an agent says, and returns the beginning of the
 // command line inside. Errors: NotFound if the agent is not installed; Invalid.
-func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, name string) ([]string, error) {
-	p, err := profile.Load(profile.Dir(e.getenv), name)
-	if err != nil {
-		return nil, err
-	}
+func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, p *profile.Profile) ([]string, error) {
 	home, err := e.openHome()
 	if err != nil {
 		return nil, err
@@ -243,25 +242,13 @@ func (o *runOptions) showHome(in *inside, p *profile.Profile) error {
 	}
 	o.mountRules = func(path, source string) ([]policy.Rule, error) {
 		if path == file {
-			return homeRules(p), nil
+			return p.HomeRules(), nil
 		}
 		return mountRules(path, source)
 	}
 	o.Mounts = append(o.Mounts, mount)
 	o.Env = addVariables(slices.Clone(o.Env), "HOME="+real)
 	return nil
-}
-
-// homeRules are the rules of a profile, and none-rules for the names of secrets: so the summary has
-// a look at one, and does not take it for one of the many at what the profile does not show.
-func homeRules(p *profile.Profile) []policy.Rule {
-	rules := slices.Clone(p.Home)
-	for _, name := range secretname.All() {
-		rules = append(rules, policy.Rule{
-			Pattern: name.Pattern, Type: policy.Glob, Permission: policy.None, Own: true, Source: mountspec.ProfileSource + p.Name + ", names of secrets",
-		})
-	}
-	return rules
 }
 
 // giveVariables passes on the variables of a profile.

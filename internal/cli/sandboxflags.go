@@ -74,6 +74,9 @@ type sandboxOptions struct {
 	defaultPreset string
 	profileFlags  []string
 	mountRules    func(file, source string) ([]policy.Rule, error)
+	// namedNet makes a network of named hosts although none is named, which reports the names that
+	// are asked for.
+	namedNet bool
 }
 
 // policyFlags are the flags whose presence at a resume replaces the stored
