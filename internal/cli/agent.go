@@ -75,6 +75,7 @@ review, too: agentfense diff NAME --in home`,
 			if err != nil {
 				return err
 			}
+			o.agentArgs = args
 			argv, err := o.useProfile(ctx, e, cmd, b, p)
 			if err != nil {
 				return err
@@ -115,13 +116,14 @@ func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command,
 	if err := o.showHome(in, p); err != nil {
 		return nil, err
 	}
+	hint := o.giveHint(e, in, p)
 	o.giveVariables(e, p)
 	args, err := o.giveNetwork(e, cmd, in, p)
 	if err != nil {
 		return nil, err
 	}
 	o.profileFlags = []string{"mount", "allow-net", "secret", "secret-allow"}
-	return slices.Concat([]string{program}, p.Args, args), nil
+	return slices.Concat([]string{program}, p.Args, hint, args), nil
 }
 
 // projectProfiles is where somebody may expect that a project has profiles.

@@ -73,6 +73,7 @@ type sandboxOptions struct {
 	// sandbox gets anew, and, unless nil, what reads the policy file of a mount.
 	defaultPreset string
 	profileFlags  []string
+	agentArgs     []string // of the caller
 	mountRules    func(file, source string) ([]policy.Rule, error)
 	// namedNet makes a network of named hosts although none is named, which reports the names that
 	// are asked for.

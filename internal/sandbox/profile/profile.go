@@ -43,6 +43,7 @@ type Profile struct {
 	Pass    []string   // names of the caller's variables that are passed on
 	Hosts   []string   // in the form of --allow-net
 	Secrets []Secret
+	Hint    Hint
 }
 
 // Variable is a variable with its value.

@@ -87,10 +87,11 @@ func (r *reader) fields() []yamlfile.Field {
 		{Key: "home", Read: r.readHome},
 		{Key: "hide_secret_names", Read: r.readHideSecretNames},
 		r.texts("login", &p.Login, checkLogin),
-		{Key: "set", Read: r.readSet},
+		{Key: "set", Read: func(v *yaml.Node) error { return r.readSet(v, &r.profile.Set) }},
 		r.texts("pass", &p.Pass, checkVariable),
 		{Key: "network", Read: r.readHosts},
 		{Key: "secrets", Read: r.readSecrets},
+		{Key: "hint", Read: r.readHint},
 	}
 }
 
@@ -186,7 +187,7 @@ func (r *reader) readHome(n *yaml.Node) error {
 	return nil
 }
 
-func (r *reader) readSet(n *yaml.Node) error {
+func (r *reader) readSet(n *yaml.Node, to *[]Variable) error {
 	if n.Kind != yaml.MappingNode {
 		return r.At(n.Line, "set is a mapping of variables to values, not %s", yamlfile.Shape(n))
 	}
@@ -204,8 +205,7 @@ func (r *reader) readSet(n *yaml.Node) error {
 			return r.At(name.Line, "set: variable %s is given twice", vpath.Quote(name.Value))
 		}
 		names = append(names, name.Value)
-		r.profile.Set = slices.DeleteFunc(slices.Clone(r.profile.Set), func(v Variable) bool { return v.Name == name.Value })
-		r.profile.Set = append(r.profile.Set, Variable{name.Value, text})
+		*to = append(slices.DeleteFunc(slices.Clone(*to), func(v Variable) bool { return v.Name == name.Value }), Variable{name.Value, text})
 	}
 	return nil
 }

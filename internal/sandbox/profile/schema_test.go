@@ -66,6 +66,19 @@ func wantSchema(t *testing.T) *jsonschema.Schema {
 		"args":     list("Arguments for an agent that uses the key; {url} in them is the address.", text("An argument.")),
 		"requests": list("All requests that get the key.", text("METHOD PATH, such as POST /v1/messages.")),
 	}, "name", "host")
+	variables := func(description string) *jsonschema.Schema {
+		return &jsonschema.Schema{
+			Type: "object", Description: description, PropertyNames: &jsonschema.Schema{Pattern: isVariable},
+			AdditionalProperties: text("The value."),
+		}
+	}
+	file := func(description string) *jsonschema.Schema { return pattern(text(description), "^[^/~]") }
+	hint := object("How the agent is given the line that says where refusals are explained.", r.hintFields(), map[string]*jsonschema.Schema{
+		"args":      list("Arguments before the caller's; {hint} in them is the line.", text("An argument.")),
+		"set":       variables("Variables, unless the caller has set them; {hint} in them is the line."),
+		"unless":    text("A word with which the user gives instructions of the same kind, which these would replace."),
+		"unless_in": list("Files of the home directory and of the project that may have the word.", file("A path.")),
+	})
 	s := object("How a coding agent is run in a sandbox.", r.fields(), map[string]*jsonschema.Schema{
 		"version":           {Const: &version, Description: "The version of this format."},
 		"extends":           pattern(text("A profile to begin with."), nameForm.String()),
@@ -77,14 +90,12 @@ func wantSchema(t *testing.T) *jsonschema.Schema {
 		"args":              list("Arguments before the caller's.", text("An argument.")),
 		"home":              list("Rules with patterns that begin at the home directory.", ofPolicy.Properties["rules"].Items),
 		"hide_secret_names": {Type: "boolean", Default: json.RawMessage("false"), Description: "Hide names of secrets above all rules of home with a lower priority."},
-		"login":             list("Files of which one is there after a login.", pattern(text("A path from the home directory, such as .my-agent/auth.json."), "^[^/~]")),
-		"set": {
-			Type: "object", Description: "Variables, unless the caller has set them.", PropertyNames: &jsonschema.Schema{Pattern: isVariable},
-			AdditionalProperties: text("The value."),
-		},
+		"login":             list("Files of which one is there after a login.", file("A path from the home directory, such as .my-agent/auth.json.")),
+		"set":     variables("Variables, unless the caller has set them."),
 		"pass":    list("Variables of the caller that are passed on.", pattern(text("A name."), isVariable)),
 		"network": list("Hosts, as --allow-net takes them.", text("HOST[:PORT], *.DOMAIN or @PRESET.")),
 		"secrets": list("Keys that the agent uses without knowing them.", secret),
+		"hint":    hint,
 	}, "version")
 	s.AnyOf = []*jsonschema.Schema{{Required: []string{"command"}}, {Required: []string{"extends"}}}
 	s.Schema, s.Title = ofPolicy.Schema, "agentfense profile"
@@ -93,7 +104,7 @@ func wantSchema(t *testing.T) *jsonschema.Schema {
 
 func TestSchemaNamesWhatTheReaderReads(t *testing.T) {
 	s := wantSchema(t)
-	for _, of := range []*jsonschema.Schema{s, s.Properties["secrets"].Items} {
+	for _, of := range []*jsonschema.Schema{s, s.Properties["secrets"].Items, s.Properties["hint"]} {
 		if keys := slices.Sorted(maps.Keys(of.Properties)); !slices.Equal(keys, slices.Sorted(slices.Values(of.PropertyOrder))) {
 			t.Errorf("the schema has the keys %q, and the reader %q", keys, of.PropertyOrder)
 		}
