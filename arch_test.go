@@ -75,6 +75,7 @@ var inside = map[string]string{
 	"sandbox/gitconfig":         "",
 	"sandbox/granted":           "",
 	"sandbox/githistory":        "",
+	"sandbox/gitignored":        "gitindex",
 	"sandbox/gitindex":          "",
 	"sandbox/gitview":           "changes githistory gitindex record",
 	"sandbox/hostlist":          "audit",

@@ -112,7 +112,7 @@ func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command,
 	if err != nil {
 		return nil, err
 	}
-	o.defaultPreset = p.Preset
+	o.defaultPreset, o.ignoredScratch = p.Preset, p.IgnoredScratch
 	if err := o.showHome(in, p); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
@@ -74,6 +75,21 @@ func (r *reader) readHideSecretNames(n *yaml.Node) error {
 		err = r.At(n.Line, "hide_secret_names is true or false, not %s", vpath.Quote(text))
 	}
 	r.profile.HideSecretNames = text == "true"
+	return err
+}
+
+// The values of scratch.
+const (
+	scratchIgnored = "ignored"
+	scratchNone    = "none"
+)
+
+func (r *reader) readScratch(n *yaml.Node) error {
+	text, err := r.Text(n, "scratch")
+	if err == nil && text != scratchIgnored && text != scratchNone {
+		err = r.At(n.Line, "scratch: %w", nearest.Unknown("value", text, []string{scratchIgnored, scratchNone}))
+	}
+	r.profile.IgnoredScratch = text == scratchIgnored
 	return err
 }
 

@@ -44,6 +44,8 @@ type Profile struct {
 	Hosts   []string   // in the form of --allow-net
 	Secrets []Secret
 	Hint    Hint
+	// IgnoredScratch makes directories of packages that git ignores scratch directories.
+	IgnoredScratch bool
 }
 
 // Variable is a variable with its value.

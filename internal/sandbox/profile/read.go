@@ -92,6 +92,7 @@ func (r *reader) fields() []yamlfile.Field {
 		{Key: "network", Read: r.readHosts},
 		{Key: "secrets", Read: r.readSecrets},
 		{Key: "hint", Read: r.readHint},
+		{Key: "scratch", Read: r.readScratch},
 	}
 }
 

@@ -96,6 +96,7 @@ func wantSchema(t *testing.T) *jsonschema.Schema {
 		"network": list("Hosts, as --allow-net takes them.", text("HOST[:PORT], *.DOMAIN or @PRESET.")),
 		"secrets": list("Keys that the agent uses without knowing them.", secret),
 		"hint":    hint,
+		"scratch": {Enum: []any{scratchIgnored, scratchNone}, Default: json.RawMessage(`"none"`), Description: "Whether directories of packages that git ignores, such as node_modules, are scratch directories."},
 	}, "version")
 	s.AnyOf = []*jsonschema.Schema{{Required: []string{"command"}}, {Required: []string{"extends"}}}
 	s.Schema, s.Title = ofPolicy.Schema, "agentfense profile"
@@ -160,6 +161,8 @@ func TestSchemaAcceptsWhatTheReaderAccepts(t *testing.T) {
 		"version: 1\ncommand: a\npass: [A-B]",
 		"version: 1\ncommand: a\nset: {A-B: c}",
 		"version: 1\ncommand: a\nhide_secret_names: yes",
+		"version: 1\ncommand: a\nscratch: yes",
+		"version: 1\ncommand: a\nhint: {set: [a]}",
 		"version: 1\ncommand: a\nsecrets: [{name: A}]",
 		"version: 1\ncommand: a\nsecrets: [{name: A, host: a.example, path: v1}]",
 		"version: 1\npreset: development",
