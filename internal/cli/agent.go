@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -80,7 +81,11 @@ review, too: agentfense diff NAME --in home`,
 			if err != nil {
 				return err
 			}
-			return runRun(ctx, e, cmd, b, o, func(bool) []string { return append(argv, args...) })
+			err = runRun(ctx, e, cmd, b, o, func(bool) []string { return append(argv, args...) })
+			if _, ended := errors.AsType[exitError](err); o.login != "" && (err == nil || ended) {
+				e.say("%s: the login in %s was readable inside", name, vpath.Escape(o.login)) // the agent's screen may have hidden the first line
+			}
+			return err
 		})
 	}
 	o.register(cmd)
@@ -118,6 +123,12 @@ func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command,
 	}
 	hint := o.giveHint(e, in, p)
 	o.giveVariables(e, p)
+	if o.login, err = in.loginOf(p); err != nil {
+		return nil, err
+	}
+	if o.login != "" {
+		e.say("%s: the login in %s is readable inside: what runs there can use the account", p.Name, vpath.Escape(o.login))
+	}
 	args, err := o.giveNetwork(e, cmd, in, p)
 	if err != nil {
 		return nil, err
@@ -284,11 +295,7 @@ func (o *runOptions) giveNetwork(e *env, cmd *cobra.Command, in *inside, p *prof
 		}
 		hasKey, args = hasKey || given, append(args, more...)
 	}
-	switch login := in.loginOf(p); {
-	case hasKey:
-	case login != "":
-		e.say("%s: the login in %s is readable inside: what runs there can use the account", p.Name, vpath.Escape(login))
-	case len(p.Secrets)+len(p.Login) > 0:
+	if !hasKey && o.login == "" && len(p.Secrets)+len(p.Login) > 0 {
 		e.say("%s: there is neither a key (%s) nor a login; set the key, or log in", p.Name, p.KeyNames())
 	}
 	return args, nil
@@ -330,12 +337,16 @@ func (o *runOptions) giveSecret(e *env, s profile.Secret) (given bool, args []st
 	return false, nil, nil
 }
 
-// loginOf returns the path of the login of an agent, "" if there is none.
-func (in *inside) loginOf(p *profile.Profile) string {
+// loginOf returns the path of the login of an agent that is readable inside, "" if there is none.
+func (in *inside) loginOf(p *profile.Profile) (string, error) {
+	home, err := policy.Compile(p.HomeRules(), policy.Options{})
+	if err != nil {
+		return "", err
+	}
 	for _, file := range p.Login {
-		if path := filepath.Join(in.home, file); has(in.home, file) {
-			return path
+		if has(in.home, file) && home.Decide(vpath.Root.Child(file)).Permission >= policy.Read {
+			return filepath.Join(in.home, file), nil
 		}
 	}
-	return ""
+	return "", nil
 }

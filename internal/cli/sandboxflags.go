@@ -74,6 +74,7 @@ type sandboxOptions struct {
 	defaultPreset string
 	profileFlags  []string
 	agentArgs     []string // of the caller
+	login         string   // a file of the home directory that is readable inside; "": none
 	// ignoredScratch makes directories of packages that git ignores scratch directories of a new
 	// sandbox.
 	ignoredScratch bool

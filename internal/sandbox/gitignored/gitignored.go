@@ -21,8 +21,8 @@ import (
 // Candidate is a directory that may be ignored.
 type Candidate struct {
 	Name string // at the top of the project
-	// Makers are files beside it of which one says that a tool makes the directory. Without one, the
-	// directory counts only if it exists. With Needed, it never counts without one.
+	// Makers are files beside it of which one says that a tool makes the directory. Without one,
+	// the directory counts only if it exists. With Needed, it never counts without one.
 	Makers []string
 	Needed bool
 }
@@ -79,8 +79,8 @@ const (
 type workTree struct {
 	root  string     // of the repository
 	below vpath.Path // the directory in it
-	// rules are the .gitignore files from root down to the directory, and the last is the exclude
-	// file of the repository. nil: there is no such file.
+	// rules are the .gitignore files from root down to the directory, and exclude is that of the
+	// repository. nil: there is no such file.
 	rules   []*ignore.Matcher
 	exclude *ignore.Matcher
 }
