@@ -17,7 +17,8 @@ import (
 var packageDirs = []gitignored.Candidate{
 	{Name: "node_modules", Makers: []string{"package.json"}},
 	{Name: "target", Makers: []string{"Cargo.toml"}, Needed: true}, // Maven's is removed as a whole
-	{Name: ".venv"}, {Name: ".tox"}, // an empty one would change what tools do
+	{Name: ".venv"},
+	{Name: ".tox"}, // an empty one would change what tools do
 }
 
 // addIgnoredScratch makes directories of packages that git ignores scratch directories of a new

@@ -120,7 +120,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.Var(&o.Memory, "memory", "limit of memory, such as 512M")
 	f.Float64Var(&o.CPUs, "cpus", 0, "limit of processors, such as 1.5")
 	f.Int64Var(&o.PIDs, "pids", 0, "limit of processes and threads")
-	f.Var(&o.Disk, "disk", "limit of what the delta may hold, such as 1G")
+	f.Var(&o.Disk, "disk", "limit of what the deltas of the workspace and of all mounts may hold together, such as 1G")
 	f.DurationVar(&o.Timeout, "timeout", 0, "end each command after this time, such as 30s")
 	f.StringVar(&o.Home, "home", record.HomePrivate, "home directory inside: private, new and empty with each start, or keep, which stays until the sandbox is removed")
 	o.Ask.register(cmd)
