@@ -339,12 +339,15 @@ func (o *runOptions) giveSecret(e *env, s profile.Secret) (given bool, args []st
 
 // loginOf returns the path of the login of an agent that is readable inside, "" if there is none.
 func (in *inside) loginOf(p *profile.Profile) (string, error) {
-	home, err := policy.Compile(p.HomeRules(), policy.Options{})
-	if err != nil {
-		return "", err
-	}
 	for _, file := range p.Login {
-		if has(in.home, file) && home.Decide(vpath.Root.Child(file)).Permission >= policy.Read {
+		if !has(in.home, file) {
+			continue
+		}
+		home, err := policy.Compile(p.HomeRules(), policy.Options{})
+		if err != nil {
+			return "", err
+		}
+		if home.Decide(vpath.Root.Child(file)).Permission >= policy.Read {
 			return filepath.Join(in.home, file), nil
 		}
 	}

@@ -74,6 +74,9 @@ func runProfileNew(e *env, cmd *cobra.Command, o profileNewOptions, name string,
 	if len(argv) == 0 {
 		argv = []string{name}
 	}
+	if err := profile.CheckCommand(argv[0]); err != nil {
+		return errdefs.New(errdefs.Invalid, "command %w", err)
+	}
 	d := &profile.Draft{Name: name, Command: argv[0], Preset: profileNewPreset}
 	if o.From != "" {
 		d.Program = e.ownProgram(argv[0])

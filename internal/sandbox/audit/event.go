@@ -167,8 +167,8 @@ type FileChanged struct {
 }
 
 // The resources of ResourceLimitExceeded: the names of cgroup v2 (cgroup-v2.rst), also if
-// v1 enforces them. Those of the disk have no name there. Those of the network are network.LIMIT and
-// secret.NAME.LIMIT.
+// v1 enforces them. Those of the disk have no name there. Those of the network are network.LIMIT
+// and secret.NAME.LIMIT.
 const (
 	ResourceMemory     = "memory.max"  // bytes
 	ResourcePIDs       = "pids.max"    // processes and threads

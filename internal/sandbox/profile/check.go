@@ -13,8 +13,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// checkCommand refuses what cannot be a program of the PATH.
-func checkCommand(text string) error {
+// CheckCommand refuses what cannot be a program of the PATH. Errors: Invalid.
+func CheckCommand(text string) error {
 	if text == "" || text == "." || text == ".." || strings.ContainsAny(text, "/ \t\n\x00") {
 		return errdefs.New(errdefs.Invalid, "%s: want the name of a program on the PATH; arguments go to args", vpath.Quote(text))
 	}

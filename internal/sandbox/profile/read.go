@@ -80,7 +80,7 @@ func (r *reader) fields() []yamlfile.Field {
 		{Key: "version", Read: func(v *yaml.Node) error { return r.CheckVersion(v, Version) }},
 		{Key: "extends", Read: func(*yaml.Node) error { return nil }}, // extend has read it
 		r.TextField("title", &p.Title),
-		r.text("command", &p.Command, checkCommand),
+		r.text("command", &p.Command, CheckCommand),
 		r.TextField("install", &p.Install), r.TextField("tested", &p.Tested),
 		{Key: "preset", Read: r.readPreset},
 		r.texts("args", &p.Args, checkArg),
