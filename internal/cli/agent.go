@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +19,6 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/profile"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
-	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 // agentGroup is the group of the verbs that run agents.
@@ -72,11 +72,20 @@ review, too: agentfense diff NAME --in home`,
 			return err
 		}
 		return e.onHost(cmd, func(ctx context.Context, b backend.Backend) error {
-			argv, err := o.useProfile(ctx, e, cmd, b, name)
+			p, err := profile.Load(profile.Dir(e.getenv), name)
 			if err != nil {
 				return err
 			}
-			return runRun(ctx, e, cmd, b, o, func(bool) []string { return append(argv, args...) })
+			o.agentArgs = args
+			argv, err := o.useProfile(ctx, e, cmd, b, p)
+			if err != nil {
+				return err
+			}
+			err = runRun(ctx, e, cmd, b, o, func(bool) []string { return append(argv, args...) })
+			if _, ended := errors.AsType[exitError](err); o.login != "" && (err == nil || ended) {
+				e.say("%s: the login in %s was readable inside", name, vpath.Escape(o.login)) // the agent's screen may have hidden the first line
+			}
+			return err
 		})
 	}
 	o.register(cmd)
@@ -90,11 +99,7 @@ const (
 
 // useProfile adds to the flags what the profile of an agent says, and returns the beginning of the
 // command line inside. Errors: NotFound if the agent is not installed; Invalid.
-func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, name string) ([]string, error) {
-	p, err := profile.Load(profile.Dir(e.getenv), name)
-	if err != nil {
-		return nil, err
-	}
+func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, p *profile.Profile) ([]string, error) {
 	home, err := e.openHome()
 	if err != nil {
 		return nil, err
@@ -112,17 +117,24 @@ func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command,
 	if err != nil {
 		return nil, err
 	}
-	o.defaultPreset = p.Preset
+	o.defaultPreset, o.ignoredScratch = p.Preset, p.IgnoredScratch
 	if err := o.showHome(in, p); err != nil {
 		return nil, err
 	}
+	hint := o.giveHint(e, in, p)
 	o.giveVariables(e, p)
+	if o.login, err = in.loginOf(p); err != nil {
+		return nil, err
+	}
+	if o.login != "" {
+		e.say("%s: the login in %s is readable inside: what runs there can use the account", p.Name, vpath.Escape(o.login))
+	}
 	args, err := o.giveNetwork(e, cmd, in, p)
 	if err != nil {
 		return nil, err
 	}
 	o.profileFlags = []string{"mount", "allow-net", "secret", "secret-allow"}
-	return slices.Concat([]string{program}, p.Args, args), nil
+	return slices.Concat([]string{program}, p.Args, hint, args), nil
 }
 
 // projectProfiles is where somebody may expect that a project has profiles.
@@ -243,25 +255,13 @@ func (o *runOptions) showHome(in *inside, p *profile.Profile) error {
 	}
 	o.mountRules = func(path, source string) ([]policy.Rule, error) {
 		if path == file {
-			return homeRules(p), nil
+			return p.HomeRules(), nil
 		}
 		return mountRules(path, source)
 	}
 	o.Mounts = append(o.Mounts, mount)
 	o.Env = addVariables(slices.Clone(o.Env), "HOME="+real)
 	return nil
-}
-
-// homeRules are the rules of a profile, and none-rules for the names of secrets: so the summary has
-// a look at one, and does not take it for one of the many at what the profile does not show.
-func homeRules(p *profile.Profile) []policy.Rule {
-	rules := slices.Clone(p.Home)
-	for _, name := range secretname.All() {
-		rules = append(rules, policy.Rule{
-			Pattern: name.Pattern, Type: policy.Glob, Permission: policy.None, Own: true, Source: mountspec.ProfileSource + p.Name + ", names of secrets",
-		})
-	}
-	return rules
 }
 
 // giveVariables passes on the variables of a profile.
@@ -295,11 +295,7 @@ func (o *runOptions) giveNetwork(e *env, cmd *cobra.Command, in *inside, p *prof
 		}
 		hasKey, args = hasKey || given, append(args, more...)
 	}
-	switch login := in.loginOf(p); {
-	case hasKey:
-	case login != "":
-		e.say("%s: the login in %s is readable inside: what runs there can use the account", p.Name, vpath.Escape(login))
-	case len(p.Secrets)+len(p.Login) > 0:
+	if !hasKey && o.login == "" && len(p.Secrets)+len(p.Login) > 0 {
 		e.say("%s: there is neither a key (%s) nor a login; set the key, or log in", p.Name, p.KeyNames())
 	}
 	return args, nil
@@ -341,12 +337,19 @@ func (o *runOptions) giveSecret(e *env, s profile.Secret) (given bool, args []st
 	return false, nil, nil
 }
 
-// loginOf returns the path of the login of an agent, "" if there is none.
-func (in *inside) loginOf(p *profile.Profile) string {
+// loginOf returns the path of the login of an agent that is readable inside, "" if there is none.
+func (in *inside) loginOf(p *profile.Profile) (string, error) {
 	for _, file := range p.Login {
-		if path := filepath.Join(in.home, file); has(in.home, file) {
-			return path
+		if !has(in.home, file) {
+			continue
+		}
+		home, err := policy.Compile(p.HomeRules(), policy.Options{})
+		if err != nil {
+			return "", err
+		}
+		if home.Decide(vpath.Root.Child(file)).Permission >= policy.Read {
+			return filepath.Join(in.home, file), nil
 		}
 	}
-	return ""
+	return "", nil
 }

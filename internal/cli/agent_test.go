@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -48,5 +49,57 @@ func TestAHomeDirectoryIsNoOption(t *testing.T) {
 	p := &profile.Profile{Name: "x", Home: []policy.Rule{{Pattern: "/x", Permission: policy.Read}}}
 	if err := o.showHome(&inside{home: home, record: record.Record{Workspace: "/project"}}, p); !errdefs.Is(err, errdefs.Invalid) || len(o.Mounts) > 0 {
 		t.Errorf("%v, %q", err, o.Mounts)
+	}
+}
+
+// What agentfense says to an agent replaces no instructions of the user: in the arguments, in a
+// file of the home directory, also behind a link, or in one of the project.
+func TestAHintReplacesNoInstructions(t *testing.T) {
+	p, err := profile.Load("", "codex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		file, content string
+		link          bool
+		args          []string
+		hinted        bool
+	}{
+		"nothing":                  {hinted: true},
+		"another file":             {file: "home/.codex/config.toml", content: "model = 1\n", hinted: true},
+		"an argument":              {args: []string{"exec", "-c", "developer_instructions=x"}},
+		"the user's file":          {file: "home/.codex/config.toml", content: "developer_instructions = 1\n"},
+		"the user's linked file":   {file: "home/.codex/config.toml", content: "developer_instructions = 1\n", link: true},
+		"the project's file":       {file: "project/.codex/config.toml", content: "developer_instructions = 1\n"},
+		"a project's file, a link": {file: "project/.codex/config.toml", content: "model = 1\n", link: true}, // it is not followed
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, sub := range []string{"home/.codex", "project/.codex"} {
+				if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.file != "" {
+				path := filepath.Join(dir, test.file)
+				if test.link {
+					if err := os.Symlink(filepath.Join(dir, "file"), path); err != nil {
+						t.Fatal(err)
+					}
+					path = filepath.Join(dir, "file")
+				}
+				if err := os.WriteFile(path, []byte(test.content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			in := &inside{home: filepath.Join(dir, "home")}
+			in.record.Source.Path = record.HostPath(filepath.Join(dir, "project"))
+			o := runOptions{}
+			o.agentArgs = test.args
+			args := o.giveHint(&env{}, in, p)
+			if hinted := len(args) == 1 && strings.Contains(args[0], profile.HintText); hinted != test.hinted {
+				t.Errorf("arguments %q, want the hint: %v", args, test.hinted)
+			}
+		})
 	}
 }

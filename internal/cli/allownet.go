@@ -184,7 +184,7 @@ func limitsOf(n *policyfile.Network) (string, error) {
 
 // network is what the flags ask for, which were checked.
 func (o *sandboxOptions) network() (net string, allowed []string) {
-	if allowed, err := o.allowedHosts(); err == nil && len(allowed)+len(o.Secrets)+len(o.Publish) > 0 {
+	if allowed, err := o.allowedHosts(); err == nil && (o.namedNet || len(allowed)+len(o.Secrets)+len(o.Publish) > 0) {
 		return record.NetNamed, allowed
 	}
 	return o.Net, nil

@@ -29,17 +29,29 @@ import (
 	"github.com/agentfense/agentfense/internal/view/secretscan"
 )
 
+// learned takes what a command used. The sandbox does not live any more, and its log since the
+// record before is that of the command.
+type learned func(ctx context.Context, b backend.Backend, sb backend.Sandbox, used []api.Used, before uint64) error
+
 // learning is where --learn writes, nil without it. Its methods do nothing then.
 type learning struct {
-	file string // "-": stdout
-	text []byte // of the file that exists
-	into *policyfile.Document
-	used []api.Used
+	learned learned // if set, it takes what was used, and nothing is written
+	file    string  // "-": stdout
+	text    []byte  // of the file that exists
+	into    *policyfile.Document
+	used    []api.Used
 }
 
 func learnFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "learn", "", "record what is used, and write the policy that permits it to `FILE`; added to a policy file that exists; -: stdout")
 	cmd.MarkFlagsMutuallyExclusive("learn", "detach")
+}
+
+func (o *runOptions) startLearning(cmd *cobra.Command) (*learning, error) {
+	if o.learned != nil {
+		return &learning{learned: o.learned}, nil
+	}
+	return startLearning(cmd, o.Learn)
 }
 
 // startLearning reads the file that exists, so that what is wrong with it is said before the
@@ -99,6 +111,9 @@ func (l *learning) take(ctx context.Context, live backend.Live) (err error) {
 func (l *learning) write(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, sb backend.Sandbox, c backend.Command, before uint64) error {
 	if l == nil || len(l.used) == 0 {
 		return nil
+	}
+	if l.learned != nil {
+		return l.learned(ctx, b, sb, l.used, before)
 	}
 	now, err := b.Policy(ctx, sb.Ref())
 	if err != nil {

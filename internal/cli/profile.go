@@ -16,7 +16,7 @@ import (
 func newProfile(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profile",
-		Short: "List, show and check the profiles of agents",
+		Short: "List, show, check and write the profiles of agents",
 		Long: `A profile says how a coding agent is run in a sandbox: its program, what it sees of
 your home directory, its variables, hosts and keys. Profiles are built in; a file
 NAME.yaml in the directory that ` + "`profile ls`" + ` names adds the verb NAME, or replaces a
@@ -24,7 +24,7 @@ built-in profile, which it can extend. A project has no profiles.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newProfileLs(e), newProfileShow(e), newProfileCheck(e))
+	cmd.AddCommand(newProfileLs(e), newProfileShow(e), newProfileCheck(e), newProfileNew(e), newProfileSchema(e))
 	return cmd
 }
 
@@ -95,7 +95,7 @@ func newProfileShow(e *env) *cobra.Command {
 		Example: `  agentfense profile show claude`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			p, err := profile.Load(profile.Dir(e.getenv), args[0])
+			p, err := loadProfile(profile.Dir(e.getenv), args[0])
 			if err != nil {
 				return err
 			}
@@ -136,10 +136,27 @@ prints one line for each, and fails if one is malformed.`,
 	return cmd
 }
 
+func newProfileSchema(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:     "schema",
+		Short:   "Print the JSON Schema of profiles, with which editors complete and check them",
+		Example: `  agentfense profile schema > profile.schema.json`,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := e.stdout.Write(profile.Schema())
+			return err
+		},
+	}
+}
+
 // loadProfile reads the profile of a name, or of a file.
 func loadProfile(dir, arg string) (*profile.Profile, error) {
 	if filepath.Base(arg) == arg {
-		return profile.Load(dir, arg)
+		p, err := profile.Load(dir, arg)
+		if errdefs.Is(err, errdefs.NotFound) {
+			err = errdefs.New(errdefs.NotFound, "%w; to write one: agentfense profile new %s", err, arg)
+		}
+		return p, err
 	}
 	text, err := safefs.ReadNamed(arg, profile.MaxBytes)
 	if err != nil {

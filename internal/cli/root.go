@@ -100,7 +100,7 @@ With --endpoint, or the variable AGENTFENSE_ENDPOINT, the verbs act on a server
 	)
 	root.AddGroup(&cobra.Group{ID: agentGroup, Title: "Agents:"})
 	root.AddCommand(newAgents(e)...)
-	explainArgs(root)
+	e.explainArgs(root)
 	if len(e.args) > 0 && strings.HasPrefix(e.args[0], cobra.ShellCompRequestCmd) {
 		e.completeRest(root)
 	}

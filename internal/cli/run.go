@@ -25,6 +25,7 @@ type runOptions struct {
 	Detach    bool
 	Exclusive bool
 	Learn     string
+	learned   learned // in place of Learn
 }
 
 // commandOptions are the flags of one command: those of run, exec and shell.
@@ -122,7 +123,7 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 	if err != nil {
 		return err
 	}
-	learning, err := startLearning(cmd, o.Learn)
+	learning, err := o.startLearning(cmd)
 	if err != nil {
 		return err
 	}

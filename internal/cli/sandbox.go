@@ -178,6 +178,9 @@ func (o *sandboxOptions) create(ctx context.Context, e *env, cmd *cobra.Command,
 	if err := o.addFileScratch(b, &n); err != nil {
 		return sb, err
 	}
+	if err := o.addIgnoredScratch(ctx, e, home, b, &n); err != nil {
+		return sb, err
+	}
 	p := e.progress("uploading")
 	n.Uploading = e.uploading(p)
 	sb, err = b.Create(ctx, n)

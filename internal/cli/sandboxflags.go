@@ -77,7 +77,15 @@ type sandboxOptions struct {
 	// sandbox gets anew, and, unless nil, what reads the policy file of a mount.
 	defaultPreset string
 	profileFlags  []string
+	agentArgs     []string // of the caller
+	login         string   // a file of the home directory that is readable inside; "": none
+	// ignoredScratch makes directories of packages that git ignores scratch directories of a new
+	// sandbox.
+	ignoredScratch bool
 	mountRules    func(file, source string) ([]policy.Rule, error)
+	// namedNet makes a network of named hosts although none is named, which reports the names that
+	// are asked for.
+	namedNet bool
 }
 
 // policyFlags are the flags whose presence at a resume replaces the stored
@@ -116,7 +124,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.Var(&o.Memory, "memory", "limit of memory, such as 512M")
 	f.Float64Var(&o.CPUs, "cpus", 0, "limit of processors, such as 1.5")
 	f.Int64Var(&o.PIDs, "pids", 0, "limit of processes and threads")
-	f.Var(&o.Disk, "disk", "limit of what the delta may hold, such as 1G")
+	f.Var(&o.Disk, "disk", "limit of what the deltas of the workspace and of all mounts may hold together, such as 1G")
 	f.DurationVar(&o.Timeout, "timeout", 0, "end each command after this time, such as 30s")
 	f.StringVar(&o.Home, "home", record.HomePrivate, "home directory inside: private, new and empty with each start, or keep, which stays until the sandbox is removed")
 	o.Ask.register(cmd)

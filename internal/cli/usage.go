@@ -10,13 +10,14 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/profile"
 )
 
 // explainArgs lets cmd and all below say what they want where the words of the
 // command line do not fit.
-func explainArgs(cmd *cobra.Command) {
+func (e *env) explainArgs(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		explainArgs(sub)
+		e.explainArgs(sub)
 	}
 	check := cmd.Args
 	if check == nil {
@@ -28,12 +29,25 @@ func explainArgs(cmd *cobra.Command) {
 		}
 		_, below, _ := strings.Cut(cmd.CommandPath(), " ")
 		if cmd.HasAvailableSubCommands() && len(args) > 0 {
+			near := didYouMean(args[0], verbsOf(cmd))
+			if !cmd.HasParent() {
+				near += e.newProfileHint(args[0], near)
+			}
 			return usageError{errdefs.New(errdefs.Invalid, "no command %s%s (see `%s --help`)",
-				vpath.Quote(strings.TrimSpace(below+" "+args[0])), didYouMean(args[0], verbsOf(cmd)), cmd.CommandPath())}
+				vpath.Quote(strings.TrimSpace(below+" "+args[0])), near, cmd.CommandPath())}
 		}
 		return usageError{errdefs.New(errdefs.Invalid, "%s given, usage: %s (see `%s --help`)",
 			plural(len(args), "argument"), cmd.UseLine(), cmd.CommandPath())}
 	}
+}
+
+// newProfileHint says how an unknown verb becomes that of an agent, if it is a program, or like no
+// other verb.
+func (e *env) newProfileHint(word, near string) string {
+	if profile.CheckName(word) != nil || near != "" && e.ownProgram(word) == "" {
+		return ""
+	}
+	return "; if it is a coding agent: agentfense profile new " + word
 }
 
 // explainFlag says what a flag that could not be read should have been.

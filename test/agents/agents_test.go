@@ -122,6 +122,7 @@ func TestClaude(t *testing.T) {
 	env := "ANTHROPIC_API_KEY=" + key + " ANTHROPIC_BASE_URL=" + m.URL
 	out, said := w.must(env, "claude", "--name", "c", "--", "-p", "work", "--dangerously-skip-permissions")
 	wantAll(t, "the answer", out, "The work is done.")
+	wantAll(t, "what the model was told", m.Said(), hint)
 	w.checkAgent(m, "c", said)
 
 	// What it keeps, and what waits.
@@ -138,14 +139,17 @@ func TestClaude(t *testing.T) {
 
 	// The next day: the conversation goes on, in another sandbox, of which nothing stays.
 	next := model.Start(t, model.Step{Tool: "Bash", Input: map[string]any{"command": "cat ~/.claude/.credentials.json", "description": "look"}}, model.Step{Text: "As before."})
-	out, _ = w.must("ANTHROPIC_API_KEY="+key+" ANTHROPIC_BASE_URL="+next.URL, "claude", "--", "--continue", "-p", "again", "--dangerously-skip-permissions")
+	out, _ = w.must("ANTHROPIC_API_KEY="+key+" ANTHROPIC_BASE_URL="+next.URL, "claude", "--", "--continue", "-p", "again", "--dangerously-skip-permissions", "--append-system-prompt", "Words of the user.")
 	wantAll(t, "the answer", out, "As before.")
-	wantAll(t, "the conversation", next.Said(), "The work is done.", `\"new\"`)
+	wantAll(t, "the conversation", next.Said(), "The work is done.", `\"new\"`, "Words of the user.")
 	list, _ := w.must("", "ls", "--quiet")
 	if list != "c\n" {
 		t.Errorf("sandboxes: %q, want c alone", list)
 	}
 }
+
+// hint is what the model is told of the sandbox, by agents that have an option for it.
+const hint = "You work in a sandbox of agentfense. Its policy may refuse paths and hosts."
 
 // ours returns the lines of a text that agentfense has written.
 func ours(text string) string {
@@ -202,6 +206,7 @@ func TestCodex(t *testing.T) {
 	}
 	out, said := run(m, "--name", "c", "--", "exec", "--skip-git-repo-check", "work")
 	wantAll(t, "the answer", out, "The work is done.")
+	wantAll(t, "what the model was told", m.Said(), hint)
 	w.checkAgent(m, "c", said)
 	wantAll(t, "the login", w.read(".codex/auth.json"), "new")
 	wantAll(t, "the settings", w.read(".codex/config.toml"), "!notify")

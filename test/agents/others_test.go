@@ -34,6 +34,7 @@ type otherAgent struct {
 	env   func(url string) string
 	args  []string // for the first prompt, and again, to go on with the conversation
 	again []string
+	hint  string // what the model is told of the sandbox
 	// forgets is set if the conversations are those of a sandbox alone.
 	forgets bool
 }
@@ -72,6 +73,7 @@ var otherAgents = []otherAgent{
 		args:    []string{"run", "-m", "anthropic/claude-sonnet-4-5", "work"},
 		again:   []string{"run", "-m", "anthropic/claude-sonnet-4-5", "again"},
 		forgets: true,
+		hint:    "What this sandbox grants",
 	},
 	{
 		name: "qwen",
@@ -131,6 +133,7 @@ func (a otherAgent) test(t *testing.T) {
 	}
 	out, said := run(m, append([]string{"--name", "c", "--"}, a.args...)...)
 	wantAll(t, "the answer", out, "The work is done.")
+	wantAll(t, "what the model was told", m.Said(), a.hint)
 	w.checkAgent(m, "c", said)
 
 	wantAll(t, "the settings", w.read(a.edit.settings), "!command")
@@ -178,7 +181,7 @@ func TestAider(t *testing.T) {
 		"--auto-test", "--test-cmd", "sh look.sh", "--message", "work", "app.txt")
 	wantAll(t, "the answer", out, "The work is done.")
 	all := m.Said()
-	wantAll(t, "what the model was told", all, "project: ", "home: ", "!of-the-project", "!never-to-be-seen")
+	wantAll(t, "what the model was told", all, "What this sandbox grants", "project: ", "home: ", "!of-the-project", "!never-to-be-seen")
 	for _, r := range m.Requests() {
 		if r.Key != key || strings.Contains(r.Body, key) {
 			t.Errorf("%s has the key %q, and the agent knows it: %v", r.Path, r.Key, strings.Contains(r.Body, key))

@@ -57,6 +57,7 @@ func newWorld(t *testing.T, document string) *world {
 	}
 	if document == "docs/agents.md" {
 		furniture[filepath.Join(w.home, ".local/bin/claude")] = "#!/bin/sh\necho fixed >> notes\n"
+		furniture[filepath.Join(w.home, ".local/bin/my-agent")] = "#!/bin/sh\necho my-agent: $1\n"
 		furniture[filepath.Join(w.work, "my-project/notes")] = "broken\n"
 	}
 	for path, content := range furniture {

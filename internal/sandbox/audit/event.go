@@ -167,10 +167,13 @@ type FileChanged struct {
 }
 
 // The resources of ResourceLimitExceeded: the names of cgroup v2 (cgroup-v2.rst), also if
-// v1 enforces them. Those of the network are network.LIMIT and secret.NAME.LIMIT.
+// v1 enforces them. Those of the disk have no name there. Those of the network are network.LIMIT
+// and secret.NAME.LIMIT.
 const (
-	ResourceMemory = "memory.max" // bytes
-	ResourcePIDs   = "pids.max"   // processes and threads
+	ResourceMemory     = "memory.max"  // bytes
+	ResourcePIDs       = "pids.max"    // processes and threads
+	ResourceDiskBytes  = "disk.bytes"  // of the deltas, together
+	ResourceDiskInodes = "disk.inodes" // of the deltas, together
 )
 
 // ResourceLimitExceeded says that a limit was reached. Limit is the limit of Resource, in
@@ -179,7 +182,7 @@ type ResourceLimitExceeded struct {
 	Exec     string  `json:"exec,omitempty"`
 	Resource string  `json:"resource"`
 	Limit    float64 `json:"limit"`
-	Count    int64   `json:"count,omitempty"` // how often: processes killed, forks refused
+	Count    int64   `json:"count,omitempty"` // how often: processes killed, forks and writes refused
 }
 
 // NetworkAllowed tells of a connection to a host that may be reached, when it has

@@ -36,7 +36,7 @@ func (l *Learned) Write(w io.Writer) error {
 	if len(l.Scratch) > 0 {
 		b.WriteString("scratch:\n")
 		for _, p := range l.Scratch {
-			fmt.Fprintf(&b, "  - %s\n", quote(p.Rel()))
+			fmt.Fprintf(&b, "  - %s\n", Quote(p.Rel()))
 		}
 	}
 	if text := l.expectText("  "); text != "" {
@@ -73,13 +73,14 @@ func comment(text string) string { return vpath.Escape(text) }
 func (l *Learned) rulesText(indent string) string {
 	var b strings.Builder
 	for _, r := range l.Rules {
-		fmt.Fprintf(&b, "%s# %s\n%s- {%s}\n", indent, r.Evidence, indent, ruleText(r.Rule))
+		fmt.Fprintf(&b, "%s# %s\n%s- {%s}\n", indent, r.Evidence, indent, RuleText(r.Rule))
 	}
 	return b.String()
 }
 
-func ruleText(r policy.Rule) string {
-	text := "pattern: " + quote(r.Pattern)
+// RuleText is a rule as a policy file has it, without the braces around it.
+func RuleText(r policy.Rule) string {
+	text := "pattern: " + Quote(r.Pattern)
 	if r.Transform.IsZero() {
 		text += ", permission: " + r.Permission.String()
 	}
@@ -96,7 +97,7 @@ func ruleText(r policy.Rule) string {
 		text += ", redact: " + redact
 	}
 	if r.Transform.Substitute != "" {
-		text += ", substitute: " + quote(r.Transform.Substitute)
+		text += ", substitute: " + Quote(r.Transform.Substitute)
 	}
 	return text
 }
@@ -104,7 +105,7 @@ func ruleText(r policy.Rule) string {
 func (l *Learned) hostsText(indent string) string {
 	var b strings.Builder
 	for _, h := range l.Hosts {
-		fmt.Fprintf(&b, "%s- %s # %d connections\n", indent, quote(h.Text), h.Connections)
+		fmt.Fprintf(&b, "%s- %s # %d connections\n", indent, Quote(h.Text), h.Connections)
 	}
 	return b.String()
 }
@@ -119,13 +120,13 @@ func (l *Learned) expectText(indent string) string {
 		if s.Dir {
 			path += "/"
 		}
-		fmt.Fprintf(&b, "%s- {path: %s, permission: none} # %s\n", indent, quote(path), comment(s.Reason))
+		fmt.Fprintf(&b, "%s- {path: %s, permission: none} # %s\n", indent, Quote(path), comment(s.Reason))
 	}
 	return b.String()
 }
 
-// quote writes text in double quotes, with escapes for all that is not visible.
-func quote(text string) string {
+// Quote writes text in double quotes, with escapes for all that is not visible, as YAML reads it.
+func Quote(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	for _, r := range text {

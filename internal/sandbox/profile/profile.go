@@ -11,7 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
+	"github.com/agentfense/agentfense/internal/view/policy/secretname"
 )
 
 // Version is the version of the format of profiles.
@@ -31,12 +34,18 @@ type Profile struct {
 	Args    []string
 	// Home are rules with patterns that begin at the home directory.
 	Home []policy.Rule
+	// HideSecretNames puts the rules that hide names of secrets above Home: a rule of Home shows
+	// one only with at least their priority.
+	HideSecretNames bool
 	// Login are files of the home directory, of which one is there if the agent has logged in.
 	Login   []string
 	Set     []Variable // given to the agent, unless the caller has set them
 	Pass    []string   // names of the caller's variables that are passed on
 	Hosts   []string   // in the form of --allow-net
 	Secrets []Secret
+	Hint    Hint
+	// IgnoredScratch makes directories of packages that git ignores scratch directories.
+	IgnoredScratch bool
 }
 
 // Variable is a variable with its value.
@@ -55,6 +64,22 @@ type Secret struct {
 	// Requests are all that may be sent with the key, as METHOD PATH: "POST /v1/messages".
 	Requests []string
 }
+
+// HomeRules are the rules for the home directory: Home, and none-rules for the names of secrets.
+func (p *Profile) HomeRules() []policy.Rule {
+	rules := slices.Clone(p.Home)
+	for _, name := range secretname.All() {
+		r := policy.Rule{Pattern: name.Pattern, Type: policy.Glob, Permission: policy.None, Own: true, Source: mountspec.ProfileSource + p.Name + HidesSecretNames}
+		if p.HideSecretNames {
+			r.Priority = preset.SecretPriority
+		}
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+// HidesSecretNames ends the Source of a rule of HomeRules that hides a name of secrets.
+const HidesSecretNames = ", names of secrets" //nolint:gosec // words for people
 
 // KeyNames are the names of the keys, for people.
 func (p *Profile) KeyNames() string {

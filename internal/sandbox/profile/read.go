@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -60,19 +61,7 @@ func (r *reader) readFile(n *yaml.Node) error {
 		return err
 	}
 	p := r.profile
-	has, err := r.Mapping(n, "profile", []yamlfile.Field{
-		{Key: "version", Read: func(v *yaml.Node) error { return r.CheckVersion(v, Version) }},
-		{Key: "extends", Read: func(*yaml.Node) error { return nil }}, // extend has read it
-		r.TextField("title", &p.Title), r.TextField("command", &p.Command), r.TextField("install", &p.Install), r.TextField("tested", &p.Tested),
-		{Key: "preset", Read: r.readPreset},
-		r.texts("args", &p.Args),
-		{Key: "home", Read: r.readHome},
-		r.texts("login", &p.Login),
-		{Key: "set", Read: r.readSet},
-		r.texts("pass", &p.Pass),
-		{Key: "network", Read: r.readHosts},
-		{Key: "secrets", Read: r.readSecrets},
-	})
+	has, err := r.Mapping(n, "profile", r.fields())
 	switch {
 	case err != nil:
 		return err
@@ -81,7 +70,30 @@ func (r *reader) readFile(n *yaml.Node) error {
 	case p.Command == "":
 		return r.At(n.Line, "command is missing: name the agent's program")
 	}
-	return nil
+	return r.checkKeys(n)
+}
+
+// fields are the keys of a profile.
+func (r *reader) fields() []yamlfile.Field {
+	p := r.profile
+	return []yamlfile.Field{
+		{Key: "version", Read: func(v *yaml.Node) error { return r.CheckVersion(v, Version) }},
+		{Key: "extends", Read: func(*yaml.Node) error { return nil }}, // extend has read it
+		r.TextField("title", &p.Title),
+		r.text("command", &p.Command, CheckCommand),
+		r.TextField("install", &p.Install), r.TextField("tested", &p.Tested),
+		{Key: "preset", Read: r.readPreset},
+		r.texts("args", &p.Args, checkArg),
+		{Key: "home", Read: r.readHome},
+		{Key: "hide_secret_names", Read: r.readHideSecretNames},
+		r.texts("login", &p.Login, checkLogin),
+		{Key: "set", Read: func(v *yaml.Node) error { return r.readSet(v, &r.profile.Set) }},
+		r.texts("pass", &p.Pass, checkVariable),
+		{Key: "network", Read: r.readHosts},
+		{Key: "secrets", Read: r.readSecrets},
+		{Key: "hint", Read: r.readHint},
+		{Key: "scratch", Read: r.readScratch},
+	}
 }
 
 // extend begins with a copy of the profile that this one extends. Its lists come before those of
@@ -110,11 +122,34 @@ func (r *reader) extend(n *yaml.Node) error {
 	return nil
 }
 
-func (r *reader) texts(key string, to *[]string) yamlfile.Field {
+// text is the field of one text that check accepts.
+func (r *reader) text(key string, to *string, check func(string) error) yamlfile.Field {
+	return yamlfile.Field{Key: key, Read: func(n *yaml.Node) (err error) {
+		if *to, err = r.Text(n, key); err != nil {
+			return err
+		}
+		if err := check(*to); err != nil {
+			return r.At(n.Line, "%s: %w", key, err)
+		}
+		return nil
+	}}
+}
+
+// texts is the field of a list of texts that check accepts. They are added to those of the profile
+// that this one extends.
+func (r *reader) texts(key string, to *[]string, check func(string) error) yamlfile.Field {
 	return yamlfile.Field{Key: key, Read: func(n *yaml.Node) error {
 		more, err := r.Texts(n, key)
+		if err != nil {
+			return err
+		}
+		for i, text := range more {
+			if err := check(text); err != nil {
+				return r.At(n.Content[i].Line, "%s: %w", key, err)
+			}
+		}
 		*to = append(slices.Clip(*to), more...)
-		return err
+		return nil
 	}}
 }
 
@@ -135,6 +170,11 @@ func (r *reader) readHome(n *yaml.Node) error {
 	if err != nil {
 		return err
 	}
+	for i, rule := range rules {
+		if rest, is := strings.CutPrefix(rule.Pattern, "~"); is && (rest == "" || rest[0] == '/') {
+			return r.At(n.Content[i].Line, "pattern %s: patterns begin at the home directory: write %s", vpath.Quote(rule.Pattern), vpath.Quote("/"+strings.TrimPrefix(rest, "/")))
+		}
+	}
 	all := append(slices.Clip(r.profile.Home), rules...)
 	if _, err := policy.Compile(all, policy.Options{}); err != nil {
 		return err
@@ -148,21 +188,25 @@ func (r *reader) readHome(n *yaml.Node) error {
 	return nil
 }
 
-func (r *reader) readSet(n *yaml.Node) error {
+func (r *reader) readSet(n *yaml.Node, to *[]Variable) error {
 	if n.Kind != yaml.MappingNode {
 		return r.At(n.Line, "set is a mapping of variables to values, not %s", yamlfile.Shape(n))
 	}
+	var names []string
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, value := n.Content[i], n.Content[i+1]
 		text, err := r.Text(value, name.Value)
 		if err != nil {
 			return err
 		}
-		if name.Value == "" || strings.ContainsAny(name.Value, "=\x00") || strings.Contains(text, "\x00") {
-			return r.At(name.Line, "variable %s: want a name without =, and a value without NUL bytes", vpath.Quote(name.Value))
+		if err := errors.Join(checkVariable(name.Value), checkArg(text)); err != nil {
+			return r.At(name.Line, "set: %w", err)
 		}
-		r.profile.Set = slices.DeleteFunc(slices.Clone(r.profile.Set), func(v Variable) bool { return v.Name == name.Value })
-		r.profile.Set = append(r.profile.Set, Variable{name.Value, text})
+		if slices.Contains(names, name.Value) {
+			return r.At(name.Line, "set: variable %s is given twice", vpath.Quote(name.Value))
+		}
+		names = append(names, name.Value)
+		*to = append(slices.DeleteFunc(slices.Clone(*to), func(v Variable) bool { return v.Name == name.Value }), Variable{name.Value, text})
 	}
 	return nil
 }
@@ -187,10 +231,7 @@ func (r *reader) readSecrets(n *yaml.Node) error {
 	}
 	for _, item := range n.Content {
 		var s Secret
-		has, err := r.Mapping(item, "secret", []yamlfile.Field{
-			r.TextField("name", &s.Name), r.TextField("host", &s.Host), r.TextField("base_url", &s.BaseURL), r.TextField("path", &s.Path),
-			r.texts("args", &s.Args), r.texts("requests", &s.Requests),
-		})
+		has, err := r.Mapping(item, "secret", r.secretFields(&s))
 		switch {
 		case err != nil:
 			return err
@@ -205,4 +246,12 @@ func (r *reader) readSecrets(n *yaml.Node) error {
 		r.profile.Secrets = append(slices.Clip(r.profile.Secrets), s)
 	}
 	return nil
+}
+
+// secretFields are the keys of a secret.
+func (r *reader) secretFields(s *Secret) []yamlfile.Field {
+	return []yamlfile.Field{
+		r.TextField("name", &s.Name), r.TextField("host", &s.Host), r.text("base_url", &s.BaseURL, checkVariable), r.text("path", &s.Path, checkURLPath),
+		r.texts("args", &s.Args, checkArg), r.texts("requests", &s.Requests, checkArg), // CheckSecret reads these
+	}
 }

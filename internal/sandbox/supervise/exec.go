@@ -20,6 +20,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/effects"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // execution is one command that runs.
@@ -33,6 +34,7 @@ type execution struct {
 	leader  int         // its pid on the host, once there is one
 	group   *cgroup.Group
 	before  cgroup.Usage      // of the sandbox, when the command was about to start
+	refused layer.Refusals    // of the sandbox's quota, at that time
 	changes effects.ChangeSet // in the workspace
 	denials effects.DenialSet
 	begun   time.Time
@@ -186,7 +188,7 @@ func (s *supervisor) launch(ctx context.Context, x *execution, inner guest.Comma
 	s.execs[x] = struct{}{}
 	s.mu.Unlock()
 	s.trimmer.touch()
-	x.before = s.resourceEvents()
+	x.before, x.refused = s.resourceEvents(), s.stack.Refused()
 	x.inside, err = s.guest.Exec(ctx, inner, func(pid int) error { return s.placed(x, pid) })
 	if err != nil {
 		s.forget(x)
@@ -368,6 +370,6 @@ func (s *supervisor) auditEnd(x *execution, exit *api.Exit, lost bool) {
 			Limit: float64(s.record.Limits.PIDs), Count: after.PIDsMaxHits - before.PIDsMaxHits,
 		})
 	}
-	s.append(events...)
+	s.append(append(events, s.diskEvents(x)...)...)
 	s.appendFirst(x.event(*exit))
 }

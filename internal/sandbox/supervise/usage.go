@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/confine/cgroup"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/effects"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -66,6 +67,19 @@ func (s *supervisor) stored() (layer.Usage, error) {
 		all.Inodes += used.Inodes
 	}
 	return all, nil
+}
+
+// diskEvents tells of what the limit of the disk refused since the command began, in the workspace
+// and in all mounts.
+func (s *supervisor) diskEvents(x *execution) (events []audit.Event) {
+	now, limit := s.stack.Refused(), s.stack.Statfs().Quota
+	if n := now.Bytes - x.refused.Bytes; n > 0 {
+		events = append(events, audit.ResourceLimitExceeded{Exec: x.id, Resource: audit.ResourceDiskBytes, Limit: float64(limit.Bytes), Count: n})
+	}
+	if n := now.Inodes - x.refused.Inodes; n > 0 {
+		events = append(events, audit.ResourceLimitExceeded{Exec: x.id, Resource: audit.ResourceDiskInodes, Limit: float64(limit.Inodes), Count: n})
+	}
+	return events
 }
 
 // meter is the sandbox's control group, nil if it has none. Docker makes one

@@ -25,6 +25,17 @@ func (s *Stack) Statfs() Usage {
 	return Usage{Bytes: q.bytes + q.contents, Inodes: q.count, Quota: q.limit}
 }
 
+// Refusals counts what the quota has refused since Open: contents that did not fit, and entries.
+type Refusals struct{ Bytes, Inodes int64 }
+
+// Refused returns what the quota has refused, to all stacks that share it.
+func (s *Stack) Refused() Refusals {
+	q := &s.quota
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.refused
+}
+
 // quota counts what is stored. Bytes are allocated bytes as the file system reports them,
 // so a hole counts nothing. A write reserves its length before, and settles the difference
 // afterwards.
@@ -44,6 +55,7 @@ type ledger struct {
 	contents int64            // allocated bytes of recorded contents
 	reserved int64
 	count    int64
+	refused  Refusals
 	sharers  uint64 // stacks that share the quota of another
 }
 
@@ -119,6 +131,7 @@ func (q *quota) addInodes(n int64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.limit.Inodes > 0 && q.count+n > q.limit.Inodes {
+		q.refused.Inodes++
 		return unix.EDQUOT
 	}
 	q.count += n
@@ -143,6 +156,7 @@ func (q *quota) Reserve(n int64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.bytes+q.contents+q.reserved+n > q.limit.Bytes {
+		q.refused.Bytes++
 		return unix.EDQUOT
 	}
 	q.reserved += n
@@ -241,6 +255,7 @@ func (q *quota) during(fd int, off, length int64, do func() error) error {
 		if !isAllocated(fd, off, length) {
 			return err
 		}
+		q.unrefuse()
 		need = 0
 	}
 	defer q.Release(need)
@@ -249,6 +264,13 @@ func (q *quota) during(fd int, off, length int64, do func() error) error {
 		q.settle(&st)
 	}
 	return err
+}
+
+// unrefuse takes back a refusal of Reserve, because nothing had to be reserved.
+func (q *quota) unrefuse() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.refused.Bytes--
 }
 
 // isAllocated reports whether writing the range needs no new block, judged by the size and

@@ -266,3 +266,29 @@ func TestContentsOfStacksThatShareAQuota(t *testing.T) {
 		t.Errorf("%d bytes are in use of none", none)
 	}
 }
+
+// TestRefusalsAreCounted: for all stacks that share the quota, and not what needed no more room.
+func TestRefusalsAreCounted(t *testing.T) {
+	b := newBench(t, nil, func(o *Options) { o.Quota = Quota{Bytes: 1 << 20, Inodes: 2} })
+	other, err := Open(Options{Source: openSourceFile(t, t.TempDir()), Dir: filepath.Join(t.TempDir(), "other"), QuotaOf: b.Stack})
+	must(t, err)
+	defer other.Close()
+	f, _, err := other.Create("/a", 0o600)
+	must(t, err)
+	defer f.Close()
+	_, err = f.WriteAt(make([]byte, 1000<<10), 0)
+	must(t, err)
+	_, err = f.WriteAt([]byte("in place"), 0)
+	must(t, err)
+	if got := b.Refused(); got != (Refusals{}) {
+		t.Errorf("%+v were refused, want nothing", got)
+	}
+	_, err = f.WriteAt(make([]byte, 64<<10), 1000<<10)
+	wantErr(t, "write over the quota", err, unix.EDQUOT)
+	b.mkdir("/1")
+	_, err = b.Mkdir("/2", 0o755)
+	wantErr(t, "mkdir over the quota", err, unix.EDQUOT)
+	if got := b.Refused(); got != (Refusals{Bytes: 1, Inodes: 1}) || other.Refused() != got {
+		t.Errorf("%+v were refused, and %+v to the other, want one write and one entry", got, other.Refused())
+	}
+}

@@ -1,0 +1,177 @@
+package profile
+
+import (
+	"encoding/json"
+	"flag"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/agentfense/agentfense/internal/lib/yamlfile"
+	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
+	"github.com/agentfense/agentfense/internal/view/policy/preset"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func text(description string) *jsonschema.Schema {
+	return &jsonschema.Schema{Types: []string{"string", "number", "boolean"}, Description: description}
+}
+
+func list(description string, of *jsonschema.Schema) *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "array", Description: description, Items: of}
+}
+
+func pattern(of *jsonschema.Schema, pattern string) *jsonschema.Schema {
+	of.Type, of.Types, of.Pattern = "string", nil, pattern
+	return of
+}
+
+// object is a mapping with no other keys than those of the reader's fields.
+func object(description string, fields []yamlfile.Field, properties map[string]*jsonschema.Schema, required ...string) *jsonschema.Schema {
+	s := &jsonschema.Schema{
+		Type: "object", Description: description, Properties: properties, Required: required,
+		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
+	}
+	for _, f := range fields {
+		s.PropertyOrder = append(s.PropertyOrder, f.Key)
+	}
+	return s
+}
+
+// wantSchema builds the schema from what the reader knows.
+func wantSchema(t *testing.T) *jsonschema.Schema {
+	var ofPolicy jsonschema.Schema
+	if err := json.Unmarshal(policyfile.Schema(), &ofPolicy); err != nil {
+		t.Fatal(err)
+	}
+	r := reader{profile: &Profile{}}
+	var version any = Version
+	presets := &jsonschema.Schema{Description: "The policy of the project, unless it has one or a flag names one."}
+	for _, name := range slices.Concat(preset.Names(), preset.FirstNames()) {
+		presets.Enum = append(presets.Enum, name)
+	}
+	isVariable := `^` + variableForm + `$`
+	secret := object("A key of the caller, which the agent uses without knowing it.", r.secretFields(&Secret{}), map[string]*jsonschema.Schema{
+		"name":     pattern(text("The variable that has the key."), isVariable),
+		"host":     text("The host that gets the key, as --allow-net takes it."),
+		"base_url": pattern(text("The agent's variable for the address of the API."), isVariable),
+		"path":     pattern(text("What the agent expects behind the host in that address, such as /v1."), "^"+urlPathForm+"$"),
+		"args":     list("Arguments for an agent that uses the key; {url} in them is the address.", text("An argument.")),
+		"requests": list("All requests that get the key.", text("METHOD PATH, such as POST /v1/messages.")),
+	}, "name", "host")
+	variables := func(description string) *jsonschema.Schema {
+		return &jsonschema.Schema{
+			Type: "object", Description: description, PropertyNames: &jsonschema.Schema{Pattern: isVariable},
+			AdditionalProperties: text("The value."),
+		}
+	}
+	file := func(description string) *jsonschema.Schema { return pattern(text(description), "^[^/~]") }
+	hint := object("How the agent is given the line that says where refusals are explained.", r.hintFields(), map[string]*jsonschema.Schema{
+		"args":      list("Arguments before the caller's; {hint} in them is the line.", text("An argument.")),
+		"set":       variables("Variables, unless the caller has set them; {hint} in them is the line."),
+		"unless":    text("A word with which the user gives instructions of the same kind, which these would replace."),
+		"unless_in": list("Files of the home directory and of the project that may have the word.", file("A path.")),
+	})
+	s := object("How a coding agent is run in a sandbox.", r.fields(), map[string]*jsonschema.Schema{
+		"version":           {Const: &version, Description: "The version of this format."},
+		"extends":           pattern(text("A profile to begin with."), nameForm.String()),
+		"title":             text("The agent, for people."),
+		"command":           pattern(text("The agent's program, as the PATH has it."), `^[^/\s]+$`),
+		"install":           text("How to install the agent, for people."),
+		"tested":            text("The version of the agent that was tried."),
+		"preset":            presets,
+		"args":              list("Arguments before the caller's.", text("An argument.")),
+		"home":              list("Rules with patterns that begin at the home directory.", ofPolicy.Properties["rules"].Items),
+		"hide_secret_names": {Type: "boolean", Default: json.RawMessage("false"), Description: "Hide names of secrets above all rules of home with a lower priority."},
+		"login":             list("Files of which one is there after a login.", file("A path from the home directory, such as .my-agent/auth.json.")),
+		"set":     variables("Variables, unless the caller has set them."),
+		"pass":    list("Variables of the caller that are passed on.", pattern(text("A name."), isVariable)),
+		"network": list("Hosts, as --allow-net takes them.", text("HOST[:PORT], *.DOMAIN or @PRESET.")),
+		"secrets": list("Keys that the agent uses without knowing them.", secret),
+		"hint":    hint,
+		"scratch": {Enum: []any{scratchIgnored, scratchNone}, Default: json.RawMessage(`"none"`), Description: "Whether directories of packages that git ignores, such as node_modules, are scratch directories."},
+	}, "version")
+	s.AnyOf = []*jsonschema.Schema{{Required: []string{"command"}}, {Required: []string{"extends"}}}
+	s.Schema, s.Title = ofPolicy.Schema, "agentfense profile"
+	return s
+}
+
+func TestSchemaNamesWhatTheReaderReads(t *testing.T) {
+	s := wantSchema(t)
+	for _, of := range []*jsonschema.Schema{s, s.Properties["secrets"].Items, s.Properties["hint"]} {
+		if keys := slices.Sorted(maps.Keys(of.Properties)); !slices.Equal(keys, slices.Sorted(slices.Values(of.PropertyOrder))) {
+			t.Errorf("the schema has the keys %q, and the reader %q", keys, of.PropertyOrder)
+		}
+	}
+	want, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, '\n')
+	if *update {
+		if err := os.WriteFile("schema.json", want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(want), string(Schema())); diff != "" {
+		t.Errorf("schema.json is stale, run go test -update (-want +got):\n%s", diff)
+	}
+}
+
+// accepts validates the YAML text against Schema.
+func accepts(t *testing.T, text string) error {
+	t.Helper()
+	var s jsonschema.Schema
+	if err := json.Unmarshal(Schema(), &s); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v any
+	if err := yaml.NewDecoder(strings.NewReader(text)).Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return resolved.Validate(v)
+}
+
+func TestSchemaAcceptsWhatTheReaderAccepts(t *testing.T) {
+	for _, name := range BuiltIn() {
+		p, err := Load("", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := accepts(t, p.Text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, text := range []string{
+		"version: 1\ncommand: a b",
+		"version: 1\ncomand: a",
+		"version: 1\ncommand: a\nlogin: [/etc/x]",
+		"version: 1\ncommand: a\npass: [A-B]",
+		"version: 1\ncommand: a\nset: {A-B: c}",
+		"version: 1\ncommand: a\nhide_secret_names: yes",
+		"version: 1\ncommand: a\nscratch: yes",
+		"version: 1\ncommand: a\nhint: {set: [a]}",
+		"version: 1\ncommand: a\nsecrets: [{name: A}]",
+		"version: 1\ncommand: a\nsecrets: [{name: A, host: a.example, path: v1}]",
+		"version: 1\npreset: development",
+	} {
+		if err := accepts(t, text); err == nil {
+			t.Errorf("the schema accepts %q", text)
+		}
+		if _, err := Parse("x", "x.yaml", []byte(text), nil); err == nil {
+			t.Errorf("the reader accepts %q", text)
+		}
+	}
+}
