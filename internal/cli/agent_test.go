@@ -68,6 +68,7 @@ func TestAHintReplacesNoInstructions(t *testing.T) {
 		"nothing":                  {hinted: true},
 		"another file":             {file: "home/.codex/config.toml", content: "model = 1\n", hinted: true},
 		"an argument":              {args: []string{"exec", "-c", "developer_instructions=x"}},
+		"the version":              {args: []string{"--version"}},
 		"the user's file":          {file: "home/.codex/config.toml", content: "developer_instructions = 1\n"},
 		"the user's linked file":   {file: "home/.codex/config.toml", content: "developer_instructions = 1\n", link: true},
 		"the project's file":       {file: "project/.codex/config.toml", content: "developer_instructions = 1\n"},

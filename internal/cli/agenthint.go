@@ -15,7 +15,7 @@ import (
 // giveHint returns arguments with which the agent knows where refusals are explained, and gives it
 // the variables for it. It leaves both out where they would replace instructions of the user.
 func (o *runOptions) giveHint(e *env, in *inside, p *profile.Profile) []string {
-	if in.hasInstructions(p.Hint, o.agentArgs) {
+	if asksOnly(o.agentArgs) || in.hasInstructions(p.Hint, o.agentArgs) {
 		return nil
 	}
 	args, variables := p.Hint.Texts()
@@ -25,6 +25,12 @@ func (o *runOptions) giveHint(e *env, in *inside, p *profile.Profile) []string {
 		}
 	}
 	return args
+}
+
+// asksOnly reports whether an agent is asked for its version or help, and does no work. It answers
+// such a line at once if that has nothing else.
+func asksOnly(args []string) bool {
+	return len(args) == 1 && slices.Contains([]string{"--version", "-v", "-V", "--help", "-h"}, args[0])
 }
 
 // maxInstructions bounds a file in which a word is looked for.
