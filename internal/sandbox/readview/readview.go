@@ -105,6 +105,9 @@ func OpenMount(s *record.Sandbox, name string) (*View, error) {
 // Explain returns the decision of the view's policy about a path.
 func (v *View) Explain(path vpath.Path) policy.Explanation { return v.policy.Explain(path) }
 
+// Rules are those of the view's policy, to which explanations refer by index.
+func (v *View) Rules() []policy.Rule { return v.policy.Rules() }
+
 // Close releases what Open opened.
 func (v *View) Close() {
 	v.stack.Close()

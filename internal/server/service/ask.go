@@ -72,34 +72,38 @@ func checkAsks(sb *record.Sandbox) error {
 // it is when the time is over or the server ends.
 func (s *Service) awaitAsks(ctx context.Context, sb *record.Sandbox, r wireconv.ListAsks) ([]api.Ask, error) {
 	client := api.At(sb.Dir())
-	asks, err := client.Asks(ctx)
-	if errdefs.Is(err, errdefs.NotFound) {
-		err = notRunning(sb)
-	}
-	if err != nil || r.Wait == 0 || wireconv.AskVersion(asks) != r.Version {
-		return asks, err
+	if r.Wait == 0 {
+		asks, err := client.Asks(ctx)
+		return asks, ifGone(sb, err)
 	}
 	waiting, cancel := context.WithTimeout(ctx, r.Wait)
 	defer cancel()
 	defer context.AfterFunc(s.draining, cancel)()
-	watch, err := client.WatchAsks(waiting)
+	watch, err := client.WatchAsks(ctx)
 	if err != nil {
-		return nil, err
+		return nil, ifGone(sb, err)
 	}
 	defer watch.Close()
+	asks, err := watch.Next(ctx) // the list as it is
 	for err == nil && wireconv.AskVersion(asks) == r.Version {
 		var now []api.Ask
 		if now, err = watch.Next(waiting); err == nil {
 			asks = now
 		}
 	}
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil, notRunning(sb)
-	case err != nil && (ctx.Err() != nil || waiting.Err() == nil):
-		return nil, err
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil && !errors.Is(err, io.EOF) {
+		return asks, nil // the time is over
 	}
-	return asks, nil
+	return asks, ifGone(sb, err)
+}
+
+// ifGone returns the error of a sandbox that has stopped for what its supervisor's absence causes,
+// and other errors as they are.
+func ifGone(sb *record.Sandbox, err error) error {
+	if errdefs.Is(err, errdefs.NotFound) || errors.Is(err, io.EOF) {
+		return notRunning(sb)
+	}
+	return err
 }
 
 // AnswerAsk answers an ask.
