@@ -79,22 +79,30 @@ func (s *Service) awaitAsks(ctx context.Context, sb *record.Sandbox, r wireconv.
 	waiting, cancel := context.WithTimeout(ctx, r.Wait)
 	defer cancel()
 	defer context.AfterFunc(s.draining, cancel)()
-	watch, err := client.WatchAsks(ctx)
-	if err != nil {
-		return nil, ifGone(sb, err)
-	}
-	defer watch.Close()
-	asks, err := watch.Next(ctx) // the list as it is
-	for err == nil && wireconv.AskVersion(asks) == r.Version {
-		var now []api.Ask
-		if now, err = watch.Next(waiting); err == nil {
-			asks = now
+	asks, listed, err := watchAsks(waiting, client, r.Version)
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil && !errors.Is(err, io.EOF) { // the time is over
+		if err = nil; !listed {
+			asks, err = client.Asks(ctx)
 		}
 	}
-	if err != nil && ctx.Err() == nil && waiting.Err() != nil && !errors.Is(err, io.EOF) {
-		return asks, nil // the time is over
-	}
 	return asks, ifGone(sb, err)
+}
+
+// watchAsks waits for a list of another version, and returns the last list, if there was one.
+func watchAsks(ctx context.Context, client *api.Client, version string) (asks []api.Ask, listed bool, err error) {
+	watch, err := client.WatchAsks(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer watch.Close()
+	for !listed || wireconv.AskVersion(asks) == version {
+		now, err := watch.Next(ctx)
+		if err != nil {
+			return asks, listed, err
+		}
+		asks, listed = now, true
+	}
+	return asks, true, nil
 }
 
 // ifGone returns the error of a sandbox that has stopped for what its supervisor's absence causes,
