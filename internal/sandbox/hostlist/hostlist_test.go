@@ -56,8 +56,8 @@ func TestOnlyHostsWithinTheBoundsPass(t *testing.T) {
 	}
 }
 
-// A client of a server gets a whole public suffix only where the operator allows it, and no wildcard
-// covers the names of secrets.
+// A client of a server gets a whole public suffix only where the operator allows it, and no
+// wildcard covers the names of secrets.
 func TestPublicSuffixesStayWithinBounds(t *testing.T) {
 	for bound, within := range map[string]bool{
 		"*.github.io,public-suffix": true, "*.io,public-suffix": true, "*.a.github.io": false, "*.com,public-suffix": false, "github.io": false,

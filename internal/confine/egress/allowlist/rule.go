@@ -32,7 +32,7 @@ type Rule struct {
 	Wildcard bool // every name below Host, and not Host itself
 	Port     uint16
 	Raw      bool // any protocol; else TLS, or HTTP on port 80
-	// PublicSuffix lets a wildcard stand before a public suffix, below which anyone can have a name.
+	// PublicSuffix lets a wildcard be before a public suffix, below which anyone can have a name.
 	PublicSuffix bool
 	// Intercept opens TLS, so that each request is seen. Requests are those that are allowed, as
 	// Limits returns them; "": all.
