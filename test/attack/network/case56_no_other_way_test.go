@@ -56,9 +56,9 @@ func reach(args []string) int {
 		"a raw socket of its own": {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW},
 		"a socket of ICMP":        {unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP},
 		"a socket of ICMPv6":      {unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_ICMPV6},
-		"a packet socket":  {unix.AF_PACKET, unix.SOCK_RAW, 0},
-		"a vsock":          {unix.AF_VSOCK, unix.SOCK_STREAM, 0},
-		"SCTP":             {unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP},
+		"a packet socket":         {unix.AF_PACKET, unix.SOCK_RAW, 0},
+		"a vsock":                 {unix.AF_VSOCK, unix.SOCK_STREAM, 0},
+		"SCTP":                    {unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP},
 	} {
 		fd, err := unix.Socket(kind[0], kind[1], kind[2])
 		if err == nil {

@@ -92,14 +92,9 @@ func (r Rule) Place() string {
 // a DOMAIN below which anyone can have a name.
 // Errors: Invalid.
 func ParseRule(text string) (Rule, error) {
-	place, options, given := strings.Cut(text, ",")
-	anyOwner := false
-	if first, rest, more := strings.Cut(options, ","); first == suffixOption {
-		options, given, anyOwner = rest, more, true
-	}
-	option, requests, limited := strings.Cut(options, " ")
-	if given && option != interceptOption && (option != rawOption || limited) {
-		return Rule{}, invalidRule(text, "want HOST[:PORT], HOST[:PORT],raw or HOST[:PORT],intercept")
+	place, r, err := cutOptions(text)
+	if err != nil {
+		return Rule{}, err
 	}
 	if strings.ContainsAny(place, "/@\\?#") {
 		return Rule{}, invalidRule(text, "want HOST[:PORT], without a scheme, a user or a path")
@@ -108,17 +103,12 @@ func ParseRule(text string) (Rule, error) {
 	if err != nil {
 		return Rule{}, invalidRule(text, err.Error())
 	}
-	r := Rule{Port: port, Raw: option == rawOption, Intercept: option == interceptOption, PublicSuffix: anyOwner}
-	if limited {
-		if r.Requests, err = canonicalRequests(requests); err != nil {
-			return Rule{}, err
-		}
-	}
+	r.Port = port
 	switch domain, wildcard := strings.CutPrefix(host, "*."); {
 	case wildcard:
 		r.Wildcard = true
-		r.Host, err = parseDomain(domain, anyOwner)
-	case anyOwner:
+		r.Host, err = parseDomain(domain, r.PublicSuffix)
+	case r.PublicSuffix:
 		err = invalidRule(text, suffixOption+" goes with *.DOMAIN")
 	case isAddress(host):
 		r.Host, err = parseTarget(host)
@@ -136,6 +126,24 @@ func ParseRule(text string) (Rule, error) {
 	}
 	r.Raw = r.Raw || r.Host == Localhost
 	return r, nil
+}
+
+// cutOptions cuts the options off a rule's text and returns what is before them, and a rule that has
+// them. Errors: Invalid.
+func cutOptions(text string) (place string, r Rule, err error) {
+	place, options, given := strings.Cut(text, ",")
+	if first, rest, more := strings.Cut(options, ","); first == suffixOption {
+		options, given, r.PublicSuffix = rest, more, true
+	}
+	option, requests, limited := strings.Cut(options, " ")
+	if given && option != interceptOption && (option != rawOption || limited) {
+		return "", Rule{}, invalidRule(text, "want HOST[:PORT], HOST[:PORT],raw or HOST[:PORT],intercept")
+	}
+	r.Raw, r.Intercept = option == rawOption, option == interceptOption
+	if limited {
+		r.Requests, err = canonicalRequests(requests)
+	}
+	return place, r, err
 }
 
 // checkLocalhost refuses what a rule about localhost cannot be. named: it names its port. Errors
