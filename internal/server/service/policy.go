@@ -81,10 +81,14 @@ func (c *sandboxServer) ExplainPolicy(ctx context.Context, m *sandboxv1.ExplainP
 
 // explainMount is ExplainPolicy in a mount.
 func explainMount(sb *record.Sandbox, r wireconv.MountPath) (*sandboxv1.ExplainPolicyResponse, error) {
-	view, err := readview.OpenMount(sb, r.Mount)
+	m, err := sb.MountNamed(r.Mount)
+	if err != nil {
+		return nil, err
+	}
+	view, err := readview.OpenIn(sb, m)
 	if err != nil {
 		return nil, err
 	}
 	defer view.Close()
-	return wireconv.EncodeExplanation(view.Explain(r.Path), wireconv.AsSent(view.Rules())), nil
+	return wireconv.EncodeExplanation(view.Explain(r.Path), wireconv.AsSent(m.Rules)), nil
 }

@@ -128,8 +128,8 @@ func ParseRule(text string) (Rule, error) {
 	return r, nil
 }
 
-// cutOptions cuts the options off a rule's text and returns what is before them, and a rule that has
-// them. Errors: Invalid.
+// cutOptions cuts the options off a rule's text and returns what is before them, and a rule that
+// has them. Errors: Invalid.
 func cutOptions(text string) (place string, r Rule, err error) {
 	place, options, given := strings.Cut(text, ",")
 	if first, rest, more := strings.Cut(options, ","); first == suffixOption {
