@@ -220,7 +220,8 @@ func TestTheEndOfACommandKeepsState(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules := []client.PermissionRule{
-		{Pattern: "**", Permission: client.Write}, {Pattern: "/a", Type: client.File, Permission: client.Write, Keep: true},
+		{Pattern: "**", Permission: client.Write},
+		{Pattern: "/a", Type: client.File, Permission: client.Write, Keep: true},
 		{Pattern: "/run*", Permission: client.Write, Keep: true},
 	}
 	if _, err := c.CreateSandbox(t.Context(), base.ID, client.WithPermissions(rules...)); !errors.Is(err, client.ErrInvalid) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/trust"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -131,21 +132,23 @@ func (e *env) lookAtProject(ctx context.Context, dir string) (project, error) {
 // writeInitial writes text to file as a whole or not at all. A link at its place is replaced
 // and not followed.
 func writeInitial(file, text string, force bool) error {
+	if force {
+		if err := safefs.Replace(file, []byte(text), 0o644); err != nil {
+			return errdefs.New(safefs.Kind(err), "init: %w", err)
+		}
+		return nil
+	}
 	temp, err := os.CreateTemp(filepath.Dir(file), ".agentfense-init-*")
 	if err != nil {
 		return errdefs.New(errdefs.Denied, "init: %w", err)
 	}
-	defer func() { _ = os.Remove(temp.Name()) }() // gone after a rename
+	defer func() { _ = os.Remove(temp.Name()) }()
 	_, err = temp.WriteString(text)
 	err = errors.Join(err, temp.Chmod(0o644), temp.Close())
 	if err != nil {
 		return errdefs.New(errdefs.Exhausted, "init: %w", err)
 	}
-	if force {
-		err = os.Rename(temp.Name(), file)
-	} else {
-		err = os.Link(temp.Name(), file) // fails if the name was taken meanwhile
-	}
+	err = os.Link(temp.Name(), file) // fails if the name was taken meanwhile
 	if errors.Is(err, os.ErrExist) {
 		return errdefs.New(errdefs.Exists, "init: %s exists already: --force replaces it", vpath.Escape(file))
 	}

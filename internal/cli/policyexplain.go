@@ -18,6 +18,7 @@ import (
 
 func newPolicyExplain(e *env) *cobra.Command {
 	var o policySource
+	var mount string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain [flags] PATH…",
@@ -26,13 +27,25 @@ func newPolicyExplain(e *env) *cobra.Command {
 of the workspace, with or without a slash. It can also be a path of this host below
 the source, or begin with ./ or ../. For an existing directory, the output also says
 what the directory shows. Without a flag, the policy is the one that run would use
-here: .agentfense.yaml, else agent-safe.`,
+here: .agentfense.yaml, else agent-safe.
+
+With --in MOUNT, the rules are those of a mount of the sandbox, and a PATH begins at the
+root of the mount.`,
 		Example: `  agentfense policy explain --preset development .env
-  agentfense policy explain --sandbox fix src/main.go`,
+  agentfense policy explain --sandbox fix src/main.go
+  agentfense policy explain --sandbox fix --in home .claude/history.jsonl`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if mount != "" {
+			if o.Sandbox == "" {
+				return usageError{errdefs.New(errdefs.Invalid, "--in %s: the mount of which sandbox? Add --sandbox NAME", vpath.Escape(mount))}
+			}
+			return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
+				return runExplainMount(ctx, e, b, o.Sandbox, mount, args, asJSON)
+			})
+		}
 		if o.Sandbox == "" {
 			if err := refuseFor(cmd, " without --sandbox"); err != nil {
 				return err
@@ -44,6 +57,10 @@ here: .agentfense.yaml, else agent-safe.`,
 		})
 	}
 	o.register(cmd, e)
+	cmd.Flags().StringVar(&mount, "in", "", "the rules of this `MOUNT` of the sandbox, not those of the workspace")
+	for _, flag := range []string{"write", "read", "view", "hide"} { // a mount has no such rules
+		cmd.MarkFlagsMutuallyExclusive("in", flag)
+	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -130,6 +147,16 @@ func runPolicyExplain(ctx context.Context, e *env, b backend.Backend, o policySo
 	}
 	paths, bad := explained(string(has.Record.Source.Path), args)
 	found, err := b.Explain(ctx, has.Ref(), extra, paths)
+	if err != nil {
+		return err
+	}
+	return errors.Join(e.printExplanations(found, asJSON), bad)
+}
+
+// runExplainMount explains the rules of a mount.
+func runExplainMount(ctx context.Context, e *env, b backend.Backend, name, mount string, args []string, asJSON bool) error {
+	paths, bad := explained("", args)
+	found, err := b.ExplainMount(ctx, name, mount, paths)
 	if err != nil {
 		return err
 	}

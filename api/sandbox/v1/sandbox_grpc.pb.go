@@ -142,7 +142,8 @@ type SandboxServiceClient interface {
 	// GrantPath gives a path of the workspace a permission that it lacks, or takes such grants back.
 	// In a running sandbox this takes effect at once. INVALID_ARGUMENT for a malformed path;
 	// NOT_FOUND for a path to revoke that was not granted; FAILED_PRECONDITION for a path in a
-	// scratch directory.
+	// scratch directory, and for a file that the grant of a directory permits more;
+	// RESOURCE_EXHAUSTED for too many grants with an end.
 	GrantPath(ctx context.Context, in *GrantPathRequest, opts ...grpc.CallOption) (*Sandbox, error)
 	// ListAsks lists the refusals of a running sandbox that wait for an answer, the oldest first. It
 	// can wait for a change of the list. FAILED_PRECONDITION for a sandbox that does not run, or that
@@ -677,7 +678,8 @@ type SandboxServiceServer interface {
 	// GrantPath gives a path of the workspace a permission that it lacks, or takes such grants back.
 	// In a running sandbox this takes effect at once. INVALID_ARGUMENT for a malformed path;
 	// NOT_FOUND for a path to revoke that was not granted; FAILED_PRECONDITION for a path in a
-	// scratch directory.
+	// scratch directory, and for a file that the grant of a directory permits more;
+	// RESOURCE_EXHAUSTED for too many grants with an end.
 	GrantPath(context.Context, *GrantPathRequest) (*Sandbox, error)
 	// ListAsks lists the refusals of a running sandbox that wait for an answer, the oldest first. It
 	// can wait for a change of the list. FAILED_PRECONDITION for a sandbox that does not run, or that

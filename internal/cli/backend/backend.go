@@ -77,6 +77,9 @@ type Backend interface {
 	ChangeHosts(ctx context.Context, name string, c hostlist.Change) (Sandbox, error)
 	// Explain says what the rules of a sandbox, and the extra ones, say of paths.
 	Explain(ctx context.Context, name string, extra []policy.Rule, paths []vpath.Path) (Explained, error)
+	// ExplainMount says what the rules of a mount of a sandbox say of paths, which begin at its
+	// root. Errors: NotFound for a name that no mount has; Unsupported for a mount without rules.
+	ExplainMount(ctx context.Context, name, mount string, paths []vpath.Path) (Explained, error)
 
 	// Changes opens what a sandbox changed in its workspace, or in the mount that has the
 	// name. Where this process may not read all of it,

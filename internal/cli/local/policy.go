@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
+	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -94,6 +95,25 @@ func (b *Backend) Explain(ctx context.Context, name string, extra []policy.Rule,
 		return x, err
 	}
 	return ExplainIn(ctx, string(has.Record.Source.Path), p, paths)
+}
+
+// ExplainMount says what the rules of a mount say of paths, and looks at what is there.
+func (b *Backend) ExplainMount(_ context.Context, name, mount string, paths []vpath.Path) (x backend.Explained, err error) {
+	sb, err := b.open(name)
+	if err != nil {
+		return x, err
+	}
+	view, err := readview.OpenMount(sb, mount)
+	if err != nil {
+		return x, err
+	}
+	defer view.Close()
+	x.Rules = view.Rules()
+	for _, path := range paths {
+		entry, err := view.Stat(path)
+		x.Paths = append(x.Paths, backend.ExplainedPath{Explanation: view.Explain(path), IsDir: err == nil && record.IsDir(entry.Mode)})
+	}
+	return x, nil
 }
 
 // gitPatience bounds the look at git's history.

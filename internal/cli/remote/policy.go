@@ -30,11 +30,12 @@ func (c *Client) ChangeHosts(ctx context.Context, id string, change hostlist.Cha
 	return sandboxOf(m)
 }
 
-// Explain says what a path is to a sandbox. Its rules are those of s.
-func (c *Client) Explain(ctx context.Context, s backend.Sandbox, path vpath.Path) (policy.Explanation, error) {
-	x, err := c.sandboxes.ExplainPolicy(ctx, &sandboxv1.ExplainPolicyRequest{SandboxId: string(s.Record.ID), Path: path.Text()})
+// Explain says what a path in a mount is to a sandbox; "" is the workspace. rules is the number of
+// rules there.
+func (c *Client) Explain(ctx context.Context, s backend.Sandbox, mount string, path vpath.Path, rules int) (policy.Explanation, error) {
+	x, err := c.sandboxes.ExplainPolicy(ctx, &sandboxv1.ExplainPolicyRequest{SandboxId: string(s.Record.ID), Mount: mount, Path: path.Text()})
 	if err != nil {
 		return policy.Explanation{}, c.failed(err)
 	}
-	return wireconv.DecodeExplanation(x, path, len(s.Record.Rules))
+	return wireconv.DecodeExplanation(x, path, rules)
 }

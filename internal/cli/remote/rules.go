@@ -2,11 +2,14 @@ package remote
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -75,9 +78,27 @@ func (b *Backend) Explain(ctx context.Context, name string, extra []policy.Rule,
 	if err != nil {
 		return x, err
 	}
-	x.Rules = sb.Record.Rules
+	return b.explain(ctx, sb, "", sb.Record.Rules, paths)
+}
+
+// ExplainMount says what the rules of a mount say of paths.
+func (b *Backend) ExplainMount(ctx context.Context, name, mount string, paths []vpath.Path) (backend.Explained, error) {
+	sb, err := b.Sandbox(ctx, name)
+	if err != nil {
+		return backend.Explained{}, err
+	}
+	i := slices.IndexFunc(sb.Record.Mounts, func(m record.Mount) bool { return m.Name == mount })
+	if i < 0 {
+		return backend.Explained{}, errdefs.New(errdefs.NotFound, "sandbox %s: no mount has the name %q", sb.Record.Name, mount)
+	}
+	return b.explain(ctx, sb, mount, sb.Record.Mounts[i].Rules, paths)
+}
+
+// explain asks for each path. rules are those that decide.
+func (b *Backend) explain(ctx context.Context, sb backend.Sandbox, mount string, rules []policy.Rule, paths []vpath.Path) (backend.Explained, error) {
+	x := backend.Explained{Rules: rules}
 	for _, path := range paths {
-		found, err := b.Client.Explain(ctx, sb, path)
+		found, err := b.Client.Explain(ctx, sb, mount, path, len(rules))
 		if err != nil {
 			return x, err
 		}

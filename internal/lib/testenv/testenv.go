@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -88,6 +89,18 @@ func Command(t testing.TB, names ...string) {
 		_, err := exec.LookPath(name)
 		check(t, name, err)
 	}
+}
+
+// Files needs a file with a name that matches the pattern, and returns those that there are; the
+// pattern is the need's name.
+func Files(t testing.TB, pattern string) []string {
+	t.Helper()
+	found, err := filepath.Glob(pattern)
+	if err == nil && len(found) == 0 {
+		err = os.ErrNotExist
+	}
+	check(t, pattern, err)
+	return found
 }
 
 // Overlay needs directories for temporary files on a file system that overlayfs can write to: not

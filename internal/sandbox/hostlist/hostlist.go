@@ -4,7 +4,6 @@ package hostlist
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/allowlist"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
@@ -26,7 +25,7 @@ func ParseLimited(texts, limits []string) ([]string, error) {
 		return nil, err
 	}
 	for _, r := range rules {
-		if secret.IsInside(r.Host) {
+		if secret.IsInside(r.Host) || r.Covers(secret.Domain) {
 			return nil, errdefs.New(errdefs.Invalid, "%s: the names below %s are those of secrets; use a secret (--secret; in the API: secrets)", r.Host, secret.Domain)
 		}
 	}
@@ -36,8 +35,8 @@ func ParseLimited(texts, limits []string) ([]string, error) {
 // Intercepts reports whether connections to a host are opened. It is in the form that Parse
 // returns.
 func Intercepts(host string) bool {
-	_, options, _ := strings.Cut(host, ",")
-	return strings.HasPrefix(options, "intercept")
+	r, err := allowlist.ParseRule(host)
+	return err == nil && r.Intercept
 }
 
 // CheckWithin refuses hosts that bounds do not include. Both are as Parse returns them. Errors:

@@ -55,3 +55,29 @@ func TestOnlyHostsWithinTheBoundsPass(t *testing.T) {
 		t.Errorf("without bounds: %v, want Denied", err)
 	}
 }
+
+// A client of a server gets a whole public suffix only where the operator allows it, and no
+// wildcard covers the names of secrets.
+func TestPublicSuffixesStayWithinBounds(t *testing.T) {
+	for bound, within := range map[string]bool{
+		"*.github.io,public-suffix": true, "*.io,public-suffix": true, "*.a.github.io": false, "*.com,public-suffix": false, "github.io": false,
+	} {
+		hosts, err := Parse([]string{"*.github.io,public-suffix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bounds, err := Parse([]string{bound})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckWithin(hosts, bounds); (err == nil) != within {
+			t.Errorf("within %s: %v", bound, err)
+		}
+	}
+	if _, err := Parse([]string{"*.internal,public-suffix"}); !errdefs.Is(err, errdefs.Invalid) {
+		t.Errorf("a wildcard over the names of secrets: %v", err)
+	}
+	if !Intercepts("*.github.io:443,public-suffix,intercept") || Intercepts("*.github.io:443,public-suffix") {
+		t.Error("Intercepts does not see behind public-suffix")
+	}
+}

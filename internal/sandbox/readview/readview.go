@@ -85,6 +85,11 @@ func OpenMount(s *record.Sandbox, name string) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
+	return OpenIn(s, m)
+}
+
+// OpenIn is OpenMount of a mount of the sandbox.
+func OpenIn(s *record.Sandbox, m record.Mount) (*View, error) {
 	user, err := rights.SourceUser()
 	if err != nil {
 		return nil, err
@@ -96,7 +101,7 @@ func OpenMount(s *record.Sandbox, name string) (*View, error) {
 		}
 	}
 	if o == nil || o.File != "" {
-		return nil, errdefs.New(errdefs.Unsupported, "mount %s: bind-mounted, without a view; read it on the host: %s", name, m.Source)
+		return nil, errdefs.New(errdefs.Unsupported, "mount %s: bind-mounted, without a view; read it on the host: %s", m.Name, m.Source)
 	}
 	o.Stack.SetTransforms(shown.Transforms(o.Policy))
 	return &View{stack: o.Stack, policy: o.Policy, source: o.Source, workspace: string(m.Target)}, nil
@@ -104,6 +109,9 @@ func OpenMount(s *record.Sandbox, name string) (*View, error) {
 
 // Explain returns the decision of the view's policy about a path.
 func (v *View) Explain(path vpath.Path) policy.Explanation { return v.policy.Explain(path) }
+
+// Rules are those of the view's policy, to which explanations refer by index.
+func (v *View) Rules() []policy.Rule { return v.policy.Rules() }
 
 // Close releases what Open opened.
 func (v *View) Close() {

@@ -72,34 +72,46 @@ func checkAsks(sb *record.Sandbox) error {
 // it is when the time is over or the server ends.
 func (s *Service) awaitAsks(ctx context.Context, sb *record.Sandbox, r wireconv.ListAsks) ([]api.Ask, error) {
 	client := api.At(sb.Dir())
-	asks, err := client.Asks(ctx)
-	if errdefs.Is(err, errdefs.NotFound) {
-		err = notRunning(sb)
-	}
-	if err != nil || r.Wait == 0 || wireconv.AskVersion(asks) != r.Version {
-		return asks, err
+	if r.Wait == 0 {
+		asks, err := client.Asks(ctx)
+		return asks, ifGone(sb, err)
 	}
 	waiting, cancel := context.WithTimeout(ctx, r.Wait)
 	defer cancel()
 	defer context.AfterFunc(s.draining, cancel)()
-	watch, err := client.WatchAsks(waiting)
-	if err != nil {
-		return nil, err
-	}
-	defer watch.Close()
-	for err == nil && wireconv.AskVersion(asks) == r.Version {
-		var now []api.Ask
-		if now, err = watch.Next(waiting); err == nil {
-			asks = now
+	asks, listed, err := watchAsks(waiting, client, r.Version)
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil && !errors.Is(err, io.EOF) { // the time is over
+		if err = nil; !listed {
+			asks, err = client.Asks(ctx)
 		}
 	}
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil, notRunning(sb)
-	case err != nil && (ctx.Err() != nil || waiting.Err() == nil):
-		return nil, err
+	return asks, ifGone(sb, err)
+}
+
+// watchAsks waits for a list of another version, and returns the last list, if there was one.
+func watchAsks(ctx context.Context, client *api.Client, version string) (asks []api.Ask, listed bool, err error) {
+	watch, err := client.WatchAsks(ctx)
+	if err != nil {
+		return nil, false, err
 	}
-	return asks, nil
+	defer watch.Close()
+	for !listed || wireconv.AskVersion(asks) == version {
+		now, err := watch.Next(ctx)
+		if err != nil {
+			return asks, listed, err
+		}
+		asks, listed = now, true
+	}
+	return asks, true, nil
+}
+
+// ifGone returns the error of a sandbox that has stopped for what its supervisor's absence causes,
+// and other errors as they are.
+func ifGone(sb *record.Sandbox, err error) error {
+	if errdefs.Is(err, errdefs.NotFound) || errors.Is(err, io.EOF) {
+		return notRunning(sb)
+	}
+	return err
 }
 
 // AnswerAsk answers an ask.

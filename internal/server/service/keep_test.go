@@ -48,7 +48,8 @@ func TestAServerKeepsOnlyWhereItsConfigurationSaysSo(t *testing.T) {
 	dir := tree(t, "keep/d/state/f=x", "review/d/state/f=x", "alices/d/f=x")
 	w := newWorld(t, func(c *config.Config) {
 		c.Mounts.Roots = []config.MountRoot{
-			{Path: dir + "/keep", Writable: true, Keep: true}, {Path: dir + "/review", Writable: true},
+			{Path: dir + "/keep", Writable: true, Keep: true},
+			{Path: dir + "/review", Writable: true},
 			{Path: dir + "/alices", Writable: true, Keep: true, Owners: []string{"alice"}},
 		}
 	})

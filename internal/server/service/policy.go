@@ -85,7 +85,7 @@ func explainMount(sb *record.Sandbox, r wireconv.MountPath) (*sandboxv1.ExplainP
 	if err != nil {
 		return nil, err
 	}
-	view, err := readview.OpenMount(sb, r.Mount)
+	view, err := readview.OpenIn(sb, m)
 	if err != nil {
 		return nil, err
 	}

@@ -114,7 +114,8 @@ func (c *checker) warn(kind WarningKind, rule, other int, format string, args ..
 }
 
 func (c *checker) checkText(i int, r Rule) {
-	if (r.Type == File || r.Type == Directory) && strings.ContainsAny(r.Pattern, Metacharacters) {
+	// Names such as [id].ts are usual, so a bracket alone is no sign of a mistake.
+	if (r.Type == File || r.Type == Directory) && strings.ContainsAny(strings.ReplaceAll(r.Pattern, "[", ""), Metacharacters) {
 		c.warn(WarnLiteral, i, NoRule, "%s: type %s takes every character as it is; only a glob has wildcards", r, r.Type)
 	}
 	if strings.TrimSpace(r.Pattern) != r.Pattern {

@@ -37,7 +37,7 @@ func TestCheck(t *testing.T) {
 		{"a rule for any depth opens every directory", []string{"*.md=read"}, []string{"traversable 0 -1"}},
 		{"a rule for any depth below a directory", []string{"/src/**/*.go=read"}, []string{"traversable 0 -1"}},
 		{"a rule for any depth where all is visible", []string{"/**=view", "*.md=read"}, nil},
-		{"wildcards in a literal type", []string{"**/*.pem=none file", "/[a]=none directory"}, []string{"literal 0 -1", "nothing 0 -1", "literal 1 -1"}},
+		{"wildcards in a literal type", []string{"**/*.pem=none file", "/{a,b}=none directory", "/app/[id].ts=none file"}, []string{"literal 0 -1", "nothing 0 -1", "literal 1 -1"}},
 		{"rules that all say none", []string{"/a=none", "--hide b"}, []string{"nothing 0 -1"}},
 		{"a space at the end", []string{"/a =read file"}, []string{"space 0 -1"}},
 	}

@@ -47,12 +47,18 @@ func reach(args []string) int {
 	for _, address := range []string{harness.PublicAddr + ":443", "100.64.0.2:443", "8.8.8.8:123"} {
 		fails("send to "+address, dial("udp", address), unix.ECONNREFUSED)
 	}
+	for _, address := range []string{"224.0.0.251:5353", "[ff02::fb]:5353", "255.255.255.255:9"} { // multicast and broadcast
+		fails("send to "+address, dial("udp", address), unix.EINVAL, unix.EACCES, unix.ENETUNREACH)
+	}
 	for name, kind := range map[string][3]int{
-		"a raw socket":     {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP},
-		"a socket of ICMP": {unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP},
-		"a packet socket":  {unix.AF_PACKET, unix.SOCK_RAW, 0},
-		"a vsock":          {unix.AF_VSOCK, unix.SOCK_STREAM, 0},
-		"SCTP":             {unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP},
+		"a raw socket":            {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP},
+		"a raw socket of IPv6":    {unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6},
+		"a raw socket of its own": {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW},
+		"a socket of ICMP":        {unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP},
+		"a socket of ICMPv6":      {unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_ICMPV6},
+		"a packet socket":         {unix.AF_PACKET, unix.SOCK_RAW, 0},
+		"a vsock":                 {unix.AF_VSOCK, unix.SOCK_STREAM, 0},
+		"SCTP":                    {unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP},
 	} {
 		fd, err := unix.Socket(kind[0], kind[1], kind[2])
 		if err == nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,10 +22,7 @@ import (
 func TestPip(t *testing.T) {
 	const python = "/usr/bin/python3"
 	testenv.Command(t, python)
-	pips, err := filepath.Glob("/usr/share/python-wheels/pip-*.whl") // of the package python3-pip-whl
-	if err != nil || len(pips) == 0 {
-		t.Skipf("needs python3-pip-whl: %v", err)
-	}
+	pips := testenv.Files(t, "/usr/share/python-wheels/pip-*.whl")
 	authority := internet(t, pypi)
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)

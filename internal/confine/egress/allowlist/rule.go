@@ -32,6 +32,8 @@ type Rule struct {
 	Wildcard bool // every name below Host, and not Host itself
 	Port     uint16
 	Raw      bool // any protocol; else TLS, or HTTP on port 80
+	// PublicSuffix lets a wildcard be before a public suffix, below which anyone can have a name.
+	PublicSuffix bool
 	// Intercept opens TLS, so that each request is seen. Requests are those that are allowed, as
 	// Limits returns them; "": all.
 	Intercept bool
@@ -43,6 +45,8 @@ type Rule struct {
 const (
 	rawOption       = "raw"
 	interceptOption = "intercept"
+	// suffixOption comes before the other options.
+	suffixOption = "public-suffix"
 )
 
 // String returns the rule's text in its one form, which ParseRule reads.
@@ -55,6 +59,9 @@ func (r Rule) String() string {
 		text = "*." + text
 	}
 	text += ":" + strconv.Itoa(int(r.Port))
+	if r.PublicSuffix {
+		text += "," + suffixOption
+	}
 	switch {
 	case r.Raw && r.Host != Localhost:
 		text += "," + rawOption
@@ -75,19 +82,19 @@ func (r Rule) WithoutRequests() string {
 
 // Place returns HOST:PORT, for which there is one rule.
 func (r Rule) Place() string {
-	r.Raw, r.Intercept, r.Requests = false, false, ""
+	r.Raw, r.PublicSuffix, r.Intercept, r.Requests = false, false, false, ""
 	return r.String()
 }
 
 // ParseRule reads HOST[:PORT][,raw] or HOST[:PORT],intercept[ REQUESTS], with REQUESTS as
 // METHOD[,METHOD…] PATH[; …]. HOST is a name, *.DOMAIN or an IP address, an IPv6 one in brackets;
-// localhost needs a port.
+// localhost needs a port. *.DOMAIN[:PORT],public-suffix, which other options may follow, is also of
+// a DOMAIN below which anyone can have a name.
 // Errors: Invalid.
 func ParseRule(text string) (Rule, error) {
-	place, options, given := strings.Cut(text, ",")
-	option, requests, limited := strings.Cut(options, " ")
-	if given && option != interceptOption && (option != rawOption || limited) {
-		return Rule{}, invalidRule(text, "want HOST[:PORT], HOST[:PORT],raw or HOST[:PORT],intercept")
+	place, r, err := cutOptions(text)
+	if err != nil {
+		return Rule{}, err
 	}
 	if strings.ContainsAny(place, "/@\\?#") {
 		return Rule{}, invalidRule(text, "want HOST[:PORT], without a scheme, a user or a path")
@@ -96,16 +103,13 @@ func ParseRule(text string) (Rule, error) {
 	if err != nil {
 		return Rule{}, invalidRule(text, err.Error())
 	}
-	r := Rule{Port: port, Raw: option == rawOption, Intercept: option == interceptOption}
-	if limited {
-		if r.Requests, err = canonicalRequests(requests); err != nil {
-			return Rule{}, err
-		}
-	}
+	r.Port = port
 	switch domain, wildcard := strings.CutPrefix(host, "*."); {
 	case wildcard:
 		r.Wildcard = true
-		r.Host, err = parseDomain(domain)
+		r.Host, err = parseDomain(domain, r.PublicSuffix)
+	case r.PublicSuffix:
+		err = invalidRule(text, suffixOption+" goes with *.DOMAIN")
 	case isAddress(host):
 		r.Host, err = parseTarget(host)
 	default:
@@ -122,6 +126,24 @@ func ParseRule(text string) (Rule, error) {
 	}
 	r.Raw = r.Raw || r.Host == Localhost
 	return r, nil
+}
+
+// cutOptions cuts the options off a rule's text and returns what is before them, and a rule that
+// has them. Errors: Invalid.
+func cutOptions(text string) (place string, r Rule, err error) {
+	place, options, given := strings.Cut(text, ",")
+	if first, rest, more := strings.Cut(options, ","); first == suffixOption {
+		options, given, r.PublicSuffix = rest, more, true
+	}
+	option, requests, limited := strings.Cut(options, " ")
+	if given && option != interceptOption && (option != rawOption || limited) {
+		return "", Rule{}, invalidRule(text, "want HOST[:PORT], HOST[:PORT],raw or HOST[:PORT],intercept")
+	}
+	r.Raw, r.Intercept = option == rawOption, option == interceptOption
+	if limited {
+		r.Requests, err = canonicalRequests(requests)
+	}
+	return place, r, err
 }
 
 // checkLocalhost refuses what a rule about localhost cannot be. named: it names its port. Errors
@@ -169,8 +191,8 @@ func isAddress(host string) bool {
 	return strings.Contains(host, ":") || last != "" && isNumber(strings.ToLower(last))
 }
 
-// parseDomain reads what *. stands before: a domain that one owner has.
-func parseDomain(text string) (Host, error) {
+// parseDomain reads what *. stands before: a domain that one owner has, unless any owner may.
+func parseDomain(text string, anyOwner bool) (Host, error) {
 	if isAddress(text) {
 		return "", invalidHost(text, "an address has no names below it")
 	}
@@ -178,8 +200,8 @@ func parseDomain(text string) (Host, error) {
 	if err != nil {
 		return "", err
 	}
-	if suffix, _ := publicsuffix.PublicSuffix(string(domain)); suffix == string(domain) {
-		return "", errdefs.New(errdefs.Invalid, "*.%s: anyone can have a name below %s, so it would allow every owner; name the hosts", domain, domain)
+	if suffix, _ := publicsuffix.PublicSuffix(string(domain)); suffix == string(domain) && !anyOwner {
+		return "", errdefs.New(errdefs.Invalid, "*.%s: anyone can have a name below %[1]s, so it would allow every owner; name the hosts, or write '*.%[1]s,%[2]s' to allow every owner", domain, suffixOption)
 	}
 	return domain, nil
 }
@@ -220,7 +242,7 @@ func (r Rule) Covers(h Host) bool {
 
 // Includes reports whether r allows all that other allows.
 func (r Rule) Includes(other Rule) bool {
-	if r.Port != other.Port || other.Raw && !r.Raw || r.Intercept && !r.includesRequests(other) {
+	if r.Port != other.Port || other.PublicSuffix && !r.PublicSuffix || other.Raw && !r.Raw || r.Intercept && !r.includesRequests(other) {
 		return false
 	}
 	if other.Wildcard && r.Host == other.Host {

@@ -385,7 +385,8 @@ class SandboxServiceServicer(object):
         """GrantPath gives a path of the workspace a permission that it lacks, or takes such grants back.
         In a running sandbox this takes effect at once. INVALID_ARGUMENT for a malformed path;
         NOT_FOUND for a path to revoke that was not granted; FAILED_PRECONDITION for a path in a
-        scratch directory.
+        scratch directory, and for a file that the grant of a directory permits more;
+        RESOURCE_EXHAUSTED for too many grants with an end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
