@@ -139,6 +139,7 @@ type hookAsk struct {
 	Host       string `json:"host,omitempty"`
 	Program    string `json:"program,omitempty"`
 	PID        int    `json:"pid,omitempty"`
+	Reason     string `json:"reason,omitempty"` // of a request; escaped
 	Until      string `json:"until"`
 }
 
@@ -146,6 +147,7 @@ func newHookAsk(name string, a api.Ask) hookAsk {
 	h := hookAsk{
 		Version: 1, Sandbox: name, ID: a.ID, Host: vpath.Escape(a.Host), Operation: a.Operation, PID: a.PID,
 		Rule: vpath.Escape(vpath.DecodeText(a.Rule)), Program: vpath.Escape(vpath.DecodeText(a.Program)), Until: a.Until.Format(time.RFC3339),
+		Reason: vpath.Escape(vpath.DecodeText(a.Reason)),
 	}
 	if a.Host == "" {
 		h.Path, h.Permission, h.Need = vpath.Escape("/"+vpath.DecodeText(a.Path)), a.Permission.String(), a.Need.String()

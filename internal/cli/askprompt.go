@@ -14,7 +14,6 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/cli/present"
-	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
@@ -139,12 +138,12 @@ func question(name string, a api.Ask, word string, isOfProject bool) string {
 	}
 	left := max(0, time.Until(a.Until)).Round(time.Second)
 	return fmt.Sprintf(`
-agentfense: a program in the sandbox %s waits for your answer.
+agentfense: %s.
   %s
-  Allow it once: type %s
+  %s: type %s
   Allow it in this sandbox: type %s sandbox%s
   Refuse it: type anything else. In %s it is refused.
-> `, vpath.Escape(name), present.AskLine(a), word, word, project, left)
+> `, present.AskTitle(name, a), present.AskLine(a), present.OnceText(a), word, word, project, left)
 }
 
 // relayInput copies what is typed to the command, or takes it as an answer.

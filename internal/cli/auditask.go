@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // describeAsk says what was asked, and how that ended.
@@ -14,6 +15,9 @@ func describeAsk(ev audit.Event) string {
 	case audit.ApplyRequested:
 		return fmt.Sprintf("%s, as shown by %s: %s", plural(v.Changes, "change"), vpath.Escape(v.Digest), escape(v.Message))
 	case audit.AccessAsked:
+		if v.Operation == api.OperationRequest {
+			return fmt.Sprintf("%s %s, requested: %s", vpath.Escape(v.Ask), askedText(v.Path, v.Need, v.Host), vpath.Quote(string(v.Reason)))
+		}
 		return fmt.Sprintf("%s %s, program %s", vpath.Escape(v.Ask), askedText(v.Path, v.Need, v.Host), vpath.Quote(string(v.Program)))
 	case audit.AccessAnswered:
 		answer := "denied"

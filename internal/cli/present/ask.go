@@ -11,15 +11,38 @@ import (
 
 // AskLine says what is asked. Names are quoted and escaped.
 func AskLine(a api.Ask) string {
+	reason := ""
+	if a.Requested {
+		reason = "requested by the agent, which says " + vpath.Quote(vpath.DecodeText(a.Reason))
+	}
 	if a.Host != "" {
-		return "connect to " + vpath.Quote(a.Host)
+		return strings.TrimSuffix("connect to "+vpath.Quote(a.Host)+": "+reason, ": ")
 	}
 	program := vpath.Quote(vpath.DecodeText(a.Program))
 	rule := "no rule"
 	if a.Rule != "" {
 		rule = vpath.Quote(vpath.DecodeText(a.Rule))
 	}
+	if a.Requested {
+		return fmt.Sprintf("%s %s: %s (now: %s, by %s)", a.Need, vpath.Quote("/"+vpath.DecodeText(a.Path)), reason, a.Permission, rule)
+	}
 	return fmt.Sprintf("%s %s: %s by the program %s (now: %s, by %s)", a.Need, vpath.Quote("/"+vpath.DecodeText(a.Path)), a.Operation, program, a.Permission, rule)
+}
+
+// AskTitle says who waits.
+func AskTitle(name string, a api.Ask) string {
+	if a.Requested {
+		return "the agent that uses the sandbox " + vpath.Escape(name) + " waits for your answer"
+	}
+	return "a program in the sandbox " + vpath.Escape(name) + " waits for your answer"
+}
+
+// OnceText says what an answer for once allows.
+func OnceText(a api.Ask) string {
+	if a.Requested {
+		return "Allow it for 10 minutes"
+	}
+	return "Allow it once"
 }
 
 // AskWord returns another word with each call, of five letters, that can be read and typed. An

@@ -116,7 +116,7 @@ func (m *model) takeAnswered(a answered) {
 // too small to show all of it, the word that allows is not shown either.
 func (m *model) dialogLines() []line {
 	d := &m.dialog
-	title := "A program in this sandbox waits for your answer"
+	title := "Waiting: " + present.AskTitle(m.o.Name, d.ask)
 	if n := len(m.asks.waiting); n > 1 {
 		title += fmt.Sprintf(" (%d wait; Tab: the next one)", n)
 	}
@@ -128,7 +128,7 @@ func (m *model) dialogLines() []line {
 	if d.err != "" {
 		return append(lines, line{{" " + d.err, "1;33"}})
 	}
-	choices := [][2]string{{"Allow it once", d.word}, {"Allow it in this sandbox", d.word + " sandbox"}}
+	choices := [][2]string{{present.OnceText(d.ask), d.word}, {"Allow it in this sandbox", d.word + " sandbox"}}
 	if m.o.IsOfProject {
 		choices = append(choices, [2]string{"Allow it in this project, also later", d.word + " project"})
 	}

@@ -15,9 +15,6 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// onceHostTime is how long a host may be reached that was allowed once.
-const onceHostTime = 10 * time.Minute
-
 // beginAsking makes the table of asks, if refusals are to wait for an answer.
 func (s *supervisor) beginAsking(context.Context) error {
 	if s.record.Ask == nil {
@@ -78,11 +75,18 @@ func (s *supervisor) applyAnswer(a api.Ask, scope api.Scope) error {
 		return err
 	}
 	path, err := vpath.ParseText(a.Path)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case scope != api.ScopeOnce:
-		err = box.GrantPath(granted.Change{Path: path, Permission: a.Need, Reason: "an answer to ask " + a.ID})
+	}
+	switch d := s.policy.Load().Decide(path); {
+	case d.Permission == policy.None || !d.Transform.IsZero(): // the policy was replaced meanwhile
+		return errdefs.New(errdefs.Denied, "%s: the policy hides or masks it by now", path)
+	case scope != api.ScopeOnce || a.Requested:
+		g := granted.Change{Path: path, Permission: a.Need, Reason: "an answer to ask " + a.ID}
+		if scope == api.ScopeOnce {
+			g.For = api.OnceTime
+		}
+		err = box.GrantPath(g)
 		if err == nil {
 			err = s.takeGrants()
 		}
@@ -99,7 +103,7 @@ func (s *supervisor) allowHost(host string, scope api.Scope) error {
 	}
 	c := hostlist.Change{Grant: hosts, Reason: "an answer"}
 	if scope == api.ScopeOnce {
-		c.For = onceHostTime
+		c.For = api.OnceTime
 	}
 	box, err := s.home.Open(s.box.Name())
 	if err == nil {

@@ -22,6 +22,7 @@ func askedEvent(a api.Ask) audit.AccessAsked {
 	return audit.AccessAsked{
 		Ask: a.ID, Exec: a.Exec, Path: path, Need: need, Host: audit.Text(a.Host), Operation: a.Operation,
 		Rule: audit.Text(vpath.DecodeText(a.Rule)), PID: a.PID, Program: audit.Text(vpath.DecodeText(a.Program)),
+		Reason: audit.Text(vpath.DecodeText(a.Reason)),
 	}
 }
 
