@@ -5,7 +5,8 @@ package audit
 type AccessAsked struct {
 	Ask       string `json:"ask"` // its id, in this run of the sandbox
 	Exec      string `json:"exec,omitempty"`
-	Path      Path   `json:"path,omitempty"` // in the workspace
+	Mount     string `json:"mount,omitempty"` // its name; empty: the workspace
+	Path      Path   `json:"path,omitempty"`
 	Need      string `json:"need,omitempty"` // the permission
 	Host      Text   `json:"host,omitempty"`
 	Operation string `json:"operation,omitempty"`
@@ -19,6 +20,7 @@ type AccessAsked struct {
 type AccessAnswered struct {
 	Ask     string `json:"ask"`
 	Exec    string `json:"exec,omitempty"`
+	Mount   string `json:"mount,omitempty"`
 	Path    Path   `json:"path,omitempty"`
 	Need    string `json:"need,omitempty"`
 	Host    Text   `json:"host,omitempty"`

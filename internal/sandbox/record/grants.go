@@ -61,6 +61,14 @@ func (s *Sandbox) RememberOnce(p vpath.Path) error {
 	})
 }
 
+// RememberOnceIn is RememberOnce for a path of a mount.
+func (s *Sandbox) RememberOnceIn(mount string, p vpath.Path) error {
+	return s.Update(func(r *Record) error {
+		r.Paths.RememberOnceIn(mount, p, time.Now())
+		return nil
+	})
+}
+
 // StoreEndedGrants stores that grants have ended, and records it in the audit log, as every update
 // of the record does. The caller informs a running supervisor.
 func (s *Sandbox) StoreEndedGrants() error { return s.Update(func(*Record) error { return nil }) }

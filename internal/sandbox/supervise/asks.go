@@ -33,16 +33,31 @@ func (s *supervisor) asker() func(fusefs.Question, <-chan struct{}) fusefs.Verdi
 	if s.asks == nil {
 		return nil
 	}
-	return s.askForPath
+	return func(q fusefs.Question, withdrawn <-chan struct{}) fusefs.Verdict {
+		return s.askForPath("", s.rules(), q, withdrawn)
+	}
 }
 
-// askForPath waits for the answer to a refusal in the workspace.
-func (s *supervisor) askForPath(q fusefs.Question, withdrawn <-chan struct{}) fusefs.Verdict {
+// askerIn is asker for a mount. A server's clients do not know asks of mounts.
+func (s *supervisor) askerIn(m *mountView) func(fusefs.Question, <-chan struct{}) fusefs.Verdict {
+	if s.asks == nil || s.record.Served != nil {
+		return nil
+	}
+	return func(q fusefs.Question, withdrawn <-chan struct{}) fusefs.Verdict {
+		if q.Need == policy.Write && !m.writable {
+			return fusefs.Refuse // there is nowhere to write
+		}
+		return s.askForPath(m.name, m.Policy.Rules(), q, withdrawn)
+	}
+}
+
+// askForPath waits for the answer to a refusal in the workspace, or in a mount.
+func (s *supervisor) askForPath(mount string, rules []policy.Rule, q fusefs.Question, withdrawn <-chan struct{}) fusefs.Verdict {
 	a := api.Ask{
-		Path: q.Path.Text(), Permission: q.Permission, Need: q.Need, Operation: q.Operation,
+		Mount: mount, Path: q.Path.Text(), Permission: q.Permission, Need: q.Need, Operation: q.Operation,
 		PID: q.PID, Program: vpath.EncodeText(q.Program),
 	}
-	if rules := s.rules(); q.Rule != policy.NoRule && q.Rule < len(rules) {
+	if q.Rule != policy.NoRule && q.Rule < len(rules) {
 		a.Rule = vpath.EncodeText(rules[q.Rule].Pattern)
 	}
 	if x, _ := q.Owner.(*execution); x != nil {
@@ -77,6 +92,15 @@ func (s *supervisor) applyAnswer(a api.Ask, scope api.Scope) error {
 	path, err := vpath.ParseText(a.Path)
 	if err != nil {
 		return err
+	}
+	if a.Mount != "" {
+		switch {
+		case scope != api.ScopeOnce:
+			return errdefs.New(errdefs.Precondition, "%s:%s: an answer in a mount counts once, because the policy of a mount does not change while the sandbox runs", a.Mount, path)
+		case a.Need == policy.Write:
+			return box.RememberOnceIn(a.Mount, path)
+		}
+		return nil
 	}
 	switch d := s.policy.Load().Decide(path); {
 	case d.Permission == policy.None || !d.Transform.IsZero(): // the policy was replaced meanwhile

@@ -16,8 +16,10 @@ import (
 type Ask struct {
 	ID   string `json:"id"`
 	Exec string `json:"exec,omitempty"` // the command, as in the audit log
-	// Path is what was opened in the workspace, as vpath.Path.Text returns it; empty for a host.
-	Path string `json:"path,omitempty"`
+	// Path is what was opened in the workspace, or in the mount of a name, as vpath.Path.Text returns
+	// it; empty for a host.
+	Mount string `json:"mount,omitempty"`
+	Path  string `json:"path,omitempty"`
 	// Permission is that of the path, Need what would have allowed the operation.
 	Permission policy.Permission `json:"permission,omitempty"`
 	Need       policy.Permission `json:"need,omitempty"`

@@ -73,9 +73,9 @@ type Table struct {
 
 // subject is what is asked: equal asks have the same.
 type subject struct {
-	path, host string
-	need       policy.Permission
-	requested  bool // its answer for once means something else
+	mount, path, host string
+	need              policy.Permission
+	requested         bool // its answer for once means something else
 }
 
 // ask is one that waits.
@@ -108,7 +108,7 @@ func New(o Options) *Table {
 }
 
 func subjectOf(a api.Ask) subject {
-	return subject{path: a.Path, host: a.Host, need: a.Need, requested: a.Requested}
+	return subject{mount: a.Mount, path: a.Path, host: a.Host, need: a.Need, requested: a.Requested}
 }
 
 // Ask waits for the answer to a. withdrawn is closed when nobody waits for it.
