@@ -26,8 +26,8 @@ type AccessAnswered struct {
 	Host    Text   `json:"host,omitempty"`
 	Allowed bool   `json:"allowed"`
 	Scope   string `json:"scope,omitempty"` // "once", "sandbox" or "project"
-	// By says who answered: "terminal", "policy ask", "review", "hook", "api"; without an answer it is
-	// "timeout", "withdrawn" or "sandbox stopped".
+	// By says who answered: "terminal", "policy ask", "review", "hook", "api"; without an answer it
+	// is "timeout", "withdrawn" or "sandbox stopped".
 	By       Text  `json:"by"`
 	WaitedMS int64 `json:"waited_ms"`
 }

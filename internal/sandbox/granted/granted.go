@@ -136,8 +136,12 @@ func (l *Paths) RememberOnce(p vpath.Path, now time.Time) {
 	}
 }
 
-// RememberOnceIn is RememberOnce for a path of a mount.
+// RememberOnceIn is RememberOnce for a path of a mount; "" is the workspace.
 func (l *Paths) RememberOnceIn(mount string, p vpath.Path, now time.Time) {
+	if mount == "" {
+		l.RememberOnce(p, now)
+		return
+	}
 	of := l.OfMount(mount)
 	of.RememberOnce(p, now)
 	if l.InMounts == nil {

@@ -98,7 +98,7 @@ func (s *supervisor) applyAnswer(a api.Ask, scope api.Scope) error {
 		case scope != api.ScopeOnce:
 			return errdefs.New(errdefs.Precondition, "%s:%s: an answer in a mount counts once, because the policy of a mount does not change while the sandbox runs", a.Mount, path)
 		case a.Need == policy.Write:
-			return box.RememberOnceIn(a.Mount, path)
+			return box.RememberOnce(a.Mount, path)
 		}
 		return nil
 	}
@@ -115,7 +115,7 @@ func (s *supervisor) applyAnswer(a api.Ask, scope api.Scope) error {
 			err = s.takeGrants()
 		}
 	case a.Need == policy.Write:
-		err = box.RememberOnce(path)
+		err = box.RememberOnce("", path)
 	}
 	return err
 }

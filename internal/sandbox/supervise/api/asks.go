@@ -16,8 +16,8 @@ import (
 type Ask struct {
 	ID   string `json:"id"`
 	Exec string `json:"exec,omitempty"` // the command, as in the audit log
-	// Path is what was opened in the workspace, or in the mount of a name, as vpath.Path.Text returns
-	// it; empty for a host.
+	// Path is what was opened in the workspace, or in the mount with the name Mount, as
+	// vpath.Path.Text returns it; empty for a host.
 	Mount string `json:"mount,omitempty"`
 	Path  string `json:"path,omitempty"`
 	// Permission is that of the path, Need what would have allowed the operation.
@@ -43,8 +43,8 @@ type Scope string
 // The scopes. An ask that is denied once may be asked again; with another scope of a denial, and
 // for a short time in any case, it is not.
 const (
-	// ScopeOnce allows the opens that wait, and those of the same moment. It allows a host, and what
-	// was requested, for OnceTime.
+	// ScopeOnce allows the opens that wait, and those of the same moment. It allows a host, and
+	// what was requested, for OnceTime.
 	ScopeOnce Scope = "once"
 	// ScopeSandbox changes the policy of the sandbox, or the hosts that it may reach.
 	ScopeSandbox Scope = "sandbox"

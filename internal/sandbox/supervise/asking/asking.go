@@ -92,7 +92,7 @@ type Result struct {
 	Allowed   bool
 	Scope     api.Scope
 	Withdrawn bool // by the one who asked
-	// Suppressed says that it was denied without an ask: it was denied before, or there are too many.
+	// Suppressed says that it was denied without an ask: it was denied before, or too many wait.
 	Suppressed bool
 }
 
