@@ -15,7 +15,7 @@ import (
 
 // handleRequest puts what the client at c asks for to whoever answers asks, and tells it the
 // decision. It is no reason to stay.
-func (s *supervisor) handleRequest(ctx context.Context, c api.Conn, a api.Ask) {
+func (s *supervisor) handleRequest(ctx context.Context, c api.Conn, a *api.Ask) {
 	s.release()
 	defer s.holdAgain()
 	ask, permitted, err := s.checkRequest(a)
@@ -42,11 +42,11 @@ func (s *supervisor) handleRequest(ctx context.Context, c api.Conn, a api.Ask) {
 // checkRequest returns the ask that a client wants to be put, or that it is permitted already.
 // What the policy hides or masks cannot be asked for: an answer of a person who sees only a name
 // must not show it. Errors: Precondition, Denied, Invalid.
-func (s *supervisor) checkRequest(a api.Ask) (ask api.Ask, permitted bool, err error) {
+func (s *supervisor) checkRequest(a *api.Ask) (ask api.Ask, permitted bool, err error) {
 	switch {
 	case s.asks == nil:
 		return ask, false, errNotAsking(s.record.Name)
-	case a.Reason == "" || len(a.Reason) > api.MaxReason:
+	case a == nil || a.Reason == "" || len(a.Reason) > api.MaxReason:
 		return ask, false, errdefs.New(errdefs.Invalid, "reason: want 1 to %d bytes", api.MaxReason)
 	}
 	ask = api.Ask{Requested: true, Operation: api.OperationRequest, Reason: a.Reason}
