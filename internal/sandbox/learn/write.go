@@ -104,7 +104,11 @@ func ruleText(r policy.Rule) string {
 func (l *Learned) hostsText(indent string) string {
 	var b strings.Builder
 	for _, h := range l.Hosts {
-		fmt.Fprintf(&b, "%s- %s # %d connections\n", indent, quote(h.Text), h.Connections)
+		unit := "connections"
+		if h.Connections == 1 {
+			unit = "connection"
+		}
+		fmt.Fprintf(&b, "%s- %s # %d %s\n", indent, quote(h.Text), h.Connections, unit)
 	}
 	return b.String()
 }
