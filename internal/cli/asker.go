@@ -131,7 +131,8 @@ type hookAsk struct {
 	Version    int    `json:"version"`
 	Sandbox    string `json:"sandbox"`
 	ID         string `json:"id"`
-	Path       string `json:"path,omitempty"` // in the workspace; begins with a slash; escaped
+	Mount      string `json:"mount,omitempty"` // its name; absent for the workspace
+	Path       string `json:"path,omitempty"`  // begins with a slash; escaped
 	Permission string `json:"permission,omitempty"`
 	Need       string `json:"need,omitempty"`
 	Operation  string `json:"operation,omitempty"`
@@ -139,13 +140,15 @@ type hookAsk struct {
 	Host       string `json:"host,omitempty"`
 	Program    string `json:"program,omitempty"`
 	PID        int    `json:"pid,omitempty"`
+	Reason     string `json:"reason,omitempty"` // of a request; escaped
 	Until      string `json:"until"`
 }
 
 func newHookAsk(name string, a api.Ask) hookAsk {
 	h := hookAsk{
-		Version: 1, Sandbox: name, ID: a.ID, Host: vpath.Escape(a.Host), Operation: a.Operation, PID: a.PID,
+		Version: 1, Sandbox: name, ID: a.ID, Mount: vpath.Escape(a.Mount), Host: vpath.Escape(a.Host), Operation: a.Operation, PID: a.PID,
 		Rule: vpath.Escape(vpath.DecodeText(a.Rule)), Program: vpath.Escape(vpath.DecodeText(a.Program)), Until: a.Until.Format(time.RFC3339),
+		Reason: vpath.Escape(vpath.DecodeText(a.Reason)),
 	}
 	if a.Host == "" {
 		h.Path, h.Permission, h.Need = vpath.Escape("/"+vpath.DecodeText(a.Path)), a.Permission.String(), a.Need.String()
@@ -173,31 +176,40 @@ func (k *asker) runHook(ctx context.Context, a api.Ask) {
 	if ctx.Err() != nil {
 		return // the question is over
 	}
-	answer := api.Answer{ID: a.ID, By: "hook"}
 	said := strings.Join(strings.Fields(out.String()), " ")
-	switch {
-	case err != nil:
-		k.e.say("--ask-hook: %v: refused %s", err, present.AskLine(a))
-	case said == "allow", said == "allow once":
-		answer.Allow = true
-	case said == "allow sandbox":
-		answer.Allow, answer.Scope = true, api.ScopeSandbox
-	case said == "allow project" && isOfProject(k.sb):
-		answer.Allow, answer.Scope = true, api.ScopeProject
-	case said == "deny sandbox":
-		answer.Scope = api.ScopeSandbox
-	case said != "deny" && said != "deny once":
-		k.e.say("--ask-hook: it said %s, want %s: refused %s", vpath.Quote(said), hookWords(k.sb), present.AskLine(a))
+	if answer, ok := askHookAnswer(said, present.Choices(a, isOfProject(k.sb))); ok && err == nil {
+		answer.ID, answer.By = a.ID, "hook"
+		k.answer(ctx, a, answer)
+		return
 	}
-	k.answer(ctx, a, answer)
+	if err != nil {
+		k.e.say("--ask-hook: %v: refused %s", err, present.AskLine(a))
+	} else {
+		k.e.say("--ask-hook: it said %s, want %s: refused %s", vpath.Quote(said), hookWords(present.Choices(a, isOfProject(k.sb))), present.AskLine(a))
+	}
+	k.answer(ctx, a, api.Answer{ID: a.ID, By: "hook"})
 }
 
-// hookWords are what a hook of a sandbox may say.
-func hookWords(sb backend.Sandbox) string {
-	if isOfProject(sb) {
-		return "allow, allow sandbox, allow project, deny or deny sandbox"
+// askHookAnswer reads what a hook said.
+func askHookAnswer(said string, choices []present.Choice) (a api.Answer, ok bool) {
+	switch said {
+	case "deny", "deny once":
+		return api.Answer{}, true
+	case "deny sandbox":
+		return api.Answer{Scope: api.ScopeSandbox}, true
+	case "allow once":
+		said = "allow"
 	}
-	return "allow, allow sandbox, deny or deny sandbox"
+	return present.AllowingAnswer(said, "allow", choices)
+}
+
+// hookWords are what a hook may say.
+func hookWords(choices []present.Choice) string {
+	var words []string
+	for _, c := range choices {
+		words = append(words, "allow"+c.Suffix)
+	}
+	return strings.Join(words, ", ") + ", deny or deny sandbox"
 }
 
 // limitedWriter keeps the beginning of what is written.

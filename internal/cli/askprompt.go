@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/cli/present"
-	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
@@ -54,13 +54,14 @@ func (p *prompter) ask(ctx context.Context, name string, a api.Ask) (api.Answer,
 		defer p.read()()
 	}
 	word := present.AskWord()
-	fmt.Fprint(p.out, question(name, a, word, p.isOfProject))
+	choices := present.Choices(a, p.isOfProject)
+	fmt.Fprint(p.out, question(name, a, word, choices))
 	select {
 	case <-ctx.Done():
 		fmt.Fprint(p.out, "\nagentfense: the question is over\n")
 		return api.Answer{}, false
 	case line := <-p.typed:
-		answer, _ := present.AllowingAnswer(string(line), word, p.isOfProject)
+		answer, _ := present.AllowingAnswer(string(line), word, choices)
 		answer.ID = a.ID
 		fmt.Fprintf(p.out, "agentfense: %s\n", present.AnswerText(answer))
 		return answer, true
@@ -132,19 +133,15 @@ func (p *prompter) forget() {
 }
 
 // question is what a person reads. All names are escaped.
-func question(name string, a api.Ask, word string, isOfProject bool) string {
-	project := ""
-	if isOfProject {
-		project = fmt.Sprintf("\n  Allow it in this project, also later: type %s project", word)
+func question(name string, a api.Ask, word string, choices []present.Choice) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nagentfense: %s.\n  %s\n", present.AskTitle(name, a), present.AskLine(a))
+	for _, c := range choices {
+		fmt.Fprintf(&b, "  %s: type %s%s\n", c.Text, word, c.Suffix)
 	}
 	left := max(0, time.Until(a.Until)).Round(time.Second)
-	return fmt.Sprintf(`
-agentfense: a program in the sandbox %s waits for your answer.
-  %s
-  Allow it once: type %s
-  Allow it in this sandbox: type %s sandbox%s
-  Refuse it: type anything else. In %s it is refused.
-> `, vpath.Escape(name), present.AskLine(a), word, word, project, left)
+	fmt.Fprintf(&b, "  Refuse it: type anything else. In %s it is refused.\n> ", left)
+	return b.String()
 }
 
 // relayInput copies what is typed to the command, or takes it as an answer.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // describeAsk says what was asked, and how that ended.
@@ -14,7 +15,10 @@ func describeAsk(ev audit.Event) string {
 	case audit.ApplyRequested:
 		return fmt.Sprintf("%s, as shown by %s: %s", plural(v.Changes, "change"), vpath.Escape(v.Digest), escape(v.Message))
 	case audit.AccessAsked:
-		return fmt.Sprintf("%s %s, program %s", vpath.Escape(v.Ask), askedText(v.Path, v.Need, v.Host), vpath.Quote(string(v.Program)))
+		if v.Operation == api.OperationRequest {
+			return fmt.Sprintf("%s %s, requested: %s", vpath.Escape(v.Ask), askedText(v.Mount, v.Path, v.Need, v.Host), vpath.Quote(string(v.Reason)))
+		}
+		return fmt.Sprintf("%s %s, program %s", vpath.Escape(v.Ask), askedText(v.Mount, v.Path, v.Need, v.Host), vpath.Quote(string(v.Program)))
 	case audit.AccessAnswered:
 		answer := "denied"
 		if v.Allowed {
@@ -24,7 +28,7 @@ func describeAsk(ev audit.Event) string {
 			answer += " (" + vpath.Escape(v.Scope) + ")"
 		}
 		waited := time.Duration(v.WaitedMS) * time.Millisecond
-		return fmt.Sprintf("%s %s: %s by %s after %s", vpath.Escape(v.Ask), askedText(v.Path, v.Need, v.Host), answer, escape(v.By), waited)
+		return fmt.Sprintf("%s %s: %s by %s after %s", vpath.Escape(v.Ask), askedText(v.Mount, v.Path, v.Need, v.Host), answer, escape(v.By), waited)
 	case audit.AsksSuppressed:
 		return fmt.Sprintf("%s denied without asking: too many", plural(v.Count, "ask"))
 	}
@@ -32,9 +36,13 @@ func describeAsk(ev audit.Event) string {
 }
 
 // askedText says what is asked for.
-func askedText(p audit.Path, need string, host audit.Text) string {
+func askedText(mount string, p audit.Path, need string, host audit.Text) string {
 	if host != "" {
 		return "host " + escape(host)
 	}
-	return vpath.Escape(need) + " " + vpath.Escape(string(p))
+	path := vpath.Escape(string(p))
+	if mount != "" {
+		path = vpath.Escape(mount) + ":" + path
+	}
+	return vpath.Escape(need) + " " + path
 }

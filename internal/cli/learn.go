@@ -225,7 +225,7 @@ func (e *env) learnInput(ctx context.Context, b backend.Backend, now backend.Pol
 				refusals[fmt.Sprintf("%s %s (permission %s)", event.Operation, event.Path, event.Permission)] += event.Count
 			}
 		case audit.NetworkDenied:
-			refusals[fmt.Sprintf("host %s:%d (%s)", event.Host, event.Port, event.Reason)] += event.Count
+			refusals[refusedHost(event)] += event.Count
 		case audit.NetworkAllowed:
 			hosts[learnedHost(event)]++
 		}
@@ -236,6 +236,15 @@ func (e *env) learnInput(ctx context.Context, b backend.Backend, now backend.Pol
 	}
 	in.Refused = fewRefusals(refusals)
 	return in, err
+}
+
+// refusedHost says which host was refused. A name that was looked up has no port.
+func refusedHost(d audit.NetworkDenied) string {
+	host := string(d.Host)
+	if d.Port != 0 {
+		host = fmt.Sprintf("%s:%d", host, d.Port)
+	}
+	return fmt.Sprintf("host %s (%s)", host, d.Reason)
 }
 
 // learnedHost is a connection as network.allow permits it. The rule may name more hosts.

@@ -28,6 +28,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // MCPOptions are mcpserver.Options.
@@ -35,6 +36,8 @@ type MCPOptions struct {
 	Backend         backend.Backend
 	Open            func(ctx context.Context) (backend.Sandbox, error)
 	RequestApply    func(ctx context.Context, name, message string) (digest string, changes int, err error)
+	RequestAccess   func(ctx context.Context, name string, a api.Ask) (api.Decision, error)
+	Entered         func(ctx context.Context, sb backend.Sandbox) (left func())
 	Keep            func(ctx context.Context, name string)
 	Warn            func(error)
 	Workspace, Here string
@@ -70,9 +73,9 @@ func newMCP(e *env) *cobra.Command {
 standard input and output, or with --http on a loopback address.
 
 The agent gets tools that run commands, read, write and list files, show the changes,
-explain the policy and ask you to apply the changes. All of them act in the sandbox.
-No tool changes the policy or applies changes: you do that with agentfense diff and
-agentfense apply.
+explain the policy, and ask you for more access (with --ask) and to apply the changes.
+All of them act in the sandbox. No tool changes the policy or applies changes: you do that
+with agentfense policy ask, agentfense review and agentfense apply.
 
 The sandbox is made when a tool needs it first. It has the name --name, or one made
 from the directory's, and stays when the server ends: the next server continues in it.
@@ -115,6 +118,15 @@ func runMCP(e *env, cmd *cobra.Command, o mcpOptions) error {
 			Keep: func(ctx context.Context, name string) { e.keep(ctx, b, name) },
 			RequestApply: func(ctx context.Context, name, message string) (string, int, error) {
 				return requestApply(ctx, b, home, name, message)
+			},
+			RequestAccess: func(ctx context.Context, name string, a api.Ask) (api.Decision, error) {
+				return requestAccess(ctx, home, name, a)
+			},
+			Entered: func(ctx context.Context, sb backend.Sandbox) (left func()) {
+				if sb.Record.Ask == nil {
+					return func() {}
+				}
+				return e.startAsker(ctx, b, sb, nil)
 			},
 			MaxOutputBytes: int64(o.MaxOutput), Timeout: mcpTimeout, Version: executable.Version(),
 			Stdin: e.stdin, Stdout: e.stdout,
@@ -267,4 +279,13 @@ func requestApply(ctx context.Context, b backend.Backend, home *record.Home, nam
 		return "", 0, err
 	}
 	return digest, n, sb.Log(audit.ApplyRequested{Digest: digest, Changes: n, Message: audit.Text(message)})
+}
+
+// requestAccess asks whoever answers the asks of a running sandbox.
+func requestAccess(ctx context.Context, home *record.Home, name string, a api.Ask) (api.Decision, error) {
+	sb, err := home.Open(name)
+	if err != nil {
+		return api.Decision{}, err
+	}
+	return api.At(sb.Dir()).Request(ctx, a)
 }

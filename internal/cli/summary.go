@@ -51,7 +51,16 @@ func (e *env) saySummary(name string, s present.Summary, helping []string, toGo 
 		e.say("thrown away (--rm): %s", plural(len(s.Files), "change"))
 		return
 	}
-	e.say("review: agentfense diff %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s", name)
+	e.say("%[2]s %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s", name, e.howToReview())
+}
+
+// howToReview says by which verb whoever reads the summary looks at changes: review needs a
+// terminal.
+func (e *env) howToReview() string {
+	if e.canAsk() {
+		return "look: agentfense review"
+	}
+	return "review: agentfense diff"
 }
 
 // isHomeProbe reports whether a refusal is a look at what an agent's profile does not show of the
@@ -98,8 +107,8 @@ func (e *env) sayMounts(r *record.Record, mounts []backend.MountChanges, toGo bo
 		if marked > 0 {
 			counts = append(counts, e.colour(e.stderr, "33", fmt.Sprintf("! %d with a risk mark", marked)))
 		}
-		e.say("%[1]s, in %[2]s: %[3]s · review: agentfense diff %[1]s --in %[2]s · keep: agentfense apply %[1]s --in %[2]s · drop: agentfense discard %[1]s --in %[2]s",
-			name, m.Mount, strings.Join(counts, ", "))
+		e.say("%[1]s, in %[2]s: %[3]s · %[4]s %[1]s --in %[2]s · keep: agentfense apply %[1]s --in %[2]s · drop: agentfense discard %[1]s --in %[2]s",
+			name, m.Mount, strings.Join(counts, ", "), e.howToReview())
 	}
 }
 

@@ -3,6 +3,7 @@ package mcp_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 	"github.com/agentfense/agentfense/test/harness/mcpclient"
 )
@@ -120,10 +122,10 @@ func TestToolsOverStdio(t *testing.T) {
 	diff := c.Text("diff", nil)
 	contains(t, "diff", diff, "+++ b/b.txt", "+it's $HOME")
 	contains(t, "explain", c.Text("explain", args{"paths": []string{"a.txt", "notes.md", ".env"}}),
-		`"path":"a.txt","permission":"write"`, `agentfense policy set mcp-`, `"path":".env","permission":"none","reason":"hidden`)
+		`"path":"a.txt","permission":"write"`, `agentfense policy grant mcp-`, `"path":".env","permission":"none","reason":"hidden`)
 	asked := c.Text("request_apply", args{"message": "done\x1b[2J"})
 	name := nameOf(t, s)
-	contains(t, "request_apply", asked, "agentfense apply "+name+" --reviewed ")
+	contains(t, "request_apply", asked, "agentfense review "+name+"\n", "agentfense apply "+name+" --reviewed ")
 	if _, err := os.Stat(filepath.Join(s.Source, "b.txt")); err == nil {
 		t.Error("the request has applied a change")
 	}
@@ -237,4 +239,97 @@ func TestARefusalWaitsForAPerson(t *testing.T) {
 	if got := <-done; got != "n\n" {
 		t.Errorf("the command that waited: %q", got)
 	}
+}
+
+// The tool ask puts a question to the person, grants nothing itself, and asks for nothing that no
+// person should be able to answer.
+func TestAnAgentAsksThePerson(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"a.txt": "a\n", "b.txt": "b\n", ".env": "KEY=1\n", "view/x": "x\n"})
+	s.Write("answer.sh", `read ask
+case $ask in
+*'"need":"write"'*b.txt*|*b.txt*'"need":"write"'*) echo deny ;;
+*) echo allow ;;
+esac
+`)
+	c := mcpclient.Start(t, s, nil, "--view", "view/", "--allow-net", "a.example", "--ask-timeout", "10m", "--name", "asks")
+	call := func(a args) string {
+		t.Helper()
+		texts, _ := c.Call("ask", a)
+		return strings.Join(texts, "\n")
+	}
+	for want, a := range map[string]args{
+		"reason: want":                 {"path": "a.txt", "permission": "write", "reason": " "},
+		"reason: want a":               {"path": "a.txt", "permission": "write", "reason": strings.Repeat("x", 301)},
+		"want path and permission":     {"reason": "r"},
+		"want read or write":           {"path": "a.txt", "permission": "none", "reason": "r"},
+		"want one file":                {"path": ".", "permission": "write", "reason": "r"},
+		"permission: only with path":   {"host": "b.example", "permission": "read", "reason": "r"},
+		"no answer can permit this":    {"path": ".env", "permission": "read", "reason": "r"},
+		".agentfense.yaml: no answer":  {"path": ".agentfense.yaml", "permission": "write", "reason": "r"},
+		"permitted already: read of":   {"path": "a.txt", "permission": "read", "reason": "r"},
+		"permitted already: conn":      {"host": "a.example", "reason": "r"},
+		"want one name in lower case,": {"host": "*.b.example", "reason": "r"},
+		`host "10.0.0.1": want one`:    {"host": "10.0.0.1", "reason": "r"},
+		`"scope"`:                      {"path": "a.txt", "permission": "write", "reason": "r", "scope": "sandbox"},
+	} {
+		contains(t, fmt.Sprint(a), call(a), want)
+	}
+	if asks := s.Agentfense("policy", "ask", "asks").Stdout; asks != "" {
+		t.Errorf("a person is asked: %s", asks)
+	}
+
+	// ask asks, and the person answers.
+	answered := func(a args, want string, answer ...string) string {
+		t.Helper()
+		done := make(chan string)
+		go func() { done <- call(a) }()
+		var m []string
+		testenv.Eventually(t, "the question is put", func() bool {
+			m = regexp.MustCompile(`(?m)^(\d+) +\S+ +(.*)$`).FindStringSubmatch(s.Agentfense("policy", "ask", "asks").Stdout)
+			return m != nil
+		})
+		contains(t, "the question", m[2], want)
+		if r := s.Agentfense(append([]string{"policy", "ask", "asks", "--answer", m[1]}, answer...)...); r.Code != 0 {
+			t.Errorf("answer: %+v", r)
+		}
+		return <-done
+	}
+	write := func(file string) string { return c.Text("exec", args{"command": "echo x >>" + file + " && echo done"}) }
+	got := answered(args{"path": "a.txt", "permission": "write", "reason": "to fix\x1b[2J it"},
+		`write "/a.txt": requested by the agent, which says "to fix\x1b[2J it" (now: read, by `, "allow")
+	contains(t, "for a time", got, "allowed for 10 minutes: write of /a.txt")
+	contains(t, "what was allowed", write("a.txt"), "done")
+	contains(t, "the sandbox", s.Agentfense("inspect", "asks").Stdout, "until 20")
+	got = answered(args{"host": "b.example", "reason": "docs"}, `connect to "b.example": requested by the agent, which says "docs"`, "allow", "--project")
+	contains(t, "for the project", got, `allowed in this sandbox: connections to "b.example"`)
+	got = answered(args{"path": "b.txt", "permission": "write", "reason": "r"}, "write", "deny")
+	contains(t, "denied", got, "refused, or not answered in time")
+	contains(t, "asked again", call(args{"path": "b.txt", "permission": "write", "reason": "r"}), "the user was not asked")
+	contains(t, "what was denied", write("b.txt"), "refused: open b.txt")
+	contains(t, "audit", s.Agentfense("audit", "asks").Stdout, `requested: "to fix\x1b[2J it"`, "write /a.txt: allowed (once) by policy ask")
+
+	// A caller that leaves withdraws its question.
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		testenv.Eventually(t, "the question is put", func() bool { return s.Agentfense("policy", "ask", "asks").Stdout != "" })
+		cancel()
+	}()
+	if _, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "ask", Arguments: args{"path": "view/x", "permission": "read", "reason": "r"}}); err == nil {
+		t.Error("a question that was withdrawn has an answer")
+	}
+	testenv.Eventually(t, "the question is withdrawn", func() bool { return s.Agentfense("policy", "ask", "asks").Stdout == "" })
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	// A hook answers, too.
+	s.Agentfense("stop", "asks")
+	c = mcpclient.Start(t, s, nil, "--ask-hook", "sh answer.sh", "--name", "asks")
+	contains(t, "by the hook", call(args{"path": "view/x", "permission": "read", "reason": "r"}), "allowed for 10 minutes")
+	contains(t, "by the hook", call(args{"path": "b.txt", "permission": "write", "reason": "r"}), "refused")
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	s.Agentfense("stop", "asks")
+	c = mcpclient.Start(t, s, nil, "--ask=false", "--name", "asks")
+	contains(t, "without --ask", call(args{"path": "b.txt", "permission": "write", "reason": "r"}), "the user must start the server with --ask")
 }

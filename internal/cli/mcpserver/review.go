@@ -195,8 +195,9 @@ func (s *service) explain(ctx context.Context, _ *mcp.CallToolRequest, in explai
 		default:
 			e.Reason = d.Reason
 		}
-		if d.Permission == policy.View || d.Permission == policy.Read {
-			e.HowToAsk = fmt.Sprintf("if the task needs more, ask the user to run: agentfense policy set %s --%s %s", sb.Record.Name, d.Permission+1, policy.QuoteForShell("/"+path.Rel()))
+		isFixed := path.IsRoot() || path == policy.ProjectFile || !d.Transform.IsZero()
+		if (d.Permission == policy.View || d.Permission == policy.Read) && !isFixed {
+			e.HowToAsk = fmt.Sprintf("if the task needs more, call ask, or ask the user to run: agentfense policy grant %s %s %s", sb.Record.Name, policy.QuoteForShell(path.Rel()), d.Permission+1)
 		}
 		out.Paths = append(out.Paths, e)
 	}
@@ -232,5 +233,5 @@ func (s *service) requestApply(ctx context.Context, _ *mcp.CallToolRequest, in r
 		return textResult("nothing is changed: there is nothing to apply"), nil, nil
 	}
 	return textResult(fmt.Sprintf("Changed files that wait for the user: %d. Nothing is applied yet. Tell the user to review them with\n"+
-		"  agentfense diff %[2]s\nand to apply what was reviewed with\n  agentfense apply %[2]s\nThe state of now, whatever is changed later:\n  agentfense apply %[2]s --reviewed %[3]s", changes, name, digest)), nil, nil
+		"  agentfense review %[2]s\nor look at them with\n  agentfense diff %[2]s\nand to apply what was reviewed with\n  agentfense apply %[2]s\nThe state of now, whatever is changed later:\n  agentfense apply %[2]s --reviewed %[3]s", changes, name, digest)), nil, nil
 }

@@ -16,6 +16,7 @@ type sandbox struct {
 	opened bool
 	sb     backend.Sandbox
 	live   backend.Live // nil: it has not been entered
+	left   func()       // what Options.Entered returned
 }
 
 // open finds or makes the sandbox.
@@ -52,7 +53,11 @@ func (s *sandbox) enter(ctx context.Context) (backend.Sandbox, backend.Live, err
 		return sb, s.live, err
 	}
 	// The sandbox outlives the call.
-	s.live, err = s.o.Backend.Enter(context.WithoutCancel(ctx), sb, backend.EnterOptions{Warn: s.o.Warn})
+	ctx = context.WithoutCancel(ctx)
+	live, err := s.o.Backend.Enter(ctx, sb, backend.EnterOptions{Warn: s.o.Warn})
+	if err == nil {
+		s.live, s.left = live, s.o.Entered(ctx, sb)
+	}
 	return sb, s.live, err
 }
 
@@ -68,6 +73,7 @@ func (s *sandbox) lost(live backend.Live) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.live == live {
+		s.left()
 		_ = live.Leave() // it has ended
 		s.live = nil
 	}
@@ -80,6 +86,7 @@ func (s *sandbox) leave() {
 	if s.live == nil {
 		return
 	}
+	s.left()
 	if err := s.live.Leave(); err != nil {
 		s.o.Warn(err)
 	}

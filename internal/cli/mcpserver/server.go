@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // Options are what a server needs. None of them may be missing but HTTP and what belongs to it.
@@ -27,6 +28,10 @@ type Options struct {
 	Open func(ctx context.Context) (backend.Sandbox, error)
 	// RequestApply records that a person is asked to apply what the sandbox changed.
 	RequestApply func(ctx context.Context, name, message string) (digest string, changes int, err error)
+	// RequestAccess asks a person for access, and waits for the answer. Entered is called when the
+	// sandbox runs for us; asks are answered until the function that it returns is called.
+	RequestAccess func(ctx context.Context, name string, a api.Ask) (api.Decision, error)
+	Entered       func(ctx context.Context, sb backend.Sandbox) (left func())
 	// Keep is called after each command: it applies what rules with apply: keep match.
 	Keep func(ctx context.Context, name string)
 	// Warn is told what the person at the server's standard error should know.
@@ -52,7 +57,7 @@ const instructions = `These tools act in a sandbox of the user's project directo
 	`Changes are stored in the sandbox: the user's files stay as they are until the user has reviewed the changes and applies them. ` +
 	`The network is closed, except for the hosts that the user has allowed. ` +
 	`Paths are relative to the project directory. ` +
-	`If something is refused, call explain once instead of trying again. When the work is done, call request_apply and tell the user the command that it returns.`
+	`If something is refused, call explain once instead of trying again, and ask if the task needs more. When the work is done, call request_apply and tell the user the command that it returns.`
 
 // service are the tools of one sandbox.
 type service struct {
@@ -117,6 +122,10 @@ func (s *service) server() *mcp.Server {
 		Name: "explain", Annotations: reads,
 		Description: "Show what the policy permits at paths, which need not exist: none, view (listed, not readable), read or write.",
 	}, s.explain)
+	mcp.AddTool(server, &mcp.Tool{
+		Name: "ask", Annotations: writes,
+		Description: "Ask the user for permission to read or write one path, or to reach one host, with a reason. Waits for the answer, up to the time-out of the sandbox. Works if the user has started the server with --ask.",
+	}, s.ask)
 	mcp.AddTool(server, &mcp.Tool{
 		Name: "request_apply", Annotations: writes,
 		Description: "Ask the user to review and apply the changes. Nothing is applied by this call. Returns the command that the user runs.",

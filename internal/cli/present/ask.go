@@ -11,15 +11,34 @@ import (
 
 // AskLine says what is asked. Names are quoted and escaped.
 func AskLine(a api.Ask) string {
+	reason := ""
+	if a.Requested {
+		reason = "requested by the agent, which says " + vpath.Quote(vpath.DecodeText(a.Reason))
+	}
 	if a.Host != "" {
-		return "connect to " + vpath.Quote(a.Host)
+		return strings.TrimSuffix("connect to "+vpath.Quote(a.Host)+": "+reason, ": ")
+	}
+	path := vpath.Quote("/" + vpath.DecodeText(a.Path))
+	if a.Mount != "" {
+		path += " in the mount " + vpath.Escape(a.Mount)
 	}
 	program := vpath.Quote(vpath.DecodeText(a.Program))
 	rule := "no rule"
 	if a.Rule != "" {
 		rule = vpath.Quote(vpath.DecodeText(a.Rule))
 	}
-	return fmt.Sprintf("%s %s: %s by the program %s (now: %s, by %s)", a.Need, vpath.Quote("/"+vpath.DecodeText(a.Path)), a.Operation, program, a.Permission, rule)
+	if a.Requested {
+		return fmt.Sprintf("%s %s: %s (now: %s, by %s)", a.Need, path, reason, a.Permission, rule)
+	}
+	return fmt.Sprintf("%s %s: %s by the program %s (now: %s, by %s)", a.Need, path, a.Operation, program, a.Permission, rule)
+}
+
+// AskTitle says who waits.
+func AskTitle(name string, a api.Ask) string {
+	if a.Requested {
+		return "the agent that uses the sandbox " + vpath.Escape(name) + " waits for your answer"
+	}
+	return "a program in the sandbox " + vpath.Escape(name) + " waits for your answer"
 }
 
 // AskWord returns another word with each call, of five letters, that can be read and typed. An
@@ -39,20 +58,38 @@ func AskWord() string {
 	return string(word)
 }
 
-// AllowingAnswer reads what was typed. Only the word, alone or with a scope, allows. isOfProject
-// says that an answer may be for the project.
-func AllowingAnswer(line, word string, isOfProject bool) (a api.Answer, allows bool) {
-	switch text := strings.Join(strings.Fields(line), " "); {
-	case text == word:
-		a = api.Answer{Allow: true, Scope: api.ScopeOnce}
-	case text == word+" sandbox":
-		a = api.Answer{Allow: true, Scope: api.ScopeSandbox}
-	case text == word+" project" && isOfProject:
-		a = api.Answer{Allow: true, Scope: api.ScopeProject}
-	default:
-		a.Scope = api.ScopeOnce
+// Choice is an answer that allows, and what is typed behind the word to give it.
+type Choice struct {
+	Text, Suffix string
+	Scope        api.Scope
+}
+
+// Choices are the answers that allow an ask. isOfProject says that answers may be for the project.
+func Choices(a api.Ask, isOfProject bool) []Choice {
+	once := "Allow it once"
+	if a.Requested {
+		once = "Allow it for 10 minutes"
 	}
-	return a, a.Allow
+	choices := []Choice{{once, "", api.ScopeOnce}}
+	if a.Mount != "" { // its policy does not change while the sandbox runs
+		return choices
+	}
+	choices = append(choices, Choice{"Allow it in this sandbox", " sandbox", api.ScopeSandbox})
+	if isOfProject {
+		choices = append(choices, Choice{"Allow it in this project, also later", " project", api.ScopeProject})
+	}
+	return choices
+}
+
+// AllowingAnswer reads what was typed. Only the word, with what a choice has behind it, allows.
+func AllowingAnswer(line, word string, choices []Choice) (a api.Answer, allows bool) {
+	text := strings.Join(strings.Fields(line), " ")
+	for _, c := range choices {
+		if text == word+c.Suffix {
+			return api.Answer{Allow: true, Scope: c.Scope}, true
+		}
+	}
+	return api.Answer{Scope: api.ScopeOnce}, false
 }
 
 // AnswerText says what an answer did.

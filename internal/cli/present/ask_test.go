@@ -24,12 +24,16 @@ func TestOnlyTheWordAllows(t *testing.T) {
 		"project\n":         {Scope: api.ScopeOnce},
 		"\x1b[24;80Rkumar":  {Scope: api.ScopeOnce}, // what a terminal answers, in front of it
 	} {
-		if got, allows := present.AllowingAnswer(line, word, true); got != want || allows != want.Allow {
+		if got, allows := present.AllowingAnswer(line, word, present.Choices(api.Ask{}, true)); got != want || allows != want.Allow {
 			t.Errorf("%q: %+v, want %+v", line, got, want)
 		}
 	}
-	if got, allows := present.AllowingAnswer("kumar project", word, false); allows || got.Allow {
-		t.Errorf("an answer for the project where none can be: %+v", got)
+	for line, choices := range map[string][]present.Choice{
+		"kumar project": present.Choices(api.Ask{}, false), "kumar sandbox": present.Choices(api.Ask{Mount: "data"}, true),
+	} {
+		if got, allows := present.AllowingAnswer(line, word, choices); allows || got.Allow {
+			t.Errorf("%s, where that is no choice: %+v", line, got)
+		}
 	}
 	seen := map[string]bool{}
 	for range 100 {

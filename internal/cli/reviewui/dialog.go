@@ -84,7 +84,7 @@ func (m *model) nextAsk() {
 // sendAnswer answers as was typed, if that is an answer.
 func (m *model) sendAnswer() tea.Cmd {
 	d := &m.dialog
-	answer, allows := present.AllowingAnswer(d.typed, d.word, m.o.IsOfProject)
+	answer, allows := present.AllowingAnswer(d.typed, d.word, present.Choices(d.ask, m.o.IsOfProject))
 	if scope, is := denies[strings.Join(strings.Fields(d.typed), " ")]; is {
 		answer.Scope = scope
 	} else if !allows {
@@ -116,7 +116,7 @@ func (m *model) takeAnswered(a answered) {
 // too small to show all of it, the word that allows is not shown either.
 func (m *model) dialogLines() []line {
 	d := &m.dialog
-	title := "A program in this sandbox waits for your answer"
+	title := "Waiting: " + present.AskTitle(m.o.Name, d.ask)
 	if n := len(m.asks.waiting); n > 1 {
 		title += fmt.Sprintf(" (%d wait; Tab: the next one)", n)
 	}
@@ -128,9 +128,9 @@ func (m *model) dialogLines() []line {
 	if d.err != "" {
 		return append(lines, line{{" " + d.err, "1;33"}})
 	}
-	choices := [][2]string{{"Allow it once", d.word}, {"Allow it in this sandbox", d.word + " sandbox"}}
-	if m.o.IsOfProject {
-		choices = append(choices, [2]string{"Allow it in this project, also later", d.word + " project"})
+	var choices [][2]string
+	for _, c := range present.Choices(d.ask, m.o.IsOfProject) {
+		choices = append(choices, [2]string{c.Text, d.word + c.Suffix})
 	}
 	for _, c := range append(choices, [2]string{"Refuse it", "deny"}, [2]string{"Refuse it until the sandbox stops", "deny sandbox"}) {
 		lines = append(lines, line{{padded(" "+c[0]+":", 39), ""}, {"type ", "90"}, {c[1], "1"}})

@@ -3,6 +3,7 @@
 package granted
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ type Paths struct {
 	Grants []Grant `json:"grants,omitempty"`
 	// GrantsEnded says that rules had ended when the record was read, and were dropped.
 	GrantsEnded bool `json:"-"`
+	// InMounts are paths of mounts that were opened once to be written, by the name of the mount.
+	InMounts map[string][]Grant `json:"grants_in_mounts,omitempty"`
 }
 
 // Grant is a rule that ends, or has ended.
@@ -194,6 +197,23 @@ func (l *Paths) RememberOnce(p vpath.Path, now time.Time) {
 	}
 }
 
+// RememberOnceIn is RememberOnce for a path of a mount; "" is the workspace.
+func (l *Paths) RememberOnceIn(mount string, p vpath.Path, now time.Time) {
+	if mount == "" {
+		l.RememberOnce(p, now)
+		return
+	}
+	of := l.OfMount(mount)
+	of.RememberOnce(p, now)
+	if l.InMounts == nil {
+		l.InMounts = map[string][]Grant{}
+	}
+	l.InMounts[mount] = of.Grants
+}
+
+// OfMount returns the grants of paths of a mount.
+func (l *Paths) OfMount(mount string) Paths { return Paths{Grants: slices.Clone(l.InMounts[mount])} }
+
 // WasGranted reports whether a grant to write the path has ended. What it wrote may be applied.
 func (l *Paths) WasGranted(p vpath.Path) bool {
 	return slices.ContainsFunc(l.Grants, func(g Grant) bool {
@@ -237,7 +257,7 @@ func (l *Paths) NextGrantEnd() (end time.Time, ends bool) {
 
 // CheckGrants refuses what ChangeGrants never makes. Errors: Precondition.
 func (l *Paths) CheckGrants() error {
-	for _, g := range l.Grants {
+	for _, g := range slices.Concat(l.Grants, slices.Concat(slices.Collect(maps.Values(l.InMounts))...)) {
 		if err := g.Rule.Check(); err != nil {
 			return errdefs.New(errdefs.Precondition, "a grant is malformed: %w", err)
 		}
@@ -249,4 +269,10 @@ func (l *Paths) CheckGrants() error {
 }
 
 // CloneGrants returns a copy that shares nothing.
-func (l *Paths) CloneGrants() Paths { return Paths{slices.Clone(l.Grants), l.GrantsEnded} }
+func (l *Paths) CloneGrants() Paths {
+	c := Paths{Grants: slices.Clone(l.Grants), GrantsEnded: l.GrantsEnded, InMounts: maps.Clone(l.InMounts)}
+	for mount, grants := range c.InMounts {
+		c.InMounts[mount] = slices.Clone(grants)
+	}
+	return c
+}

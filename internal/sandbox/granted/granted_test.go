@@ -219,3 +219,33 @@ func TestManyGrantsWithAnEndAreRefusedAndNotForgotten(t *testing.T) {
 		t.Errorf("%d are remembered, want 1000 without the oldest", len(l.Grants))
 	}
 }
+
+// What was opened once in a mount is not taken for a path of the workspace or of another mount.
+func TestWhatWasOpenedInAMountIsApart(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	var l granted.Paths
+	l.RememberOnceIn("data", "/f", now)
+	l.RememberOnceIn("", "/g", now)
+	c := l.CloneGrants()
+	c.RememberOnceIn("data", "/late", now)
+	data, other := l.OfMount("data"), l.OfMount("other")
+	for _, tt := range []struct {
+		paths *granted.Paths
+		path  vpath.Path
+		want  bool
+	}{
+		{&data, "/f", true}, {&l, "/f", false}, {&other, "/f", false},
+		{&l, "/g", true}, {&data, "/g", false}, {&data, "/late", false},
+	} {
+		if got := tt.paths.WasGranted(tt.path); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.path, got, tt.want)
+		}
+	}
+	if err := l.CheckGrants(); err != nil {
+		t.Error(err)
+	}
+	l.InMounts["data"][0].Until = time.Time{}
+	if err := l.CheckGrants(); err == nil {
+		t.Error("a damaged grant of a mount is not refused")
+	}
+}

@@ -105,7 +105,11 @@ func RuleText(r policy.Rule) string {
 func (l *Learned) hostsText(indent string) string {
 	var b strings.Builder
 	for _, h := range l.Hosts {
-		fmt.Fprintf(&b, "%s- %s # %d connections\n", indent, Quote(h.Text), h.Connections)
+		unit := "connections"
+		if h.Connections == 1 {
+			unit = "connection"
+		}
+		fmt.Fprintf(&b, "%s- %s # %d %s\n", indent, Quote(h.Text), h.Connections, unit)
 	}
 	return b.String()
 }

@@ -53,10 +53,10 @@ func (r *Record) policyEvent(reason string) audit.PolicyChanged {
 }
 
 // RememberOnce stores that a path was opened once to be written, so that what was written may be
-// applied.
-func (s *Sandbox) RememberOnce(p vpath.Path) error {
+// applied. mount is "" for the workspace.
+func (s *Sandbox) RememberOnce(mount string, p vpath.Path) error {
 	return s.Update(func(r *Record) error {
-		r.Paths.RememberOnce(p, time.Now())
+		r.Paths.RememberOnceIn(mount, p, time.Now())
 		return nil
 	})
 }

@@ -55,6 +55,7 @@ func (s *Sandbox) in(m Mount) *Sandbox {
 	r.Source, r.Workspace = sourceOf(m), string(m.Target)
 	r.Rules, r.EarlierRules = slices.Clone(m.Rules), slices.Clone(m.EarlierRules)
 	r.Marks, r.Ignore, r.Scratch, r.Mounts = nil, nil, nil, nil // of the workspace
+	r.Paths = r.OfMount(m.Name)
 	return &Sandbox{Home: s.Home, Stored: r, part: &inMount{m.Name, s.Stored.Source.Path}}
 }
 

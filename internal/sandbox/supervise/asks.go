@@ -15,9 +15,6 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// onceHostTime is how long a host may be reached that was allowed once.
-const onceHostTime = 10 * time.Minute
-
 // beginAsking makes the table of asks, if refusals are to wait for an answer.
 func (s *supervisor) beginAsking(context.Context) error {
 	if s.record.Ask == nil {
@@ -36,16 +33,31 @@ func (s *supervisor) asker() func(fusefs.Question, <-chan struct{}) fusefs.Verdi
 	if s.asks == nil {
 		return nil
 	}
-	return s.askForPath
+	return func(q fusefs.Question, withdrawn <-chan struct{}) fusefs.Verdict {
+		return s.askForPath("", s.rules(), q, withdrawn)
+	}
 }
 
-// askForPath waits for the answer to a refusal in the workspace.
-func (s *supervisor) askForPath(q fusefs.Question, withdrawn <-chan struct{}) fusefs.Verdict {
+// askerIn is asker for a mount. A server's clients do not know asks of mounts.
+func (s *supervisor) askerIn(m *mountView) func(fusefs.Question, <-chan struct{}) fusefs.Verdict {
+	if s.asks == nil || s.record.Served != nil {
+		return nil
+	}
+	return func(q fusefs.Question, withdrawn <-chan struct{}) fusefs.Verdict {
+		if q.Need == policy.Write && !m.writable {
+			return fusefs.Refuse // there is nowhere to write
+		}
+		return s.askForPath(m.name, m.Policy.Rules(), q, withdrawn)
+	}
+}
+
+// askForPath waits for the answer to a refusal in the workspace, or in a mount.
+func (s *supervisor) askForPath(mount string, rules []policy.Rule, q fusefs.Question, withdrawn <-chan struct{}) fusefs.Verdict {
 	a := api.Ask{
-		Path: q.Path.Text(), Permission: q.Permission, Need: q.Need, Operation: q.Operation,
+		Mount: mount, Path: q.Path.Text(), Permission: q.Permission, Need: q.Need, Operation: q.Operation,
 		PID: q.PID, Program: vpath.EncodeText(q.Program),
 	}
-	if rules := s.rules(); q.Rule != policy.NoRule && q.Rule < len(rules) {
+	if q.Rule != policy.NoRule && q.Rule < len(rules) {
 		a.Rule = vpath.EncodeText(rules[q.Rule].Pattern)
 	}
 	if x, _ := q.Owner.(*execution); x != nil {
@@ -78,16 +90,32 @@ func (s *supervisor) applyAnswer(a api.Ask, scope api.Scope) error {
 		return err
 	}
 	path, err := vpath.ParseText(a.Path)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case scope != api.ScopeOnce:
-		err = box.GrantPath(granted.Change{Path: path, Permission: a.Need, Reason: "an answer to ask " + a.ID})
+	}
+	if a.Mount != "" {
+		switch {
+		case scope != api.ScopeOnce:
+			return errdefs.New(errdefs.Precondition, "%s:%s: an answer in a mount counts once, because the policy of a mount does not change while the sandbox runs", a.Mount, path)
+		case a.Need == policy.Write:
+			return box.RememberOnce(a.Mount, path)
+		}
+		return nil
+	}
+	switch d := s.policy.Load().Decide(path); {
+	case d.Permission == policy.None || !d.Transform.IsZero(): // the policy was replaced meanwhile
+		return errdefs.New(errdefs.Denied, "%s: the policy hides or masks it by now", path)
+	case scope != api.ScopeOnce || a.Requested:
+		g := granted.Change{Path: path, Permission: a.Need, Reason: "an answer to ask " + a.ID}
+		if scope == api.ScopeOnce {
+			g.For = api.OnceTime
+		}
+		err = box.GrantPath(g)
 		if err == nil {
 			err = s.takeGrants()
 		}
 	case a.Need == policy.Write:
-		err = box.RememberOnce(path)
+		err = box.RememberOnce("", path)
 	}
 	return err
 }
@@ -99,7 +127,7 @@ func (s *supervisor) allowHost(host string, scope api.Scope) error {
 	}
 	c := hostlist.Change{Grant: hosts, Reason: "an answer"}
 	if scope == api.ScopeOnce {
-		c.For = onceHostTime
+		c.For = api.OnceTime
 	}
 	box, err := s.home.Open(s.box.Name())
 	if err == nil {

@@ -72,7 +72,7 @@ func (s *supervisor) mountAll(mountpoint string, workspace fusefs.Options) (err 
 			OnChange: func(c fusefs.Change) { s.noteChange(m, c) },
 			OnSource: func(c fusefs.Change) { s.watches.note(m.name, c) },
 			OnDenial: func(d fusefs.Denial) { s.noteDenial(m.name, m.Policy.Rules(), d) },
-			Owner:    s.ownerOf, Logger: s.log.With("mount", m.name),
+			Owner:    s.ownerOf, Logger: s.log.With("mount", m.name), Ask: s.askerIn(m),
 		}})
 	}
 	mounted, err := fusefs.MountAll(mountpoint, views)

@@ -118,6 +118,8 @@ func (s *supervisor) handleLasting(ctx context.Context, c api.Conn, r api.Reques
 		s.handleWatch(ctx, c, *r.Watch)
 	case r.Op == api.OpWatchAsks:
 		s.handleAskWatch(ctx, c)
+	case r.Op == api.OpAsk:
+		s.handleRequest(ctx, c, r.Ask)
 	default:
 		return false
 	}

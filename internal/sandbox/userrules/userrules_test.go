@@ -206,8 +206,10 @@ func TestAnswersNeverShowWhatIsHidden(t *testing.T) {
 			rt.Errorf("the answer for %s is for another path", path)
 		}
 		hides := []policy.Rule{
-			{Pattern: string(path), Type: policy.File}, {Pattern: string(path), Type: policy.Directory},
-			{Pattern: policy.GlobOf(path), Type: policy.Glob}, {Pattern: "**"},
+			{Pattern: string(path), Type: policy.File},
+			{Pattern: string(path), Type: policy.Directory},
+			{Pattern: policy.GlobOf(path), Type: policy.Glob},
+			{Pattern: "**"},
 		}
 		hide := rapid.SampledFrom(hides).Draw(rt, "hide")
 		if d := with(t, r, all, hide).Decide(path); d.Permission != policy.None {

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"errors"
+	"io"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -9,12 +11,15 @@ import (
 )
 
 // Ask is a refusal that waits for an answer: of a path that the view shows, or of a host. The
-// process that was refused waits too.
+// process that was refused waits too. With Requested it is no refusal: a client asks for access in
+// advance, and no process waits.
 type Ask struct {
 	ID   string `json:"id"`
 	Exec string `json:"exec,omitempty"` // the command, as in the audit log
-	// Path is what was opened in the workspace, as vpath.Path.Text returns it; empty for a host.
-	Path string `json:"path,omitempty"`
+	// Path is what was opened in the workspace, or in the mount with the name Mount, as
+	// vpath.Path.Text returns it; empty for a host.
+	Mount string `json:"mount,omitempty"`
+	Path  string `json:"path,omitempty"`
 	// Permission is that of the path, Need what would have allowed the operation.
 	Permission policy.Permission `json:"permission,omitempty"`
 	Need       policy.Permission `json:"need,omitempty"`
@@ -27,6 +32,9 @@ type Ask struct {
 	Since   time.Time `json:"since"`
 	Until   time.Time `json:"until"`             // then it is denied
 	Waiting int       `json:"waiting,omitempty"` // how many processes wait for this answer
+	// Requested says that a client asks, and Reason what it says, as vpath.EncodeText returns it.
+	Requested bool   `json:"requested,omitempty"`
+	Reason    string `json:"reason,omitempty"`
 }
 
 // Scope says for how long an answer counts.
@@ -35,7 +43,8 @@ type Scope string
 // The scopes. An ask that is denied once may be asked again; with another scope of a denial, and
 // for a short time in any case, it is not.
 const (
-	// ScopeOnce allows the opens that wait, and those of the same moment; a host for ten minutes.
+	// ScopeOnce allows the opens that wait, and those of the same moment. It allows a host, and
+	// what was requested, for OnceTime.
 	ScopeOnce Scope = "once"
 	// ScopeSandbox changes the policy of the sandbox, or the hosts that it may reach.
 	ScopeSandbox Scope = "sandbox"
@@ -43,6 +52,48 @@ const (
 	// the user for the project (package userrules), for other sandboxes. It is for no denial.
 	ScopeProject Scope = "project"
 )
+
+// OnceTime is for how long ScopeOnce allows what no process waits for.
+const OnceTime = 10 * time.Minute
+
+// OperationRequest is the Operation of a request.
+const OperationRequest = "request"
+
+// MaxReason bounds the reason of a request, in bytes.
+const MaxReason = 300
+
+// Decision is what became of a request.
+type Decision struct {
+	Allowed bool  `json:"allowed,omitempty"`
+	Scope   Scope `json:"scope,omitempty"`
+	// Permitted says that nobody was asked, because it is allowed already; Suppressed that nobody
+	// was asked, because the same was denied before or too many asks wait.
+	Permitted  bool `json:"permitted,omitempty"`
+	Suppressed bool `json:"suppressed,omitempty"`
+}
+
+// Request asks for access, and waits for the answer until ctx ends. a has Path and Need, or Host,
+// and Reason. Errors: Precondition, if the sandbox does not ask, or has no network of named hosts;
+// Denied, for what no answer allows; Invalid; Unavailable, if the sandbox stops.
+func (c *Client) Request(ctx context.Context, a Ask) (Decision, error) {
+	w, err := c.stream(ctx, Request{Op: OpAsk, Ask: &a})
+	if err != nil {
+		return Decision{}, err
+	}
+	defer w.Close()
+	answer, err := w.next(ctx)
+	switch {
+	case errors.Is(err, io.EOF):
+		return Decision{}, errdefs.New(errdefs.Unavailable, "the sandbox has stopped")
+	case err != nil:
+		return Decision{}, err
+	case answer.Error != nil:
+		return Decision{}, answer.Error.Err()
+	case answer.Decision == nil:
+		return Decision{}, errdefs.New(errdefs.Internal, "supervisor: unexpected answer to ask")
+	}
+	return *answer.Decision, nil
+}
 
 // Answer answers an ask.
 type Answer struct {

@@ -58,6 +58,7 @@ const (
 	OpAsks      operation = "asks"       // what waits for an answer
 	OpWatchAsks operation = "watch_asks" // the same with each change, until the connection ends
 	OpAnswer    operation = "answer"     // an ask
+	OpAsk       operation = "ask"        // for a path or a host; a second reply has the decision
 
 	OpExecs    operation = "execs"     // the detached commands
 	OpAttach   operation = "attach"    // to one of them; three pipes travel with it
@@ -85,6 +86,7 @@ type Request struct {
 	Size     *windowSize       `json:"size,omitempty"`
 	Watch    *WatchRequest     `json:"watch,omitempty"`
 	Answer   *Answer           `json:"answer,omitempty"`
+	Ask      *Ask              `json:"ask,omitempty"`
 }
 
 // Reply is what the supervisor answers.
@@ -98,7 +100,8 @@ type Reply struct {
 	Execs    []DetachedExec `json:"execs,omitempty"`
 	Watched  *Watched       `json:"watched,omitempty"`
 	Asks     []Ask          `json:"asks,omitempty"`
-	Changed  bool           `json:"changed,omitempty"` // of the delta
+	Decision *Decision      `json:"decision,omitempty"` // on an ask
+	Changed  bool           `json:"changed,omitempty"`  // of the delta
 	Used     []usedJSON     `json:"used,omitempty"`
 	OK       bool           `json:"ok,omitempty"`
 	// HasSecrets says that the network has the values of the secrets.

@@ -73,8 +73,9 @@ type Table struct {
 
 // subject is what is asked: equal asks have the same.
 type subject struct {
-	path, host string
-	need       policy.Permission
+	mount, path, host string
+	need              policy.Permission
+	requested         bool // its answer for once means something else
 }
 
 // ask is one that waits.
@@ -91,6 +92,8 @@ type Result struct {
 	Allowed   bool
 	Scope     api.Scope
 	Withdrawn bool // by the one who asked
+	// Suppressed says that it was denied without an ask: it was denied before, or too many wait.
+	Suppressed bool
 }
 
 // New returns an empty table.
@@ -105,14 +108,14 @@ func New(o Options) *Table {
 }
 
 func subjectOf(a api.Ask) subject {
-	return subject{path: a.Path, host: a.Host, need: a.Need}
+	return subject{mount: a.Mount, path: a.Path, host: a.Host, need: a.Need, requested: a.Requested}
 }
 
 // Ask waits for the answer to a. withdrawn is closed when nobody waits for it.
 func (t *Table) Ask(a api.Ask, withdrawn <-chan struct{}) Result {
 	p := t.join(a)
 	if p == nil {
-		return Result{}
+		return Result{Suppressed: true}
 	}
 	select {
 	case <-p.done:
@@ -155,7 +158,9 @@ func (t *Table) join(a api.Ask) *ask {
 	return p
 }
 
+// isDeniedLocked reports whether the same was denied, also if the other one was requested.
 func (t *Table) isDeniedLocked(key subject) bool {
+	key.requested = false
 	until, denied := t.denials[key]
 	if denied && !until.IsZero() && !t.o.Now().Before(until) {
 		delete(t.denials, key)
@@ -233,7 +238,9 @@ func (t *Table) denyLocked(p *ask, scope api.Scope, by string) {
 			break
 		}
 	}
-	t.denials[subjectOf(p.Ask)] = until
+	key := subjectOf(p.Ask)
+	key.requested = false
+	t.denials[key] = until
 	t.finishLocked(p, Result{Scope: scope}, by)
 }
 

@@ -294,3 +294,35 @@ func closedChannel() <-chan struct{} {
 	close(c)
 	return c
 }
+
+// A request is another ask than the refusal of the same path, because "once" means something else
+// for it. A denial counts for both. Asks of mounts are their own.
+func TestRequestsBesideRefusals(t *testing.T) {
+	b := newBench(t, time.Minute)
+	request, inMount := file("a"), file("a")
+	request.Requested, inMount.Mount = true, "data"
+	results := make([]chan Result, 3)
+	for i, a := range []api.Ask{file("a"), request, inMount} {
+		results[i] = make(chan Result, 1)
+		go func() { results[i] <- b.Ask(a, nil) }()
+		testenv.Eventually(t, "it waits", func() bool { return len(b.List()) == i+1 })
+	}
+	for i, answer := range []api.Answer{{ID: "1", Allow: true}, {ID: "2"}, {ID: "3", Allow: true}} {
+		if err := b.Answer(answer); err != nil {
+			t.Fatal(err)
+		}
+		if r := <-results[i]; r.Allowed != answer.Allow || r.Suppressed {
+			t.Errorf("ask %s: %+v", answer.ID, r)
+		}
+	}
+	for _, a := range []api.Ask{file("a"), request} {
+		if r := b.Ask(a, nil); r.Allowed || !r.Suppressed {
+			t.Errorf("requested %v, after the denial: %+v", a.Requested, r)
+		}
+	}
+	for _, scope := range []api.Scope{api.ScopeProject, "other"} {
+		if err := b.Answer(api.Answer{ID: "1", Scope: scope}); !errdefs.Is(err, errdefs.Invalid) {
+			t.Errorf("a denial with scope %s: %v", scope, err)
+		}
+	}
+}
