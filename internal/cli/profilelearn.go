@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
@@ -34,12 +35,14 @@ func (e *env) fillDraft(ctx context.Context, b backend.Backend, sb backend.Sandb
 		return err
 	}
 	i := slices.IndexFunc(now.Record.Mounts, func(m record.Mount) bool { return m.Name == homeMount })
-	of := slices.IndexFunc(used, func(u api.Used) bool { return u.Mount == homeMount })
-	if i < 0 || of < 0 {
-		return nil
+	if i < 0 {
+		return errdefs.New(errdefs.Internal, "profile %s: the sandbox has no mount %s", d.Name, homeMount)
 	}
-	home := now.Record.Mounts[i]
-	in, secrets, err := homeUses(&now.Record, home, used[of])
+	home, ofHome := now.Record.Mounts[i], api.Used{}
+	if of := slices.IndexFunc(used, func(u api.Used) bool { return u.Mount == homeMount }); of >= 0 {
+		ofHome = used[of]
+	}
+	in, secrets, err := homeUses(&now.Record, home, ofHome)
 	if err != nil {
 		return err
 	}
