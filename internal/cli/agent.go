@@ -129,7 +129,7 @@ func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command,
 	if o.login != "" {
 		e.say("%s: the login in %s is readable inside: what runs there can use the account", p.Name, vpath.Escape(o.login))
 	}
-	args, err := o.giveNetwork(e, cmd, in, p)
+	args, err := o.giveNetwork(e, cmd, p)
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +282,7 @@ func (o *runOptions) giveVariables(e *env, p *profile.Profile) {
 
 // giveNetwork lets the agent reach its hosts, and use its keys. A key or an address that the caller
 // has given by a flag counts. It returns arguments for the agent.
-func (o *runOptions) giveNetwork(e *env, cmd *cobra.Command, in *inside, p *profile.Profile) (args []string, err error) {
+func (o *runOptions) giveNetwork(e *env, cmd *cobra.Command, p *profile.Profile) (args []string, err error) {
 	if cmd.Flags().Changed("net") {
 		return nil, nil
 	}

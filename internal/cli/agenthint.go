@@ -46,10 +46,13 @@ func (in *inside) hasInstructions(h profile.Hint, args []string) bool {
 		return true
 	}
 	return slices.ContainsFunc(h.UnlessIn, func(name string) bool {
-		home := in.realHome()
-		real, err := filepath.EvalSymlinks(filepath.Join(home, name)) // the user's own links count
-		return err == nil && mayContain(filepath.Dir(real), filepath.Base(real), h.Unless) ||
-			mayContain(string(in.record.Source.Path), name, h.Unless)
+		real, err := filepath.EvalSymlinks(filepath.Join(in.realHome(), name)) // the user's own links count
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil || mayContain(filepath.Dir(real), filepath.Base(real), h.Unless):
+			return true
+		}
+		return mayContain(string(in.record.Source.Path), name, h.Unless)
 	})
 }
 

@@ -3,7 +3,9 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
@@ -32,12 +35,14 @@ func (e *env) fillDraft(ctx context.Context, b backend.Backend, sb backend.Sandb
 		return err
 	}
 	i := slices.IndexFunc(now.Record.Mounts, func(m record.Mount) bool { return m.Name == homeMount })
-	of := slices.IndexFunc(used, func(u api.Used) bool { return u.Mount == homeMount })
-	if i < 0 || of < 0 {
-		return nil
+	if i < 0 {
+		return errdefs.New(errdefs.Internal, "profile %s: the sandbox has no mount %s", d.Name, homeMount)
 	}
-	home := now.Record.Mounts[i]
-	in, secrets, err := homeUses(&now.Record, home, used[of])
+	home, ofHome := now.Record.Mounts[i], api.Used{}
+	if of := slices.IndexFunc(used, func(u api.Used) bool { return u.Mount == homeMount }); of >= 0 {
+		ofHome = used[of]
+	}
+	in, secrets, err := homeUses(&now.Record, home, ofHome)
 	if err != nil {
 		return err
 	}
@@ -56,7 +61,8 @@ func (e *env) fillDraft(ctx context.Context, b backend.Backend, sb backend.Sandb
 }
 
 // homeUses returns what rules for the home directory are learned from, and how the command made
-// files with names of secrets. The way to what is mounted elsewhere needs no rule.
+// files with names of secrets. The way to what is mounted elsewhere needs no rule, and neither does
+// what the command made and removed, which is its own.
 func homeUses(r *record.Record, home record.Mount, used api.Used) (learn.Input, map[vpath.Path]string, error) {
 	in := learn.Input{Omitted: used.Omitted, Base: home.Rules, List: listSource(string(home.Source))}
 	hiding, err := preset.Rules(learn.Preset)
@@ -77,6 +83,7 @@ func homeUses(r *record.Record, home record.Mount, used api.Used) (learn.Input, 
 	for _, u := range used.Uses {
 		at := path.Join(string(home.Target), string(u.Path.Plain()))
 		switch {
+		case u.Kind&uses.Created != 0 && u.Kind&uses.Removed != 0 && !exists(string(home.Source), u.Path.Plain()): // for a moment
 		case slices.ContainsFunc(places, func(p string) bool { return safefs.IsBelow(p, at) }):
 		case hidden.Decide(u.Path.Plain()).Rule == policy.NoRule:
 			in.Uses = append(in.Uses, u)
@@ -170,6 +177,12 @@ func (e *env) addLooks(ctx context.Context, b backend.Backend, sb backend.Sandbo
 	}
 	d.Refused, d.Secrets = d.Refused[:min(len(d.Refused), maxLooks)], d.Secrets[:min(len(d.Secrets), maxLooks)]
 	return err
+}
+
+// exists reports whether a directory may have a path. It follows no link at its end.
+func exists(dir string, p vpath.Path) bool {
+	_, err := os.Lstat(filepath.Join(dir, p.Rel()))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // isFile reports whether a directory has a file at a path. It does not open it.

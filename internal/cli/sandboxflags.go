@@ -82,7 +82,7 @@ type sandboxOptions struct {
 	// ignoredScratch makes directories of packages that git ignores scratch directories of a new
 	// sandbox.
 	ignoredScratch bool
-	mountRules    func(file, source string) ([]policy.Rule, error)
+	mountRules     func(file, source string) ([]policy.Rule, error)
 	// namedNet makes a network of named hosts although none is named, which reports the names that
 	// are asked for.
 	namedNet bool

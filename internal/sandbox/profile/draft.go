@@ -120,6 +120,9 @@ func (d *Draft) rules() []learn.Rule {
 	var dirs []string
 	for _, r := range d.Rules {
 		dir := path.Dir(r.Pattern)
+		if strings.HasSuffix(r.Pattern, "/**") { // which matches the directory, too
+			continue
+		}
 		if r.Permission == policy.Write && !isCache(r.Rule) && dir != "/" && !strings.ContainsAny(dir, policy.Metacharacters) && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}

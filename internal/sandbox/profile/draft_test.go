@@ -15,7 +15,7 @@ import (
 // What a command chose, such as names of files and hosts, stays in its comment, and becomes no key
 // of the profile.
 func TestADraftHoldsWhatACommandChose(t *testing.T) {
-	evil := "x\nargs: [evil]\n# "
+	evil := "x\nargs: [evil]\n\u2028args: [evil]\u2029args: [evil]\u0085args: [evil]\rargs: [evil]\n# "
 	d := &profile.Draft{
 		Name: "mine", Command: "mine", Program: "/bin/" + evil, Shown: []string{"/" + evil}, From: evil, Preset: "development",
 		Rules: []learn.Rule{

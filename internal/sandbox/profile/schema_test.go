@@ -91,12 +91,12 @@ func wantSchema(t *testing.T) *jsonschema.Schema {
 		"home":              list("Rules with patterns that begin at the home directory.", ofPolicy.Properties["rules"].Items),
 		"hide_secret_names": {Type: "boolean", Default: json.RawMessage("false"), Description: "Hide names of secrets above all rules of home with a lower priority."},
 		"login":             list("Files of which one is there after a login.", file("A path from the home directory, such as .my-agent/auth.json.")),
-		"set":     variables("Variables, unless the caller has set them."),
-		"pass":    list("Variables of the caller that are passed on.", pattern(text("A name."), isVariable)),
-		"network": list("Hosts, as --allow-net takes them.", text("HOST[:PORT], *.DOMAIN or @PRESET.")),
-		"secrets": list("Keys that the agent uses without knowing them.", secret),
-		"hint":    hint,
-		"scratch": {Enum: []any{scratchIgnored, scratchNone}, Default: json.RawMessage(`"none"`), Description: "Whether directories of packages that git ignores, such as node_modules, are scratch directories."},
+		"set":               variables("Variables, unless the caller has set them."),
+		"pass":              list("Variables of the caller that are passed on.", pattern(text("A name."), isVariable)),
+		"network":           list("Hosts, as --allow-net takes them.", text("HOST[:PORT], *.DOMAIN or @PRESET.")),
+		"secrets":           list("Keys that the agent uses without knowing them.", secret),
+		"hint":              hint,
+		"scratch":           {Enum: []any{scratchIgnored, scratchNone}, Default: json.RawMessage(`"none"`), Description: "Whether directories of packages that git ignores, such as node_modules, are scratch directories."},
 	}, "version")
 	s.AnyOf = []*jsonschema.Schema{{Required: []string{"command"}}, {Required: []string{"extends"}}}
 	s.Schema, s.Title = ofPolicy.Schema, "agentfense profile"
