@@ -117,7 +117,7 @@ func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command,
 	if err != nil {
 		return nil, err
 	}
-	o.defaultPreset, o.ignoredScratch = p.Preset, p.IgnoredScratch
+	o.defaultPreset, o.ignoredScratch = p.Preset, p.IgnoredScratch && !asksOnly(o.agentArgs)
 	if err := o.showHome(in, p); err != nil {
 		return nil, err
 	}
