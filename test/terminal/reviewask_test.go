@@ -2,12 +2,12 @@ package terminal_test
 
 import (
 	"bytes"
-	"os"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -31,7 +31,6 @@ func TestReviewAnswersAsks(t *testing.T) {
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal on which it could ask
 	var out bytes.Buffer
 	command.Stdout = &out
-	command.Stderr = os.Stderr
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -41,6 +40,7 @@ func TestReviewAnswersAsks(t *testing.T) {
 		s.Agentfense("rm", "--force", "fix")
 	})
 
+	testenv.Eventually(t, "the sandbox asks", func() bool { return strings.Contains(s.Agentfense("policy", "ask", "fix").Stdout, "/a") })
 	e := emulate(t, s, "review", "fix")
 	e.shows("1 waiting for your answer (a)")
 	e.press("n")

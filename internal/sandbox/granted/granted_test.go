@@ -234,8 +234,12 @@ func TestWhatWasOpenedInAMountIsApart(t *testing.T) {
 		path  vpath.Path
 		want  bool
 	}{
-		{&data, "/f", true}, {&l, "/f", false}, {&other, "/f", false},
-		{&l, "/g", true}, {&data, "/g", false}, {&data, "/late", false},
+		{&data, "/f", true},
+		{&l, "/f", false},
+		{&other, "/f", false},
+		{&l, "/g", true},
+		{&data, "/g", false},
+		{&data, "/late", false},
 	} {
 		if got := tt.paths.WasGranted(tt.path); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.path, got, tt.want)

@@ -27,7 +27,7 @@ for h in api.example.com other.example.net; do curl -sS https://$h/ 2>/dev/null 
 		t.Fatal(err)
 	}
 	contains(t, "the policy", string(text), "network:\n  allow:\n", `- "example.com:80"`, `- "www.example.com" # 1 connection`+"\n", "host other.example.net (not in the allowlist), once")
-	for _, line := range strings.Split(string(text), "\n") {
+	for line := range strings.SplitSeq(string(text), "\n") {
 		if allows := strings.HasPrefix(strings.TrimSpace(line), "- "); allows && (strings.Contains(line, "*.example.com") || strings.Contains(line, "other")) {
 			t.Errorf("the policy allows more than was used: %s", line)
 		}
