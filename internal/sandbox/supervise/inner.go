@@ -52,6 +52,7 @@ type innerTable struct {
 
 	narrowing sync.Mutex // one at a time, and guards what follows
 	next      int
+	sandboxes map[*innerSandbox]struct{}
 	points    map[pointKey]*sharedPoint
 }
 
@@ -249,7 +250,8 @@ func (s *supervisor) prepareInner(context.Context) error {
 		s.log.Warn("programs inside cannot start inner sandboxes with bwrap", "err", err)
 		return nil
 	}
-	t.dir, t.shim, t.points = dir, shim, map[pointKey]*sharedPoint{}
+	t.dir, t.shim = dir, shim
+	t.sandboxes, t.points = map[*innerSandbox]struct{}{}, map[pointKey]*sharedPoint{}
 	if err := s.mountTemporary(); err != nil {
 		return err
 	}

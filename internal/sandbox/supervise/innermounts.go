@@ -14,9 +14,11 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/narrow"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // innerDir is the directory of a sandbox for what belongs to inner sandboxes. It is empty unless a
@@ -64,7 +66,7 @@ func (s *supervisor) mountTemporary() error {
 	t := &s.narrower
 	t.temporary = map[string]string{}
 	modes := map[string]string{"/tmp": "1777", "/var/tmp": "1777"}
-	if home := UserOf(&s.record).Home; s.keptHome.view == nil && home != "/" {
+	if home := UserOf(&s.record).Home; s.keptHome.view == nil && home != "/" && !isolate.IsBelowAny(home, ownedDirs) {
 		modes[home] = "0755"
 	}
 	for path, mode := range modes {
@@ -84,58 +86,72 @@ func (s *supervisor) mountTemporary() error {
 	return nil
 }
 
-// isUsedBelow reports whether something other is mounted at or below a temporary directory, or it
-// is in one of the system.
+// isUsedBelow reports whether something other is mounted at or below a directory inside.
 func (s *supervisor) isUsedBelow(path string) bool {
 	_, mounts := s.shown()
-	targets := []string{s.record.Workspace, isolate.Workspace}
+	targets := []string{s.record.Workspace}
+	if path != isolate.Workspace {
+		targets = append(targets, isolate.Workspace)
+	}
 	for _, m := range mounts {
 		targets = append(targets, cmp.Or(m.Target, m.Source))
 	}
 	if home := UserOf(&s.record).Home; home != path {
 		targets = append(targets, home)
 	}
-	if slices.ContainsFunc(targets, func(target string) bool { return safefs.IsBelow(target, path) }) {
-		return true
-	}
-	return path != "/tmp" && path != "/var/tmp" && isolate.IsBelowAny(path, []string{
-		"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/proc", "/sys", "/dev", "/run", "/tmp", "/var",
-	})
+	return slices.ContainsFunc(targets, func(target string) bool { return safefs.IsBelow(target, path) })
+}
+
+// ownedDirs are directories inside that are the system's, or made anew. A home directory in one is
+// not shared with inner sandboxes.
+var ownedDirs = []string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/proc", "/sys", "/dev", "/run", "/tmp", "/var",
 }
 
 // innerSandbox is what an inner sandbox sees.
 type innerSandbox struct {
 	dir     string
 	areas   []narrow.Area
-	views   map[string]bool // areas that are views, by name
+	busy    map[*layer.Stack][]vpath.Path // what it mounts on in views
 	points  []narrow.Point
 	covered []isolate.Covering
 	hidden  []string // mounts that it does not see
 }
 
-// areas are the mounts of the sandbox that can be narrowed, with their names in the directory of an
-// inner sandbox.
-func (s *supervisor) areas() []narrow.Area {
+// area is a mount of the sandbox that can be narrowed, and the layers that it shows, if any.
+type area struct {
+	narrow.Area
+
+	stack *layer.Stack
+}
+
+// areas are all areas. Their names are paths in the directory of an inner sandbox.
+func (s *supervisor) areas() []area {
 	view := filepath.Join(s.box.Dir(), launch.ViewDir)
-	workspace, mounts := s.shown()
-	all := []narrow.Area{{
-		Name: filepath.Join(innerViews, mountspec.Workspace), From: inner.Text(filepath.Join(view, workspace)),
-		At: []inner.Text{inner.Text(s.record.Workspace), isolate.Workspace},
-	}}
-	for _, m := range mounts {
-		if m.View != "" {
-			all = append(all, narrow.Area{Name: filepath.Join(innerViews, m.View), From: inner.Text(filepath.Join(view, m.View)), At: []inner.Text{inner.Text(m.Target)}})
-		}
+	workspace, _ := s.shown()
+	places := []string{s.record.Workspace}
+	if !s.isUsedBelow(isolate.Workspace) { // it shows the workspace, too
+		places = append(places, isolate.Workspace)
+	}
+	all := []area{{newArea(filepath.Join(innerViews, mountspec.Workspace), filepath.Join(view, workspace), places...), s.stack}}
+	for _, m := range s.mounts {
+		all = append(all, area{newArea(filepath.Join(innerViews, m.name), filepath.Join(view, m.name), m.target), m.Stack})
 	}
 	if s.keptHome.view != nil {
-		all = append(all, narrow.Area{
-			Name: launch.HomeViewDir, From: inner.Text(filepath.Join(s.box.Dir(), launch.HomeViewDir)), At: []inner.Text{inner.Text(UserOf(&s.record).Home)},
-		})
+		all = append(all, area{newArea(launch.HomeViewDir, filepath.Join(s.box.Dir(), launch.HomeViewDir), UserOf(&s.record).Home), s.keptHome.stack})
 	}
 	for path, dir := range s.narrower.temporary {
-		all = append(all, narrow.Area{Name: innerTemporary + path, From: inner.Text(dir), At: []inner.Text{inner.Text(path)}})
+		all = append(all, area{newArea(innerTemporary+path, dir, path), nil})
 	}
 	return all
+}
+
+func newArea(name, from string, at ...string) narrow.Area {
+	a := narrow.Area{Name: name, From: inner.Text(from)}
+	for _, path := range at {
+		a.At = append(a.At, inner.Text(path))
+	}
+	return a
 }
 
 // narrowFor mounts what an inner sandbox sees. The caller calls widenAgain also after an error.
@@ -144,10 +160,18 @@ func (s *supervisor) narrowFor(ctx context.Context, r *inner.Request) (*innerSan
 	t.narrowing.Lock()
 	defer t.narrowing.Unlock()
 	t.next++
-	n := &innerSandbox{dir: filepath.Join(t.dir, fmt.Sprint(t.next)), areas: s.areas()}
+	n := &innerSandbox{dir: filepath.Join(t.dir, fmt.Sprint(t.next)), busy: map[*layer.Stack][]vpath.Path{}}
+	for _, a := range s.areas() {
+		n.areas = append(n.areas, a.Area)
+		if a.stack != nil {
+			n.busy[a.stack] = busyIn(a.Area, r.Steps)
+		}
+	}
 	if err := s.splitOff(n, r.Steps); err != nil {
 		return n, err
 	}
+	t.sandboxes[n] = struct{}{}
+	t.holdBusy(n)
 	if err := os.Mkdir(n.dir, 0o755); err != nil {
 		return n, errdefs.New(errdefs.Internal, "inner sandbox: %w", err)
 	}
@@ -158,6 +182,33 @@ func (s *supervisor) narrowFor(ctx context.Context, r *inner.Request) (*innerSan
 	n.points = points
 	t.share(n, r.Steps)
 	return n, err
+}
+
+// busyIn are the paths in an area that steps restrict. As long as the inner sandbox is there they
+// stay where they are: with another entry at the path, the kernel would end the mount there.
+func busyIn(a narrow.Area, steps []inner.Step) (busy []vpath.Path) {
+	for _, s := range steps {
+		if s.Kind != inner.ReadOnly && s.Kind != inner.Empty && s.Kind != inner.File {
+			continue
+		}
+		for _, at := range a.At {
+			if s.Path != at && safefs.IsBelow(string(s.Path), string(at)) {
+				busy = append(busy, vpath.Path(s.Path[len(at):]))
+			}
+		}
+	}
+	return busy
+}
+
+// holdBusy puts the busy paths of all inner sandboxes in force, for the layers of one.
+func (t *innerTable) holdBusy(n *innerSandbox) {
+	for stack := range n.busy {
+		var all []vpath.Path
+		for other := range t.sandboxes {
+			all = append(all, other.busy[stack]...)
+		}
+		stack.SetBusy(all)
+	}
 }
 
 // splitOff finds what the steps mean outside of the areas.
@@ -219,6 +270,8 @@ func (s *supervisor) widenAgain(n *innerSandbox) {
 	if err := os.Remove(n.dir); err != nil && !os.IsNotExist(err) {
 		s.warn("inner sandbox: remove", err)
 	}
+	delete(t.sandboxes, n)
+	t.holdBusy(n)
 	var unused []narrow.Point
 	for _, p := range n.points {
 		key := pointKey{n.areas[p.Area].Name, p.Path}

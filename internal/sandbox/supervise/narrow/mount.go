@@ -286,6 +286,13 @@ func (w *work) cover(a *area, rel string, tree int, isDir, shows bool) error {
 		return err
 	}
 	defer unix.Close(at)
+	kind, err := typeOf(at)
+	if err == nil && !isDir && kind == unix.S_IFDIR {
+		err = unix.EISDIR
+	}
+	if err != nil {
+		return err
+	}
 	return unix.MoveMount(tree, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
