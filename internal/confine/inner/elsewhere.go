@@ -36,7 +36,7 @@ func SplitOff(steps []Step, areas, mounts []string) (Elsewhere, error) {
 		}
 		switch s.Kind {
 		case ReadOnly, Writable:
-			if err := e.show(at, mounts); err != nil {
+			if err := e.show(at); err != nil {
 				return Elsewhere{}, err
 			}
 		case Empty, File:
@@ -55,7 +55,7 @@ func SplitOff(steps []Step, areas, mounts []string) (Elsewhere, error) {
 }
 
 // show undoes covers at and below a path.
-func (e *Elsewhere) show(at string, mounts []string) error {
+func (e *Elsewhere) show(at string) error {
 	e.Covers = slices.DeleteFunc(e.Covers, func(c Cover) bool { return safefs.IsBelow(c.Path, at) })
 	for _, c := range e.Covers {
 		if safefs.IsBelow(at, c.Path) {
@@ -71,8 +71,8 @@ func (e *Elsewhere) show(at string, mounts []string) error {
 	return nil
 }
 
-// cover hides what is at and below a path. The root itself cannot be covered: the system directories
-// stay.
+// cover hides what is at and below a path. The root itself cannot be covered: the system
+// directories stay.
 func (e *Elsewhere) cover(s Step, mounts []string) {
 	at := string(s.Path)
 	for _, m := range mounts {

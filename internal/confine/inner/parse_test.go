@@ -141,8 +141,8 @@ func TestParseCommand(t *testing.T) {
 }
 
 // FuzzArgv reads any arguments and compares what they mean with a model of bubblewrap: the last
-// mount over a path is what is there, nothing is there before the first, and each shows at most what
-// the sandbox has.
+// mount over a path is what is there, nothing is there before the first, and each shows at most
+// what the sandbox has.
 func FuzzArgv(f *testing.F) {
 	f.Add("--ro-bind\n/\n/\n--bind\n/work\n/work\n--ro-bind\n/work/.git\n/work/.git\nsh")
 	f.Add("--args\n3\n--tmpfs\n/\n--dev-bind\n/work\n/work\n--ro-bind\n/dev/null\n/work/x\n--\nsh")

@@ -1,10 +1,10 @@
 // Package inner reads bubblewrap's command line as a request for a narrower sandbox inside of a
 // sandbox, and defines how that request travels to the supervisor.
 //
-// Coding agents run each command in bubblewrap, which cannot make namespaces in a sandbox. A program
-// in its place (package inner/shim) parses the arguments and asks the supervisor. A Request can only
-// narrow what the sandbox has: a Step names one path, at which the inner sandbox gets what the
-// sandbox has there, the same read-only, or something new and empty. No step can name a source.
+// Coding agents run each command in bubblewrap, which cannot make namespaces in a sandbox. A
+// program in its place (package inner/shim) parses the arguments and asks the supervisor. A Request
+// can only narrow what the sandbox has: a Step names one path, at which the inner sandbox gets what
+// the sandbox has there, the same read-only, or something new and empty. No step can name a source.
 //
 // What an option asks for is done in full or refused. Parse refuses each option that it does not
 // know, and each that it cannot honour.

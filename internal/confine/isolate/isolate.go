@@ -66,8 +66,8 @@ type Spec struct {
 	// other files are mounted. It is a mount point, so that no mount table inside shows its host
 	// path.
 	Notes string
-	// Temporary are directories on the host that are mounted, writable, instead of the empty ones at
-	// /tmp, /var/tmp and Home, by these paths. HostUID owns them. Each is a mount point, and no
+	// Temporary are directories on the host that are mounted, writable, instead of the empty ones
+	// at /tmp, /var/tmp and Home, by these paths. HostUID owns them. Each is a mount point, and no
 	// other mount may be in one, because a command may leave symbolic links there. Only bwrap knows
 	// them.
 	Temporary map[string]string

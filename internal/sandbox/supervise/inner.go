@@ -77,9 +77,7 @@ func (s *supervisor) serveInner() {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.stop = cancel
 	t.seats, t.reading = make(chan struct{}, maxInner), make(chan struct{}, maxReading)
-	t.running.Add(1)
-	go func() {
-		defer t.running.Done()
+	t.running.Go(func() {
 		acceptAll(t.listener, s.log, func(uc *net.UnixConn) {
 			select {
 			case t.seats <- struct{}{}:
@@ -88,15 +86,13 @@ func (s *supervisor) serveInner() {
 				uc.Close()
 				return
 			}
-			t.running.Add(1)
-			go func() {
-				defer t.running.Done()
+			t.running.Go(func() {
 				defer func() { <-t.seats }()
 				defer uc.Close()
 				s.handleInner(ctx, uc)
-			}()
+			})
 		})
-	}()
+	})
 }
 
 // endInner ends the inner sandboxes and waits for their ends.

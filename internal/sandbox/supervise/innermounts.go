@@ -35,7 +35,8 @@ const (
 )
 
 // mountShim shows the program, by an overlay of its directory, in a mount of which it is in the
-// root. A bind of the program would name the path of the state directory in the mount tables inside.
+// root. A bind of the program would name the path of the state directory in the mount tables
+// inside.
 func mountShim(dir, program string) (string, error) {
 	at, nothing := filepath.Join(dir, innerShim), filepath.Join(dir, innerNothing)
 	for _, d := range []string{at, nothing} {

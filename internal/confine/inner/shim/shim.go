@@ -32,8 +32,8 @@ const name = "bwrap"
 // failed is the exit status when there is no inner sandbox, as bubblewrap's.
 const failed = 1
 
-// IsCalled reports whether this process was started in bubblewrap's place: by that name, and where a
-// sandbox shows it.
+// IsCalled reports whether this process was started in bubblewrap's place: by that name, and where
+// a sandbox shows it.
 func IsCalled() bool {
 	own, err := os.Readlink("/proc/self/exe")
 	if err != nil || filepath.Base(own) != name {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -371,8 +372,7 @@ func makeIn(dir int, name string, p point) error {
 // remove removes the points that are still as they were made, the inner ones first.
 func (w *work) remove() error {
 	roots := map[int]int{}
-	for i := len(w.job.Remove) - 1; i >= 0; i-- {
-		p := w.job.Remove[i]
+	for _, p := range slices.Backward(w.job.Remove) {
 		if p.Area < 0 || p.Area >= len(w.job.Areas) {
 			return errdefs.New(errdefs.Internal, "inner sandbox: no area %d", p.Area)
 		}

@@ -2,13 +2,14 @@
 // parts are read-only or covered.
 //
 // The process that serves a view must not access it, so another process works here: this program
-// with Verb, as in package overlay. It opens everything beneath handles and follows no link, because
-// commands choose the names and may change them meanwhile. A copy is always one of the sandbox's own
-// mounts at the same path (package inner has no way to say another), so it shows nothing that the
-// sandbox does not see there.
+// with Verb, as in package overlay. It opens everything beneath handles and follows no link,
+// because commands choose the names and may change them meanwhile. A copy is always one of the
+// sandbox's own mounts at the same path (package inner has no way to say another), so it shows
+// nothing that the sandbox does not see there.
 //
-// A mount needs something to be mounted on. Where nothing is in the view, an empty file or directory
-// is made as the sandbox's user. Mount returns these points, and Remove removes them at the end.
+// A mount needs something to be mounted on. Where nothing is in the view, an empty file or
+// directory is made as the sandbox's user. Mount returns these points, and Remove removes them at
+// the end.
 package narrow
 
 import (
@@ -62,7 +63,8 @@ type answer struct {
 }
 
 // Mount mounts a tmpfs at job.Dir, and the narrowed areas in it. After an error, too, the caller
-// unmounts job.Dir and removes the points. Errors: Invalid, NotFound, Denied, Unsupported, Deadline.
+// unmounts job.Dir and removes the points. Errors: Invalid, NotFound, Denied, Unsupported,
+// Deadline.
 func Mount(ctx context.Context, job Job) ([]Point, error) { return run(ctx, job) }
 
 // Remove removes points.

@@ -221,8 +221,10 @@ func TestPointsAreMadeAndRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		w, at, err := b.narrow([]inner.Step{
-			{Kind: inner.Writable, Path: "/work"}, {Kind: inner.File, Path: "/work/link", Mode: 0o444},
-			{Kind: inner.File, Path: "/work/new/file", Mode: 0o444}, {Kind: inner.Empty, Path: "/work/dir", Mode: 0o755},
+			{Kind: inner.Writable, Path: "/work"},
+			{Kind: inner.File, Path: "/work/link", Mode: 0o444},
+			{Kind: inner.File, Path: "/work/new/file", Mode: 0o444},
+			{Kind: inner.Empty, Path: "/work/dir", Mode: 0o755},
 		})
 		defer unix.Unmount(string(w.job.Dir), unix.MNT_DETACH)
 		if err != nil {
