@@ -216,6 +216,7 @@ var allRows = []row{
 	{ID: "start", Group: groupStart, Title: "run -- true", Bound: bound{Most: 60e6}, Host: measureStart},
 	{ID: "version", Group: groupStart, Title: "the binary's own start (version)", Host: measureVersion},
 	{ID: "exec", Group: groupStart, Title: "exec NAME -- true, above its own start", Bound: bound{Most: 10e6}, Host: measureExec},
+	{ID: "inner", Group: groupStart, Title: "bwrap inside, above exec", Host: measureInner},
 
 	{
 		ID: "memory-idle", Group: groupMemory, Title: "idle sandbox, PSS", Bound: bound{Most: 10 << 20}, Unit: memoryBytes,

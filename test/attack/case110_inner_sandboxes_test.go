@@ -37,8 +37,8 @@ func TestInnerSandboxes(t *testing.T) {
 	})
 }
 
-// insideOf is the command line of an inner sandbox in which the workspace can be written to, but for
-// some places.
+// insideOf is the command line of an inner sandbox in which the workspace can be written to, but
+// for some places.
 func insideOf(args ...string) []string {
 	ws, _ := os.Getwd()
 	return append([]string{
