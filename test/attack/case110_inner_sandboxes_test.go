@@ -3,12 +3,14 @@ package attack_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,6 +64,9 @@ var attackInner = program("attack by inner sandboxes", func(in *inside, _ []stri
 	abstract, err := net.Listen("unix", "@outer")
 	in.works("listen", err)
 	defer abstract.Close()
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	in.works("open a terminal", err)
+	defer terminal.Close()
 	in.works("leave a file", os.WriteFile("/var/tmp/shared", nil, 0o600))
 	os.Setenv(harness.ProgramVariable, lookFromInner)
 	said, status := bwrap(insideOf("/opt/program")...)
@@ -90,6 +95,14 @@ var attackInner = program("attack by inner sandboxes", func(in *inside, _ []stri
 	many := strings.Fields(strings.Repeat("--tmpfs /tmp ", 5000) + "true")
 	said, status = bwrap(many...)
 	in.is("10,000 arguments: "+said, status, 1)
+	runTogether(in)
+	local, err := net.Listen("tcp", "127.0.0.1:0")
+	in.works("listen", err)
+	defer local.Close()
+	os.Setenv(harness.ProgramVariable, connectFromInner)
+	said, status = bwrap("--ro-bind", "/", "/", "/opt/program", local.Addr().String())
+	in.is("the network of the sandbox: "+said, status, 0)
+	os.Unsetenv(harness.ProgramVariable)
 	watchEnds(in)
 	talkToSupervisor(in)
 	said, status = bwrap(insideOf("sh", "-c", "echo x > made")...)
@@ -145,6 +158,32 @@ var lookFromInner = program("look from an inner sandbox", func(in *inside, _ []s
 	said, status := bwrap("--bind", "/", "/", "true")
 	in.is("one in another: "+said, status == 1 && strings.Contains(said, "cannot contain another"), true)
 })
+
+// connectFromInner runs in an inner sandbox that has the network of the sandbox.
+var connectFromInner = program("connect from an inner sandbox", func(in *inside, args []string) {
+	for network, address := range map[string]string{"unix": "@outer", "tcp": args[0]} {
+		c, err := net.Dial(network, address)
+		in.works("connect to "+address, err)
+		in.is("a connection to "+address, c != nil, true)
+	}
+})
+
+// runTogether starts some that cover the same absent path: the first that ends uncovers it for none.
+func runTogether(in *inside) {
+	var all sync.WaitGroup
+	var said [6]string
+	for i := range said {
+		all.Go(func() {
+			text, status := bwrap(insideOf("sh", "-c", fmt.Sprintf("for i in $(seq %d); do (echo x > absent) 2>&- && echo made; (echo x > .git/new) 2>&- && echo changed; done; true", 50*i))...)
+			said[i] = fmt.Sprint(text, status)
+		})
+	}
+	all.Wait()
+	for _, text := range said {
+		in.is("what one of several met", text, "0")
+	}
+	in.errno("absent afterwards", unix.Lstat("absent", &unix.Stat_t{}), unix.ENOENT)
+}
 
 // watchEnds tries how inner sandboxes end.
 func watchEnds(in *inside) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -234,30 +235,31 @@ func (s *supervisor) splitOff(n *innerSandbox, steps []inner.Step) error {
 	return nil
 }
 
-// share counts the points that the inner sandbox made, and those of others that it needs because it
-// mounts on them.
+// share counts the points that the inner sandbox made, and those of others at or above which it
+// mounts.
 func (t *innerTable) share(n *innerSandbox, steps []inner.Step) {
 	for _, p := range n.points {
 		t.points[pointKey{n.areas[p.Area].Name, p.Path}] = &sharedPoint{point: p}
 	}
+	n.points = nil
 	for i, a := range n.areas {
-		for _, at := range a.At {
-			for _, s := range steps {
-				if !safefs.IsBelow(string(s.Path), string(at)) || s.Path == at {
-					continue
-				}
-				rel := inner.Text(string(s.Path)[len(at)+1:])
-				if shared := t.points[pointKey{a.Name, rel}]; shared != nil && !slices.ContainsFunc(n.points, func(p narrow.Point) bool { return p.Area == i && p.Path == rel }) {
-					p := shared.point
-					p.Area = i
-					n.points = append(n.points, p)
-				}
+		for key, shared := range t.points {
+			if key.area == a.Name && slices.ContainsFunc(steps, func(s inner.Step) bool { return isBelowPoint(a, s, key.path) }) {
+				shared.users++
+				p := shared.point
+				p.Area = i
+				n.points = append(n.points, p)
 			}
 		}
 	}
-	for _, p := range n.points {
-		t.points[pointKey{n.areas[p.Area].Name, p.Path}].users++
-	}
+	slices.SortFunc(n.points, func(p, q narrow.Point) int { return strings.Compare(string(p.Path), string(q.Path)) }) // outer before inner
+}
+
+// isBelowPoint reports whether a step's path is a point of an area, or below it.
+func isBelowPoint(a narrow.Area, s inner.Step, point inner.Text) bool {
+	return slices.ContainsFunc(a.At, func(at inner.Text) bool {
+		return safefs.IsBelow(string(s.Path), filepath.Join(string(at), string(point)))
+	})
 }
 
 // widenAgain removes what narrowFor made.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -101,7 +102,17 @@ func (s *supervisor) startInner(ctx context.Context, n *innerSandbox, r *inner.R
 	if err != nil {
 		return nil, nil, err
 	}
-	process, err := s.isolator().Start(ctx, s.innerSpec(program, theirs, n, r))
+	spec := s.innerSpec(program, theirs, n, r)
+	if spec.Net == isolate.NetNone && !r.NoNet { // that of the sandbox, where its other programs may listen
+		network, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", s.process.PID()))
+		if err != nil {
+			api.CloseAll(ours, theirs)
+			return nil, nil, errdefs.New(errdefs.Internal, "network of the sandbox: %w", err)
+		}
+		defer network.Close()
+		spec.Net, spec.NetNS = isolate.NetNamed, network
+	}
+	process, err := s.isolator().Start(ctx, spec)
 	if err != nil {
 		ours.Close()
 		return nil, nil, err
