@@ -40,7 +40,7 @@ const (
 	maxName    = 64      // of a host, in bytes
 
 	// MaxBytes bounds an encoded request.
-	MaxBytes = 4 << 20
+	MaxBytes = 3 << 20
 )
 
 // Text is a string of any bytes. It travels in base64, because JSON would change invalid UTF-8.

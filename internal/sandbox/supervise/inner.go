@@ -28,8 +28,6 @@ import (
 const (
 	// maxInner is how many inner sandboxes there may be at once, those that are starting included.
 	maxInner = 16
-	// maxReading is how many requests are read at once, and held in memory.
-	maxReading = 4
 	// requestPatience is how long a request may take to arrive, and replyPatience a reply to leave.
 	requestPatience = 10 * time.Second
 	replyPatience   = 5 * time.Second
@@ -46,7 +44,6 @@ type innerTable struct {
 	temporary map[string]string // as in isolate.Spec
 
 	seats   chan struct{} // one for each that there may be
-	reading chan struct{}
 	running sync.WaitGroup
 	stop    context.CancelFunc
 
@@ -76,7 +73,7 @@ func (s *supervisor) serveInner() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.stop = cancel
-	t.seats, t.reading = make(chan struct{}, maxInner), make(chan struct{}, maxReading)
+	t.seats = make(chan struct{}, maxInner)
 	t.running.Go(func() {
 		acceptAll(t.listener, s.log, func(uc *net.UnixConn) {
 			select {
@@ -87,8 +84,8 @@ func (s *supervisor) serveInner() {
 				return
 			}
 			t.running.Go(func() {
-				defer func() { <-t.seats }()
 				defer uc.Close()
+				defer func() { <-t.seats }() // before the peer sees the end
 				s.handleInner(ctx, uc)
 			})
 		})
@@ -112,7 +109,7 @@ func (s *supervisor) endInner() {
 // handleInner serves one connection: a request, then signals. Its end kills the inner sandbox.
 func (s *supervisor) handleInner(ctx context.Context, uc *net.UnixConn) {
 	var end guest.Exit
-	r, err := s.readInner(ctx, uc)
+	r, err := s.readInner(uc)
 	if err == nil {
 		end, err = s.runInner(ctx, uc, r)
 	}
@@ -134,20 +131,12 @@ func (s *supervisor) handleInner(ctx context.Context, uc *net.UnixConn) {
 }
 
 // readInner reads the request of a program of this sandbox.
-func (s *supervisor) readInner(ctx context.Context, uc *net.UnixConn) (*inner.Request, error) {
+func (s *supervisor) readInner(uc *net.UnixConn) (*inner.Request, error) {
 	if err := s.checkPeer(uc); err != nil {
 		return nil, err
 	}
 	_ = uc.SetReadDeadline(time.Now().Add(requestPatience))
 	defer uc.SetReadDeadline(time.Time{})
-	select {
-	case s.narrower.reading <- struct{}{}:
-		defer func() { <-s.narrower.reading }()
-	case <-time.After(requestPatience):
-		return nil, errdefs.New(errdefs.Exhausted, "too many requests at once")
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 	var size [4]byte
 	if _, err := io.ReadFull(uc, size[:]); err != nil {
 		return nil, errdefs.New(errdefs.Invalid, "no request")
@@ -156,8 +145,8 @@ func (s *supervisor) readInner(ctx context.Context, uc *net.UnixConn) (*inner.Re
 	if n > inner.MaxBytes {
 		return nil, errdefs.New(errdefs.Invalid, "arguments and environment: %d bytes, at most %d are possible", n, inner.MaxBytes)
 	}
-	message := make([]byte, n)
-	if _, err := io.ReadFull(uc, message); err != nil {
+	message, err := io.ReadAll(io.LimitReader(uc, int64(n))) // which takes memory as it arrives
+	if err != nil || len(message) != int(n) {
 		return nil, errdefs.New(errdefs.Invalid, "no whole request")
 	}
 	var r inner.Request
