@@ -74,6 +74,18 @@ func TestWhatACommandLeftStaysNobodys(t *testing.T) {
 	wantOwner(t, o, pids[1], nil, "its ancestor")
 }
 
+// TestACommandEndsWithAllItsLeaders: what it left in an inner sandbox belongs to none either.
+func TestACommandEndsWithAllItsLeaders(t *testing.T) {
+	pids := family(t, 4)
+	x := &command{"x"}
+	o := leading(pids[0], x)
+	o.Add(pids[2], x)
+	wantOwner(t, o, pids[3], x, "a process in an inner sandbox")
+	o.End(x)
+	wantOwner(t, o, pids[1], nil, "a process whose command has ended")
+	wantOwner(t, o, pids[3], nil, "a process in its inner sandbox")
+}
+
 // TestNobodysPidIsGivenAgain: a process is not nobody's because an earlier one
 // with its pid was, or an earlier one with its parent's.
 func TestNobodysPidIsGivenAgain(t *testing.T) {

@@ -212,6 +212,30 @@ func TestHostileNames(t *testing.T) {
 	})
 }
 
+// What a step made read-only later stays as it is, and so does what is beside it.
+func TestFreeze(t *testing.T) {
+	inNamespace(t, func() {
+		b := newBench(t)
+		defer unix.Unmount(filepath.Join(b.source, "c/m"), unix.MNT_DETACH)
+		w, at, err := b.narrow([]inner.Step{
+			{Kind: inner.Writable, Path: "/work"}, {Kind: inner.Writable, Path: "/work/c"}, {Kind: inner.Empty, Path: "/work/a", Mode: 0o755},
+			{Kind: inner.Dir, Path: "/work/a/made", Mode: 0o700}, {Kind: inner.Freeze, Path: "/work/a"}, {Kind: inner.Freeze, Path: "/work"},
+		})
+		defer unix.Unmount(string(w.job.Dir), unix.MNT_DETACH)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p, want := range map[string]access{"g": {there: true}, "c": {true, true}, "c/m/f": {true, true}, "a": {there: true}, "a/f": {}} {
+			if got := accessAt(at, p); got != want {
+				t.Errorf("%s: got %+v, want %+v", p, got, want)
+			}
+		}
+		if info, err := os.Lstat(filepath.Join(at, "a/made")); err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 {
+			t.Errorf("the directory that was made: %v, %v", info, err)
+		}
+	})
+}
+
 // A link can be covered by a file, so that nobody changes where it leads.
 func TestPointsAreMadeAndRemoved(t *testing.T) {
 	inNamespace(t, func() {
