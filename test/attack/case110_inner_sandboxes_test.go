@@ -168,6 +168,14 @@ var connectFromInner = program("connect from an inner sandbox", func(in *inside,
 	}
 })
 
+// closeTheWorkspace lets nothing be made to cover an absent path, so that it would stay uncovered.
+func closeTheWorkspace(in *inside) {
+	in.works("close", os.Chmod(".", 0o555))
+	said, status := bwrap(insideOf("true")...)
+	in.is("a path that cannot be covered: "+said, status == 1 && strings.Contains(said, "permission denied"), true)
+	in.works("open again", os.Chmod(".", 0o755))
+}
+
 // runTogether starts some that cover the same absent path: the first that ends uncovers it for none.
 func runTogether(in *inside) {
 	var all sync.WaitGroup

@@ -20,6 +20,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/narrow"
 	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // innerDir is the directory of a sandbox for what belongs to inner sandboxes. It is empty unless a
@@ -120,11 +121,13 @@ type innerSandbox struct {
 	hidden  []string // mounts that it does not see
 }
 
-// area is a mount of the sandbox that can be narrowed, and the layers that it shows, if any.
+// area is a mount of the sandbox that can be narrowed, the layers that it shows, if any, and its
+// policy; nil lets everything be made.
 type area struct {
 	narrow.Area
 
-	stack *layer.Stack
+	stack  *layer.Stack
+	policy *policy.Policy
 }
 
 // areas are all areas. Their names are paths in the directory of an inner sandbox.
@@ -135,15 +138,15 @@ func (s *supervisor) areas() []area {
 	if !s.isUsedBelow(isolate.Workspace) { // it shows the workspace, too
 		places = append(places, isolate.Workspace)
 	}
-	all := []area{{newArea(filepath.Join(innerViews, mountspec.Workspace), filepath.Join(view, workspace), places...), s.stack}}
+	all := []area{{newArea(filepath.Join(innerViews, mountspec.Workspace), filepath.Join(view, workspace), places...), s.stack, s.policy.Load()}}
 	for _, m := range s.mounts {
-		all = append(all, area{newArea(filepath.Join(innerViews, m.name), filepath.Join(view, m.name), m.target), m.Stack})
+		all = append(all, area{newArea(filepath.Join(innerViews, m.name), filepath.Join(view, m.name), m.target), m.Stack, m.Policy})
 	}
 	if s.keptHome.view != nil {
-		all = append(all, area{newArea(launch.HomeViewDir, filepath.Join(s.box.Dir(), launch.HomeViewDir), UserOf(&s.record).Home), s.keptHome.stack})
+		all = append(all, area{newArea(launch.HomeViewDir, filepath.Join(s.box.Dir(), launch.HomeViewDir), UserOf(&s.record).Home), s.keptHome.stack, nil})
 	}
 	for path, dir := range s.narrower.temporary {
-		all = append(all, area{newArea(innerTemporary+path, dir, path), nil})
+		all = append(all, area{newArea(innerTemporary+path, dir, path), nil, nil})
 	}
 	return all
 }
@@ -164,10 +167,11 @@ func (s *supervisor) narrowFor(ctx context.Context, r *inner.Request) (*innerSan
 	t.next++
 	n := &innerSandbox{dir: filepath.Join(t.dir, fmt.Sprint(t.next)), busy: map[*layer.Stack][]vpath.Path{}}
 	for _, a := range s.areas() {
-		n.areas = append(n.areas, a.Area)
 		if a.stack != nil {
 			n.busy[a.stack] = busyIn(a.Area, r.Steps)
+			a.seal(n.busy[a.stack])
 		}
+		n.areas = append(n.areas, a.Area)
 	}
 	if err := s.splitOff(n, r.Steps); err != nil {
 		return n, err
@@ -200,6 +204,18 @@ func busyIn(a narrow.Area, steps []inner.Step) (busy []vpath.Path) {
 		}
 	}
 	return busy
+}
+
+// seal notes the paths at which the policy lets no program make anything.
+func (a *area) seal(paths []vpath.Path) {
+	for _, p := range paths {
+		if a.policy == nil {
+			return
+		}
+		if d := a.policy.Decide(p); d.Permission != policy.Write && !d.Own {
+			a.Sealed = append(a.Sealed, inner.Text(p.Rel()))
+		}
+	}
 }
 
 // holdBusy puts the busy paths of all inner sandboxes in force, for the layers of one.

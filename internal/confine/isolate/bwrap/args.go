@@ -23,11 +23,11 @@ func (p *plan) arguments(*stage) ([]byte, error) {
 	if err := p.system(&a); err != nil {
 		return nil, err
 	}
+	p.covered(&a, true)
 	p.private(&a)
 	p.showCertificates(&a)
 	p.devices(&a)
 	p.showShim(&a)
-	p.covered(&a, true)
 	p.shown(&a)
 	p.covered(&a, false)
 	a.add("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/")

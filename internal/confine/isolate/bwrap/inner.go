@@ -76,10 +76,10 @@ func (p *plan) targets() []string {
 	return targets
 }
 
-// covered makes what an inner sandbox hides: first what has views and mounts below it, which are
-// mounted on top, and then the rest.
+// covered makes what an inner sandbox hides: first what has views, mounts and temporary directories
+// below it, which are mounted on top, and then the rest.
 func (p *plan) covered(a *arguments, above bool) {
-	targets := p.targets()
+	targets := append(p.targets(), "/tmp", "/var/tmp", p.spec.Home)
 	for _, c := range p.spec.Covered {
 		isAbove := slices.ContainsFunc(targets, func(target string) bool { return target != c.Path && safefs.IsBelow(target, c.Path) })
 		switch {

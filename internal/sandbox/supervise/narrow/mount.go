@@ -274,15 +274,22 @@ func (w *work) show(a *area, s inner.Step, rel string) error {
 	return w.cover(a, rel, tree, kind == unix.S_IFDIR, true)
 }
 
-// cover mounts tree at rel in the area, and closes it. Where the sandbox's policy lets nothing be
-// made at rel, nothing can be there, and nothing is covered, unless something of the sandbox is to
-// be shown there.
+// cover mounts tree at rel in the area, and closes it. At a sealed path nothing is made to cover it,
+// unless something of the sandbox is to be shown there. A refusal for any other reason, as by the
+// mode of a directory, which programs can change, is an error.
 func (w *work) cover(a *area, rel string, tree int, isDir, shows bool) error {
 	defer unix.Close(tree)
-	at, err := w.point(a, rel, point{dir: isDir, mode: 0o755, temporary: true})
-	if errors.Is(err, unix.EACCES) && !shows {
-		return nil
+	if !shows && slices.Contains(a.Sealed, inner.Text(rel)) {
+		at, err := open(a.root, rel, unix.O_NOFOLLOW)
+		if errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		unix.Close(at)
 	}
+	at, err := w.point(a, rel, point{dir: isDir, mode: 0o755, temporary: true})
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,9 @@ type Area struct {
 	Name string       `json:"name"` // of its directory among the results
 	From inner.Text   `json:"from"` // where the mount is on the host
 	At   []inner.Text `json:"at"`   // where it is inside
+	// Sealed are paths below it, relative, at which the policy lets no program make anything. Where
+	// nothing is at one, nothing needs to be covered.
+	Sealed []inner.Text `json:"sealed,omitempty"`
 }
 
 // Point is what was made in an area to mount on it.
