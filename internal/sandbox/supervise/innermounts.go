@@ -56,7 +56,7 @@ func mountShim(dir, program string) (string, error) {
 		layers[i] = fd
 	}
 	options := fmt.Sprintf("lowerdir=%s:%s,userxattr,redirect_dir=nofollow,metacopy=off,index=off", safefs.ProcPath(layers[0]), safefs.ProcPath(layers[1]))
-	if err := unix.Mount("bwrap", at, "overlay", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+	if err := unix.Mount("agentfense", at, "overlay", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return "", fmt.Errorf("overlayfs: %w", err)
 	}
 	return filepath.Join(at, filepath.Base(program)), nil
