@@ -218,6 +218,7 @@ var allRows = []row{
 	{ID: "exec", Group: groupStart, Title: "exec NAME -- true, above its own start", Bound: bound{Most: 10e6}, Host: measureExec},
 	{ID: "agent-version", Group: groupStart, Title: "claude --version", Bound: bound{More: 60e6}, Host: measureAgentVersion, MaxRounds: 3},
 	{ID: "agent-start", Group: groupStart, Title: "claude, until it asks its model", Bound: bound{Ratio: 1.1}, Host: measureAgentStart, MaxRounds: 3},
+	{ID: "inner", Group: groupStart, Title: "bwrap inside, above exec", Host: measureInner},
 
 	{
 		ID: "memory-idle", Group: groupMemory, Title: "idle sandbox, PSS", Bound: bound{Most: 10 << 20}, Unit: memoryBytes,

@@ -53,6 +53,31 @@ func measureExec(ctx context.Context, p place) (above float64, err error) {
 	return whole - own, err
 }
 
+// measureInner is what a command takes in an inner sandbox of a running one, less what it takes in
+// that one. Of plain bubblewrap it is the start.
+func measureInner(ctx context.Context, p place) (above float64, err error) {
+	if b, ok := p.(*bwrap); ok {
+		return measureStart(ctx, b)
+	}
+	a, ok := p.(*agentfense)
+	if !ok {
+		return 0, errNotComparable
+	}
+	name, end, err := a.detached(ctx, a.disk.Source())
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	whole, err := medianTime(func() *exec.Cmd {
+		return a.command(ctx, "exec", name, "--", "bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all", "true")
+	})
+	if err != nil {
+		return 0, err
+	}
+	direct, err := medianTime(func() *exec.Cmd { return a.command(ctx, "exec", name, "--", "true") })
+	return whole - direct, err
+}
+
 // medianTime is medianOf the time that a command takes.
 func medianTime(command func() *exec.Cmd) (float64, error) {
 	return medianOf(func() (time.Duration, error) {

@@ -87,7 +87,7 @@ wait $! && echo read
 true`
 	r := s.Run(script, "--preset", "full-access", "--view", "/shown", "--ask-timeout", "1s")
 	wantCode(t, r, 0)
-	if got, want := r.Stdout, "README.md\ndenied.jsonl\n"; got != want {
+	if got, want := r.Stdout, "README.md\nbwrap.socket\ndenied.jsonl\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	text := logLines(t, s, "access_answered")

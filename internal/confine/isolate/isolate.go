@@ -66,6 +66,18 @@ type Spec struct {
 	// other files are mounted. It is a mount point, so that no mount table inside shows its host
 	// path.
 	Notes string
+	// Temporary are directories on the host that are mounted, writable, instead of the empty ones
+	// at /tmp, /var/tmp and Home, by these paths. HostUID owns them. Each is a mount point, and no
+	// other mount may be in one, because a command may leave symbolic links there. Only bwrap knows
+	// them.
+	Temporary map[string]string
+	// Shim takes bubblewrap's place inside; nil for none.
+	Shim *Shim
+	// Within is the ID of the sandbox that this one is inside of, so that its leftovers are found
+	// with that one's. Covered are what it hides besides what the views and mounts lack. Only
+	// bwrap knows these two.
+	Within  string
+	Covered []Covering
 	// Etc are additional files of /etc inside, by name.
 	Etc map[string][]byte
 	// Authority, if set, is the certificate of an authority that programs inside are to trust,

@@ -299,7 +299,7 @@ func (s *supervisor) isUntouched() bool {
 // forget drops what the supervisor keeps of a command. Its group stays while
 // background processes live in it; the sandbox's end removes it.
 func (s *supervisor) forget(x *execution) {
-	s.owners.End(x.leader, x)
+	s.owners.End(x)
 	if x.inside != nil {
 		go func() {
 			<-x.inside.Done()

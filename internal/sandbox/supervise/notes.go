@@ -26,6 +26,8 @@ func (s *supervisor) mountNotes(context.Context) (err error) {
 	}
 	if s.docker() {
 		stubs = slices.Concat(stubs, isolate.DockerStubs)
+	} else {
+		stubs = append(slices.Clip(stubs), isolate.ShimStub)
 	}
 	var dirs []string
 	if s.record.Home == record.HomeKeep {

@@ -78,7 +78,7 @@ func (s *supervisor) setUp(ctx context.Context) error {
 	debug.SetGCPercent(startGC)
 	s.startedAt = time.Now()
 	for _, step := range []func(context.Context) error{
-		s.prepareProcess, s.openState, s.openLayers, s.openMounts, s.beginAsking, s.mountView, s.mountNotes, s.mountScratch, s.mountHome, s.makeGroup, s.startInside, s.beginGrants, s.startServing,
+		s.prepareProcess, s.openState, s.openLayers, s.openMounts, s.beginAsking, s.mountView, s.mountNotes, s.mountScratch, s.mountHome, s.makeGroup, s.prepareInner, s.startInside, s.beginGrants, s.startServing,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -367,6 +367,10 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 		Guest:  theirs,
 		DevPTS: s.terminals.dir,
 		Notes:  s.notes.At(),
+	}
+	if t := &s.narrower; t.dir != "" {
+		spec.Shim = &isolate.Shim{Program: t.shim, Socket: filepath.Join(t.dir, innerSocket)}
+		spec.Temporary = t.temporary
 	}
 	if s.keptHome.view != nil {
 		spec.HomeDir = filepath.Join(s.box.Dir(), launch.HomeViewDir)

@@ -95,6 +95,7 @@ type supervisor struct {
 	grants    clock // also: one change of the rules at a time
 	notes     *notes.Dir
 	asks      *asking.Table // nil: a refusal does not wait for an answer
+	narrower  innerTable
 	process   isolate.Process
 	guest     *guest.Conn
 	listener  *net.UnixListener
@@ -210,6 +211,7 @@ func (s *supervisor) run() {
 	s.trimmer.start(s.busy)
 	defer s.trimmer.stop()
 	go s.serve(ctx)
+	s.serveInner()
 	go s.watchLease(os.NewFile(launch.LeaseFD, "lease"))
 	ended := make(chan error, 1)
 	go func() { ended <- s.process.Wait() }()

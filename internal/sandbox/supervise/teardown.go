@@ -30,6 +30,7 @@ func (s *supervisor) tearDown() {
 	}
 	s.endAsking() // no process can end while it waits in the view
 	s.grants.stop()
+	s.endInner()
 	ended := true // all that we have started
 	if s.process != nil {
 		s.warn("processes: kill", s.process.Kill())

@@ -84,6 +84,7 @@ type Quota struct {
 // Stack is an open stack of layers. The zero value is not usable.
 type Stack struct {
 	o       Options
+	busy    busyPaths
 	home    int      // handle on Options.Dir
 	work    int      // unfinished files, swept at Open
 	orphans int      // files without a name, swept at Open

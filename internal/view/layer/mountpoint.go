@@ -2,6 +2,7 @@ package layer
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +17,26 @@ func (s *Stack) isMountPoint(p vpath.Path) bool { return slices.Contains(s.o.Mou
 // containsMountPoint reports whether one of the mount points is p or below p.
 func (s *Stack) containsMountPoint(p vpath.Path) bool {
 	return slices.ContainsFunc(s.o.MountPoints, func(point vpath.Path) bool { return point.Within(p) })
+}
+
+// busyPaths are paths on which others mount for a time; nil for none.
+type busyPaths struct{ atomic.Pointer[[]vpath.Path] }
+
+// SetBusy names the paths on which others mount for a time, in place of those named before: what is
+// there can be neither removed nor replaced (EBUSY), and the directories above cannot be renamed.
+// The kernel would end such a mount, and show what it covers. It may be called concurrently.
+func (s *Stack) SetBusy(paths []vpath.Path) { s.busy.Store(&paths) }
+
+// isBusy reports whether p is busy.
+func (s *Stack) isBusy(p vpath.Path) bool {
+	paths := s.busy.Load()
+	return paths != nil && slices.Contains(*paths, p.Plain())
+}
+
+// containsBusy reports whether p or something below p is busy.
+func (s *Stack) containsBusy(p vpath.Path) bool {
+	paths := s.busy.Load()
+	return paths != nil && slices.ContainsFunc(*paths, func(busy vpath.Path) bool { return busy.Within(p.Plain()) })
 }
 
 // absentMountPoint is the entry shown for a mount point where nothing is.

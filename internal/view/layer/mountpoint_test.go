@@ -51,3 +51,24 @@ func TestMountPoints(t *testing.T) {
 		t.Errorf("changes: %+v", changes)
 	}
 }
+
+func TestBusyPathsStay(t *testing.T) {
+	b := newBench(t, map[string]string{"dir/file": "x", "dir/sub/x": "", "other": "y", "empty/": ""})
+	b.SetBusy([]vpath.Path{"/dir/file", "/dir/sub", "/empty", "/absent"})
+	_, err := b.Unlink("/dir/file", false)
+	wantErr(t, "unlink", err, unix.EBUSY)
+	wantErr(t, "rmdir", b.Rmdir("/empty", func(string) bool { return false }), unix.EBUSY)
+	for _, p := range []vpath.Path{"/dir", "/dir/file", "/dir/sub", "/empty"} {
+		_, err = b.Rename(p, "/moved", RenameOptions{})
+		wantErr(t, "rename of "+string(p), err, unix.EBUSY)
+		_, err = b.Rename("/other", p, RenameOptions{Exchange: true})
+		wantErr(t, "exchange with "+string(p), err, unix.EBUSY)
+	}
+	_, err = b.Rename("/other", "/dir/file", RenameOptions{})
+	wantErr(t, "rename onto a busy file", err, unix.EBUSY)
+	_, err = b.Unlink("/dir/sub/x", false)
+	must(t, err) // below is free
+	b.SetBusy(nil)
+	_, err = b.Rename("/other", "/dir/file", RenameOptions{})
+	must(t, err)
+}

@@ -43,7 +43,7 @@ func (s *Stack) unlink(p vpath.Path, keep bool) (*Orphan, error) {
 	switch {
 	case e.st.isDir():
 		return nil, unix.EISDIR
-	case e.st.mounted && e.part.origin == Source:
+	case e.st.mounted && e.part.origin == Source, s.isBusy(p):
 		return nil, unix.EBUSY
 	case e.isLinkedFrozen():
 		return nil, errNotInTop
@@ -162,7 +162,7 @@ func (s *Stack) rmdir(p vpath.Path, visible func(name string) bool) error {
 	switch {
 	case !e.st.isDir():
 		return unix.ENOTDIR
-	case e.st.mounted && e.part.origin == Source, s.isMountPoint(p):
+	case e.st.mounted && e.part.origin == Source, s.isMountPoint(p), s.isBusy(p):
 		return unix.EBUSY
 	}
 	if err := s.mayRemove(v, p.Base()); err != nil {

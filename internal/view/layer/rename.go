@@ -58,7 +58,7 @@ func (s *Stack) rename(old, p vpath.Path, o RenameOptions) (*Orphan, error) {
 		return nil, unix.EINVAL
 	case o.Exchange && old.Within(p):
 		return nil, unix.EINVAL
-	case s.containsMountPoint(old), s.containsMountPoint(p):
+	case s.containsMountPoint(old), s.containsMountPoint(p), s.containsBusy(old), s.containsBusy(p):
 		return nil, unix.EBUSY
 	}
 	for try := range tries {

@@ -27,7 +27,7 @@ func TestNothingTellsTheAuthoritysKey(t *testing.T) {
 		}
 		const look = `curl -sS https://example.com/show/a; ls /run/agentfense; (: > /run/agentfense/ca.pem) || cat /run/agentfense/ca.pem`
 		r := s.Agentfense("exec", s.Name, "--", "sh", "-c", look)
-		certificate, is := strings.CutPrefix(r.Stdout, "GET /show/a \nREADME.md\nca-bundle.pem\nca.pem\ndenied.jsonl\n")
+		certificate, is := strings.CutPrefix(r.Stdout, "GET /show/a \nREADME.md\nbwrap.socket\nca-bundle.pem\nca.pem\ndenied.jsonl\n")
 		if !is {
 			t.Fatalf("got %s%s", r.Stdout, r.Stderr)
 		}

@@ -23,10 +23,13 @@ func (p *plan) arguments(*stage) ([]byte, error) {
 	if err := p.system(&a); err != nil {
 		return nil, err
 	}
+	p.covered(&a, true)
 	p.private(&a)
 	p.showCertificates(&a)
 	p.devices(&a)
+	p.showShim(&a)
 	p.shown(&a)
+	p.covered(&a, false)
 	a.add("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/")
 	return a.encode()
 }
@@ -143,10 +146,10 @@ func (p *plan) tree(a *arguments, dir string, points []string) error {
 
 // private makes the sandbox's private directories, which start empty.
 func (p *plan) private(a *arguments) {
-	a.add("--perms", "1777", "--tmpfs", "/tmp",
-		"--perms", "0755", "--tmpfs", "/run",
-		"--perms", "1777", "--tmpfs", "/var/tmp",
-		"--symlink", "../run", "/var/run",
+	p.temporary(a, "1777", "/tmp")
+	a.add("--perms", "0755", "--tmpfs", "/run")
+	p.temporary(a, "1777", "/var/tmp")
+	a.add("--symlink", "../run", "/var/run",
 		"--proc", "/proc")
 	for _, c := range p.covers {
 		a.add("--ro-bind", stageCover(c), c.Path)
@@ -159,8 +162,17 @@ func (p *plan) private(a *arguments) {
 		return
 	}
 	if !isolate.IsBelowAny(p.spec.Home, slices.Concat(systemDirs, kernelDirs, []string{"/etc"})) && p.spec.Home != "/" {
-		a.add("--perms", "0755", "--tmpfs", p.spec.Home)
+		p.temporary(a, "0755", p.spec.Home)
 	}
+}
+
+// temporary makes a directory that starts empty, or shows the spec's.
+func (p *plan) temporary(a *arguments, mode, path string) {
+	if p.spec.Temporary[path] != "" {
+		a.add("--bind", stageTemporary(path), path)
+		return
+	}
+	a.add("--perms", mode, "--tmpfs", path)
 }
 
 // devices makes /dev: harmless devices, shared memory, terminals.

@@ -3,6 +3,7 @@ package bwrap
 import (
 	"cmp"
 	"crypto/rand"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,7 +83,7 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 			return nil, err
 		}
 	}
-	if err := p.checkHome(); err != nil {
+	if err := errors.Join(p.checkHome(), p.checkInner()); err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(p.mounts, func(a, b mount) int { return strings.Compare(a.Target, b.Target) })
@@ -201,14 +202,7 @@ func (p *plan) checkHome() error {
 	if err := p.checkTarget("home", home); err != nil {
 		return err
 	}
-	targets := []string{p.spec.Workspace}
-	if p.hasAlias() {
-		targets = append(targets, isolate.Workspace)
-	}
-	for _, m := range p.mounts {
-		targets = append(targets, m.Target)
-	}
-	for _, target := range targets {
+	for _, target := range p.targets() {
 		if safefs.IsBelow(target, home) || safefs.IsBelow(home, target) {
 			return errdefs.New(errdefs.Invalid, "home %s: overlaps with the mount %s", home, target)
 		}

@@ -169,6 +169,9 @@ func (l *launch) command() (*exec.Cmd, error) {
 	files := []*os.File{l.guest, l.pipes.childBlock, l.pipes.childInfo, nil, l.pipes.childArgs, stage.init}
 	cmd := exec.CommandContext(context.Background(), l.path, append([]string{"--args", itoa(argsFD), "--", initPath}, l.plan.spec.InitArgs...)...)
 	cmd.Env = []string{markOf(l.plan.spec.ID)}
+	if within := l.plan.spec.Within; within != "" {
+		cmd.Env = append(cmd.Env, markOf(within))
+	}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: l.plan.credential()}
 	cmd.ExtraFiles = files

@@ -217,6 +217,7 @@ func (p *plan) openSources() ([]source, error) {
 	if p.spec.Notes != "" {
 		err = errors.Join(err, add("the notes", p.spec.Notes, stageNote))
 	}
+	err = errors.Join(err, p.openShim(add))
 	for i, m := range p.mounts {
 		if m.View != "" {
 			continue // part of the views' mount

@@ -61,13 +61,16 @@ func (o *Owners[C]) add(leader int, l led[C]) {
 	o.leader[leader] = l
 }
 
-// End says that a command has ended. Its leader may lead another by now.
-func (o *Owners[C]) End(leader int, c C) {
+// End says that a command has ended. Its leaders may lead others by now: it has several if it
+// started inner sandboxes.
+func (o *Owners[C]) End(c C) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if l := o.leader[leader]; l.command == c {
-		l.over = true
-		o.leader[leader] = l
+	for leader, l := range o.leader {
+		if l.command == c {
+			l.over = true
+			o.leader[leader] = l
+		}
 	}
 	o.forgetLocked(c)
 }

@@ -66,12 +66,24 @@ func TestWhatACommandLeftStaysNobodys(t *testing.T) {
 	x, next := &command{"x"}, &command{"x"}
 	o := leading(pids[0], x)
 	wantOwner(t, o, pids[3], x, "a process while its command runs")
-	o.End(pids[0], x)
+	o.End(x)
 	wantOwner(t, o, pids[3], nil, "a process whose command has ended")
 	o.Add(pids[0], next)
 	wantOwner(t, o, pids[3], nil, "a process of an earlier command")
 	wantOwner(t, o, pids[4], nil, "its child")
 	wantOwner(t, o, pids[1], nil, "its ancestor")
+}
+
+// TestACommandEndsWithAllItsLeaders: what it left in an inner sandbox belongs to none either.
+func TestACommandEndsWithAllItsLeaders(t *testing.T) {
+	pids := family(t, 4)
+	x := &command{"x"}
+	o := leading(pids[0], x)
+	o.Add(pids[2], x)
+	wantOwner(t, o, pids[3], x, "a process in an inner sandbox")
+	o.End(x)
+	wantOwner(t, o, pids[1], nil, "a process whose command has ended")
+	wantOwner(t, o, pids[3], nil, "a process in its inner sandbox")
 }
 
 // TestNobodysPidIsGivenAgain: a process is not nobody's because an earlier one
@@ -104,7 +116,7 @@ func TestAShellSaysWhichCommandRuns(t *testing.T) {
 	if len(asked) != 2 || len(asked[1]) != 3 || asked[1][0].PID != pids[3] || asked[1][2].PID != pids[1] {
 		t.Errorf("the shell was asked for %v", asked)
 	}
-	o.End(pids[0], o.leader[pids[0]].command)
+	o.End(o.leader[pids[0]].command)
 	wantOwner(t, o, pids[1], nil, "the shell of a session that has ended")
 }
 
