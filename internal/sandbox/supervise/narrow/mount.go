@@ -274,9 +274,9 @@ func (w *work) show(a *area, s inner.Step, rel string) error {
 	return w.cover(a, rel, tree, kind == unix.S_IFDIR, true)
 }
 
-// cover mounts tree at rel in the area, and closes it. At a sealed path nothing is made to cover it,
-// unless something of the sandbox is to be shown there. A refusal for any other reason, as by the
-// mode of a directory, which programs can change, is an error.
+// cover mounts tree at rel in the area, and closes it. At a sealed path nothing is made to cover
+// it, unless something of the sandbox is to be shown there. A refusal for any other reason, as by
+// the mode of a directory, which programs can change, is an error.
 func (w *work) cover(a *area, rel string, tree int, isDir, shows bool) error {
 	defer unix.Close(tree)
 	if !shows && slices.Contains(a.Sealed, inner.Text(rel)) {
