@@ -176,8 +176,8 @@ func closeTheWorkspace(in *inside) {
 	in.works("open again", os.Chmod(".", 0o755))
 }
 
-// runTogether starts some that cover the same absent path: the first that ends uncovers it for no
-// other.
+// runTogether starts some that cover the same absent path: the first that ends uncovers it for
+// none.
 func runTogether(in *inside) {
 	var all sync.WaitGroup
 	var said [6]string
