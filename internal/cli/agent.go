@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -288,12 +289,27 @@ func (o *runOptions) giveNetwork(e *env, cmd *cobra.Command, p *profile.Profile)
 	}
 	o.Allow = append(slices.Clone(o.Allow), p.Hosts...)
 	hasKey := false
-	for _, s := range p.Secrets {
-		given, more, err := o.giveSecret(e, s)
-		if err != nil {
-			return nil, err
+	given := map[string]string{} // keys by the variables with their addresses
+	for _, withKey := range []bool{true, false} {
+		for _, s := range p.Secrets {
+			if withKey != (o.isGiven(s) || e.getenv(s.Name) != "") {
+				continue
+			}
+			if other := given[s.BaseURL]; other != "" && s.BaseURL != "" {
+				if withKey {
+					e.say("%s: %s is not passed, because %s is set, too", p.Name, s.Name, other)
+				}
+				continue
+			}
+			is, more, err := o.giveSecret(e, s)
+			if err != nil {
+				return nil, err
+			}
+			if is {
+				given[s.BaseURL] = s.Name
+			}
+			hasKey, args = hasKey || is, append(args, more...)
 		}
-		hasKey, args = hasKey || given, append(args, more...)
 	}
 	if !hasKey && o.login == "" && len(p.Secrets)+len(p.Login) > 0 {
 		e.say("%s: there is neither a key (%s) nor a login; set the key, or log in", p.Name, p.KeyNames())
@@ -301,21 +317,28 @@ func (o *runOptions) giveNetwork(e *env, cmd *cobra.Command, p *profile.Profile)
 	return args, nil
 }
 
-// giveSecret gives the agent a key of the caller, or the address of a model that needs none. It
-// reports whether there is one, and returns arguments for the agent.
-func (o *runOptions) giveSecret(e *env, s profile.Secret) (given bool, args []string, err error) {
+// isGiven reports whether a flag gives the agent a key.
+func (o *runOptions) isGiven(s profile.Secret) bool {
 	isSame := func(text string) bool {
 		return text == s.Name || strings.HasPrefix(text, s.Name+"=") || strings.HasPrefix(text, s.Name+"@")
 	}
-	if slices.ContainsFunc(o.Secrets, isSame) || slices.ContainsFunc(o.Env, isSame) {
+	return slices.ContainsFunc(o.Secrets, isSame) || slices.ContainsFunc(o.Env, isSame)
+}
+
+// giveSecret gives the agent a key of the caller, or the address of a model that needs none. It
+// reports whether there is one, and returns arguments for the agent.
+func (o *runOptions) giveSecret(e *env, s profile.Secret) (given bool, args []string, err error) {
+	if o.isGiven(s) {
 		return true, nil, nil
 	}
 	base := ""
 	if s.BaseURL != "" {
 		base = e.getenv(s.BaseURL)
 	}
+	value := e.getenv(s.Name)
+	isOpen := value != "" && len(value) < secret.MinValue && s.IsLocal(base)
 	switch {
-	case e.getenv(s.Name) != "":
+	case value != "" && !isOpen:
 		f, err := s.Flags(base)
 		if err != nil {
 			return false, nil, err
@@ -332,6 +355,10 @@ func (o *runOptions) giveSecret(e *env, s profile.Secret) (given bool, args []st
 		}
 		o.Allow = append(slices.Clone(o.Allow), host)
 		o.Env = addVariables(slices.Clone(o.Env), s.BaseURL)
+		if isOpen {
+			o.Env = addVariables(o.Env, s.Name)
+			e.say("%s is readable inside: a short word for a model on this host is no secret", s.Name)
+		}
 		return true, s.ArgsAt(base), nil
 	}
 	return false, nil, nil

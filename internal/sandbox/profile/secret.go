@@ -63,6 +63,12 @@ func (s Secret) HostOf(baseURL string) (string, error) {
 	return host, err
 }
 
+// IsLocal reports whether an address is one of this host.
+func (s Secret) IsLocal(baseURL string) bool {
+	host, _, err := parseBaseURL(s.BaseURL, baseURL)
+	return err == nil && strings.HasPrefix(host, "localhost:")
+}
+
 // parseBaseURL returns the host of an address, in the form of --allow-net, and its path.
 func parseBaseURL(variable, text string) (host, path string, err error) {
 	u, err := url.Parse(text)

@@ -66,7 +66,7 @@ func random(alphabet string, size int) string {
 
 // Bounds of a value in bytes. A shorter one would be masked where it is not meant, and guessed.
 const (
-	minValue = 8
+	MinValue = 8
 	maxValue = 8 << 10
 )
 
@@ -74,8 +74,8 @@ const (
 // The error does not tell it. Errors: Invalid.
 func CheckValue(name, value string) error {
 	switch {
-	case len(value) < minValue || len(value) > maxValue:
-		return errdefs.New(errdefs.Invalid, "secret %s: its value has %d bytes; want %d to %d", name, len(value), minValue, maxValue)
+	case len(value) < MinValue || len(value) > maxValue:
+		return errdefs.New(errdefs.Invalid, "secret %s: its value has %d bytes; want %d to %d", name, len(value), MinValue, maxValue)
 	case strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return errdefs.New(errdefs.Invalid, "secret %s: its value has a space, a line break or a character that is not ASCII", name)
 	}
