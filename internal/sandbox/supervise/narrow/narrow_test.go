@@ -218,8 +218,12 @@ func TestFreeze(t *testing.T) {
 		b := newBench(t)
 		defer unix.Unmount(filepath.Join(b.source, "c/m"), unix.MNT_DETACH)
 		w, at, err := b.narrow([]inner.Step{
-			{Kind: inner.Writable, Path: "/work"}, {Kind: inner.Writable, Path: "/work/c"}, {Kind: inner.Empty, Path: "/work/a", Mode: 0o755},
-			{Kind: inner.Dir, Path: "/work/a/made", Mode: 0o700}, {Kind: inner.Freeze, Path: "/work/a"}, {Kind: inner.Freeze, Path: "/work"},
+			{Kind: inner.Writable, Path: "/work"},
+			{Kind: inner.Writable, Path: "/work/c"},
+			{Kind: inner.Empty, Path: "/work/a", Mode: 0o755},
+			{Kind: inner.Dir, Path: "/work/a/made", Mode: 0o700},
+			{Kind: inner.Freeze, Path: "/work/a"},
+			{Kind: inner.Freeze, Path: "/work"},
 		})
 		defer unix.Unmount(string(w.job.Dir), unix.MNT_DETACH)
 		if err != nil {
