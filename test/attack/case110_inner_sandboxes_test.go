@@ -227,6 +227,17 @@ func runTogether(in *inside) {
 		})
 	}
 	all.Wait()
+	// One covers what another covers, after it was removed where nothing keeps it.
+	for range 2 {
+		said, status := bwrap("--bind", "/", "/", "--ro-bind", "/dev/null", "/var/tmp/x", "sh", "-c", "true")
+		in.is("cover a temporary file: "+said, status, 0)
+		all.Go(func() { _, _ = bwrap("--bind", "/", "/", "--ro-bind", "/dev/null", "/var/tmp/x", "sleep", "0.2") })
+		for end := time.Now().Add(10 * time.Second); unix.Unlink("/var/tmp/x") != nil && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	all.Wait()
+	in.errno("what covered it afterwards", unix.Lstat("/var/tmp/x", &unix.Stat_t{}), unix.ENOENT)
 	for _, text := range said {
 		in.is("what one of several met", text, "0")
 	}
