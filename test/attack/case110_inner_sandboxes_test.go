@@ -95,6 +95,8 @@ var attackInner = program("attack by inner sandboxes", func(in *inside, _ []stri
 	many := strings.Fields(strings.Repeat("--tmpfs /tmp ", 5000) + "true")
 	said, status = bwrap(many...)
 	in.is("10,000 arguments: "+said, status, 1)
+	closeTheWorkspace(in)
+	raceNames(in)
 	runTogether(in)
 	local, err := net.Listen("tcp", "127.0.0.1:0")
 	in.works("listen", err)
@@ -168,12 +170,49 @@ var connectFromInner = program("connect from an inner sandbox", func(in *inside,
 	}
 })
 
-// closeTheWorkspace lets nothing be made to cover an absent path, so that it would stay uncovered.
+// closeTheWorkspace makes it impossible for its user to make what covers an absent path. It is
+// covered nevertheless, or nothing runs: once the directory is open again it could be made.
 func closeTheWorkspace(in *inside) {
 	in.works("close", os.Chmod(".", 0o555))
-	said, status := bwrap(insideOf("true")...)
-	in.is("a path that cannot be covered: "+said, status == 1 && strings.Contains(said, "permission denied"), true)
+	said, _ := bwrap(insideOf("sh", "-c", "chmod 755 . && echo x > absent && echo wider")...)
+	in.is("a path that could not be covered: "+said, strings.Contains(said, "wider"), false)
+	in.is("why: "+said, strings.Contains(said, "permission denied") || strings.Contains(said, "Read-only file system"), true)
 	in.works("open again", os.Chmod(".", 0o755))
+}
+
+// raceNames puts other directories and links in the place of one that contains what is protected,
+// while inner sandboxes start.
+func raceNames(in *inside) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			_ = unix.Rename("sub", "elsewhere") // busy while an inner sandbox runs
+			_ = unix.Symlink("d", "sub")
+			_ = unix.Unlink("sub")
+			_ = unix.Rename("elsewhere", "sub")
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	ran := 0
+	for i := 0; i < 12 || ran == 0 && i < 500; i++ {
+		const write = "for d in sub elsewhere d; do (echo x > $d/.git/config) 2>&- && echo wider; done; echo ran"
+		said, _ := bwrap(insideOf("sh", "-c", write)...)
+		in.is("what is met while names change: "+said, strings.Contains(said, "wider"), false)
+		if strings.Contains(said, "ran") {
+			ran++
+		}
+	}
+	close(stop)
+	<-stopped
+	content, err := os.ReadFile("sub/.git/config")
+	in.works("read what was protected", err)
+	in.is("what was protected", string(content), "theirs")
+	in.is("some ran", ran > 0, true)
 }
 
 // runTogether starts some that cover the same absent path: the first that ends uncovers it for
@@ -188,6 +227,17 @@ func runTogether(in *inside) {
 		})
 	}
 	all.Wait()
+	// One covers what another covers, after it was removed where nothing keeps it.
+	for range 2 {
+		said, status := bwrap("--bind", "/", "/", "--ro-bind", "/dev/null", "/var/tmp/x", "sh", "-c", "true")
+		in.is("cover a temporary file: "+said, status, 0)
+		all.Go(func() { _, _ = bwrap("--bind", "/", "/", "--ro-bind", "/dev/null", "/var/tmp/x", "sleep", "0.2") })
+		for end := time.Now().Add(10 * time.Second); unix.Unlink("/var/tmp/x") != nil && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	all.Wait()
+	in.errno("what covered it afterwards", unix.Lstat("/var/tmp/x", &unix.Stat_t{}), unix.ENOENT)
 	for _, text := range said {
 		in.is("what one of several met", text, "0")
 	}

@@ -61,6 +61,7 @@ type pointKey struct {
 
 // sharedPoint is a point with the number of inner sandboxes that need it.
 type sharedPoint struct {
+	key   pointKey
 	point narrow.Point
 	users int
 }

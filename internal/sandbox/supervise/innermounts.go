@@ -116,7 +116,7 @@ type innerSandbox struct {
 	dir     string
 	areas   []narrow.Area
 	busy    map[*layer.Stack][]vpath.Path // what it mounts on in views
-	points  []narrow.Point
+	points  []*sharedPoint
 	covered []isolate.Covering
 	hidden  []string // mounts that it does not see
 }
@@ -185,8 +185,7 @@ func (s *supervisor) narrowFor(ctx context.Context, r *inner.Request) (*innerSan
 	ctx, cancel := context.WithTimeout(ctx, narrowPatience)
 	defer cancel()
 	points, err := narrow.Mount(ctx, narrow.Job{Areas: n.areas, Dir: inner.Text(n.dir), Steps: r.Steps, UID: uid, GID: gid})
-	n.points = points
-	t.share(n, r.Steps)
+	t.share(n, points, r.Steps)
 	return n, err
 }
 
@@ -252,23 +251,20 @@ func (s *supervisor) splitOff(n *innerSandbox, steps []inner.Step) error {
 }
 
 // share counts the points that the inner sandbox made, and those of others at or above which it
-// mounts.
-func (t *innerTable) share(n *innerSandbox, steps []inner.Step) {
-	for _, p := range n.points {
-		t.points[pointKey{n.areas[p.Area].Name, p.Path}] = &sharedPoint{point: p}
+// mounts. A program may have removed an earlier point where nothing keeps it, as in /tmp.
+func (t *innerTable) share(n *innerSandbox, made []narrow.Point, steps []inner.Step) {
+	for _, p := range made {
+		key := pointKey{n.areas[p.Area].Name, p.Path}
+		t.points[key] = &sharedPoint{key: key, point: p}
 	}
-	n.points = nil
-	for i, a := range n.areas {
+	for _, a := range n.areas {
 		for key, shared := range t.points {
 			if key.area == a.Name && slices.ContainsFunc(steps, func(s inner.Step) bool { return isBelowPoint(a, s, key.path) }) {
 				shared.users++
-				p := shared.point
-				p.Area = i
-				n.points = append(n.points, p)
+				n.points = append(n.points, shared)
 			}
 		}
 	}
-	slices.SortFunc(n.points, func(p, q narrow.Point) int { return strings.Compare(string(p.Path), string(q.Path)) }) // outer before inner
 }
 
 // isBelowPoint reports whether a step's path is a point of an area, or below it.
@@ -292,16 +288,21 @@ func (s *supervisor) widenAgain(n *innerSandbox) {
 	delete(t.sandboxes, n)
 	t.holdBusy(n)
 	var unused []narrow.Point
-	for _, p := range n.points {
-		key := pointKey{n.areas[p.Area].Name, p.Path}
-		if t.points[key].users--; t.points[key].users == 0 {
-			delete(t.points, key)
-			unused = append(unused, p)
+	for _, shared := range n.points {
+		if shared.users--; shared.users > 0 {
+			continue
 		}
+		if t.points[shared.key] == shared {
+			delete(t.points, shared.key)
+		}
+		p := shared.point
+		p.Area = slices.IndexFunc(n.areas, func(a narrow.Area) bool { return a.Name == shared.key.area })
+		unused = append(unused, p)
 	}
 	if len(unused) == 0 {
 		return
 	}
+	slices.SortFunc(unused, func(p, q narrow.Point) int { return strings.Compare(string(p.Path), string(q.Path)) }) // outer before inner
 	uid, gid := s.hostIDs()
 	ctx, cancel := context.WithTimeout(context.Background(), letGoPatience)
 	defer cancel()

@@ -61,8 +61,8 @@ import (
 // Goroutines: one accepts; one per connection, and one more while it has a session's command run;
 // one per stream of a detached command and of each client attached to it; one per session; two per
 // client that watches the view, of which one listens to it; one per command that has ended and left
-// processes behind; one waits for the process tree, one for the starter's lease; timers trim and
-// close idle sessions.
+// processes behind; one accepts requests for inner sandboxes, and four serve each of these; one
+// waits for the process tree, one for the starter's lease; timers trim and close idle sessions.
 type supervisor struct {
 	log    *slog.Logger
 	home   *record.Home

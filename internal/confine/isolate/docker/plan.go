@@ -34,6 +34,9 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 	if (spec.Net == isolate.NetNamed) != (spec.MakeNet != nil) || spec.NetNS != nil {
 		return nil, errdefs.New(errdefs.Internal, "start sandbox: the network and what makes it do not go together")
 	}
+	if spec.Shim != nil || spec.Temporary != nil || spec.Covered != nil || spec.Within != "" {
+		return nil, errdefs.New(errdefs.Internal, "start sandbox: docker knows no inner sandboxes")
+	}
 	p := &plan{spec: spec}
 	if err := p.fillIn(); err != nil {
 		return nil, err
