@@ -182,8 +182,8 @@ func holdsOf(sb *record.Sandbox) (backend.Holds, error) {
 	if closed, err := isClosed(sb); closed || err != nil {
 		return backend.Holds{Some: true}, err
 	}
-	n, err := review.CountChanges(sb)
-	return backend.HoldsOf(n, sb.Record().Home), err
+	p, err := review.CountPending(sb)
+	return backend.HoldsOf(p.Changes, sb.Record().Home), err
 }
 
 // errHasChanges keeps a sandbox from being removed.

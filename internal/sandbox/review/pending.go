@@ -22,12 +22,16 @@ func HasChanges(s *record.Sandbox) (bool, error) {
 // entries, and new directories without files.
 func HasChangesToKeep(s *record.Sandbox) (bool, error) {
 	for _, part := range s.Parts() {
-		isHome := slices.ContainsFunc(s.Stored.Mounts, func(m record.Mount) bool { return m.Name == part.Mount() && m.IsAgentHome() })
-		if changed, err := hasChangesBut(part, isHome); changed || err != nil {
+		if changed, err := hasChangesBut(part, isAgentHome(s, part)); changed || err != nil {
 			return changed, err
 		}
 	}
 	return false, nil
+}
+
+// isAgentHome reports whether a part of a sandbox is the home directory of an agent.
+func isAgentHome(s, part *record.Sandbox) bool {
+	return slices.ContainsFunc(s.Stored.Mounts, func(m record.Mount) bool { return m.Name == part.Mount() && m.IsAgentHome() })
 }
 
 // hasChangesBut reports whether there are changes, of an agent's home directory those that count.
@@ -57,16 +61,9 @@ func isOfAgent(own bool, c *changes.Change) bool {
 	return own || c.Status == changes.Added && c.Info.IsDir()
 }
 
-// CountChanges returns how many changes a diff would list: what is lost with the
-// sandbox.
-func CountChanges(s *record.Sandbox) (int, error) {
-	p, err := CountPending(s)
-	return p.Changes, err
-}
-
 // Pending is what a sandbox holds.
 type Pending struct {
-	Changes  int // that a diff would list
+	Changes  int // that a diff lists
 	LeftOut  int // of these, that no apply takes
 	InMounts int // of these, that are not in the workspace
 }
@@ -82,11 +79,12 @@ func PendingOf(files []FileDiff) Pending {
 	return p
 }
 
-// CountPending returns what is lost with the sandbox, also of its mounts.
+// CountPending returns what is lost with the sandbox, also of its mounts: what a diff lists, without
+// what agents leave in the home directory each time.
 func CountPending(s *record.Sandbox) (Pending, error) {
 	var all Pending
 	for _, part := range s.Parts() {
-		p, err := countPending(part)
+		p, err := countPending(part, isAgentHome(s, part))
 		if err != nil {
 			return all, err
 		}
@@ -99,13 +97,17 @@ func CountPending(s *record.Sandbox) (Pending, error) {
 	return all, nil
 }
 
-func countPending(s *record.Sandbox) (Pending, error) {
-	if changed, err := hasChangesBut(s, false); err != nil || !changed {
+func countPending(s *record.Sandbox, isHome bool) (Pending, error) {
+	if changed, err := hasChangesBut(s, isHome); err != nil || !changed {
 		return Pending{}, err
 	}
 	r, err := Open(s)
 	if err != nil {
 		return Pending{}, err
 	}
-	return PendingOf(r.Files()), r.Close()
+	files := r.Files()
+	if isHome {
+		files = slices.DeleteFunc(slices.Clone(files), func(f FileDiff) bool { return f.IsOfAgent() })
+	}
+	return PendingOf(files), r.Close()
 }

@@ -45,8 +45,8 @@ func UsageOf(s *record.Sandbox) (Usage, error) {
 		u.Changes, u.More = maxLooks, true
 		return u, nil
 	}
-	var err error
-	u.Changes, err = CountChanges(s)
+	p, err := CountPending(s)
+	u.Changes = p.Changes
 	return u, err
 }
 

@@ -401,7 +401,7 @@ func (s *Service) end(ctx context.Context, sb *record.Sandbox) error {
 }
 
 // destroy ends and removes a sandbox, with the changes that cannot be synced: lost is their number.
-func (s *Service) destroy(ctx context.Context, sb *record.Sandbox) (lost int, err error) {
+func (s *Service) destroy(ctx context.Context, sb *record.Sandbox) (lost int, _ error) {
 	if err := s.end(ctx, sb); err != nil {
 		s.log.WarnContext(ctx, "destroy: cannot sync all changes", "sandbox", sb.ID(), "err", err)
 		// Once the sandbox is removed, nothing would look for its leftovers.
@@ -409,7 +409,8 @@ func (s *Service) destroy(ctx context.Context, sb *record.Sandbox) (lost int, er
 			return 0, err
 		}
 	}
-	if lost, err = review.CountChanges(sb); err != nil {
+	pending, err := review.CountPending(sb)
+	if err != nil {
 		s.log.WarnContext(ctx, "destroy: cannot count the lost changes", "sandbox", sb.ID(), "err", err)
 	}
 	s.expiries.forget(sb.ID())
@@ -422,7 +423,7 @@ func (s *Service) destroy(ctx context.Context, sb *record.Sandbox) (lost int, er
 	if errdefs.Is(err, errdefs.NotFound) {
 		err = nil
 	}
-	return lost, err
+	return pending.Changes, err
 }
 
 // sandboxFor returns the sandbox that a request is about. Errors: as sandbox.
