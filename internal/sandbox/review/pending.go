@@ -79,8 +79,8 @@ func PendingOf(files []FileDiff) Pending {
 	return p
 }
 
-// CountPending returns what is lost with the sandbox, also of its mounts: what a diff lists, without
-// what agents leave in the home directory each time.
+// CountPending returns what is lost with the sandbox, also of its mounts: what a diff lists,
+// without what agents leave in the home directory each time.
 func CountPending(s *record.Sandbox) (Pending, error) {
 	var all Pending
 	for _, part := range s.Parts() {
