@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,6 +44,13 @@ type Listener struct {
 // backlog is how many connections wait to be accepted.
 const backlog = 128
 
+// A port that is taken is tried again, for so long and each so often: of a supervisor that was
+// killed, an egress process that is ending may still have it.
+const (
+	takenPatience = time.Second
+	takenPause    = 10 * time.Millisecond
+)
+
 // Listen takes a port of the host's loopback. Errors: Invalid for any other address; Denied;
 // Unavailable, if another program has the port.
 func Listen(ctx context.Context, p Port) (*Listener, error) {
@@ -52,6 +60,10 @@ func Listen(ctx context.Context, p Port) (*Listener, error) {
 	var config net.ListenConfig
 	config.SetMultipathTCP(false)
 	l, err := config.Listen(ctx, "tcp4", p.At.String())
+	for end := time.Now().Add(takenPatience); errors.Is(err, unix.EADDRINUSE) && ctx.Err() == nil && time.Now().Before(end); {
+		time.Sleep(takenPause)
+		l, err = config.Listen(ctx, "tcp4", p.At.String())
+	}
 	if err != nil {
 		return nil, explain(p, err)
 	}

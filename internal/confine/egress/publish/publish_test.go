@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -57,6 +58,21 @@ func TestOnlyLoopbackAddressesAreTaken(t *testing.T) {
 	}
 }
 
+// A port that is still taken, by what a killed supervisor has left, is there a moment later.
+func TestAPortThatBecomesFreeIsTaken(t *testing.T) {
+	at := freePort(t, "127.0.0.9")
+	other, err := net.Listen("tcp4", at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(3*takenPause, func() { other.Close() })
+	l, err := Listen(t.Context(), Port{at, 3000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
+
 // While nothing serves it, a port refuses connections, and no other program gets it.
 func TestAPausedPortIsClosedAndNotLost(t *testing.T) {
 	l := listen(t, freePort(t, "127.0.0.9"), 3000)
@@ -69,7 +85,9 @@ func TestAPausedPortIsClosedAndNotLost(t *testing.T) {
 			other.Close()
 			t.Errorf("%s: another program has the port", when)
 		}
-		if _, err := Listen(t.Context(), l.Port); !errdefs.Is(err, errdefs.Unavailable) {
+		soon, cancel := context.WithTimeout(t.Context(), 2*takenPause)
+		defer cancel()
+		if _, err := Listen(soon, l.Port); !errdefs.Is(err, errdefs.Unavailable) {
 			t.Errorf("%s: got %v, want Unavailable", when, err)
 		}
 	}
