@@ -1,7 +1,6 @@
 package narrow
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"path"
@@ -14,31 +13,21 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/inner"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
-	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/worker"
 )
 
 // Main is the process that narrows. It returns its exit code.
 func Main() int {
 	runtime.LockOSThread() // setfsuid(2) is of a thread
 	unix.Umask(0)
-	var job Job
-	w := &work{job: &job, ours: map[uint64]bool{}}
-	err := json.NewDecoder(os.Stdin).Decode(&job)
-	switch {
-	case err != nil:
-	case job.Remove != nil:
-		err = w.remove()
-	default:
-		err = w.mount()
-	}
-	a := answer{Reply: api.Reply{OK: err == nil}, Points: w.points}
-	if err != nil {
-		a.Error = api.FailureOf(err)
-	}
-	if json.NewEncoder(os.Stdout).Encode(a) != nil {
-		return 1
-	}
-	return 0
+	return worker.Main(func(job *Job) ([]Point, error) {
+		w := &work{job: job, ours: map[uint64]bool{}}
+		if job.Remove != nil {
+			return nil, w.remove()
+		}
+		err := w.mount()
+		return w.points, err
+	})
 }
 
 // work is one job.

@@ -13,20 +13,17 @@
 package narrow
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"os/exec"
-	"syscall"
 
 	"github.com/agentfense/agentfense/internal/confine/inner"
-	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/lib/thread"
-	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/worker"
 )
 
 // Verb is the hidden first word of a command line that narrows.
 const Verb = "__narrow"
+
+// what begins errors.
+const what = "inner sandbox"
 
 // Area is a mount of the sandbox that commands can write to.
 type Area struct {
@@ -58,50 +55,15 @@ type Job struct {
 	Remove []Point `json:"remove,omitempty"`
 }
 
-// answer is the standard output of the process.
-type answer struct {
-	api.Reply
-
-	Points []Point `json:"points,omitempty"`
-}
-
 // Mount mounts a tmpfs at job.Dir, and the narrowed areas in it. After an error, too, the caller
 // unmounts job.Dir and removes the points. Errors: Invalid, NotFound, Denied, Unsupported,
 // Deadline.
-func Mount(ctx context.Context, job Job) ([]Point, error) { return run(ctx, job) }
+func Mount(ctx context.Context, job Job) ([]Point, error) {
+	return worker.Run[[]Point](ctx, Verb, what, job)
+}
 
 // Remove removes points.
 func Remove(ctx context.Context, job Job) error {
-	_, err := run(ctx, job)
+	_, err := worker.Run[[]Point](ctx, Verb, what, job)
 	return err
-}
-
-func run(ctx context.Context, job Job) ([]Point, error) {
-	input, err := json.Marshal(job)
-	if err != nil {
-		return nil, errdefs.New(errdefs.Internal, "inner sandbox: %w", err)
-	}
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", Verb)
-	var said bytes.Buffer
-	cmd.Args[0] = "agentfense"
-	cmd.Env = []string{}
-	cmd.Stdin, cmd.Stdout = bytes.NewReader(input), &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	ended := make(chan error, 1)
-	thread.Go(func() { ended <- cmd.Run() })
-	err = <-ended
-	var a answer
-	switch {
-	case ctx.Err() != nil:
-		return nil, errdefs.New(errdefs.Deadline, "inner sandbox: %w", ctx.Err())
-	case err != nil:
-		return nil, errdefs.New(errdefs.Internal, "inner sandbox: %w", err)
-	}
-	if err := json.Unmarshal(said.Bytes(), &a); err != nil {
-		return nil, errdefs.New(errdefs.Internal, "inner sandbox: %w", err)
-	}
-	if a.Error != nil {
-		return a.Points, a.Error.Err()
-	}
-	return a.Points, nil
 }

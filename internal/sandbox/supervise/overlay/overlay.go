@@ -7,104 +7,61 @@
 package overlay
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
-	"github.com/agentfense/agentfense/internal/lib/thread"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/scratch"
-	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/worker"
 )
 
 // Verb is the hidden first word of a command line that mounts.
 const Verb = "__scratch"
 
-// request is the standard input of the process. Its descriptors from firstFD on are the
-// upper, the work and the empty directory of each path.
-type request struct {
+// job is what a process does. Its descriptors are the upper, the work and the empty directory of each
+// path.
+type job struct {
 	View  []byte         `json:"view"`
 	Paths []scratch.Path `json:"paths"`
 }
 
-const (
-	firstFD = 3
-	perPath = 3
-)
+const perPath = 3 // descriptors
+
+// none is the result of a job.
+type none struct{}
 
 // Mount mounts the contents on their paths in the view that is mounted at the host path
 // view. It returns when the process has ended that mounts, which the kernel kills if this
 // one ends. Errors: Precondition for a path that is no directory in the view; Unsupported.
 func Mount(ctx context.Context, view string, contents []*scratch.Content) error {
-	r := request{View: []byte(view)}
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", Verb)
+	j := job{View: []byte(view)}
+	var files []*os.File
 	for _, c := range contents {
-		r.Paths = append(r.Paths, c.Path)
-		cmd.ExtraFiles = append(cmd.ExtraFiles, c.Upper, c.Work, c.Empty)
+		j.Paths = append(j.Paths, c.Path)
+		files = append(files, c.Upper, c.Work, c.Empty)
 	}
-	input, err := json.Marshal(r)
-	if err != nil {
-		return errdefs.New(errdefs.Internal, "mount scratch directories: %w", err)
-	}
-	var said bytes.Buffer
-	cmd.Args[0] = "agentfense"
-	cmd.Env = []string{}
-	cmd.Stdin, cmd.Stdout = bytes.NewReader(input), &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	ended := make(chan error, 1)
-	thread.Go(func() { ended <- cmd.Run() })
-	err = <-ended
-	var answer api.Reply
-	switch {
-	case ctx.Err() != nil:
-		return errdefs.New(errdefs.Deadline, "mount scratch directories: %w", ctx.Err())
-	case err != nil:
-		return errdefs.New(errdefs.Internal, "mount scratch directories: %w", err)
-	}
-	if err := json.Unmarshal(said.Bytes(), &answer); err != nil {
-		return errdefs.New(errdefs.Internal, "mount scratch directories: %w", err)
-	}
-	if answer.Error != nil {
-		return answer.Error.Err()
-	}
-	return nil
+	_, err := worker.Run[none](ctx, Verb, "mount scratch directories", j, files...)
+	return err
 }
 
 // Main is the process that mounts. It returns its exit code.
-func Main() int {
-	var r request
-	err := json.NewDecoder(os.Stdin).Decode(&r)
-	if err == nil {
-		err = mountAll(&r)
-	}
-	answer := api.Reply{OK: err == nil}
-	if err != nil {
-		answer.Error = api.FailureOf(err)
-	}
-	if json.NewEncoder(os.Stdout).Encode(answer) != nil {
-		return 1
-	}
-	return 0
-}
+func Main() int { return worker.Main(func(j *job) (none, error) { return none{}, mountAll(j) }) }
 
-func mountAll(r *request) error {
-	view, err := unix.Open(string(r.View), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+func mountAll(j *job) error {
+	view, err := unix.Open(string(j.View), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return errdefs.New(errdefs.Internal, "open the view: %w", err)
 	}
 	defer unix.Close(view)
-	for i, path := range r.Paths {
-		if err := mountOne(view, path, firstFD+perPath*i); err != nil {
+	for i, path := range j.Paths {
+		if err := mountOne(view, path, worker.FirstFD+perPath*i); err != nil {
 			return err
 		}
 	}
