@@ -177,6 +177,7 @@ var inside = map[string]string{
 	"lib/errdefs":              "",
 	"lib/executable":           "errdefs",
 	"lib/failpoint":            "",
+	"lib/fdmessage":            "errdefs",
 	"lib/hostpath":             "vpath",
 	"lib/id":                   "errdefs vpath",
 	"lib/jsonkeys":             "errdefs vpath",

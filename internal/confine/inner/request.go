@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/fdmessage"
 )
 
 // Kind says what a Step puts at its path.
@@ -38,10 +39,17 @@ const (
 	maxPath    = 4095
 	maxContent = 1 << 20 // of all files together, in bytes
 	maxName    = 64      // of a host, in bytes
-
-	// MaxBytes bounds an encoded request.
-	MaxBytes = 3 << 20
 )
+
+// Requests and Replies are the messages between the shim and the supervisor, which accepts no
+// descriptor.
+var (
+	Requests = fdmessage.Format{Name: "arguments and environment", MaxBytes: MaxBytes}
+	Replies  = fdmessage.Format{Name: "reply", MaxBytes: 1 << 20, MaxFiles: 3}
+)
+
+// MaxBytes bounds an encoded request.
+const MaxBytes = 3 << 20
 
 // Text is a string of any bytes. It travels in base64, because JSON would change invalid UTF-8.
 type Text string

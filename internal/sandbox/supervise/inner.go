@@ -2,17 +2,13 @@ package supervise
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -138,21 +134,9 @@ func (s *supervisor) readInner(uc *net.UnixConn) (*inner.Request, error) {
 	}
 	_ = uc.SetReadDeadline(time.Now().Add(requestPatience))
 	defer uc.SetReadDeadline(time.Time{})
-	var size [4]byte
-	if _, err := io.ReadFull(uc, size[:]); err != nil {
-		return nil, errdefs.New(errdefs.Invalid, "no request")
-	}
-	n := binary.LittleEndian.Uint32(size[:])
-	if n > inner.MaxBytes {
-		return nil, errdefs.New(errdefs.Invalid, "arguments and environment: %d bytes, at most %d are possible", n, inner.MaxBytes)
-	}
-	message, err := io.ReadAll(io.LimitReader(uc, int64(n))) // which takes memory as it arrives
-	if err != nil || len(message) != int(n) {
-		return nil, errdefs.New(errdefs.Invalid, "no whole request")
-	}
 	var r inner.Request
-	if err := json.Unmarshal(message, &r); err != nil {
-		return nil, errdefs.New(errdefs.Invalid, "request: malformed")
+	if _, err := inner.Requests.Receive(uc, &r); err != nil {
+		return nil, errdefs.New(errdefs.Invalid, "no request: %w", err)
 	}
 	return &r, r.Check()
 }
@@ -194,21 +178,8 @@ func peerOf(uc *net.UnixConn) (int, error) {
 
 // reply sends a message with descriptors. It does not wait for a peer that does not read.
 func reply(uc *net.UnixConn, r inner.Reply, files ...*os.File) error {
-	message, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	var fds []int
-	for _, f := range files {
-		fds = append(fds, int(f.Fd()))
-	}
-	var rights []byte
-	if fds != nil {
-		rights = syscall.UnixRights(fds...)
-	}
 	_ = uc.SetWriteDeadline(time.Now().Add(replyPatience))
-	_, _, err = uc.WriteMsgUnix(append(binary.LittleEndian.AppendUint32(nil, uint32(len(message))), message...), rights, nil)
-	return err
+	return inner.Replies.Send(uc, r, files...)
 }
 
 // prepareInner makes what inner sandboxes need, before the first process inside exists: a directory

@@ -7,8 +7,6 @@
 package shim
 
 import (
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -108,13 +106,6 @@ func read(fd int) (string, error) {
 
 // ask sends the request.
 func ask(r *inner.Request) (*net.UnixConn, error) {
-	message, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	if len(message) > inner.MaxBytes {
-		return nil, errors.New("arguments and environment are too long")
-	}
 	if info, err := os.Lstat(isolate.ShimSocket); err == nil && info.Mode().IsRegular() {
 		return nil, errors.New("an inner sandbox cannot contain another")
 	}
@@ -122,8 +113,7 @@ func ask(r *inner.Request) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no inner sandboxes are possible in this sandbox: %w", err)
 	}
-	_, err = c.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(message))), message...))
-	if err != nil && !errors.Is(err, unix.EPIPE) { // else the answer says why
+	if err := inner.Requests.Send(c, r); err != nil && !errors.Is(err, unix.EPIPE) { // else the answer says why
 		c.Close()
 		return nil, err
 	}
@@ -132,7 +122,8 @@ func ask(r *inner.Request) (*net.UnixConn, error) {
 
 // attend serves the command until its end, and returns the exit status.
 func attend(c *net.UnixConn) int {
-	reply, files, err := receive(c)
+	var reply, end inner.Reply
+	files, err := inner.Replies.Receive(c, &reply)
 	if err != nil {
 		return fail("the sandbox does not answer: "+err.Error(), failed)
 	}
@@ -151,8 +142,7 @@ func attend(c *net.UnixConn) int {
 			files[1+i].Close() // a reader that has gone ends the command's writes
 		})
 	}
-	end, _, err := receive(c)
-	if err != nil || !end.Ended {
+	if _, err := inner.Replies.Receive(c, &end); err != nil || !end.Ended {
 		return fail("the sandbox ended", 128+int(unix.SIGKILL))
 	}
 	output.Wait()
@@ -173,52 +163,4 @@ func forward(c *net.UnixConn) {
 			}
 		}
 	}()
-}
-
-// maxReply bounds a reply, in bytes.
-const maxReply = 1 << 20
-
-// receive reads one reply, with its descriptors.
-func receive(c *net.UnixConn) (r inner.Reply, files []*os.File, err error) {
-	var size [4]byte
-	oob := make([]byte, 256)
-	n, oobn, _, _, err := c.ReadMsgUnix(size[:], oob)
-	if err == nil && n < len(size) {
-		_, err = io.ReadFull(c, size[n:])
-	}
-	if err != nil {
-		return r, nil, err
-	}
-	if files, err = filesOf(oob[:oobn]); err != nil {
-		return r, nil, err
-	}
-	length := binary.LittleEndian.Uint32(size[:])
-	if length > maxReply {
-		return r, files, errors.New("it answers too much")
-	}
-	message := make([]byte, length)
-	if _, err := io.ReadFull(c, message); err != nil {
-		return r, files, err
-	}
-	return r, files, json.Unmarshal(message, &r)
-}
-
-// filesOf returns the descriptors in control messages.
-func filesOf(oob []byte) ([]*os.File, error) {
-	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil, err
-	}
-	var files []*os.File
-	for i := range messages {
-		fds, err := unix.ParseUnixRights(&messages[i])
-		if err != nil {
-			return nil, err
-		}
-		for _, fd := range fds {
-			unix.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "stream"))
-		}
-	}
-	return files, nil
 }

@@ -1,30 +1,24 @@
 package api
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/fdmessage"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// maxMessageBytes bounds one control message. The largest names what an apply or
+// messages are those of control connections. The largest names what an apply or
 // a discard brought over, all at once: 120 bytes for each path and more for
-// long names, a million of them with room to spare.
-const maxMessageBytes = 512 << 20
-
-// maxMessageFiles is the most descriptors that travel with one message: the
-// three pipes of an exec.
-const maxMessageFiles = 3
+// long names, a million of them with room to spare. At most three descriptors
+// travel with one: the pipes of an exec.
+var messages = fdmessage.Format{Name: "control message", MaxBytes: 512 << 20, MaxFiles: 3}
 
 // operation names what a client asks for. A connection carries one operation;
 // that of an exec, of a session or not, stays open until the command has ended.
@@ -259,94 +253,19 @@ type Status struct {
 	Enforced []string `json:"enforced,omitempty"`
 }
 
-// Conn is one control connection: JSON messages, each behind a 4-byte
-// big-endian length, descriptors attached to the length's first byte.
+// Conn is one control connection: JSON messages with descriptors.
 type Conn struct {
 	*net.UnixConn
 }
 
-// Send sends one message as JSON, with descriptors.
+// Send sends one message, with descriptors.
 func (c Conn) Send(message any, files ...*os.File) error {
-	body, err := json.Marshal(message)
-	if err != nil {
-		return errdefs.New(errdefs.Internal, "control message: %w", err)
-	}
-	if len(body) > maxMessageBytes {
-		return errdefs.New(errdefs.Invalid, "control message: %d bytes is more than %d", len(body), maxMessageBytes)
-	}
-	packet := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
-	var rights []byte
-	if len(files) > 0 {
-		fds := make([]int, len(files))
-		for i, f := range files {
-			fds[i] = int(f.Fd())
-		}
-		rights = unix.UnixRights(fds...)
-	}
-	if _, _, err := c.WriteMsgUnix(packet, rights, nil); err != nil {
-		return err
-	}
-	_, err = c.Write(body)
-	return err
+	return messages.Send(c.UnixConn, message, files...)
 }
 
 // Receive reads one message into message and returns the descriptors that
-// came with it, close-on-exec (net asks for MSG_CMSG_CLOEXEC). The caller closes them, also on an
-// error.
-func (c Conn) Receive(message any) ([]*os.File, error) {
-	var header [4]byte
-	oob := make([]byte, unix.CmsgSpace(maxMessageFiles*4))
-	n, oobn, flags, _, err := c.ReadMsgUnix(header[:], oob)
-	if err == nil && n == 0 {
-		err = io.EOF
-	}
-	if err != nil {
-		return nil, err
-	}
-	files, err := receivedFiles(oob[:oobn])
-	if err != nil {
-		return files, err
-	}
-	if flags&unix.MSG_CTRUNC != 0 {
-		return files, errdefs.New(errdefs.Invalid, "control message: more than %d descriptors", maxMessageFiles)
-	}
-	if _, err := io.ReadFull(c, header[n:]); err != nil {
-		return files, err
-	}
-	size := binary.BigEndian.Uint32(header[:])
-	if size > maxMessageBytes {
-		return files, errdefs.New(errdefs.Invalid, "control message: %d bytes is more than %d", size, maxMessageBytes)
-	}
-	body := make([]byte, size)
-	if _, err := io.ReadFull(c, body); err != nil {
-		return files, err
-	}
-	if err := json.Unmarshal(body, message); err != nil {
-		return files, errdefs.New(errdefs.Invalid, "control message: %w", err)
-	}
-	return files, nil
-}
-
-func receivedFiles(oob []byte) ([]*os.File, error) {
-	if len(oob) == 0 {
-		return nil, nil
-	}
-	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil, errdefs.New(errdefs.Invalid, "control message: %w", err)
-	}
-	var files []*os.File
-	for _, m := range messages {
-		fds, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			continue // not descriptors
-		}
-		for _, fd := range fds {
-			files = append(files, os.NewFile(uintptr(fd), "received"))
-		}
-	}
-	return files, nil
-}
+// came with it. The caller closes them, also on an error.
+func (c Conn) Receive(message any) ([]*os.File, error) { return messages.Receive(c.UnixConn, message) }
 
 // CloseAll closes the files.
 func CloseAll(files ...*os.File) {

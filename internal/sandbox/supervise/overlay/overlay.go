@@ -25,8 +25,8 @@ import (
 // Verb is the hidden first word of a command line that mounts.
 const Verb = "__scratch"
 
-// job is what a process does. Its descriptors are the upper, the work and the empty directory of each
-// path.
+// job is what a process does. Its descriptors are the upper, the work and the empty directory of
+// each path.
 type job struct {
 	View  []byte         `json:"view"`
 	Paths []scratch.Path `json:"paths"`

@@ -1,0 +1,117 @@
+// Package fdmessage sends JSON messages, and file descriptors with them, over Unix stream sockets.
+// Each message is behind its length, 4 bytes in big-endian order. The descriptors are attached to
+// the first of these bytes.
+package fdmessage
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+)
+
+// Format is what messages of one kind may have.
+type Format struct {
+	Name     string // begins errors
+	MaxBytes int
+	MaxFiles int // with 0, the kernel closes what arrives
+}
+
+// Send sends one message, with descriptors. Errors: Internal; Invalid, for one that is too long;
+// those of the connection.
+func (f Format) Send(c *net.UnixConn, message any, files ...*os.File) error {
+	body, err := json.Marshal(message)
+	if err != nil {
+		return errdefs.New(errdefs.Internal, "%s: %w", f.Name, err)
+	}
+	if err := f.checkSize(len(body)); err != nil {
+		return err
+	}
+	header := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
+	var rights []byte
+	if len(files) > 0 {
+		fds := make([]int, len(files))
+		for i, file := range files {
+			fds[i] = int(file.Fd())
+		}
+		rights = unix.UnixRights(fds...)
+	}
+	if _, _, err := c.WriteMsgUnix(header, rights, nil); err != nil {
+		return err
+	}
+	_, err = c.Write(body)
+	return err
+}
+
+// Receive reads one message into message and returns the descriptors that came with it,
+// close-on-exec (net asks for MSG_CMSG_CLOEXEC). The caller closes them, also after an error.
+// Errors: io.EOF before a message; Invalid; those of the connection.
+func (f Format) Receive(c *net.UnixConn, message any) ([]*os.File, error) {
+	var header [4]byte
+	var oob []byte
+	if f.MaxFiles > 0 {
+		oob = make([]byte, unix.CmsgSpace(f.MaxFiles*4))
+	}
+	n, oobn, flags, _, err := c.ReadMsgUnix(header[:], oob)
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
+	if err != nil {
+		return nil, err
+	}
+	files, err := f.files(oob[:oobn])
+	if err != nil {
+		return files, err
+	}
+	if flags&unix.MSG_CTRUNC != 0 && f.MaxFiles > 0 {
+		return files, errdefs.New(errdefs.Invalid, "%s: more than %d descriptors", f.Name, f.MaxFiles)
+	}
+	if _, err := io.ReadFull(c, header[n:]); err != nil {
+		return files, err
+	}
+	size := binary.BigEndian.Uint32(header[:])
+	if err := f.checkSize(int(size)); err != nil {
+		return files, err
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(c, body); err != nil {
+		return files, err
+	}
+	if err := json.Unmarshal(body, message); err != nil {
+		return files, errdefs.New(errdefs.Invalid, "%s: %w", f.Name, err)
+	}
+	return files, nil
+}
+
+func (f Format) checkSize(n int) error {
+	if n > f.MaxBytes {
+		return errdefs.New(errdefs.Invalid, "%s: %d bytes is more than %d", f.Name, n, f.MaxBytes)
+	}
+	return nil
+}
+
+func (f Format) files(oob []byte) ([]*os.File, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, errdefs.New(errdefs.Invalid, "%s: %w", f.Name, err)
+	}
+	var files []*os.File
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			continue // not descriptors
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	return files, nil
+}
