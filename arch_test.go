@@ -147,7 +147,7 @@ var inside = map[string]string{
 	"confine/egress/sniff":        "",
 	"confine/egress/webproxy":     "egress/allowlist egress/sniff",
 	"confine/guest":               "landlock",
-	"confine/inner":               "",
+	"confine/inner":               "isolate",
 	"confine/inner/shim":          "inner isolate",
 	"confine/isolate":             "",
 	"confine/isolate/bwrap":       "isolate seccomp",

@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/lib/yamlfile"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
@@ -71,20 +71,11 @@ func (f *project) readable(p *policy.Policy) []vpath.Path {
 	return slices.Compact(out) // findings are sorted by path
 }
 
-// yamlText is s between double quotes, with the escapes of JSON, which YAML has too.
-func yamlText(s string) string {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return `""` // a string always has a JSON form
-	}
-	return string(text)
-}
-
 func writeRules(b *strings.Builder, readable []vpath.Path) {
 	if len(readable) > 0 {
 		b.WriteString("rules:\n  # These files seem to have secrets in their content.\n")
 		for _, path := range readable {
-			fmt.Fprintf(b, "  - {pattern: %s, type: file, permission: none, priority: %d}\n", yamlText(string(path)), preset.SecretPriority)
+			fmt.Fprintf(b, "  - {pattern: %s, type: file, permission: none, priority: %d}\n", yamlfile.Quote(string(path)), preset.SecretPriority)
 		}
 	} else {
 		b.WriteString("# rules:\n")
@@ -103,7 +94,7 @@ func (f *project) writeHosts(b *strings.Builder) {
 	var hosts []string
 	for _, l := range f.languages {
 		if l.Hosts != "" {
-			hosts = append(hosts, yamlText(l.Hosts))
+			hosts = append(hosts, yamlfile.Quote(l.Hosts))
 		}
 	}
 	if len(hosts) == 0 {
@@ -141,14 +132,14 @@ func (f *project) writeExpectations(b *strings.Builder, p *policy.Policy, readab
 		secrets = append(secrets, "/.env")
 	}
 	for _, path := range secrets {
-		fmt.Fprintf(b, "  - {path: %s, permission: %s}\n", yamlText(string(path)), hidden)
+		fmt.Fprintf(b, "  - {path: %s, permission: %s}\n", yamlfile.Quote(string(path)), hidden)
 	}
 	for _, name := range f.dirs[:min(len(f.dirs), maxInitDirs)] {
 		path := vpath.Root.Child(name)
 		if d := p.Decide(path); !d.Transform.IsZero() || policy.None == d.ForDir() {
 			continue
 		}
-		fmt.Fprintf(b, "  - {path: %s, permission: %s}\n", yamlText(string(path)+"/"), p.Decide(path).ForDir())
+		fmt.Fprintf(b, "  - {path: %s, permission: %s}\n", yamlfile.Quote(string(path)+"/"), p.Decide(path).ForDir())
 	}
 	if len(secrets)+len(f.dirs) == 0 {
 		fmt.Fprintf(b, "  - {path: /file, permission: %s}\n", p.Decide("/file").Permission)

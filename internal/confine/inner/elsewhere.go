@@ -3,6 +3,7 @@ package inner
 import (
 	"slices"
 
+	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
@@ -10,17 +11,9 @@ import (
 // Elsewhere are the effects of steps outside of the areas, which are the sandbox's writable mounts.
 // There everything is read-only or private already, so steps can only cover.
 type Elsewhere struct {
-	Covers []Cover
+	Covers []isolate.Covering
 	// Hidden are the read-only mounts that do not show.
 	Hidden []string
-}
-
-// Cover is something empty at a path.
-type Cover struct {
-	Path     string
-	File     bool // an empty file, else a directory
-	Mode     uint32
-	ReadOnly bool // of a directory
 }
 
 // SplitOff returns what steps mean outside of the areas, of which the roots are given. mounts are
@@ -56,7 +49,7 @@ func SplitOff(steps []Step, areas, mounts []string) (Elsewhere, error) {
 
 // show undoes covers at and below a path.
 func (e *Elsewhere) show(at string) error {
-	e.Covers = slices.DeleteFunc(e.Covers, func(c Cover) bool { return safefs.IsBelow(c.Path, at) })
+	e.Covers = slices.DeleteFunc(e.Covers, func(c isolate.Covering) bool { return safefs.IsBelow(c.Path, at) })
 	for _, c := range e.Covers {
 		if safefs.IsBelow(at, c.Path) {
 			return errdefs.New(errdefs.Unsupported, "%s: cannot be shown in %s, which is hidden", at, c.Path)
@@ -80,9 +73,9 @@ func (e *Elsewhere) cover(s Step, mounts []string) {
 			e.Hidden = append(e.Hidden, m)
 		}
 	}
-	e.Covers = slices.DeleteFunc(e.Covers, func(c Cover) bool { return safefs.IsBelow(c.Path, at) })
+	e.Covers = slices.DeleteFunc(e.Covers, func(c isolate.Covering) bool { return safefs.IsBelow(c.Path, at) })
 	if at == "/" || slices.Contains(mounts, at) {
 		return
 	}
-	e.Covers = append(e.Covers, Cover{Path: at, File: s.Kind == File, Mode: s.Mode})
+	e.Covers = append(e.Covers, isolate.Covering{Path: at, File: s.Kind == File, Mode: s.Mode})
 }

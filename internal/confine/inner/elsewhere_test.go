@@ -7,13 +7,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentfense/agentfense/internal/confine/inner"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
 )
 
 func TestSplitOff(t *testing.T) {
 	areas, mounts := []string{"/work", "/tmp"}, []string{"/opt/tool", "/opt/file"}
 	for _, tt := range []struct {
 		name, args string
-		covers     []inner.Cover
+		covers     []isolate.Covering
 		hidden     []string
 		err        string
 	}{
@@ -24,10 +25,10 @@ func TestSplitOff(t *testing.T) {
 		{name: "the root is hidden later", args: "--bind / / --tmpfs /", hidden: mounts},
 		{name: "hidden and shown again", args: "--bind / / --tmpfs /opt --ro-bind /opt /opt"},
 		{name: "in an area", args: "--bind / / --tmpfs /work/x --ro-bind /dev/null /tmp/y"},
-		{name: "system directories", args: "--bind / / --perms 0500 --tmpfs /usr/share --remount-ro /usr/share --ro-bind /dev/null /etc/hosts", covers: []inner.Cover{
+		{name: "system directories", args: "--bind / / --perms 0500 --tmpfs /usr/share --remount-ro /usr/share --ro-bind /dev/null /etc/hosts", covers: []isolate.Covering{
 			{Path: "/usr/share", Mode: 0o500, ReadOnly: true}, {Path: "/etc/hosts", File: true, Mode: 0o444},
 		}},
-		{name: "a cover above covers", args: "--bind / / --tmpfs /usr/share/x --tmpfs /usr", covers: []inner.Cover{{Path: "/usr", Mode: 0o755}}},
+		{name: "a cover above covers", args: "--bind / / --tmpfs /usr/share/x --tmpfs /usr", covers: []isolate.Covering{{Path: "/usr", Mode: 0o755}}},
 		{name: "below what is hidden", args: "--bind / / --tmpfs /usr --ro-bind /usr/bin /usr/bin", err: `/usr/bin: cannot be shown in /usr, which is hidden`},
 		{name: "a part of a mount", args: "--ro-bind /opt/tool/bin /opt/tool/bin", err: "the mount /opt/tool can only be shown as a whole"},
 		{name: "contents in a system directory", args: "--ro-bind-data 3 /etc/hosts", err: "/etc/hosts: a file with contents is only possible in"},

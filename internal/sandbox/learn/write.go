@@ -6,11 +6,11 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/lib/yamlfile"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 )
@@ -36,7 +36,7 @@ func (l *Learned) Write(w io.Writer) error {
 	if len(l.Scratch) > 0 {
 		b.WriteString("scratch:\n")
 		for _, p := range l.Scratch {
-			fmt.Fprintf(&b, "  - %s\n", Quote(p.Rel()))
+			fmt.Fprintf(&b, "  - %s\n", yamlfile.Quote(p.Rel()))
 		}
 	}
 	if text := l.expectText("  "); text != "" {
@@ -80,7 +80,7 @@ func (l *Learned) rulesText(indent string) string {
 
 // RuleText is a rule as a policy file has it, without the braces around it.
 func RuleText(r policy.Rule) string {
-	text := "pattern: " + Quote(r.Pattern)
+	text := "pattern: " + yamlfile.Quote(r.Pattern)
 	if r.Transform.IsZero() {
 		text += ", permission: " + r.Permission.String()
 	}
@@ -97,7 +97,7 @@ func RuleText(r policy.Rule) string {
 		text += ", redact: " + redact
 	}
 	if r.Transform.Substitute != "" {
-		text += ", substitute: " + Quote(r.Transform.Substitute)
+		text += ", substitute: " + yamlfile.Quote(r.Transform.Substitute)
 	}
 	return text
 }
@@ -109,7 +109,7 @@ func (l *Learned) hostsText(indent string) string {
 		if h.Connections == 1 {
 			unit = "connection"
 		}
-		fmt.Fprintf(&b, "%s- %s # %d %s\n", indent, Quote(h.Text), h.Connections, unit)
+		fmt.Fprintf(&b, "%s- %s # %d %s\n", indent, yamlfile.Quote(h.Text), h.Connections, unit)
 	}
 	return b.String()
 }
@@ -124,31 +124,8 @@ func (l *Learned) expectText(indent string) string {
 		if s.Dir {
 			path += "/"
 		}
-		fmt.Fprintf(&b, "%s- {path: %s, permission: none} # %s\n", indent, Quote(path), comment(s.Reason))
+		fmt.Fprintf(&b, "%s- {path: %s, permission: none} # %s\n", indent, yamlfile.Quote(path), comment(s.Reason))
 	}
-	return b.String()
-}
-
-// Quote writes text in double quotes, with escapes for all that is not visible, as YAML reads it.
-func Quote(text string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range text {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case unicode.IsPrint(r) && r != utf8.RuneError:
-			b.WriteRune(r)
-		case r <= 0xff:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case r <= 0xffff:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		}
-	}
-	b.WriteByte('"')
 	return b.String()
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/lib/yamlfile"
 	"github.com/agentfense/agentfense/internal/sandbox/learn"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
@@ -55,7 +56,7 @@ func (d *Draft) Text() ([]byte, error) {
 	for _, n := range d.Notes {
 		line("# Note: %s", vpath.Escape(n))
 	}
-	line("version: %d\ntitle: %s\ncommand: %s", Version, learn.Quote(d.Name), learn.Quote(d.Command))
+	line("version: %d\ntitle: %s\ncommand: %s", Version, yamlfile.Quote(d.Name), yamlfile.Quote(d.Command))
 	d.writeProgram(line)
 	line("# install: npm install -g … # for people: how to install it\n")
 	line("# The project, unless it has a policy or a flag says otherwise.\npreset: %s\n", d.Preset)
@@ -97,7 +98,7 @@ func (d *Draft) writeHome(line func(string, ...any)) {
 			line("  # It looked for these. They did not show, because their names are those of secrets. If one is its")
 			line("  # login, remove the # before the rule.")
 		}
-		line("  # - {pattern: %s, permission: write, type: file, priority: %d, apply: keep} # %s", learn.Quote(string(s.Path)), preset.SecretPriority, vpath.Escape(s.How))
+		line("  # - {pattern: %s, permission: write, type: file, priority: %d, apply: keep} # %s", yamlfile.Quote(string(s.Path)), preset.SecretPriority, vpath.Escape(s.How))
 	}
 	line("# Names of secrets stay hidden, whatever the rules show. A rule with priority: %d shows one.\nhide_secret_names: true", preset.SecretPriority)
 	line("# Files of which one is there after a login, so that the agent says if none is.")
@@ -105,7 +106,7 @@ func (d *Draft) writeHome(line func(string, ...any)) {
 		line("# login: [.my-agent/auth.json]")
 	}
 	for _, s := range d.Secrets {
-		line("# login: [%s] # if it is this file", learn.Quote(s.Path.Rel()))
+		line("# login: [%s] # if it is this file", yamlfile.Quote(s.Path.Rel()))
 	}
 }
 
@@ -156,7 +157,7 @@ func (d *Draft) writeHosts(line func(string, ...any)) {
 		if h.Connections > 0 {
 			how = "connected " + times(h.Connections)
 		}
-		line("  - %s # %s", learn.Quote(h.Text), how)
+		line("  - %s # %s", yamlfile.Quote(h.Text), how)
 	}
 	for i, r := range d.Refused {
 		if i == 0 {

@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -97,7 +96,7 @@ func (s *supervisor) isUsedBelow(path string) bool {
 		targets = append(targets, isolate.Workspace)
 	}
 	for _, m := range mounts {
-		targets = append(targets, cmp.Or(m.Target, m.Source))
+		targets = append(targets, m.Target)
 	}
 	if home := UserOf(&s.record).Home; home != path {
 		targets = append(targets, home)
@@ -237,16 +236,13 @@ func (s *supervisor) splitOff(n *innerSandbox, steps []inner.Step) error {
 		}
 	}
 	for _, m := range s.binds {
-		mounts = append(mounts, cmp.Or(m.Target, m.Source))
+		mounts = append(mounts, m.Target)
 	}
 	e, err := inner.SplitOff(steps, roots, mounts)
 	if err != nil {
 		return err
 	}
-	n.hidden = e.Hidden
-	for _, c := range e.Covers {
-		n.covered = append(n.covered, isolate.Covering{Path: c.Path, File: c.File, Mode: c.Mode, ReadOnly: c.ReadOnly})
-	}
+	n.hidden, n.covered = e.Hidden, e.Covers
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,7 +132,7 @@ func (s *supervisor) innerSpec(program string, theirs *os.File, n *innerSandbox,
 	spec.ID, spec.Within = "", string(s.record.ID)
 	spec.View, spec.ViewName = filepath.Join(n.dir, innerViews), mountspec.Workspace
 	spec.Mounts = slices.DeleteFunc(slices.Clone(spec.Mounts), func(m isolate.Mount) bool {
-		return m.View == "" && slices.Contains(n.hidden, cmp.Or(m.Target, m.Source))
+		return m.View == "" && slices.Contains(n.hidden, m.Target)
 	})
 	if spec.HomeDir != "" {
 		spec.HomeDir = filepath.Join(n.dir, launch.HomeViewDir)

@@ -1,21 +1,17 @@
 package userrules
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/lib/yamlfile"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -42,7 +38,7 @@ project: `
 func Add(h *record.Home, project string, c Change) (file string, err error) {
 	file = File(h.Dir(), project)
 	err = h.Locked(func() error {
-		text, err := read(file, project)
+		text, err := readOrBegin(file, project)
 		if err == nil {
 			text, err = edited(text, file, project, c)
 		}
@@ -63,23 +59,20 @@ func Add(h *record.Home, project string, c Change) (file string, err error) {
 // Check refuses a change that Add would refuse. Errors: as Add.
 func Check(home, project string, c Change) error {
 	file := File(home, project)
-	text, err := read(file, project)
+	text, err := readOrBegin(file, project)
 	if err == nil {
 		_, err = edited(text, file, project, c)
 	}
 	return err
 }
 
-// read returns the text of a file, which is a new one if there is none.
-func read(file, project string) ([]byte, error) {
-	text, err := os.ReadFile(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return []byte(head + quoted(record.HostPath(project).String()) + "\n"), nil
-	case err != nil:
-		return nil, record.HostError("rules of the project", err)
+// readOrBegin returns the text of a file, or that of a new one.
+func readOrBegin(file, project string) ([]byte, error) {
+	text, err := read(file)
+	if text == nil && err == nil {
+		text = []byte(head + yamlfile.Quote(record.HostPath(project).String()) + "\n")
 	}
-	return text, nil
+	return text, err
 }
 
 // edited returns the text with c, nil if it says so already.
@@ -111,13 +104,13 @@ func (r *Rules) allows(c Change) bool {
 
 // added returns the text with c.
 func added(text []byte, file string, c Change) ([]byte, error) {
-	item := quoted(c.Host)
+	item := yamlfile.Quote(c.Host)
 	key := "hosts"
 	if c.Host == "" {
 		if !utf8.ValidString(string(c.Path)) {
 			return nil, errdefs.New(errdefs.Invalid, "%s: the name is not UTF-8, and a file of rules cannot hold it", c.Path)
 		}
-		key, item = "rules", fmt.Sprintf("{pattern: %s, permission: %s, type: file}", quoted(string(c.Path)), c.Permission)
+		key, item = "rules", fmt.Sprintf("{pattern: %s, permission: %s, type: file}", yamlfile.Quote(string(c.Path)), c.Permission)
 	}
 	e, err := policyfile.Edit(text)
 	if err == nil {
@@ -130,10 +123,4 @@ func added(text []byte, file string, c Change) ([]byte, error) {
 		return nil, errdefs.New(errdefs.Invalid, "%s: %w", record.HostPath(file), err)
 	}
 	return text, nil
-}
-
-// quoted is a text as YAML has it on one line.
-func quoted(text string) string {
-	out, _ := yaml.Marshal(&yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, Value: text}) // a scalar has no error
-	return strings.TrimSuffix(string(out), "\n")
 }

@@ -75,9 +75,19 @@ func fileName(project string) string {
 	return plain[:min(len(plain), most)] + "-" + hex.EncodeToString(digest[:8]) + ".yaml"
 }
 
-// Load reads the file of a project; nil if there is none. Errors: Invalid, with file and line.
+// Load reads the file of a project. It returns nil if the file does not exist. Errors: Invalid,
+// with file and line.
 func Load(home, project string) (*Rules, error) {
 	path := File(home, project)
+	text, err := read(path)
+	if text == nil || err != nil {
+		return nil, err
+	}
+	return parse(text, path, project)
+}
+
+// read returns the text of a file, nil if it does not exist. Errors: Invalid.
+func read(path string) ([]byte, error) {
 	text, err := safefs.ReadRegularIn(filepath.Dir(path), filepath.Base(path), maxBytes)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -85,7 +95,7 @@ func Load(home, project string) (*Rules, error) {
 	case err != nil:
 		return nil, errdefs.New(errdefs.Invalid, "rules of the project %s: %w", record.HostPath(path), err)
 	}
-	return parse(text, path, project)
+	return text, nil
 }
 
 // loader reads a file.
