@@ -187,6 +187,7 @@ var inside = map[string]string{
 	"lib/pidfd":                "pollfd",
 	"lib/pollfd":               "",
 	"lib/safefs":               "errdefs",
+	"lib/schematest":           "",
 	"lib/statedir":             "errdefs",
 	"lib/testenv":              "",
 	"lib/textdiff":             "errdefs",
@@ -206,7 +207,7 @@ var knowBoth = []string{"internal/sandbox/supervise", "internal/cli"}
 
 // forTests are imported by tests, and by what lies below test/, alone; they
 // import testing.
-var forTests = []string{"internal/cli/backend/backendtest", "internal/lib/linetest", "internal/lib/testenv", "internal/confine/isolate/isolatetest"}
+var forTests = []string{"internal/cli/backend/backendtest", "internal/lib/linetest", "internal/lib/schematest", "internal/lib/testenv", "internal/confine/isolate/isolatetest"}
 
 // rooms says which packages may import a module that is not ours. A module
 // missing here has not been decided upon. Where only tests need it, no package
@@ -219,8 +220,8 @@ var rooms = map[string]string{
 	"github.com/charmbracelet/x/ansi":           "internal/cli/reviewui",
 	"github.com/creack/pty":                     "internal/cli internal/confine/guest internal/sandbox/supervise",
 	"github.com/elastic/go-seccomp-bpf":         "internal/confine/seccomp/denylist",
-	"github.com/google/go-cmp":                  "",
-	"github.com/google/jsonschema-go":           "",
+	"github.com/google/go-cmp":                  "internal/lib/schematest",
+	"github.com/google/jsonschema-go":           "internal/lib/schematest",
 	"github.com/grpc-ecosystem/grpc-gateway/v2": "api/sandbox/v1 internal/server/gateway",
 	"github.com/hanwen/go-fuse/v2":              "internal/view/fuseconn internal/view/fusefs",
 	"github.com/prometheus/client_golang":       "internal/server/gateway",
@@ -230,7 +231,7 @@ var rooms = map[string]string{
 	"github.com/spf13/cobra":                    "internal/cli internal/cli/sharegen",
 	"github.com/spf13/pflag":                    "internal/cli internal/cli/sharegen",
 	"go.uber.org/goleak":                        "",
-	"go.yaml.in/yaml/v3":                        "internal/sandbox/config internal/sandbox/profile internal/sandbox/userrules internal/view/policy/policyfile internal/view/redact internal/lib/yamlfile",
+	"go.yaml.in/yaml/v3":                        "internal/sandbox/config internal/sandbox/profile internal/sandbox/userrules internal/view/policy/policyfile internal/view/redact internal/lib/schematest internal/lib/yamlfile",
 	"golang.org/x/net":                          "internal/confine/egress internal/confine/egress/allowlist internal/confine/egress/dns internal/confine/egress/forwardproxy internal/confine/egress/refused internal/confine/egress/webproxy internal/confine/seccomp/denylist",
 	"golang.org/x/sync":                         "*",
 	"golang.org/x/sys":                          "*",

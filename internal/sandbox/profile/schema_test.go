@@ -4,15 +4,12 @@ import (
 	"encoding/json"
 	"flag"
 	"maps"
-	"os"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
-	"go.yaml.in/yaml/v3"
 
+	"github.com/agentfense/agentfense/internal/lib/schematest"
 	"github.com/agentfense/agentfense/internal/lib/yamlfile"
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
@@ -110,38 +107,7 @@ func TestSchemaNamesWhatTheReaderReads(t *testing.T) {
 			t.Errorf("the schema has the keys %q, and the reader %q", keys, of.PropertyOrder)
 		}
 	}
-	want, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want = append(want, '\n')
-	if *update {
-		if err := os.WriteFile("schema.json", want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(string(want), string(Schema())); diff != "" {
-		t.Errorf("schema.json is stale, run go test -update (-want +got):\n%s", diff)
-	}
-}
-
-// accepts validates the YAML text against Schema.
-func accepts(t *testing.T, text string) error {
-	t.Helper()
-	var s jsonschema.Schema
-	if err := json.Unmarshal(Schema(), &s); err != nil {
-		t.Fatal(err)
-	}
-	resolved, err := s.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var v any
-	if err := yaml.NewDecoder(strings.NewReader(text)).Decode(&v); err != nil {
-		t.Fatal(err)
-	}
-	return resolved.Validate(v)
+	schematest.Golden(t, s, Schema(), "schema.json", *update)
 }
 
 func TestSchemaAcceptsWhatTheReaderAccepts(t *testing.T) {
@@ -150,7 +116,7 @@ func TestSchemaAcceptsWhatTheReaderAccepts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := accepts(t, p.Text); err != nil {
+		if err := schematest.Accepts(t, Schema(), p.Text); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -167,7 +133,7 @@ func TestSchemaAcceptsWhatTheReaderAccepts(t *testing.T) {
 		"version: 1\ncommand: a\nsecrets: [{name: A, host: a.example, path: v1}]",
 		"version: 1\npreset: development",
 	} {
-		if err := accepts(t, text); err == nil {
+		if err := schematest.Accepts(t, Schema(), text); err == nil {
 			t.Errorf("the schema accepts %q", text)
 		}
 		if _, err := Parse("x", "x.yaml", []byte(text), nil); err == nil {

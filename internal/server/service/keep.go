@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
@@ -122,20 +123,9 @@ func cutKept(k *wireconv.Keep) *wireconv.Keep {
 	if k == nil {
 		return nil
 	}
-	cut := *k
-	room := maxConflictBytes / 2
-	short := func(list []wireconv.KeptPath) []wireconv.KeptPath {
-		for i, p := range list[:min(len(list), maxConflicts)] {
-			size := len(p.Path.Text()) + len(p.Reason)
-			for _, key := range p.Keys {
-				size += len(key)
-			}
-			if room -= size; room < 0 {
-				return list[:i]
-			}
-		}
-		return list[:min(len(list), maxConflicts)]
-	}
-	cut.Kept, cut.NotKept = short(k.Kept), short(k.NotKept)
+	cut, room := *k, maxConflictBytes/2
+	size := func(p wireconv.KeptPath) int { return len(p.Path.Text()) + len(p.Reason) + len(strings.Join(p.Keys, "")) }
+	cut.Kept = fitting(k.Kept, &room, size)
+	cut.NotKept = fitting(k.NotKept, &room, size)
 	return &cut
 }

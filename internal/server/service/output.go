@@ -58,14 +58,22 @@ const (
 
 // listed returns the conflicts that a result lists.
 func listed(conflicts []vpath.Path) []string {
-	var list []string
 	room := maxConflictBytes
-	for _, p := range conflicts[:min(len(conflicts), maxConflicts)] {
-		text := p.Text()
-		if room -= len(text); room < 0 {
-			break
+	var list []string
+	for _, p := range fitting(conflicts, &room, func(p vpath.Path) int { return len(p.Text()) }) {
+		list = append(list, p.Text())
+	}
+	return list
+}
+
+// fitting returns the first elements of a list, as many as a result has and room holds, of which it
+// takes their size.
+func fitting[T any](list []T, room *int, size func(T) int) []T {
+	list = list[:min(len(list), maxConflicts)]
+	for i, element := range list {
+		if *room -= size(element); *room < 0 {
+			return list[:i]
 		}
-		list = append(list, text)
 	}
 	return list
 }

@@ -4,16 +4,13 @@ import (
 	"encoding/json"
 	"flag"
 	"math"
-	"os"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/agentfense/agentfense/internal/lib/jsonkeys"
+	"github.com/agentfense/agentfense/internal/lib/schematest"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
@@ -151,36 +148,11 @@ func limitOf(description, pattern string) *jsonschema.Schema {
 }
 
 func TestSchemaNamesWhatTheLoaderReads(t *testing.T) {
-	want, err := json.MarshalIndent(wantSchema(), "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want = append(want, '\n')
-	if *update {
-		if err := os.WriteFile("schema.json", want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(string(want), string(Schema())); diff != "" {
-		t.Errorf("schema.json is stale, run go test -update (-want +got):\n%s", diff)
-	}
+	schematest.Golden(t, wantSchema(), Schema(), "schema.json", *update)
 }
 
 // SchemaAccepts validates the YAML text against Schema.
 func SchemaAccepts(t testing.TB, text string) error {
 	t.Helper()
-	var s jsonschema.Schema
-	if err := json.Unmarshal(Schema(), &s); err != nil {
-		t.Fatal(err)
-	}
-	resolved, err := s.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var v any
-	if err := yaml.NewDecoder(strings.NewReader(text)).Decode(&v); err != nil {
-		t.Fatal(err)
-	}
-	return resolved.Validate(v)
+	return schematest.Accepts(t, Schema(), text)
 }
