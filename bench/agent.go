@@ -38,21 +38,24 @@ func findAgent() (string, error) {
 // directory and a project for it alone.
 func agentCommand(ctx context.Context, p place, model string, args ...string) (func() *exec.Cmd, error) {
 	var d *disk
-	var before []string
-	var state string
+	var bin, state string
+	program := func() string { return filepath.Join(bin, agentName) }
+	var begin func(home string) []string
 	switch p := p.(type) {
 	case *agentfense:
 		d, state = p.disk, p.home
-		before = []string{p.path, agentName, "--rm", "--"}
+		begin = func(string) []string { return []string{p.path, agentName, "--rm", "--"} }
 	case *bwrap:
 		d = p.disk
+		begin = func(home string) []string { return append(p.command(home), program()) }
 	case *plain:
 		d = p.disk
+		begin = func(string) []string { return []string{program()} }
 	default:
 		return nil, errNotComparable
 	}
-	bin, err := findAgent()
-	if err != nil {
+	var err error
+	if bin, err = findAgent(); err != nil {
 		return nil, err
 	}
 	home := d.path("agent of " + p.Name())
@@ -60,13 +63,7 @@ func agentCommand(ctx context.Context, p place, model string, args ...string) (f
 	if err != nil {
 		return nil, err
 	}
-	if b, is := p.(*bwrap); is {
-		before = b.command(home)
-	}
-	if state == "" {
-		before = append(before, filepath.Join(bin, agentName))
-	}
-	argv := append(before, args...)
+	argv := append(begin(home), args...)
 	env := []string{
 		"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "LANG=C.UTF-8", "AGENTFENSE_HOME=" + state,
 		"ANTHROPIC_API_KEY=of-the-benchmark", "ANTHROPIC_BASE_URL=" + model,

@@ -288,28 +288,33 @@ func (o *runOptions) giveNetwork(e *env, cmd *cobra.Command, p *profile.Profile)
 		return nil, nil
 	}
 	o.Allow = append(slices.Clone(o.Allow), p.Hosts...)
+	rank := func(s profile.Secret) int { // a flag counts before a variable, and a key before an address alone
+		switch {
+		case o.isGiven(s):
+			return 0
+		case e.getenv(s.Name) != "":
+			return 1
+		}
+		return 2
+	}
+	secrets := slices.SortedStableFunc(slices.Values(p.Secrets), func(s, t profile.Secret) int { return cmp.Compare(rank(s), rank(t)) })
 	hasKey := false
 	given := map[string]string{} // keys by the variables with their addresses
-	for _, withKey := range []bool{true, false} {
-		for _, s := range p.Secrets {
-			if withKey != (o.isGiven(s) || e.getenv(s.Name) != "") {
-				continue
+	for _, s := range secrets {
+		if other := given[s.BaseURL]; other != "" {
+			if rank(s) == 1 {
+				e.say("%s: %s is not passed, because %s is set, too", p.Name, s.Name, other)
 			}
-			if other := given[s.BaseURL]; other != "" && s.BaseURL != "" {
-				if withKey {
-					e.say("%s: %s is not passed, because %s is set, too", p.Name, s.Name, other)
-				}
-				continue
-			}
-			is, more, err := o.giveSecret(e, s)
-			if err != nil {
-				return nil, err
-			}
-			if is {
-				given[s.BaseURL] = s.Name
-			}
-			hasKey, args = hasKey || is, append(args, more...)
+			continue
 		}
+		is, more, err := o.giveSecret(e, s)
+		if err != nil {
+			return nil, err
+		}
+		if is && s.BaseURL != "" {
+			given[s.BaseURL] = s.Name
+		}
+		hasKey, args = hasKey || is, append(args, more...)
 	}
 	if !hasKey && o.login == "" && len(p.Secrets)+len(p.Login) > 0 {
 		e.say("%s: there is neither a key (%s) nor a login; set the key, or log in", p.Name, p.KeyNames())

@@ -34,11 +34,11 @@ func newPolicyAsk(e *env) *cobra.Command {
 that no rule allows. With --answer, allow or deny it. With --follow, ask on this
 terminal until the sandbox stops.
 
-An answer counts once, unless --sandbox or --project is given. Once lets the file be opened now; who
-opens it later asks again. A host is allowed for ten minutes. --sandbox stores a
-grant, as policy grant does, or denies the same until the sandbox stops. --project does
-this too, and stores the answer in your own rules of the project, a file outside of it, for
-later sandboxes. What is denied once is not asked again for a minute.
+An answer counts once, unless --sandbox or --project is given. Once lets the file be
+opened now; who opens it later asks again. A host is allowed for ten minutes. --sandbox
+stores a grant, as policy grant does, or denies the same until the sandbox stops.
+--project does this too, and stores the answer in your own rules of the project, a file
+outside of it, for later sandboxes. What is denied once is not asked again for a minute.
 
 Only a person who may use the sandbox from outside can answer. What is not answered in
 time (run --ask-timeout) is denied.`,

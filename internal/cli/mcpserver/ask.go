@@ -82,7 +82,7 @@ func decisionText(d api.Decision, what string) string {
 	case !d.Allowed:
 		return "refused, or not answered in time. Do not ask again; go on without " + what
 	case d.Scope == api.ScopeOnce:
-		return "allowed for 10 minutes: " + what
+		return fmt.Sprintf("allowed for %d minutes: %s", int(api.OnceTime.Minutes()), what)
 	}
 	return "allowed in this sandbox: " + what
 }
