@@ -369,7 +369,7 @@ func (o *runOptions) giveSecret(e *env, s profile.Secret) (given bool, args []st
 	return false, nil, nil
 }
 
-// loginOf returns the path of the login of an agent that is readable inside, "" if there is none.
+// loginOf returns the path of the agent's login if it is readable inside, else "".
 func (in *inside) loginOf(p *profile.Profile) (string, error) {
 	for _, file := range p.Login {
 		if !has(in.home, file) {

@@ -68,7 +68,7 @@ type sandboxOptions struct {
 	marks       []policyfile.RiskFlag
 	fileNetwork *policyfile.Network
 	fileScratch []policyfile.Scratch
-	// isProjects says that Policy is the project's file, which nobody named.
+	// isProjects says that Policy is the file of the project, which no flag named.
 	isProjects bool
 	// userHosts are those that the user has allowed in the project, set by rules.
 	userHosts []string

@@ -41,7 +41,7 @@ func SplitOff(steps []Step, areas, mounts []string) (Elsewhere, error) {
 			for i := range e.Covers {
 				e.Covers[i].ReadOnly = e.Covers[i].ReadOnly || e.Covers[i].Path == at
 			}
-		case Dir: // what is not there can be made by nobody, or is private
+		case Dir: // no program can make what is missing there, unless the place is private
 		}
 	}
 	return e, nil

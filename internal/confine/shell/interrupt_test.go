@@ -104,7 +104,7 @@ func (s *session) awaitPrograms(command string) {
 
 // programs returns a column of ps for each process of the shell's session.
 func (s *session) programs(column string) string {
-	list, _ := exec.Command("ps", "-o", column, "-s", fmt.Sprint(s.cmd.Process.Pid)).Output() // it fails where there is none
+	list, _ := exec.Command("ps", "-o", column, "-s", fmt.Sprint(s.cmd.Process.Pid)).Output() // it fails if there is no such process
 	return "\n" + string(list)
 }
 

@@ -28,7 +28,7 @@ type Candidate struct {
 }
 
 // In returns the names of the candidates in the directory dir that git ignores, in the order of
-// the candidates: none if dir is in no work tree of a repository that has its own .git directory.
+// the candidates. Only a work tree with a .git directory counts.
 func In(dir string, candidates []Candidate) []string {
 	var found []string
 	var w *workTree
@@ -65,7 +65,7 @@ func (c Candidate) counts(dir string) bool {
 	case err != nil || !info.IsDir():
 		return false
 	}
-	_, err = os.Lstat(filepath.Join(dir, c.Name, gitDir)) // a repository of its own
+	_, err = os.Lstat(filepath.Join(dir, c.Name, gitDir)) // a separate repository
 	return errors.Is(err, fs.ErrNotExist)
 }
 
@@ -85,7 +85,8 @@ type workTree struct {
 	exclude *ignore.Matcher
 }
 
-// workTreeOf returns the work tree of dir, nil if there is none, or if its rules cannot be read.
+// workTreeOf returns the work tree of dir. It returns nil if dir is in no work tree, or if the
+// rules cannot be read.
 func workTreeOf(dir string) *workTree {
 	w := &workTree{root: dir, below: vpath.Root}
 	for depth := 0; ; depth++ {

@@ -71,7 +71,7 @@ func TestIn(t *testing.T) {
 		{name: "the exclude file", files: map[string]string{".git/info/exclude": "node_modules\n", "package.json": ""}, want: "node_modules"},
 		{name: "a link", files: map[string]string{".gitignore": "node_modules\n", "node_modules": "->/etc", "package.json": ""}},
 		{name: "a file", files: map[string]string{".gitignore": all, ".venv": "x"}},
-		{name: "a repository of its own", files: map[string]string{".gitignore": all, ".venv/.git/": ""}},
+		{name: "a separate repository", files: map[string]string{".gitignore": all, ".venv/.git/": ""}},
 		{name: "rules behind a link", files: map[string]string{"rules": all, ".gitignore": "->rules", "package.json": ""}},
 		{name: "rules that are too long", files: map[string]string{".gitignore": all + strings.Repeat("#\n", 1<<17), "package.json": ""}},
 		{name: "an index that cannot be read", files: map[string]string{".gitignore": all, ".git/index": "DIRC", "package.json": ""}},

@@ -113,7 +113,7 @@ func (l *Paths) ChangeGrants(c Change, rules []policy.Rule, name string, now tim
 	return append(kept, rule), nil
 }
 
-// lasts reports whether one end is not before another; zero is none.
+// lasts reports whether one end is not before another. Zero means without end.
 func lasts(one, other time.Time) bool {
 	return one.IsZero() || !other.IsZero() && !one.Before(other)
 }

@@ -43,7 +43,7 @@ type RefusedHost struct {
 	Count int
 }
 
-// cacheDir is a directory of the home directory whose new contents nobody needs again.
+// cacheDir is a directory of the home directory. What is new in it can be made again.
 const cacheDir = "/.cache/"
 
 // Text returns the file of the profile. Errors: Invalid for what a file cannot hold.
@@ -110,13 +110,13 @@ func (d *Draft) writeHome(line func(string, ...any)) {
 	}
 }
 
-// isCache reports whether a rule lets be written what nobody needs again.
+// isCache reports whether a rule permits writing what can be made again.
 func isCache(r policy.Rule) bool {
 	return r.Permission == policy.Write && strings.HasPrefix(r.Pattern, cacheDir)
 }
 
 // rules are the learned rules, and rules for the directories in which they let files be written:
-// there the agent makes files for a moment, which then have names of its own.
+// the agent makes temporary files there, with names that nothing predicts.
 func (d *Draft) rules() []learn.Rule {
 	var dirs []string
 	for _, r := range d.Rules {

@@ -20,7 +20,7 @@ type Hint struct {
 	UnlessIn []string
 }
 
-// HintText is what every agent is told of its sandbox. It has no character that a string of JSON or
+// HintText is what every agent learns of its sandbox. It has no character that a string of JSON or
 // TOML, or a shell between quotes, would read as another.
 const HintText = "You work in a sandbox of agentfense. Its policy may refuse paths and hosts. " +
 	"When something is refused, do not try it again: read /run/agentfense/README.md and the last lines of /run/agentfense/denied.jsonl, " +

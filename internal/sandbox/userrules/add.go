@@ -33,7 +33,7 @@ const head = `# What you allow in every sandbox of this project, beside its poli
 version: 1
 project: `
 
-// Add adds a change to the file of a project, which is made if there is none, and returns its path.
+// Add adds a change to the file of a project, and returns the path. It makes a missing file.
 // Errors: Invalid.
 func Add(h *record.Home, project string, c Change) (file string, err error) {
 	file = File(h.Dir(), project)

@@ -71,7 +71,7 @@ func (s *Service) keepAfter(ctx context.Context, sb *record.Sandbox) *wireconv.K
 }
 
 // isBusy reports whether a command runs in the sandbox. What it is writing may be incomplete. The
-// shell of a session is none while no command of the session runs.
+// shell of a session does not count while no command of the session runs.
 func isBusy(ctx context.Context, sb *record.Sandbox) (bool, error) {
 	client, err := api.Dial(ctx, sb.Dir())
 	var now api.Stats

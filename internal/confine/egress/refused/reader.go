@@ -20,8 +20,8 @@ const (
 	reasonLost = "refused so often that each is not known"
 )
 
-// maxKinds bounds the addresses and ports of one socket that are told apart between two reports: a
-// program can try all. One that does hides nothing of another protocol.
+// maxKinds bounds the addresses and ports of one socket that are distinguished between two reports:
+// a program can try all. One that does hides nothing of another protocol.
 const maxKinds = 32
 
 // Reader reads the refusals of a namespace from its raw sockets.

@@ -66,8 +66,8 @@ const MaxReason = 300
 type Decision struct {
 	Allowed bool  `json:"allowed,omitempty"`
 	Scope   Scope `json:"scope,omitempty"`
-	// Permitted says that nobody was asked, because it is allowed already; Suppressed that nobody
-	// was asked, because the same was denied before or too many asks wait.
+	// Both say that no person was asked. Permitted: it is allowed already. Suppressed: the same was
+	// denied before, or too many asks wait.
 	Permitted  bool `json:"permitted,omitempty"`
 	Suppressed bool `json:"suppressed,omitempty"`
 }

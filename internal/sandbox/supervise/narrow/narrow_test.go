@@ -240,7 +240,7 @@ func TestFreeze(t *testing.T) {
 	})
 }
 
-// A link can be covered by a file, so that nobody changes where it leads.
+// A link can be covered by a file, so that no program changes where it leads.
 func TestPointsAreMadeAndRemoved(t *testing.T) {
 	inNamespace(t, func() {
 		b := newBench(t)
