@@ -124,7 +124,9 @@ func cutKept(k *wireconv.Keep) *wireconv.Keep {
 		return nil
 	}
 	cut, room := *k, maxConflictBytes/2
-	size := func(p wireconv.KeptPath) int { return len(p.Path.Text()) + len(p.Reason) + len(strings.Join(p.Keys, "")) }
+	size := func(p wireconv.KeptPath) int {
+		return len(p.Path.Text()) + len(p.Reason) + len(strings.Join(p.Keys, ""))
+	}
 	cut.Kept = fitting(k.Kept, &room, size)
 	cut.NotKept = fitting(k.NotKept, &room, size)
 	return &cut
