@@ -212,12 +212,13 @@ func TestConnectionsReachTheProgramInside(t *testing.T) {
 
 func TestNothingInsideIsAReset(t *testing.T) {
 	w := newWorld(t, freePort(t, "127.0.0.1").Port())
+	// The reset may already have arrived when Dial looks at the new connection.
 	c, err := net.Dial("tcp", w.at.String())
-	if err != nil {
-		t.Fatal(err)
+	if err == nil {
+		defer c.Close()
+		_, err = c.Read(make([]byte, 1))
 	}
-	defer c.Close()
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+	if !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("got %v, want a reset", err)
 	}
 	if in := <-w.ended; in.Error != ReasonNothing {
