@@ -67,6 +67,7 @@ var inside = map[string]string{
 	"server/wireconv":  "",
 	// sandbox
 	"sandbox/apply":             "audit changes gitindex manifest record review review/acting review/keeping rights uploaded",
+	"sandbox/attest":            "apply audit hostlist manifest record",
 	"sandbox/audit":             "",
 	"sandbox/audit/export":      "audit",
 	"sandbox/audit/ocsf":        "audit",

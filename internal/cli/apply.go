@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -25,6 +26,7 @@ type applyOptions struct {
 	To       string
 	Rebase   bool
 	Verbose  bool
+	attestOptions
 }
 
 func newApply(e *env) *cobra.Command {
@@ -49,13 +51,17 @@ source was deleted and made again, --rebase takes the directory that is there no
 
 What was changed in a mount is applied with --in MOUNT; --all applies the workspace and
 each mount, one after another. If one of them is refused, the others are applied all the
-same. With --json, --all prints one document for each.`,
+same. With --json, --all prints one document for each.
+
+--attest writes a statement about what was applied, and under which policy, to FILE, and
+signs it with a key of ssh in FILE.sig. agentfense verify checks it.`,
 		Example: `  agentfense apply fix --dry-run
   agentfense apply fix
   agentfense apply fix --latest
   agentfense apply fix src/main.go docs
   agentfense apply fix --to ../copy
-  agentfense apply fix --in data`,
+  agentfense apply fix --in data
+  agentfense apply fix --attest fix.json`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeChanged(0),
 	}
@@ -72,6 +78,7 @@ same. With --json, --all prints one document for each.`,
 	cmd.MarkFlagsMutuallyExclusive("to", "all")
 	cmd.MarkFlagsMutuallyExclusive("reviewed", "all")
 	cmd.Flags().BoolVarP(&o.Verbose, "verbose", "v", false, "list each path, also those in a group and, if a path stops the apply, the others")
+	o.register(cmd)
 	jsonFlag(cmd, &o.JSON)
 	return cmd
 }
@@ -80,6 +87,9 @@ func runApply(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o ap
 	options := backend.ApplyOptions{Paths: paths, DryRun: o.DryRun, Reviewed: o.Reviewed, To: o.To}
 	if o.Latest {
 		options.Take = backend.TakeLatest
+	}
+	if err := o.prepare(ctx, e, &options); err != nil {
+		return err
 	}
 	var result backend.Applied
 	err := e.rebasing(o.Rebase, func(rebase bool) (err error) {
@@ -93,6 +103,9 @@ func runApply(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o ap
 		e.sayInCodebase(result)
 	}
 	err = e.tellApplied(c, result.Result, err, o)
+	if isDone {
+		err = errors.Join(err, o.sign(ctx, e, result.Statement))
+	}
 	if result.To != "" && isDone {
 		e.say("the changes are in %s now and still in the sandbox", record.HostPath(result.To))
 	}

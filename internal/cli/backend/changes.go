@@ -84,6 +84,9 @@ type ApplyOptions struct {
 	// host by themselves, and those that the source has changed, too. What is left out is in the
 	// result. Only of this host.
 	Unreviewed bool
+	// Attest makes a statement about what was applied, as Applied.Statement. What is applied must
+	// have been shown, or nothing may run. Only of this host, and of the workspace.
+	Attest bool
 }
 
 // Applied is what an apply did.
@@ -93,6 +96,8 @@ type Applied struct {
 	To string
 	// Codebase is what has them on a server, of which this host has no directory; else "".
 	Codebase string
+	// Statement is the text that ApplyOptions.Attest asked for; empty if nothing was applied.
+	Statement []byte
 }
 
 // Discarded is what a discard threw away.

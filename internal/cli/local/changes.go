@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -119,10 +120,9 @@ func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resul
 	if err != nil {
 		return result, err
 	}
-	if o.Reviewed == "" && o.Take == backend.TakeShown {
-		if options.Reviewed, err = manifest.LastShown(c.sb); err != nil {
-			return result, err
-		}
+	shown, err := c.choose(ctx, o, &options)
+	if err != nil {
+		return result, err
 	}
 	options.AtStart = options.Reviewed == "" && o.Take != backend.TakeLatest
 	if r := c.sb.Record(); r.IsUploaded() && !o.DryRun && o.To == "" {
@@ -132,7 +132,26 @@ func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resul
 		return result, err
 	}
 	result.Result, err = apply.Changes(ctx, c.sb, options)
+	if o.Attest && result.Count(apply.Applied) > 0 {
+		var attestErr error
+		result.Statement, attestErr = c.attest(shown, &result.Result, options.Reviewed)
+		err = errors.Join(err, attestErr)
+	}
 	return result, err
+}
+
+// choose says in options which state of the changes to apply. It returns that state if it is to be
+// attested.
+func (c *localChanges) choose(ctx context.Context, o backend.ApplyOptions, options *apply.Options) (shown manifest.Manifest, err error) {
+	if o.Reviewed == "" && o.Take == backend.TakeShown {
+		if options.Reviewed, err = manifest.LastShown(c.sb); err != nil {
+			return nil, err
+		}
+	}
+	if o.Attest {
+		return c.attested(ctx, options)
+	}
+	return nil, nil
 }
 
 // settleSource sees to it that the sandbox's source is there: if another directory

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // Logs calls do with what the detached commands of a sandbox wrote.
@@ -29,7 +27,7 @@ func (b *Backend) Logs(ctx context.Context, name string, follow bool, do func(ou
 // Audit calls do with each audit record of a sandbox behind the number after. It takes
 // the id of a removed sandbox too.
 func (b *Backend) Audit(ctx context.Context, name string, after uint64, follow bool, do func(audit.Record) error) error {
-	path, err := b.auditPath(name)
+	path, err := b.home.FindLog(name)
 	if err != nil {
 		return err
 	}
@@ -47,30 +45,11 @@ func (b *Backend) Audit(ctx context.Context, name string, after uint64, follow b
 
 // VerifyAudit checks a log, as Audit finds it.
 func (b *Backend) VerifyAudit(_ context.Context, name string, known []audit.Head) (audit.Summary, error) {
-	path, err := b.auditPath(name)
+	path, err := b.home.FindLog(name)
 	if err != nil {
 		return audit.Summary{}, err
 	}
 	return audit.Verify(path, known...)
-}
-
-// auditPath finds the log of a sandbox, or of one that was removed, by id.
-func (b *Backend) auditPath(name string) (string, error) {
-	sb, err := b.open(name)
-	if err == nil {
-		return sb.AuditPath(), nil
-	}
-	if !errdefs.Is(err, errdefs.NotFound) {
-		return "", err
-	}
-	if strings.ContainsRune(name, '/') {
-		return "", errdefs.New(errdefs.NotFound, "sandbox %s: no such sandbox", vpath.Escape(name))
-	}
-	path := b.home.AuditPath(record.ID(name))
-	if _, err := os.Stat(path); err != nil {
-		return "", errdefs.New(errdefs.NotFound, "sandbox %s: no such sandbox, and no log of a removed one", vpath.Escape(name))
-	}
-	return path, nil
 }
 
 // ArchiveAudit moves the records of a sandbox's log into a new file.

@@ -158,6 +158,8 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 		return result, localOnly("to")
 	case o.Rebase:
 		return result, localOnly("rebase")
+	case o.Attest:
+		return result, localOnly("attest")
 	}
 	if err := c.find(ctx); err != nil {
 		return result, err

@@ -1,7 +1,9 @@
 package hostlist
 
 import (
+	"net"
 	"slices"
+	"strconv"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 )
@@ -17,6 +19,19 @@ type Secret struct {
 	Allow []string `json:"allow,omitempty"`
 	// Limits say how much of it may be used, in the form of quota.Set; "": anything.
 	Limits string `json:"limits,omitempty"`
+}
+
+// Target returns the name of the variable inside, and the hosts that get the value, HOST:PORT.
+// Errors: Invalid.
+func (s Secret) Target() (name string, hosts []string, err error) {
+	parsed, err := secret.Parse(s.Text)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, h := range parsed.Hosts {
+		hosts = append(hosts, net.JoinHostPort(string(h.Host), strconv.Itoa(int(h.Port))))
+	}
+	return parsed.Name, hosts, nil
 }
 
 // CloneSecrets returns a copy that shares nothing.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 )
@@ -36,6 +37,26 @@ func (h *Home) AuditLogs() ([]string, error) {
 		}
 	}
 	return paths, nil
+}
+
+// FindLog returns the path of a sandbox's audit log, or of the log of one that was removed, by its
+// id. Errors: NotFound.
+func (h *Home) FindLog(name string) (string, error) {
+	sb, err := h.Open(name)
+	if err == nil {
+		return sb.AuditPath(), nil
+	}
+	if !errdefs.Is(err, errdefs.NotFound) {
+		return "", err
+	}
+	if strings.ContainsRune(name, '/') {
+		return "", errdefs.New(errdefs.NotFound, "sandbox %s: no such sandbox", vpath.Escape(name))
+	}
+	path := h.AuditPath(ID(name))
+	if _, err := os.Stat(path); err != nil {
+		return "", errdefs.New(errdefs.NotFound, "sandbox %s: no such sandbox, and no log of a removed one", vpath.Escape(name))
+	}
+	return path, nil
 }
 
 // auditFiles lists the logs, including those of removed sandboxes.

@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/attest"
+	"github.com/agentfense/agentfense/internal/view/policy/prove"
+)
+
+type verifyOptions struct {
+	Allowed string // file of allowed signers
+	Signer  string
+	Dir     string
+	Audit   string // file of an audit log
+	Sandbox string // name or id, to find that file
+	Prove   []string
+	JSON    bool
+}
+
+func newVerify(e *env) *cobra.Command {
+	var o verifyOptions
+	cmd := &cobra.Command{
+		Use:   "verify [flags] FILE",
+		Short: "Check a statement that apply --attest made",
+		Long: `Check the statement in FILE, which apply --attest made, and its signature in FILE.sig.
+The signer must be in the file of allowed signers, which ssh-keygen(1) describes.
+
+The signature covers all that the statement says. --dir compares the files of a directory
+with what was applied; --audit or --sandbox checks the audit log of the sandbox; --prove
+checks that each policy under which the sandbox ran does what an assertion says, as policy
+prove does: what "none **/*.pem" holds for, the sandbox could not read. What was not
+checked is listed. If a check fails, the exit code is 1.`,
+		Example: `  agentfense verify fix.json --dir .
+  agentfense verify fix.json --signer alice@example.com --dir . --sandbox fix
+  agentfense verify fix.json --allowed-signers signers --prove 'none **/*.pem'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := e.hereOnly("verify"); err != nil {
+				return err
+			}
+			return runVerify(cmd.Context(), e, args[0], o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Allowed, "allowed-signers", "", "`FILE` of the signers that count (default the one that git uses)")
+	f.StringVar(&o.Signer, "signer", "", "`NAME` of the only signer that counts, as in the file of allowed signers")
+	f.StringVar(&o.Dir, "dir", "", "compare the files below `DIR` with what was applied")
+	f.StringVar(&o.Audit, "audit", "", "check the audit log in `FILE`")
+	f.StringVar(&o.Sandbox, "sandbox", "", "check the audit log of the sandbox `NAME` of this host, or of a removed one by its id")
+	f.StringArrayVar(&o.Prove, "prove", nil, "check that each policy does what this `ASSERTION` says, such as 'none **/*.pem'; may be repeated")
+	cmd.MarkFlagsMutuallyExclusive("audit", "sandbox")
+	jsonFlag(cmd, &o.JSON)
+	return cmd
+}
+
+// verifyCheck is one check of a statement, and what it found.
+type verifyCheck struct {
+	Check    string   `json:"check"`
+	OK       bool     `json:"ok"`
+	Result   string   `json:"result,omitempty"`   // of a check that found nothing wrong
+	Problems []string `json:"problems,omitempty"` // escaped
+}
+
+type verifyJSON struct {
+	SchemaVersion int           `json:"schema_version"`
+	OK            bool          `json:"ok"`
+	Checks        []verifyCheck `json:"checks"`
+	NotChecked    []string      `json:"not_checked"`
+}
+
+func runVerify(ctx context.Context, e *env, file string, o verifyOptions) error {
+	assertions := make([]prove.Assertion, len(o.Prove))
+	for i, text := range o.Prove {
+		var err error
+		if assertions[i], err = prove.Parse(text); err != nil {
+			return usageError{err}
+		}
+	}
+	text, signature, err := attest.ReadFiles(file)
+	if err == nil && o.Allowed == "" {
+		o.Allowed, err = attest.FindAllowedSigners(ctx)
+	}
+	if err != nil {
+		return errdefs.New(errdefs.KindOf(err), "verify %s: %w", vpath.Escape(file), err)
+	}
+	signer, err := attest.CheckSignature(ctx, text, signature, o.Allowed, o.Signer)
+	if err != nil {
+		return errdefs.New(errdefs.KindOf(err), "verify %s: %w", vpath.Escape(file), err)
+	}
+	st, err := attest.Parse(text)
+	if err != nil {
+		return errdefs.New(errdefs.KindOf(err), "verify %s: signed by %s, but %w", vpath.Escape(file), vpath.Escape(signer), err)
+	}
+	v := verifyJSON{SchemaVersion: schemaVersion, OK: true, NotChecked: []string{}}
+	v.add("signature", "good, of "+vpath.Escape(signer), nil)
+	if err := v.checkFiles(st, o.Dir); err != nil {
+		return err
+	}
+	if err := v.checkLog(e, st, o); err != nil {
+		return err
+	}
+	if err := v.prove(st, assertions, o.Prove); err != nil {
+		return err
+	}
+	if o.JSON {
+		err = e.printJSON(v)
+	} else {
+		err = v.print(e, st)
+	}
+	if err == nil && !v.OK {
+		return exitError(exitFailure)
+	}
+	return err
+}
+
+// add notes a check.
+func (v *verifyJSON) add(check, result string, problems []string) {
+	c := verifyCheck{Check: check, OK: len(problems) == 0, Problems: problems}
+	if c.OK {
+		c.Result = result
+	}
+	v.OK = v.OK && c.OK
+	v.Checks = append(v.Checks, c)
+}
+
+// checkFiles compares a directory with what was applied.
+func (v *verifyJSON) checkFiles(st *attest.Statement, dir string) error {
+	if dir == "" {
+		v.NotChecked = append(v.NotChecked, "the files (--dir DIR)")
+		return nil
+	}
+	differ, err := st.CompareDir(dir)
+	if err == nil {
+		v.add("files", plural(len(st.Predicate.Changes), "change")+" as applied", differ)
+	}
+	return err
+}
+
+// checkLog checks an audit log.
+func (v *verifyJSON) checkLog(e *env, st *attest.Statement, o verifyOptions) error {
+	path := o.Audit
+	switch {
+	case o.Sandbox != "":
+		home, err := e.openHome()
+		if err == nil {
+			path, err = home.FindLog(o.Sandbox)
+		}
+		if err != nil {
+			return err
+		}
+	case path == "":
+		v.NotChecked = append(v.NotChecked, "the audit log (--audit FILE or --sandbox NAME)")
+		return nil
+	}
+	err := st.CheckLog(path)
+	if errdefs.Is(err, errdefs.Invalid) {
+		v.add("audit log", "", []string{err.Error()})
+		return nil
+	}
+	if err == nil {
+		v.add("audit log", "whole, with the record and the policies that the statement names", nil)
+	}
+	return err
+}
+
+// prove checks the assertions for each policy.
+func (v *verifyJSON) prove(st *attest.Statement, assertions []prove.Assertion, texts []string) error {
+	policies, err := st.Compile()
+	if err != nil {
+		return err
+	}
+	for i, a := range assertions {
+		var problems []string
+		for n, p := range policies {
+			c, holds, err := prove.Holds(p, a)
+			if err != nil {
+				return fmt.Errorf("verify: %s: %w", vpath.Quote(texts[i]), err)
+			}
+			if !holds {
+				problems = append(problems, fmt.Sprintf("%s is %s under policy %s", pathText(c.Path, c.Dir), c.Got(), st.Predicate.Policies[n].SHA256[:12]))
+			}
+		}
+		v.add(vpath.Escape(texts[i]), fmt.Sprintf("holds for each policy (%d)", len(policies)), problems)
+	}
+	if len(assertions) == 0 {
+		v.NotChecked = append(v.NotChecked, "what the policies hide (--prove ASSERTION)")
+	}
+	return nil
+}
+
+func (v *verifyJSON) print(e *env, st *attest.Statement) error {
+	var b strings.Builder
+	p := &st.Predicate
+	fmt.Fprintf(&b, "%s of sandbox %s, applied %s\n", plural(len(p.Changes), "change"), vpath.Escape(p.Sandbox.Name), p.Time.Local().Format("2006-01-02 15:04"))
+	if p.LeftOut > 0 {
+		fmt.Fprintf(&b, "%s left out of the apply\n", plural(p.LeftOut, "change"))
+	}
+	for _, c := range v.Checks {
+		if c.OK {
+			fmt.Fprintf(&b, "ok      %s: %s\n", c.Check, c.Result)
+		}
+		for _, problem := range c.Problems {
+			fmt.Fprintf(&b, "FAILED  %s: %s\n", c.Check, problem)
+		}
+	}
+	if len(v.NotChecked) > 0 {
+		fmt.Fprintf(&b, "not checked: %s\n", strings.Join(v.NotChecked, "; "))
+	}
+	_, err := e.stdout.WriteString(b.String())
+	return err
+}

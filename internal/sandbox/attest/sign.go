@@ -1,0 +1,138 @@
+package attest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+)
+
+// Namespace is the namespace of our signatures, as in ssh-keygen(1): a signature for another
+// purpose is none of a statement.
+const Namespace = "agentfense-attest"
+
+// SignatureSuffix is added to the name of the statement's file.
+const SignatureSuffix = ".sig"
+
+// keygen runs ssh-keygen. Errors: Unsupported if this host has none, Precondition with what it
+// said.
+func keygen(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "ssh-keygen", args...)
+	var out, said bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &said
+	err := cmd.Run()
+	switch {
+	case err == nil:
+		return out.Bytes(), nil
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, errdefs.New(errdefs.Unsupported, "ssh-keygen is not installed; it comes with OpenSSH 8.1 or later")
+	}
+	lines := strings.Split(strings.TrimSpace(said.String()+out.String()), "\n")
+	if lines[0] == "" {
+		return nil, errdefs.New(errdefs.Precondition, "ssh-keygen: %w", err)
+	}
+	for i, line := range lines {
+		lines[i] = vpath.Escape(strings.TrimRight(line, "\r"))
+	}
+	return nil, errdefs.New(errdefs.Precondition, "ssh-keygen: %s", strings.Join(lines, "; "))
+}
+
+// Sign returns the signature of the text with the key in the file, a private key, or a public one
+// whose private key the agent of ssh has. ssh-keygen asks for a passphrase on the terminal.
+// Errors: Unsupported, Precondition.
+func Sign(ctx context.Context, text []byte, key string) ([]byte, error) {
+	if public, is := isPublicKey(key); is {
+		file, remove, err := tempFile([]byte(public + "\n"))
+		if err != nil {
+			return nil, err
+		}
+		defer remove()
+		key = file
+	}
+	return keygen(ctx, text, "-Y", "sign", "-q", "-f", key, "-n", Namespace)
+}
+
+// tempFile writes a file for ssh-keygen, until remove. Errors: Exhausted, Denied, Internal.
+func tempFile(text []byte) (name string, remove func(), err error) {
+	f, err := os.CreateTemp("", "agentfense-")
+	if err == nil {
+		_, err = f.Write(text)
+		if err = errors.Join(err, f.Close()); err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}
+	if err != nil {
+		return "", nil, errdefs.New(safefs.Kind(err), "%w", err)
+	}
+	return f.Name(), func() { _ = os.Remove(f.Name()) }, nil
+}
+
+// isPublicKey reports whether key is no file but a public key, as user.signingKey of git may be.
+func isPublicKey(key string) (public string, is bool) {
+	if public, is = strings.CutPrefix(key, "key::"); is {
+		return public, true
+	}
+	return key, strings.HasPrefix(key, "ssh-") && strings.ContainsRune(key, ' ')
+}
+
+// FindKey returns the key with which git signs in ssh's format, else ~/.ssh/id_ed25519 if it is
+// there. Only the user's configuration of git is read, not a repository's. Errors: NotFound.
+func FindKey(ctx context.Context, home string) (string, error) {
+	if format, _ := gitConfig(ctx, "gpg.format"); format == "ssh" {
+		if key, ok := gitConfig(ctx, "user.signingKey"); ok {
+			return key, nil
+		}
+	}
+	key := filepath.Join(home, ".ssh", "id_ed25519")
+	if _, err := os.Stat(key); home != "" && err == nil {
+		return key, nil
+	}
+	return "", errdefs.New(errdefs.NotFound, "no key to sign with: give one with --attest-key, or make one: ssh-keygen -t ed25519")
+}
+
+// FindAllowedSigners returns the file of allowed signers that git uses. Errors: NotFound.
+func FindAllowedSigners(ctx context.Context) (string, error) {
+	if file, ok := gitConfig(ctx, "gpg.ssh.allowedSignersFile"); ok {
+		return file, nil
+	}
+	return "", errdefs.New(errdefs.NotFound, "no file of allowed signers: give one with --allowed-signers; a line of it is a name and a public key, such as: alice@example.com ssh-ed25519 AAAA…")
+}
+
+// gitConfig returns a path or a word of the user's configuration of git.
+func gitConfig(ctx context.Context, key string) (string, bool) {
+	out, err := exec.CommandContext(ctx, "git", "config", "--global", "--type=path", "--get", key).Output()
+	text := strings.TrimSuffix(string(out), "\n")
+	return text, err == nil && text != ""
+}
+
+// CheckSignature returns the signer that the file of allowed signers has for the signature of the
+// text. With signer only that one counts. Errors: Precondition if there is no such signer or the
+// signature is of another text, Unsupported.
+func CheckSignature(ctx context.Context, text, signature []byte, allowed, signer string) (string, error) {
+	file, remove, err := tempFile(signature)
+	if err != nil {
+		return "", err
+	}
+	defer remove()
+	found, err := keygen(ctx, nil, "-Y", "find-principals", "-s", file, "-f", allowed)
+	if err != nil {
+		return "", errdefs.New(errdefs.KindOf(err), "the signature is of no signer in %s: %w", allowed, err)
+	}
+	signers := strings.Split(strings.TrimSpace(string(found)), "\n")
+	if signer != "" {
+		if !slices.Contains(signers, signer) {
+			return "", errdefs.New(errdefs.Precondition, "the signature is not of %s, but of %s", vpath.Quote(signer), vpath.Quote(strings.Join(signers, ", ")))
+		}
+		signers = []string{signer}
+	}
+	_, err = keygen(ctx, text, "-Y", "verify", "-f", allowed, "-I", signers[0], "-n", Namespace, "-s", file)
+	return signers[0], err
+}

@@ -1,0 +1,362 @@
+// Package attest makes and checks signed statements about an apply: which changes a sandbox
+// brought into its source, and under which policies, hosts and mounts it ran.
+//
+// A statement is an in-toto Statement v1 in a JSON file. Its signature is beside it, in the SSHSIG
+// format of ssh-keygen(1) -Y, which also makes and checks it. The package promises that it reads
+// hostile statements within bounds, and that a check says of everything whether it was made.
+package attest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// The types of a statement: that of in-toto, and that of the predicate.
+const (
+	StatementType = "https://in-toto.io/Statement/v1"
+	PredicateType = "https://github.com/agentfense/agentfense/apply/v1"
+)
+
+// changesSubject is the name of the first subject. Its digest is that of the applied changes, so
+// that it also covers deletions, modes and links.
+const changesSubject = "changes"
+
+// deleted is the status of a change without an entry.
+const deleted = "deleted"
+
+// Statement is an in-toto Statement v1 about one apply.
+type Statement struct {
+	Type          string    `json:"_type"`
+	Subject       []Subject `json:"subject"`
+	PredicateType string    `json:"predicateType"`
+	Predicate     Predicate `json:"predicate"`
+}
+
+// Subject names the content of an applied file, or all applied changes.
+type Subject struct {
+	Name   string `json:"name"` // path relative to the source, escaped; "changes" for all of them
+	Digest Digest `json:"digest"`
+}
+
+// Digest is a digest as in-toto writes it.
+type Digest struct {
+	SHA256 string `json:"sha256"` // in hex
+}
+
+// Predicate says what was applied, and what the sandbox could see and reach.
+type Predicate struct {
+	Changes []Change `json:"changes"` // by path
+	// LeftOut is the number of changes that this apply did not take.
+	LeftOut int     `json:"left_out"`
+	Review  Review  `json:"review"`
+	Sandbox Sandbox `json:"sandbox"`
+	// Policies are those of the workspace: first the one in force, then earlier ones.
+	Policies []Policy  `json:"policies"`
+	Mounts   []Mount   `json:"mounts"`
+	Network  Network   `json:"network"`
+	Audit    Audit     `json:"audit"`
+	Version  string    `json:"agentfense_version"`
+	Time     time.Time `json:"time"`
+}
+
+// Change is one applied change.
+type Change struct {
+	Path   string `json:"path"`   // absolute in the workspace, escaped
+	Status string `json:"status"` // added, modified, deleted or retyped
+	// Mode is the type and the permission bits in octal, as git writes them; empty for a deletion.
+	Mode   string `json:"mode,omitempty"`
+	SHA256 string `json:"sha256,omitempty"` // of a regular file's content, in hex
+	Target string `json:"target,omitempty"` // of a symbolic link, escaped
+}
+
+// Review names what a person was shown, as diff prints it.
+type Review struct {
+	Digest string `json:"digest"`
+}
+
+// Sandbox identifies the sandbox.
+type Sandbox struct {
+	Name    string    `json:"name"`
+	ID      string    `json:"id"`
+	Runtime string    `json:"runtime"`
+	Image   string    `json:"image,omitempty"` // of docker
+	Created time.Time `json:"created"`
+}
+
+// Policy is a list of rules with its digest: the SHA-256 of the JSON text without spaces.
+type Policy struct {
+	SHA256 string          `json:"sha256"`
+	Rules  json.RawMessage `json:"rules"`
+}
+
+// Mount is a directory that the sandbox saw in addition to the workspace.
+type Mount struct {
+	Name     string   `json:"name"`
+	Mode     string   `json:"mode"`
+	Policies []Policy `json:"policies,omitempty"` // as Predicate.Policies; none if everything can be read
+}
+
+// Network says what the sandbox could reach.
+type Network struct {
+	Mode    string   `json:"mode"`            // none, named, host or bridge
+	Allow   []string `json:"allow,omitempty"` // of the mode named: the rules of hosts
+	Secrets []Secret `json:"secrets,omitempty"`
+}
+
+// Secret is a value that the sandbox used without knowing it.
+type Secret struct {
+	Name  string   `json:"name"`
+	Hosts []string `json:"hosts"`           // HOST:PORT
+	Allow []string `json:"allow,omitempty"` // the requests that may be sent; none: all
+}
+
+// Audit is the state of the audit log after the apply.
+type Audit struct {
+	Head     string `json:"head"` // SEQ:HASH
+	Archived uint64 `json:"archived,omitempty"`
+	Gaps     int    `json:"gaps,omitempty"`
+	Lost     uint64 `json:"lost,omitempty"`
+}
+
+// About is what a statement says of its making.
+type About struct {
+	Version  string // of agentfense
+	Time     time.Time
+	Reviewed string // the digest of shown
+}
+
+// New makes a statement about an apply of what shown has. log is the state of the audit log
+// afterwards. Errors: Precondition, if shown does not have what was applied.
+func New(s *record.Sandbox, shown manifest.Manifest, result *apply.Result, log *audit.Summary, about About) (*Statement, error) {
+	r := s.Record()
+	policies, err := policiesOf(r.Rules, r.EarlierRules)
+	if err != nil {
+		return nil, err
+	}
+	st := &Statement{Type: StatementType, PredicateType: PredicateType, Predicate: Predicate{
+		Changes: []Change{}, Mounts: []Mount{}, Policies: policies, Review: Review{about.Reviewed}, Version: about.Version, Time: about.Time.UTC(),
+		Sandbox: Sandbox{Name: r.Name, ID: string(r.ID), Runtime: r.Runtime, Image: r.Image, Created: r.CreatedAt.UTC()},
+		Network: Network{Mode: r.Net, Allow: r.AllowNet},
+		Audit:   Audit{Head: log.Head.String(), Archived: log.Archived, Gaps: log.Gaps, Lost: log.Lost},
+	}}
+	if st.Predicate.Network.Secrets, err = secretsOf(r.Secrets); err != nil {
+		return nil, err
+	}
+	for _, m := range r.Mounts {
+		mount := Mount{Name: m.Name, Mode: string(m.Mode)}
+		if m.Mode.HasRules() {
+			if mount.Policies, err = policiesOf(m.Rules, m.EarlierRules); err != nil {
+				return nil, err
+			}
+		}
+		st.Predicate.Mounts = append(st.Predicate.Mounts, mount)
+	}
+	return st, st.add(shown, result)
+}
+
+// add adds what was applied.
+func (st *Statement) add(shown manifest.Manifest, result *apply.Result) error {
+	applied := manifest.Manifest{}
+	for i := range result.Paths {
+		p := &result.Paths[i]
+		entry, known := shown[p.Path]
+		switch {
+		case p.Outcome != apply.Applied && p.Outcome != apply.Present:
+			if !p.Implied {
+				st.Predicate.LeftOut++
+			}
+			continue
+		case p.Implied:
+			continue // a directory of another change
+		case !known:
+			return errdefs.New(errdefs.Precondition, "attest: %s was applied, but the review %s does not have it", p.Path, st.Predicate.Review.Digest)
+		}
+		applied[p.Path] = entry
+		status, err := p.Status.MarshalText()
+		if err != nil {
+			return err
+		}
+		change := Change{Path: p.Path.String(), Status: string(status), SHA256: entry.SHA256, Target: entry.Target}
+		if entry.Mode != 0 {
+			change.Mode = fmt.Sprintf("%06o", entry.Mode)
+		}
+		st.Predicate.Changes = append(st.Predicate.Changes, change)
+	}
+	subjects, err := subjectsOf(st.Predicate.Changes)
+	st.Subject = subjects
+	return err
+}
+
+// subjectsOf returns the subjects of a statement about the changes. Errors: Invalid.
+func subjectsOf(list []Change) ([]Subject, error) {
+	all := manifest.Manifest{}
+	subjects := []Subject{{Name: changesSubject}}
+	for i := range list {
+		p, entry, err := list[i].entry()
+		if err != nil {
+			return nil, err
+		}
+		all[p] = entry
+		if entry.SHA256 != "" {
+			subjects = append(subjects, Subject{Name: p.String()[1:], Digest: Digest{entry.SHA256}})
+		}
+	}
+	if len(all) != len(list) {
+		return nil, errdefs.New(errdefs.Invalid, "changes: a path is named twice")
+	}
+	subjects[0].Digest.SHA256 = all.Digest()
+	return subjects, nil
+}
+
+// entry returns the path of the change, and what apply made of it. Errors: Invalid.
+func (c *Change) entry() (p vpath.Path, e manifest.Entry, err error) {
+	bad := func(what string) (vpath.Path, manifest.Entry, error) {
+		return "", e, errdefs.New(errdefs.Invalid, "change of %s: %s", vpath.Quote(c.Path), what)
+	}
+	raw, err := vpath.Unescape(c.Path)
+	if err == nil {
+		p, err = vpath.Parse(raw)
+	}
+	if err != nil || p.String() != c.Path || p.IsRoot() {
+		return bad("not the path of a change")
+	}
+	e = manifest.Entry{SHA256: c.SHA256, Target: c.Target}
+	if c.Mode != "" {
+		if n, err := fmt.Sscanf(c.Mode, "%o", &e.Mode); n != 1 || err != nil || fmt.Sprintf("%06o", e.Mode) != c.Mode || e.Mode == 0 {
+			return bad("mode " + vpath.Quote(c.Mode) + " is malformed")
+		}
+	}
+	switch {
+	case (e.Mode == 0) != (c.Status == deleted):
+		return bad("the mode does not go with the status")
+	case (e.SHA256 != "") != e.IsRegular() || e.SHA256 != "" && !record.IsDigest(e.SHA256):
+		return bad("the digest does not go with the mode")
+	case (e.Target != "") != (e.Mode&record.TypeBits == unix.S_IFLNK):
+		return bad("the target does not go with the mode")
+	}
+	return p, e, nil
+}
+
+// policiesOf returns the rules in force, and then the earlier ones.
+func policiesOf(rules []policy.Rule, earlier [][]policy.Rule) ([]Policy, error) {
+	var list []Policy
+	for _, rules := range append([][]policy.Rule{rules}, earlier...) {
+		text, err := json.Marshal(rules)
+		if err != nil {
+			return nil, errdefs.New(errdefs.Internal, "attest: rules: %w", err)
+		}
+		list = append(list, Policy{SHA256: sumOf(text), Rules: text})
+	}
+	return list, nil
+}
+
+func secretsOf(stored []hostlist.Secret) ([]Secret, error) {
+	var list []Secret
+	for _, from := range stored {
+		name, hosts, err := from.Target()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Secret{Name: name, Hosts: hosts, Allow: from.Allow})
+	}
+	return list, nil
+}
+
+func sumOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// Encode returns the text of the statement, for a file.
+func (st *Statement) Encode() ([]byte, error) {
+	text, err := json.MarshalIndent(st, "", "  ")
+	if err != nil {
+		return nil, errdefs.New(errdefs.Internal, "attest: %w", err)
+	}
+	return append(text, '\n'), nil
+}
+
+// Parse reads the text of a statement, and checks that it agrees with itself. Errors: Invalid.
+func Parse(text []byte) (*Statement, error) {
+	var st Statement
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&st); err != nil {
+		return nil, errdefs.New(errdefs.Invalid, "not a statement of agentfense: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errdefs.New(errdefs.Invalid, "not a statement of agentfense: text after its end")
+	}
+	if st.Type != StatementType || st.PredicateType != PredicateType {
+		return nil, errdefs.New(errdefs.Invalid, "not a statement about an apply: types %s and %s (want %s and %s)",
+			vpath.Quote(st.Type), vpath.Quote(st.PredicateType), StatementType, PredicateType)
+	}
+	if again, err := st.Encode(); err != nil || !bytes.Equal(again, text) {
+		// One text for each statement: no key twice or in another case, no other form.
+		return nil, errdefs.New(errdefs.Invalid, "not in the form that agentfense writes")
+	}
+	subjects, err := subjectsOf(st.Predicate.Changes)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Equal(subjects, st.Subject) {
+		return nil, errdefs.New(errdefs.Invalid, "its subjects are not its changes")
+	}
+	return &st, st.checkPolicies()
+}
+
+// checkPolicies checks the digests of the rules.
+func (st *Statement) checkPolicies() error {
+	if len(st.Predicate.Policies) == 0 {
+		return errdefs.New(errdefs.Invalid, "it has no policy")
+	}
+	all := slices.Clone(st.Predicate.Policies)
+	for _, m := range st.Predicate.Mounts {
+		all = append(all, m.Policies...)
+	}
+	for i := range all {
+		if _, err := all[i].decode(); err != nil {
+			return err
+		}
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, all[i].Rules); err != nil {
+			return errdefs.New(errdefs.Invalid, "policy %s: %w", vpath.Quote(all[i].SHA256), err)
+		}
+		if sumOf(compact.Bytes()) != all[i].SHA256 {
+			return errdefs.New(errdefs.Invalid, "policy %s: its rules have another digest", vpath.Quote(all[i].SHA256))
+		}
+	}
+	return nil
+}
+
+// Compile returns the policies of the workspace, to prove something of each. Errors: Invalid.
+func (st *Statement) Compile() ([]*policy.Policy, error) {
+	list := make([]*policy.Policy, len(st.Predicate.Policies))
+	for i, p := range st.Predicate.Policies {
+		rules, err := p.decode()
+		if err == nil {
+			list[i], err = policy.Compile(rules, policy.Options{})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
