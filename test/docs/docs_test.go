@@ -50,7 +50,7 @@ func TestExamples(t *testing.T) {
 		}
 		t.Run(document, func(t *testing.T) {
 			t.Parallel()
-			for _, program := range []string{"curl", "git", "jq", "make"} {
+			for _, program := range []string{"curl", "git", "jq", "make", "ssh-keygen"} {
 				if slices.ContainsFunc(steps, func(s step) bool { return strings.Contains(s.command, program+" ") }) {
 					testenv.Command(t, program)
 				}
