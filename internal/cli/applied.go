@@ -10,10 +10,10 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
-// printApplied prints a line for each path: first those that were not applied,
-// then the marked ones, each with its mark, then the others. A group is one line
-// for each outcome, as is a directory in which many files were deleted. Where a path stopped the apply, the others are only counted.
-// verbose prints a line for each path.
+// printApplied prints a line for each path: first those that were not applied, then the marked
+// ones, each with its mark, then the others. A group is one line for each outcome, as is a
+// directory in which many files were deleted. Where a path stopped the apply, the others are only
+// counted. verbose prints a line for each path.
 func (e *env) printApplied(c changesIn, result apply.Result, verbose bool) error {
 	paths := result.Listed()
 	slices.SortStableFunc(paths, func(a, b apply.PathResult) int { return placeInList(&a) - placeInList(&b) })

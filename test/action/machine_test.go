@@ -66,8 +66,9 @@ func TestTheActionBuildsTheProgram(t *testing.T) {
 	}
 }
 
-// A runner whose AppArmor restricts user namespaces is played by programs before the others: id says
-// that the user is an ordinary one, cat reads the restriction from a file, and sudo lifts it there.
+// A runner where AppArmor restricts user namespaces is played by programs before the others: id
+// says that the user is an ordinary one, cat reads the restriction from a file, and sudo lifts it
+// there.
 const playedID, playedCat, playedSudo = "#!/bin/sh\necho 1001\n", `#!/bin/sh
 [ "$*" != /proc/sys/kernel/apparmor_restrict_unprivileged_userns ] || set -- "$PLAYED/restriction"
 exec /bin/cat "$@"
