@@ -18,9 +18,9 @@ type deletedTree struct {
 // fewDeleted is how many deleted files are listed one by one.
 const fewDeleted = 10
 
-// deletedTrees finds the directories of which the list of an apply has one line, by the paths that
-// this line tells. Everything about such a path is that it was deleted: a path with a risk mark or a
-// reason, or one that moved, has its own line.
+// deletedTrees finds the directories for which the list of an apply has one line, by the paths that
+// this line stands for. Such a path was deleted, and there is nothing else to say about it: a path
+// with a risk mark or a reason, or one that moved, has its own line.
 func deletedTrees(paths []apply.PathResult) map[vpath.Path]*deletedTree {
 	mixed := map[vpath.Path]bool{vpath.Root: true}
 	for i := range paths {
