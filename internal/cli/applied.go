@@ -10,23 +10,26 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
-// printApplied prints a line for each path: first those that were not applied,
-// then the marked ones, each with its mark, then the others. A group is one line
-// for each outcome. Where a path stopped the apply, the others are only counted.
-// verbose prints a line for each path.
+// printApplied prints a line for each path: first those that were not applied, then the marked
+// ones, each with its mark, then the others. A group is one line for each outcome, as is a
+// directory in which many files were deleted. Where a path stopped the apply, the others are only
+// counted. verbose prints a line for each path.
 func (e *env) printApplied(c changesIn, result apply.Result, verbose bool) error {
 	paths := result.Listed()
 	slices.SortStableFunc(paths, func(a, b apply.PathResult) int { return placeInList(&a) - placeInList(&b) })
 	stopped := result.Count(apply.Conflict)+result.Count(apply.Refused) > 0
 	lines := appliedLines{shown: c.shown, groups: map[appliedGroup]int{}}
-	others := 0
+	others, deleted := 0, deletedTrees(paths)
 	for i := range paths {
 		p := &paths[i]
+		tree := deleted[p.Path]
 		switch {
 		case stopped && p.Outcome == apply.Skipped && !verbose:
 			others++
 		case verbose:
 			lines.path(p)
+		case tree != nil:
+			lines.tree(tree)
 		default:
 			lines.fold(p)
 		}

@@ -48,7 +48,7 @@ func (e *env) saySummary(name string, s present.Summary, helping []string, toGo 
 		fmt.Fprintln(e.stderr, "  "+line)
 	}
 	if toGo {
-		e.say("thrown away (--rm): %s", plural(len(s.Files), "change"))
+		e.say("thrown away with the sandbox: %s", plural(len(s.Files), "change"))
 		return
 	}
 	e.say("%[2]s %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s", name, e.howToReview())
@@ -95,7 +95,7 @@ func (e *env) sayMounts(r *record.Record, mounts []backend.MountChanges, toGo bo
 			continue
 		}
 		if toGo {
-			e.say("thrown away (--rm): %s in %s", plural(len(s.Files), "change"), m.Mount)
+			e.say("thrown away with the sandbox: %s in %s", plural(len(s.Files), "change"), m.Mount)
 			continue
 		}
 		counts, marked := countsOf(&s), 0

@@ -38,7 +38,7 @@ func (b built) Run() int {
 func TestStories(t *testing.T) {
 	testenv.FUSE(t)
 	testenv.Bwrap(t)
-	testenv.Command(t, "git")
+	testenv.Command(t, "bash", "fish", "git", "zsh")
 	run(t, "testdata")
 }
 

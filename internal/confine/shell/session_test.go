@@ -66,7 +66,10 @@ func (s *session) signal(sig unix.Signal) {
 }
 
 // killPrograms kills the programs that the shell runs and reports whether there were any.
-func (s *session) killPrograms() (killed bool) {
+func (s *session) killPrograms() (killed bool) { return s.signalPrograms(unix.SIGKILL) }
+
+// signalPrograms sends sig to the programs that the shell runs and reports whether there were any.
+func (s *session) signalPrograms(sig unix.Signal) (found bool) {
 	s.t.Helper()
 	shell := fmt.Sprint(s.cmd.Process.Pid)
 	for line := range strings.Lines(s.programs("pid=,state=")) {
@@ -75,11 +78,11 @@ func (s *session) killPrograms() (killed bool) {
 			continue
 		}
 		if pid, err := strconv.Atoi(fields[0]); err == nil && fields[0] != shell && fields[1] != "Z" {
-			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
-			killed = true
+			_ = unix.Kill(pid, sig) // it may have ended
+			found = true
 		}
 	}
-	return killed
+	return found
 }
 
 func (s *session) context() context.Context {

@@ -43,7 +43,8 @@ type Pipes struct{ Text, Stdout, Stderr string }
 //
 // The control channel is the shell's standard input and output. The shell is interactive,
 // because only an interactive shell aborts the present command on SIGINT and continues,
-// which ends a command without losing the state. Conn writes two lines for each command:
+// which ends a command without losing the state. busybox ash needs another signal, see
+// Interrupts. Conn writes two lines for each command:
 //
 //	command trap - INT; command . TEXT </dev/null >|OUT 2>|ERR
 //	command echo "TOKEN $?"
@@ -59,6 +60,7 @@ type Pipes struct{ Text, Stdout, Stderr string }
 type Conn struct {
 	in, out *os.File
 	unread  []byte // data after the last answer
+	ash     bool   // the shell is that of busybox
 }
 
 // NewConn takes ownership of the pipe from which the shell reads its commands and of the
@@ -82,9 +84,32 @@ var ErrClosed = errors.New("the control channel is closed")
 const setup = `\command \unset HISTFILE MAIL MAILPATH; PS1= PS2= PROMPT_COMMAND=; ` +
 	`\command \set -o ignoreeof; \command \trap '\exit 143' TERM; \command \echo "`
 
+// isAsh answers 1 in busybox ash and 0 in other shells: it looks at the program that a
+// subshell, which is a copy of the shell, executes.
+const isAsh = ` $(\command \read -r map </proc/self/maps; case ${map##*/} in busybox*) \command \echo 1;; *) \command \echo 0;; esac)"`
+
 // Greet prepares the shell and returns its pid in its own pid namespace.
 func (c *Conn) Greet(ctx context.Context) (int, error) {
-	return c.exchange(ctx, setup, ` $$"`)
+	pid, err := c.exchange(ctx, setup, ` $$"`)
+	if err != nil {
+		return 0, err
+	}
+	ash, err := c.exchange(ctx, `\command \echo "`, isAsh)
+	c.ash = ash == 1
+	return pid, err
+}
+
+// Interrupts returns the signals that make the shell abort its command, in the order to try.
+// All shells abort it on SIGINT. But busybox ash jumps out of its signal handler, and if the C
+// library holds a lock at that time, the shell waits for this lock forever. It looks for
+// trapped signals between two commands only, so Run has it fail there on SIGURG. SIGINT remains
+// for a command that resets the trap, catches the failure, or never ends a built-in command.
+// Other shells and all programs ignore SIGURG unless they catch it.
+func (c *Conn) Interrupts() []unix.Signal {
+	if c.ash {
+		return []unix.Signal{unix.SIGURG, unix.SIGINT}
+	}
+	return []unix.Signal{unix.SIGINT}
 }
 
 // Sync waits until the shell has done all earlier requests. It returns the error of Answer.
@@ -101,11 +126,19 @@ func (c *Conn) exchange(ctx context.Context, before, after string) (int, error) 
 	return c.Answer(ctx, token)
 }
 
+// failOnUrgent makes busybox ash fail on SIGURG, once. Between commands the signal must be
+// ignored: ash would lose its next command.
+const failOnUrgent, ignoreUrgent = `\command \trap '\command \trap - URG; { \: $((1/0)); } 2>/dev/null' URG; `, `; \command \trap - URG`
+
 // Run makes the shell run a command. The answer to the token is the exit status.
 func (c *Conn) Run(p Pipes) (Token, error) {
+	before, after := "", ""
+	if c.ash {
+		before, after = failOnUrgent, ignoreUrgent
+	}
 	token := newToken()
-	return token, c.say(`\command \trap - INT; \command \. ` + p.Text + ` </dev/null >|` + p.Stdout + ` 2>|` + p.Stderr + "\n" +
-		`\command \echo "` + string(token) + ` $?"` + "\n")
+	return token, c.say(before + `\command \trap - INT; \command \. ` + p.Text + ` </dev/null >|` + p.Stdout + ` 2>|` + p.Stderr + "\n" +
+		`\command \echo "` + string(token) + ` $?"` + after + "\n")
 }
 
 func newToken() Token {

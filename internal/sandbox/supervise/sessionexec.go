@@ -207,10 +207,12 @@ func (sess *session) shellExit(ctx context.Context, x *execution) api.Exit {
 }
 
 // How long the shell may take to come back from a command that is ended: after
-// its processes have got SIGINT, each time they have got SIGKILL, and in all.
+// its processes have got SIGINT, each time they have got SIGKILL, until the next
+// of the shell's signals is tried, and in all.
 const (
 	gentlePatience    = 100 * time.Millisecond
 	killPatience      = 50 * time.Millisecond
+	signalPatience    = time.Second
 	interruptPatience = 3 * time.Second
 )
 
@@ -222,9 +224,13 @@ const (
 func (sess *session) interrupt() bool {
 	limit, cancel := context.WithTimeout(context.Background(), interruptPatience)
 	defer cancel()
+	begun, own := time.Now(), sess.control.Interrupts()
 	sig, patience := unix.SIGINT, gentlePatience
 	for {
-		if _, err := sess.shell.inside.Interrupt(unix.SIGINT, sig); err != nil {
+		if len(own) > 1 && time.Since(begun) > signalPatience {
+			own = own[1:]
+		}
+		if _, err := sess.shell.inside.Interrupt(own[0], sig); err != nil {
 			return false
 		}
 		round, cancel := context.WithTimeout(limit, patience)

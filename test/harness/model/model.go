@@ -21,6 +21,7 @@ type Step struct {
 	Tool  string
 	Input map[string]any // of the tool
 	Text  string
+	Hold  func() // what the answer waits for, if it is not nil
 }
 
 // Request is what an agent sent.
@@ -125,9 +126,12 @@ func (s *Server) step(tools int) Step {
 		return Step{Text: "ok"}
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	step := s.script[min(s.next, len(s.script)-1)]
 	s.next++
+	s.mu.Unlock()
+	if step.Hold != nil {
+		step.Hold()
+	}
 	return step
 }
 
