@@ -1,6 +1,6 @@
-// Package denylist lists the system calls that a sandbox may not make, and the few that the
-// egress process may make, and compiles both lists to the classic-BPF programs that package
-// seccomp embeds.
+// Package denylist lists the system calls that a sandbox may not make, the sockets that it does
+// not get, and the few calls that the egress process may make, and compiles each list to the
+// classic-BPF program that package seccomp embeds.
 //
 // Only the generator and tests link it, never the binary.
 //
