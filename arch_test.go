@@ -147,7 +147,7 @@ var inside = map[string]string{
 	"confine/egress/secretproxy":  "egress/allowlist egress/secret egress/webproxy",
 	"confine/egress/sniff":        "",
 	"confine/egress/webproxy":     "egress/allowlist egress/sniff",
-	"confine/guest":               "landlock",
+	"confine/guest":               "landlock seccomp",
 	"confine/inner":               "isolate",
 	"confine/inner/shim":          "inner isolate",
 	"confine/isolate":             "",

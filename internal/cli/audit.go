@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -314,7 +315,10 @@ func describeNetwork(ev audit.Event) string {
 		}
 		return fmt.Sprintf("%s, to %s, %d bytes out, %d in", text, wentTo(v), v.SentBytes, v.ReceivedBytes)
 	case audit.NetworkDenied:
-		text := escape(v.Host)
+		text := cmp.Or(escape(v.Host), vpath.Escape(v.Socket))
+		if v.Program != "" {
+			text += " to " + escape(v.Program)
+		}
 		if v.Port != 0 {
 			text += fmt.Sprintf(" port %d", v.Port)
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -122,7 +123,7 @@ func refusedRows(refused []present.RefusedTraffic) [][]string {
 		if r.Protocol != "" {
 			port += "/" + vpath.Escape(r.Protocol)
 		}
-		rows = append(rows, []string{escape(r.Host), port, strconv.Itoa(r.Count), escape(r.Reason)})
+		rows = append(rows, []string{cmp.Or(escape(r.Host), vpath.Escape(r.Socket)), port, strconv.Itoa(r.Count), escape(r.Reason)})
 	}
 	return rows
 }

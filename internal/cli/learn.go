@@ -240,6 +240,9 @@ func (e *env) learnInput(ctx context.Context, b backend.Backend, now backend.Pol
 
 // refusedHost says which host was refused. A name that was looked up has no port.
 func refusedHost(d audit.NetworkDenied) string {
+	if d.Socket != "" {
+		return fmt.Sprintf("%s (%s)", d.Socket, d.Reason)
+	}
 	host := string(d.Host)
 	if d.Port != 0 {
 		host = fmt.Sprintf("%s:%d", host, d.Port)

@@ -86,6 +86,9 @@ func portText(p present.PortUse) string {
 }
 
 func refusalText(r present.HostRefusal) string {
+	if r.Socket != "" {
+		return fmt.Sprintf("%s (%d)", vpath.Escape(r.Socket), r.Count)
+	}
 	text := vpath.Escape(r.Host)
 	if r.Port != 0 {
 		text += fmt.Sprintf(":%d", r.Port)

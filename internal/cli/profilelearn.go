@@ -150,6 +150,9 @@ func (e *env) addLooks(ctx context.Context, b backend.Backend, sb backend.Sandbo
 		case audit.NetworkAllowed:
 			hosts[learnedHost(event)]++
 		case audit.NetworkDenied:
+			if event.Socket != "" {
+				return nil // no profile can allow it
+			}
 			text := string(event.Host)
 			if event.Port != 0 && event.Port != 443 {
 				text += fmt.Sprintf(":%d", event.Port)

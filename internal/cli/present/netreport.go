@@ -29,9 +29,10 @@ type HostTraffic struct {
 	Failed        int        `json:"failed"`    // connections that could not be made
 }
 
-// RefusedTraffic is what was refused of a host for one reason.
+// RefusedTraffic is what was refused of a host for one reason, or the sockets of one kind.
 type RefusedTraffic struct {
-	Host     audit.Text `json:"host"`
+	Host     audit.Text `json:"host"`               // empty for a socket
+	Socket   string     `json:"socket,omitempty"`   // its kind
 	Port     uint16     `json:"port,omitempty"`     // absent: its address was asked for
 	Protocol string     `json:"protocol,omitempty"` // absent: TCP, or a question for an address
 	Reason   audit.Text `json:"reason"`
@@ -101,7 +102,7 @@ func (n *NetReport) Refused() []RefusedTraffic {
 	list := n.others.Refused()
 	all := make([]RefusedTraffic, 0, len(list))
 	for _, r := range list {
-		all = append(all, RefusedTraffic{audit.Text(r.Host), r.Port, r.Protocol, audit.Text(r.Reason), r.Count})
+		all = append(all, RefusedTraffic{audit.Text(r.Host), r.Socket, r.Port, r.Protocol, audit.Text(r.Reason), r.Count})
 	}
 	return all
 }

@@ -15,6 +15,8 @@ func TestTheReportTellsRulesAndWhatIsNotKnown(t *testing.T) {
 		audit.NetworkAllowed{Host: "a", Port: 80, Rule: "a:80", SentBytes: -1, ReceivedBytes: -1},
 		audit.NetworkAllowed{Host: "a", Port: 443, Rule: "a:443", Error: "connection refused"},
 		audit.NetworkDenied{Host: "c", Port: 1, Reason: "x", Count: 2},
+		audit.NetworkDenied{Socket: "vsock socket", Program: "a", Reason: "y", Count: 1},
+		audit.NetworkDenied{Socket: "vsock socket", Program: "b", Reason: "y", Count: 4},
 		audit.EventsOmitted{Events: []audit.OmittedCount{
 			{Event: audit.KindNetworkAllowed, Records: 3},
 			{Event: audit.KindNetworkDenied, Records: 4, Count: 9},
@@ -31,7 +33,7 @@ func TestTheReportTellsRulesAndWhatIsNotKnown(t *testing.T) {
 	if diff := cmp.Diff(wantHosts, n.Hosts()); diff != "" {
 		t.Errorf("hosts (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]RefusedTraffic{{Host: "c", Port: 1, Reason: "x", Count: 2}}, n.Refused()); diff != "" {
+	if diff := cmp.Diff([]RefusedTraffic{{Socket: "vsock socket", Reason: "y", Count: 5}, {Host: "c", Port: 1, Reason: "x", Count: 2}}, n.Refused()); diff != "" {
 		t.Errorf("refusals (-want +got):\n%s", diff)
 	}
 	if connections, refusals := n.Omitted(); connections != 3 || refusals != 9 {

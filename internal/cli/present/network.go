@@ -20,9 +20,10 @@ type HostUse struct {
 	Failure       string // why the last one of them could not, as the audit log has it
 }
 
-// HostRefusal is what was refused of one host for one reason.
+// HostRefusal is what was refused of one host for one reason, or the sockets of one kind.
 type HostRefusal struct {
 	Host     string
+	Socket   string // its kind; then Host is empty
 	Port     uint16 // 0: its address was asked for
 	Protocol string // "": TCP, or a question for an address
 	Reason   string
@@ -56,7 +57,7 @@ func (n *NetworkSum) Add(r audit.Record) {
 		if n.refused == nil {
 			n.refused = map[HostRefusal]int{}
 		}
-		n.refused[HostRefusal{Host: string(e.Host), Port: e.Port, Protocol: e.Protocol, Reason: string(e.Reason)}] += max(e.Count, 1)
+		n.refused[HostRefusal{Host: string(e.Host), Socket: e.Socket, Port: e.Port, Protocol: e.Protocol, Reason: string(e.Reason)}] += max(e.Count, 1)
 	case audit.PortConnected:
 		n.connected(e)
 	}
@@ -137,7 +138,7 @@ func (n *NetworkSum) Refused() []HostRefusal {
 		all[i].Count = n.refused[all[i]]
 	}
 	slices.SortFunc(all, func(a, b HostRefusal) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Reason, b.Reason))
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Socket, b.Socket), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Reason, b.Reason))
 	})
 	return all
 }

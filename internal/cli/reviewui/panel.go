@@ -62,6 +62,9 @@ func eventOf(r audit.Record) (event, int) {
 		path := present.InMount(e.Mount, record.HostPath(e.Path).String())
 		return event{vpath.Escape(e.Operation) + " " + path, why, true}, max(1, e.Count)
 	case audit.NetworkDenied:
+		if e.Socket != "" {
+			return event{"get a " + vpath.Escape(e.Socket), vpath.Escape(string(e.Reason)), true}, max(1, e.Count)
+		}
 		return event{hostText(e.Host, e.Port), vpath.Escape(string(e.Reason)), true}, max(1, e.Count)
 	case audit.NetworkAllowed:
 		return event{hostText(e.Host, e.Port), "rule " + vpath.Escape(string(e.Rule)), false}, 1

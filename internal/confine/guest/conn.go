@@ -18,9 +18,14 @@ import (
 // use. One goroutine reads from it until it fails or is closed; each running Exec has a
 // goroutine too.
 type Conn struct {
-	link  link
-	ready chan struct{}
-	done  chan struct{}
+	link    link
+	refused func(RefusedSocket)
+	ready   chan struct{}
+	quiet   unix.Errno // set before ready is closed
+	done    chan struct{}
+	settled chan struct{} // has a buffer of one
+
+	settling sync.Mutex // held during a request and its answer
 
 	mu      sync.Mutex
 	err     error // why done is closed
@@ -30,9 +35,16 @@ type Conn struct {
 	leaving map[uint32]struct{} // execs of former idle leaders; PID 1 will report their end
 }
 
-// NewConn takes ownership of the supervisor's end of a guest socket.
-func NewConn(sock *os.File) *Conn {
-	c := &Conn{ready: make(chan struct{}), done: make(chan struct{}), execs: map[uint32]*Exec{}, leaving: map[uint32]struct{}{}}
+// NewConn takes ownership of the supervisor's end of a guest socket. It calls refused, which may be
+// nil, with the sockets that programs inside tried to get, from one goroutine.
+func NewConn(sock *os.File, refused func(RefusedSocket)) *Conn {
+	if refused == nil {
+		refused = func(RefusedSocket) {}
+	}
+	c := &Conn{
+		refused: refused, ready: make(chan struct{}), done: make(chan struct{}), settled: make(chan struct{}, 1),
+		execs: map[uint32]*Exec{}, leaving: map[uint32]struct{}{},
+	}
 	var err error
 	if c.link, err = newLink(sock); err != nil {
 		c.err = err
@@ -53,6 +65,39 @@ func (c *Conn) Ready(ctx context.Context) error {
 		return c.Err()
 	case <-ctx.Done():
 		return contextError(ctx, "wait for the sandbox")
+	}
+}
+
+// Quiet returns why PID 1 does not learn of refused sockets, for which the kernel then answers by
+// itself; nil if it does. It is known when Ready has returned.
+func (c *Conn) Quiet() error {
+	if c.quiet == 0 {
+		return nil
+	}
+	return errdefs.New(errdefs.Unsupported, "seccomp notifications: %w", c.quiet)
+}
+
+// Settle returns when all refused sockets of commands that have ended are known, at the latest
+// after patience, if PID 1 does not answer.
+func (c *Conn) Settle(patience time.Duration) {
+	if !isClosed(c.ready) || c.quiet != 0 {
+		return // PID 1 starts nothing before it is ready
+	}
+	c.settling.Lock()
+	defer c.settling.Unlock()
+	select {
+	case <-c.settled: // the late answer to an earlier request
+	default:
+	}
+	if err := c.link.send(encode(msgSettle)); err != nil {
+		return
+	}
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case <-c.settled:
+	case <-c.done:
+	case <-timeout.C:
 	}
 }
 
@@ -113,10 +158,27 @@ func (c *Conn) serve() {
 func (c *Conn) handle(message []byte) error {
 	switch kindOf(message) {
 	case msgReady:
-		if _, err := decode(message, msgReady, 0); err != nil || isClosed(c.ready) {
+		fields, err := decode(message, msgReady, 1)
+		if err != nil || isClosed(c.ready) {
 			return errProtocol
 		}
+		c.quiet = unix.Errno(fields[0])
 		close(c.ready)
+		return nil
+	case msgAttempt:
+		r, err := decodeAttempt(message)
+		if err == nil {
+			c.refused(r)
+		}
+		return err
+	case msgSettled:
+		if _, err := decode(message, msgSettled, 0); err != nil {
+			return err
+		}
+		select {
+		case c.settled <- struct{}{}:
+		default:
+		}
 		return nil
 	case msgEnded:
 		fields, err := decode(message, msgEnded, 1)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func say(fd int, message []byte, rights ...int) {
 // asLeader takes PID 1's request and returns the number of the exec and the
 // leader's socket.
 func asLeader() (uint32, int) {
-	say(socketFD, encode(msgReady))
+	say(socketFD, encode(msgReady, 0))
 	message, fds, err := receiveRaw(socketFD, make([]byte, maxIncoming))
 	if err != nil {
 		os.Exit(0)
@@ -73,9 +74,14 @@ var hostile = map[string]func(){
 	"says something unknown":    func() { say(socketFD, []byte{200}); untilEnd(socketFD) },
 	"says nothing in a message": func() { say(socketFD, nil); untilEnd(socketFD) },
 	"says too much":             func() { say(socketFD, make([]byte, maxIncoming+1)); untilEnd(socketFD) },
-	"is ready twice":            func() { say(socketFD, encode(msgReady)); say(socketFD, encode(msgReady)); untilEnd(socketFD) },
-	"ends what never was":       func() { say(socketFD, encode(msgReady)); say(socketFD, encode(msgEnded, 7)); untilEnd(socketFD) },
-	"sends a descriptor":        func() { say(socketFD, encode(msgReady), 0, 1); untilEnd(socketFD) },
+	"is ready twice":            func() { say(socketFD, encode(msgReady, 0)); say(socketFD, encode(msgReady, 0)); untilEnd(socketFD) },
+	"ends what never was":       func() { say(socketFD, encode(msgReady, 0)); say(socketFD, encode(msgEnded, 7)); untilEnd(socketFD) },
+	"reports half an attempt": func() {
+		say(socketFD, encode(msgReady, 0))
+		say(socketFD, encode(msgAttempt, 40, 1, 0, 1))
+		untilEnd(socketFD)
+	},
+	"sends a descriptor": func() { say(socketFD, encode(msgReady, 0), 0, 1); untilEnd(socketFD) },
 	"refuses": func() {
 		id, _ := asLeader()
 		say(socketFD, encode(msgRefuse, id, uint32(unix.EAGAIN)))
@@ -119,7 +125,7 @@ func play(t *testing.T, name string) *Conn {
 		t.Fatal(err)
 	}
 	theirs.Close()
-	c := NewConn(ours)
+	c := NewConn(ours, nil)
 	t.Cleanup(func() {
 		c.Close()
 		cmd.Process.Kill()
@@ -133,6 +139,7 @@ func TestHostileInitIsCutOff(t *testing.T) {
 		"says nothing and goes": errdefs.Unavailable, "says nothing in a message": errdefs.Internal,
 		"says something unknown": errdefs.Internal, "says too much": errdefs.Internal, "is ready twice": errdefs.Internal,
 		"ends what never was": errdefs.Internal, "sends a descriptor": errdefs.Internal,
+		"reports half an attempt": errdefs.Internal,
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := descriptors(t)
@@ -148,7 +155,7 @@ func TestHostileInitIsCutOff(t *testing.T) {
 			if after := descriptors(t); after > before+1 { // the child's pidfd
 				t.Errorf("%d descriptors before, %d after", before, after)
 			}
-			if err := c.Ready(context.Background()); name != "is ready twice" && name != "ends what never was" && err == nil {
+			if err := c.Ready(context.Background()); !slices.Contains([]string{"is ready twice", "ends what never was", "reports half an attempt"}, name) && err == nil {
 				t.Error("ready")
 			}
 		})

@@ -45,7 +45,11 @@ func Main() {
 		die("limit the processes", err)
 	}
 	p := &pid1{socket: socket, null: null, leaders: map[int]*child{}, strays: map[int]*child{}, leaderEnv: leaderEnvOf(), buffer: make([]byte, maxIncoming)}
-	if err := sendRaw(socket, encode(msgReady)); err != nil {
+	quiet, err := p.confineSockets()
+	if err != nil {
+		die("confine the sockets", err)
+	}
+	if err := sendRaw(socket, encode(msgReady, uint32(quiet))); err != nil {
 		die("report that it runs", err)
 	}
 	for {
@@ -137,6 +141,8 @@ type pid1 struct {
 	idle    bool     // memory was returned to the kernel, and no event has come since
 	dropped time.Time
 
+	attempts attempts
+
 	leaderEnv []string
 	fds       []unix.PollFd
 	buffer    []byte
@@ -145,7 +151,8 @@ type pid1 struct {
 
 // step waits for events and handles them.
 func (p *pid1) step() error {
-	p.fds = append(p.fds[:0], unix.PollFd{Fd: int32(p.socket), Events: unix.POLLIN})
+	// poll(2) ignores a negative descriptor.
+	p.fds = append(p.fds[:0], unix.PollFd{Fd: int32(p.socket), Events: unix.POLLIN}, unix.PollFd{Fd: p.attempts.fd(), Events: unix.POLLIN})
 	for _, children := range []map[int]*child{p.leaders, p.strays} {
 		for _, c := range children {
 			p.fds = append(p.fds, unix.PollFd{Fd: int32(c.pidfd), Events: unix.POLLIN})
@@ -155,7 +162,10 @@ func (p *pid1) step() error {
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		return err
 	}
-	if n == 0 && !p.unsure && !p.idle {
+	if err := p.report(false); err != nil {
+		return err
+	}
+	if n == 0 && !p.unsure && !p.idle && p.attempts.isReported() {
 		DropText()
 		p.idle, p.dropped = true, time.Now()
 		return nil
@@ -164,6 +174,11 @@ func (p *pid1) step() error {
 	p.reap()
 	if len(p.dead) > 0 {
 		if err := p.sweep(); err != nil {
+			return err
+		}
+	}
+	if p.fds[1].Revents != 0 {
+		if err := p.refuse(p.fds[1].Revents); err != nil {
 			return err
 		}
 	}
@@ -186,6 +201,8 @@ func (p *pid1) timeout() int {
 	switch {
 	case p.unsure:
 		return 0
+	case !p.attempts.isReported():
+		return int(max(attemptPause-time.Since(p.attempts.reported), 0).Milliseconds()) + 1
 	case p.idle:
 		return -1
 	}
@@ -260,6 +277,12 @@ func (p *pid1) serve() error {
 			unix.Close(fd)
 		}
 	}()
+	if kindOf(message) == msgSettle {
+		if err := p.report(true); err != nil {
+			return err
+		}
+		return sendRaw(p.socket, encode(msgSettled))
+	}
 	if len(message) != 1+4+1 || len(fds) == 0 {
 		return errProtocol
 	}

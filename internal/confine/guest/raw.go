@@ -12,9 +12,12 @@ import (
 const maxDescriptors = 4
 
 // sendRaw sends a message from inside, on a blocking socket.
-func sendRaw(fd int, message []byte) error {
+func sendRaw(fd int, message []byte) error { return sendWith(0, fd, message) }
+
+// sendWith is sendRaw with flags of send(2).
+func sendWith(flags, fd int, message []byte) error {
 	for {
-		_, err := unix.SendmsgN(fd, message, nil, nil, unix.MSG_NOSIGNAL)
+		_, err := unix.SendmsgN(fd, message, nil, nil, unix.MSG_NOSIGNAL|flags)
 		if !errors.Is(err, unix.EINTR) {
 			return err
 		}

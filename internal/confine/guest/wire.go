@@ -13,9 +13,11 @@ type kind byte
 
 const (
 	// From PID 1.
-	msgReady  kind = iota + 1 // it runs
-	msgEnded                  // u32 exec: its leader and all descendants have ended
-	msgRefuse                 // u32 exec, u32 errno: no leader could be started
+	msgReady   kind = iota + 1 // u32 errno: it runs; why it does not report attempts, or 0
+	msgEnded                   // u32 exec: its leader and all descendants have ended
+	msgRefuse                  // u32 exec, u32 errno: no leader could be started
+	msgAttempt                 // u32 family, u32 type, u32 protocol, u32 count, name of the program: refused sockets
+	msgSettled                 // all attempts until msgSettle are reported
 
 	// From a leader.
 	msgHello   // it waits for its command
@@ -26,7 +28,8 @@ const (
 	msgIdle    // no process of the exec is left; the leader waits for another command
 
 	// To PID 1.
-	msgSpawn // u32 exec, u8 mask of streams; with the leader's socket and the streams
+	msgSpawn  // u32 exec, u8 mask of streams; with the leader's socket and the streams
+	msgSettle // it answers with msgSettled
 
 	// To a leader.
 	msgCommand // a piece of the encoded command; the last is shorter than pieceBytes

@@ -15,21 +15,32 @@ import (
 //
 // Errors: Unsupported.
 func ConfineEgress() error {
-	if len(egressProgram) == 0 {
-		return errdefs.New(errdefs.Unsupported, "seccomp filter: not available for this architecture")
+	thread, err := install(egressProgram, unix.SECCOMP_FILTER_FLAG_TSYNC)
+	if err != nil {
+		return err
 	}
-	filter := make([]unix.SockFilter, len(egressProgram)/instruction)
-	if _, err := binary.Decode(egressProgram, binary.LittleEndian, filter); err != nil {
-		return errdefs.New(errdefs.Internal, "seccomp filter: %w", err)
-	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
-	runtime.KeepAlive(&program)
-	switch {
-	case errno != 0:
-		return errdefs.New(errdefs.Unsupported, "seccomp filter: %w", errno)
-	case thread != 0:
+	if thread != 0 {
 		return errdefs.New(errdefs.Unsupported, "seccomp filter: thread %d has another one", thread)
 	}
 	return nil
+}
+
+// install calls seccomp(2) with an embedded program and flags, and returns what that returns.
+//
+// Errors: Unsupported.
+func install(program []byte, flags uintptr) (int, error) {
+	if len(program) == 0 {
+		return 0, errdefs.New(errdefs.Unsupported, "seccomp filter: not available for this architecture")
+	}
+	filter := make([]unix.SockFilter, len(program)/instruction)
+	if _, err := binary.Decode(program, binary.LittleEndian, filter); err != nil {
+		return 0, errdefs.New(errdefs.Internal, "seccomp filter: %w", err)
+	}
+	argument := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	result, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&argument)))
+	runtime.KeepAlive(&argument)
+	if errno != 0 {
+		return 0, errdefs.New(errdefs.Unsupported, "seccomp filter: %w", errno)
+	}
+	return int(result), nil
 }

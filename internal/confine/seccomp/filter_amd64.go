@@ -7,3 +7,6 @@ var program []byte
 
 //go:embed egress_amd64.bpf
 var egressProgram []byte
+
+//go:embed sockets_amd64.bpf
+var socketProgram []byte

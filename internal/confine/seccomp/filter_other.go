@@ -2,4 +2,4 @@
 
 package seccomp
 
-var program, egressProgram []byte
+var program, egressProgram, socketProgram []byte

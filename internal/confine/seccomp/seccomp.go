@@ -1,9 +1,9 @@
-// Package seccomp has the system-call filter of every sandbox.
+// Package seccomp has the system-call filters of every sandbox.
 //
-// The filter is a deny list in addition to namespaces, dropped capabilities and
-// no_new_privs. It blocks parts of the kernel that a confined program does not need and
+// The filters are a deny list in addition to namespaces, dropped capabilities and
+// no_new_privs. They block parts of the kernel that a confined program does not need and
 // that have been used to escape from sandboxes. Package denylist has the list, with
-// reasons.
+// reasons. The filter of sockets notifies PID 1, which installs it (docs/adr/0066).
 //
 // One program for each architecture is compiled ahead of time and embedded. PID 1 of each
 // sandbox and the leader of each exec run this binary, and compiling the list (or linking
@@ -33,9 +33,9 @@ const (
 	value       = 4
 )
 
-// Filter returns the filter for this architecture and a sandbox with these ids inside: an
-// array of struct sock_filter (linux/filter.h), little endian, as for the kernel and bwrap
-// --seccomp FD.
+// Filter returns the filter of all calls but those for sockets, for this architecture and a
+// sandbox with these ids inside: an array of struct sock_filter (linux/filter.h), little
+// endian, as for the kernel and bwrap --seccomp FD.
 //
 // Errors: Unsupported, if this architecture has no filter.
 func Filter(uid, gid int) ([]byte, error) {

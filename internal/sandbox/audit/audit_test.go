@@ -79,6 +79,7 @@ var everyEvent = []audit.Event{
 		Events: []audit.OmittedCount{{Event: audit.KindPermissionDenied, Rule: "**/.env*", Records: 7, Count: 9}},
 	},
 	audit.Archived{Records: 17},
+	audit.NetworkDenied{Socket: "raw socket (ICMP)", Program: "ping\x1b", Reason: "no program gets a socket of this kind", Count: 2},
 }
 
 // clock goes on by a second at each look.

@@ -203,12 +203,16 @@ type NetworkAllowed struct {
 
 // NetworkDenied tells what of the network was refused.
 type NetworkDenied struct {
-	Host Text   `json:"host"`           // as it was asked for
+	Host Text   `json:"host"`           // as it was asked for; empty for a Socket
 	Port uint16 `json:"port,omitempty"` // absent: its address was asked for
 	// Protocol is absent for TCP, and where an address was asked for.
 	Protocol string `json:"protocol,omitempty"`
-	Reason   Text   `json:"reason"`
-	Count    int    `json:"count"` // repeats that this record stands for, 1 at least
+	// Socket is the kind of a socket that no program gets, and Program the name of the one that
+	// tried. A record has both or neither.
+	Socket  string `json:"socket,omitempty"`
+	Program Text   `json:"program,omitempty"`
+	Reason  Text   `json:"reason"`
+	Count   int    `json:"count"` // repeats that this record stands for, 1 at least
 }
 
 // PortConnected tells of a connection to a published port, when it has ended, or could not be

@@ -278,8 +278,9 @@ func (s *supervisor) finish(ctx context.Context, x *execution) api.Exit {
 		s.log.Warn("exec: lost its end", "err", err)
 		exit.Signal = int(unix.SIGKILL)
 	}
+	s.guest.Settle(settlePatience) // the command's refusals are recorded before its end
 	if s.egress != nil {
-		s.egress.Settle() // the command's refusals are recorded before its end
+		s.egress.Settle()
 	}
 	x.mu.Lock()
 	exit.Reason = x.reason

@@ -41,6 +41,7 @@ func (s *supervisor) runInner(ctx context.Context, uc *net.UnixConn, r *inner.Re
 		return guest.Exit{}, err
 	}
 	defer func() {
+		conn.Settle(settlePatience)
 		conn.Close()
 		s.warn("inner sandbox: kill", process.Kill())
 		<-process.Done()
@@ -116,7 +117,7 @@ func (s *supervisor) startInner(ctx context.Context, n *innerSandbox, r *inner.R
 		ours.Close()
 		return nil, nil, err
 	}
-	conn := guest.NewConn(ours)
+	conn := guest.NewConn(ours, s.onSocket)
 	if err := conn.Ready(ctx); err != nil {
 		conn.Close()
 		s.warn("inner sandbox: kill", process.Kill())

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/egress/publish"
 	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
+	"github.com/agentfense/agentfense/internal/confine/guest"
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
@@ -203,6 +205,17 @@ func (s *supervisor) onRefused(d egress.Denied) {
 	s.noteHostForProgram(d)
 	s.append(audit.NetworkDenied{Host: audit.Text(d.Host), Port: d.Port, Protocol: d.Protocol, Reason: audit.Text(d.Reason), Count: d.Count})
 }
+
+// onSocket records a socket that no program gets, in whatever network.
+func (s *supervisor) onSocket(r guest.RefusedSocket) {
+	s.append(audit.NetworkDenied{Socket: r.Kind, Program: audit.Text(r.Program), Reason: socketReason, Count: r.Count})
+}
+
+// socketReason is why a socket was refused.
+const socketReason = "no program gets a socket of this kind"
+
+// settlePatience is how long the end of a command waits for what PID 1 has refused it.
+const settlePatience = 500 * time.Millisecond
 
 // onInbound records a connection to a published port that has ended.
 func (s *supervisor) onInbound(in publish.Inbound) {

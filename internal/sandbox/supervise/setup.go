@@ -295,7 +295,7 @@ func (s *supervisor) startInside(ctx context.Context) error {
 		ours.Close()
 		return err
 	}
-	s.guest = guest.NewConn(ours)
+	s.guest = guest.NewConn(ours, s.onSocket)
 	if s.group != nil {
 		if err := s.group.Settle(); err != nil {
 			return err
@@ -304,6 +304,7 @@ func (s *supervisor) startInside(ctx context.Context) error {
 	if err := s.guest.Ready(ctx); err != nil {
 		return s.neverReady(err)
 	}
+	s.warn("refused sockets are not recorded", s.guest.Quiet())
 	if err := s.watchGroup(); err != nil {
 		return err
 	}
@@ -433,6 +434,9 @@ func (s *supervisor) enforced() []string {
 	}
 	if s.processLimit > 0 {
 		list = append(list, "rlimit")
+	}
+	if s.guest.Quiet() == nil {
+		list = append(list, "seccomp notify")
 	}
 	if landlock.Version() > 0 {
 		list = append(list, "landlock")

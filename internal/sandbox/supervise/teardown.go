@@ -32,6 +32,9 @@ func (s *supervisor) tearDown() {
 	s.grants.stop()
 	s.endInner()
 	ended := true // all that we have started
+	if s.guest != nil {
+		s.guest.Settle(settlePatience)
+	}
 	if s.process != nil {
 		s.warn("processes: kill", s.process.Kill())
 		err := within(letGoPatience, func() error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/test/harness"
@@ -83,6 +84,23 @@ func reach(args []string) int {
 	return 0
 }
 
+// wantSocketsOfReach checks which sockets of reach are in the audit log. Of others it may have one
+// or none, because another filter may answer first.
+func wantSocketsOfReach(t *testing.T, s *harness.Sandbox, others ...string) {
+	t.Helper()
+	counts, _ := socketRefusals(t, s.Agentfense("audit", s.Name, "--json").Stdout)
+	want := map[string]int{
+		"raw socket (ICMP)": 2, "raw socket (protocol 255)": 1, "ICMP socket": 2, "packet socket": 1, "vsock socket": 1, "SCTP socket": 1,
+	}
+	for _, name := range others {
+		delete(want, name)
+		delete(counts, name)
+	}
+	if diff := cmp.Diff(want, counts); diff != "" {
+		t.Errorf("sockets that are recorded (-want +got):\n%s", diff)
+	}
+}
+
 // setDown tries to set lo down (netdevice(7)).
 func setDown() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -143,5 +161,6 @@ func TestThereIsNoOtherWayOut(t *testing.T) {
 		if r := s.RunProgram(reachOut, []string{port}, "--allow-net", "example.com"); r.Code != 0 {
 			t.Errorf("exit %d\n%s", r.Code, r.Stderr)
 		}
+		wantSocketsOfReach(t, s)
 	})
 }

@@ -35,6 +35,7 @@ var programs = map[string]func(args []string) int{
 	greetHosts:          greet,
 	gatherConnections:   gather,
 	reachOut:            reach,
+	getSockets:          getEach,
 	speakProtocols:      speak,
 	connectOften:        connect,
 	smuggleRequests:     smuggle,

@@ -113,7 +113,7 @@ func tryStart(t testing.TB, factory Factory, spec isolate.Spec) (*box, error) {
 		ours.Close()
 		return nil, err
 	}
-	b := &box{t: t, view: spec.View, spec: spec, proc: proc, conn: guest.NewConn(ours)}
+	b := &box{t: t, view: spec.View, spec: spec, proc: proc, conn: guest.NewConn(ours, nil)}
 	t.Cleanup(func() {
 		proc.Kill()
 		if err := proc.Wait(); err != nil {

@@ -50,13 +50,9 @@ func assemble(goarch string) ([]bpf.Instruction, error) {
 	if !ok {
 		return nil, fmt.Errorf("compile filter: unknown architecture %q", goarch)
 	}
-	instructions := prologue(info)
-	for _, r := range rules() {
-		body, err := r.compile(info)
-		if err != nil {
-			return nil, fmt.Errorf("compile filter %s: %w", goarch, err)
-		}
-		instructions = append(instructions, body...)
+	instructions, err := compileRules(info, prologue(info), rules())
+	if err != nil {
+		return nil, err
 	}
 	body, err := owners(info)
 	if err != nil {
@@ -66,19 +62,35 @@ func assemble(goarch string) ([]bpf.Instruction, error) {
 	return append(instructions, bpf.RetConstant{Val: uint32(seccomp.ActionAllow)}), nil
 }
 
+// compileRules appends the instructions of rules.
+func compileRules(info *arch.Info, instructions []bpf.Instruction, rules []rule) ([]bpf.Instruction, error) {
+	for _, r := range rules {
+		body, err := r.compile(info)
+		if err != nil {
+			return nil, fmt.Errorf("compile filter %s: %w", info.Name, err)
+		}
+		instructions = append(instructions, body...)
+	}
+	return instructions, nil
+}
+
 // prologue refuses calls to which the rules, written for one set of numbers, do not apply.
 // A call through another architecture's entry (int 0x80) kills the process. A number above
 // the known ones returns ENOSYS, as on an older kernel: that covers future calls, the x32
 // ABI (bit 30), and the numbers from 512 by which some kernels accept x32 calls without
 // that bit.
 func prologue(info *arch.Info) []bpf.Instruction {
+	return append(native(info),
+		bpf.LoadAbsolute{Off: offsetNumber, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: highest(info), SkipFalse: 1},
+		bpf.RetConstant{Val: uint32(errno(unix.ENOSYS))})
+}
+
+func native(info *arch.Info) []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offsetArch, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(info.ID), SkipTrue: 1},
 		bpf.RetConstant{Val: uint32(seccomp.ActionKillProcess)},
-		bpf.LoadAbsolute{Off: offsetNumber, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: highest(info), SkipFalse: 1},
-		bpf.RetConstant{Val: uint32(errno(unix.ENOSYS))},
 	}
 }
 

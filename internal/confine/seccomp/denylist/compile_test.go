@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	seccomp "github.com/elastic/go-seccomp-bpf"
@@ -39,22 +40,26 @@ func (c call) bytes() []byte {
 	return b
 }
 
+// judge answers as the kernel does to a program that is under all of these filters.
 type judge struct {
 	goarch string
-	vm     *bpf.VM
+	vms    []*bpf.VM
 }
 
 func newJudge(t *testing.T, goarch string) judge {
 	t.Helper()
-	instructions, err := assemble(goarch)
-	if err != nil {
-		t.Fatal(err)
+	vm := func(instructions []bpf.Instruction, err error) *bpf.VM {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		vm, err := bpf.NewVM(instructions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return vm
 	}
-	vm, err := bpf.NewVM(instructions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return judge{goarch, vm}
+	return judge{goarch, []*bpf.VM{vm(assemble(goarch)), vm(assembleSockets(goarch))}}
 }
 
 func (j judge) call(t testing.TB, name string, args ...uint64) call {
@@ -69,11 +74,17 @@ func (j judge) call(t testing.TB, name string, args ...uint64) call {
 }
 
 func (j judge) answer(t interface{ Fatal(...any) }, c call) uint32 {
-	got, err := j.vm.Run(c.bytes())
-	if err != nil {
-		t.Fatal(err)
+	answer := allow
+	for _, vm := range j.vms {
+		got, err := vm.Run(c.bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if int32(got) < int32(answer) { // the kernel's order of actions (seccomp(2))
+			answer = uint32(got)
+		}
 	}
-	return uint32(got)
+	return answer
 }
 
 func TestFilterAnswers(t *testing.T) {
@@ -237,7 +248,7 @@ func TestAnswerDependsOnListedArgumentsAlone(t *testing.T) {
 
 // read evaluates the rules for c, the call of that name.
 func read(name string, c call) uint32 {
-	for _, r := range rules() {
+	for _, r := range slices.Concat(rules(), socketRules()) {
 		for _, n := range r.calls {
 			if n == name && holds(r.when, c) {
 				return uint32(r.action)
@@ -274,16 +285,19 @@ func holds(when []seccomp.Condition, c call) bool {
 
 func TestEmbeddedFiltersAreCompiledFromTheseRules(t *testing.T) {
 	for _, goarch := range Architectures() {
-		want, err := Compile(goarch)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := os.ReadFile(filepath.Join("..", "filter_"+goarch+".bpf"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(got) != string(want) {
-			t.Errorf("filter_%s.bpf is stale: run go generate in internal/confine/seccomp", goarch)
+		for name, compile := range map[string]func(string) ([]byte, error){"filter": Compile, "sockets": CompileSockets} {
+			name += "_" + goarch + ".bpf"
+			want, err := compile(goarch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(filepath.Join("..", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != string(want) {
+				t.Errorf("%s is stale: run go generate in internal/confine/seccomp", name)
+			}
 		}
 	}
 }

@@ -19,7 +19,7 @@ func newEgressJudge(t *testing.T, goarch string) judge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return judge{goarch, vm}
+	return judge{goarch, []*bpf.VM{vm}}
 }
 
 func TestEgressMayDoOnlyWhatItNeeds(t *testing.T) {

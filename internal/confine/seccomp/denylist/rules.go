@@ -1,6 +1,6 @@
-// Package denylist lists the system calls that a sandbox may not make, and the few that the
-// egress process may make, and compiles both lists to the classic-BPF programs that package
-// seccomp embeds.
+// Package denylist lists the system calls that a sandbox may not make, the sockets that it does
+// not get, and the few calls that the egress process may make, and compiles each list to the
+// classic-BPF program that package seccomp embeds.
 //
 // Only the generator and tests link it, never the binary.
 //
@@ -38,11 +38,6 @@ type rule struct {
 const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-const (
-	socketTypes  = 0xf // SOCK_TYPE_MASK of linux/net.h
-	protocolL2TP = 115 // IPPROTO_L2TP of linux/in.h
-)
-
 // fileSystemNames are the ioctl requests for the identifier, label or devices of a file's
 // file system. They identify the host.
 var fileSystemNames = []uint32{
@@ -57,8 +52,8 @@ var fileSystemNames = []uint32{
 	0x80705864, // XFS_IOC_FSGEOMETRY_V1
 }
 
-// rules returns the deny list. A name that an architecture does not have is skipped there. A
-// name that no architecture has is an error.
+// rules returns the deny list, without sockets. A name that an architecture does not have is
+// skipped there. A name that no architecture has is an error.
 func rules() []rule {
 	return slices.Concat(fixedRules(), fileSystemRules(), priorityRules())
 }
@@ -163,25 +158,6 @@ func fixedRules() []rule {
 		{
 			action: errno(unix.EPERM), calls: []string{"personality"},
 			when: noneOf(0, 0, 0x8, 0x20000, 0x20008, 0xffffffff, ^uint64(0)),
-		},
-		// Netlink only for addresses and routes. The other protocols reach code for
-		// administrators (netfilter, IPsec, audit), or report on the whole host in any
-		// namespace (connector).
-		{
-			action: errno(unix.EPROTONOSUPPORT), calls: []string{"socket", "socketpair"},
-			when: append(lowWordIs(0, unix.AF_NETLINK), anyBit(2, ^uint32(0))),
-		},
-		// Transports for which the kernel loads a module on request. Few programs use them,
-		// and they are old code with old bugs (CVE-2017-6074).
-		{action: errno(unix.EPROTONOSUPPORT), calls: []string{"socket"}, when: lowWordIs(2, unix.IPPROTO_SCTP)},
-		{action: errno(unix.EPROTONOSUPPORT), calls: []string{"socket"}, when: lowWordIs(2, unix.IPPROTO_DCCP)},
-		{action: errno(unix.EPROTONOSUPPORT), calls: []string{"socket"}, when: lowWordIs(2, protocolL2TP)},
-		{action: errno(unix.ESOCKTNOSUPPORT), calls: []string{"socket"}, when: maskedIs(1, socketTypes, unix.SOCK_DCCP)},
-		// Sockets only of the families that a network namespace contains. vsock would reach
-		// the hypervisor, and the other families are rarely used code.
-		{
-			action: errno(unix.EAFNOSUPPORT), calls: []string{"socket", "socketpair"},
-			when: noneOf(0, unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK),
 		},
 	}
 }

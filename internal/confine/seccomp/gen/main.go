@@ -11,7 +11,7 @@ import (
 
 func main() {
 	for name, compile := range map[string]func(goarch string) ([]byte, error){
-		"filter": denylist.Compile, "egress": denylist.CompileEgress,
+		"filter": denylist.Compile, "egress": denylist.CompileEgress, "sockets": denylist.CompileSockets,
 	} {
 		for _, goarch := range denylist.Architectures() {
 			program, err := compile(goarch)

@@ -208,7 +208,7 @@ var outbound = connection{DirectionID: 2, ProtocolName: "tcp"}
 
 func connected(e Event, r audit.Record) []Event {
 	n := r.Event.(audit.NetworkAllowed)
-	e.DstEndpoint = &endpoint{n.Host, n.Address, n.Port}
+	e.DstEndpoint = &endpoint{Hostname: n.Host, IP: n.Address, Port: n.Port}
 	e.Connection, e.Policy = &outbound, policyOf(n.Rule, "")
 	e.allow()
 	if n.SentBytes >= 0 && n.ReceivedBytes >= 0 && n.Error == "" {
@@ -242,8 +242,13 @@ func entered(e Event, r audit.Record) []Event {
 
 func refused(e Event, r audit.Record) []Event {
 	n := r.Event.(audit.NetworkDenied)
-	e.DstEndpoint, e.Count = &endpoint{Hostname: n.Host, Port: n.Port}, max(n.Count, 1)
-	e.Connection = &connection{outbound.DirectionID, cmp.Or(n.Protocol, outbound.ProtocolName)}
+	e.Count = max(n.Count, 1)
+	e.Connection = &connection{outbound.DirectionID, cmp.Or(n.Protocol, n.Socket, outbound.ProtocolName)}
+	if n.Socket == "" {
+		e.DstEndpoint = &endpoint{Hostname: n.Host, Port: n.Port}
+	} else { // it had no target yet, but the class requires one
+		e.DstEndpoint, e.Actor.Process = &endpoint{Name: n.Socket}, &process{Name: n.Program}
+	}
 	e.deny()
 	e.StatusDetail = n.Reason
 	return []Event{e}

@@ -98,6 +98,7 @@ type (
 		TypeID int        `json:"type_id"`
 	}
 	endpoint struct {
+		Name     string     `json:"name,omitempty"`
 		Hostname audit.Text `json:"hostname,omitempty"`
 		IP       string     `json:"ip,omitempty"`
 		Port     uint16     `json:"port,omitempty"`
