@@ -20,6 +20,7 @@ func TestSocketsHaveNames(t *testing.T) {
 		"netlink socket (protocol 9)": {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT},
 		"SCTP socket":                 {unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP},
 		"L2TP socket":                 {unix.AF_INET6, unix.SOCK_DGRAM, 115},
+		"SMC socket":                  {unix.AF_INET, unix.SOCK_STREAM, 256},
 		"DCCP socket":                 {unix.AF_INET, unix.SOCK_DCCP, 0},
 		"socket of family 4294967294": {othersFamily - 1, 0, 0},
 		OtherSockets:                  {othersFamily, 0, 0},

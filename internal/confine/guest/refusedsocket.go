@@ -40,6 +40,8 @@ func socketKind(family, kind, protocol uint32) string {
 		return "DCCP socket"
 	case seccomp.ProtocolL2TP:
 		return "L2TP socket"
+	case seccomp.ProtocolSMC:
+		return "SMC socket"
 	}
 	switch {
 	case family == unix.AF_NETLINK:

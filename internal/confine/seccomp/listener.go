@@ -124,7 +124,7 @@ func SocketErrno(pair bool, family, kind, protocol uint64) unix.Errno {
 }
 
 func isOldTransport(protocol uint32) bool {
-	return protocol == unix.IPPROTO_SCTP || protocol == unix.IPPROTO_DCCP || protocol == ProtocolL2TP
+	return protocol == unix.IPPROTO_SCTP || protocol == unix.IPPROTO_DCCP || protocol == ProtocolL2TP || protocol == ProtocolSMC
 }
 
 func isKnownFamily(family uint64) bool {

@@ -10,10 +10,12 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// SocketTypes is SOCK_TYPE_MASK of linux/net.h, and ProtocolL2TP is IPPROTO_L2TP of linux/in.h.
+// SocketTypes is SOCK_TYPE_MASK of linux/net.h. ProtocolL2TP and ProtocolSMC are IPPROTO_L2TP and
+// IPPROTO_SMC of linux/in.h.
 const (
 	SocketTypes  = 0xf
 	ProtocolL2TP = 115
+	ProtocolSMC  = 256
 )
 
 const returnValue = unix.BPF_RET | unix.BPF_K // the code of an instruction that returns a constant

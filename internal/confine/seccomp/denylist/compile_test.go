@@ -148,6 +148,7 @@ func TestFilterAnswers(t *testing.T) {
 		{"MPTCP is allowed", "socket", []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}, allow},
 		{"SCTP is no protocol", "socket", []uint64{unix.AF_INET6, unix.SOCK_SEQPACKET, unix.IPPROTO_SCTP}, protocol},
 		{"L2TP is no protocol", "socket", []uint64{unix.AF_INET, unix.SOCK_DGRAM, 115}, protocol},
+		{"SMC is no protocol", "socket", []uint64{unix.AF_INET, unix.SOCK_STREAM, 256}, protocol},
 		{"DCCP is no protocol", "socket", []uint64{unix.AF_INET, unix.SOCK_STREAM, garbage | unix.IPPROTO_DCCP}, protocol},
 		{"DCCP's type does not exist", "socket", []uint64{unix.AF_INET, unix.SOCK_DCCP | unix.SOCK_CLOEXEC}, kind},
 		{"the types beside DCCP's do", "socket", []uint64{unix.AF_UNIX, unix.SOCK_SEQPACKET | unix.SOCK_NONBLOCK}, allow},

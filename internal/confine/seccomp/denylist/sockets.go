@@ -31,6 +31,7 @@ func socketRules() []rule {
 		{action: errno(unix.EPROTONOSUPPORT), calls: []string{"socket"}, when: lowWordIs(2, unix.IPPROTO_SCTP)},
 		{action: errno(unix.EPROTONOSUPPORT), calls: []string{"socket"}, when: lowWordIs(2, unix.IPPROTO_DCCP)},
 		{action: errno(unix.EPROTONOSUPPORT), calls: []string{"socket"}, when: lowWordIs(2, ours.ProtocolL2TP)},
+		{action: errno(unix.EPROTONOSUPPORT), calls: []string{"socket"}, when: lowWordIs(2, ours.ProtocolSMC)},
 		{action: errno(unix.ESOCKTNOSUPPORT), calls: []string{"socket"}, when: maskedIs(1, ours.SocketTypes, unix.SOCK_DCCP)},
 		// Sockets only of the families that a network namespace contains. vsock would reach
 		// the hypervisor, and the other families are rarely used code.

@@ -22,7 +22,7 @@ func eachSocket(do func(call string, family, kind, protocol uint64)) {
 		unix.SOCK_DCCP|unix.SOCK_CLOEXEC, unix.SOCK_RAW|0x10, unix.SOCK_DGRAM|1<<31, garbage|unix.SOCK_RAW, garbage|unix.SOCK_PACKET)
 	protocols := append(upTo(3),
 		16, 17, unix.IPPROTO_DCCP, 57, unix.IPPROTO_ICMPV6, 114, ours.ProtocolL2TP, unix.IPPROTO_SCTP, 133, unix.IPPROTO_UDPLITE, 254, unix.IPPROTO_RAW,
-		256, unix.IPPROTO_MPTCP, 263, 0x10000|unix.IPPROTO_SCTP, 0xffffffff, ^uint64(0), garbage, garbage|unix.IPPROTO_ICMP, garbage|unix.IPPROTO_SCTP)
+		ours.ProtocolSMC, 257, unix.IPPROTO_MPTCP, 263, 0x10000|unix.IPPROTO_SCTP, 0xffffffff, ^uint64(0), garbage, garbage|unix.IPPROTO_ICMP, garbage|unix.IPPROTO_SCTP)
 	for _, call := range []string{"socket", "socketpair"} {
 		for _, family := range families {
 			for _, kind := range kinds {
