@@ -28,10 +28,14 @@ import (
 const Verb = "__supervise"
 
 // The supervisor's inherited descriptors: the first reports once how the start
-// went, the second is its starter's lease.
+// went, the second is its starter's lease. The last has no other use than its number: the kernel
+// gives a new process a table of descriptors that has room for it. A process with threads that
+// fills its table of 64 waits for all processors until it has a larger one, 10 ms and more
+// (expand_fdtable in fs/file.c).
 const (
 	ReadyFD = 3
 	LeaseFD = 4
+	TableFD = 255
 )
 
 // supervisorCaps are what the supervisor of an ordinary user holds inside its
@@ -94,6 +98,12 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 	cmd.Args[0] = "agentfense"
 	cmd.ExtraFiles = []*os.File{readyChild, leaseChild}
 	request.addTo(cmd)
+	end, err := widenTable(cmd)
+	if err != nil {
+		api.CloseAll(readyChild, leaseChild, lease)
+		return nil, err
+	}
+	defer end.Close()
 	cmd.Env = environ
 	cmd.SysProcAttr = attr
 	err = cmd.Start()
@@ -116,6 +126,21 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 		return nil, err
 	}
 	return &Lease{file: lease, process: cmd.Process, home: home, name: name}, nil
+}
+
+// widenTable has cmd begin with TableFD. Descriptors between the others and this are closed, so that
+// nothing of the caller is kept open. The caller closes what it returns.
+func widenTable(cmd *exec.Cmd) (*os.File, error) {
+	end, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, errdefs.New(errdefs.Exhausted, "supervisor: %w", err)
+	}
+	first := 3 // after the standard streams
+	files := make([]*os.File, TableFD-first+1)
+	copy(files, cmd.ExtraFiles)
+	files[TableFD-first] = end
+	cmd.ExtraFiles = files
+	return end, nil
 }
 
 // namespaces gives the supervisor a mount namespace of its own, and an
