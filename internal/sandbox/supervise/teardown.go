@@ -31,6 +31,7 @@ func (s *supervisor) tearDown() {
 	s.endAsking() // no process can end while it waits in the view
 	s.grants.stop()
 	s.endInner()
+	s.stopWatching()
 	ended := true // all that we have started
 	if s.process != nil {
 		s.warn("processes: kill", s.process.Kill())
@@ -85,6 +86,20 @@ func (s *supervisor) tearDown() {
 	}
 	s.lock.Release()
 	close(s.gone)
+}
+
+// stopWatching begins the end of the watches for changes of sources, which takes longer than all
+// else. Whoever could still use a view is killed next.
+func (s *supervisor) stopWatching() {
+	views := []*fusefs.FS{s.view, s.keptHome.view}
+	for _, m := range s.mounts {
+		views = append(views, m.view)
+	}
+	for _, view := range views {
+		if view != nil {
+			view.StopWatching()
+		}
+	}
 }
 
 // unmount ends a file system of ours, nil for none.

@@ -38,6 +38,12 @@ const (
 	TableFD = 255
 )
 
+// What a supervisor writes to the lease, once, after its starter has released it.
+const (
+	Stays = 1 // for another command, or because it was told to keep
+	Gone  = 2 // it has let go of everything, and its process ends
+)
+
 // supervisorCaps are what the supervisor of an ordinary user holds inside its
 // own user namespace, by ambient set because its uid is not 0 there: mounts
 // (SYS_ADMIN); files its own user owns but has made unreadable (DAC_OVERRIDE,
@@ -54,11 +60,14 @@ var networkCaps = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE, unix.
 type Lease struct {
 	file       *os.File
 	process    *os.Process
-	home, name string // of the sandbox
+	home, name string        // of the sandbox
+	ended      chan struct{} // closed when Wait has nothing to wait for
 }
 
 // program is what plays the supervisor, and PID 1 inside.
-var program = "/proc/self/exe"
+var program = thisProgram
+
+const thisProgram = "/proc/self/exe"
 
 // UseProgram makes path the program that plays the supervisor and PID 1: for a
 // process that is not that program itself. It comes before any Start.
@@ -98,12 +107,9 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 	cmd.Args[0] = "agentfense"
 	cmd.ExtraFiles = []*os.File{readyChild, leaseChild}
 	request.addTo(cmd)
-	end, err := widenTable(cmd)
-	if err != nil {
-		api.CloseAll(readyChild, leaseChild, lease)
-		return nil, err
+	if end := widenTable(cmd); end != nil {
+		defer end.Close()
 	}
-	defer end.Close()
 	cmd.Env = environ
 	cmd.SysProcAttr = attr
 	err = cmd.Start()
@@ -125,22 +131,26 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 		}
 		return nil, err
 	}
-	return &Lease{file: lease, process: cmd.Process, home: home, name: name}, nil
+	return &Lease{file: lease, process: cmd.Process, home: home, name: name, ended: make(chan struct{})}, nil
 }
 
-// widenTable has cmd begin with TableFD. Descriptors between the others and this are closed, so that
-// nothing of the caller is kept open. The caller closes what it returns.
-func widenTable(cmd *exec.Cmd) (*os.File, error) {
+// widenTable has cmd begin with TableFD, which the caller closes. Descriptors between the others and
+// this are closed, so that nothing of our caller is kept open. A server keeps the program there, and
+// has so many that each process it starts has a large table: then it does nothing.
+func widenTable(cmd *exec.Cmd) *os.File {
+	if program != thisProgram {
+		return nil
+	}
 	end, err := os.Open(os.DevNull)
 	if err != nil {
-		return nil, errdefs.New(errdefs.Exhausted, "supervisor: %w", err)
+		return nil // it takes longer
 	}
 	first := 3 // after the standard streams
 	files := make([]*os.File, TableFD-first+1)
 	copy(files, cmd.ExtraFiles)
 	files[TableFD-first] = end
 	cmd.ExtraFiles = files
-	return end, nil
+	return end
 }
 
 // namespaces gives the supervisor a mount namespace of its own, and an
@@ -234,23 +244,38 @@ func readReady(r io.Reader) error {
 }
 
 // Release says that the starter needs the supervisor no longer and returns
-// when it has ended with all it owned, or has said that it stays because
-// another command runs in it or because it was told to keep.
+// when it has let go of all it owned, or has said that it stays because
+// another command runs in it or because it was told to keep. Call it once.
 func (l *Lease) Release() error {
 	defer l.file.Close()
 	if err := unix.Shutdown(int(l.file.Fd()), unix.SHUT_WR); err != nil {
+		close(l.ended)
 		return errdefs.New(errdefs.Unavailable, "supervisor: %w", err)
 	}
 	if err := l.awaitAnswer(); err != nil {
+		close(l.ended)
 		return err
 	}
 	var b [1]byte
-	if n, _ := l.file.Read(b[:]); n == 1 {
+	switch n, _ := l.file.Read(b[:]); {
+	case n == 0:
+		defer close(l.ended)
+		return l.afterDeath()
+	case b[0] == Gone:
+		go func() {
+			defer close(l.ended)
+			l.process.Wait() // however it ends, it has nothing more
+		}()
+	default:
+		close(l.ended)
 		go l.process.Wait() // a starter that lives on leaves no zombie
-		return nil
 	}
-	return l.afterDeath()
+	return nil
 }
+
+// Wait returns when, after Release, no process of the supervisor is left, or at once if it stays.
+// Meanwhile the kernel closes the last of what the process had.
+func (l *Lease) Wait() { <-l.ended }
 
 // awaitAnswer returns when there is something to read, or with a *SilentError
 // when a signal has stopped the supervisor.
