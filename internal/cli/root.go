@@ -29,9 +29,9 @@ func Main(args []string) int {
 	return newEnv().main(args)
 }
 
-// firstGC lets the heap grow to 16 MiB before garbage is collected for the first time: most commands
-// end before. Later the runtime's default counts, so that a command with much to remember needs no
-// more memory than before.
+// firstGC lets the heap grow to 16 MiB before garbage is collected for the first time: most
+// commands end before. Later the runtime's default counts, so that a command with much to remember
+// needs no more memory than before.
 const (
 	firstGC = 400
 	laterGC = 100

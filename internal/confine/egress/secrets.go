@@ -76,8 +76,8 @@ func (t *secretTable) set(list []wireSecret, ask func(context.Context, question.
 	return nil
 }
 
-// take reads the values, and closes their file. It keeps the file of certificates until a host is to
-// be verified. Errors do not tell what was read.
+// take reads the values, and closes their file. It keeps the file of certificates until a host is
+// to be verified. Errors do not tell what was read.
 func (t *secretTable) take(files []*os.File) error {
 	if len(files) != handoverFiles {
 		closeAll(files)
