@@ -134,10 +134,10 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 	return &Lease{file: lease, process: cmd.Process, home: home, name: name, ended: make(chan struct{})}, nil
 }
 
-// widenTable has cmd begin with TableFD, and returns what the caller closes. Descriptors between the
-// others and this are closed, so that nothing of our caller is kept open. A server keeps the program
-// there, and has so many descriptors that each process it starts has a large table: for a program of
-// another name it does nothing.
+// widenTable has cmd begin with TableFD, and returns what the caller closes. Descriptors between
+// the others and this are closed, so that nothing of our caller is kept open. A server keeps the
+// program there, and has so many descriptors that each process it starts has a large table: for a
+// program of another name it does nothing.
 func widenTable(cmd *exec.Cmd) *os.File {
 	if program != thisProgram {
 		return nil
