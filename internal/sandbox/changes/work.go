@@ -149,12 +149,11 @@ func (w *Work) Compile(source record.Source) error {
 	if err != nil {
 		return err
 	}
-	o := policy.Options{Reserved: reserved}
-	if w.Policy, err = policy.Compile(r.Rules, o); err != nil {
+	if w.Policy, err = compile(r.Rules, reserved); err != nil {
 		return err
 	}
 	for _, rules := range r.EarlierRules {
-		p, err := policy.Compile(rules, o)
+		p, err := compile(rules, reserved)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -58,11 +59,7 @@ func (s *supervisor) tearDown() {
 	if s.docker() && s.box != nil {
 		s.warn("mounts: clear", launch.ClearMounts(s.box.Dir()))
 	}
-	s.warn("kept home: close", s.keptHome.close())
-	s.warn("mounts: close", s.closeMounts())
-	if s.stack != nil {
-		s.warn("layers: close", s.stack.Close())
-	}
+	layersClosed := s.closeLayers() // which waits for the disk, as the audit log does
 	s.warn("egress: wait", within(letGoPatience, func() error {
 		<-networkEnded
 		return nil
@@ -78,6 +75,7 @@ func (s *supervisor) tearDown() {
 		cancel()
 		s.warn("audit: close log", s.auditLog.Close())
 	}
+	layersClosed.Wait()
 	if s.output != nil {
 		s.warn("output log: close", s.output.Close())
 	}
@@ -100,6 +98,19 @@ func (s *supervisor) stopWatching() {
 			view.StopWatching()
 		}
 	}
+}
+
+// closeLayers closes the layers of all views meanwhile.
+func (s *supervisor) closeLayers() *sync.WaitGroup {
+	var all sync.WaitGroup
+	all.Go(func() { s.warn("kept home: close", s.keptHome.close()) })
+	for _, m := range s.mounts {
+		all.Go(func() { s.warn("mounts: close", m.Close()) })
+	}
+	if s.stack != nil {
+		all.Go(func() { s.warn("layers: close", s.stack.Close()) })
+	}
+	return &all
 }
 
 // unmount ends a file system of ours, nil for none.
