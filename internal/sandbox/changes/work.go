@@ -149,11 +149,12 @@ func (w *Work) Compile(source record.Source) error {
 	if err != nil {
 		return err
 	}
-	if w.Policy, err = compile(r.Rules, reserved); err != nil {
+	o := policy.Options{Reserved: reserved}
+	if w.Policy, err = policy.Compile(r.Rules, o); err != nil {
 		return err
 	}
 	for _, rules := range r.EarlierRules {
-		p, err := compile(rules, reserved)
+		p, err := policy.Compile(rules, o)
 		if err != nil {
 			return err
 		}
