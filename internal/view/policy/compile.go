@@ -63,8 +63,8 @@ func (p *Policy) text(i int) *ruleText {
 	return t
 }
 
-// recent are what Compile returned last: a command asks for the policies of its workspace and of its
-// mounts several times, and a preset takes a millisecond.
+// recent are what Compile returned last: a command asks for the policies of its workspace and of
+// its mounts several times, and a preset takes a millisecond.
 var recent struct {
 	mu   sync.Mutex
 	all  [4]*Policy
