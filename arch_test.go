@@ -224,7 +224,7 @@ var rooms = map[string]string{
 	"github.com/google/go-cmp":                  "internal/lib/schematest",
 	"github.com/google/jsonschema-go":           "internal/lib/schematest",
 	"github.com/grpc-ecosystem/grpc-gateway/v2": "api/sandbox/v1 internal/server/gateway",
-	"github.com/hanwen/go-fuse/v2":              "internal/view/fuseconn internal/view/fusefs",
+	"github.com/hanwen/go-fuse/v2":              "bench internal/view/fuseconn internal/view/fusefs",
 	"github.com/prometheus/client_golang":       "internal/server/gateway",
 	"github.com/rogpeppe/go-internal":           "",
 	"github.com/modelcontextprotocol/go-sdk":    "internal/cli/mcpserver",

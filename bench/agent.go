@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -40,6 +41,7 @@ func agentCommand(ctx context.Context, p place, model string, args ...string) (f
 	var d *disk
 	var bin, state string
 	program := func() string { return filepath.Join(bin, agentName) }
+	var attr *syscall.SysProcAttr
 	var begin func(home string) []string
 	switch p := p.(type) {
 	case *agentfense:
@@ -48,6 +50,9 @@ func agentCommand(ctx context.Context, p place, model string, args ...string) (f
 	case *bwrap:
 		d = p.disk
 		begin = func(home string) []string { return append(p.command(home), program()) }
+	case *floor:
+		d, attr = p.disk, ownMounts()
+		begin = func(home string) []string { return p.command(home, filepath.Join(home, projectName), program()) }
 	case *plain:
 		d = p.disk
 		begin = func(string) []string { return []string{program()} }
@@ -72,15 +77,18 @@ func agentCommand(ctx context.Context, p place, model string, args ...string) (f
 	}
 	return func() *exec.Cmd {
 		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-		cmd.Dir, cmd.Env = project, env
+		cmd.Dir, cmd.Env, cmd.SysProcAttr = project, env, attr
 		return cmd
 	}, nil
 }
 
+// projectName is the name of the project in the home directory.
+const projectName = "project"
+
 // makeAgentHome makes a home directory in which the agent asks no first questions, and returns the
 // project in it.
 func makeAgentHome(home string) (project string, err error) {
-	project = filepath.Join(home, "project")
+	project = filepath.Join(home, projectName)
 	err = put(filepath.Join(project, "app.txt"), []byte("one\n"))
 	if err == nil {
 		err = put(filepath.Join(home, ".claude.json"), []byte(`{"hasCompletedOnboarding": true}`))

@@ -44,12 +44,7 @@ func (o overlay) Open(ctx context.Context, _ []string) (*session, error) {
 	}
 	cmd := exec.CommandContext(ctx, o.disk.Self(), "__overlay", o.lower, dir, o.daemon)
 	cmd.Env = plainEnv()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
-	if uid := os.Geteuid(); uid != 0 {
-		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
-	}
+	cmd.SysProcAttr = ownMounts()
 	return startSession(ctx, cmd, func() error {
 		// overlayfs leaves work/work with mode 0, which would stop an ordinary
 		// user from removing it.

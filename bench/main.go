@@ -118,6 +118,7 @@ var hidden = map[string]func(args []string) error{
 	"__serve":   serveMain,
 	"__overlay": overlayMain,
 	"__image":   imageMain,
+	floorVerb:   floorMain,
 
 	egress.Verb:       egress.Measure,
 	egress.ClientVerb: egress.Client,
@@ -183,6 +184,12 @@ func bench(ctx context.Context, o options, stdout io.Writer) (err error) {
 	}
 	places, notes := openPlaces(ctx, d, o, say.Say)
 	defer func() { err = errors.Join(err, closePlaces(places)) }()
+	switch floor, err := newFloor(d, rows); {
+	case err != nil:
+		notes = append(notes, fmt.Sprintf("%s: %v", floorName, err))
+	case floor != nil:
+		places = append(places, floor)
+	}
 
 	r := runner{disk: d, places: places, rows: rows, rounds: o.Rounds, say: say.Say}
 	res, err := r.Run(ctx)

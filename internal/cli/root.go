@@ -12,6 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,7 +24,24 @@ import (
 
 // Main runs the command line args (without the program's name) and returns
 // the process's exit code.
-func Main(args []string) int { return newEnv().main(args) }
+func Main(args []string) int {
+	delayGC()
+	return newEnv().main(args)
+}
+
+// firstGC lets the heap grow to 16 MiB before garbage is collected for the first time: most
+// commands end before. Later the runtime's default counts, so that a command with much to remember
+// needs no more memory than before.
+const (
+	firstGC = 400
+	laterGC = 100
+)
+
+func delayGC() {
+	debug.SetGCPercent(firstGC)
+	first := new([64]byte)
+	runtime.AddCleanup(first, func(percent int) { debug.SetGCPercent(percent) }, laterGC)
+}
 
 // main is Main in the surroundings e.
 func (e *env) main(args []string) int {

@@ -119,7 +119,9 @@ func (e *env) onHost(cmd *cobra.Command, do func(context.Context, backend.Backen
 	if err != nil {
 		return err
 	}
-	return do(cmd.Context(), local.New(home, e.getenv, e.owner))
+	b := local.New(home, e.getenv, e.owner)
+	defer b.Close()
+	return do(cmd.Context(), b)
 }
 
 // doneElsewhere is err, or how another process ended that has done the rest.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
@@ -111,15 +112,22 @@ func (b *Backend) tryEnter(ctx context.Context, sb *record.Sandbox, exclusive bo
 		lease.Release()
 		return nil, err
 	}
-	return &localLive{b: b, sb: sb, client: client, use: leaseCloser{lease}, began: true}, nil
+	return &localLive{b: b, sb: sb, client: client, use: leaseCloser{lease, &b.ending}, began: true}, nil
 }
 
 // leaseCloser is the use of a sandbox that we have started. If nobody else uses it, it
-// has ended with everything it owned when Close returns.
-type leaseCloser struct{ *launch.Lease }
+// has ended when Close returns, but for its process: Backend.Close waits for that.
+type leaseCloser struct {
+	*launch.Lease
+	ending *sync.WaitGroup
+}
 
 // Close gives the sandbox up.
-func (l leaseCloser) Close() error { return l.Release() }
+func (l leaseCloser) Close() error {
+	err := l.Release()
+	l.ending.Go(l.Wait)
+	return err
+}
 
 // Used returns what was used.
 func (l *localLive) Used(ctx context.Context) ([]api.Used, error) { return l.client.Used(ctx) }

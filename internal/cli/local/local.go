@@ -9,6 +9,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -26,6 +27,7 @@ type Backend struct {
 	getenv  func(string) string
 	isOwner bool
 	secrets *secrets.Finder
+	ending  sync.WaitGroup // of supervisors that have let go of everything
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -33,11 +35,15 @@ var _ backend.Backend = (*Backend)(nil)
 // New is the sandboxes of home. getenv looks up a variable of the caller. isOwner says
 // that this process has capabilities over its own files, as launch.RunAsOwner gives them.
 func New(home *record.Home, getenv func(string) string, isOwner bool) *Backend {
-	return &Backend{home, getenv, isOwner, &secrets.Finder{Getenv: getenv}}
+	return &Backend{home: home, getenv: getenv, isOwner: isOwner, secrets: &secrets.Finder{Getenv: getenv}}
 }
 
-// Close does nothing.
-func (b *Backend) Close() error { return nil }
+// Close returns when no process is left of the sandboxes that were entered and left, unless they
+// still run.
+func (b *Backend) Close() error {
+	b.ending.Wait()
+	return nil
+}
 
 // open returns the sandbox called name.
 func (b *Backend) open(name string) (*record.Sandbox, error) {

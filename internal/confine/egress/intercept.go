@@ -33,13 +33,7 @@ type interception struct {
 // begin takes the authority that programs inside trust. roots are the certificates that hosts are
 // verified by.
 func (i *interception) begin(pair authority.Pair, roots rootsReader) (err error) {
-	i.config = sync.OnceValues(func() (*tls.Config, error) {
-		pool, err := roots()
-		if err != nil {
-			return nil, err
-		}
-		return clientConfig(pool), nil
-	})
+	i.config = clientConfig(roots)
 	i.authority, err = authority.Open(pair)
 	return err
 }

@@ -3,7 +3,6 @@ package egress
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
@@ -54,7 +53,7 @@ type secretTable struct {
 	mu     sync.Mutex
 	values map[string]string
 	masker *secret.Masker
-	config *tls.Config
+	config func() (*tls.Config, error) // towards hosts
 }
 
 // set takes the secrets, still without values. ask is for their limits.
@@ -77,12 +76,18 @@ func (t *secretTable) set(list []wireSecret, ask func(context.Context, question.
 	return nil
 }
 
-// take reads the values and the certificates, which it closes. Errors do not tell what was read.
+// take reads the values, and closes their file. It keeps the file of certificates until a host is
+// to be verified. Errors do not tell what was read.
 func (t *secretTable) take(files []*os.File) error {
-	defer closeAll(files)
 	if len(files) != handoverFiles {
+		closeAll(files)
 		return errdefs.New(errdefs.Internal, "malformed order")
 	}
+	roots, files, err := takeRoots(true, files)
+	if err != nil {
+		return err
+	}
+	defer closeAll(files)
 	text, err := io.ReadAll(io.LimitReader(files[0], maxValues))
 	if err != nil {
 		return errors.New("read the values of secrets")
@@ -91,12 +96,6 @@ func (t *secretTable) take(files []*os.File) error {
 	if err := json.Unmarshal(text, &values); err != nil {
 		return errors.New("malformed values of secrets")
 	}
-	certificates, err := io.ReadAll(io.LimitReader(files[1], maxRoots))
-	if err != nil {
-		return err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(certificates) // without any, no host can be verified
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.values == nil {
@@ -108,9 +107,15 @@ func (t *secretTable) take(files []*os.File) error {
 	return nil
 }
 
-// clientConfig is for connections to hosts.
-func clientConfig(roots *x509.CertPool) *tls.Config {
-	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
+// clientConfig returns what makes the configuration of connections to hosts, once.
+func clientConfig(roots rootsReader) func() (*tls.Config, error) {
+	return sync.OnceValues(func() (*tls.Config, error) {
+		pool, err := roots()
+		if err != nil {
+			return nil, err
+		}
+		return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)}, nil
+	})
 }
 
 // isComplete reports whether no value is missing.
@@ -121,7 +126,7 @@ func (t *secretTable) isComplete() bool {
 }
 
 // at returns what serves a name inside, if it is that of a secret.
-func (t *secretTable) at(inside allowlist.Host) (p secretproxy.Proxy, config *tls.Config, is bool) {
+func (t *secretTable) at(inside allowlist.Host) (p secretproxy.Proxy, config func() (*tls.Config, error), is bool) {
 	for _, s := range t.all {
 		for i, to := range s.Hosts {
 			if s.Inside(i) != inside {
@@ -192,7 +197,14 @@ func (t *secretTable) reasonPlaceholder(text, here string) string {
 
 // runSecret serves a connection to the address of a secret. The connections that it makes to the
 // secret's host end with it, so that each is the program's.
-func (c *conn) runSecret(proxy secretproxy.Proxy, config *tls.Config) error {
+func (c *conn) runSecret(proxy secretproxy.Proxy, secure func() (*tls.Config, error)) error {
+	var config *tls.Config
+	if secure != nil && !proxy.Target.IsLocal() {
+		var err error
+		if config, err = secure(); err != nil {
+			return err
+		}
+	}
 	links := c.newLinks()
 	transport := links.transport(config)
 	proxy.Transport = countRequests{transport}

@@ -54,6 +54,9 @@ func (s *Served) clone() *Served {
 	}
 	c := *s
 	c.Sent = slices.Clone(s.Sent)
+	for i, r := range c.Sent {
+		c.Sent[i].KeepKeys = slices.Clone(r.KeepKeys)
+	}
 	c.Labels = maps.Clone(s.Labels)
 	return &c
 }

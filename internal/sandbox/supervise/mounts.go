@@ -104,15 +104,6 @@ func (s *supervisor) concludeViews(x *execution) {
 	}
 }
 
-// closeMounts lets go of the mounts' sources. It comes after the end of the views.
-func (s *supervisor) closeMounts() error {
-	var errs []error
-	for _, m := range s.mounts {
-		errs = append(errs, m.Close())
-	}
-	return errors.Join(errs...)
-}
-
 // noteChange adds a change in a mount to what its command did there. It is called as onChange
 // is.
 func (s *supervisor) noteChange(m *mountView, c fusefs.Change) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
 
 // listen makes the control socket in dir, which is reached by handle because
@@ -255,8 +256,7 @@ func (s *supervisor) isStopping() bool {
 
 // watchLease gives the starter's hold up when the starter has released its
 // lease or has ended. It tells the starter if we stay for somebody else;
-// otherwise nobody new is let in, and the starter sees the lease end with this
-// process.
+// otherwise nobody new is let in, and run tells the starter when everything is let go.
 func (s *supervisor) watchLease(lease *os.File) {
 	var b [1]byte
 	_, _ = lease.Read(b[:]) // nothing is ever sent: this returns at the end of file
@@ -265,7 +265,7 @@ func (s *supervisor) watchLease(lease *os.File) {
 	s.leaving = s.leaving || !stays
 	s.mu.Unlock()
 	if stays {
-		_, _ = lease.Write(b[:]) // the starter may have ended
+		_, _ = lease.Write([]byte{launch.Stays}) // the starter may have ended
 		lease.Close()
 	}
 	s.release()

@@ -96,6 +96,7 @@ func (s *supervisor) prepareProcess(context.Context) error {
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
 	unix.CloseOnExec(launch.ReadyFD)
 	unix.CloseOnExec(launch.LeaseFD)
+	_ = unix.Close(launch.TableFD) // a server's has none
 	if s.asksScope {
 		unix.CloseOnExec(launch.ScopeFD)
 	}

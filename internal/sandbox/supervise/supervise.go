@@ -212,7 +212,8 @@ func (s *supervisor) run() {
 	defer s.trimmer.stop()
 	go s.serve(ctx)
 	s.serveInner()
-	go s.watchLease(os.NewFile(launch.LeaseFD, "lease"))
+	lease := os.NewFile(launch.LeaseFD, "lease")
+	go s.watchLease(lease)
 	ended := make(chan error, 1)
 	go func() { ended <- s.process.Wait() }()
 	select {
@@ -228,6 +229,7 @@ func (s *supervisor) run() {
 		s.stop()
 	}
 	s.tearDown()
+	_, _ = lease.Write([]byte{launch.Gone}) // the starter may have ended
 }
 
 // setPolicy swaps the rules of the live view.

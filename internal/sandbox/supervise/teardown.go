@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,7 @@ func (s *supervisor) tearDown() {
 	s.endAsking() // no process can end while it waits in the view
 	s.grants.stop()
 	s.endInner()
+	s.stopWatching()
 	ended := true // all that we have started
 	if s.guest != nil {
 		s.guest.Settle(settlePatience)
@@ -60,11 +62,7 @@ func (s *supervisor) tearDown() {
 	if s.docker() && s.box != nil {
 		s.warn("mounts: clear", launch.ClearMounts(s.box.Dir()))
 	}
-	s.warn("kept home: close", s.keptHome.close())
-	s.warn("mounts: close", s.closeMounts())
-	if s.stack != nil {
-		s.warn("layers: close", s.stack.Close())
-	}
+	layersClosed := s.closeLayers() // which waits for the disk, as the audit log does
 	s.warn("egress: wait", within(letGoPatience, func() error {
 		<-networkEnded
 		return nil
@@ -80,6 +78,7 @@ func (s *supervisor) tearDown() {
 		cancel()
 		s.warn("audit: close log", s.auditLog.Close())
 	}
+	layersClosed.Wait()
 	if s.output != nil {
 		s.warn("output log: close", s.output.Close())
 	}
@@ -88,6 +87,33 @@ func (s *supervisor) tearDown() {
 	}
 	s.lock.Release()
 	close(s.gone)
+}
+
+// stopWatching begins the end of the watches for changes of sources, which takes longer than all
+// else. Whoever could still use a view is killed next.
+func (s *supervisor) stopWatching() {
+	views := []*fusefs.FS{s.view, s.keptHome.view}
+	for _, m := range s.mounts {
+		views = append(views, m.view)
+	}
+	for _, view := range views {
+		if view != nil {
+			view.StopWatching()
+		}
+	}
+}
+
+// closeLayers closes the layers of all views meanwhile.
+func (s *supervisor) closeLayers() *sync.WaitGroup {
+	var all sync.WaitGroup
+	all.Go(func() { s.warn("kept home: close", s.keptHome.close()) })
+	for _, m := range s.mounts {
+		all.Go(func() { s.warn("mounts: close", m.Close()) })
+	}
+	if s.stack != nil {
+		all.Go(func() { s.warn("layers: close", s.stack.Close()) })
+	}
+	return &all
 }
 
 // unmount ends a file system of ours, nil for none.

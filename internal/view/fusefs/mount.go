@@ -244,6 +244,7 @@ func (fs *FS) start(all *sync.WaitGroup) {
 		all.Go(fs.prefetch.storers[i].run)
 	}
 	if fs.watcher.file != nil {
+		fs.watcher.runs = true
 		all.Go(fs.watcher.run)
 	}
 }
@@ -260,6 +261,10 @@ func (fs *FS) end() {
 		x.orphan.Forget()
 	}
 }
+
+// StopWatching ends the watch for changes of the source. It is for a mount that ends soon: what the
+// kernel has cached is not invalidated any more.
+func (fs *FS) StopWatching() { fs.watcher.close() }
 
 // Unmount ends the mount. Processes that still use it get ENOTCONN. It returns when
 // everything has ended, and so waits until copies of the mount in other mount namespaces

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +27,8 @@ type watcher struct {
 	nodes  map[int32]*node
 	limit  int
 	remote bool // changes on other hosts come without an event
+	runs   bool // run closes the file
+	closed bool // no watch is added or ended any more
 
 	// Used by run only. lost is true after events were lost: then everything is checked
 	// again when no more events wait. skipped counts the reads since.
@@ -100,7 +103,7 @@ func (w *watcher) watch(n *node, p vpath.Path) {
 		return
 	}
 	defer dir.Close()
-	if w.file == nil || len(w.nodes) >= w.limit {
+	if w.file == nil || w.closed || len(w.nodes) >= w.limit {
 		return
 	}
 	wd, err := unix.InotifyAddWatch(w.fd, "/proc/self/fd/"+strconv.Itoa(int(dir.Fd())), watchMask)
@@ -119,7 +122,7 @@ func (w *watcher) unwatch(n *node) {
 	d := n.dir
 	d.quiet.Store(false)
 	d.tried.Store(false)
-	if d.wd == 0 || w.nodes[d.wd] != n {
+	if d.wd == 0 || w.closed || w.nodes[d.wd] != n {
 		return
 	}
 	_, _ = unix.InotifyRmWatch(w.fd, uint32(d.wd))
@@ -148,14 +151,25 @@ func (w *watcher) watched() []*node {
 	return nodes
 }
 
+// close ends run. From then on directories are as those without a watch. It does not wait for the
+// end of inotify, for which the kernel waits until no processor can use a watch: 10 ms and more
+// (fsnotify_destroy_group in fs/notify/group.c).
 func (w *watcher) close() {
-	if w.file != nil {
-		w.file.Close()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.file == nil || w.closed:
+	case w.runs:
+		_ = w.file.SetReadDeadline(time.Now())
+	default:
+		go w.file.Close()
 	}
+	w.closed = true
 }
 
 // run reads events until close.
 func (w *watcher) run() {
+	defer func() { go w.file.Close() }()
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := w.file.Read(buf)

@@ -63,21 +63,39 @@ func (p *Policy) text(i int) *ruleText {
 	return t
 }
 
-// last is what Compile returned last: a command asks for the same policy several
-// times, and a preset takes a millisecond.
-var last atomic.Pointer[Policy]
+// recent are what Compile returned last: a command asks for the policies of its workspace and of
+// its mounts several times, and a preset takes a millisecond.
+var recent struct {
+	mu   sync.Mutex
+	all  [4]*Policy
+	next int
+}
 
 // Compile returns the policy that rules make up. Their order is without
 // meaning. Errors: Invalid, beginning with the Source of the rule at fault.
 func Compile(rules []Rule, o Options) (*Policy, error) {
-	if p := last.Load(); p != nil && slices.Equal(p.rules, rules) && slices.Equal(p.reserved, o.Reserved) && slices.Equal(p.places, o.Places) {
+	if p := findRecent(rules, o); p != nil {
 		return p, nil
 	}
 	p, err := compile(rules, o)
 	if err == nil {
-		last.Store(p)
+		recent.mu.Lock()
+		defer recent.mu.Unlock()
+		recent.all[recent.next] = p
+		recent.next = (recent.next + 1) % len(recent.all)
 	}
 	return p, err
+}
+
+func findRecent(rules []Rule, o Options) *Policy {
+	recent.mu.Lock()
+	defer recent.mu.Unlock()
+	for _, p := range recent.all {
+		if p != nil && slices.Equal(p.rules, rules) && slices.Equal(p.reserved, o.Reserved) && slices.Equal(p.places, o.Places) {
+			return p
+		}
+	}
+	return nil
 }
 
 func compile(rules []Rule, o Options) (*Policy, error) {

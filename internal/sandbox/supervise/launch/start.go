@@ -28,10 +28,20 @@ import (
 const Verb = "__supervise"
 
 // The supervisor's inherited descriptors: the first reports once how the start
-// went, the second is its starter's lease.
+// went, the second is its starter's lease. The last has no other use than its number: the kernel
+// gives a new process a table of descriptors that has room for it. A process with threads that
+// fills its table of 64 waits for all processors until it has a larger one, 10 ms and more
+// (expand_fdtable in fs/file.c).
 const (
 	ReadyFD = 3
 	LeaseFD = 4
+	TableFD = 255
+)
+
+// What a supervisor writes to the lease, once, after its starter has released it.
+const (
+	Stays = 1 // for another command, or because it was told to keep
+	Gone  = 2 // it has let go of everything, and its process ends
 )
 
 // supervisorCaps are what the supervisor of an ordinary user holds inside its
@@ -50,11 +60,14 @@ var networkCaps = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE, unix.
 type Lease struct {
 	file       *os.File
 	process    *os.Process
-	home, name string // of the sandbox
+	home, name string        // of the sandbox
+	ended      chan struct{} // closed when Wait has nothing to wait for
 }
 
 // program is what plays the supervisor, and PID 1 inside.
-var program = "/proc/self/exe"
+var program = thisProgram
+
+const thisProgram = "/proc/self/exe"
 
 // UseProgram makes path the program that plays the supervisor and PID 1: for a
 // process that is not that program itself. It comes before any Start.
@@ -94,6 +107,9 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 	cmd.Args[0] = "agentfense"
 	cmd.ExtraFiles = []*os.File{readyChild, leaseChild}
 	request.addTo(cmd)
+	if end := widenTable(cmd); end != nil {
+		defer end.Close()
+	}
 	cmd.Env = environ
 	cmd.SysProcAttr = attr
 	err = cmd.Start()
@@ -115,7 +131,27 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 		}
 		return nil, err
 	}
-	return &Lease{file: lease, process: cmd.Process, home: home, name: name}, nil
+	return &Lease{file: lease, process: cmd.Process, home: home, name: name, ended: make(chan struct{})}, nil
+}
+
+// widenTable has cmd begin with TableFD, and returns what the caller closes. Descriptors between
+// the others and this are closed, so that nothing of our caller is kept open. A server keeps the
+// program there, and has so many descriptors that each process it starts has a large table: for a
+// program of another name it does nothing.
+func widenTable(cmd *exec.Cmd) *os.File {
+	if program != thisProgram {
+		return nil
+	}
+	end, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil // it takes longer
+	}
+	first := 3 // after the standard streams
+	files := make([]*os.File, TableFD-first+1)
+	copy(files, cmd.ExtraFiles)
+	files[TableFD-first] = end
+	cmd.ExtraFiles = files
+	return end
 }
 
 // namespaces gives the supervisor a mount namespace of its own, and an
@@ -209,23 +245,38 @@ func readReady(r io.Reader) error {
 }
 
 // Release says that the starter needs the supervisor no longer and returns
-// when it has ended with all it owned, or has said that it stays because
-// another command runs in it or because it was told to keep.
+// when it has let go of all it owned, or has said that it stays because
+// another command runs in it or because it was told to keep. Call it once.
 func (l *Lease) Release() error {
 	defer l.file.Close()
 	if err := unix.Shutdown(int(l.file.Fd()), unix.SHUT_WR); err != nil {
+		close(l.ended)
 		return errdefs.New(errdefs.Unavailable, "supervisor: %w", err)
 	}
 	if err := l.awaitAnswer(); err != nil {
+		close(l.ended)
 		return err
 	}
 	var b [1]byte
-	if n, _ := l.file.Read(b[:]); n == 1 {
+	switch n, _ := l.file.Read(b[:]); {
+	case n == 0:
+		defer close(l.ended)
+		return l.afterDeath()
+	case b[0] == Gone:
+		go func() {
+			defer close(l.ended)
+			l.process.Wait() // however it ends, it has nothing more
+		}()
+	default:
+		close(l.ended)
 		go l.process.Wait() // a starter that lives on leaves no zombie
-		return nil
 	}
-	return l.afterDeath()
+	return nil
 }
+
+// Wait returns when, after Release, no process of the supervisor is left, or at once if it stays.
+// Meanwhile the kernel closes the last of what the process had.
+func (l *Lease) Wait() { <-l.ended }
 
 // awaitAnswer returns when there is something to read, or with a *SilentError
 // when a signal has stopped the supervisor.
