@@ -209,6 +209,13 @@ func (fs *FS) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.Attr
 	if n == nil {
 		return fuse.Status(unix.ESTALE)
 	}
+	if fs.o.Ask != nil {
+		if r := fs.retries.due(in.Caller.Pid, n); r != nil {
+			if st := fs.askFor(cancel, r); !st.Ok() {
+				return st
+			}
+		}
+	}
 	refusal, question, st := fs.describeNode(n, in, out)
 	if question != nil { // no lock is held while somebody thinks
 		return fs.put(cancel, n, refusal, question, out)
@@ -226,7 +233,7 @@ func (fs *FS) describeNode(n *node, in *fuse.GetAttrIn, out *fuse.AttrOut) (*den
 		return nil, nil, st
 	}
 	fs.fillAttr(n, &info, out)
-	refusal, question := fs.suspect(n, &info, &in.Caller, out.Mode)
+	refusal, question := fs.suspect(n, &info, &in.Caller, out)
 	return refusal, question, fuse.OK
 }
 
