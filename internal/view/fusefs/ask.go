@@ -56,7 +56,7 @@ type once struct {
 	active  atomic.Int32 // how many opens were allowed
 	mu      sync.Mutex
 	nodes   map[*node]onceGrant
-	waiting map[*node]int // callers
+	waiting map[*node]int            // callers
 	changes map[vpath.Path]time.Time // names that were allowed to be changed, and until when
 }
 

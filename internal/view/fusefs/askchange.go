@@ -229,13 +229,18 @@ func (r *retries) take(tid uint32, call *call) *retry {
 
 func (r *retry) isOver() bool { return !r.waiting && time.Since(r.since) > retryTime }
 
-// leadsTo reports whether the walk of a thread is to ask for the attributes of the directory n,
-// which the reply to a look-up must not make valid again.
-func (r *retries) leadsTo(tid uint32, n *node) bool {
+// leaveToAsk makes the kernel ask for the attributes of the directory n, although a look-up brings
+// them, if that is where the walk of a thread is to wait.
+func (fs *FS) leaveToAsk(tid uint32, n *node, out *fuse.EntryOut) {
+	if fs.o.Ask == nil {
+		return
+	}
+	r := &fs.retries
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	one := r.of[tid]
-	return one != nil && !one.asked && one.parent == n
+	if one := r.of[tid]; one != nil && !one.asked && one.parent == n {
+		out.AttrValid, out.AttrValidNsec = 0, 0
+	}
 }
 
 // due returns the call of a thread if its walk has reached the directory n.

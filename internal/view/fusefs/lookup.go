@@ -75,9 +75,7 @@ func (fs *FS) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fus
 		fs.used(p.Child(name), uses.Found, n.isDir(), in.Pid)
 	}
 	fs.fillEntry(n, parent, &info, out)
-	if fs.o.Ask != nil && fs.retries.leadsTo(in.Pid, n) {
-		out.AttrValid, out.AttrValidNsec = 0, 0
-	}
+	fs.leaveToAsk(in.Pid, n, out)
 	return fuse.OK
 }
 
