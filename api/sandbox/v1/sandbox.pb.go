@@ -1285,8 +1285,8 @@ type CreateSandboxRequest struct {
 	// listen. INVALID_ARGUMENT for a malformed port, a PORT below 1024, and a host port that is given
 	// twice; FAILED_PRECONDITION for a port of the host's localhost in allow_net.
 	Publish []string `protobuf:"bytes,116,rep,name=publish,proto3" json:"publish,omitempty"`
-	// How long an open or a change of a listed file, or the name of a host, waits for AnswerAsk before
-	// it is refused: 1 s to 1 h. 0: it is refused at once.
+	// How long an open or a change of a listed file, or the name of a host, waits for AnswerAsk
+	// before it is refused: 1 s to 1 h. 0: it is refused at once.
 	AskTimeout    *durationpb.Duration `protobuf:"bytes,117,opt,name=ask_timeout,json=askTimeout,proto3" json:"ask_timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
