@@ -249,8 +249,8 @@ func (o *mcpOptions) openMCP(ctx context.Context, e *env, cmd *cobra.Command, b 
 	return sb, err
 }
 
-// prepareHTTP makes the sandbox and the token that is for it alone. That of a sandbox on a server is
-// stored here until end is called.
+// prepareHTTP makes the sandbox and the token that is for it alone. That of a sandbox on a server
+// is stored here until end is called.
 func (o *mcpOptions) prepareHTTP(ctx context.Context, e *env, b backend.Backend, home *record.Home, options *MCPOptions) (end func(), err error) {
 	sb, err := options.Open(ctx)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -73,18 +72,8 @@ func (c *call) isRepeated() bool {
 	return c.isChange()
 }
 
-// letChange shows the directory n as writable to a thread that is about to change a name in it, so
-// that the request comes, which has the name. It reports whether it did.
-func (fs *FS) letChange(n *node, info *layer.Info, call *call, own uint32, out *fuse.AttrOut) bool {
-	if fs.o.Ask == nil || !n.isDir() || info.Mounted || !call.isChange() {
-		return false
-	}
-	out.Mode, out.AttrValid, out.AttrValidNsec = own, 0, 0
-	return true
-}
-
-// isShut reports whether the policy lets nothing be changed in the directory. The mode bits that
-// the kernel knows say that too, but for letChange.
+// isShut reports whether the policy lets nothing be changed in the directory. Without Ask the mode
+// bits say so, and the kernel refuses.
 func (fs *FS) isShut(n *node) bool { return fs.o.Ask != nil && !fs.childWritable(n) }
 
 // isAskable reports whether an answer may permit what d refuses: a change at a path that the view
@@ -229,18 +218,21 @@ func (r *retries) take(tid uint32, call *call) *retry {
 
 func (r *retry) isOver() bool { return !r.waiting && time.Since(r.since) > retryTime }
 
-// leaveToAsk makes the kernel ask for the attributes of the directory n, although a look-up brings
-// them, if that is where the walk of a thread is to wait.
-func (fs *FS) leaveToAsk(tid uint32, n *node, out *fuse.EntryOut) {
-	if fs.o.Ask == nil {
-		return
+// isAwaited reports whether the walk of a thread is to ask for the attributes of the directory n. No
+// reply may make them valid until then, whoever gets it.
+func (fs *FS) isAwaited(n *node) bool {
+	if fs.o.Ask == nil || !n.isDir() {
+		return false
 	}
 	r := &fs.retries
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if one := r.of[tid]; one != nil && !one.asked && one.parent == n {
-		out.AttrValid, out.AttrValidNsec = 0, 0
+	for _, one := range r.of {
+		if one.parent == n && !one.asked && !one.isOver() {
+			return true
+		}
 	}
+	return false
 }
 
 // due returns the call of a thread if its walk has reached the directory n.

@@ -1,6 +1,7 @@
 package fusefs_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -145,6 +146,26 @@ func TestChangesThatWaitHoldUpNothing(t *testing.T) {
 	all.Wait()
 }
 
+// TestManyAskInOneDirectory: what one of them makes the kernel know of the directory does not take
+// the question of another one away.
+func TestManyAskInOneDirectory(t *testing.T) {
+	v, a := changingView(t)
+	a.set(always(fusefs.AllowOnce))
+	var all sync.WaitGroup
+	for i := range 6 {
+		all.Go(func() {
+			script := fmt.Sprintf("for i in 1 2 3 4 5 6; do echo >mixed/%[1]d.$i; ls -l mixed >/dev/null 2>&1; mkdir d/%[1]d.$i; rm mixed/%[1]d.$i; done", i)
+			if got := v.guest(script); got != "" {
+				t.Errorf("%s", got)
+			}
+		})
+	}
+	all.Wait()
+	if n := len(a.questions()); n < 72 {
+		t.Errorf("asked %d times: %s", n, asked(a))
+	}
+}
+
 func TestAChangeThatIsKilledWithdraws(t *testing.T) {
 	v, a := changingView(t)
 	pids, withdrew := make(chan int, 1), make(chan struct{}, 1)
@@ -210,5 +231,20 @@ i=0; while [ $i -lt 150 ]; do echo x >w/link/f$i; rm -f w/link/keep; i=$((i+1));
 	}
 	if !slices.ContainsFunc(a.questions(), func(q fusefs.Question) bool { return strings.HasPrefix(string(q.Path), "/d/") }) {
 		t.Error("nothing was asked")
+	}
+}
+
+// TestAShutDirectoryStaysShut: it shows as writable, so that the requests come. What the mode bits
+// keep from being changed otherwise stays as it is.
+func TestAShutDirectoryStaysShut(t *testing.T) {
+	source := t.TempDir()
+	ownTree().make(t, source)
+	a := &asker{answer: always(fusefs.AllowOnce)}
+	v := mountSource(t, source, func(o *fusefs.Options) { o.Policy, o.Ask = ownRules(t), a.ask })
+	v.write("d/own.pem", "own")
+	v.SetPolicy(ownRules(t, policy.Rule{Pattern: "/d/", Permission: policy.Read, Priority: 60}))
+	got := v.guest("rm -f d/own.pem; mv d/own.pem d/other.pem; mkdir d/new.pem; echo x >d/made.pem; ls d")
+	if strings.Count(got, "denied") != 4 || !strings.HasSuffix(got, "\nb\nown.pem") || len(a.questions()) > 0 {
+		t.Errorf("got %q; asked %s", got, asked(a))
 	}
 }

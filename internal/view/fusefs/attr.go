@@ -61,7 +61,8 @@ func (fs *FS) fill(n *node, info *layer.Info, a *fuse.Attr) {
 	if n.isDir() {
 		fs.recheck(n, info)
 		fs.fillDir(n, info, a)
-		a.Mode = maskMode(info.Mode, p, fs.childWritable(n) && !info.Mounted)
+		// With Ask the requests must come, which have the names.
+		a.Mode = maskMode(info.Mode, p, (fs.o.Ask != nil || fs.childWritable(n)) && !info.Mounted)
 		return
 	}
 	a.Mode = maskMode(info.Mode, p, false)
@@ -152,6 +153,9 @@ func (fs *FS) fillEntry(n, parent *node, info *layer.Info, out *fuse.EntryOut) {
 	out.NodeId = n.id
 	out.EntryValid = lifetime(parent, info)
 	out.AttrValid = attrLifetime(n, parent, info)
+	if fs.isAwaited(n) {
+		out.AttrValid = 0
+	}
 	fs.fill(n, info, &out.Attr)
 }
 
@@ -163,6 +167,9 @@ func (fs *FS) fillAttr(n *node, info *layer.Info, out *fuse.AttrOut) {
 		parent = n
 	}
 	out.AttrValid = attrLifetime(n, parent, info)
+	if fs.isAwaited(n) {
+		out.AttrValid = 0
+	}
 	fs.fill(n, info, &out.Attr)
 	if fs.once.active.Load() > 0 {
 		fs.widen(n, info, out)
@@ -233,7 +240,7 @@ func (fs *FS) describeNode(n *node, in *fuse.GetAttrIn, out *fuse.AttrOut) (*den
 		return nil, nil, st
 	}
 	fs.fillAttr(n, &info, out)
-	refusal, question := fs.suspect(n, &info, &in.Caller, out)
+	refusal, question := fs.suspect(n, &info, &in.Caller, out.Mode)
 	return refusal, question, fuse.OK
 }
 

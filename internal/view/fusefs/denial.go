@@ -188,20 +188,17 @@ func (fs *FS) decisionOn(n *node) (vpath.Path, policy.Decision, bool) {
 // suspect is called when the kernel asks for attributes, which it also does before it
 // refuses by the mode bits. It is a denial if the caller's system call needs bits that the
 // file has and that the policy removed. It reports it, or returns it with what is to be asked.
-func (fs *FS) suspect(n *node, info *layer.Info, c *fuse.Caller, out *fuse.AttrOut) (*denied, *Question) {
+func (fs *FS) suspect(n *node, info *layer.Info, c *fuse.Caller, shown uint32) (*denied, *Question) {
 	if fs.o.OnDenial == nil || c.Pid == 0 {
 		return nil, nil
 	}
-	own, shown := maskMode(info.Mode, policy.Write, true), out.Mode
+	own := maskMode(info.Mode, policy.Write, true)
 	if own&0o777 == shown&0o777 {
 		return nil, nil
 	}
 	call := currentCall(c.Pid)
 	need := call.needs(n.isDir())
 	if need == 0 || !fs.grants(own, c, need) || fs.grants(shown, c, need) {
-		return nil, nil
-	}
-	if fs.letChange(n, info, call, own, out) {
 		return nil, nil
 	}
 	p, d, ok := fs.decisionOn(n)

@@ -75,7 +75,6 @@ func (fs *FS) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fus
 		fs.used(p.Child(name), uses.Found, n.isDir(), in.Pid)
 	}
 	fs.fillEntry(n, parent, &info, out)
-	fs.leaveToAsk(in.Pid, n, out)
 	return fuse.OK
 }
 
