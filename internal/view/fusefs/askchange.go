@@ -218,8 +218,8 @@ func (r *retries) take(tid uint32, call *call) *retry {
 
 func (r *retry) isOver() bool { return !r.waiting && time.Since(r.since) > retryTime }
 
-// isAwaited reports whether the walk of a thread is to ask for the attributes of the directory n. No
-// reply may make them valid until then, whoever gets it.
+// isAwaited reports whether the walk of a thread is to ask for the attributes of the directory n.
+// No reply may make them valid until then, whoever gets it.
 func (fs *FS) isAwaited(n *node) bool {
 	if fs.o.Ask == nil || !n.isDir() {
 		return false
