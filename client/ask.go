@@ -61,7 +61,8 @@ func (s *Sandbox) changeGrants(ctx context.Context, operation string, r *sandbox
 type Ask struct {
 	ID         string
 	ExecID     string // the command
-	Path       string // what was opened in the workspace; "" for a host
+	Mount      string // the mount that Path is in, in which an answer counts once; "" for the workspace
+	Path       string // what was to be opened, made or changed; "" for a host
 	Permission Permission
 	Needed     Permission // what would have allowed the operation
 	Operation  string
@@ -111,7 +112,7 @@ func asksFrom(m *sandboxv1.ListAsksResponse) []Ask {
 	var asks []Ask
 	for _, a := range m.Asks {
 		asks = append(asks, Ask{
-			ID: a.Id, ExecID: a.ExecId, Path: vpath.DecodeText(a.Path), Permission: permissionFrom(a.Permission), Needed: permissionFrom(a.Needed),
+			ID: a.Id, ExecID: a.ExecId, Mount: a.Mount, Path: vpath.DecodeText(a.Path), Permission: permissionFrom(a.Permission), Needed: permissionFrom(a.Needed),
 			Operation: a.Operation, Rule: a.Rule, Host: vpath.DecodeText(a.Host), PID: int(a.Pid), Program: vpath.DecodeText(a.Program),
 			Since: timeFrom(a.Since), Until: timeFrom(a.Until), Waiting: int(a.Waiting),
 		})

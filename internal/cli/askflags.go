@@ -24,7 +24,7 @@ var askFlags = []string{"ask", "ask-timeout", "ask-hook"}
 
 func (o *askOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&o.Ask, "ask", false, "ask before an open of a listed file, or a host name, is refused: on this terminal, or by agentfense policy ask")
+	f.BoolVar(&o.Ask, "ask", false, "ask before an open or a change of a listed file, or a host name, is refused: on this terminal, or by agentfense policy ask")
 	f.DurationVar(&o.Timeout, "ask-timeout", askTimeout, "refuse if no answer comes in this time; implies --ask")
 	f.StringVar(&o.Hook, "ask-hook", "", "let the shell command `COMMAND` answer: it gets JSON on its stdin, and prints allow, allow sandbox, allow project or deny; implies --ask")
 }

@@ -41,6 +41,7 @@ type MCPOptions struct {
 	Keep            func(ctx context.Context, name string)
 	Warn            func(error)
 	Workspace, Here string
+	CommandNote     string
 	MaxOutputBytes  int64
 	Timeout         time.Duration
 	Version         string
@@ -79,7 +80,8 @@ with agentfense policy ask, agentfense review and agentfense apply.
 
 The sandbox is made when a tool needs it first. It has the name --name, or one made
 from the directory's, and stays when the server ends: the next server continues in it.
---timeout limits each command (default 10m).`,
+--timeout limits each command (default 10m). With --endpoint the directory is uploaded
+when the sandbox is made, and the tools act on the server.`,
 		Example: `  claude mcp add agentfense -- agentfense mcp --preset development
   agentfense mcp --dir ~/project --http 127.0.0.1:8765`,
 		Args: cobra.NoArgs,
@@ -90,6 +92,7 @@ from the directory's, and stays when the server ends: the next server continues 
 	f.StringVar(&o.Name, "name", "", "name of the sandbox, new or known (default: made from the directory)")
 	f.StringVar(&o.HTTP, "http", "", "listen at the loopback address `HOST:PORT`, not on standard input; port 0: any")
 	f.Var(&o.MaxOutput, "max-output", "return at most so much of an output, a file or a diff, such as 64K")
+	marked(cmd)
 	return cmd
 }
 
@@ -97,13 +100,13 @@ func runMCP(e *env, cmd *cobra.Command, o mcpOptions) error {
 	if e.parts == nil {
 		return executable.ExecServer()
 	}
-	if err := errors.Join(e.hereOnly("mcp"), o.checkMCP()); err != nil {
+	if err := errors.Join(checkMCPServer(e, cmd), o.checkMCP()); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	cmd.SetContext(ctx)
-	return e.onHost(cmd, func(ctx context.Context, b backend.Backend) error {
+	return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
 		home, err := e.openHome()
 		if err != nil {
 			return err
@@ -112,35 +115,68 @@ func runMCP(e *env, cmd *cobra.Command, o mcpOptions) error {
 		if err != nil {
 			return err
 		}
-		options := MCPOptions{
-			Backend: b, Workspace: string(source.Path), Here: currentDir(), Warn: e.warnOf,
-			Open: func(ctx context.Context) (backend.Sandbox, error) { return o.openMCP(ctx, e, cmd, b) },
-			Keep: func(ctx context.Context, name string) { e.keep(ctx, b, name) },
-			RequestApply: func(ctx context.Context, name, message string) (string, int, error) {
-				return requestApply(ctx, b, home, name, message)
-			},
-			RequestAccess: func(ctx context.Context, name string, a api.Ask) (api.Decision, error) {
-				return requestAccess(ctx, home, name, a)
-			},
-			Entered: func(ctx context.Context, sb backend.Sandbox) (left func()) {
-				if sb.Record.Ask == nil {
-					return func() {}
-				}
-				return e.startAsker(ctx, b, sb, nil)
-			},
-			MaxOutputBytes: int64(o.MaxOutput), Timeout: mcpTimeout, Version: executable.Version(),
-			Stdin: e.stdin, Stdout: e.stdout,
-		}
-		if o.Timeout > 0 {
-			options.Timeout = o.Timeout
-		}
+		options := o.options(e, cmd, b, home)
+		options.Workspace = string(source.Path)
 		if o.HTTP != "" {
-			if err := o.prepareHTTP(ctx, e, b, &options); err != nil {
+			end, err := o.prepareHTTP(ctx, e, b, home, &options)
+			if err != nil {
 				return err
 			}
+			defer end()
 		}
 		return e.parts.MCP(ctx, options)
 	})
+}
+
+// options are those of the server of tools.
+func (o *mcpOptions) options(e *env, cmd *cobra.Command, b backend.Backend, home *record.Home) MCPOptions {
+	options := MCPOptions{
+		Backend: b, Here: currentDir(), Warn: e.warnOf,
+		Open: func(ctx context.Context) (backend.Sandbox, error) { return o.openMCP(ctx, e, cmd, b) },
+		Keep: func(ctx context.Context, name string) { e.keep(ctx, b, name) },
+		RequestApply: func(ctx context.Context, name, message string) (string, int, error) {
+			digest, n, err := requestApply(ctx, b, name)
+			if err != nil || n == 0 || e.address() != "" { // a server has no record of it
+				return digest, n, err
+			}
+			sb, err := home.Open(name)
+			if err != nil {
+				return "", 0, err
+			}
+			return digest, n, sb.Log(audit.ApplyRequested{Digest: digest, Changes: n, Message: audit.Text(message)})
+		},
+		RequestAccess: func(ctx context.Context, name string, a api.Ask) (api.Decision, error) {
+			if e.address() != "" {
+				return api.Decision{}, errdefs.New(errdefs.Unsupported, "a sandbox on a server takes no questions in advance: with --ask, a command that is refused waits for the user's answer")
+			}
+			return requestAccess(ctx, home, name, a)
+		},
+		Entered: func(ctx context.Context, sb backend.Sandbox) (left func()) {
+			if sb.Record.Ask == nil {
+				return func() {}
+			}
+			return e.startAsker(ctx, b, sb, nil)
+		},
+		MaxOutputBytes: int64(o.MaxOutput), Timeout: mcpTimeout, Version: executable.Version(),
+		Stdin: e.stdin, Stdout: e.stdout,
+	}
+	if e.address() != "" {
+		options.CommandNote = "The sandbox is on a server: the user adds --endpoint to these commands, as this server was started."
+	}
+	if o.Timeout > 0 {
+		options.Timeout = o.Timeout
+	}
+	return options
+}
+
+// checkMCPServer refuses a server that the environment names. A project's configuration of MCP
+// servers can set variables, and the project would be uploaded there. A flag is looked at, see
+// checkMCPConfig.
+func checkMCPServer(e *env, cmd *cobra.Command) error {
+	if e.address() == "" || cmd.Flags().Changed("endpoint") {
+		return nil
+	}
+	return usageError{errdefs.New(errdefs.Invalid, "mcp: AGENTFENSE_ENDPOINT does not count here, because a project's configuration of MCP servers can set it: give --endpoint, or unset the variable")}
 }
 
 func (o *mcpOptions) checkMCP() error {
@@ -149,7 +185,7 @@ func (o *mcpOptions) checkMCP() error {
 		return usageError{errdefs.New(errdefs.Invalid, "--max-output %s: want at least 1K", o.MaxOutput.String())}
 	}
 	if o.Codebase != "" {
-		return usageError{errdefs.New(errdefs.Invalid, "mcp: --codebase: works only on this host: leave it out")}
+		return usageError{errdefs.New(errdefs.Invalid, "mcp: --codebase: mcp serves a directory: leave it out")}
 	}
 	if o.HTTP == "" {
 		return nil
@@ -213,25 +249,38 @@ func (o *mcpOptions) openMCP(ctx context.Context, e *env, cmd *cobra.Command, b 
 	return sb, err
 }
 
-// prepareHTTP makes the sandbox and the token that is for it alone.
-func (o *mcpOptions) prepareHTTP(ctx context.Context, e *env, b backend.Backend, options *MCPOptions) error {
+// prepareHTTP makes the sandbox and the token that is for it alone. That of a sandbox on a server
+// is stored here until end is called.
+func (o *mcpOptions) prepareHTTP(ctx context.Context, e *env, b backend.Backend, home *record.Home, options *MCPOptions) (end func(), err error) {
 	sb, err := options.Open(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	inspection, err := b.Inspect(ctx, sb.Ref())
-	if err != nil {
-		return err
+	end = func() {}
+	var file string
+	if e.address() != "" {
+		dir, err := os.MkdirTemp(home.Dir(), "mcp-")
+		if err != nil {
+			return nil, record.HostError("token of mcp", err)
+		}
+		end = func() { _ = os.RemoveAll(dir) }
+		file = filepath.Join(dir, mcpTokenFile)
+	} else {
+		inspection, err := b.Inspect(ctx, sb.Ref())
+		if err != nil {
+			return nil, err
+		}
+		file = filepath.Join(string(inspection.Directory), mcpTokenFile)
 	}
-	file := filepath.Join(string(inspection.Directory), mcpTokenFile)
 	if options.Token, err = e.parts.MakeToken(file); err != nil {
-		return err
+		end()
+		return nil, err
 	}
 	options.HTTP = o.HTTP
 	options.Ready = func(address string) {
 		fmt.Fprintf(e.stdout, "mcp http://%s/mcp\ntoken %s\n", address, record.HostPath(file))
 	}
-	return nil
+	return end, nil
 }
 
 // nameFor is the name of a sandbox of dir for a purpose, the same each time: the directory's name,
@@ -251,10 +300,9 @@ func nameFor(purpose, dir string) string {
 	return purpose + "-" + plain[:min(len(plain), most)] + "-" + hex.EncodeToString(digest[:4])
 }
 
-// requestApply records in the audit log that a person is asked to apply all changes in the
-// workspace of a sandbox, and stores their state under its digest. It does not count as shown to
-// the person.
-func requestApply(ctx context.Context, b backend.Backend, home *record.Home, name, message string) (digest string, n int, err error) {
+// requestApply stores the state of all changes in the workspace of a sandbox under its digest. It
+// does not count as shown to the person.
+func requestApply(ctx context.Context, b backend.Backend, name string) (digest string, n int, err error) {
 	c, err := b.Changes(ctx, name, "", nil)
 	if err != nil {
 		return "", 0, err
@@ -271,14 +319,8 @@ func requestApply(ctx context.Context, b backend.Backend, home *record.Home, nam
 	if err := present.Patch(io.Discard, r.Review, present.PatchOptions{}); err != nil { // it reads the contents
 		return "", 0, err
 	}
-	if digest, err = r.Remember(); err != nil {
-		return "", 0, err
-	}
-	sb, err := home.Open(name)
-	if err != nil {
-		return "", 0, err
-	}
-	return digest, n, sb.Log(audit.ApplyRequested{Digest: digest, Changes: n, Message: audit.Text(message)})
+	digest, err = r.Remember()
+	return digest, n, err
 }
 
 // requestAccess asks whoever answers the asks of a running sandbox.

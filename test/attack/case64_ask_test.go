@@ -107,10 +107,10 @@ true`
 // is seen is.
 func TestWhatIsHiddenNeverAsks(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
-		s := harness.New(t, binary, map[string]string{".env": "s3cret", "dir/f": "x", "r": "", "seen": "seen"}, who...)
-		prints(t, s, "(cat .env; cat dir/f; echo >>.agentfense.yaml; cat absent; ln r w; mv r w) 2>/dev/null; echo more >>r && cat r seen", "more\nseen",
-			"--preset", "full-access", "--hide", ".env", "--hide=strict:dir", "--read", "/r", "--view", "/seen", "--ask-hook", "echo allow")
-		if text := logLines(t, s, "access_asked"); strings.Count(text, "\n") != 2 || !strings.Contains(text, "write /r") || !strings.Contains(text, "read /seen") {
+		s := harness.New(t, binary, map[string]string{".env": "s3cret", "dir/f": "x", "r": "", "seen": "seen", "old": "x"}, who...)
+		prints(t, s, "(cat .env; cat dir/f; echo >>.agentfense.yaml; cat absent; ln r w; rm dir/f; mkdir dir/d; mv seen dir; rmdir dir; mv r .agentfense.yaml; chmod 700 dir) 2>/dev/null; echo more >>r && cat r seen; rm old && ls", "more\nseenr\nseen\n",
+			"--preset", "full-access", "--hide", ".env", "--hide=strict:dir", "--read", "/r", "--read", "/old", "--view", "/seen", "--ask-hook", "echo allow")
+		if text := logLines(t, s, "access_asked"); strings.Count(text, "\n") != 3 || !strings.Contains(text, "write /r") || !strings.Contains(text, "read /seen") || !strings.Contains(text, "write /old") {
 			t.Errorf("asked:\n%s", text)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 	"github.com/agentfense/agentfense/test/harness/mcpclient"
+	"github.com/agentfense/agentfense/test/wire"
 )
 
 var binary string
@@ -147,6 +149,62 @@ func TestToolsOverStdio(t *testing.T) {
 	// The next server continues in the sandbox.
 	c = mcpclient.Start(t, s, nil)
 	contains(t, "the next server", c.Text("diff", nil), "# d: new directory")
+}
+
+// The tools act in a sandbox on a server as in one of this host, over streamable HTTP too. Nothing
+// of the server's host is told, and the token stays here.
+func TestToolsInASandboxOnAServer(t *testing.T) {
+	home := t.TempDir()
+	serving := exec.Command(binary, "serve")
+	serving.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "AGENTFENSE_HOME=" + home}, wire.AnyPorts...)
+	server, err := wire.Serve(serving, home)
+	if server != nil {
+		t.Cleanup(func() {
+			_ = serving.Process.Signal(os.Interrupt) // it may have ended
+			_ = serving.Wait()
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := harness.New(t, binary, map[string]string{"a.txt": "one\n", ".env": "KEY=s3cret\n", "sub/b": "b\n"})
+	at := []string{"--endpoint", server.Addr, "--token-file", filepath.Join(home, "token")}
+	person := func(args ...string) string {
+		t.Helper()
+		r := s.Agentfense(append(args, at...)...)
+		if r.Code != 0 {
+			t.Errorf("%q: %+v", args, r)
+		}
+		return r.Stdout
+	}
+	tokenFile := ""
+	t.Run("over HTTP", func(t *testing.T) {
+		c := mcpclient.StartHTTP(t, s, append(at, "--preset", "development", "--view", "sub/b", "--name", "agent")...)
+		tokenFile = c.TokenFile
+		contains(t, "exec", c.Text("exec", args{"command": "pwd; cat a.txt; cat .env; cat sub/b; echo two >new; exit 3"}), "exit code 3", "/workspace\none\n", "sub/b")
+		contains(t, "read", c.Text("read", args{"path": "new"}), "two")
+		contains(t, "read", c.Text("read", args{"path": "/workspace/new"}), "two")
+		contains(t, "read", c.Text("read", args{"path": s.Source + "/new"}), "two")
+		c.Text("write", args{"path": "sub/dir/c", "content": "three\n"})
+		contains(t, "list", c.Text("list", args{"path": "sub"}), "dir", "b")
+		contains(t, "explain", c.Text("explain", args{"paths": []string{"sub/b"}}), "view")
+		told := c.Text("diff", args{}) + c.Text("list", args{"path": "."}) + c.Text("explain", args{"paths": []string{".env"}})
+		contains(t, "diff", told, "+two", "+three")
+		if strings.Contains(told, "s3cret") || strings.Contains(told, home) {
+			t.Errorf("the tools tell too much: %s", told)
+		}
+		if texts, isError := c.Call("read", args{"path": ".env"}); !isError {
+			t.Errorf("read .env: %q", texts)
+		}
+		contains(t, "request_apply", c.Text("request_apply", args{}), "agentfense apply agent --reviewed", "--endpoint")
+	})
+	if _, err := os.Stat(tokenFile); !os.IsNotExist(err) || !strings.HasPrefix(tokenFile, s.Home) {
+		t.Errorf("the token file %s: %v", tokenFile, err)
+	}
+	if got := person("diff", "agent", "--name-status"); got != "A\tnew\nA\tsub/dir/c\n" {
+		t.Errorf("diff: %q", got)
+	}
+	person("rm", "--force", "agent")
 }
 
 // Over HTTP a client shows the token of this sandbox, and no web page gets in.

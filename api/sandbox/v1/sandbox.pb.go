@@ -1285,8 +1285,8 @@ type CreateSandboxRequest struct {
 	// listen. INVALID_ARGUMENT for a malformed port, a PORT below 1024, and a host port that is given
 	// twice; FAILED_PRECONDITION for a port of the host's localhost in allow_net.
 	Publish []string `protobuf:"bytes,116,rep,name=publish,proto3" json:"publish,omitempty"`
-	// How long an open of a listed file, or of the name of a host, waits for AnswerAsk before it is
-	// refused: 1 s to 1 h. 0: it is refused at once.
+	// How long an open or a change of a listed file, or the name of a host, waits for AnswerAsk
+	// before it is refused: 1 s to 1 h. 0: it is refused at once.
 	AskTimeout    *durationpb.Duration `protobuf:"bytes,117,opt,name=ask_timeout,json=askTimeout,proto3" json:"ask_timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1913,7 +1913,7 @@ type Ask struct {
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The command, as in ExecResult.
 	ExecId string `protobuf:"bytes,2,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	// What was opened in the workspace; empty for a host.
+	// What was to be opened, made or changed, in the workspace or in a mount; empty for a host.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	// Permission of the path, and the one that would have allowed the operation.
 	Permission Permission `protobuf:"varint,4,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
@@ -1931,7 +1931,9 @@ type Ask struct {
 	// When it is refused without an answer.
 	Until *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=until,proto3" json:"until,omitempty"`
 	// Number of processes that wait for the answer.
-	Waiting       int32 `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Waiting int32 `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Name of the mount that path is in; empty for the workspace. An answer in a mount counts once.
+	Mount         string `protobuf:"bytes,14,opt,name=mount,proto3" json:"mount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2055,6 +2057,13 @@ func (x *Ask) GetWaiting() int32 {
 		return x.Waiting
 	}
 	return 0
+}
+
+func (x *Ask) GetMount() string {
+	if x != nil {
+		return x.Mount
+	}
+	return ""
 }
 
 type AnswerAskRequest struct {
@@ -6763,7 +6772,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\tR\aversion\"Q\n" +
 	"\x10ListAsksResponse\x12#\n" +
 	"\x04asks\x18\x01 \x03(\v2\x0f.sandbox.v1.AskR\x04asks\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\tR\aversion\"\x9a\x03\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\"\xb0\x03\n" +
 	"\x03Ask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x12\n" +
@@ -6780,7 +6789,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	" \x01(\tR\aprogram\x120\n" +
 	"\x05since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x18\n" +
-	"\awaiting\x18\r \x01(\x05R\awaiting\"\x8a\x01\n" +
+	"\awaiting\x18\r \x01(\x05R\awaiting\x12\x14\n" +
+	"\x05mount\x18\x0e \x01(\tR\x05mount\"\x8a\x01\n" +
 	"\x10AnswerAskRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x15\n" +

@@ -27,11 +27,20 @@ func (s *service) path(text string) (vpath.Path, error) {
 	if !path.IsAbs(text) {
 		return vpath.Parse(text)
 	}
-	inside, below := strings.CutPrefix(path.Clean(text), s.o.Workspace)
-	if !below || inside != "" && inside[0] != '/' {
+	inside, below := cutDir(path.Clean(text), s.o.Workspace)
+	if !below { // a server's sandbox has the directory at another place
+		inside, below = cutDir(path.Clean(text), s.sb.workspace())
+	}
+	if !below {
 		return "", errdefs.New(errdefs.Invalid, "path %s: outside of the project directory %s; commands (exec) can read the system's files", vpath.Quote(text), vpath.Escape(s.o.Workspace))
 	}
 	return vpath.Parse("/" + inside)
+}
+
+// cutDir returns the path p, which must be dir or below it, without dir.
+func cutDir(p, dir string) (inside string, below bool) {
+	inside, below = strings.CutPrefix(p, dir)
+	return inside, below && dir != "" && (inside == "" || inside[0] == '/')
 }
 
 type readInput struct {

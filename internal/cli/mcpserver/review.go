@@ -232,6 +232,10 @@ func (s *service) requestApply(ctx context.Context, _ *mcp.CallToolRequest, in r
 	if changes == 0 {
 		return textResult("nothing is changed: there is nothing to apply"), nil, nil
 	}
-	return textResult(fmt.Sprintf("Changed files that wait for the user: %d. Nothing is applied yet. Tell the user to review them with\n"+
-		"  agentfense review %[2]s\nor look at them with\n  agentfense diff %[2]s\nand to apply what was reviewed with\n  agentfense apply %[2]s\nThe state of now, whatever is changed later:\n  agentfense apply %[2]s --reviewed %[3]s", changes, name, digest)), nil, nil
+	text := fmt.Sprintf("Changed files that wait for the user: %d. Nothing is applied yet. Tell the user to review them with\n"+
+		"  agentfense review %[2]s\nor look at them with\n  agentfense diff %[2]s\nand to apply what was reviewed with\n  agentfense apply %[2]s\nThe state of now, whatever is changed later:\n  agentfense apply %[2]s --reviewed %[3]s", changes, name, digest)
+	if s.o.CommandNote != "" {
+		text += "\n" + s.o.CommandNote
+	}
+	return textResult(text), nil, nil
 }

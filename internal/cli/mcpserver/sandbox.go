@@ -68,6 +68,13 @@ func (s *sandbox) ref() string {
 	return s.sb.Ref()
 }
 
+// workspace is the path of the project directory inside, "" until the sandbox is open.
+func (s *sandbox) workspace() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sb.Record.Workspace
+}
+
 // lost forgets a sandbox that ended although we use it: a person stopped it.
 func (s *sandbox) lost(live backend.Live) {
 	s.mu.Lock()

@@ -39,9 +39,11 @@ type Options struct {
 	// Workspace is the path of the project directory inside. Here is the directory of this host in
 	// which commands start, if it is inside.
 	Workspace, Here string
-	MaxOutputBytes  int64         // of a command's stdout, of its stderr, of a file and of a diff
-	Timeout         time.Duration // of a command
-	Version         string
+	// CommandNote is what a person must know who runs a command that a tool returns; "": nothing.
+	CommandNote    string
+	MaxOutputBytes int64         // of a command's stdout, of its stderr, of a file and of a diff
+	Timeout        time.Duration // of a command
+	Version        string
 
 	// Stdin and Stdout are used without HTTP.
 	Stdin, Stdout *os.File

@@ -38,9 +38,9 @@ func (s *supervisor) asker() func(fusefs.Question, <-chan struct{}) fusefs.Verdi
 	}
 }
 
-// askerIn is asker for a mount. A server's clients do not know asks of mounts.
+// askerIn is asker for a mount.
 func (s *supervisor) askerIn(m *mountView) func(fusefs.Question, <-chan struct{}) fusefs.Verdict {
-	if s.asks == nil || s.record.Served != nil {
+	if s.asks == nil {
 		return nil
 	}
 	return func(q fusefs.Question, withdrawn <-chan struct{}) fusefs.Verdict {

@@ -89,7 +89,7 @@ func EncodeAsks(asks []api.Ask) *sandboxv1.ListAsksResponse {
 	answer := &sandboxv1.ListAsksResponse{Version: AskVersion(asks)}
 	for _, a := range asks {
 		answer.Asks = append(answer.Asks, &sandboxv1.Ask{
-			Id: a.ID, ExecId: a.Exec, Path: a.Path, Permission: Permission.Encode(a.Permission), Needed: Permission.Encode(a.Need),
+			Id: a.ID, ExecId: a.Exec, Mount: a.Mount, Path: a.Path, Permission: Permission.Encode(a.Permission), Needed: Permission.Encode(a.Need),
 			Operation: a.Operation, Rule: secretname.Written(a.Rule), Host: vpath.EncodeText(a.Host), Pid: int32(a.PID), Program: a.Program,
 			Since: encodeTime(a.Since), Until: encodeTime(a.Until), Waiting: int32(a.Waiting),
 		})
@@ -102,7 +102,7 @@ func DecodeAsks(m *sandboxv1.ListAsksResponse) []api.Ask {
 	var asks []api.Ask
 	for _, a := range m.GetAsks() {
 		asks = append(asks, api.Ask{
-			ID: vpath.Escape(a.Id), Exec: vpath.Escape(a.ExecId), Path: a.Path, Permission: Permission.Decode(a.Permission), Need: Permission.Decode(a.Needed),
+			ID: vpath.Escape(a.Id), Exec: vpath.Escape(a.ExecId), Mount: vpath.Escape(a.Mount), Path: a.Path, Permission: Permission.Decode(a.Permission), Need: Permission.Decode(a.Needed),
 			Operation: vpath.Escape(a.Operation), Rule: a.Rule, Host: vpath.DecodeText(a.Host), PID: int(a.Pid), Program: a.Program,
 			Since: decodeTime(a.Since), Until: decodeTime(a.Until), Waiting: int(a.Waiting),
 		})

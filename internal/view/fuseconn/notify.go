@@ -16,7 +16,8 @@ const (
 
 // Before it answers a notification, the kernel may wait for a directory or a page that a
 // request holds, and so for the handler of that request. Therefore no handler may wait for
-// a notification, and no notification may be sent with a lock held that a handler takes.
+// a notification, and no notification may be sent with a lock held that a handler takes. An
+// InodeNotify of attributes alone waits for nobody.
 
 // InodeNotify makes the kernel drop the attributes of a node, and its pages of length bytes
 // from offset. Length 0 means to the end, a negative offset no pages. Errors: ENOENT if the

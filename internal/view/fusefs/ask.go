@@ -10,6 +10,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -55,7 +56,8 @@ type once struct {
 	active  atomic.Int32 // how many opens were allowed
 	mu      sync.Mutex
 	nodes   map[*node]onceGrant
-	waiting map[*node]int // callers
+	waiting map[*node]int            // callers
+	changes map[vpath.Path]time.Time // names that were allowed to be changed, and until when
 }
 
 type onceGrant struct {

@@ -52,7 +52,7 @@ func always(v fusefs.Verdict) func(fusefs.Question, <-chan struct{}) fusefs.Verd
 func askingView(t *testing.T) (*view, *asker) {
 	t.Helper()
 	source := t.TempDir()
-	tree{"view": "v", "read": "r", "prog": "#!/bin/sh\necho ran\n", "none": "n", "w/f": "w", ".agentfense.yaml": "version: 1\n"}.make(t, source)
+	tree{"view": "v", "read": "r", "prog": "#!/bin/sh\necho ran\n", "none": "n", "w/f": "w", "d/x": "x", ".agentfense.yaml": "version: 1\n"}.make(t, source)
 	if err := os.Chmod(source+"/prog", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestOpensThatAreRefusedAreAsked(t *testing.T) {
 func TestWhatIsNotAsked(t *testing.T) {
 	v, a := askingView(t)
 	a.set(always(fusefs.AllowOnce))
-	got := v.guest("cat none; cat absent; ls -l >/dev/null; stat view >/dev/null; test -r view; test -w read; rm -f read; mkdir x; mv read w/r; ln read w/l; chmod 600 read; echo x >>.agentfense.yaml; stat --cached=never view >/dev/null")
+	got := v.guest("cat none; cat absent; ls -l >/dev/null; stat view >/dev/null; test -r view; test -w read; rm -f none; mkdir w w/d; mv d w/e; ln read w/l; rm -f .agentfense.yaml; mv w/f none; mv read none; mkdir none; echo x >>.agentfense.yaml; stat --cached=never view >/dev/null; python3 -c 'import os; os.chmod(os.open(\"read\", os.O_RDONLY), 0o600)'")
 	if asked := a.questions(); len(asked) > 0 {
 		t.Errorf("asked %+v\n%s", asked, got)
 	}

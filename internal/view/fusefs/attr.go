@@ -61,7 +61,8 @@ func (fs *FS) fill(n *node, info *layer.Info, a *fuse.Attr) {
 	if n.isDir() {
 		fs.recheck(n, info)
 		fs.fillDir(n, info, a)
-		a.Mode = maskMode(info.Mode, p, fs.childWritable(n) && !info.Mounted)
+		// With Ask the requests must come, which have the names.
+		a.Mode = maskMode(info.Mode, p, (fs.o.Ask != nil || fs.childWritable(n)) && !info.Mounted)
 		return
 	}
 	a.Mode = maskMode(info.Mode, p, false)
@@ -152,6 +153,9 @@ func (fs *FS) fillEntry(n, parent *node, info *layer.Info, out *fuse.EntryOut) {
 	out.NodeId = n.id
 	out.EntryValid = lifetime(parent, info)
 	out.AttrValid = attrLifetime(n, parent, info)
+	if fs.isAwaited(n) {
+		out.AttrValid = 0
+	}
 	fs.fill(n, info, &out.Attr)
 }
 
@@ -163,6 +167,9 @@ func (fs *FS) fillAttr(n *node, info *layer.Info, out *fuse.AttrOut) {
 		parent = n
 	}
 	out.AttrValid = attrLifetime(n, parent, info)
+	if fs.isAwaited(n) {
+		out.AttrValid = 0
+	}
 	fs.fill(n, info, &out.Attr)
 	if fs.once.active.Load() > 0 {
 		fs.widen(n, info, out)
@@ -208,6 +215,13 @@ func (fs *FS) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.Attr
 	n := fs.nodes.get(in.NodeId)
 	if n == nil {
 		return fuse.Status(unix.ESTALE)
+	}
+	if fs.o.Ask != nil {
+		if r := fs.retries.due(in.Caller.Pid, n); r != nil {
+			if st := fs.askFor(cancel, r); !st.Ok() {
+				return st
+			}
+		}
 	}
 	refusal, question, st := fs.describeNode(n, in, out)
 	if question != nil { // no lock is held while somebody thinks

@@ -17,6 +17,7 @@ type target struct {
 	name   string
 	path   vpath.Path
 	d      policy.Decision
+	shut   bool // nothing may be changed in dir
 }
 
 // targetAt finds name in the directory id. The caller holds fs.moves.
@@ -29,7 +30,7 @@ func (fs *FS) targetAt(id uint64, name string) (target, fuse.Status) {
 		return target{}, fuse.Status(unix.ENAMETOOLONG)
 	}
 	name, d := fs.keyOf(fs.stateOf(parent, dir), dir, name)
-	return target{parent, dir, name, dir.Child(name), d}, fuse.OK
+	return target{parent, dir, name, dir.Child(name), d, fs.isShut(parent)}, fuse.OK
 }
 
 // vacantAt is targetAt for an entry to be made. At a path without write permission, the
@@ -47,12 +48,11 @@ func (fs *FS) mayMake(s *target, operation string, c *fuse.Caller) fuse.Status {
 	if reserved(s.parent, s.name) {
 		return refused
 	}
-	if s.d.Own {
+	if s.d.Own && !s.shut {
 		return fs.claim(s)
 	}
-	if s.d.Permission < policy.Write {
-		fs.deny(denied{path: s.path, operation: operation, d: s.d, caller: c})
-		return refused
+	if s.d.Permission < policy.Write || s.shut {
+		return fs.refuse(s.parent, denied{path: s.path, operation: operation, d: s.d, caller: c})
 	}
 	return fuse.OK
 }
@@ -111,6 +111,9 @@ func (fs *FS) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fus
 		return st
 	}
 	n := fs.instantiate(&s, &info, &in.Caller)
+	if s.d.Permission < policy.Write {
+		fs.once.allow(n, policy.Write, s.d.Permission)
+	}
 	fs.fds.release(fs.fds.put(&handle{file: f, node: n, writer: fs.writer(&in.Caller)}))
 	fs.fillEntry(n, s.parent, &info, &out.EntryOut)
 	return fuse.OK
@@ -159,7 +162,7 @@ func (fs *FS) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.
 	if !st.Ok() {
 		return st
 	}
-	if !fs.rules.Load().MayMkdir(s.path) {
+	if s.shut || !fs.rules.Load().MayMkdir(s.path) {
 		if st := fs.mayMake(&s, "mkdir", &in.Caller); !st.Ok() {
 			return st
 		}

@@ -98,6 +98,7 @@ type FS struct {
 	writeout  writeout
 	denials   denials
 	once      once
+	retries   retries
 	reporting sync.Mutex    // one report of counted refusals at a time
 	era       atomic.Uint64 // Conclude increments it
 	watched   atomic.Bool

@@ -17,14 +17,13 @@ func (fs *FS) occupiedAt(in *fuse.InHeader, name, operation string) (target, fus
 		return s, st
 	}
 	switch {
-	case s.d.Permission == policy.Write:
+	case s.d.Permission == policy.Write && !s.shut:
 		return s, fuse.OK
 	case s.d.ForDir() == policy.None:
 		fs.deny(denied{path: s.path, operation: operation, d: s.d, caller: &in.Caller})
 		return s, absent
 	}
-	fs.deny(denied{path: s.path, operation: operation, d: s.d, caller: &in.Caller})
-	return s, refused
+	return s, fs.refuse(s.parent, denied{path: s.path, operation: operation, d: s.d, caller: &in.Caller})
 }
 
 // Unlink removes a name of a file. The content exists as long as the kernel knows the file.

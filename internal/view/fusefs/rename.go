@@ -20,6 +20,9 @@ func (fs *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName stri
 	fs.copyFirst(in, oldName, newName)
 	fs.moves.Lock()
 	defer fs.moves.Unlock()
+	if st := fs.askMove(in, oldName, newName); !st.Ok() {
+		return st
+	}
 	from, st := fs.occupiedAt(&in.InHeader, oldName, "rename")
 	if !st.Ok() {
 		return st

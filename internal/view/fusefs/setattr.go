@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/view/layer"
-	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/uses"
 )
 
@@ -15,7 +14,7 @@ import (
 // shown.
 func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	fs.stats.count(opSetAttr)
-	n, st := fs.allowed(in.NodeId, policy.Write, "setattr", &in.Caller)
+	n, st := fs.maySetAttr(in)
 	if !st.Ok() {
 		return st
 	}

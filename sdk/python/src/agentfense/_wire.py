@@ -177,6 +177,7 @@ def ask_list_of(message: Any) -> t.AskList:
             since=time_of(ask.since),
             until=time_of(ask.until),
             waiting=ask.waiting,
+            mount=ask.mount,
         )
         for ask in message.asks
     ]

@@ -143,8 +143,8 @@ class AsyncSandbox(AsyncSandboxExecs):
         - ``publish``: ports inside to show at an address 127.0.0.N of the server's host, such as
           "3000", or "8080:3000" with another port of the host. The server's configuration must allow
           it (network.publish).
-        - ``ask_timeout``: how long an open of a listed file, or of the name of a host, waits for an
-          answer (``policy.asks``) before it is refused; None refuses it at once.
+        - ``ask_timeout``: how long an open or a change of a listed file, or the name of a host, waits
+          for an answer (``policy.asks``) before it is refused; None refuses it at once.
         - ``mounts``: directories of the server's host to show besides the workspace: Mount objects,
           or mappings with ``source`` and optionally ``place``, ``name``, ``mode`` and ``rules``. The
           server's configuration must list a directory above each (mounts.roots).

@@ -159,7 +159,7 @@ class Ask:
 
     id: str
     path: str
-    """What was opened; empty for a host."""
+    """What was to be opened, made or changed; empty for a host."""
     permission: Permission
     """The permission of the path."""
     needed: Permission
@@ -179,6 +179,8 @@ class Ask:
     """When it is refused without an answer."""
     waiting: int = 0
     """The number of processes that wait for the answer."""
+    mount: str = ""
+    """The mount that the path is in; empty for the workspace. An answer in a mount counts once."""
 
 
 @dataclass

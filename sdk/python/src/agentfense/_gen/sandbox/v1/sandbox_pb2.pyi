@@ -376,7 +376,7 @@ class ListAsksResponse(_message.Message):
     def __init__(self, asks: _Optional[_Iterable[_Union[Ask, _Mapping]]] = ..., version: _Optional[str] = ...) -> None: ...
 
 class Ask(_message.Message):
-    __slots__ = ("id", "exec_id", "path", "permission", "needed", "operation", "rule", "host", "pid", "program", "since", "until", "waiting")
+    __slots__ = ("id", "exec_id", "path", "permission", "needed", "operation", "rule", "host", "pid", "program", "since", "until", "waiting", "mount")
     ID_FIELD_NUMBER: _ClassVar[int]
     EXEC_ID_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
@@ -390,6 +390,7 @@ class Ask(_message.Message):
     SINCE_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
     id: str
     exec_id: str
     path: str
@@ -403,7 +404,8 @@ class Ask(_message.Message):
     since: _timestamp_pb2.Timestamp
     until: _timestamp_pb2.Timestamp
     waiting: int
-    def __init__(self, id: _Optional[str] = ..., exec_id: _Optional[str] = ..., path: _Optional[str] = ..., permission: _Optional[_Union[_common_pb2.Permission, str]] = ..., needed: _Optional[_Union[_common_pb2.Permission, str]] = ..., operation: _Optional[str] = ..., rule: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., program: _Optional[str] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., waiting: _Optional[int] = ...) -> None: ...
+    mount: str
+    def __init__(self, id: _Optional[str] = ..., exec_id: _Optional[str] = ..., path: _Optional[str] = ..., permission: _Optional[_Union[_common_pb2.Permission, str]] = ..., needed: _Optional[_Union[_common_pb2.Permission, str]] = ..., operation: _Optional[str] = ..., rule: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., program: _Optional[str] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., waiting: _Optional[int] = ..., mount: _Optional[str] = ...) -> None: ...
 
 class AnswerAskRequest(_message.Message):
     __slots__ = ("sandbox_id", "ask_id", "allow", "scope")
