@@ -16,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/profile"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -352,7 +353,10 @@ func (o *runOptions) giveSecret(e *env, s profile.Secret) (given bool, args []st
 		if f.Variable != "" {
 			o.Env = addVariables(slices.Clone(o.Env), f.Variable)
 		}
-		return true, f.Args, nil
+		if f.Opened != "" {
+			o.Allow, err = hostlist.Opened(o.Allow, f.Opened)
+		}
+		return true, f.Args, err
 	case base != "":
 		host, err := s.HostOf(base)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/lib/yamlfile"
 )
 
 // CheckCommand refuses what cannot be a program of the PATH. Errors: Invalid.
@@ -69,13 +70,16 @@ func checkURLPath(text string) error {
 	return nil
 }
 
-func (r *reader) readHideSecretNames(n *yaml.Node) error {
-	text, err := r.Text(n, "hide_secret_names")
-	if err == nil && text != "true" && text != "false" {
-		err = r.At(n.Line, "hide_secret_names is true or false, not %s", vpath.Quote(text))
-	}
-	r.profile.HideSecretNames = text == "true"
-	return err
+// flag is the field of a value that is true or false.
+func (r *reader) flag(key string, to *bool) yamlfile.Field {
+	return yamlfile.Field{Key: key, Read: func(n *yaml.Node) error {
+		text, err := r.Text(n, key)
+		if err == nil && text != "true" && text != "false" {
+			err = r.At(n.Line, "%s is true or false, not %s", key, vpath.Quote(text))
+		}
+		*to = text == "true"
+		return err
+	}}
 }
 
 // The values of scratch.

@@ -63,6 +63,9 @@ type Secret struct {
 	Args []string
 	// Requests are all that may be sent with the key, as METHOD PATH: "POST /v1/messages".
 	Requests []string
+	// Intercept lets the agent reach Host by its own name, over TLS that is opened, unless the caller
+	// has set BaseURL.
+	Intercept bool
 }
 
 // HomeRules are the rules for the home directory: Home, and none-rules for the names of secrets.

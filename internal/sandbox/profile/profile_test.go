@@ -141,6 +141,8 @@ func TestMalformedProfilesAreRefused(t *testing.T) {
 		"version: 1\ncommand: a\nset: {B: A, A: b}\nsecrets: [{name: A, host: a.example.com}]": `x.yaml:3: set: A is a key under secrets`,
 		"version: 1\nsecrets: [{name: A, host: a.example.com, path: v1}]":                      `x.yaml:2: path: "v1": want what is behind the host in the address, such as /v1`,
 		"version: 1\nsecrets: [{name: A, host: a.example.com, base_url: \"A URL\"}]":           `x.yaml:2: base_url: variable "A URL": want a name`,
+		"version: 1\nsecrets: [{name: A, host: a.example.com, intercept: maybe}]":              `x.yaml:2: intercept is true or false, not "maybe"`,
+		"version: 1\nsecrets: [{name: A, host: \"localhost:80\", intercept: true}]":            `x.yaml:2: "localhost:80,intercept"`,
 		"version: 1\ncommand: a\ncommand: b":                                                   `x.yaml:3: key "command" is given twice`,
 	} {
 		_, err := profile.Parse("x", "x.yaml", []byte(text), func(name string) (*profile.Profile, error) { return profile.Load("", name) })

@@ -56,12 +56,13 @@ func wantSchema(t *testing.T) *jsonschema.Schema {
 	}
 	isVariable := `^` + variableForm + `$`
 	secret := object("A key of the caller, which the agent uses without knowing it.", r.secretFields(&Secret{}), map[string]*jsonschema.Schema{
-		"name":     pattern(text("The variable that has the key."), isVariable),
-		"host":     text("The host that gets the key, as --allow-net takes it."),
-		"base_url": pattern(text("The agent's variable for the address of the API."), isVariable),
-		"path":     pattern(text("What the agent expects behind the host in that address, such as /v1."), "^"+urlPathForm+"$"),
-		"args":     list("Arguments for an agent that uses the key; {url} in them is the address.", text("An argument.")),
-		"requests": list("All requests that get the key.", text("METHOD PATH, such as POST /v1/messages.")),
+		"name":      pattern(text("The variable that has the key."), isVariable),
+		"host":      text("The host that gets the key, as --allow-net takes it."),
+		"base_url":  pattern(text("The agent's variable for the address of the API."), isVariable),
+		"path":      pattern(text("What the agent expects behind the host in that address, such as /v1."), "^"+urlPathForm+"$"),
+		"args":      list("Arguments for an agent that uses the key; {url} in them is the address.", text("An argument.")),
+		"requests":  list("All requests that get the key.", text("METHOD PATH, such as POST /v1/messages.")),
+		"intercept": {Type: "boolean", Default: json.RawMessage("false"), Description: "The agent reaches the host by its own name, over TLS that is opened, unless base_url is set."},
 	}, "name", "host")
 	variables := func(description string) *jsonschema.Schema {
 		return &jsonschema.Schema{
@@ -75,6 +76,7 @@ func wantSchema(t *testing.T) *jsonschema.Schema {
 		"set":       variables("Variables, unless the caller has set them; {hint} in them is the line."),
 		"unless":    text("A word with which the user gives instructions of the same kind, which these would replace."),
 		"unless_in": list("Files of the home directory and of the project that may have the word.", file("A path.")),
+		"commands":  list("Words of the agent that take none of args: the line is left out if one is an argument.", text("A word.")),
 	})
 	s := object("How a coding agent is run in a sandbox.", r.fields(), map[string]*jsonschema.Schema{
 		"version":           {Const: &version, Description: "The version of this format."},
