@@ -39,8 +39,8 @@ func Intercepts(host string) bool {
 	return err == nil && r.Intercept
 }
 
-// Opened returns hosts, as people give them, of which host is intercepted: a rule for its place that
-// does not open connections has no effect where it gets a secret. Errors: Invalid.
+// Opened returns hosts, as people give them, of which host is intercepted: a rule for its place
+// that does not open connections has no effect where it gets a secret. Errors: Invalid.
 func Opened(hosts []string, host string) ([]string, error) {
 	rule, err := allowlist.ParseRule(host)
 	if err != nil {

@@ -97,9 +97,15 @@ func (r *reader) readScratch(n *yaml.Node) error {
 	return err
 }
 
-// checkKeys refuses a key that is given to the agent as a variable, too.
+// checkKeys refuses a key that is given to the agent as a variable, too, and a login of an unknown
+// key.
 func (r *reader) checkKeys(n *yaml.Node) error {
 	p := r.profile
+	for _, l := range p.Login {
+		if s, is := p.SecretOf(l); l.Secret != "" && (!is || !s.Intercept) {
+			return r.At(n.Line, "login %s: secret %s: want the name of one of secrets that has intercept: true", vpath.Quote(l.File), vpath.Quote(l.Secret))
+		}
+	}
 	isKey := func(name string) bool { return p.HasSecret(name) }
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, step := n.Content[i].Value, 1

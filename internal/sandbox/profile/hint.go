@@ -18,8 +18,8 @@ type Hint struct {
 	// project that may have it.
 	Unless   string
 	UnlessIn []string
-	// Commands are words of the agent that take none of Args: the hint is left out if one of them is
-	// an argument.
+	// Commands are words of the agent that take none of Args: the hint is left out if one of them
+	// is an argument.
 	Commands []string
 }
 

@@ -86,7 +86,7 @@ func (r *reader) fields() []yamlfile.Field {
 		r.texts("args", &p.Args, checkArg),
 		{Key: "home", Read: r.readHome},
 		r.flag("hide_secret_names", &p.HideSecretNames),
-		r.texts("login", &p.Login, checkLogin),
+		{Key: "login", Read: r.readLogin},
 		{Key: "set", Read: func(v *yaml.Node) error { return r.readSet(v, &r.profile.Set) }},
 		r.texts("pass", &p.Pass, checkVariable),
 		{Key: "network", Read: r.readHosts},

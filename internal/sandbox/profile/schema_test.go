@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/schematest"
 	"github.com/agentfense/agentfense/internal/lib/yamlfile"
+	"github.com/agentfense/agentfense/internal/sandbox/login"
 	"github.com/agentfense/agentfense/internal/view/policy/policyfile"
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
@@ -89,7 +90,7 @@ func wantSchema(t *testing.T) *jsonschema.Schema {
 		"args":              list("Arguments before the caller's.", text("An argument.")),
 		"home":              list("Rules with patterns that begin at the home directory.", ofPolicy.Properties["rules"].Items),
 		"hide_secret_names": {Type: "boolean", Default: json.RawMessage("false"), Description: "Hide names of secrets above all rules of home with a lower priority."},
-		"login":             list("Files of which one is there after a login.", file("A path from the home directory, such as .my-agent/auth.json.")),
+		"login":             list("Logins in files, of which one is there after a login.", wantLogin(&r, file, variables)),
 		"set":               variables("Variables, unless the caller has set them."),
 		"pass":              list("Variables of the caller that are passed on.", pattern(text("A name."), isVariable)),
 		"network":           list("Hosts, as --allow-net takes them.", text("HOST[:PORT], *.DOMAIN or @PRESET.")),
@@ -102,9 +103,36 @@ func wantSchema(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
+// wantLogin is the schema of a login.
+func wantLogin(r *reader, file, variables func(string) *jsonschema.Schema) *jsonschema.Schema {
+	key := func(of string) *jsonschema.Schema {
+		return pattern(text("The key of "+of+", such as login.token."), `\S`)
+	}
+	renew := object("How the login is renewed outside.", r.renewFields(&login.Renewal{}), map[string]*jsonschema.Schema{
+		"url":        pattern(text("The provider's address for it."), "^https://"),
+		"client":     text("By which the agent is known to the provider."),
+		"client_key": key("another client"),
+		"refresh":    key("the token that renews"),
+		"expires":    key("the time at which the token expires, in milliseconds"),
+		"scope":      key("what the token permits"),
+		"locks":      list("Directories that the agent makes while it renews the login.", file("A path.")),
+		"write_lock": file("A directory that the agent makes while it writes the file."),
+	}, "url", "client", "refresh", "expires")
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
+		file("A path from the home directory, such as .my-agent/auth.json: it is readable inside."),
+		object("A JSON file with a token of which the agent has a placeholder.", r.loginFields(&login.Spec{}), map[string]*jsonschema.Schema{
+			"file":   file("A path from the home directory."),
+			"secret": pattern(text("The one of secrets that has the token."), `^`+variableForm+`$`),
+			"token":  key("the token"),
+			"set":    variables("Variables that tell the agent more, with keys of the file."),
+			"renew":  renew,
+		}, "file", "secret", "token"),
+	}}
+}
+
 func TestSchemaNamesWhatTheReaderReads(t *testing.T) {
 	s := wantSchema(t)
-	for _, of := range []*jsonschema.Schema{s, s.Properties["secrets"].Items, s.Properties["hint"]} {
+	for _, of := range []*jsonschema.Schema{s, s.Properties["secrets"].Items, s.Properties["hint"], s.Properties["login"].Items.AnyOf[1], s.Properties["login"].Items.AnyOf[1].Properties["renew"]} {
 		if keys := slices.Sorted(maps.Keys(of.Properties)); !slices.Equal(keys, slices.Sorted(slices.Values(of.PropertyOrder))) {
 			t.Errorf("the schema has the keys %q, and the reader %q", keys, of.PropertyOrder)
 		}

@@ -7,12 +7,14 @@ import (
 	"crypto/tls"
 	"flag"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,11 +25,11 @@ import (
 var (
 	binary string
 	world  *harness.World
-	others = flag.Bool("agents.others", false, "install and test all agents, not only Claude Code and Codex")
+	others = flag.Bool("agents.others", false, "install and test all agents, not only Claude Code")
 )
 
 // installed are the agents that are installed before the network is the test's own.
-var installed = map[bool][]string{false: {"claude", "codex"}, true: {"claude", "codex", "gemini"}}
+var installed = map[bool][]string{false: {"claude"}, true: {"claude", "gemini"}}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -48,6 +50,7 @@ type person struct {
 	t             testing.TB
 	home, project string
 	env           []string
+	handler       atomic.Pointer[http.Handler] // of all hosts
 }
 
 // newPerson makes a home directory with files, and hosts that serve the handler over TLS.
@@ -63,11 +66,13 @@ func newPerson(t *testing.T, agent string, files map[string]string, handler http
 	}
 	world.Names(t, harness.PublicAddr+" "+strings.Join(hosts, " "))
 	authority, certificate := harness.Certify(t, hosts...)
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}}}
+	p := &person{t: t, home: harness.OpenDir(t)}
+	p.serve(handler)
+	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*p.handler.Load()).ServeHTTP(w, r) })
+	server := &http.Server{Handler: all, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}}}
 	go func() { _ = server.ServeTLS(world.Listen(t, harness.PublicAddr+":443"), "", "") }()
 	t.Cleanup(func() { server.Close() })
 
-	p := &person{t: t, home: harness.OpenDir(t)}
 	p.project = filepath.Join(p.home, "project")
 	p.env = []string{"HOME=" + p.home, "PATH=" + filepath.Dir(strings.TrimSpace(string(program))) + ":" + os.Getenv("PATH"), "LANG=C.UTF-8", "SSL_CERT_FILE=" + authority}
 	p.write(map[string]string{"project/app.txt": "one\n"})
@@ -75,6 +80,9 @@ func newPerson(t *testing.T, agent string, files map[string]string, handler http
 	t.Cleanup(func() { p.agentfense("", "prune", "--yes", "--force") })
 	return p
 }
+
+// serve makes the hosts serve a handler from now on.
+func (p *person) serve(handler http.Handler) { p.handler.Store(&handler) }
 
 func (p *person) write(files map[string]string) {
 	p.t.Helper()
@@ -108,4 +116,21 @@ func (p *person) must(env string, args ...string) (stdout, stderr string) {
 		p.t.Fatalf("agentfense %q: %v\n%s\n%s", args, err, stdout, stderr)
 	}
 	return stdout, stderr
+}
+
+// read returns the content of a file below the home directory, "" if there is none.
+func (p *person) read(name string) string {
+	content, _ := os.ReadFile(filepath.Join(p.home, name))
+	return string(content)
+}
+
+// wantAll checks that a text contains each of the parts, and none of those that begin with "!".
+func wantAll(t *testing.T, what, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		part, not := strings.CutPrefix(part, "!")
+		if strings.Contains(text, part) == not {
+			t.Errorf("%s contains %q: %v, want %v\n%.2000s", what, part, not, !not, text)
+		}
+	}
 }

@@ -1,6 +1,6 @@
 // Package notes writes what a sandbox tells the programs in it about itself: README.md, what is
-// granted, denied.jsonl, what was refused lately, of what they can see anyway, and instructions that
-// say that there are these.
+// granted, denied.jsonl, what was refused lately, of what they can see anyway, and instructions
+// that say that there are these.
 //
 // The directory is a tmpfs of the supervisor's, mounted read-only inside, so no program there can
 // change it. It never has a word about a path that the policy hides, a none rule or a path of the
