@@ -102,7 +102,7 @@ chaos: setup ## kill every process at random moments for CHAOS_TIME (10m), from 
 test-long: chaos ## what make test does a sample of: chaos, long proofs, learning, all agents
 	$(GO) test -vet=off -count=1 -timeout 0 $(TESTFLAGS) ./internal/sandbox/learn -rapid.checks=2000 -learn.exact=20
 	$(GO) test -vet=off -count=1 -timeout 0 $(TESTFLAGS) ./test/realwork -run TestLearn -learn.all
-	$(GO) test -vet=off -count=1 -timeout 30m -v $(TESTFLAGS) ./test/agents -agents.others
+	$(GO) test -vet=off -count=1 -timeout 30m -v $(TESTFLAGS) ./test/agents/... -agents.others
 	$(GO) test -vet=off -count=1 -timeout 0 -v $(TESTFLAGS) ./internal/view/policy/prove -run TestAnswersAreExact -prove.policies=50000 -prove.paths=100
 
 PYTHON_BIN  := ../../bin/python

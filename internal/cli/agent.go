@@ -16,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/profile"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -83,8 +84,8 @@ review, too: agentfense diff NAME --in home`,
 				return err
 			}
 			err = runRun(ctx, e, cmd, b, o, func(bool) []string { return append(argv, args...) })
-			if _, ended := errors.AsType[exitError](err); o.login != "" && (err == nil || ended) {
-				e.say("%s: the login in %s was readable inside", name, vpath.Escape(o.login)) // the agent's screen may have hidden the first line
+			if _, ended := errors.AsType[exitError](err); err == nil || ended {
+				o.login.sayAfter(e, name)
 			}
 			return err
 		})
@@ -119,17 +120,14 @@ func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command,
 		return nil, err
 	}
 	o.defaultPreset, o.ignoredScratch = p.Preset, p.IgnoredScratch && !asksOnly(o.agentArgs)
+	if p, err = o.takeLogin(ctx, e, cmd, in, p); err != nil {
+		return nil, err
+	}
 	if err := o.showHome(in, p); err != nil {
 		return nil, err
 	}
 	hint := o.giveHint(e, in, p)
 	o.giveVariables(e, p)
-	if o.login, err = in.loginOf(p); err != nil {
-		return nil, err
-	}
-	if o.login != "" {
-		e.say("%s: the login in %s is readable inside: what runs there can use the account", p.Name, vpath.Escape(o.login))
-	}
 	args, err := o.giveNetwork(e, cmd, p)
 	if err != nil {
 		return nil, err
@@ -288,21 +286,16 @@ func (o *runOptions) giveNetwork(e *env, cmd *cobra.Command, p *profile.Profile)
 		return nil, nil
 	}
 	o.Allow = append(slices.Clone(o.Allow), p.Hosts...)
-	rank := func(s profile.Secret) int { // a flag counts before a variable, and a key before an address alone
-		switch {
-		case o.isGiven(s):
-			return 0
-		case e.getenv(s.Name) != "":
-			return 1
-		}
-		return 2
-	}
-	secrets := slices.SortedStableFunc(slices.Values(p.Secrets), func(s, t profile.Secret) int { return cmp.Compare(rank(s), rank(t)) })
-	hasKey := false
+	secrets := slices.SortedStableFunc(slices.Values(p.Secrets), func(s, t profile.Secret) int { return cmp.Compare(o.rank(e, s), o.rank(e, t)) })
+	key := ""                    // the first that is given
 	given := map[string]string{} // keys by the variables with their addresses
 	for _, s := range secrets {
-		if other := given[s.BaseURL]; other != "" {
-			if rank(s) == 1 {
+		other := given[s.BaseURL]
+		if s.Intercept { // a host that is opened gets one key
+			other = cmp.Or(other, key)
+		}
+		if other != "" {
+			if o.rank(e, s) == rankVariable {
 				e.say("%s: %s is not passed, because %s is set, too", p.Name, s.Name, other)
 			}
 			continue
@@ -314,12 +307,32 @@ func (o *runOptions) giveNetwork(e *env, cmd *cobra.Command, p *profile.Profile)
 		if is && s.BaseURL != "" {
 			given[s.BaseURL] = s.Name
 		}
-		hasKey, args = hasKey || is, append(args, more...)
+		if is {
+			key = cmp.Or(key, s.Name)
+		}
+		args = append(args, more...)
 	}
-	if !hasKey && o.login == "" && len(p.Secrets)+len(p.Login) > 0 {
+	if key == "" && o.login == nil && len(p.Secrets)+len(p.Login) > 0 {
 		e.say("%s: there is neither a key (%s) nor a login; set the key, or log in", p.Name, p.KeyNames())
 	}
 	return args, nil
+}
+
+// How a key is given: a flag counts before a variable, and a key before an address alone.
+const (
+	rankFlag = iota
+	rankVariable
+	rankAddress
+)
+
+func (o *runOptions) rank(e *env, s profile.Secret) int {
+	switch {
+	case o.isGiven(s):
+		return rankFlag
+	case e.getenv(s.Name) != "":
+		return rankVariable
+	}
+	return rankAddress
 }
 
 // isGiven reports whether a flag gives the agent a key.
@@ -342,17 +355,24 @@ func (o *runOptions) giveSecret(e *env, s profile.Secret) (given bool, args []st
 	}
 	value := e.getenv(s.Name)
 	isOpen := value != "" && len(value) < secret.MinValue && s.IsLocal(base)
+	ofLogin := o.login.sourceOf(s)
 	switch {
-	case value != "" && !isOpen:
+	case value != "" && !isOpen, ofLogin != "":
 		f, err := s.Flags(base)
 		if err != nil {
 			return false, nil, err
+		}
+		if ofLogin != "" {
+			f.Secret = s.Name + "=" + ofLogin + strings.TrimPrefix(f.Secret, s.Name)
 		}
 		o.Secrets, o.Limited = append(slices.Clone(o.Secrets), f.Secret), append(slices.Clone(o.Limited), f.Requests...)
 		if f.Variable != "" {
 			o.Env = addVariables(slices.Clone(o.Env), f.Variable)
 		}
-		return true, f.Args, nil
+		if f.Opened != "" {
+			o.Allow, err = hostlist.Opened(o.Allow, f.Opened)
+		}
+		return true, f.Args, err
 	case base != "":
 		host, err := s.HostOf(base)
 		if err != nil {
@@ -367,21 +387,4 @@ func (o *runOptions) giveSecret(e *env, s profile.Secret) (given bool, args []st
 		return true, s.ArgsAt(base), nil
 	}
 	return false, nil, nil
-}
-
-// loginOf returns the path of the agent's login if it is readable inside, else "".
-func (in *inside) loginOf(p *profile.Profile) (string, error) {
-	for _, file := range p.Login {
-		if !has(in.home, file) {
-			continue
-		}
-		home, err := policy.Compile(p.HomeRules(), policy.Options{})
-		if err != nil {
-			return "", err
-		}
-		if home.Decide(vpath.Root.Child(file)).Permission >= policy.Read {
-			return filepath.Join(in.home, file), nil
-		}
-	}
-	return "", nil
 }

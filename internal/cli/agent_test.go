@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,6 +70,8 @@ func TestAHintReplacesNoInstructions(t *testing.T) {
 		"another file":             {file: "home/.codex/config.toml", content: "model = 1\n", hinted: true},
 		"an argument":              {args: []string{"exec", "-c", "developer_instructions=x"}},
 		"the version":              {args: []string{"--version"}},
+		"a command":                {args: []string{"--debug", "mcp", "list"}},
+		"a word of a prompt":       {args: []string{"exec", "mcp list"}, hinted: true},
 		"the user's file":          {file: "home/.codex/config.toml", content: "developer_instructions = 1\n"},
 		"the user's linked file":   {file: "home/.codex/config.toml", content: "developer_instructions = 1\n", link: true},
 		"the project's file":       {file: "project/.codex/config.toml", content: "developer_instructions = 1\n"},
@@ -95,12 +98,35 @@ func TestAHintReplacesNoInstructions(t *testing.T) {
 			}
 			in := &inside{home: filepath.Join(dir, "home")}
 			in.record.Source.Path = record.HostPath(filepath.Join(dir, "project"))
+			p := *p
+			p.Hint.Commands = []string{"mcp"}
 			o := runOptions{}
 			o.agentArgs = test.args
-			args := o.giveHint(&env{}, in, p)
+			args := o.giveHint(&env{}, in, &p)
 			if hinted := len(args) == 1 && strings.Contains(args[0], profile.HintText); hinted != test.hinted {
 				t.Errorf("arguments %q, want the hint: %v", args, test.hinted)
 			}
 		})
+	}
+}
+
+// An agent that reaches the host of its key by name has no address for it, and the host has no
+// other rule.
+func TestAKeyForAHostThatIsReachedByName(t *testing.T) {
+	p := &profile.Profile{Name: "x", Hosts: []string{"api.example.com", "other.example.com"}, Secrets: []profile.Secret{{Name: "KEY", Host: "api.example.com", BaseURL: "KEY_URL", Intercept: true}}}
+	for name, test := range map[string]struct {
+		variables  map[string]string
+		allow, env []string
+	}{
+		"a key":             {map[string]string{"KEY": "0123456789"}, []string{"other.example.com", "api.example.com:443,intercept"}, []string{"KEY_URL="}},
+		"no key":            {nil, []string{"api.example.com", "other.example.com"}, nil},
+		"an address, too":   {map[string]string{"KEY": "0123456789", "KEY_URL": "https://a.example.com"}, []string{"api.example.com", "other.example.com"}, []string{"KEY_URL=http://key.agentfense.internal"}},
+		"a local model too": {map[string]string{"KEY": "x", "KEY_URL": "http://localhost:1"}, []string{"api.example.com", "other.example.com", "localhost:1"}, []string{"KEY_URL", "KEY"}},
+	} {
+		e := &env{getenv: func(v string) string { return test.variables[v] }, stderr: os.Stderr}
+		var o runOptions
+		if _, err := o.giveNetwork(e, newAgent(e, "claude"), p); err != nil || !slices.Equal(o.Allow, test.allow) || !slices.Equal(o.Env, test.env) {
+			t.Errorf("%s: %v, hosts %q and variables %q; want %q and %q", name, err, o.Allow, o.Env, test.allow, test.env)
+		}
 	}
 }

@@ -15,7 +15,8 @@ import (
 // giveHint returns arguments with which the agent knows where refusals are explained, and gives it
 // the variables for it. It leaves both out where they would replace instructions of the user.
 func (o *runOptions) giveHint(e *env, in *inside, p *profile.Profile) []string {
-	if asksOnly(o.agentArgs) || in.hasInstructions(p.Hint, o.agentArgs) {
+	isCommand := func(arg string) bool { return slices.Contains(p.Hint.Commands, arg) }
+	if asksOnly(o.agentArgs) || slices.ContainsFunc(o.agentArgs, isCommand) || in.hasInstructions(p.Hint, o.agentArgs) {
 		return nil
 	}
 	args, variables := p.Hint.Texts()

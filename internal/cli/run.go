@@ -156,7 +156,9 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 	}
 	c := o.command(argv(sb.HostPrograms))
 	c.Timeout, c.Remember = o.Timeout, !isNew
+	endLogin := o.login.follow(ctx, live)
 	exit, err := o.runIn(ctx, e, b, live, sb, c)
+	endLogin()
 	err = errors.Join(err, learning.take(ctx, live), live.Leave())
 	if _, never := errors.AsType[*backend.NotStartedError](err); never {
 		e.sayNamedSo(ctx, cmd, b, o.Name, c.Argv)

@@ -78,7 +78,7 @@ type sandboxOptions struct {
 	defaultPreset string
 	profileFlags  []string
 	agentArgs     []string // of the caller
-	login         string   // a file of the home directory that is readable inside; "": none
+	login         *agentLogin
 	// ignoredScratch makes directories of packages that git ignores scratch directories of a new
 	// sandbox.
 	ignoredScratch bool
@@ -113,7 +113,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.Net, "net", "none", "network: none, or host, which is this host's without limits; --allow-net and --secret make one of named hosts")
 	f.StringArrayVar(&o.Allow, "allow-net", nil, "let it reach `HOST[:PORT]` and no other; *.DOMAIN, @PRESET, localhost:PORT and HOST:PORT,raw work too (default port 443); HOST,intercept opens TLS")
 	f.StringArrayVar(&o.Requests, "net-allow", nil, "open TLS to a host and send it only `'HOST=METHOD PATH'` requests, such as 'pypi.org=GET /simple/**'; implies --allow-net HOST")
-	f.StringArrayVar(&o.Secrets, "secret", nil, "let it use the key NAME of `NAME@HOST` without knowing it: NAME is a placeholder inside; NAME=file:PATH@HOST and NAME=cmd:COMMAND@HOST work too; NAME alone is a secret of the server (--endpoint)")
+	f.StringArrayVar(&o.Secrets, "secret", nil, "let it use the key NAME of `NAME@HOST` without knowing it: NAME is a placeholder inside; NAME=file:PATH@HOST, NAME=json:KEY:PATH@HOST and NAME=cmd:COMMAND@HOST work too; NAME alone is a secret of the server (--endpoint)")
 	f.StringArrayVar(&o.Limited, "secret-allow", nil, "send only `'NAME=METHOD PATH'` requests to the hosts of secret NAME, such as 'KEY=POST /v1/*'")
 	f.StringArrayVar(&o.Publish, "publish", nil, "show the TCP port `[HOSTPORT:]PORT` of its localhost on this host, at an address 127.0.0.N that only this sandbox has")
 	f.StringArrayVar(&o.NetLimits, "net-limit", nil, "limit the network of named hosts by `LIMITS`, such as connections=100,new=10/s,out=50M,in=1G,rate=1M/s")

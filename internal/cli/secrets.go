@@ -8,6 +8,7 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/egress/quota"
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/jsonkeys"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 )
@@ -23,10 +24,14 @@ func (o *sandboxOptions) namedSecrets(env []string) ([]secret.Secret, error) {
 		if err != nil {
 			return nil, errdefs.New(errdefs.Invalid, "--secret %w", err)
 		}
-		if s.Source.Kind == secret.FromFile {
-			if s.Source.Text, err = filepath.Abs(s.Source.Text); err != nil {
+		if path, key := s.Source.File(); path != "" {
+			if path, err = filepath.Abs(path); err == nil && key != "" {
+				err = jsonkeys.CheckOne(key)
+			}
+			if err != nil {
 				return nil, errdefs.New(errdefs.Invalid, "--secret %s: %w", s.Name, err)
 			}
+			s.Source = s.Source.At(path)
 		}
 		if slices.ContainsFunc(env, func(v string) bool { name, _, _ := strings.Cut(v, "="); return name == s.Name }) {
 			return nil, errdefs.New(errdefs.Invalid, "--secret %[1]s: not with --env %[1]s, which would show commands the value", s.Name)

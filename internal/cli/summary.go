@@ -66,7 +66,7 @@ func (e *env) howToReview() string {
 // isHomeProbe reports whether a refusal is a look at what an agent's profile does not show of the
 // home directory, which programs do at each start. The audit log has it.
 func isHomeProbe(g present.DenialGroup) bool {
-	return g.Rule == homeCatchAll && strings.HasPrefix(g.Source, mountspec.ProfileSource)
+	return (g.Rule == homeCatchAll || strings.HasSuffix(g.Source, hidesLogin)) && strings.HasPrefix(g.Source, mountspec.ProfileSource)
 }
 
 // countsOf counts the changes by how they changed.

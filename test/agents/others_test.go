@@ -19,7 +19,7 @@ type settingsEdit struct{ settings, login string }
 func (e settingsEdit) command() string {
 	c := look + `printf '%s' '{"mcpServers": {"x": {"command": "sh"}}}' > ~/` + e.settings
 	if e.login != "" {
-		c += `; printf '%s' '{"token": "new"}' > ~/` + e.login
+		c += `; printf '%s' '{"access_token": "new"}' > ~/` + e.login
 	}
 	return c
 }
@@ -44,7 +44,7 @@ var otherAgents = []otherAgent{
 		name: "gemini",
 		files: map[string]string{
 			".gemini/settings.json":    `{"security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false}}}`,
-			".gemini/oauth_creds.json": `{"token": "old"}`,
+			".gemini/oauth_creds.json": `{"access_token": "old"}`,
 		},
 		edit: settingsEdit{settings: ".gemini/settings.json", login: ".gemini/oauth_creds.json"},
 		steps: func(command, file string) []model.Step {
@@ -57,6 +57,7 @@ var otherAgents = []otherAgent{
 		env:   func(url string) string { return "GEMINI_API_KEY=" + key + " GOOGLE_GEMINI_BASE_URL=" + url },
 		args:  []string{"-m", "gemini-2.5-pro", "--approval-mode", "yolo", "-p", "work"},
 		again: []string{"-m", "gemini-2.5-pro", "--approval-mode", "yolo", "--resume", "latest", "-p", "again"},
+		hint:  "/run/agentfense",
 	},
 	{
 		name:  "opencode",
@@ -78,8 +79,8 @@ var otherAgents = []otherAgent{
 	{
 		name: "qwen",
 		files: map[string]string{
-			".qwen/settings.json":                        `{"$version": 4, "security": {"auth": {"selectedType": "openai"}}}`,
-			".qwen/oauth_creds.json":                     `{"token": "old"}`,
+			".qwen/settings.json":                        `{"$version": 4}`,
+			".qwen/oauth_creds.json":                     `{"access_token": "old"}`,
 			".qwen/output-language.md":                   "# Output language preference: auto\n<!-- qwen-code:llm-output-language: auto -->\n",
 			".qwen/extensions/extension-enablement.json": "{}",
 		},
@@ -92,8 +93,9 @@ var otherAgents = []otherAgent{
 			}
 		},
 		env:   func(url string) string { return "OPENAI_API_KEY=" + key + " OPENAI_BASE_URL=" + url + "/v1" },
-		args:  []string{"-m", "qwen3-coder-plus", "--approval-mode", "yolo", "-p", "work"},
-		again: []string{"-m", "qwen3-coder-plus", "--approval-mode", "yolo", "--continue", "-p", "again"},
+		args:  []string{"--approval-mode", "yolo", "-p", "work"},
+		hint:  hint,
+		again: []string{"--approval-mode", "yolo", "--continue", "-p", "again"},
 	},
 	{
 		name:  "copilot",
@@ -111,6 +113,7 @@ var otherAgents = []otherAgent{
 		},
 		args:  []string{"--allow-all-tools", "-p", "work"},
 		again: []string{"--allow-all-tools", "--continue", "-p", "again"},
+		hint:  hint,
 	},
 }
 

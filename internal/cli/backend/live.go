@@ -38,6 +38,9 @@ type Live interface {
 	Detach(ctx context.Context, c Command, stderr io.Writer) (Exit, error)
 	// Used returns what was used since EnterOptions.Learn, that of the workspace first.
 	Used(ctx context.Context) ([]api.Used, error)
+	// GiveSecrets hands the values of secrets over that may have changed since Enter. Errors:
+	// Unsupported, of a server, which has its own.
+	GiveSecrets(ctx context.Context) error
 	// Leave ends our use. If we have started the sandbox and nobody else uses it, it ends.
 	Leave() error
 }

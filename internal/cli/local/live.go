@@ -132,6 +132,13 @@ func (l leaseCloser) Close() error {
 // Used returns what was used.
 func (l *localLive) Used(ctx context.Context) ([]api.Used, error) { return l.client.Used(ctx) }
 
+// GiveSecrets hands the values of secrets over that may have changed. Those that cannot be found
+// stay as they are.
+func (l *localLive) GiveSecrets(ctx context.Context) error {
+	rec := l.sb.Record()
+	return l.b.secrets.Give(ctx, l.client, &rec, func(error) {})
+}
+
 // Leave gives the sandbox up.
 func (l *localLive) Leave() error { return l.use.Close() }
 

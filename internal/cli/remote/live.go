@@ -58,6 +58,9 @@ func (b *Backend) Enter(ctx context.Context, sb backend.Sandbox, o backend.Enter
 // Used fails: Enter has refused to record.
 func (l *serverLive) Used(context.Context) ([]api.Used, error) { return nil, localOnly("learn") }
 
+// GiveSecrets fails: a server has its own secrets.
+func (l *serverLive) GiveSecrets(context.Context) error { return localOnly("secret") }
+
 // Leave stops what we have started if nobody else uses it.
 func (l *serverLive) Leave() error {
 	if !l.isStarted || l.isLost {

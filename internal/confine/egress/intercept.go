@@ -138,7 +138,8 @@ func (c *conn) serveRequests(down net.Conn, secure bool) error {
 		return err
 	case proxy != nil:
 		proxy.Refused = c.note
-		web.Filter, web.Limits = proxy, append(web.Limits, proxy.Limit())
+		web.Filter = current{func() *secretproxy.Proxy { return c.p.secrets.now(*proxy) }}
+		web.Limits = append(web.Limits, proxy.Limit())
 	}
 	web.Check = func(r *http.Request) string { return c.p.secrets.reasonPlaceholder(textOf(r), name) }
 	var config *tls.Config

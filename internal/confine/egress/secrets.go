@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net/http"
+	"net/http/httputil"
 	"os"
 	"slices"
 	"strings"
@@ -52,9 +54,13 @@ type secretTable struct {
 
 	mu     sync.Mutex
 	values map[string]string
+	former []string // values that others have taken the place of; they are masked, too
 	masker *secret.Masker
 	config func() (*tls.Config, error) // towards hosts
 }
+
+// maxFormer bounds former values: the oldest are worth nothing by then.
+const maxFormer = 16
 
 // set takes the secrets, still without values. ask is for their limits.
 func (t *secretTable) set(list []wireSecret, ask func(context.Context, question.Use) quota.Answer) error {
@@ -101,8 +107,14 @@ func (t *secretTable) take(files []*os.File) error {
 	if t.values == nil {
 		t.values = map[string]string{}
 	}
-	maps.Copy(t.values, values) // a caller may know some of them only
-	t.masker = secret.NewMasker(slices.Sorted(maps.Values(t.values))...)
+	for name, value := range values { // a caller may know some of them only
+		if was := t.values[name]; was != "" && was != value {
+			t.former = append(t.former, was)
+		}
+		t.values[name] = value
+	}
+	t.former = t.former[max(0, len(t.former)-maxFormer):]
+	t.masker = secret.NewMasker(slices.Concat(slices.Sorted(maps.Values(t.values)), t.former)...)
 	t.config = clientConfig(roots)
 	return nil
 }
@@ -174,6 +186,29 @@ func (t *secretTable) proxyLocked(s secret.Secret, to secret.Target) secretproxy
 	return p
 }
 
+// now returns p with the value of this moment.
+func (t *secretTable) now(p secretproxy.Proxy) *secretproxy.Proxy {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p.Value, p.Masker = t.values[p.Name], t.masker
+	return &p
+}
+
+// current is what puts a secret into requests, with the value that it has at each request. A value
+// may be replaced while a connection lasts.
+type current struct{ get func() *secretproxy.Proxy }
+
+func (c current) Check(r *http.Request) (status int, reason string) { return c.get().Check(r) }
+func (c current) Request(r *httputil.ProxyRequest)                  { c.get().Request(r) }
+func (c current) Response(r *http.Response) error                   { return c.get().Response(r) }
+func (c current) Text(text string) string                           { return c.get().Text(text) }
+
+func (c current) Stream(r *http.Response, s io.ReadWriteCloser) io.ReadWriteCloser {
+	return c.get().Stream(r, s)
+}
+
+func (c current) Writer(w http.ResponseWriter) http.ResponseWriter { return c.get().Writer(w) }
+
 // reasonGuarded returns why no connection leads to a host, if one of the secrets is for it. The
 // port counts for localhost only.
 func reasonGuarded(all []secret.Secret, at target) string {
@@ -212,8 +247,10 @@ func (c *conn) runSecret(proxy secretproxy.Proxy, secure func() (*tls.Config, er
 		c.p.denials.note(string(proxy.Target.Host), proxy.Target.Port, reason, 1)
 	}
 	proxy.Explain = reasonOf
+	web := proxy.Web()
+	web.Filter = current{func() *secretproxy.Proxy { return c.p.secrets.now(proxy) }}
 	strict := webproxy.Strict(c.down, c.p.patience, nil, func(err error) { proxy.Refused(refusalOf(err).reason) })
-	webproxy.Serve(strict, proxy.Handler(), c.p.patience)
+	webproxy.Serve(strict, web.Handler(), c.p.patience)
 	transport.CloseIdleConnections()
 	links.close()
 	return nil

@@ -39,6 +39,30 @@ func Intercepts(host string) bool {
 	return err == nil && r.Intercept
 }
 
+// Opened returns hosts, as people give them, of which host is intercepted: a rule for its place
+// that does not open connections has no effect where it gets a secret. Errors: Invalid.
+func Opened(hosts []string, host string) ([]string, error) {
+	rule, err := allowlist.ParseRule(host)
+	if err != nil {
+		return nil, err
+	}
+	rule.Intercept = true
+	if _, err := allowlist.ParseRule(rule.String()); err != nil {
+		return nil, err
+	}
+	isOpened := false
+	hosts = slices.DeleteFunc(slices.Clone(hosts), func(text string) bool {
+		r, err := allowlist.ParseRule(text)
+		same := err == nil && r.Place() == rule.Place()
+		isOpened = isOpened || same && r.Intercept
+		return same && !r.Intercept
+	})
+	if !isOpened {
+		hosts = append(hosts, rule.String())
+	}
+	return hosts, nil
+}
+
 // CheckWithin refuses hosts that bounds do not include. Both are as Parse returns them. Errors:
 // Denied, naming the first such host; Invalid.
 func CheckWithin(hosts, bounds []string) error {

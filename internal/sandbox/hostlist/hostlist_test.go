@@ -56,6 +56,28 @@ func TestOnlyHostsWithinTheBoundsPass(t *testing.T) {
 	}
 }
 
+// A host that gets a secret is opened in place of a rule that does not open it, and keeps the
+// requests of one that does.
+func TestAnOpenedHostHasOneRule(t *testing.T) {
+	for given, want := range map[string]string{
+		"":                                   "api.example.com:443,intercept",
+		"a.example.com API.example.com":      "a.example.com api.example.com:443,intercept",
+		"api.example.com:80 api.example.com": "api.example.com:80 api.example.com:443,intercept",
+		"api.example.com:443,raw @npm":       "@npm api.example.com:443,intercept",
+		"api.example.com,intercept *.example.com": "api.example.com,intercept *.example.com",
+	} {
+		got, err := Opened(strings.Fields(given), "api.example.com")
+		if err != nil || strings.Join(got, " ") != want {
+			t.Errorf("%s: got %q, %v; want %q", given, got, err, want)
+		}
+	}
+	for _, host := range []string{"localhost:80", "a b", "*.co.uk"} {
+		if _, err := Opened(nil, host); !errdefs.Is(err, errdefs.Invalid) {
+			t.Errorf("%s: %v, want Invalid", host, err)
+		}
+	}
+}
+
 // A client of a server gets a whole public suffix only where the operator allows it, and no
 // wildcard covers the names of secrets.
 func TestPublicSuffixesStayWithinBounds(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/nearest"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/lib/yamlfile"
 )
 
 // CheckCommand refuses what cannot be a program of the PATH. Errors: Invalid.
@@ -69,13 +70,16 @@ func checkURLPath(text string) error {
 	return nil
 }
 
-func (r *reader) readHideSecretNames(n *yaml.Node) error {
-	text, err := r.Text(n, "hide_secret_names")
-	if err == nil && text != "true" && text != "false" {
-		err = r.At(n.Line, "hide_secret_names is true or false, not %s", vpath.Quote(text))
-	}
-	r.profile.HideSecretNames = text == "true"
-	return err
+// flag is the field of a value that is true or false.
+func (r *reader) flag(key string, to *bool) yamlfile.Field {
+	return yamlfile.Field{Key: key, Read: func(n *yaml.Node) error {
+		text, err := r.Text(n, key)
+		if err == nil && text != "true" && text != "false" {
+			err = r.At(n.Line, "%s is true or false, not %s", key, vpath.Quote(text))
+		}
+		*to = text == "true"
+		return err
+	}}
 }
 
 // The values of scratch.
@@ -93,9 +97,15 @@ func (r *reader) readScratch(n *yaml.Node) error {
 	return err
 }
 
-// checkKeys refuses a key that is given to the agent as a variable, too.
+// checkKeys refuses a key that is given to the agent as a variable, too, and a login of an unknown
+// key.
 func (r *reader) checkKeys(n *yaml.Node) error {
 	p := r.profile
+	for _, l := range p.Login {
+		if s, is := p.SecretOf(l); l.Secret != "" && (!is || !s.Intercept) {
+			return r.At(n.Line, "login %s: secret %s: want the name of one of secrets that has intercept: true", vpath.Quote(l.File), vpath.Quote(l.Secret))
+		}
+	}
 	isKey := func(name string) bool { return p.HasSecret(name) }
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, step := n.Content[i].Value, 1

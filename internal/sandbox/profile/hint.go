@@ -18,6 +18,9 @@ type Hint struct {
 	// project that may have it.
 	Unless   string
 	UnlessIn []string
+	// Commands are words of the agent that take none of Args: the hint is left out if one of them
+	// is an argument.
+	Commands []string
 }
 
 // HintText is what every agent learns of its sandbox. It has no character that a string of JSON or
@@ -56,5 +59,6 @@ func (r *reader) hintFields() []yamlfile.Field {
 		{Key: "set", Read: func(n *yaml.Node) error { return r.readSet(n, &h.Set) }},
 		r.text("unless", &h.Unless, checkArg),
 		r.texts("unless_in", &h.UnlessIn, checkLogin),
+		r.texts("commands", &h.Commands, checkArg),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentfense/agentfense/internal/sandbox/login"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/view/policy"
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
@@ -37,8 +38,9 @@ type Profile struct {
 	// HideSecretNames puts the rules that hide names of secrets above Home: a rule of Home shows
 	// one only with at least their priority.
 	HideSecretNames bool
-	// Login are files of the home directory, of which one is there if the agent has logged in.
-	Login   []string
+	// Login are logins in files of the home directory, of which one is there if the agent has
+	// logged in. Each file has one.
+	Login   []login.Spec
 	Set     []Variable // given to the agent, unless the caller has set them
 	Pass    []string   // names of the caller's variables that are passed on
 	Hosts   []string   // in the form of --allow-net
@@ -63,6 +65,9 @@ type Secret struct {
 	Args []string
 	// Requests are all that may be sent with the key, as METHOD PATH: "POST /v1/messages".
 	Requests []string
+	// Intercept lets the agent reach Host by its own name, over TLS that is opened, unless the
+	// caller has set BaseURL.
+	Intercept bool
 }
 
 // HomeRules are the rules for the home directory: Home, and none-rules for the names of secrets.
@@ -93,4 +98,14 @@ func (p *Profile) KeyNames() string {
 // HasSecret returns the secret that has the name of a variable.
 func (p *Profile) HasSecret(name string) bool {
 	return slices.ContainsFunc(p.Secrets, func(s Secret) bool { return s.Name == name })
+}
+
+// SecretOf returns the key that has the token of a login.
+func (p *Profile) SecretOf(l login.Spec) (Secret, bool) {
+	for _, s := range p.Secrets {
+		if l.Secret != "" && s.Name == l.Secret {
+			return s, true
+		}
+	}
+	return Secret{}, false
 }

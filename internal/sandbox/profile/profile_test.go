@@ -50,9 +50,9 @@ func checkHome(t *testing.T, p *profile.Profile) {
 		}
 	}
 	for _, login := range p.Login {
-		d := home.Decide(vpath.Path("/" + login))
+		d := home.Decide(vpath.Path("/" + login.File))
 		if d.Permission != policy.Write { // some are kept, and some wait for a review
-			t.Errorf("%s cannot write its login %s: %+v", p.Name, login, d)
+			t.Errorf("%s cannot write its login %s: %+v", p.Name, login.File, d)
 		}
 	}
 	if d := home.Decide("/"); d.Permission != policy.Write {
@@ -117,31 +117,41 @@ func TestMalformedProfilesAreRefused(t *testing.T) {
 		"version: 1\nset: [A]":             "x.yaml:2: set is a mapping of variables to values, not a list",
 		"version: 1\nset: {A: }":           "x.yaml:2: A has no value",
 		"version: 1\nsecrets: [{name: A}]": "x.yaml:2: a secret has a name",
-		"version: 1\nsecrets: [{name: 1, host: a.b}]":                                  "x.yaml:2: ",
-		"version: 1\nsecrets: [{name: A, host: a.example.com, requests: [POST]}]":      "x.yaml:2: ",
-		"version: 1\nextends: cluade":                                                  `x.yaml:2: extends: unknown profile "cluade"`,
-		"version: 1\ncommand: a --b":                                                   `x.yaml:2: command: "a --b": want the name of a program on the PATH; arguments go to args`,
-		"version: 1\ncommand: /bin/a":                                                  `x.yaml:2: command: "/bin/a": want the name of a program`,
-		"version: 1\ncommand: \"\"":                                                    `x.yaml:2: command: "": want the name of a program`,
-		"version: 1\nargs:\n- a\n- \"\\0\"":                                            `x.yaml:4: args: "\x00": NUL bytes are not allowed`,
-		"version: 1\nlogin: [a/b, /etc/passwd]":                                        `x.yaml:2: login: "/etc/passwd": want the path of a file, from the home directory, such as .my-agent/auth.json`,
-		"version: 1\nlogin: [~/.a]":                                                    `x.yaml:2: login: "~/.a": want the path of a file`,
-		"version: 1\nlogin: [a/../../b]":                                               `x.yaml:2: login: "a/../../b": want the path of a file`,
-		"version: 1\npass: [A=b]":                                                      `x.yaml:2: pass: variable "A=b": want a name of letters, digits and _`,
-		"version: 1\npass:\n- A\n- HOME":                                               `x.yaml:4: pass: variable HOME is set by the sandbox`,
-		"version: 1\nset: {A-B: c}":                                                    `x.yaml:2: set: variable "A-B": want a name of letters`,
-		"version: 1\nset: {A: b, A: c}":                                                `x.yaml:2: set: variable "A" is given twice`,
-		"version: 1\nscratch: ignore":                                                  `x.yaml:2: scratch: unknown value "ignore": did you mean "ignored"?`,
-		"version: 1\nscratch: [dist]":                                                  `x.yaml:2: scratch is text, not a list`,
-		"version: 1\nhint: {arg: [a]}":                                                 `x.yaml:2: unknown key "arg": did you mean "args"?`,
-		"version: 1\nhint: {unless_in: [/a]}":                                          `x.yaml:2: unless_in: "/a": want the path of a file`,
-		"version: 1\nhide_secret_names: yes":                                           `x.yaml:2: hide_secret_names is true or false, not "yes"`,
-		"version: 1\nhome: [{pattern: ~/.a, permission: read}]":                        `x.yaml:2: pattern "~/.a": patterns begin at the home directory: write "/.a"`,
-		"version: 1\ncommand: a\npass: [A]\nsecrets: [{name: A, host: a.example.com}]": `x.yaml:3: pass: A is a key under secrets, which the agent uses without knowing it`,
-		"version: 1\ncommand: a\nset: {B: A, A: b}\nsecrets: [{name: A, host: a.example.com}]": `x.yaml:3: set: A is a key under secrets`,
-		"version: 1\nsecrets: [{name: A, host: a.example.com, path: v1}]":                      `x.yaml:2: path: "v1": want what is behind the host in the address, such as /v1`,
-		"version: 1\nsecrets: [{name: A, host: a.example.com, base_url: \"A URL\"}]":           `x.yaml:2: base_url: variable "A URL": want a name`,
-		"version: 1\ncommand: a\ncommand: b":                                                   `x.yaml:3: key "command" is given twice`,
+		"version: 1\nsecrets: [{name: 1, host: a.b}]":                                                  "x.yaml:2: ",
+		"version: 1\nsecrets: [{name: A, host: a.example.com, requests: [POST]}]":                      "x.yaml:2: ",
+		"version: 1\nextends: cluade":                                                                  `x.yaml:2: extends: unknown profile "cluade"`,
+		"version: 1\ncommand: a --b":                                                                   `x.yaml:2: command: "a --b": want the name of a program on the PATH; arguments go to args`,
+		"version: 1\ncommand: /bin/a":                                                                  `x.yaml:2: command: "/bin/a": want the name of a program`,
+		"version: 1\ncommand: \"\"":                                                                    `x.yaml:2: command: "": want the name of a program`,
+		"version: 1\nargs:\n- a\n- \"\\0\"":                                                            `x.yaml:4: args: "\x00": NUL bytes are not allowed`,
+		"version: 1\nlogin: [a/b, /etc/passwd]":                                                        `x.yaml:2: login: "/etc/passwd": want the path of a file, from the home directory, such as .my-agent/auth.json`,
+		"version: 1\nlogin: .a/b":                                                                      `x.yaml:2: login is a list, not a single value`,
+		"version: 1\nlogin: [{file: a}]":                                                               `x.yaml:2: login: want the file, the secret that has its token, and the key of the token`,
+		"version: 1\nlogin: [{file: /a, secret: A, token: b}]":                                         `x.yaml:2: file: "/a": want the path of a file`,
+		"version: 1\nlogin: [{file: a, secret: A, token: b.*}]":                                        `x.yaml:2: token: key "b.*": * stands for several values`,
+		"version: 1\nlogin: [{file: a, secret: A, token: b, set: {C: d.}}]":                            `x.yaml:2: set: key "d."`,
+		"version: 1\nlogin: [{file: a, secret: A, token: b, renew: {url: \"http://a.example.com\"}}]":  `x.yaml:2: url: "http://a.example.com": want an address such as https://`,
+		"version: 1\nlogin: [{file: a, secret: A, token: b, renew: {url: \"https://a.example.com\"}}]": `x.yaml:2: login: renew: want url, client, refresh and expires`,
+		"version: 1\ncommand: a\nlogin: [{file: a, secret: A, token: b}]":                              `login "a": secret "A": want the name of one of secrets that has intercept: true`,
+		"version: 1\nlogin: [~/.a]":                                                                    `x.yaml:2: login: "~/.a": want the path of a file`,
+		"version: 1\nlogin: [a/../../b]":                                                               `x.yaml:2: login: "a/../../b": want the path of a file`,
+		"version: 1\npass: [A=b]":                                                                      `x.yaml:2: pass: variable "A=b": want a name of letters, digits and _`,
+		"version: 1\npass:\n- A\n- HOME":                                                               `x.yaml:4: pass: variable HOME is set by the sandbox`,
+		"version: 1\nset: {A-B: c}":                                                                    `x.yaml:2: set: variable "A-B": want a name of letters`,
+		"version: 1\nset: {A: b, A: c}":                                                                `x.yaml:2: set: variable "A" is given twice`,
+		"version: 1\nscratch: ignore":                                                                  `x.yaml:2: scratch: unknown value "ignore": did you mean "ignored"?`,
+		"version: 1\nscratch: [dist]":                                                                  `x.yaml:2: scratch is text, not a list`,
+		"version: 1\nhint: {arg: [a]}":                                                                 `x.yaml:2: unknown key "arg": did you mean "args"?`,
+		"version: 1\nhint: {unless_in: [/a]}":                                                          `x.yaml:2: unless_in: "/a": want the path of a file`,
+		"version: 1\nhide_secret_names: yes":                                                           `x.yaml:2: hide_secret_names is true or false, not "yes"`,
+		"version: 1\nhome: [{pattern: ~/.a, permission: read}]":                                        `x.yaml:2: pattern "~/.a": patterns begin at the home directory: write "/.a"`,
+		"version: 1\ncommand: a\npass: [A]\nsecrets: [{name: A, host: a.example.com}]":                 `x.yaml:3: pass: A is a key under secrets, which the agent uses without knowing it`,
+		"version: 1\ncommand: a\nset: {B: A, A: b}\nsecrets: [{name: A, host: a.example.com}]":         `x.yaml:3: set: A is a key under secrets`,
+		"version: 1\nsecrets: [{name: A, host: a.example.com, path: v1}]":                              `x.yaml:2: path: "v1": want what is behind the host in the address, such as /v1`,
+		"version: 1\nsecrets: [{name: A, host: a.example.com, base_url: \"A URL\"}]":                   `x.yaml:2: base_url: variable "A URL": want a name`,
+		"version: 1\nsecrets: [{name: A, host: a.example.com, intercept: maybe}]":                      `x.yaml:2: intercept is true or false, not "maybe"`,
+		"version: 1\nsecrets: [{name: A, host: \"localhost:80\", intercept: true}]":                    `x.yaml:2: "localhost:80,intercept"`,
+		"version: 1\ncommand: a\ncommand: b":                                                           `x.yaml:3: key "command" is given twice`,
 	} {
 		_, err := profile.Parse("x", "x.yaml", []byte(text), func(name string) (*profile.Profile, error) { return profile.Load("", name) })
 		if !errdefs.Is(err, errdefs.Invalid) && !errdefs.Is(err, errdefs.NotFound) || !strings.Contains(err.Error(), want) {

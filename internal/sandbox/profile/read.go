@@ -85,8 +85,8 @@ func (r *reader) fields() []yamlfile.Field {
 		{Key: "preset", Read: r.readPreset},
 		r.texts("args", &p.Args, checkArg),
 		{Key: "home", Read: r.readHome},
-		{Key: "hide_secret_names", Read: r.readHideSecretNames},
-		r.texts("login", &p.Login, checkLogin),
+		r.flag("hide_secret_names", &p.HideSecretNames),
+		{Key: "login", Read: r.readLogin},
 		{Key: "set", Read: func(v *yaml.Node) error { return r.readSet(v, &r.profile.Set) }},
 		r.texts("pass", &p.Pass, checkVariable),
 		{Key: "network", Read: r.readHosts},
@@ -243,6 +243,9 @@ func (r *reader) readSecrets(n *yaml.Node) error {
 		if err := hostlist.CheckSecret(s.Name, s.Host, s.Requests); err != nil {
 			return r.At(item.Line, "%w", err)
 		}
+		if _, err := hostlist.Opened(nil, s.Host); s.Intercept && err != nil {
+			return r.At(item.Line, "%w", err)
+		}
 		r.profile.Secrets = append(slices.Clip(r.profile.Secrets), s)
 	}
 	return nil
@@ -253,5 +256,6 @@ func (r *reader) secretFields(s *Secret) []yamlfile.Field {
 	return []yamlfile.Field{
 		r.TextField("name", &s.Name), r.TextField("host", &s.Host), r.text("base_url", &s.BaseURL, checkVariable), r.text("path", &s.Path, checkURLPath),
 		r.texts("args", &s.Args, checkArg), r.texts("requests", &s.Requests, checkArg), // CheckSecret reads these
+		r.flag("intercept", &s.Intercept),
 	}
 }

@@ -17,6 +17,7 @@ type Flags struct {
 	Requests []string // --secret-allow
 	Variable string   // NAME=VALUE
 	Args     []string // of the agent
+	Opened   string   // the host of the secret if its connections are opened, else ""
 }
 
 // Flags returns how a sandbox gets the secret. baseURL is the caller's value of the variable
@@ -27,6 +28,10 @@ func (s Secret) Flags(baseURL string) (Flags, error) {
 		f := Flags{Secret: s.Name + "@" + s.Host}
 		for _, request := range s.Requests {
 			f.Requests = append(f.Requests, s.Name+"="+request)
+		}
+		if s.Intercept {
+			f.Opened, f.Variable = s.Host, s.withoutBaseURL()
+			return f, nil
 		}
 		return s.at(f, s.Path), nil
 	}
@@ -45,6 +50,15 @@ func (s Secret) at(f Flags, path string) Flags {
 	}
 	f.Args = s.ArgsAt(url)
 	return f
+}
+
+// withoutBaseURL keeps the agent from taking an address from its variable, which the secret would
+// set.
+func (s Secret) withoutBaseURL() string {
+	if s.BaseURL == "" {
+		return ""
+	}
+	return s.BaseURL + "="
 }
 
 // ArgsAt are the Args for an address.

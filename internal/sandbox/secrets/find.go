@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/jsonkeys"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
@@ -31,12 +32,12 @@ type Finder struct {
 	values map[secret.Source]string
 }
 
-// value finds the value of a secret, and remembers it for this process. Errors: Invalid, which
-// does not tell the value.
+// value finds the value of a secret, and remembers it for this process unless it changes. Errors:
+// Invalid, which does not tell the value.
 func (f *Finder) value(ctx context.Context, s secret.Secret) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if v, known := f.values[s.Source]; known {
+	if v, known := f.values[s.Source]; known && !s.Source.Changes() {
 		return v, nil
 	}
 	v, err := f.lookUp(ctx, s)
@@ -63,6 +64,8 @@ func (f *Finder) lookUp(ctx context.Context, s secret.Secret) (string, error) {
 	switch s.Source.Kind {
 	case secret.FromFile:
 		text, err = safefs.ReadNamed(s.Source.Text, maxSecretFile)
+	case secret.FromJSON:
+		text, err = lookUpJSON(s.Source)
 	case secret.FromCommand:
 		cmd := exec.CommandContext(ctx, "/bin/sh", "-c", s.Source.Text)
 		cmd.Stderr = os.Stderr
@@ -79,6 +82,27 @@ func (f *Finder) lookUp(ctx context.Context, s secret.Secret) (string, error) {
 	}
 	return strings.TrimRight(string(bytes.TrimRight(text, "\n")), "\r"), nil
 }
+
+// lookUpJSON reads a text of a JSON file.
+func lookUpJSON(s secret.Source) ([]byte, error) {
+	path, key := s.File()
+	document, err := safefs.ReadNamed(path, maxJSONFile)
+	if err != nil {
+		return nil, err
+	}
+	value, err := jsonkeys.Get(document, key)
+	if err != nil {
+		return nil, err
+	}
+	var text string
+	if json.Unmarshal(value, &text) != nil {
+		return nil, errdefs.New(errdefs.Invalid, "the file has no text %s", vpath.Quote(key))
+	}
+	return []byte(text), nil
+}
+
+// maxJSONFile is more than a file of logins has.
+const maxJSONFile = 1 << 20
 
 // Complete returns secrets with their placeholders, as a record has them. One that was given out
 // stays. Errors: Invalid.
@@ -121,14 +145,15 @@ func Certificates(getenv func(string) string) (*os.File, error) {
 	return nil, errdefs.New(errdefs.Unsupported, "no certificates to verify a host by: %w; install ca-certificates, or set SSL_CERT_FILE", err)
 }
 
-// Give hands the values of the secrets over to a live sandbox whose network lacks them, and warns
-// of those that cannot be found.
+// Give hands the values of the secrets over to a live sandbox whose network lacks them, or may have
+// an old one, and warns of those that cannot be found.
 func (f *Finder) Give(ctx context.Context, client *api.Client, r *record.Record, warn func(error)) error {
 	all, err := Of(r)
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	if has, err := client.HasSecrets(ctx); err != nil || has {
+	changes := slices.ContainsFunc(all, func(s secret.Secret) bool { return s.Source.Changes() })
+	if has, err := client.HasSecrets(ctx); err != nil || has && !changes {
 		return err
 	}
 	values := map[string]string{}

@@ -17,12 +17,20 @@ func TestValuesComeFromTheirSources(t *testing.T) {
 	if err := os.WriteFile(file, []byte("from-a-file\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	document := filepath.Join(t.TempDir(), "login.json")
+	if err := os.WriteFile(document, []byte(`{"login": {"token": "from-a-json-file", "n": 1}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	f := &Finder{Getenv: func(name string) string { return map[string]string{"KEY": "from-the-environment"}[name] }}
 	for text, want := range map[string]string{
 		"KEY@a.example.com":                                     "from-the-environment",
 		"OTHER=env:KEY@a.example.com":                           "from-the-environment",
 		"KEY=file:" + file + "@a.example.com":                   "from-a-file",
 		"KEY=cmd:printf 'from-a-command\\r\\n'@a.example.com":   "from-a-command",
+		"KEY=json:login.token:" + document + "@a.example.com":   "from-a-json-file",
+		"KEY=json:login.n:" + document + "@a.example.com":       "",
+		"KEY=json:token:" + document + "@a.example.com":         "",
+		"KEY=json:login.token:" + file + "@a.example.com":       "",
 		"MISSING@a.example.com":                                 "",
 		"KEY=file:" + file + "x@a.example.com":                  "",
 		"KEY=cmd:echo a-value-not-to-tell; false@a.example.com": "",
@@ -36,6 +44,30 @@ func TestValuesComeFromTheirSources(t *testing.T) {
 		if got != want || (want == "") != errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("%s: got %q, %v; want %q", text, got, err, want)
 		}
+	}
+}
+
+// The value of a JSON file is read again each time, that of other sources once.
+func TestAValueThatAnotherProgramChanges(t *testing.T) {
+	document := filepath.Join(t.TempDir(), "login.json")
+	calls := 0
+	f := &Finder{Getenv: func(string) string { calls++; return "from-the-environment" }}
+	all, err := parse([]hostlist.Secret{{Text: "A=json:token:" + document + "@a.example.com"}, {Text: "B=env:B@a.example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"the-first-token", "the-second-token"} {
+		if err := os.WriteFile(document, []byte(`{"token": "`+want+`"}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []string{want, "from-the-environment"} {
+			if got, err := f.value(t.Context(), all[i]); err != nil || got != want {
+				t.Errorf("%s: got %q, %v; want %q", all[i].Name, got, err, want)
+			}
+		}
+	}
+	if calls != 1 {
+		t.Errorf("the variable was read %d times", calls)
 	}
 }
 

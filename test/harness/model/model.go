@@ -33,7 +33,7 @@ type Request struct {
 
 // Server is a model that follows a script. Its zero value is of no use.
 type Server struct {
-	URL string // http://localhost:PORT
+	URL string // http://localhost:PORT; "" of New
 
 	mu       sync.Mutex
 	script   []Step
@@ -46,12 +46,15 @@ type Server struct {
 // has none. A request after the last step takes none either, and the last is repeated.
 func Start(t testing.TB, script ...Step) *Server {
 	t.Helper()
-	s := &Server{script: script}
-	server := httptest.NewServer(http.HandlerFunc(s.serve))
+	s := New(script...)
+	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	s.URL = strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 	return s
 }
+
+// New returns a server without a URL, for a test that serves it.
+func New(script ...Step) *Server { return &Server{script: script} }
 
 // Requests returns what was asked, in order.
 func (s *Server) Requests() []Request {
@@ -72,7 +75,8 @@ func (s *Server) Said() string {
 // maxBody bounds a request.
 const maxBody = 16 << 20
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 	if err != nil {
 		return // the agent is gone

@@ -44,16 +44,41 @@ const (
 	FromVariable = "env"  // of the caller
 	FromFile     = "file" // of this host
 	FromCommand  = "cmd"  // which prints it; run by sh
+	FromJSON     = "json" // KEY:PATH, a text in a JSON file of this host
 )
 
 // Source is where a value is from.
 type Source struct{ Kind, Text string }
 
+// File returns the path of the file that has the value, "" if none has, and the key there of
+// FromJSON.
+func (s Source) File() (path, key string) {
+	switch s.Kind {
+	case FromFile:
+		return s.Text, ""
+	case FromJSON:
+		key, path, _ = strings.Cut(s.Text, ":")
+		return path, key
+	}
+	return "", ""
+}
+
+// At returns the source with another path of its file.
+func (s Source) At(path string) Source {
+	if _, key := s.File(); key != "" {
+		path = key + ":" + path
+	}
+	return Source{s.Kind, path}
+}
+
+// Changes reports whether another program may give the source another value while a sandbox runs.
+func (s Source) Changes() bool { return s.Kind == FromJSON }
+
 // String returns the source's text in a Secret's form.
 func (s Source) String() string { return s.Kind + ":" + s.Text }
 
-// Parse reads NAME[=SOURCE]@HOST[:PORT][,HOST[:PORT]…]. SOURCE is env:VARIABLE, file:PATH or
-// cmd:COMMAND, and the variable NAME if it is left out. Errors: Invalid.
+// Parse reads NAME[=SOURCE]@HOST[:PORT][,HOST[:PORT]…]. SOURCE is env:VARIABLE, file:PATH,
+// json:KEY:PATH or cmd:COMMAND, and the variable NAME if it is left out. Errors: Invalid.
 func Parse(text string) (Secret, error) {
 	at := strings.LastIndexByte(text, '@') // no host has one, and a source may
 	if at < 0 {
@@ -67,8 +92,11 @@ func Parse(text string) (Secret, error) {
 	if given {
 		kind, rest, _ := strings.Cut(from, ":")
 		s.Source = Source{kind, rest}
-		if !slices.Contains([]string{FromVariable, FromFile, FromCommand}, kind) || rest == "" {
-			return Secret{}, invalid(text, "want NAME=env:VARIABLE@HOST, NAME=file:PATH@HOST or NAME=cmd:COMMAND@HOST")
+		if !slices.Contains([]string{FromVariable, FromFile, FromCommand, FromJSON}, kind) || rest == "" {
+			return Secret{}, invalid(text, "want NAME=env:VARIABLE@HOST, NAME=file:PATH@HOST, NAME=json:KEY:PATH@HOST or NAME=cmd:COMMAND@HOST")
+		}
+		if path, key := s.Source.File(); kind == FromJSON && (key == "" || path == "") {
+			return Secret{}, invalid(text, "want NAME=json:KEY:PATH@HOST, such as TOKEN=json:login.token:auth.json@api.example.com")
 		}
 	}
 	for host := range strings.SplitSeq(text[at+1:], ",") {

@@ -21,6 +21,7 @@ func TestSecretsHaveOneForm(t *testing.T) {
 		{"of another variable", "API_KEY=env:MINE@api.example.com:8443", "API_KEY=env:MINE@api.example.com:8443"},
 		{"of a file, whose name may have any character", "API_KEY=file:/a@b,c=d@api.example.com", "API_KEY=file:/a@b,c=d@api.example.com:443"},
 		{"of a command", "API_KEY=cmd:pass show me@work@Api.Example.com.", "API_KEY=cmd:pass show me@work@api.example.com:443"},
+		{"of a JSON file", "API_KEY=json:a.b:/path:x@Api.Example.com", "API_KEY=json:a.b:/path:x@api.example.com:443"},
 		{"for two hosts", "A@a.example.com,b.example.com", "A=env:A@a.example.com:443,b.example.com:443"},
 		{"for an address", "A@10.1.2.3:8443", "A=env:A@10.1.2.3:8443"},
 		{"no host", "A", ""},

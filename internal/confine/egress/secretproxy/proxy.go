@@ -40,13 +40,12 @@ type Proxy struct {
 	Explain   func(error) string
 }
 
-// Handler returns what answers the requests to the host's name inside, without TLS.
-func (p *Proxy) Handler() http.Handler {
-	web := webproxy.Proxy{
+// Web returns what answers the requests to the host's name inside, without TLS.
+func (p *Proxy) Web() *webproxy.Proxy {
+	return &webproxy.Proxy{
 		IsHost: p.isOurs, Scheme: p.scheme(), Authority: p.Authority(), Limits: []webproxy.Limits{p.Limit()},
 		Transport: p.Transport, Refused: p.Refused, Explain: p.Explain, Filter: p,
 	}
-	return web.Handler()
 }
 
 // Limit is what --secret-allow says.

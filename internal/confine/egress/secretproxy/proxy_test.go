@@ -77,7 +77,7 @@ func newFixture(t *testing.T, handler http.HandlerFunc, limits ...string) *fixtu
 			if err != nil {
 				return
 			}
-			served.Go(func() { webproxy.Serve(c, f.proxy.Handler(), time.Minute) })
+			served.Go(func() { webproxy.Serve(c, f.proxy.Web().Handler(), time.Minute) })
 		}
 	})
 	f.dial = func() net.Conn {

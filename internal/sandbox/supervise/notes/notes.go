@@ -1,5 +1,6 @@
 // Package notes writes what a sandbox tells the programs in it about itself: README.md, what is
-// granted, and denied.jsonl, what was refused lately, of what they can see anyway.
+// granted, denied.jsonl, what was refused lately, of what they can see anyway, and instructions
+// that say that there are these.
 //
 // The directory is a tmpfs of the supervisor's, mounted read-only inside, so no program there can
 // change it. It never has a word about a path that the policy hides, a none rule or a path of the
@@ -28,6 +29,9 @@ import (
 const (
 	Readme = "README.md"
 	Denied = "denied.jsonl"
+	// Instructions has one paragraph for agents that read such files of directories. No listing
+	// shows it.
+	Instructions = ".github/instructions/agentfense.instructions.md"
 )
 
 const (
@@ -82,17 +86,17 @@ func Mount(path string, files, dirs []string) (*Dir, error) {
 		return nil, errdefs.New(errdefs.Unsupported, "notes: mount tmpfs: %w", err)
 	}
 	d := &Dir{path: path}
+	for _, name := range append([]string{filepath.Dir(Instructions)}, dirs...) {
+		if err := os.MkdirAll(filepath.Join(path, name), 0o755); err != nil {
+			return nil, errdefs.New(errdefs.Internal, "notes: %w", err)
+		}
+	}
 	for _, name := range append([]string{Denied}, files...) {
 		if err := d.write(name, nil); err != nil {
 			return nil, err
 		}
 	}
-	for _, name := range dirs {
-		if err := os.Mkdir(filepath.Join(path, name), 0o755); err != nil {
-			return nil, errdefs.New(errdefs.Internal, "notes: %w", err)
-		}
-	}
-	return d, nil
+	return d, d.write(Instructions, []byte(instructionsText))
 }
 
 // At is where the directory is.

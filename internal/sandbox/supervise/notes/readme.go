@@ -20,6 +20,15 @@ type Facts struct {
 	Asks      bool // refusals wait for an answer
 }
 
+// instructionsText is Instructions, which is for all files (applyTo).
+const instructionsText = `---
+applyTo: "**"
+---
+You work in a sandbox of agentfense. Its policy may refuse paths and hosts. When something is
+refused, do not try it again: read /run/agentfense/README.md and the last lines of
+/run/agentfense/denied.jsonl, which say why and what to ask the user for.
+`
+
 // maxListed bounds the items of a list.
 const maxListed = 50
 
