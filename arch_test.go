@@ -66,7 +66,7 @@ var inside = map[string]string{
 	"server/store":     "",
 	"server/wireconv":  "",
 	// sandbox
-	"sandbox/apply":             "audit changes gitindex manifest record review review/acting review/keeping rights uploaded",
+	"sandbox/apply":             "audit changes gitindex manifest record review review/acting review/hunk review/keeping rights uploaded",
 	"sandbox/audit":             "",
 	"sandbox/audit/export":      "audit",
 	"sandbox/audit/ocsf":        "audit",
@@ -93,6 +93,7 @@ var inside = map[string]string{
 	"sandbox/record":            "audit config gitconfig granted hostlist limit mountspec published scratch",
 	"sandbox/review/acting":     "record review risk",
 	"sandbox/review/gitpatch":   "changes record review",
+	"sandbox/review/hunk":       "changes manifest record review review/keeping rights",
 	"sandbox/review/keeping":    "changes record rights",
 	"sandbox/rights":            "",
 	"sandbox/risk":              "",

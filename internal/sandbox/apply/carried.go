@@ -45,7 +45,7 @@ func ReadChanges(s *record.Sandbox, o Options, put func(CarriedChange, *os.File)
 	if err != nil {
 		return err
 	}
-	p, err := planReviewed(w, changes, o)
+	p, err := planReviewed(w, changes, nil, o)
 	if err != nil {
 		return err
 	}
