@@ -49,6 +49,7 @@ var inside = map[string]string{
 	"cli/backend":             "",
 	"cli/backend/backendtest": "backend",
 	"cli/local":               "backend",
+	"cli/pick":                "present",
 	"cli/mcpserver":           "backend present",
 	"cli/present":             "",
 	"cli/remote":              "backend",

@@ -25,6 +25,8 @@ type applyOptions struct {
 	To       string
 	Rebase   bool
 	Verbose  bool
+	Patch    bool
+	Hunks    []string
 }
 
 func newApply(e *env) *cobra.Command {
@@ -47,6 +49,9 @@ replaced whole, and leaves the delta once the source holds it. What changed in a
 must be what the sandbox saw, by content. The changes stay in the sandbox. If the
 source was deleted and made again, --rebase takes the directory that is there now.
 
+--patch asks hunk by hunk, as git add -p does; what you do not choose stays in the
+sandbox. For programs, diff --json has the ids of changes and hunks, which --hunk takes.
+
 What was changed in a mount is applied with --in MOUNT; --all applies the workspace and
 each mount, one after another. If one of them is refused, the others are applied all the
 same. With --json, --all prints one document for each.`,
@@ -54,6 +59,7 @@ same. With --json, --all prints one document for each.`,
   agentfense apply fix
   agentfense apply fix --latest
   agentfense apply fix src/main.go docs
+  agentfense apply fix -p src
   agentfense apply fix --to ../copy
   agentfense apply fix --in data`,
 		Args:              cobra.MinimumNArgs(1),
@@ -73,13 +79,23 @@ same. With --json, --all prints one document for each.`,
 	cmd.MarkFlagsMutuallyExclusive("reviewed", "all")
 	cmd.Flags().BoolVarP(&o.Verbose, "verbose", "v", false, "list each path, also those in a group and, if a path stops the apply, the others")
 	jsonFlag(cmd, &o.JSON)
+	partFlags(cmd, &o)
 	return cmd
 }
 
 func runApply(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o applyOptions) error {
-	options := backend.ApplyOptions{Paths: paths, DryRun: o.DryRun, Reviewed: o.Reviewed, To: o.To}
+	options := backend.ApplyOptions{Paths: paths, Hunks: o.Hunks, DryRun: o.DryRun, Reviewed: o.Reviewed, To: o.To}
 	if o.Latest {
 		options.Take = backend.TakeLatest
+	}
+	if len(o.Hunks) > 0 && len(paths) > 0 {
+		return usageError{errdefs.New(errdefs.Invalid, "--hunk and paths exclude each other; an id names its path")}
+	}
+	if o.Patch {
+		chosen, err := e.pickHunks(ctx, c, &options)
+		if err != nil || !chosen {
+			return err
+		}
 	}
 	var result backend.Applied
 	err := e.rebasing(o.Rebase, func(rebase bool) (err error) {
@@ -164,7 +180,11 @@ func (e *env) tellApplied(c changesIn, result apply.Result, err error, o applyOp
 	default:
 		e.say("applied %s%s", plural(n, "change"), c.where())
 	}
-	e.sayLeftOut(c.Ref(), leftOut)
+	if o.Patch || len(o.Hunks) > 0 {
+		e.sayHunksLeftOut(c.Ref(), leftOut)
+	} else {
+		e.sayLeftOut(c.Ref(), leftOut)
+	}
 	return err
 }
 
@@ -214,6 +234,9 @@ type appliedPath struct {
 	Reason  string         `json:"reason,omitempty"`
 	*review.RiskFlag
 	Group string `json:"group,omitempty"`
+	// Of a file of which a part was chosen: how many of its hunks.
+	Hunks   int `json:"hunks,omitempty"`
+	OfHunks int `json:"of_hunks,omitempty"`
 }
 
 type applied struct {
@@ -231,6 +254,7 @@ func applyDocument(mount string, result apply.Result, dryRun bool) applied {
 	for _, p := range result.Listed() {
 		doc.Results = append(doc.Results, appliedPath{
 			Mount: mount, Path: shown(p.Path), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), RiskFlag: p.Mark, Group: p.Group,
+			Hunks: p.Hunks, OfHunks: p.OfHunks,
 		})
 	}
 	return doc

@@ -74,6 +74,7 @@ const (
 // ApplyOptions say what to apply.
 type ApplyOptions struct {
 	Paths    []vpath.Path // and what lies below them; none: everything
+	Hunks    []string     // ids of what is applied, in place of Paths
 	DryRun   bool
 	Take     Take
 	Reviewed string // the digest of what was shown, in place of Take

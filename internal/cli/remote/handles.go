@@ -158,6 +158,8 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 		return result, localOnly("to")
 	case o.Rebase:
 		return result, localOnly("rebase")
+	case len(o.Hunks) > 0:
+		return result, localOnly("hunk")
 	}
 	if err := c.find(ctx); err != nil {
 		return result, err

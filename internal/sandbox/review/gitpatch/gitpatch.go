@@ -119,7 +119,7 @@ func content(f *review.FileDiff, c *review.Content, escape bool, do func(Line)) 
 		// git ends a name that holds a space with a tab, for GNU patch.
 		do(Line{Header, "--- " + endName(oldName)})
 		do(Line{Header, "+++ " + endName(newName)})
-		hunks(c.Hunks, escape, do)
+		Hunks(c.Hunks, escape, do)
 	}
 }
 
@@ -138,7 +138,8 @@ func whyNotShown(f *review.FileDiff, c *review.Content) string {
 	return "what the sandbox saw was not kept: " + sizes
 }
 
-func hunks(list []textdiff.Hunk, escape bool, do func(Line)) {
+// Hunks calls do with each line of hunks, as Lines does.
+func Hunks(list []textdiff.Hunk, escape bool, do func(Line)) {
 	if escape {
 		shown, escaped := textdiff.EscapeHunks(list)
 		if escaped {
