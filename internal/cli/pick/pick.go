@@ -141,8 +141,8 @@ func (a *asker) next(from place) (place, bool, error) {
 // previous finds the last undecided question before a place.
 func (a *asker) previous(from place) (place, bool) {
 	for i := from.item; i >= 0; i-- {
-		for q := len(a.items[i].questions) - 1; q >= 0; q-- {
-			if (i < from.item || q < from.question) && a.items[i].questions[q].answer == undecided {
+		for q, question := range slices.Backward(a.items[i].questions) {
+			if (i < from.item || q < from.question) && question.answer == undecided {
 				return place{i, q}, true
 			}
 		}

@@ -14,38 +14,59 @@ import (
 // collect collects the chosen changes, with the directories that they are made in, what a chosen
 // deletion removes, and directories of which all is removed. Errors: Precondition.
 func (p *Picked) collect(w *changes.Work, all []changes.Change, silent map[vpath.Path]bool, ref string) error {
-	ways := map[vpath.Path]vpath.Path{} // directories that are needed, and for what
-	stays := map[vpath.Path]bool{}      // directories with something below that is not chosen
+	g := gathering{p, silent, map[vpath.Path]vpath.Path{}, map[vpath.Path]bool{}}
 	var list []changes.Change
 	for _, c := range slices.Backward(all) {
-		chosen := p.isChosen(c.Path)
-		switch {
-		case chosen:
-		case c.Status == 0:
+		if c.Status == 0 {
 			continue
-		case c.Taken != "" && p.whole[c.Taken]: // goes with its directory
-		case c.Status == changes.Deleted && silent[c.Path] && !stays[c.Path]:
-		case ways[c.Path] != "" && c.Status == changes.Added && record.IsDir(c.Info.Mode):
-		case ways[c.Path] != "" && c.Status == changes.Retyped && record.IsDir(c.Info.Mode):
+		}
+		if p.isChosen(c.Path) || g.belongs(&c) {
+			list = append(list, c)
+			g.note(&c)
+		} else if g.isMissing(&c) {
 			return errdefs.New(errdefs.Precondition, "apply %s: nothing applied: %s needs the directory %s, whose change is not chosen: choose it, too",
-				ref, changes.Quote(ways[c.Path]), changes.Quote(c.Path))
-		default:
-			if !silent[c.Path] {
-				notWhole(stays, c.Path)
-			}
-			continue
+				ref, changes.Quote(g.ways[c.Path]), changes.Quote(c.Path))
+		} else if !silent[c.Path] {
+			notWhole(g.stays, c.Path)
 		}
-		if p.Parts[c.Path] != nil {
-			notWhole(stays, c.Path)
-		}
-		if dir := c.Path.Dir(); c.Status != changes.Deleted && ways[dir] == "" {
-			ways[dir] = c.Path
-		}
-		list = append(list, c)
 	}
 	slices.Reverse(list)
 	p.Changes = list
 	return p.describe(w)
+}
+
+// gathering collects changes, children before their directories.
+type gathering struct {
+	*Picked
+	silent map[vpath.Path]bool
+	ways   map[vpath.Path]vpath.Path // directories that are needed, and for what
+	stays  map[vpath.Path]bool       // directories with something below that is not chosen
+}
+
+// belongs reports whether the chosen changes cannot be applied without c, or leave nothing of it.
+func (g *gathering) belongs(c *changes.Change) bool {
+	switch {
+	case c.Taken != "" && g.whole[c.Taken]: // goes with its directory
+		return true
+	case c.Status == changes.Deleted:
+		return g.silent[c.Path] && !g.stays[c.Path]
+	}
+	return g.ways[c.Path] != "" && c.Status == changes.Added && record.IsDir(c.Info.Mode)
+}
+
+// isMissing reports whether c makes a directory of something else, which a chosen change needs.
+func (g *gathering) isMissing(c *changes.Change) bool {
+	return g.ways[c.Path] != "" && c.Status == changes.Retyped && record.IsDir(c.Info.Mode)
+}
+
+// note notes what a collected change is about.
+func (g *gathering) note(c *changes.Change) {
+	if g.Parts[c.Path] != nil {
+		notWhole(g.stays, c.Path)
+	}
+	if dir := c.Path.Dir(); c.Status != changes.Deleted && g.ways[dir] == "" {
+		g.ways[dir] = c.Path
+	}
 }
 
 func notWhole(stays map[vpath.Path]bool, at vpath.Path) {
