@@ -27,6 +27,8 @@ type applyOptions struct {
 	Verbose  bool
 	Patch    bool
 	Hunks    []string
+	Branch   string
+	Message  string
 }
 
 func newApply(e *env) *cobra.Command {
@@ -52,6 +54,11 @@ source was deleted and made again, --rebase takes the directory that is there no
 --patch asks hunk by hunk, as git add -p does; what you do not choose stays in the
 sandbox. For programs, diff --json has the ids of changes and hunks, which --hunk takes.
 
+--to-branch commits the changes to a new branch of the source's git repository. Its
+index and work tree stay as they are, and the changes stay in the sandbox. The commit is
+HEAD with the changes; they are merged where HEAD and the work tree differ, and a
+conflict refuses the commit. Hooks and filters of git are not run.
+
 What was changed in a mount is applied with --in MOUNT; --all applies the workspace and
 each mount, one after another. If one of them is refused, the others are applied all the
 same. With --json, --all prints one document for each.`,
@@ -61,6 +68,7 @@ same. With --json, --all prints one document for each.`,
   agentfense apply fix src/main.go docs
   agentfense apply fix -p src
   agentfense apply fix --to ../copy
+  agentfense apply fix --to-branch agent/fix --message "Fix the parser"
   agentfense apply fix --in data`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeChanged(0),
@@ -84,12 +92,12 @@ same. With --json, --all prints one document for each.`,
 }
 
 func runApply(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o applyOptions) error {
-	options := backend.ApplyOptions{Paths: paths, Hunks: o.Hunks, DryRun: o.DryRun, Reviewed: o.Reviewed, To: o.To}
+	options := backend.ApplyOptions{Paths: paths, Hunks: o.Hunks, DryRun: o.DryRun, Reviewed: o.Reviewed, To: o.To, Branch: o.Branch, Message: o.Message}
 	if o.Latest {
 		options.Take = backend.TakeLatest
 	}
-	if len(o.Hunks) > 0 && len(paths) > 0 {
-		return usageError{errdefs.New(errdefs.Invalid, "--hunk and paths exclude each other; an id names its path")}
+	if err := o.check(paths); err != nil {
+		return err
 	}
 	if o.Patch {
 		chosen, err := e.pickHunks(ctx, c, &options)
@@ -108,9 +116,12 @@ func runApply(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o ap
 	if isDone && err == nil {
 		e.sayInCodebase(result)
 	}
-	err = e.tellApplied(c, result.Result, err, o)
+	err = e.tellApplied(c, result, err, o)
 	if result.To != "" && isDone {
 		e.say("the changes are in %s now and still in the sandbox", record.HostPath(result.To))
+	}
+	if result.Commit != "" && isDone && err == nil {
+		e.say("committed %s to branch %s; the changes are still in the sandbox", result.Commit, vpath.Escape(o.Branch))
 	}
 	if err == nil && len(result.Paths) == 0 && !o.JSON {
 		err = e.saySynced(ctx, c.Changes)
@@ -157,18 +168,22 @@ func (e *env) listSynced(sb backend.Sandbox, synced []vpath.Path) {
 }
 
 // tellApplied says how an apply went, which err says too.
-func (e *env) tellApplied(c changesIn, result apply.Result, err error, o applyOptions) error {
+func (e *env) tellApplied(c changesIn, result backend.Applied, err error, o applyOptions) error {
 	leftOut := result.Count(apply.ChangedSinceReview)
 	if err == nil && leftOut > 0 {
 		err = exitError(exitLeftOut)
 	}
 	if o.JSON {
-		if printErr := e.printJSON(applyDocument(c.mount, result, o.DryRun)); err == nil {
+		doc := applyDocument(c.mount, result.Result, o.DryRun)
+		if !o.DryRun {
+			doc.Commit = result.Commit
+		}
+		if printErr := e.printJSON(doc); err == nil {
 			err = printErr
 		}
 		return err
 	}
-	if printErr := e.printApplied(c, result, o.Verbose); err == nil {
+	if printErr := e.printApplied(c, result.Result, o.Verbose); err == nil {
 		err = printErr
 	}
 	switch n := result.Count(apply.Applied); {
@@ -177,6 +192,7 @@ func (e *env) tellApplied(c changesIn, result apply.Result, err error, o applyOp
 	case err != nil && n == 0 && leftOut == 0:
 	case o.DryRun:
 		e.say("would apply %s%s", plural(n, "change"), c.where())
+	case o.Branch != "": // runApply says it
 	default:
 		e.say("applied %s%s", plural(n, "change"), c.where())
 	}
@@ -243,6 +259,7 @@ type applied struct {
 	SchemaVersion int                 `json:"schema_version"`
 	Mount         string              `json:"mount,omitempty"`
 	DryRun        bool                `json:"dry_run"`
+	Commit        string              `json:"commit,omitempty"` // of --to-branch
 	Results       []appliedPath       `json:"results"`
 	Groups        []present.JSONGroup `json:"groups,omitempty"`
 	WrittenAgain  []string            `json:"written_again,omitempty"`

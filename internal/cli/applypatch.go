@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/cli/pick"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // partFlags are the flags that choose a part of a file.
@@ -19,6 +20,22 @@ func partFlags(cmd *cobra.Command, o *applyOptions) {
 		cmd.MarkFlagsMutuallyExclusive("patch", other)
 	}
 	cmd.MarkFlagsMutuallyExclusive("hunk", "all")
+	cmd.Flags().StringVar(&o.Branch, "to-branch", "", "commit to this new `BRANCH` of the source's git repository; the changes stay in the sandbox")
+	cmd.Flags().StringVarP(&o.Message, "message", "m", "", "`TEXT` of the commit of --to-branch")
+	for _, other := range []string{"to", "rebase", "all"} {
+		cmd.MarkFlagsMutuallyExclusive("to-branch", other)
+	}
+}
+
+// check refuses flags that do not fit together.
+func (o *applyOptions) check(paths []vpath.Path) error {
+	switch {
+	case len(o.Hunks) > 0 && len(paths) > 0:
+		return usageError{errdefs.New(errdefs.Invalid, "--hunk and paths exclude each other; an id names its path")}
+	case o.Message != "" && o.Branch == "":
+		return usageError{errdefs.New(errdefs.Invalid, "--message is the message of a commit: give --to-branch, too")}
+	}
+	return nil
 }
 
 // pickHunks asks hunk by hunk what to apply, and makes o select it, as it was shown. It reports

@@ -7,6 +7,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/branch"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -111,9 +112,12 @@ func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resul
 	if o.Unreviewed {
 		options.OnConflict = apply.Leave
 	}
-	if o.To == "" {
+	if o.To == "" && o.Branch == "" {
 		err = settleSource(ctx, c.sb, o.Rebase)
-	} else if options.To, err = apply.ResolveTarget(c.sb, o.To); err == nil {
+	} else if o.To != "" {
+		options.To, err = apply.ResolveTarget(c.sb, o.To)
+	}
+	if err == nil && o.To != "" {
 		result.To = string(options.To.Path)
 	}
 	if err != nil {
@@ -129,6 +133,11 @@ func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resul
 		return result, errdefs.New(errdefs.Precondition, "sandbox %s: codebase %s is managed by a server: run apply with --endpoint", r.Name, r.Served.CodebaseID)
 	}
 	if options.Drop, err = api.DropLive(ctx, c.sb.Dir(), c.sb.Mount()); err != nil {
+		return result, err
+	}
+	if o.Branch != "" {
+		made, err := branch.Commit(ctx, c.sb, branch.Options{Options: options, Branch: o.Branch, Message: o.Message})
+		result.Result, result.Commit = made.Result, made.Commit
 		return result, err
 	}
 	result.Result, err = apply.Changes(ctx, c.sb, options)

@@ -160,6 +160,8 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 		return result, localOnly("rebase")
 	case len(o.Hunks) > 0:
 		return result, localOnly("hunk")
+	case o.Branch != "":
+		return result, localOnly("to-branch")
 	}
 	if err := c.find(ctx); err != nil {
 		return result, err

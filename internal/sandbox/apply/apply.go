@@ -361,21 +361,24 @@ func (p *plan) result() Result {
 		if s.Status == 0 {
 			continue
 		}
-		r.Paths = append(r.Paths, PathResult{
-			Path: s.Path.Plain(), Status: s.Status, Outcome: s.outcome, Reason: s.reason, Overwrote: s.overwrites, Implied: s.implied,
-			Mark: s.shown.Mark, Group: s.shown.Group, RenamedFrom: s.shown.RenamedFrom, RenamedTo: s.shown.RenamedTo,
-		})
-		if s.merging != nil {
-			last := &r.Paths[len(r.Paths)-1]
-			last.Keys, last.KeyConflicts = s.merging.Keys, s.merging.Conflicts
-		}
-		if s.part != nil {
-			last := &r.Paths[len(r.Paths)-1]
-			last.Hunks, last.OfHunks = s.part.Taken, s.part.All
-		}
+		r.Paths = append(r.Paths, s.result())
 	}
 	r.Paths = append(r.Paths, p.goneResults()...)
 	slices.SortStableFunc(r.Paths, func(a, b PathResult) int { return cmp.Compare(a.Path, b.Path) })
+	return r
+}
+
+func (s *step) result() PathResult {
+	r := PathResult{
+		Path: s.Path.Plain(), Status: s.Status, Outcome: s.outcome, Reason: s.reason, Overwrote: s.overwrites, Implied: s.implied,
+		Mark: s.shown.Mark, Group: s.shown.Group, RenamedFrom: s.shown.RenamedFrom, RenamedTo: s.shown.RenamedTo,
+	}
+	if s.merging != nil {
+		r.Keys, r.KeyConflicts = s.merging.Keys, s.merging.Conflicts
+	}
+	if s.part != nil {
+		r.Hunks, r.OfHunks = s.part.Taken, s.part.All
+	}
 	return r
 }
 
