@@ -239,6 +239,9 @@ func describeEvent(ev audit.Event) string {
 	case audit.PolicyChanged:
 		return fmt.Sprintf("%s from now on, %s", plural(len(v.Rules), "rule"), vpath.Escape(v.Reason))
 	case audit.Applied:
+		if v.Branch != "" {
+			return fmt.Sprintf("%s to branch %s as %s: %s", plural(len(v.Paths), "path"), escape(v.Branch), escape(audit.Text(v.Commit)), joinTexts(inMount(v.Mount, v.Paths)))
+		}
 		if v.To != "" {
 			return fmt.Sprintf("%s to %s: %s", plural(len(v.Paths), "path"), escape(v.To), joinTexts(inMount(v.Mount, v.Paths)))
 		}

@@ -232,6 +232,9 @@ func (c *commit) event(mount, branch, id string) audit.Applied {
 	for _, f := range c.files {
 		switch f.Shown.Outcome {
 		case apply.Applied:
+			if _, is := c.changed[f.at]; !is {
+				continue // a directory
+			}
 			e.Paths = append(e.Paths, audit.Text(f.Path))
 		case apply.Present, apply.LeftOut:
 		default:

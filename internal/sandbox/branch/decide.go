@@ -21,7 +21,7 @@ func (c *commit) decide(ctx context.Context) error {
 	for _, f := range files {
 		f.head = head[f.at]
 	}
-	if err := c.leaveOut(ctx, files); err != nil {
+	if err := c.leaveOut(ctx, c.belowNothing(files, head)); err != nil {
 		return err
 	}
 	if err := c.hash(ctx); err != nil {
@@ -43,6 +43,27 @@ func (c *commit) decide(ctx context.Context) error {
 // planned are the changes with a file or link on a side that are not left out.
 func (c *commit) planned() []*file {
 	return slices.DeleteFunc(slices.Clone(c.files), func(f *file) bool { return !f.isPlanned() || f.oursMode == "" && f.baseMode == "" })
+}
+
+// belowNothing refuses the files below a submodule of HEAD, and returns the others without those
+// below a link that the sandbox has replaced: git answers no question about what is beyond a link.
+func (c *commit) belowNothing(files []*file, head map[string]gitcommit.Entry) []*file {
+	links := map[string]bool{}
+	for _, f := range files {
+		if f.baseMode == gitcommit.Link {
+			links[f.at] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(files), func(f *file) bool {
+		beyond := false
+		for dir := path.Dir(f.at); dir != "."; dir = path.Dir(dir) {
+			if head[dir].Mode == gitcommit.Submodule {
+				f.stop(apply.Conflict, fmt.Sprintf("HEAD has a submodule at %s", textdiff.QuoteName(dir)))
+			}
+			beyond = beyond || links[dir]
+		}
+		return beyond || !f.isPlanned()
+	})
 }
 
 // leaveOut leaves out new files that git ignores, and files that git would give to a filter.
@@ -170,7 +191,7 @@ func (c *commit) checkPlaces(head map[string]gitcommit.Entry) {
 				e, is = now, now != gitcommit.Entry{}
 			}
 			if is && e != (gitcommit.Entry{}) {
-				f.stop(apply.Conflict, fmt.Sprintf("HEAD has a file or submodule at %s", textdiff.QuoteName(dir)))
+				f.stop(apply.Conflict, fmt.Sprintf("HEAD has a file at %s", textdiff.QuoteName(dir)))
 			}
 		}
 	}
