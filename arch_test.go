@@ -45,7 +45,7 @@ var inside = map[string]string{
 	// client
 	"client": "",
 	// cli
-	"cli":                     "backend local present",
+	"cli":                     "backend local pick present",
 	"cli/backend":             "",
 	"cli/backend/backendtest": "backend",
 	"cli/local":               "backend",

@@ -172,9 +172,9 @@ func (p *PathResult) isListed() bool {
 // stay in the delta.
 //
 // Errors: Precondition, also if the sandbox is locked; NotFound for a path without changes, for an
-// id that no change has, and for an Options.Reviewed that is no longer stored; Invalid; Denied and Exhausted from the host;
-// Canceled; ErrBusy. A command in the sandbox can cause ErrBusy and Denied; if there is
-// also another failure, the error is only that.
+// id that no change has, and for an Options.Reviewed that is no longer stored; Invalid; Denied and
+// Exhausted from the host; Canceled; ErrBusy. A command in the sandbox can cause ErrBusy and
+// Denied; if there is also another failure, the error is only that.
 func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, err error) {
 	var own error // see applier
 	defer func() { err = cmp.Or(err, own) }()

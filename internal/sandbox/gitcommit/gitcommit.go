@@ -237,7 +237,8 @@ func (r *Repository) command(ctx context.Context, w where, args ...string) *exec
 	return cmd
 }
 
-// run runs git and returns what it printed. Errors: errNo; Precondition with what git says; Canceled.
+// run runs git and returns what it printed. Errors: errNo; Precondition with what git says;
+// Canceled.
 func (r *Repository) run(ctx context.Context, w where, stdin io.Reader, args ...string) (string, error) {
 	cmd := r.command(ctx, w, args...)
 	var out, complaint bytes.Buffer
