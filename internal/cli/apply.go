@@ -117,16 +117,23 @@ func runApply(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o ap
 		e.sayInCodebase(result)
 	}
 	err = e.tellApplied(c, result, err, o)
-	if result.To != "" && isDone {
-		e.say("the changes are in %s now and still in the sandbox", record.HostPath(result.To))
-	}
-	if result.Commit != "" && isDone && err == nil {
-		e.say("committed %s to branch %s; the changes are still in the sandbox", result.Commit, vpath.Escape(o.Branch))
+	if isDone {
+		e.sayElsewhere(result, o.Branch)
 	}
 	if err == nil && len(result.Paths) == 0 && !o.JSON {
 		err = e.saySynced(ctx, c.Changes)
 	}
 	return err
+}
+
+// sayElsewhere says where the changes are, if they are not in the source.
+func (e *env) sayElsewhere(result backend.Applied, branch string) {
+	switch {
+	case result.To != "":
+		e.say("the changes are in %s now and still in the sandbox", record.HostPath(result.To))
+	case result.Commit != "":
+		e.say("committed %s to branch %s; the changes are still in the sandbox", result.Commit, vpath.Escape(branch))
+	}
 }
 
 // apply applies, and shows progress unless the output is not for a person.

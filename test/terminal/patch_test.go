@@ -2,6 +2,7 @@ package terminal_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,5 +53,32 @@ func TestApplyHunkByHunk(t *testing.T) {
 	}
 	if out := s.Agentfense("diff", "fix", "a.txt").Stdout; !strings.Contains(out, "-five\n+FIVE") || strings.Contains(out, "+THIRTY") {
 		t.Errorf("the rest is not what was not chosen:\n%s", out)
+	}
+}
+
+func TestReviewStagesHunks(t *testing.T) {
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Fatal("tmux is needed: scripts/setup installs it")
+	}
+	lines := "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n"
+	s := harness.New(t, binary, map[string]string{"a.txt": lines, "b.txt": "old\n"})
+	if out, err := s.Command(t.Context(), "run", "--preset", "full-access", "--name", "fix", "--", "sh", "-c",
+		`echo new >b.txt; sed -i '1s/.*/first/; 12s/.*/last/' a.txt`).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	e := emulate(t, s, "review", "fix")
+	e.shows("[ ] @@ -1,4 +1,4 @@")
+	e.press("Tab", "]", "Space")
+	e.shows("[~] M a.txt")
+	e.shows("[x] @@ -9,4 +9,4 @@")
+	e.press("A")
+	e.shows("Apply 1 staged change? [y/N]")
+	e.press("y")
+	e.shows("Applied 1 change")
+	e.shows("[ ] @@ -1,4 +1,4 @@")
+	e.press("q")
+	want := strings.Replace(lines, "12", "last", 1)
+	if got, err := os.ReadFile(filepath.Join(s.Source, "a.txt")); err != nil || string(got) != want {
+		t.Errorf("a.txt: got %q, %v; want %q", got, err, want)
 	}
 }

@@ -112,16 +112,11 @@ func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resul
 	if o.Unreviewed {
 		options.OnConflict = apply.Leave
 	}
-	if o.To == "" && o.Branch == "" {
-		err = settleSource(ctx, c.sb, o.Rebase)
-	} else if o.To != "" {
-		options.To, err = apply.ResolveTarget(c.sb, o.To)
-	}
-	if err == nil && o.To != "" {
-		result.To = string(options.To.Path)
-	}
-	if err != nil {
+	if options.To, err = c.target(ctx, o); err != nil {
 		return result, err
+	}
+	if options.To != nil {
+		result.To = string(options.To.Path)
 	}
 	if o.Reviewed == "" && o.Take == backend.TakeShown {
 		if options.Reviewed, err = manifest.LastShown(c.sb); err != nil {
@@ -142,6 +137,18 @@ func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resul
 	}
 	result.Result, err = apply.Changes(ctx, c.sb, options)
 	return result, err
+}
+
+// target is the directory that gets the changes in place of the source, nil for the source or a
+// branch.
+func (c *localChanges) target(ctx context.Context, o backend.ApplyOptions) (*record.Source, error) {
+	switch {
+	case o.To != "":
+		return apply.ResolveTarget(c.sb, o.To)
+	case o.Branch != "":
+		return nil, nil
+	}
+	return nil, settleSource(ctx, c.sb, o.Rebase)
 }
 
 // settleSource sees to it that the sandbox's source is there: if another directory
