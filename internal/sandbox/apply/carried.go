@@ -29,9 +29,13 @@ type CarriedChange struct {
 	SizeBytes int64
 	Target    string // of a symbolic link
 	SHA256    string // in hex, of the content that was reviewed; "" without a review
-	// Base is what the sandbox saw. Shown is the result of a dry run. Both are only of this host.
-	Base  *layer.Base
-	Shown PathResult
+}
+
+// PlannedChange is a change as ReadPlanned reads it.
+type PlannedChange struct {
+	CarriedChange
+	Base  *layer.Base // what the sandbox saw
+	Shown PathResult  // the result of a dry run
 }
 
 // isCarried reports whether a change with the outcome is carried.
@@ -41,12 +45,12 @@ func isCarried(o Outcome) bool { return o == Applied || o == Present }
 // children, and with the content of each regular file that Changes would apply. It changes
 // nothing. Errors: those of Changes and of put.
 func ReadChanges(s *record.Sandbox, o Options, put func(CarriedChange, *os.File) error) error {
-	_, err := ReadGrouped(s, o, put)
+	_, err := ReadPlanned(s, o, func(c PlannedChange, f *os.File) error { return put(c.CarriedChange, f) })
 	return err
 }
 
-// ReadGrouped is ReadChanges. It returns the groups of the changes, too.
-func ReadGrouped(s *record.Sandbox, o Options, put func(CarriedChange, *os.File) error) (groups []review.Group, err error) {
+// ReadPlanned is ReadChanges with more of each change. It returns the groups of the changes, too.
+func ReadPlanned(s *record.Sandbox, o Options, put func(PlannedChange, *os.File) error) (groups []review.Group, err error) {
 	o.DryRun = true
 	w, err := openToApply(s, o)
 	if err != nil {
@@ -66,7 +70,8 @@ func ReadGrouped(s *record.Sandbox, o Options, put func(CarriedChange, *os.File)
 		}
 	}
 	for _, r := range p.goneResults() {
-		if err := put(CarriedChange{Path: r.Path, Status: r.Status, Outcome: r.Outcome, Reason: r.Reason, Shown: r}, nil); err != nil {
+		gone := CarriedChange{Path: r.Path, Status: r.Status, Outcome: r.Outcome, Reason: r.Reason}
+		if err := put(PlannedChange{CarriedChange: gone, Shown: r}, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -74,8 +79,8 @@ func ReadGrouped(s *record.Sandbox, o Options, put func(CarriedChange, *os.File)
 }
 
 // carry calls put with a step.
-func (p *plan) carry(s *step, put func(CarriedChange, *os.File) error) error {
-	c := CarriedChange{Path: s.Path.Plain(), Status: s.Status, Outcome: s.outcome, Reason: s.reason, Base: s.Base, Shown: s.result()}
+func (p *plan) carry(s *step, put func(PlannedChange, *os.File) error) error {
+	c := PlannedChange{CarriedChange{Path: s.Path.Plain(), Status: s.Status, Outcome: s.outcome, Reason: s.reason}, s.Base, s.result()}
 	if !isCarried(s.outcome) || s.Kind == layer.Deleted {
 		return put(c, nil)
 	}
@@ -112,7 +117,7 @@ func (p *plan) carry(s *step, put func(CarriedChange, *os.File) error) error {
 
 // carryPart is carry of a part of a file. Package hunk has compared the sandbox's file with what
 // was reviewed.
-func (p *plan) carryPart(s *step, c CarriedChange, put func(CarriedChange, *os.File) error) error {
+func (p *plan) carryPart(s *step, c PlannedChange, put func(PlannedChange, *os.File) error) error {
 	if err := p.checkSum(s, s.merging.Sum); err != nil {
 		c.Outcome, c.Reason = ChangedSinceReview, nowElse
 		c.Shown.Outcome, c.Shown.Reason = c.Outcome, c.Reason

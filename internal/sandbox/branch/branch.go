@@ -42,7 +42,7 @@ type Result struct {
 }
 
 // Commit commits changes of a sandbox. Errors: Precondition, if a path stops the commit, or the
-// source is in no repository; Exists, Invalid for the branch; those of apply.ReadGrouped.
+// source is in no repository; Exists, Invalid for the branch; those of apply.ReadPlanned.
 func Commit(ctx context.Context, s *record.Sandbox, o Options) (result Result, err error) {
 	source, err := s.Stored.Source.Open()
 	if err != nil {
@@ -63,7 +63,7 @@ func Commit(ctx context.Context, s *record.Sandbox, o Options) (result Result, e
 	}
 	defer func() { err = errors.Join(err, work.Close()) }()
 	c := &commit{repo: repo, work: work}
-	if result.Groups, err = apply.ReadGrouped(s, o.Options, c.take); err != nil {
+	if result.Groups, err = apply.ReadPlanned(s, o.Options, c.take); err != nil {
 		return result, err
 	}
 	if err := c.decide(ctx); err != nil {
@@ -94,7 +94,7 @@ type commit struct {
 
 // file is a change that may become part of the commit.
 type file struct {
-	apply.CarriedChange
+	apply.PlannedChange
 	at        string // in the repository
 	ours      string // the names of contents that are put, "" for none
 	base      string
@@ -113,8 +113,8 @@ func (f *file) stop(o apply.Outcome, reason string) {
 func (f *file) isPlanned() bool { return f.Shown.Outcome == apply.Applied }
 
 // take takes a change as apply would apply it, with its content.
-func (c *commit) take(change apply.CarriedChange, content *os.File) error {
-	f := &file{CarriedChange: change, at: c.repo.Path(change.Path)}
+func (c *commit) take(change apply.PlannedChange, content *os.File) error {
+	f := &file{PlannedChange: change, at: c.repo.Path(change.Path)}
 	c.files = append(c.files, f)
 	if !f.isPlanned() {
 		return nil

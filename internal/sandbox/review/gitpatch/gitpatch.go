@@ -44,14 +44,18 @@ type Line struct {
 const notAPatch = "# control characters are shown escaped: this is no patch"
 
 // Write writes the change of a file, which git can apply as far as its content is
-// known, and tells what there is to that content.
+// known, and tells what there is to that content, with its hunks unless the type changed.
 func Write(w io.Writer, r *review.Review, f *review.FileDiff) (review.Content, error) {
 	b := bufio.NewWriter(w) // keeps the first error until Flush
 	var sum review.Content
-	for _, part := range f.Parts() {
+	parts := f.Parts()
+	for _, part := range parts {
 		c, err := r.Content(&part)
 		if err != nil {
 			return sum, err
+		}
+		if len(parts) == 1 {
+			sum.Hunks = c.Hunks
 		}
 		Lines(&part, &c, false, func(l Line) {
 			b.WriteString(l.Text)
