@@ -36,8 +36,8 @@ type FileDiff struct {
 	// and has no patch. LeftOut is why apply never takes the change, "" if it may.
 	Own     bool
 	LeftOut string
-	// ID selects all of the change in ApplyHunks, and ModeID the change of the mode, if the file has
-	// Hunks, too. Both are "" from DiffNames, and ID for what no apply takes.
+	// ID selects all of the change in ApplyHunks, and ModeID the change of the mode, if the file
+	// has Hunks, too. Both are "" from DiffNames, and ID for what no apply takes.
 	ID, ModeID string
 	Hunks      []Hunk // of Patch, that can be applied by themselves
 }
@@ -221,8 +221,8 @@ func (s *Sandbox) ApplyReviewed(ctx context.Context, digest string, paths ...str
 // ApplyHunks is ApplyReviewed of the changes and hunks with these ids. The rest of a file remains a
 // change of the sandbox. A file without one of the ids that name its path is left out, with
 // OutcomeChangedSinceReview. Without ids it applies nothing. Errors: those of ApplyReviewed;
-// ErrInvalid for a malformed id; ErrNotFound for an id of no change; ErrPrecondition for a directory
-// that FromLocal uploaded.
+// ErrInvalid for a malformed id; ErrNotFound for an id of no change; ErrPrecondition for a
+// directory that FromLocal uploaded.
 func (s *Sandbox) ApplyHunks(ctx context.Context, digest string, ids ...string) (*ApplyResult, error) {
 	return s.applyHunks(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, ReviewedDigest: digest, Hunks: ids})
 }
