@@ -145,7 +145,7 @@ func TestWhatIsShownBeforeAQuestion(t *testing.T) {
 	b := &box{}
 	b.change(review.FileDiff{Path: "/x\x1b[2J", Mark: &review.RiskFlag{Risk: review.RunsOnHost, Reason: "a hook"}}, "a\n", "b\x1b]0;title\n")
 	_, shown := b.answer(t, "n")
-	want := "# runs on host: \"x\\033[2J\" (a hook)\ndiff --git \"a/x\\033[2J\" \"b/x\\033[2J\"\n# control characters are shown escaped: this is no patch\n@@ -1 +1 @@\n-a\n+b\\x1b]0;title\n(1/1) Apply this hunk [y,n,q,a,d,j,k,?]? "
+	want := "# runs on the host: \"x\\033[2J\" (a hook)\ndiff --git \"a/x\\033[2J\" \"b/x\\033[2J\"\n# control characters are shown escaped: this is no patch\n@@ -1 +1 @@\n-a\n+b\\x1b]0;title\n(1/1) Apply this hunk [y,n,q,a,d,j,k,?]? "
 	if shown != want {
 		t.Errorf("shown:\n%q\nwant:\n%q", shown, want)
 	}
