@@ -130,6 +130,8 @@ func (s *Sandbox) bringBack(ctx context.Context, r *sandboxv1.ApplyRequest) (res
 		return nil, local(operation, err)
 	case u == nil:
 		return nil, nil
+	case len(r.Hunks) > 0:
+		return nil, failure(operation, "hunks cannot be applied to a directory that was uploaded; apply whole files", ErrPrecondition)
 	}
 	var paths []vpath.Path
 	for _, text := range r.Paths {
@@ -181,7 +183,7 @@ func applyResultFrom(got apply.Result) *ApplyResult {
 	result := &ApplyResult{ResultCount: int64(len(listed)), AppliedCount: int64(got.Count(apply.Applied))}
 	for _, p := range listed {
 		result.Results = append(result.Results, PathOutcome{
-			vpath.DecodeText(p.Path.Text()), changeWords[p.Status], Outcome(p.Outcome), p.Reason,
+			vpath.DecodeText(p.Path.Text()), changeWords[p.Status], Outcome(p.Outcome), p.Reason, 0, 0,
 		})
 	}
 	for _, p := range got.Changed {

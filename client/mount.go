@@ -89,6 +89,13 @@ func (m *MountChanges) applyRequest(paths []string) *sandboxv1.ApplyRequest {
 	return &sandboxv1.ApplyRequest{SandboxId: m.s.ID, Mount: m.Files.mount, Paths: selectionOf(paths, m.Files.path)}
 }
 
+// ApplyHunks is Sandbox.ApplyHunks in the mount.
+func (m *MountChanges) ApplyHunks(ctx context.Context, digest string, ids ...string) (*ApplyResult, error) {
+	r := m.applyRequest(nil)
+	r.ReviewedDigest, r.Hunks = digest, ids
+	return m.s.applyHunks(ctx, r)
+}
+
 // Review is Sandbox.Review in the mount.
 func (m *MountChanges) Review(ctx context.Context, paths ...string) (*Review, error) {
 	return m.s.diff(ctx, m.diffRequest(paths))

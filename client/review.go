@@ -36,6 +36,32 @@ type FileDiff struct {
 	// and has no patch. LeftOut is why apply never takes the change, "" if it may.
 	Own     bool
 	LeftOut string
+	// ID selects all of the change in ApplyHunks, and ModeID the change of the mode, if the file
+	// has Hunks, too. Both are "" from DiffNames, and ID for what no apply takes.
+	ID, ModeID string
+	Hunks      []Hunk // of Patch, that can be applied by themselves
+}
+
+// Hunk is a run of changed lines of a text file, with the lines around it.
+type Hunk struct {
+	ID string // for ApplyHunks
+	// OldStart and NewStart are the first lines in the old and the new file, from 1; of a side
+	// without lines, the line before it.
+	OldStart, OldLines int64
+	NewStart, NewLines int64
+	Pieces             []Hunk // that can be applied by themselves, if there are several
+}
+
+func hunksFrom(sent []*sandboxv1.Hunk) []Hunk {
+	var hunks []Hunk
+	for _, h := range sent {
+		hunk := Hunk{h.Id, h.OldStart, h.OldLines, h.NewStart, h.NewLines, nil}
+		for _, p := range h.Pieces {
+			hunk.Pieces = append(hunk.Pieces, Hunk{p.Id, p.OldStart, p.OldLines, p.NewStart, p.NewLines, nil})
+		}
+		hunks = append(hunks, hunk)
+	}
+	return hunks
 }
 
 // ChangeGroup is a set of changes that a review may show as one: files that a tool installed, files
@@ -73,7 +99,7 @@ func changeFrom(f *sandboxv1.FileDiff) FileDiff {
 		Old: stateFrom(f.Old), New: stateFrom(f.New), Inserted: f.Inserted, Deleted: f.Deleted, Patch: patch, Binary: f.Binary,
 		TooLarge: f.TooLarge, PatchOmitted: f.PatchOmitted, OldContentUnknown: f.OldContentUnknown,
 		Group: f.Group, RenamedFrom: vpath.DecodeText(f.RenamedFrom), RenamedTo: vpath.DecodeText(f.RenamedTo),
-		Own: f.Own, LeftOut: f.LeftOut,
+		Own: f.Own, LeftOut: f.LeftOut, ID: f.Id, ModeID: f.ModeId, Hunks: hunksFrom(f.Hunks),
 	}
 }
 
@@ -153,6 +179,8 @@ type PathOutcome struct {
 	Status  ChangeStatus
 	Outcome Outcome
 	Reason  string // unless it was applied
+	// Hunks are how many parts of the file ApplyHunks selected, of OfHunks; 0 if it was all.
+	Hunks, OfHunks int64
 }
 
 // ApplyResult is what Apply did, or would do.
@@ -190,6 +218,25 @@ func (s *Sandbox) ApplyReviewed(ctx context.Context, digest string, paths ...str
 	return s.apply(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: selection(paths), ReviewedDigest: digest})
 }
 
+// ApplyHunks is ApplyReviewed of the changes and hunks with these ids. The rest of a file remains a
+// change of the sandbox. A file without one of the ids that name its path is left out, with
+// OutcomeChangedSinceReview. Without ids it applies nothing. Errors: those of ApplyReviewed;
+// ErrInvalid for a malformed id; ErrNotFound for an id of no change; ErrPrecondition for a
+// directory that FromLocal uploaded.
+func (s *Sandbox) ApplyHunks(ctx context.Context, digest string, ids ...string) (*ApplyResult, error) {
+	return s.applyHunks(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, ReviewedDigest: digest, Hunks: ids})
+}
+
+func (s *Sandbox) applyHunks(ctx context.Context, r *sandboxv1.ApplyRequest) (*ApplyResult, error) {
+	switch {
+	case r.ReviewedDigest == "":
+		return nil, failure("apply", noDigest, ErrInvalid)
+	case len(r.Hunks) == 0: // the server would take this as a selection of everything
+		return &ApplyResult{}, nil
+	}
+	return s.apply(ctx, r)
+}
+
 const noDigest = "no digest: use the digest of Review (DiffNames has none)"
 
 // ApplyDryRun returns what Apply would do, and changes nothing.
@@ -219,7 +266,7 @@ func (s *Sandbox) applyThere(ctx context.Context, r *sandboxv1.ApplyRequest) (*A
 	result := &ApplyResult{ResultCount: got.ResultCount, AppliedCount: got.AppliedCount, WrittenAgain: decoded(got.WrittenAgain)}
 	for _, p := range got.Results {
 		result.Results = append(result.Results, PathOutcome{
-			vpath.DecodeText(p.Path), ChangeStatus(word("CHANGE_STATUS_", p.Status)), Outcome(word("OUTCOME_", p.Outcome)), p.Reason,
+			vpath.DecodeText(p.Path), ChangeStatus(word("CHANGE_STATUS_", p.Status)), Outcome(word("OUTCOME_", p.Outcome)), p.Reason, p.Hunks, p.OfHunks,
 		})
 	}
 	return result, nil

@@ -94,6 +94,9 @@ func (l *appliedLines) path(p *apply.PathResult) {
 	if p.RenamedFrom != "" {
 		line += "\trenamed from " + l.shown(p.RenamedFrom)
 	}
+	if p.OfHunks > 0 {
+		line += fmt.Sprintf("\t%d of %s", p.Hunks, plural(p.OfHunks, "hunk"))
+	}
 	if p.Mark != nil {
 		line += "\t! " + p.Mark.Reason
 	}

@@ -27,6 +27,10 @@ type applyOptions struct {
 	Rebase   bool
 	Verbose  bool
 	attestOptions
+	Patch   bool
+	Hunks   []string
+	Branch  string
+	Message string
 }
 
 func newApply(e *env) *cobra.Command {
@@ -49,6 +53,14 @@ replaced whole, and leaves the delta once the source holds it. What changed in a
 must be what the sandbox saw, by content. The changes stay in the sandbox. If the
 source was deleted and made again, --rebase takes the directory that is there now.
 
+--patch asks hunk by hunk, as git add -p does; what you do not choose stays in the
+sandbox. For programs, diff --json has the ids of changes and hunks, which --hunk takes.
+
+--to-branch commits the changes to a new branch of the source's git repository. Its
+index and work tree stay as they are, and the changes stay in the sandbox. The commit is
+HEAD with the changes; they are merged where HEAD and the work tree differ, and a
+conflict refuses the commit. Hooks and filters of git are not run.
+
 What was changed in a mount is applied with --in MOUNT; --all applies the workspace and
 each mount, one after another. If one of them is refused, the others are applied all the
 same. With --json, --all prints one document for each.
@@ -59,7 +71,9 @@ signs it with a key of ssh in FILE.sig. agentfense verify checks it.`,
   agentfense apply fix
   agentfense apply fix --latest
   agentfense apply fix src/main.go docs
+  agentfense apply fix -p src
   agentfense apply fix --to ../copy
+  agentfense apply fix --to-branch agent/fix --message "Fix the parser"
   agentfense apply fix --in data
   agentfense apply fix --attest fix.json`,
 		Args:              cobra.MinimumNArgs(1),
@@ -78,21 +92,32 @@ signs it with a key of ssh in FILE.sig. agentfense verify checks it.`,
 	cmd.MarkFlagsMutuallyExclusive("to", "all")
 	cmd.MarkFlagsMutuallyExclusive("reviewed", "all")
 	cmd.Flags().BoolVarP(&o.Verbose, "verbose", "v", false, "list each path, also those in a group and, if a path stops the apply, the others")
-	o.register(cmd)
 	jsonFlag(cmd, &o.JSON)
+	partFlags(cmd, &o)
+	o.register(cmd)
 	return cmd
 }
 
 func runApply(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o applyOptions) error {
-	options := backend.ApplyOptions{Paths: paths, DryRun: o.DryRun, Reviewed: o.Reviewed, To: o.To}
+	options := backend.ApplyOptions{Paths: paths, Hunks: o.Hunks, DryRun: o.DryRun, Reviewed: o.Reviewed, To: o.To, Branch: o.Branch, Message: o.Message}
 	if o.Latest {
 		options.Take = backend.TakeLatest
 	}
-	if err := o.prepare(ctx, e, &options); err != nil {
+	err := o.check(paths)
+	if err == nil {
+		err = o.prepare(ctx, e, &options)
+	}
+	if err != nil {
 		return err
 	}
+	if o.Patch {
+		chosen, err := e.pickHunks(ctx, c, &options)
+		if err != nil || !chosen {
+			return err
+		}
+	}
 	var result backend.Applied
-	err := e.rebasing(o.Rebase, func(rebase bool) (err error) {
+	err = e.rebasing(o.Rebase, func(rebase bool) (err error) {
 		options.Rebase = rebase
 		result, err = e.apply(ctx, c.Changes, options, o.JSON)
 		return err
@@ -102,17 +127,25 @@ func runApply(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o ap
 	if isDone && err == nil {
 		e.sayInCodebase(result)
 	}
-	err = e.tellApplied(c, result.Result, err, o)
+	err = e.tellApplied(c, result, err, o)
 	if isDone {
+		e.sayElsewhere(result, o.Branch)
 		err = errors.Join(err, o.sign(ctx, e, result.Statement))
-	}
-	if result.To != "" && isDone {
-		e.say("the changes are in %s now and still in the sandbox", record.HostPath(result.To))
 	}
 	if err == nil && len(result.Paths) == 0 && !o.JSON {
 		err = e.saySynced(ctx, c.Changes)
 	}
 	return err
+}
+
+// sayElsewhere says where the changes are, if they are not in the source.
+func (e *env) sayElsewhere(result backend.Applied, branch string) {
+	switch {
+	case result.To != "":
+		e.say("the changes are in %s now and still in the sandbox", record.HostPath(result.To))
+	case result.Commit != "":
+		e.say("committed %s to branch %s; the changes are still in the sandbox", result.Commit, vpath.Escape(branch))
+	}
 }
 
 // apply applies, and shows progress unless the output is not for a person.
@@ -154,18 +187,22 @@ func (e *env) listSynced(sb backend.Sandbox, synced []vpath.Path) {
 }
 
 // tellApplied says how an apply went, which err says too.
-func (e *env) tellApplied(c changesIn, result apply.Result, err error, o applyOptions) error {
+func (e *env) tellApplied(c changesIn, result backend.Applied, err error, o applyOptions) error {
 	leftOut := result.Count(apply.ChangedSinceReview)
 	if err == nil && leftOut > 0 {
 		err = exitError(exitLeftOut)
 	}
 	if o.JSON {
-		if printErr := e.printJSON(applyDocument(c.mount, result, o.DryRun)); err == nil {
+		doc := applyDocument(c.mount, result.Result, o.DryRun)
+		if !o.DryRun {
+			doc.Commit = result.Commit
+		}
+		if printErr := e.printJSON(doc); err == nil {
 			err = printErr
 		}
 		return err
 	}
-	if printErr := e.printApplied(c, result, o.Verbose); err == nil {
+	if printErr := e.printApplied(c, result.Result, o.Verbose); err == nil {
 		err = printErr
 	}
 	switch n := result.Count(apply.Applied); {
@@ -174,10 +211,15 @@ func (e *env) tellApplied(c changesIn, result apply.Result, err error, o applyOp
 	case err != nil && n == 0 && leftOut == 0:
 	case o.DryRun:
 		e.say("would apply %s%s", plural(n, "change"), c.where())
+	case o.Branch != "": // runApply says it
 	default:
 		e.say("applied %s%s", plural(n, "change"), c.where())
 	}
-	e.sayLeftOut(c.Ref(), leftOut)
+	if o.Patch || len(o.Hunks) > 0 {
+		e.sayHunksLeftOut(c.Ref(), leftOut)
+	} else {
+		e.sayLeftOut(c.Ref(), leftOut)
+	}
 	return err
 }
 
@@ -227,12 +269,16 @@ type appliedPath struct {
 	Reason  string         `json:"reason,omitempty"`
 	*review.RiskFlag
 	Group string `json:"group,omitempty"`
+	// Of a file of which a part was chosen: how many of its hunks.
+	Hunks   int `json:"hunks,omitempty"`
+	OfHunks int `json:"of_hunks,omitempty"`
 }
 
 type applied struct {
 	SchemaVersion int                 `json:"schema_version"`
 	Mount         string              `json:"mount,omitempty"`
 	DryRun        bool                `json:"dry_run"`
+	Commit        string              `json:"commit,omitempty"` // of --to-branch
 	Results       []appliedPath       `json:"results"`
 	Groups        []present.JSONGroup `json:"groups,omitempty"`
 	WrittenAgain  []string            `json:"written_again,omitempty"`
@@ -244,6 +290,7 @@ func applyDocument(mount string, result apply.Result, dryRun bool) applied {
 	for _, p := range result.Listed() {
 		doc.Results = append(doc.Results, appliedPath{
 			Mount: mount, Path: shown(p.Path), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), RiskFlag: p.Mark, Group: p.Group,
+			Hunks: p.Hunks, OfHunks: p.OfHunks,
 		})
 	}
 	return doc

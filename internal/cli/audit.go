@@ -240,10 +240,7 @@ func describeEvent(ev audit.Event) string {
 	case audit.PolicyChanged:
 		return fmt.Sprintf("%s from now on, %s", plural(len(v.Rules), "rule"), vpath.Escape(v.Reason))
 	case audit.Applied:
-		if v.To != "" {
-			return fmt.Sprintf("%s to %s: %s", plural(len(v.Paths), "path"), escape(v.To), joinTexts(inMount(v.Mount, v.Paths)))
-		}
-		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(inMount(v.Mount, v.Paths)))
+		return describeApplied(v)
 	case audit.Discarded:
 		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(inMount(v.Mount, v.Paths)))
 	case audit.SandboxRebased:
@@ -254,6 +251,18 @@ func describeEvent(ev audit.Event) string {
 		return describeAsk(v)
 	}
 	return describeSession(ev)
+}
+
+// describeApplied says what was applied, and where to.
+func describeApplied(v audit.Applied) string {
+	where := ""
+	switch {
+	case v.Branch != "":
+		where = fmt.Sprintf(" to branch %s as %s", escape(v.Branch), escape(audit.Text(v.Commit)))
+	case v.To != "":
+		where = " to " + escape(v.To)
+	}
+	return fmt.Sprintf("%s%s: %s", plural(len(v.Paths), "path"), where, joinTexts(inMount(v.Mount, v.Paths)))
 }
 
 // describeLimit says which limit was reached, of a command or of the network.

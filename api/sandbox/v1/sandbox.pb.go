@@ -4311,7 +4311,15 @@ type FileDiff struct {
 	// It is never applied.
 	Own bool `protobuf:"varint,110,opt,name=own,proto3" json:"own,omitempty"`
 	// Why apply never takes the change; empty if it may.
-	LeftOut       string `protobuf:"bytes,111,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	LeftOut string `protobuf:"bytes,111,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// Selects all of the change in ApplyRequest.hunks, with this content and mode. Empty with
+	// names_only, and if no apply takes the change.
+	Id string `protobuf:"bytes,120,opt,name=id,proto3" json:"id,omitempty"`
+	// Selects the change of the mode, if the file has hunks, too; otherwise empty.
+	ModeId string `protobuf:"bytes,121,opt,name=mode_id,json=modeId,proto3" json:"mode_id,omitempty"`
+	// The hunks of patch that can be applied by themselves, in the order of the file. A file that is
+	// not a modified text file has none.
+	Hunks         []*Hunk `protobuf:"bytes,122,rep,name=hunks,proto3" json:"hunks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4486,6 +4494,196 @@ func (x *FileDiff) GetLeftOut() string {
 	return ""
 }
 
+func (x *FileDiff) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *FileDiff) GetModeId() string {
+	if x != nil {
+		return x.ModeId
+	}
+	return ""
+}
+
+func (x *FileDiff) GetHunks() []*Hunk {
+	if x != nil {
+		return x.Hunks
+	}
+	return nil
+}
+
+// Hunk is a run of changed lines of a text file, with the lines around it. The lines are in
+// FileDiff.patch.
+type Hunk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Selects the hunk in ApplyRequest.hunks. It stays the same while other hunks are applied.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// First line in the old file, from 1; of a hunk without old lines, the line before it.
+	OldStart int64 `protobuf:"varint,2,opt,name=old_start,json=oldStart,proto3" json:"old_start,omitempty"`
+	// Number of lines in the old file.
+	OldLines int64 `protobuf:"varint,3,opt,name=old_lines,json=oldLines,proto3" json:"old_lines,omitempty"`
+	// The same in the new file.
+	NewStart int64 `protobuf:"varint,4,opt,name=new_start,json=newStart,proto3" json:"new_start,omitempty"`
+	NewLines int64 `protobuf:"varint,5,opt,name=new_lines,json=newLines,proto3" json:"new_lines,omitempty"`
+	// The parts that can be applied by themselves, if there are several.
+	Pieces        []*HunkPiece `protobuf:"bytes,6,rep,name=pieces,proto3" json:"pieces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hunk) Reset() {
+	*x = Hunk{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hunk) ProtoMessage() {}
+
+func (x *Hunk) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hunk.ProtoReflect.Descriptor instead.
+func (*Hunk) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *Hunk) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Hunk) GetOldStart() int64 {
+	if x != nil {
+		return x.OldStart
+	}
+	return 0
+}
+
+func (x *Hunk) GetOldLines() int64 {
+	if x != nil {
+		return x.OldLines
+	}
+	return 0
+}
+
+func (x *Hunk) GetNewStart() int64 {
+	if x != nil {
+		return x.NewStart
+	}
+	return 0
+}
+
+func (x *Hunk) GetNewLines() int64 {
+	if x != nil {
+		return x.NewLines
+	}
+	return 0
+}
+
+func (x *Hunk) GetPieces() []*HunkPiece {
+	if x != nil {
+		return x.Pieces
+	}
+	return nil
+}
+
+// HunkPiece is a part of a hunk, with one run of changed lines.
+type HunkPiece struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in Hunk. It changes when another piece of the hunk is applied.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	OldStart      int64  `protobuf:"varint,2,opt,name=old_start,json=oldStart,proto3" json:"old_start,omitempty"`
+	OldLines      int64  `protobuf:"varint,3,opt,name=old_lines,json=oldLines,proto3" json:"old_lines,omitempty"`
+	NewStart      int64  `protobuf:"varint,4,opt,name=new_start,json=newStart,proto3" json:"new_start,omitempty"`
+	NewLines      int64  `protobuf:"varint,5,opt,name=new_lines,json=newLines,proto3" json:"new_lines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HunkPiece) Reset() {
+	*x = HunkPiece{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HunkPiece) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HunkPiece) ProtoMessage() {}
+
+func (x *HunkPiece) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HunkPiece.ProtoReflect.Descriptor instead.
+func (*HunkPiece) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *HunkPiece) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *HunkPiece) GetOldStart() int64 {
+	if x != nil {
+		return x.OldStart
+	}
+	return 0
+}
+
+func (x *HunkPiece) GetOldLines() int64 {
+	if x != nil {
+		return x.OldLines
+	}
+	return 0
+}
+
+func (x *HunkPiece) GetNewStart() int64 {
+	if x != nil {
+		return x.NewStart
+	}
+	return 0
+}
+
+func (x *HunkPiece) GetNewLines() int64 {
+	if x != nil {
+		return x.NewLines
+	}
+	return 0
+}
+
 type FileState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Type and permission bits, as st_mode (inode(7)).
@@ -4502,7 +4700,7 @@ type FileState struct {
 
 func (x *FileState) Reset() {
 	*x = FileState{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4514,7 +4712,7 @@ func (x *FileState) String() string {
 func (*FileState) ProtoMessage() {}
 
 func (x *FileState) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4527,7 +4725,7 @@ func (x *FileState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileState.ProtoReflect.Descriptor instead.
 func (*FileState) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FileState) GetMode() uint32 {
@@ -4572,14 +4770,19 @@ type ApplyRequest struct {
 	ReviewedDigest string `protobuf:"bytes,100,opt,name=reviewed_digest,json=reviewedDigest,proto3" json:"reviewed_digest,omitempty"`
 	// As in DiffRequest. PERMISSION_DENIED if the server's configuration no longer lists the mount's
 	// source as writable for the owner.
-	Mount         string `protobuf:"bytes,101,opt,name=mount,proto3" json:"mount,omitempty"`
+	Mount string `protobuf:"bytes,101,opt,name=mount,proto3" json:"mount,omitempty"`
+	// Only what these ids of FileDiff and Hunk select, instead of paths. The rest of a file remains a
+	// change. A file without one of the ids that name its path is left out with
+	// OUTCOME_CHANGED_SINCE_REVIEW. NOT_FOUND for an id of a path that is no change.
+	// INVALID_ARGUMENT together with paths.
+	Hunks         []string `protobuf:"bytes,120,rep,name=hunks,proto3" json:"hunks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4591,7 +4794,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4604,7 +4807,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ApplyRequest) GetSandboxId() string {
@@ -4642,20 +4845,32 @@ func (x *ApplyRequest) GetMount() string {
 	return ""
 }
 
+func (x *ApplyRequest) GetHunks() []string {
+	if x != nil {
+		return x.Hunks
+	}
+	return nil
+}
+
 type PathOutcome struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Path    string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	Outcome Outcome                `protobuf:"varint,2,opt,name=outcome,proto3,enum=sandbox.v1.Outcome" json:"outcome,omitempty"`
 	// The reason, unless it was applied.
-	Reason        string       `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	Status        ChangeStatus `protobuf:"varint,4,opt,name=status,proto3,enum=sandbox.v1.ChangeStatus" json:"status,omitempty"`
+	Reason string       `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Status ChangeStatus `protobuf:"varint,4,opt,name=status,proto3,enum=sandbox.v1.ChangeStatus" json:"status,omitempty"`
+	// If only some hunks of the file were selected: how many of its changes that can be applied by
+	// themselves. Otherwise 0.
+	Hunks int64 `protobuf:"varint,100,opt,name=hunks,proto3" json:"hunks,omitempty"`
+	// How many there are.
+	OfHunks       int64 `protobuf:"varint,101,opt,name=of_hunks,json=ofHunks,proto3" json:"of_hunks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PathOutcome) Reset() {
 	*x = PathOutcome{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4667,7 +4882,7 @@ func (x *PathOutcome) String() string {
 func (*PathOutcome) ProtoMessage() {}
 
 func (x *PathOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4680,7 +4895,7 @@ func (x *PathOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathOutcome.ProtoReflect.Descriptor instead.
 func (*PathOutcome) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PathOutcome) GetPath() string {
@@ -4711,6 +4926,20 @@ func (x *PathOutcome) GetStatus() ChangeStatus {
 	return ChangeStatus_CHANGE_STATUS_UNSPECIFIED
 }
 
+func (x *PathOutcome) GetHunks() int64 {
+	if x != nil {
+		return x.Hunks
+	}
+	return 0
+}
+
+func (x *PathOutcome) GetOfHunks() int64 {
+	if x != nil {
+		return x.OfHunks
+	}
+	return 0
+}
+
 type ApplyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Paths that were not applied come first. The list may be cut; see result_count.
@@ -4727,7 +4956,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4739,7 +4968,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4752,7 +4981,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ApplyResponse) GetResults() []*PathOutcome {
@@ -4798,7 +5027,7 @@ type ReadChangesRequest struct {
 
 func (x *ReadChangesRequest) Reset() {
 	*x = ReadChangesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4810,7 +5039,7 @@ func (x *ReadChangesRequest) String() string {
 func (*ReadChangesRequest) ProtoMessage() {}
 
 func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4823,7 +5052,7 @@ func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesRequest.ProtoReflect.Descriptor instead.
 func (*ReadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReadChangesRequest) GetSandboxId() string {
@@ -4867,7 +5096,7 @@ type ReadChangesResponse struct {
 
 func (x *ReadChangesResponse) Reset() {
 	*x = ReadChangesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4879,7 +5108,7 @@ func (x *ReadChangesResponse) String() string {
 func (*ReadChangesResponse) ProtoMessage() {}
 
 func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4892,7 +5121,7 @@ func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReadChangesResponse) GetMessage() isReadChangesResponse_Message {
@@ -4953,7 +5182,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4965,7 +5194,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4978,7 +5207,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DiscardRequest) GetSandboxId() string {
@@ -5023,7 +5252,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5035,7 +5264,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5048,7 +5277,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DiscardResponse) GetPaths() []string {
@@ -5083,7 +5312,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5095,7 +5324,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5108,7 +5337,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SetPolicyRequest) GetSandboxId() string {
@@ -5137,7 +5366,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5149,7 +5378,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5162,7 +5391,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ExplainPolicyRequest) GetSandboxId() string {
@@ -5210,7 +5439,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5222,7 +5451,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5235,7 +5464,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ExplainPolicyResponse) GetPermission() Permission {
@@ -5306,7 +5535,7 @@ type RuleMatch struct {
 
 func (x *RuleMatch) Reset() {
 	*x = RuleMatch{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5318,7 +5547,7 @@ func (x *RuleMatch) String() string {
 func (*RuleMatch) ProtoMessage() {}
 
 func (x *RuleMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5331,7 +5560,7 @@ func (x *RuleMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMatch.ProtoReflect.Descriptor instead.
 func (*RuleMatch) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{55}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RuleMatch) GetRuleIndex() int32 {
@@ -5367,7 +5596,7 @@ type ListViewRequest struct {
 
 func (x *ListViewRequest) Reset() {
 	*x = ListViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5379,7 +5608,7 @@ func (x *ListViewRequest) String() string {
 func (*ListViewRequest) ProtoMessage() {}
 
 func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5392,7 +5621,7 @@ func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewRequest.ProtoReflect.Descriptor instead.
 func (*ListViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{56}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListViewRequest) GetSandboxId() string {
@@ -5449,7 +5678,7 @@ type ListViewResponse struct {
 
 func (x *ListViewResponse) Reset() {
 	*x = ListViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5461,7 +5690,7 @@ func (x *ListViewResponse) String() string {
 func (*ListViewResponse) ProtoMessage() {}
 
 func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5474,7 +5703,7 @@ func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewResponse.ProtoReflect.Descriptor instead.
 func (*ListViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{57}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListViewResponse) GetEntries() []*ViewEntry {
@@ -5510,7 +5739,7 @@ type ViewEntry struct {
 
 func (x *ViewEntry) Reset() {
 	*x = ViewEntry{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5522,7 +5751,7 @@ func (x *ViewEntry) String() string {
 func (*ViewEntry) ProtoMessage() {}
 
 func (x *ViewEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5535,7 +5764,7 @@ func (x *ViewEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEntry.ProtoReflect.Descriptor instead.
 func (*ViewEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{58}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ViewEntry) GetPath() string {
@@ -5599,7 +5828,7 @@ type ReadViewRequest struct {
 
 func (x *ReadViewRequest) Reset() {
 	*x = ReadViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5611,7 +5840,7 @@ func (x *ReadViewRequest) String() string {
 func (*ReadViewRequest) ProtoMessage() {}
 
 func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5624,7 +5853,7 @@ func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewRequest.ProtoReflect.Descriptor instead.
 func (*ReadViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{59}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ReadViewRequest) GetSandboxId() string {
@@ -5657,7 +5886,7 @@ type ReadViewResponse struct {
 
 func (x *ReadViewResponse) Reset() {
 	*x = ReadViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5669,7 +5898,7 @@ func (x *ReadViewResponse) String() string {
 func (*ReadViewResponse) ProtoMessage() {}
 
 func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5682,7 +5911,7 @@ func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewResponse.ProtoReflect.Descriptor instead.
 func (*ReadViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{60}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ReadViewResponse) GetData() []byte {
@@ -5707,7 +5936,7 @@ type WatchViewRequest struct {
 
 func (x *WatchViewRequest) Reset() {
 	*x = WatchViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5719,7 +5948,7 @@ func (x *WatchViewRequest) String() string {
 func (*WatchViewRequest) ProtoMessage() {}
 
 func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5732,7 +5961,7 @@ func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewRequest.ProtoReflect.Descriptor instead.
 func (*WatchViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{61}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *WatchViewRequest) GetSandboxId() string {
@@ -5776,7 +6005,7 @@ type WatchViewResponse struct {
 
 func (x *WatchViewResponse) Reset() {
 	*x = WatchViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5788,7 +6017,7 @@ func (x *WatchViewResponse) String() string {
 func (*WatchViewResponse) ProtoMessage() {}
 
 func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5801,7 +6030,7 @@ func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewResponse.ProtoReflect.Descriptor instead.
 func (*WatchViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{62}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *WatchViewResponse) GetChanges() []*FileChange {
@@ -5835,7 +6064,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5847,7 +6076,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5860,7 +6089,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{63}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *AuditRequest) GetSandboxId() string {
@@ -5915,7 +6144,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5927,7 +6156,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5940,7 +6169,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{64}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *AuditEvent) GetSeq() uint64 {
@@ -5982,7 +6211,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5994,7 +6223,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6007,7 +6236,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{65}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *LogsRequest) GetSandboxId() string {
@@ -6047,7 +6276,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6059,7 +6288,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6072,7 +6301,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{66}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *LogRecord) GetTime() *timestamppb.Timestamp {
@@ -6140,7 +6369,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6152,7 +6381,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6165,7 +6394,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{67}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -6204,7 +6433,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[68]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6216,7 +6445,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[68]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6229,7 +6458,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{68}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -6332,7 +6561,7 @@ type AttachRequest_Start struct {
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[74]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6344,7 +6573,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[74]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6430,7 +6659,7 @@ type AttachRequest_Resume struct {
 
 func (x *AttachRequest_Resume) Reset() {
 	*x = AttachRequest_Resume{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[75]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6442,7 +6671,7 @@ func (x *AttachRequest_Resume) String() string {
 func (*AttachRequest_Resume) ProtoMessage() {}
 
 func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[75]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6496,7 +6725,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[76]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6508,7 +6737,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[76]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6556,7 +6785,7 @@ type ReadChangesResponse_Change struct {
 
 func (x *ReadChangesResponse_Change) Reset() {
 	*x = ReadChangesResponse_Change{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[80]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6568,7 +6797,7 @@ func (x *ReadChangesResponse_Change) String() string {
 func (*ReadChangesResponse_Change) ProtoMessage() {}
 
 func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[80]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6581,7 +6810,7 @@ func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse_Change.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse_Change) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51, 0}
 }
 
 func (x *ReadChangesResponse_Change) GetPath() string {
@@ -7021,7 +7250,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\vChangeGroup\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05lines\x18\x02 \x03(\tR\x05lines\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\x03R\x05count\"\x8c\x05\n" +
+	"\x05count\x18\x03 \x01(\x03R\x05count\"\xdd\x05\n" +
 	"\bFileDiff\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x120\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x18.sandbox.v1.ChangeStatusR\x06status\x12$\n" +
@@ -7046,24 +7275,43 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"renamed_to\x18f \x01(\tR\trenamedTo\x12\x10\n" +
 	"\x03own\x18n \x01(\bR\x03own\x12\x19\n" +
-	"\bleft_out\x18o \x01(\tR\aleftOut\"r\n" +
+	"\bleft_out\x18o \x01(\tR\aleftOut\x12\x0e\n" +
+	"\x02id\x18x \x01(\tR\x02id\x12\x17\n" +
+	"\amode_id\x18y \x01(\tR\x06modeId\x12&\n" +
+	"\x05hunks\x18z \x03(\v2\x10.sandbox.v1.HunkR\x05hunks\"\xb9\x01\n" +
+	"\x04Hunk\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
+	"\told_start\x18\x02 \x01(\x03R\boldStart\x12\x1b\n" +
+	"\told_lines\x18\x03 \x01(\x03R\boldLines\x12\x1b\n" +
+	"\tnew_start\x18\x04 \x01(\x03R\bnewStart\x12\x1b\n" +
+	"\tnew_lines\x18\x05 \x01(\x03R\bnewLines\x12-\n" +
+	"\x06pieces\x18\x06 \x03(\v2\x15.sandbox.v1.HunkPieceR\x06pieces\"\x8f\x01\n" +
+	"\tHunkPiece\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
+	"\told_start\x18\x02 \x01(\x03R\boldStart\x12\x1b\n" +
+	"\told_lines\x18\x03 \x01(\x03R\boldLines\x12\x1b\n" +
+	"\tnew_start\x18\x04 \x01(\x03R\bnewStart\x12\x1b\n" +
+	"\tnew_lines\x18\x05 \x01(\x03R\bnewLines\"r\n" +
 	"\tFileState\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\rR\x04mode\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12%\n" +
 	"\x0esymlink_target\x18\x03 \x01(\tR\rsymlinkTarget\x12\x16\n" +
-	"\x06sha256\x18d \x01(\tR\x06sha256\"\x9b\x01\n" +
+	"\x06sha256\x18d \x01(\tR\x06sha256\"\xb1\x01\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
 	"\x05paths\x18\x02 \x03(\tR\x05paths\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12'\n" +
 	"\x0freviewed_digest\x18d \x01(\tR\x0ereviewedDigest\x12\x14\n" +
-	"\x05mount\x18e \x01(\tR\x05mount\"\x9a\x01\n" +
+	"\x05mount\x18e \x01(\tR\x05mount\x12\x14\n" +
+	"\x05hunks\x18x \x03(\tR\x05hunks\"\xcb\x01\n" +
 	"\vPathOutcome\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12-\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x13.sandbox.v1.OutcomeR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x120\n" +
-	"\x06status\x18\x04 \x01(\x0e2\x18.sandbox.v1.ChangeStatusR\x06status\"\xaf\x01\n" +
+	"\x06status\x18\x04 \x01(\x0e2\x18.sandbox.v1.ChangeStatusR\x06status\x12\x14\n" +
+	"\x05hunks\x18d \x01(\x03R\x05hunks\x12\x19\n" +
+	"\bof_hunks\x18e \x01(\x03R\aofHunks\"\xaf\x01\n" +
 	"\rApplyResponse\x121\n" +
 	"\aresults\x18\x01 \x03(\v2\x17.sandbox.v1.PathOutcomeR\aresults\x12!\n" +
 	"\fresult_count\x18\x02 \x01(\x03R\vresultCount\x12#\n" +
@@ -7312,7 +7560,7 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                   // 0: sandbox.v1.RuntimeType
 	(SyncMode)(0),                      // 1: sandbox.v1.SyncMode
@@ -7367,60 +7615,62 @@ var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(*DiffResponse)(nil),               // 50: sandbox.v1.DiffResponse
 	(*ChangeGroup)(nil),                // 51: sandbox.v1.ChangeGroup
 	(*FileDiff)(nil),                   // 52: sandbox.v1.FileDiff
-	(*FileState)(nil),                  // 53: sandbox.v1.FileState
-	(*ApplyRequest)(nil),               // 54: sandbox.v1.ApplyRequest
-	(*PathOutcome)(nil),                // 55: sandbox.v1.PathOutcome
-	(*ApplyResponse)(nil),              // 56: sandbox.v1.ApplyResponse
-	(*ReadChangesRequest)(nil),         // 57: sandbox.v1.ReadChangesRequest
-	(*ReadChangesResponse)(nil),        // 58: sandbox.v1.ReadChangesResponse
-	(*DiscardRequest)(nil),             // 59: sandbox.v1.DiscardRequest
-	(*DiscardResponse)(nil),            // 60: sandbox.v1.DiscardResponse
-	(*SetPolicyRequest)(nil),           // 61: sandbox.v1.SetPolicyRequest
-	(*ExplainPolicyRequest)(nil),       // 62: sandbox.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),      // 63: sandbox.v1.ExplainPolicyResponse
-	(*RuleMatch)(nil),                  // 64: sandbox.v1.RuleMatch
-	(*ListViewRequest)(nil),            // 65: sandbox.v1.ListViewRequest
-	(*ListViewResponse)(nil),           // 66: sandbox.v1.ListViewResponse
-	(*ViewEntry)(nil),                  // 67: sandbox.v1.ViewEntry
-	(*ReadViewRequest)(nil),            // 68: sandbox.v1.ReadViewRequest
-	(*ReadViewResponse)(nil),           // 69: sandbox.v1.ReadViewResponse
-	(*WatchViewRequest)(nil),           // 70: sandbox.v1.WatchViewRequest
-	(*WatchViewResponse)(nil),          // 71: sandbox.v1.WatchViewResponse
-	(*AuditRequest)(nil),               // 72: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),                 // 73: sandbox.v1.AuditEvent
-	(*LogsRequest)(nil),                // 74: sandbox.v1.LogsRequest
-	(*LogRecord)(nil),                  // 75: sandbox.v1.LogRecord
-	(*GetStatsRequest)(nil),            // 76: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                      // 77: sandbox.v1.Stats
-	nil,                                // 78: sandbox.v1.Sandbox.LabelsEntry
-	nil,                                // 79: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                                // 80: sandbox.v1.CreateSandboxRequest.EnvEntry
-	nil,                                // 81: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                                // 82: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),        // 83: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_Resume)(nil),       // 84: sandbox.v1.AttachRequest.Resume
-	(*AttachRequest_WindowSize)(nil),   // 85: sandbox.v1.AttachRequest.WindowSize
-	nil,                                // 86: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                                // 87: sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	nil,                                // 88: sandbox.v1.CreateSessionRequest.EnvEntry
-	(*ReadChangesResponse_Change)(nil), // 89: sandbox.v1.ReadChangesResponse.Change
-	nil,                                // 90: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),             // 91: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),                 // 92: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),      // 93: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 94: google.protobuf.Duration
-	(Permission)(0),                    // 95: sandbox.v1.Permission
-	(SessionStatus)(0),                 // 96: sandbox.v1.SessionStatus
-	(*Empty)(nil),                      // 97: sandbox.v1.Empty
+	(*Hunk)(nil),                       // 53: sandbox.v1.Hunk
+	(*HunkPiece)(nil),                  // 54: sandbox.v1.HunkPiece
+	(*FileState)(nil),                  // 55: sandbox.v1.FileState
+	(*ApplyRequest)(nil),               // 56: sandbox.v1.ApplyRequest
+	(*PathOutcome)(nil),                // 57: sandbox.v1.PathOutcome
+	(*ApplyResponse)(nil),              // 58: sandbox.v1.ApplyResponse
+	(*ReadChangesRequest)(nil),         // 59: sandbox.v1.ReadChangesRequest
+	(*ReadChangesResponse)(nil),        // 60: sandbox.v1.ReadChangesResponse
+	(*DiscardRequest)(nil),             // 61: sandbox.v1.DiscardRequest
+	(*DiscardResponse)(nil),            // 62: sandbox.v1.DiscardResponse
+	(*SetPolicyRequest)(nil),           // 63: sandbox.v1.SetPolicyRequest
+	(*ExplainPolicyRequest)(nil),       // 64: sandbox.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),      // 65: sandbox.v1.ExplainPolicyResponse
+	(*RuleMatch)(nil),                  // 66: sandbox.v1.RuleMatch
+	(*ListViewRequest)(nil),            // 67: sandbox.v1.ListViewRequest
+	(*ListViewResponse)(nil),           // 68: sandbox.v1.ListViewResponse
+	(*ViewEntry)(nil),                  // 69: sandbox.v1.ViewEntry
+	(*ReadViewRequest)(nil),            // 70: sandbox.v1.ReadViewRequest
+	(*ReadViewResponse)(nil),           // 71: sandbox.v1.ReadViewResponse
+	(*WatchViewRequest)(nil),           // 72: sandbox.v1.WatchViewRequest
+	(*WatchViewResponse)(nil),          // 73: sandbox.v1.WatchViewResponse
+	(*AuditRequest)(nil),               // 74: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),                 // 75: sandbox.v1.AuditEvent
+	(*LogsRequest)(nil),                // 76: sandbox.v1.LogsRequest
+	(*LogRecord)(nil),                  // 77: sandbox.v1.LogRecord
+	(*GetStatsRequest)(nil),            // 78: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                      // 79: sandbox.v1.Stats
+	nil,                                // 80: sandbox.v1.Sandbox.LabelsEntry
+	nil,                                // 81: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                                // 82: sandbox.v1.CreateSandboxRequest.EnvEntry
+	nil,                                // 83: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                                // 84: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),        // 85: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),       // 86: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil),   // 87: sandbox.v1.AttachRequest.WindowSize
+	nil,                                // 88: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                                // 89: sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	nil,                                // 90: sandbox.v1.CreateSessionRequest.EnvEntry
+	(*ReadChangesResponse_Change)(nil), // 91: sandbox.v1.ReadChangesResponse.Change
+	nil,                                // 92: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),             // 93: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),                 // 94: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),      // 95: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 96: google.protobuf.Duration
+	(Permission)(0),                    // 97: sandbox.v1.Permission
+	(SessionStatus)(0),                 // 98: sandbox.v1.SessionStatus
+	(*Empty)(nil),                      // 99: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	91,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	92,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	78,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	93,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	93,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	93,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	93,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	93,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	94,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	80,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	95,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	95,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	95,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	95,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
 	9,   // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
 	1,   // 9: sandbox.v1.Sandbox.sync:type_name -> sandbox.v1.SyncMode
@@ -7428,164 +7678,166 @@ var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
 	16,  // 11: sandbox.v1.Sandbox.allow_net:type_name -> sandbox.v1.AllowedHost
 	12,  // 12: sandbox.v1.Sandbox.mounts:type_name -> sandbox.v1.Mount
 	13,  // 13: sandbox.v1.Sandbox.secrets:type_name -> sandbox.v1.SandboxSecret
-	94,  // 14: sandbox.v1.Sandbox.ask_timeout:type_name -> google.protobuf.Duration
+	96,  // 14: sandbox.v1.Sandbox.ask_timeout:type_name -> google.protobuf.Duration
 	11,  // 15: sandbox.v1.Sandbox.grants:type_name -> sandbox.v1.PathGrant
-	95,  // 16: sandbox.v1.PathGrant.permission:type_name -> sandbox.v1.Permission
-	93,  // 17: sandbox.v1.PathGrant.until:type_name -> google.protobuf.Timestamp
-	91,  // 18: sandbox.v1.Mount.rules:type_name -> sandbox.v1.PermissionRule
-	91,  // 19: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	94,  // 20: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	79,  // 21: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	97,  // 16: sandbox.v1.PathGrant.permission:type_name -> sandbox.v1.Permission
+	95,  // 17: sandbox.v1.PathGrant.until:type_name -> google.protobuf.Timestamp
+	93,  // 18: sandbox.v1.Mount.rules:type_name -> sandbox.v1.PermissionRule
+	93,  // 19: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	96,  // 20: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	81,  // 21: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
 	0,   // 22: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
 	9,   // 23: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
 	1,   // 24: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
 	24,  // 25: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
-	80,  // 26: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
+	82,  // 26: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
 	12,  // 27: sandbox.v1.CreateSandboxRequest.mounts:type_name -> sandbox.v1.Mount
-	94,  // 28: sandbox.v1.CreateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
-	93,  // 29: sandbox.v1.AllowedHost.until:type_name -> google.protobuf.Timestamp
-	94,  // 30: sandbox.v1.ChangeHostsRequest.grant_for:type_name -> google.protobuf.Duration
+	96,  // 28: sandbox.v1.CreateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
+	95,  // 29: sandbox.v1.AllowedHost.until:type_name -> google.protobuf.Timestamp
+	96,  // 30: sandbox.v1.ChangeHostsRequest.grant_for:type_name -> google.protobuf.Duration
 	9,   // 31: sandbox.v1.UpdateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
-	94,  // 32: sandbox.v1.UpdateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
-	95,  // 33: sandbox.v1.GrantPathRequest.permission:type_name -> sandbox.v1.Permission
-	94,  // 34: sandbox.v1.GrantPathRequest.grant_for:type_name -> google.protobuf.Duration
-	94,  // 35: sandbox.v1.ListAsksRequest.wait:type_name -> google.protobuf.Duration
+	96,  // 32: sandbox.v1.UpdateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
+	97,  // 33: sandbox.v1.GrantPathRequest.permission:type_name -> sandbox.v1.Permission
+	96,  // 34: sandbox.v1.GrantPathRequest.grant_for:type_name -> google.protobuf.Duration
+	96,  // 35: sandbox.v1.ListAsksRequest.wait:type_name -> google.protobuf.Duration
 	22,  // 36: sandbox.v1.ListAsksResponse.asks:type_name -> sandbox.v1.Ask
-	95,  // 37: sandbox.v1.Ask.permission:type_name -> sandbox.v1.Permission
-	95,  // 38: sandbox.v1.Ask.needed:type_name -> sandbox.v1.Permission
-	93,  // 39: sandbox.v1.Ask.since:type_name -> google.protobuf.Timestamp
-	93,  // 40: sandbox.v1.Ask.until:type_name -> google.protobuf.Timestamp
+	97,  // 37: sandbox.v1.Ask.permission:type_name -> sandbox.v1.Permission
+	97,  // 38: sandbox.v1.Ask.needed:type_name -> sandbox.v1.Permission
+	95,  // 39: sandbox.v1.Ask.since:type_name -> google.protobuf.Timestamp
+	95,  // 40: sandbox.v1.Ask.until:type_name -> google.protobuf.Timestamp
 	2,   // 41: sandbox.v1.AnswerAskRequest.scope:type_name -> sandbox.v1.AskScope
-	81,  // 42: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	83,  // 42: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
 	10,  // 43: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	82,  // 44: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	94,  // 45: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	94,  // 46: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	84,  // 44: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	96,  // 45: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	96,  // 46: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
 	35,  // 47: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
 	36,  // 48: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
 	33,  // 49: sandbox.v1.ExecResult.keep:type_name -> sandbox.v1.KeepResult
 	34,  // 50: sandbox.v1.KeepResult.kept:type_name -> sandbox.v1.KeptPath
 	34,  // 51: sandbox.v1.KeepResult.not_kept:type_name -> sandbox.v1.KeptPath
-	95,  // 52: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
+	97,  // 52: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
 	3,   // 53: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
 	8,   // 54: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
 	35,  // 55: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
 	36,  // 56: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
 	33,  // 57: sandbox.v1.ExecOutput.keep:type_name -> sandbox.v1.KeepResult
-	83,  // 58: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	85,  // 59: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	84,  // 60: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	85,  // 58: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	87,  // 59: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	86,  // 60: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
 	41,  // 61: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
-	93,  // 62: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
-	96,  // 63: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	93,  // 64: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	93,  // 65: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	88,  // 66: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	95,  // 62: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	98,  // 63: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	95,  // 64: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	95,  // 65: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	90,  // 66: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
 	42,  // 67: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	94,  // 68: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	96,  // 68: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
 	52,  // 69: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
 	51,  // 70: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
 	4,   // 71: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
 	5,   // 72: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
-	53,  // 73: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
-	53,  // 74: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
-	6,   // 75: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
-	4,   // 76: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	55,  // 77: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	89,  // 78: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
-	91,  // 79: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	95,  // 80: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	91,  // 81: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	64,  // 82: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	67,  // 83: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	95,  // 84: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	93,  // 85: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	7,   // 86: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	36,  // 87: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
-	93,  // 88: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	93,  // 89: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	93,  // 90: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
-	8,   // 91: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
-	94,  // 92: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	90,  // 93: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	86,  // 94: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	94,  // 95: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	85,  // 96: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	87,  // 97: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	4,   // 98: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
-	6,   // 99: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
-	53,  // 100: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
-	15,  // 101: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	25,  // 102: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	26,  // 103: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	28,  // 104: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	29,  // 105: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	30,  // 106: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	31,  // 107: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	31,  // 108: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	43,  // 109: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	44,  // 110: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	45,  // 111: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	47,  // 112: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	48,  // 113: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	48,  // 114: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	38,  // 115: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	39,  // 116: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	49,  // 117: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	57,  // 118: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
-	54,  // 119: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	59,  // 120: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	61,  // 121: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	17,  // 122: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
-	18,  // 123: sandbox.v1.SandboxService.UpdateSandbox:input_type -> sandbox.v1.UpdateSandboxRequest
-	19,  // 124: sandbox.v1.SandboxService.GrantPath:input_type -> sandbox.v1.GrantPathRequest
-	20,  // 125: sandbox.v1.SandboxService.ListAsks:input_type -> sandbox.v1.ListAsksRequest
-	23,  // 126: sandbox.v1.SandboxService.AnswerAsk:input_type -> sandbox.v1.AnswerAskRequest
-	62,  // 127: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	65,  // 128: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	68,  // 129: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	70,  // 130: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
-	72,  // 131: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	74,  // 132: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
-	76,  // 133: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	10,  // 134: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	10,  // 135: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	27,  // 136: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	10,  // 137: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	10,  // 138: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	97,  // 139: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	32,  // 140: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	37,  // 141: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	42,  // 142: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	42,  // 143: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	46,  // 144: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	97,  // 145: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	32,  // 146: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	37,  // 147: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	37,  // 148: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	40,  // 149: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	50,  // 150: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	58,  // 151: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
-	56,  // 152: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	60,  // 153: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	10,  // 154: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	10,  // 155: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
-	10,  // 156: sandbox.v1.SandboxService.UpdateSandbox:output_type -> sandbox.v1.Sandbox
-	10,  // 157: sandbox.v1.SandboxService.GrantPath:output_type -> sandbox.v1.Sandbox
-	21,  // 158: sandbox.v1.SandboxService.ListAsks:output_type -> sandbox.v1.ListAsksResponse
-	97,  // 159: sandbox.v1.SandboxService.AnswerAsk:output_type -> sandbox.v1.Empty
-	63,  // 160: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	66,  // 161: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	69,  // 162: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	71,  // 163: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
-	73,  // 164: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	75,  // 165: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
-	77,  // 166: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	134, // [134:167] is the sub-list for method output_type
-	101, // [101:134] is the sub-list for method input_type
-	101, // [101:101] is the sub-list for extension type_name
-	101, // [101:101] is the sub-list for extension extendee
-	0,   // [0:101] is the sub-list for field type_name
+	55,  // 73: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
+	55,  // 74: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
+	53,  // 75: sandbox.v1.FileDiff.hunks:type_name -> sandbox.v1.Hunk
+	54,  // 76: sandbox.v1.Hunk.pieces:type_name -> sandbox.v1.HunkPiece
+	6,   // 77: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
+	4,   // 78: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
+	57,  // 79: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	91,  // 80: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
+	93,  // 81: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	97,  // 82: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	93,  // 83: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	66,  // 84: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	69,  // 85: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	97,  // 86: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	95,  // 87: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	7,   // 88: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	36,  // 89: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
+	95,  // 90: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	95,  // 91: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	95,  // 92: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
+	8,   // 93: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
+	96,  // 94: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	92,  // 95: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	88,  // 96: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	96,  // 97: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	87,  // 98: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	89,  // 99: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	4,   // 100: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
+	6,   // 101: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
+	55,  // 102: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
+	15,  // 103: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	25,  // 104: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	26,  // 105: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	28,  // 106: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	29,  // 107: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	30,  // 108: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	31,  // 109: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	31,  // 110: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	43,  // 111: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	44,  // 112: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	45,  // 113: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	47,  // 114: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	48,  // 115: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	48,  // 116: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	38,  // 117: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	39,  // 118: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	49,  // 119: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	59,  // 120: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
+	56,  // 121: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	61,  // 122: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	63,  // 123: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	17,  // 124: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
+	18,  // 125: sandbox.v1.SandboxService.UpdateSandbox:input_type -> sandbox.v1.UpdateSandboxRequest
+	19,  // 126: sandbox.v1.SandboxService.GrantPath:input_type -> sandbox.v1.GrantPathRequest
+	20,  // 127: sandbox.v1.SandboxService.ListAsks:input_type -> sandbox.v1.ListAsksRequest
+	23,  // 128: sandbox.v1.SandboxService.AnswerAsk:input_type -> sandbox.v1.AnswerAskRequest
+	64,  // 129: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	67,  // 130: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	70,  // 131: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	72,  // 132: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	74,  // 133: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	76,  // 134: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
+	78,  // 135: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	10,  // 136: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	10,  // 137: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	27,  // 138: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	10,  // 139: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	10,  // 140: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	99,  // 141: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	32,  // 142: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	37,  // 143: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	42,  // 144: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	42,  // 145: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	46,  // 146: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	99,  // 147: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	32,  // 148: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	37,  // 149: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	37,  // 150: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	40,  // 151: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	50,  // 152: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	60,  // 153: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
+	58,  // 154: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	62,  // 155: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	10,  // 156: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	10,  // 157: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
+	10,  // 158: sandbox.v1.SandboxService.UpdateSandbox:output_type -> sandbox.v1.Sandbox
+	10,  // 159: sandbox.v1.SandboxService.GrantPath:output_type -> sandbox.v1.Sandbox
+	21,  // 160: sandbox.v1.SandboxService.ListAsks:output_type -> sandbox.v1.ListAsksResponse
+	99,  // 161: sandbox.v1.SandboxService.AnswerAsk:output_type -> sandbox.v1.Empty
+	65,  // 162: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	68,  // 163: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	71,  // 164: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	73,  // 165: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	75,  // 166: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	77,  // 167: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
+	79,  // 168: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	136, // [136:169] is the sub-list for method output_type
+	103, // [103:136] is the sub-list for method input_type
+	103, // [103:103] is the sub-list for extension type_name
+	103, // [103:103] is the sub-list for extension extendee
+	0,   // [0:103] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -7604,20 +7856,20 @@ func file_sandbox_v1_sandbox_proto_init() {
 		(*AttachRequest_Resume_)(nil),
 	}
 	file_sandbox_v1_sandbox_proto_msgTypes[32].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[49].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[51].OneofWrappers = []any{
 		(*ReadChangesResponse_Change_)(nil),
 		(*ReadChangesResponse_Data)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[54].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[66].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[56].OneofWrappers = []any{}
 	file_sandbox_v1_sandbox_proto_msgTypes[68].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[70].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   82,
+			NumMessages:   84,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -74,12 +74,16 @@ const (
 // ApplyOptions say what to apply.
 type ApplyOptions struct {
 	Paths    []vpath.Path // and what lies below them; none: everything
+	Hunks    []string     // ids of what is applied, in place of Paths
 	DryRun   bool
 	Take     Take
 	Reviewed string // the digest of what was shown, in place of Take
 	Rebase   bool   // take the directory that is in the place of the source now
 	To       string // the directory of this host that takes the changes; "" for the source
-	Progress func(tried, total int)
+	// Branch is a new branch of the source's git repository that gets a commit of the changes in
+	// place of the source, with the message; "" for the source. Only of this host.
+	Branch, Message string
+	Progress        func(tried, total int)
 	// Unreviewed applies changes that no person has reviewed: all but those that could act on the
 	// host by themselves, and those that the source has changed, too. What is left out is in the
 	// result. Only of this host.
@@ -94,6 +98,8 @@ type Applied struct {
 	apply.Result
 	// To is the directory that has the changes now, "" for the source.
 	To string
+	// Commit is the id of the commit that has them, if a branch was asked for.
+	Commit string
 	// Codebase is what has them on a server, of which this host has no directory; else "".
 	Codebase string
 	// Statement is the text that ApplyOptions.Attest asked for; empty if nothing was applied.

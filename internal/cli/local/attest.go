@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/executable"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
@@ -33,15 +34,19 @@ func (c *localChanges) attested(ctx context.Context, o *apply.Options) (manifest
 	return manifest.Load(c.sb, o.Reviewed)
 }
 
-// attest returns the text of a statement about an apply.
-func (c *localChanges) attest(shown manifest.Manifest, result *apply.Result, reviewed string) ([]byte, error) {
+// attest makes a statement about an apply, if something was applied.
+func (c *localChanges) attest(shown manifest.Manifest, result *backend.Applied, reviewed string) error {
+	if result.Count(apply.Applied) == 0 {
+		return nil
+	}
 	log, err := audit.Verify(c.sb.AuditPath())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	st, err := attest.New(c.sb, shown, result, &log, attest.About{Version: executable.Version(), Time: time.Now(), Reviewed: reviewed})
+	st, err := attest.New(c.sb, shown, &result.Result, &log, attest.About{Version: executable.Version(), Time: time.Now(), Reviewed: reviewed})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return st.Encode()
+	result.Statement, err = st.Encode()
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/branch"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -108,17 +109,15 @@ func (c *localChanges) shownBefore(ctx context.Context) (string, error) {
 
 // Apply brings changes into the source. A live supervisor forgets what it has of them.
 func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (result backend.Applied, err error) {
-	options := apply.Options{Paths: o.Paths, DryRun: o.DryRun, Reviewed: o.Reviewed, Progress: o.Progress, Unreviewed: o.Unreviewed}
+	options := apply.Options{Paths: o.Paths, Hunks: o.Hunks, DryRun: o.DryRun, Reviewed: o.Reviewed, Progress: o.Progress, Unreviewed: o.Unreviewed}
 	if o.Unreviewed {
 		options.OnConflict = apply.Leave
 	}
-	if o.To == "" {
-		err = settleSource(ctx, c.sb, o.Rebase)
-	} else if options.To, err = apply.ResolveTarget(c.sb, o.To); err == nil {
-		result.To = string(options.To.Path)
-	}
-	if err != nil {
+	if options.To, err = c.target(ctx, o); err != nil {
 		return result, err
+	}
+	if options.To != nil {
+		result.To = string(options.To.Path)
 	}
 	shown, err := c.choose(ctx, o, &options)
 	if err != nil {
@@ -131,11 +130,14 @@ func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resul
 	if options.Drop, err = api.DropLive(ctx, c.sb.Dir(), c.sb.Mount()); err != nil {
 		return result, err
 	}
+	if o.Branch != "" {
+		made, err := branch.Commit(ctx, c.sb, branch.Options{Options: options, Branch: o.Branch, Message: o.Message})
+		result.Result, result.Commit = made.Result, made.Commit
+		return result, err
+	}
 	result.Result, err = apply.Changes(ctx, c.sb, options)
-	if o.Attest && result.Count(apply.Applied) > 0 {
-		var attestErr error
-		result.Statement, attestErr = c.attest(shown, &result.Result, options.Reviewed)
-		err = errors.Join(err, attestErr)
+	if o.Attest {
+		err = errors.Join(err, c.attest(shown, &result, options.Reviewed))
 	}
 	return result, err
 }
@@ -152,6 +154,18 @@ func (c *localChanges) choose(ctx context.Context, o backend.ApplyOptions, optio
 		return c.attested(ctx, options)
 	}
 	return nil, nil
+}
+
+// target is the directory that gets the changes in place of the source, nil for the source or a
+// branch.
+func (c *localChanges) target(ctx context.Context, o backend.ApplyOptions) (*record.Source, error) {
+	switch {
+	case o.To != "":
+		return apply.ResolveTarget(c.sb, o.To)
+	case o.Branch != "":
+		return nil, nil
+	}
+	return nil, settleSource(ctx, c.sb, o.Rebase)
 }
 
 // settleSource sees to it that the sandbox's source is there: if another directory

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/hunk"
 )
 
 // Version is the version of the JSON form of a review, and of what was
@@ -34,6 +35,7 @@ type jsonFile struct {
 	Mount  string         `json:"mount,omitempty"`
 	Path   string         `json:"path"`
 	Status changes.Status `json:"status"`
+	ID     string         `json:"id,omitempty"` // of all of the change, for apply --hunk
 	*review.RiskFlag
 	Own         bool       `json:"own,omitempty"`
 	LeftOut     string     `json:"left_out,omitempty"` // why no apply takes it
@@ -51,6 +53,7 @@ type jsonFile struct {
 	Inserted    int        `json:"inserted"`
 	Deleted     int        `json:"deleted"`
 	Hunks       []jsonHunk `json:"hunks,omitempty"`
+	ModeID      string     `json:"mode_id,omitempty"` // of the change of the mode, beside hunks
 }
 
 // jsonKeep says that a rule with apply: keep matches.
@@ -83,11 +86,28 @@ type jsonSide struct {
 }
 
 type jsonHunk struct {
-	OldStart int        `json:"old_start"`
-	OldLines int        `json:"old_lines"`
-	NewStart int        `json:"new_start"`
-	NewLines int        `json:"new_lines"`
-	Lines    []jsonLine `json:"lines"`
+	ID string `json:"id,omitempty"` // if it can be applied by itself
+	jsonRange
+	Lines []jsonLine `json:"lines"`
+	// Pieces are the parts that can be applied by themselves, if there are several.
+	Pieces []jsonPiece `json:"pieces,omitempty"`
+}
+
+// jsonPiece is a part of a hunk. Its lines are in the hunk.
+type jsonPiece struct {
+	ID string `json:"id"`
+	jsonRange
+}
+
+type jsonRange struct {
+	OldStart int `json:"old_start"`
+	OldLines int `json:"old_lines"`
+	NewStart int `json:"new_start"`
+	NewLines int `json:"new_lines"`
+}
+
+func jsonRangeOf(h *textdiff.Hunk) jsonRange {
+	return jsonRange{h.OldStart, h.OldLines, h.NewStart, h.NewLines}
 }
 
 // jsonLine has the line as text, or as base64 where it is not UTF-8.
@@ -176,14 +196,25 @@ func jsonOf(f *review.FileDiff, c *review.Content) jsonFile {
 	if f.RenamedTo != "" {
 		j.RenamedTo = Written(f.RenamedTo)
 	}
-	for _, h := range c.Hunks {
-		out := jsonHunk{OldStart: h.OldStart, OldLines: h.OldLines, NewStart: h.NewStart, NewLines: h.NewLines}
+	j.setHunks(c.Hunks, hunk.Of(f, c))
+	return j
+}
+
+func (j *jsonFile) setHunks(hunks []textdiff.Hunk, ids hunk.Set) {
+	j.ID, j.ModeID = ids.Whole, ids.Mode
+	for i, h := range hunks {
+		out := jsonHunk{jsonRange: jsonRangeOf(&h)}
 		for _, l := range h.Lines {
 			out.Lines = append(out.Lines, jsonLineOf(l))
 		}
+		if ids.HasParts() {
+			out.ID = ids.Text[i].ID
+			for _, p := range ids.Text[i].Pieces {
+				out.Pieces = append(out.Pieces, jsonPiece{p.ID, jsonRangeOf(&p.Hunk)})
+			}
+		}
 		j.Hunks = append(j.Hunks, out)
 	}
-	return j
 }
 
 func jsonLineOf(l textdiff.Line) jsonLine {

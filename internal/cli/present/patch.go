@@ -57,7 +57,7 @@ func Patch(w io.Writer, r *review.Review, o PatchOptions) error {
 		}
 	}
 	if !whole {
-		p.groups(r.Groups())
+		p.groups(r.Groups(), "--verbose shows each")
 	}
 	return p.w.Flush()
 }
@@ -132,10 +132,10 @@ func (p *patchWriter) keeping(f *review.FileDiff) {
 	}
 }
 
-// groups says what the groups hold.
-func (p *patchWriter) groups(groups []review.Group) {
+// groups says what the groups hold; hint says how to see more.
+func (p *patchWriter) groups(groups []review.Group, hint string) {
 	for _, g := range groups {
-		p.line(gitpatch.Header, "# "+GroupTitle(&g)+" (--verbose shows each)")
+		p.line(gitpatch.Header, "# "+GroupTitle(&g)+" ("+hint+")")
 		for _, line := range g.Lines[min(1, len(g.Lines)):] {
 			p.line(gitpatch.Context, fmt.Sprintf("# %s: %s", g.Name, line))
 		}

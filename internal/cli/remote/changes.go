@@ -75,10 +75,19 @@ func ShownOf(sent []*sandboxv1.FileDiff) (*apply.Shown, error) {
 // the digest reviewed names or all there are. If something stands in the way, the result tells
 // what, beside the error.
 func (c *Client) Apply(ctx context.Context, s backend.Sandbox, paths []vpath.Path, dryRun bool, reviewed string) (apply.Result, error) {
-	r := &sandboxv1.ApplyRequest{SandboxId: string(s.Record.ID), Mount: s.Mount, Paths: wireconv.EncodeSelection(paths), DryRun: dryRun, ReviewedDigest: reviewed}
+	return c.apply(ctx, s, &sandboxv1.ApplyRequest{SandboxId: string(s.Record.ID), Mount: s.Mount, Paths: wireconv.EncodeSelection(paths), DryRun: dryRun, ReviewedDigest: reviewed})
+}
+
+// ApplyHunks is Apply of what ids select.
+func (c *Client) ApplyHunks(ctx context.Context, s backend.Sandbox, ids []string, dryRun bool, reviewed string) (apply.Result, error) {
+	return c.apply(ctx, s, &sandboxv1.ApplyRequest{SandboxId: string(s.Record.ID), Mount: s.Mount, Hunks: ids, DryRun: dryRun, ReviewedDigest: reviewed})
+}
+
+func (c *Client) apply(ctx context.Context, s backend.Sandbox, r *sandboxv1.ApplyRequest) (apply.Result, error) {
 	answer, err := c.sandboxes.Apply(ctx, r)
-	if err = c.failed(err); !dryRun && errdefs.Is(err, errdefs.Precondition) {
-		if result, dryErr := c.Apply(ctx, s, paths, true, reviewed); errdefs.Is(dryErr, errdefs.Precondition) {
+	if err = c.failed(err); !r.DryRun && errdefs.Is(err, errdefs.Precondition) {
+		r.DryRun = true
+		if result, dryErr := c.apply(ctx, s, r); errdefs.Is(dryErr, errdefs.Precondition) {
 			result.Skip()
 			return result, err
 		}
@@ -87,7 +96,7 @@ func (c *Client) Apply(ctx context.Context, s backend.Sandbox, paths []vpath.Pat
 		return apply.Result{}, err
 	}
 	result, err := wireconv.DecodeApplied(answer)
-	if err == nil && dryRun {
+	if err == nil && r.DryRun {
 		err = apply.Refusal(s.ChangesRef(), result.Paths)
 	}
 	return result, err

@@ -160,6 +160,8 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 		return result, localOnly("rebase")
 	case o.Attest:
 		return result, localOnly("attest")
+	case o.Branch != "":
+		return result, localOnly("to-branch")
 	}
 	if err := c.find(ctx); err != nil {
 		return result, err
@@ -176,13 +178,20 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 	if err != nil {
 		return result, err
 	}
-	if u != nil {
+	switch {
+	case u != nil && len(o.Hunks) > 0:
+		return result, errdefs.New(errdefs.Unsupported, "sandbox %s: hunks cannot be applied to a directory that was uploaded; apply whole files", c.sb.Record.Name)
+	case u != nil:
 		result.Result, err = BringBack(ctx, c.b.Client, u, c.sb, o.Paths, o.DryRun, take, o.Progress)
-	} else {
+	default:
 		if c.mount == "" {
 			result.Codebase = c.sb.Record.Served.CodebaseID
 		}
-		result.Result, err = c.b.Apply(ctx, c.sb, o.Paths, o.DryRun, take.Digest)
+		if len(o.Hunks) > 0 {
+			result.Result, err = c.b.ApplyHunks(ctx, c.sb, o.Hunks, o.DryRun, take.Digest)
+		} else {
+			result.Result, err = c.b.Apply(ctx, c.sb, o.Paths, o.DryRun, take.Digest)
+		}
 	}
 	showAs(listed, &result.Result)
 	return result, err

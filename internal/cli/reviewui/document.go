@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/review/gitpatch"
+	"github.com/agentfense/agentfense/internal/sandbox/review/hunk"
 )
 
 // maxLine is how many bytes of a line are shown: a minified file may be one line.
@@ -19,6 +20,7 @@ const maxLine = 4096
 type document struct {
 	unified []docRow
 	split   []docRow
+	hunks   []string // ids of what can be staged by itself, in order
 }
 
 // docRow is a line of a document. A line of a hunk has a left side, a right side or both; any other
@@ -26,6 +28,7 @@ type document struct {
 type docRow struct {
 	across      line
 	kind        gitpatch.Kind // of across
+	hunk        int           // that begins here, from 1; 0 for another line
 	left, right *cell
 }
 
@@ -46,10 +49,20 @@ type span struct {
 
 func newDocument(parts []part) *document {
 	d := &document{}
+	ids := hunk.Set{}
+	if len(parts) == 1 {
+		ids = hunk.Of(&parts[0].file, &parts[0].content)
+	}
 	for i := range parts {
-		d.add(&parts[i])
+		d.add(&parts[i], ids)
 	}
 	return d
+}
+
+// begin makes the last line the beginning of a hunk, which an apply can take by itself.
+func (d *document) begin(id string) {
+	d.hunks = append(d.hunks, id)
+	d.unified[len(d.unified)-1].hunk, d.split[len(d.split)-1].hunk = len(d.hunks), len(d.hunks)
 }
 
 func (d *document) say(kind gitpatch.Kind, text string) {
@@ -57,8 +70,11 @@ func (d *document) say(kind gitpatch.Kind, text string) {
 	d.unified, d.split = append(d.unified, r), append(d.split, r)
 }
 
-func (d *document) add(p *part) {
+func (d *document) add(p *part, ids hunk.Set) {
 	d.say(gitpatch.Header, describe(&p.file))
+	if ids.Mode != "" {
+		d.begin(ids.Mode)
+	}
 	hunks, escaped := textdiff.EscapeHunks(p.content.Hunks)
 	rest := p.content
 	rest.Hunks = nil
@@ -71,8 +87,11 @@ func (d *document) add(p *part) {
 		d.say(gitpatch.Warning, "control characters are shown escaped")
 	}
 	lexer := newHighlighter(p.file.Path.Base())
-	for _, h := range hunks {
+	for i, h := range hunks {
 		d.say(gitpatch.Hunk, h.Header())
+		if ids.HasParts() {
+			d.begin(ids.Text[i].ID)
+		}
 		d.hunk(h, lexer)
 	}
 }

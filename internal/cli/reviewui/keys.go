@@ -19,6 +19,8 @@ var help = []string{
 	"Esc            back to the list; forget the filter",
 	"",
 	"Space          stage the file, or all files of a title; again: unstage",
+	"               in the diff: stage the marked hunk",
+	"[  ]           in the diff: previous and next hunk",
 	"s              stage the whole section or group of the file",
 	"*  -           stage all · unstage all",
 	"A              apply what is staged",
@@ -118,6 +120,10 @@ func (m *model) moveKey(key string) bool {
 		m.clamp()
 	case step != 0 || scroll != 0:
 		m.docTop = max(0, min(m.docTop+step+scroll, len(m.lines())-m.bodyHeight()+2))
+	case m.inDiff && key == "]":
+		m.moveHunk(1)
+	case m.inDiff && key == "[":
+		m.moveHunk(-1)
 	case aside != 0:
 		m.left = max(0, min(m.left+aside, maxLine))
 	default:
@@ -180,6 +186,9 @@ func (m *model) changeKey(key string) tea.Cmd {
 	}
 	switch key {
 	case "space":
+		if m.inDiff && m.toggleHunk() {
+			return nil
+		}
 		return m.toggle(m.chosen())
 	case "s":
 		if m.cursor < len(m.rows) {
@@ -189,6 +198,7 @@ func (m *model) changeKey(key string) tea.Cmd {
 		return m.stage(m.allFiles())
 	case "-":
 		clear(m.staged)
+		clear(m.parts)
 	case "A":
 		m.askApply()
 	case "d":
@@ -241,13 +251,13 @@ func (m *model) toggle(files []int) tea.Cmd {
 		return nil
 	}
 	for _, i := range takes {
-		if _, is := m.staged[m.files[i].Path]; !is {
+		if !m.isWhole(m.files[i].Path) {
 			return m.stage(takes)
 		}
 	}
 	for _, i := range takes {
 		for _, path := range withPartner(&m.files[i]) {
-			delete(m.staged, path)
+			m.forget(path)
 		}
 	}
 	return nil
@@ -256,8 +266,7 @@ func (m *model) toggle(files []int) tea.Cmd {
 // stage stages files once they are stamped.
 func (m *model) stage(files []int) tea.Cmd {
 	paths := m.pathsOf(files, func(f *review.FileDiff) bool {
-		_, is := m.staged[f.Path]
-		return f.LeftOut == "" && !is
+		return f.LeftOut == "" && !m.isWhole(f.Path)
 	})
 	if len(paths) == 0 {
 		return nil
@@ -300,7 +309,7 @@ func (m *model) askApply() {
 	}
 	m.ask(question, func(m *model) tea.Cmd {
 		m.busy, m.status = true, "applying"
-		return m.source.apply(m.staged)
+		return m.source.apply(m.staged, m.parts)
 	})
 }
 

@@ -61,13 +61,15 @@ type model struct {
 	running  bool
 
 	staged  map[vpath.Path]stamp
-	seen    map[vpath.Path]stamp // what was on the screen
-	differs map[vpath.Path]bool  // changed after it was staged or seen
+	parts   map[vpath.Path]chosenHunks // of the staged files of which not all hunks are staged
+	seen    map[vpath.Path]stamp       // what was on the screen
+	differs map[vpath.Path]bool        // changed after it was staged or seen
 
 	path         vpath.Path // of the file that is shown, "" for none
 	doc          *document
 	docErr       error
 	docTop, left int  // the first line and column that are shown
+	hunk         int  // of the document, that the cursor of the diff is on
 	inDiff       bool // the keys move in the diff
 	split        bool
 
@@ -89,7 +91,7 @@ type model struct {
 
 func newModel(s *source, o Options) *model {
 	return &model{
-		source: s, o: o, dark: true, unfolded: map[string]bool{}, staged: map[vpath.Path]stamp{},
+		source: s, o: o, dark: true, unfolded: map[string]bool{}, staged: map[vpath.Path]stamp{}, parts: map[vpath.Path]chosenHunks{},
 		seen: map[vpath.Path]stamp{}, differs: map[vpath.Path]bool{}, panel: newPanel(), settle: settleTime,
 		later:  func(d time.Duration) tea.Cmd { return tea.Tick(d, func(time.Time) tea.Msg { return tick{} }) },
 		second: func() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return dialogTick{} }) },
@@ -224,7 +226,7 @@ func (m *model) unstageChanged(l listed) {
 		has, is := now[path]
 		again, stampedNow := l.stamps[path]
 		if !is {
-			delete(m.staged, path)
+			m.forget(path)
 		} else if has != st.face || stampedNow && again != st {
 			m.unstage(path)
 		}
@@ -239,7 +241,7 @@ func (m *model) unstageChanged(l listed) {
 
 // unstage unstages a path because it differs.
 func (m *model) unstage(path vpath.Path) {
-	delete(m.staged, path)
+	m.forget(path)
 	m.differs[path] = true
 	m.status = "changed after you staged it: " + m.nameOf(path)
 }
@@ -262,7 +264,7 @@ func (m *model) show() tea.Cmd {
 	case f.Path == m.path:
 		return nil
 	}
-	m.path, m.doc, m.docErr, m.docTop, m.left = f.Path, nil, nil, 0, 0
+	m.path, m.doc, m.docErr, m.docTop, m.left, m.hunk = f.Path, nil, nil, 0, 0, 0
 	path := f.Path
 	// Whoever scrolls does not wait for each file.
 	return tea.Tick(30*time.Millisecond, func(time.Time) tea.Msg { return wanted{path} })
@@ -301,6 +303,7 @@ func (m *model) takeStamped(s stamped) {
 			delete(m.seen, path)
 			continue
 		}
+		m.forget(path)
 		m.staged[path] = st
 		delete(m.differs, path)
 	}

@@ -32,6 +32,8 @@ type fake struct {
 	files     []review.FileDiff
 	groups    []review.Group
 	texts     map[vpath.Path]string
+	old       map[vpath.Path]string
+	hunks     [][]string // that were applied
 	records   []audit.Record
 	applied   [][]vpath.Path
 	discarded []vpath.Path
@@ -86,7 +88,7 @@ func (c changesOf) Review(_ context.Context, paths []vpath.Path, _ backend.Detai
 	}
 	content := func(f *review.FileDiff) (review.Content, error) {
 		text := c.texts[f.Path]
-		return review.Content{Hunks: textdiff.Hunks(nil, []byte(text)), SHA256: fmt.Sprintf("sum of %s", text)}, nil
+		return review.Content{Hunks: textdiff.Hunks([]byte(c.old[f.Path]), []byte(text)), SHA256: fmt.Sprintf("sum of %s", text)}, nil
 	}
 	return &backend.Review{
 		Review:   review.Of("fix", "", "", "digest", files, c.groups, content),
@@ -98,6 +100,11 @@ func (c changesOf) Review(_ context.Context, paths []vpath.Path, _ backend.Detai
 func (c changesOf) Apply(_ context.Context, o backend.ApplyOptions) (a backend.Applied, err error) {
 	if o.Reviewed != "digest" {
 		return a, errors.New("not what was shown")
+	}
+	if len(o.Hunks) > 0 {
+		c.hunks = append(c.hunks, o.Hunks)
+		a.Paths = []apply.PathResult{{Path: "/c.txt", Outcome: apply.Applied, Hunks: 1, OfHunks: 2}}
+		return a, nil
 	}
 	c.applied = append(c.applied, o.Paths)
 	for _, p := range o.Paths {

@@ -38,7 +38,10 @@ func (m *model) outcome(a applied) (title string, lines []string) {
 	for _, p := range r.Paths {
 		switch {
 		case p.Outcome == apply.Applied && !p.Implied:
-			delete(m.staged, p.Path)
+			m.forget(p.Path)
+			if p.OfHunks > 0 && m.path == p.Path { // show the rest
+				m.path = ""
+			}
 		case p.Outcome == apply.ChangedSinceReview:
 			m.unstage(p.Path)
 		}

@@ -166,30 +166,48 @@ type applied struct {
 
 // apply applies exactly what was staged: what has another stamp now stops it, and what changes
 // from here on is left out by its digest.
-func (s *source) apply(staged map[vpath.Path]stamp) tea.Cmd {
-	staged = maps.Clone(staged)
+func (s *source) apply(staged map[vpath.Path]stamp, parts map[vpath.Path]chosenHunks) tea.Cmd {
+	staged, parts = maps.Clone(staged), maps.Clone(parts)
 	return s.do(func() tea.Msg {
-		paths := slices.Sorted(maps.Keys(staged))
-		digest, differs, err := s.remember(paths, staged)
+		o, differs, err := s.remember(staged, parts)
 		if err != nil || len(differs) > 0 {
 			return applied{differs: differs, err: err}
 		}
-		result, err := s.o.Changes.Apply(s.ctx, backend.ApplyOptions{Paths: paths, Reviewed: digest})
+		result, err := s.o.Changes.Apply(s.ctx, o)
 		return applied{result: result, err: err}
 	})
 }
 
-// remember stores what was staged as what was shown, unless something differs.
-func (s *source) remember(paths []vpath.Path, staged map[vpath.Path]stamp) (digest string, differs []vpath.Path, err error) {
+// remember stores what was staged as what was shown, unless something differs, and returns how to
+// apply it: by path, or if only hunks of a file are staged, by id.
+func (s *source) remember(staged map[vpath.Path]stamp, parts map[vpath.Path]chosenHunks) (o backend.ApplyOptions, differs []vpath.Path, err error) {
+	paths := slices.Sorted(maps.Keys(staged))
 	r, err := s.o.Changes.Review(s.ctx, paths, backend.Contents)
 	if err != nil {
-		return "", nil, err
+		return o, nil, err
 	}
 	defer r.Close()
 	now, err := stampsOf(r.Review)
 	if err != nil {
-		return "", nil, err
+		return o, nil, err
 	}
+	if differs = differing(now, staged); len(differs) > 0 {
+		return o, differs, nil
+	}
+	if o.Paths = paths; len(parts) > 0 {
+		o.Paths = nil
+		if o.Hunks, err = idsOf(r.Review, parts); err != nil {
+			return o, nil, err
+		}
+	}
+	if o.Reviewed, err = r.Remember(); err == nil {
+		err = r.Note(o.Reviewed)
+	}
+	return o, nil, err
+}
+
+// differing returns the paths that are no longer as they were staged, in order.
+func differing(now, staged map[vpath.Path]stamp) (differs []vpath.Path) {
 	for path, st := range now {
 		if st != staged[path] { // also if it is not staged, and below a path that is
 			differs = append(differs, path)
@@ -200,13 +218,8 @@ func (s *source) remember(paths []vpath.Path, staged map[vpath.Path]stamp) (dige
 			differs = append(differs, path)
 		}
 	}
-	if slices.Sort(differs); len(differs) > 0 {
-		return "", differs, nil
-	}
-	if digest, err = r.Remember(); err == nil {
-		err = r.Note(digest)
-	}
-	return digest, nil, err
+	slices.Sort(differs)
+	return differs
 }
 
 // discarded is how a discard went.

@@ -212,6 +212,8 @@ func (m *model) fileMark(f *review.FileDiff) string {
 	switch _, is := m.staged[f.Path]; {
 	case f.LeftOut != "":
 		return "   "
+	case is && m.parts[f.Path] != nil:
+		return "[~]"
 	case is:
 		return "[x]"
 	case m.differs[f.Path]:
@@ -232,16 +234,19 @@ func (m *model) sectionMark(s *section) string {
 	if s.kind == notApplied {
 		return "   "
 	}
-	staged := 0
+	whole, parts := 0, 0
 	for _, i := range s.files {
-		if _, is := m.staged[m.files[i].Path]; is {
-			staged++
+		switch path := m.files[i].Path; {
+		case m.isWhole(path):
+			whole++
+		case m.parts[path] != nil:
+			parts++
 		}
 	}
-	switch staged {
-	case 0:
+	switch {
+	case whole+parts == 0:
 		return "[ ]"
-	case len(s.files):
+	case whole == len(s.files):
 		return "[x]"
 	}
 	return "[~]"
@@ -290,6 +295,8 @@ var kindStyles = map[gitpatch.Kind]string{gitpatch.Header: "1", gitpatch.Hunk: "
 
 func (m *model) docLine(r *docRow, width int) string {
 	switch {
+	case r.hunk > 0:
+		return fit(append(line{{" ", ""}, m.hunkMark(r)}, styled(r.across, kindStyles[r.kind])...), width, 0)
 	case r.left == nil && r.right == nil:
 		return fit(styled(append(line{{" ", ""}}, r.across...), kindStyles[r.kind]), width, 0)
 	case m.split:

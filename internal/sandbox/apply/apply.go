@@ -19,6 +19,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/hunk"
 )
 
 // Outcome is what an apply did, or would do, with a path.
@@ -59,12 +60,18 @@ type PathResult struct {
 	// Keys are all that Keep applied of the file; KeyConflicts are those that it left, because
 	// the source had changed them.
 	Keys, KeyConflicts []string
+	// Hunks and OfHunks are how many of the file's hunks were chosen, and how many it has; 0 if all
+	// of the change was chosen.
+	Hunks, OfHunks int
 }
 
 // Options are the options of an apply.
 type Options struct {
 	// Paths select the changes at and below them; empty selects all.
-	Paths  []vpath.Path
+	Paths []vpath.Path
+	// Hunks are ids of changes and of hunks (package hunk); empty selects by Paths. The rest of a
+	// file stays in the delta, relative to what the source has then. Not together with Paths.
+	Hunks  []string
 	DryRun bool
 	// To is a directory to change instead of the source, or nil. Conflicts are then
 	// conflicts with its content, and the delta keeps all changes.
@@ -164,10 +171,10 @@ func (p *PathResult) isListed() bool {
 // durably. If the host fails midway, the result reports the finished steps, and the others
 // stay in the delta.
 //
-// Errors: Precondition, also if the sandbox is locked; NotFound for a path without changes,
-// and for an Options.Reviewed that is no longer stored; Denied and Exhausted from the host;
-// Canceled; ErrBusy. A command in the sandbox can cause ErrBusy and Denied; if there is
-// also another failure, the error is only that.
+// Errors: Precondition, also if the sandbox is locked; NotFound for a path without changes, for an
+// id that no change has, and for an Options.Reviewed that is no longer stored; Invalid; Denied and
+// Exhausted from the host; Canceled; ErrBusy. A command in the sandbox can cause ErrBusy and
+// Denied; if there is also another failure, the error is only that.
 func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, err error) {
 	var own error // see applier
 	defer func() { err = cmp.Or(err, own) }()
@@ -181,15 +188,8 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 		result.Growth.Dirs += w.Cleared.Dirs
 		err = errors.Join(err, w.Close())
 	}()
-	w.NoteMade = o.placed != nil || o.Keep != nil
-	changes, err := w.Changes(o.Paths, true)
-	if err != nil {
-		return result, err
-	}
-	if err := review.CheckWhole(w, changes, o.Paths, s.Ref()); err != nil {
-		return result, err
-	}
-	p, err := planReviewed(w, changes, o)
+	w.NoteMade = o.placed != nil || o.Keep != nil || len(o.Hunks) > 0
+	p, err := planSelected(w, o)
 	if err != nil {
 		return result, err
 	}
@@ -242,12 +242,14 @@ func (p *plan) teller(log *audit.Log, o Options) func() error {
 	}
 }
 
-// planReviewed plans the changes that o selects.
-func planReviewed(w *changes.Work, changes []changes.Change, o Options) (p *plan, err error) {
+// planReviewed plans the changes that o selects; picked has them if o names hunks, else it is nil.
+func planReviewed(w *changes.Work, changes []changes.Change, picked *hunk.Picked, o Options) (p *plan, err error) {
 	var reviewed manifest.Manifest
 	switch {
 	case o.Reviewed != "":
 		reviewed, err = manifest.Load(w.Sandbox, o.Reviewed)
+	case picked != nil:
+		reviewed = picked.Entries
 	case o.AtStart && o.Drop != nil:
 		reviewed, err = manifest.Of(w, changes)
 	}
@@ -257,7 +259,9 @@ func planReviewed(w *changes.Work, changes []changes.Change, o Options) (p *plan
 	if err != nil || reviewed == nil {
 		return p, err
 	}
-	p.findGone(o.Paths)
+	if err := p.takePicked(picked, o.Paths); err != nil {
+		return nil, err
+	}
 	p.holdBack()
 	return p, p.lookAhead(o.DryRun)
 }
@@ -266,7 +270,7 @@ func planReviewed(w *changes.Work, changes []changes.Change, o Options) (p *plan
 func (p *plan) settled() map[vpath.Path]bool {
 	done, pending := map[vpath.Path]bool{}, map[vpath.Path]bool{}
 	for _, s := range p.steps {
-		if s.done && s.Status != 0 {
+		if s.done && s.Status != 0 && s.part == nil {
 			done[s.Path] = true
 		}
 	}
@@ -313,7 +317,7 @@ func (p *plan) run(ctx context.Context, o Options, tell func() error) (stale []v
 		if err != nil {
 			return nil, err
 		}
-		if o.Drop == nil && all && forgets && len(o.Paths) == 0 {
+		if o.Drop == nil && all && forgets && len(o.Paths) == 0 && len(o.Hunks) == 0 {
 			return nil, p.work.Stack.Reset() // equivalent, and faster
 		}
 		return p.work.Drop(v)
@@ -357,17 +361,24 @@ func (p *plan) result() Result {
 		if s.Status == 0 {
 			continue
 		}
-		r.Paths = append(r.Paths, PathResult{
-			Path: s.Path.Plain(), Status: s.Status, Outcome: s.outcome, Reason: s.reason, Overwrote: s.overwrites, Implied: s.implied,
-			Mark: s.shown.Mark, Group: s.shown.Group, RenamedFrom: s.shown.RenamedFrom, RenamedTo: s.shown.RenamedTo,
-		})
-		if s.merging != nil {
-			last := &r.Paths[len(r.Paths)-1]
-			last.Keys, last.KeyConflicts = s.merging.Keys, s.merging.Conflicts
-		}
+		r.Paths = append(r.Paths, s.result())
 	}
 	r.Paths = append(r.Paths, p.goneResults()...)
 	slices.SortStableFunc(r.Paths, func(a, b PathResult) int { return cmp.Compare(a.Path, b.Path) })
+	return r
+}
+
+func (s *step) result() PathResult {
+	r := PathResult{
+		Path: s.Path.Plain(), Status: s.Status, Outcome: s.outcome, Reason: s.reason, Overwrote: s.overwrites, Implied: s.implied,
+		Mark: s.shown.Mark, Group: s.shown.Group, RenamedFrom: s.shown.RenamedFrom, RenamedTo: s.shown.RenamedTo,
+	}
+	if s.merging != nil {
+		r.Keys, r.KeyConflicts = s.merging.Keys, s.merging.Conflicts
+	}
+	if s.part != nil {
+		r.Hunks, r.OfHunks = s.part.Taken, s.part.All
+	}
 	return r
 }
 

@@ -143,7 +143,7 @@ func (a *applier) stage(ctx context.Context, b *batch, s *step) {
 		return
 	}
 	b.files[s] = w.file
-	if s.Info.Nlink > 1 {
+	if s.Info.Nlink > 1 && s.merging == nil {
 		b.linked[s.Info.ID] = w.file
 	}
 }
@@ -158,7 +158,7 @@ func (a *applier) writeNow(b *batch, s *step) (w written) {
 		case err != nil || s.Info.Mode&record.TypeBits != unix.S_IFREG:
 		case s.inPlace:
 			err = a.plan.checkInPlace(s)
-		case first != nil:
+		case first != nil && s.merging == nil:
 			err = a.plan.checkSum(s, first.Sum)
 		default:
 			w.file, err = a.write(s, e)

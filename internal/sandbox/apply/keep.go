@@ -115,7 +115,7 @@ func (p *plan) mergeKeys(s *step, keys []string) error {
 
 // stageMerged stages what a merge has made.
 func (a *applier) stageMerged(s *step, e changes.Entry, l changes.Look) (*changes.Staged, error) {
-	l.Mode, l.Mtime = s.Base.Mode&record.PermBits, s.merging.Mtime
+	l.Mode, l.Mtime = s.merging.Mode, s.merging.Mtime
 	file, err := e.StageText(s.merging.Text, l)
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (s *step) keepsRest() bool { return s.merging != nil && s.merging.Rest }
 // placedMode is the mode of the regular file that the step places.
 func (s *step) placedMode() uint32 {
 	if s.merging != nil {
-		return unix.S_IFREG | s.Base.Mode&record.PermBits
+		return unix.S_IFREG | s.merging.Mode
 	}
 	return unix.S_IFREG | s.Info.Mode&record.PermBits
 }

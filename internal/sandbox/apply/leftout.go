@@ -126,9 +126,8 @@ func (p *plan) holdBack() {
 
 func isAddedFile(e manifest.Entry) bool { return e.Added && !record.IsDir(e.Mode) }
 
-// findGone finds the reviewed changes at and below paths that are no longer changes.
-func (p *plan) findGone(paths []vpath.Path) {
-	wanted := changes.Selection(paths)
+// findGone finds the reviewed changes that are wanted and are no longer changes.
+func (p *plan) findGone(wanted func(vpath.Path) bool) {
 	for at, e := range p.reviewed {
 		s := p.at[at]
 		if (s == nil || s.Status == 0) && !e.Settled && !p.work.Resumed[at] && wanted(at) {

@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/hunk"
 	"github.com/agentfense/agentfense/internal/sandbox/review/keeping"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -33,7 +34,8 @@ type step struct {
 	was        *layer.Base     // the replaced entry
 	places     *layer.Base     // the resulting entry of the source, see placing; nil if unknown
 	made       *layer.Base     // the source's entry after the step; nil if unknown
-	merging    *keeping.Merged // of a file of which only keys are applied, else nil
+	merging    *keeping.Merged // of a file of which only a part is applied, else nil
+	part       *hunk.Part      // the part, if hunks were chosen
 }
 
 func (s *step) stop(o Outcome, format string, args ...any) {

@@ -107,7 +107,7 @@ func (p *plan) growth() changes.SizeDelta {
 			g.Add(was.Mode, was.Size, -1)
 		}
 		if s.Status != changes.Deleted {
-			g.Add(s.Info.Mode, s.Info.Size, 1)
+			g.Add(s.Info.Mode, s.placedSize(), 1)
 		}
 	}
 	return g

@@ -270,8 +270,12 @@ type Applied struct {
 	Overwrote []Text `json:"overwrote,omitempty"`
 	// To is the directory to which they were applied instead of the source; they also stay
 	// in the sandbox.
-	To      Text  `json:"to,omitempty"`
-	Omitted int64 `json:"omitted,omitempty"`
+	To Text `json:"to,omitempty"`
+	// Branch is the new branch to which they were committed instead, with the id of the commit;
+	// they also stay in the sandbox.
+	Branch  Text   `json:"branch,omitempty"`
+	Commit  string `json:"commit,omitempty"`
+	Omitted int64  `json:"omitted,omitempty"`
 }
 
 // Discarded says which changes were discarded.

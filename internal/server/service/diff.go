@@ -83,7 +83,7 @@ func fileDiff(r *review.Review, f *review.FileDiff, namesOnly bool) (*sandboxv1.
 	if len(bytes.TrimSpace(patch.data)) == 0 {
 		patch.data = nil
 	}
-	wireconv.EncodeContent(d, content, patch.data)
+	wireconv.EncodeContent(d, f, content, patch.data)
 	const rest = 64 << 10 // for the page token and the other fields of the answer
 	if d.Patch != "" && (patch.cut || proto.Size(d) > maxResultBytes-rest) {
 		d.Patch, d.PatchBytes, d.PatchOmitted = "", nil, true

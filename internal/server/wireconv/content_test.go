@@ -55,7 +55,7 @@ func TestContentSurvives(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := EncodeFileDiff(&f)
-			EncodeContent(m, sum, patch.Bytes())
+			EncodeContent(m, &f, sum, patch.Bytes())
 			if int(m.Inserted) != c.content.Inserted || int(m.Deleted) != c.content.Deleted {
 				t.Errorf("%d lines inserted, %d deleted, want %d and %d", m.Inserted, m.Deleted, c.content.Inserted, c.content.Deleted)
 			}
@@ -78,7 +78,7 @@ func TestAnotherTextThanNamedIsRefused(t *testing.T) {
 	}
 	m := EncodeFileDiff(&f)
 	c.SHA256 = sumOf("b\n")
-	EncodeContent(m, c, patch.Bytes())
+	EncodeContent(m, &f, c, patch.Bytes())
 	if _, err := DecodeContent(m, &f); !errdefs.Is(err, errdefs.Internal) {
 		t.Errorf("error %v, want Internal", err)
 	}

@@ -68,7 +68,7 @@ type Apply struct {
 // DecodeApply reads a request.
 func DecodeApply(r *sandboxv1.ApplyRequest) (a Apply, err error) {
 	paths, pathErr := requestPaths(r.GetPaths())
-	a.Options = apply.Options{Paths: paths, DryRun: r.GetDryRun(), Reviewed: r.GetReviewedDigest()}
+	a.Options = apply.Options{Paths: paths, Hunks: r.GetHunks(), DryRun: r.GetDryRun(), Reviewed: r.GetReviewedDigest()}
 	a.Sandbox, a.Mount, err = changesOf(r)
 	return a, cmp.Or(err, pathErr)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/hunk"
 )
 
 // EncodeFileDiff returns a changed file without its content.
@@ -91,9 +92,11 @@ func DecodeGroups(sent []*sandboxv1.ChangeGroup, files []review.FileDiff) []revi
 	return review.GroupsOf(files, func(name string) []string { return lines[name] })
 }
 
-// EncodeContent adds to a message what gitpatch.Write returned of its file, and,
-// where all of the content is shown, the patch that it wrote.
-func EncodeContent(m *sandboxv1.FileDiff, c review.Content, patch []byte) {
+// EncodeContent adds to the message of a file what gitpatch.Write returned of it, and, where all of
+// the content is shown, the patch that it wrote.
+func EncodeContent(m *sandboxv1.FileDiff, f *review.FileDiff, c review.Content, patch []byte) {
+	ids := hunk.Of(f, &c)
+	m.Id, m.ModeId, m.Hunks = ids.Whole, ids.Mode, encodeHunks(ids.Text)
 	if m.New != nil {
 		m.New.Sha256 = c.SHA256
 	}
@@ -102,6 +105,20 @@ func EncodeContent(m *sandboxv1.FileDiff, c review.Content, patch []byte) {
 	if m.LeftOut == "" && !c.Binary && !c.TooLarge && !c.Unknown {
 		m.Patch, m.PatchBytes = EncodeOutput(patch)
 	}
+}
+
+func encodeHunks(hunks []hunk.Hunk) []*sandboxv1.Hunk {
+	var out []*sandboxv1.Hunk
+	for _, h := range hunks {
+		m := &sandboxv1.Hunk{Id: h.ID, OldStart: int64(h.OldStart), OldLines: int64(h.OldLines), NewStart: int64(h.NewStart), NewLines: int64(h.NewLines)}
+		for _, p := range h.Pieces {
+			m.Pieces = append(m.Pieces, &sandboxv1.HunkPiece{
+				Id: p.ID, OldStart: int64(p.OldStart), OldLines: int64(p.OldLines), NewStart: int64(p.NewStart), NewLines: int64(p.NewLines),
+			})
+		}
+		out = append(out, m)
+	}
+	return out
 }
 
 // DecodeContent reads the content of f, or of the part of it that is a deletion or an addition,

@@ -101,6 +101,7 @@ var messagePairs = map[string]messagePair{
 		lost: map[string]string{
 			"FileDiff.binary": inContent, "FileDiff.too_large": inContent, "FileDiff.inserted": inContent, "FileDiff.deleted": inContent,
 			"FileDiff.patch": inContent, "FileDiff.patch_bytes": inContent, "FileDiff.old_content_unknown": inContent, "FileState.sha256": inContent,
+			"FileDiff.id": "the reader derives ids from the content", "FileDiff.mode_id": "as id", "FileDiff.hunks": "as id",
 			"FileDiff.patch_omitted": "the reader takes it for too_large: there is nothing to show",
 		},
 	},

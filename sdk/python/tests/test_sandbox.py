@@ -375,6 +375,21 @@ def test_review_and_apply(sandbox: Sandbox, project: Path) -> None:
     assert sandbox.diff() == []
 
 
+def test_apply_of_hunks(sandbox: Sandbox, project: Path) -> None:
+    sandbox.run("seq 1 12 > long")
+    sandbox.apply("long")
+    sandbox.run("sed -i '1s/.*/first/; 12s/.*/last/' long; chmod +x long")
+    shown = sandbox.diff()
+    change = shown[0]
+    assert [h.new_start for h in change.hunks] == [1, 9] and change.id and change.mode_id and not change.hunks[0].pieces
+    assert sandbox.apply(hunks=[]).applied_count == 0
+    done = sandbox.apply(hunks=[change.hunks[1].id], reviewed=shown)
+    assert (done.applied_count, done.results[0].hunks, done.results[0].of_hunks) == (1, 1, 3)
+    assert (project / "long").read_text().splitlines() == [*map(str, range(1, 12)), "last"]
+    assert sandbox.apply(hunks=[change.id]).applied_count == 1
+    assert sandbox.diff() == [] and (project / "long").read_text().startswith("first\n")
+
+
 def test_apply_takes_what_was_reviewed(sandbox: Sandbox, project: Path) -> None:
     sandbox.run("echo good > new.txt; echo '# better' > README.md")
     shown = sandbox.diff()

@@ -188,7 +188,7 @@ func withOmitted(all []Event, e Event, omitted int64) []Event {
 func applied(e Event, r audit.Record) []Event {
 	a := r.Event.(audit.Applied)
 	e.allow()
-	e.Message, e.StatusDetail = "applied", a.To
+	e.Message, e.StatusDetail = "applied", cmp.Or(a.To, a.Branch)
 	all := each(e, a.Mount, a.Paths)
 	conflict := e
 	conflict.deny()

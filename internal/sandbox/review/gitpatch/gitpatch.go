@@ -44,14 +44,18 @@ type Line struct {
 const notAPatch = "# control characters are shown escaped: this is no patch"
 
 // Write writes the change of a file, which git can apply as far as its content is
-// known, and tells what there is to that content.
+// known, and tells what there is to that content, with its hunks unless the type changed.
 func Write(w io.Writer, r *review.Review, f *review.FileDiff) (review.Content, error) {
 	b := bufio.NewWriter(w) // keeps the first error until Flush
 	var sum review.Content
-	for _, part := range f.Parts() {
+	parts := f.Parts()
+	for _, part := range parts {
 		c, err := r.Content(&part)
 		if err != nil {
 			return sum, err
+		}
+		if len(parts) == 1 {
+			sum.Hunks = c.Hunks
 		}
 		Lines(&part, &c, false, func(l Line) {
 			b.WriteString(l.Text)
@@ -119,7 +123,7 @@ func content(f *review.FileDiff, c *review.Content, escape bool, do func(Line)) 
 		// git ends a name that holds a space with a tab, for GNU patch.
 		do(Line{Header, "--- " + endName(oldName)})
 		do(Line{Header, "+++ " + endName(newName)})
-		hunks(c.Hunks, escape, do)
+		Hunks(c.Hunks, escape, do)
 	}
 }
 
@@ -138,7 +142,8 @@ func whyNotShown(f *review.FileDiff, c *review.Content) string {
 	return "what the sandbox saw was not kept: " + sizes
 }
 
-func hunks(list []textdiff.Hunk, escape bool, do func(Line)) {
+// Hunks calls do with each line of hunks, as Lines does.
+func Hunks(list []textdiff.Hunk, escape bool, do func(Line)) {
 	if escape {
 		shown, escaped := textdiff.EscapeHunks(list)
 		if escaped {

@@ -19,9 +19,11 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// Merged is a JSON file of which only keys are kept.
+// Merged is a file that is applied in part: a JSON file of which only keys are kept, or a text of
+// which only hunks were chosen.
 type Merged struct {
 	Text  []byte // what the source gets
+	Mode  uint32 // and its permission bits
 	Sum   string // SHA-256 of the delta's file, in hex
 	Mtime unix.Timespec
 	Keys  []string // that were taken
@@ -65,7 +67,7 @@ func Merge(w *changes.Work, c *changes.Change, now *layer.Base, keys []string) (
 	}
 	sum := sha256.Sum256(ours)
 	mtime, err := unix.TimeToTimespec(time.Now())
-	return &Merged{Text: m.Text, Sum: hex.EncodeToString(sum[:]), Mtime: mtime, Keys: m.Taken, Conflicts: m.Conflicts, Rest: m.Rest}, err
+	return &Merged{Text: m.Text, Mode: now.Mode & record.PermBits, Sum: hex.EncodeToString(sum[:]), Mtime: mtime, Keys: m.Taken, Conflicts: m.Conflicts, Rest: m.Rest}, err
 }
 
 // read reads a JSON file, as far as one may be large.

@@ -136,6 +136,7 @@ class AsyncChangeCalls(AsyncCalls):
         dry_run: bool = False,
         reviewed: t.Reviewed = None,
         mount: Optional[str] = None,
+        hunks: Optional[Sequence[str]] = None,
     ) -> t.ApplyResult:
         """Apply changes to the source: all that are selected, or none and an error.
 
@@ -145,12 +146,14 @@ class AsyncChangeCalls(AsyncCalls):
         ``CHANGED_SINCE_REVIEW``. With ``dry_run`` nothing changes. Raises ConflictError if the
         source changed too, and PermissionDeniedError if the policy does not allow a change. ``mount``
         is the name of a mount that is meant, and the server's configuration must still let
-        sandboxes write its source; None means the workspace.
+        sandboxes write its source; None means the workspace. ``hunks`` are ids of changes and hunks
+        of ``diff``, in place of ``paths``: the rest of a file remains a change, and an empty list
+        applies nothing.
         """
         wanted = requests.chosen(paths, mount)
-        if wanted == []:
+        if wanted == [] or (hunks is not None and not hunks):
             return t.ApplyResult([], 0, 0)
-        request = requests.apply(sandbox_id, wanted, dry_run, reviewed, mount)
+        request = requests.apply(sandbox_id, wanted, dry_run, reviewed, mount, hunks)
         return apply_result_of(await self._connection.call("Apply", request, Call("apply", sandbox_id), WORK))
 
     async def discard(

@@ -337,9 +337,17 @@ def digest_of(reviewed: t.Reviewed, what: str) -> str:
     return digest
 
 
-def apply(sandbox_id: str, paths: Chosen, dry_run: bool, reviewed: t.Reviewed, mount: Optional[str] = None) -> Any:
+def apply(
+    sandbox_id: str,
+    paths: Chosen,
+    dry_run: bool,
+    reviewed: t.Reviewed,
+    mount: Optional[str] = None,
+    hunks: Optional[Sequence[str]] = None,
+) -> Any:
     """Return the request of Apply."""
     return sandbox_pb2.ApplyRequest(
+        hunks=hunks or (),
         sandbox_id=sandbox_id,
         paths=paths,
         dry_run=dry_run,

@@ -6,7 +6,7 @@ import json
 import re
 import stat
 from datetime import datetime, timedelta
-from typing import Any, Dict, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -428,7 +428,14 @@ def file_diff_of(message: Any) -> t.FileDiff:
         renamed_to=decode_path(message.renamed_to),
         own=message.own,
         left_out=message.left_out,
+        id=message.id,
+        mode_id=message.mode_id,
+        hunks=[_hunk_of(h, [_hunk_of(piece, []) for piece in h.pieces]) for h in message.hunks],
     )
+
+
+def _hunk_of(message: Any, pieces: List[t.Hunk]) -> t.Hunk:
+    return t.Hunk(message.id, message.old_start, message.old_lines, message.new_start, message.new_lines, pieces)
 
 
 def change_group_of(message: Any) -> t.ChangeGroup:
@@ -445,6 +452,8 @@ def apply_result_of(message: Any) -> t.ApplyResult:
                 outcome=t.Outcome(named(sandbox_pb2.Outcome, "OUTCOME_", r.outcome, "failed")),
                 reason=r.reason,
                 status=t.ChangeStatus(_change(r.status)) if _change(r.status) else None,
+                hunks=r.hunks,
+                of_hunks=r.of_hunks,
             )
             for r in message.results
         ],

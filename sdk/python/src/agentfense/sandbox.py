@@ -536,6 +536,7 @@ class Sandbox(SandboxExecs):
         dry_run: bool = False,
         reviewed: t.Reviewed = None,
         mount: Optional[str] = None,
+        hunks: Optional[Sequence[str]] = None,
     ) -> t.ApplyResult:
         """Apply changes to the source, all if ``paths`` is None; see SandboxClient.apply.
 
@@ -543,14 +544,19 @@ class Sandbox(SandboxExecs):
         uploaded. The program ``agentfense`` brings changes back into an uploaded directory if it
         still holds what was uploaded, and then the server changes its copy. For any other codebase
         the source is the server's copy; that of a mount is on the server's host. Raises
-        InvalidConfigurationError if the package could not record the upload.
+        InvalidConfigurationError if the package could not record the upload, and for ``hunks`` of
+        an uploaded directory.
         """
         if mount is not None:
-            return self._client.apply(self.id, paths, dry_run=dry_run, reviewed=reviewed, mount=mount)
+            return self._client.apply(self.id, paths, dry_run=dry_run, reviewed=reviewed, mount=mount, hunks=hunks)
         if self._unnoted:
             raise InvalidConfigurationError(self._unnoted)
         if not is_remembered(self.id):
-            return self._client.apply(self.id, paths, dry_run=dry_run, reviewed=reviewed)
+            return self._client.apply(self.id, paths, dry_run=dry_run, reviewed=reviewed, hunks=hunks)
+        if hunks is not None:
+            raise InvalidConfigurationError(
+                "apply: hunks cannot be applied to a directory that was uploaded; apply whole files"
+            )
         wanted = chosen(paths)
         if wanted == []:
             return t.ApplyResult([], 0, 0)

@@ -426,6 +426,21 @@ class FileState:
 
 
 @dataclass
+class Hunk:
+    """A run of changed lines of a text file, with the lines around it."""
+
+    id: str
+    """Selects the hunk in ``apply(hunks=…)``."""
+    old_start: int
+    """The first line in the old file, from 1; without old lines, the line before it."""
+    old_lines: int
+    new_start: int
+    new_lines: int
+    pieces: List[Hunk] = field(default_factory=list)
+    """The parts that can be applied by themselves, if there are several."""
+
+
+@dataclass
 class FileDiff:
     """A change of a sandbox against its source. ``inserted`` and ``deleted`` are numbers of lines."""
 
@@ -457,6 +472,12 @@ class FileDiff:
     """Whether the policy hides the source's entry at this path: the change has no patch and is never applied."""
     left_out: str = ""
     """Why apply never takes the change; empty if it may."""
+    id: str = ""
+    """Selects all of the change in ``apply(hunks=…)``; empty for a list of names, and for what no apply takes."""
+    mode_id: str = ""
+    """Selects the change of the mode, if the file has hunks, too."""
+    hunks: List[Hunk] = field(default_factory=list)
+    """The hunks of the patch that can be applied by themselves."""
 
 
 @dataclass
@@ -503,6 +524,10 @@ class PathOutcome:
     outcome: Outcome
     reason: str = ""
     status: Optional[ChangeStatus] = None
+    hunks: int = 0
+    """How many parts of the file ``apply(hunks=…)`` selected; 0 if it was all."""
+    of_hunks: int = 0
+    """How many parts there are."""
 
 
 @dataclass

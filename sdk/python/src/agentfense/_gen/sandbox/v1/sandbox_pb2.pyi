@@ -852,7 +852,7 @@ class ChangeGroup(_message.Message):
     def __init__(self, name: _Optional[str] = ..., lines: _Optional[_Iterable[str]] = ..., count: _Optional[int] = ...) -> None: ...
 
 class FileDiff(_message.Message):
-    __slots__ = ("path", "status", "risk", "risk_reason", "source_changed", "old", "new", "binary", "too_large", "inserted", "deleted", "patch", "patch_bytes", "patch_omitted", "old_content_unknown", "group", "renamed_from", "renamed_to", "own", "left_out")
+    __slots__ = ("path", "status", "risk", "risk_reason", "source_changed", "old", "new", "binary", "too_large", "inserted", "deleted", "patch", "patch_bytes", "patch_omitted", "old_content_unknown", "group", "renamed_from", "renamed_to", "own", "left_out", "id", "mode_id", "hunks")
     PATH_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     RISK_FIELD_NUMBER: _ClassVar[int]
@@ -873,6 +873,9 @@ class FileDiff(_message.Message):
     RENAMED_TO_FIELD_NUMBER: _ClassVar[int]
     OWN_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    MODE_ID_FIELD_NUMBER: _ClassVar[int]
+    HUNKS_FIELD_NUMBER: _ClassVar[int]
     path: str
     status: ChangeStatus
     risk: Risk
@@ -893,7 +896,40 @@ class FileDiff(_message.Message):
     renamed_to: str
     own: bool
     left_out: str
-    def __init__(self, path: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ..., risk: _Optional[_Union[Risk, str]] = ..., risk_reason: _Optional[str] = ..., source_changed: bool = ..., old: _Optional[_Union[FileState, _Mapping]] = ..., new: _Optional[_Union[FileState, _Mapping]] = ..., binary: bool = ..., too_large: bool = ..., inserted: _Optional[int] = ..., deleted: _Optional[int] = ..., patch: _Optional[str] = ..., patch_bytes: _Optional[bytes] = ..., patch_omitted: bool = ..., old_content_unknown: bool = ..., group: _Optional[str] = ..., renamed_from: _Optional[str] = ..., renamed_to: _Optional[str] = ..., own: bool = ..., left_out: _Optional[str] = ...) -> None: ...
+    id: str
+    mode_id: str
+    hunks: _containers.RepeatedCompositeFieldContainer[Hunk]
+    def __init__(self, path: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ..., risk: _Optional[_Union[Risk, str]] = ..., risk_reason: _Optional[str] = ..., source_changed: bool = ..., old: _Optional[_Union[FileState, _Mapping]] = ..., new: _Optional[_Union[FileState, _Mapping]] = ..., binary: bool = ..., too_large: bool = ..., inserted: _Optional[int] = ..., deleted: _Optional[int] = ..., patch: _Optional[str] = ..., patch_bytes: _Optional[bytes] = ..., patch_omitted: bool = ..., old_content_unknown: bool = ..., group: _Optional[str] = ..., renamed_from: _Optional[str] = ..., renamed_to: _Optional[str] = ..., own: bool = ..., left_out: _Optional[str] = ..., id: _Optional[str] = ..., mode_id: _Optional[str] = ..., hunks: _Optional[_Iterable[_Union[Hunk, _Mapping]]] = ...) -> None: ...
+
+class Hunk(_message.Message):
+    __slots__ = ("id", "old_start", "old_lines", "new_start", "new_lines", "pieces")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    OLD_START_FIELD_NUMBER: _ClassVar[int]
+    OLD_LINES_FIELD_NUMBER: _ClassVar[int]
+    NEW_START_FIELD_NUMBER: _ClassVar[int]
+    NEW_LINES_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    old_start: int
+    old_lines: int
+    new_start: int
+    new_lines: int
+    pieces: _containers.RepeatedCompositeFieldContainer[HunkPiece]
+    def __init__(self, id: _Optional[str] = ..., old_start: _Optional[int] = ..., old_lines: _Optional[int] = ..., new_start: _Optional[int] = ..., new_lines: _Optional[int] = ..., pieces: _Optional[_Iterable[_Union[HunkPiece, _Mapping]]] = ...) -> None: ...
+
+class HunkPiece(_message.Message):
+    __slots__ = ("id", "old_start", "old_lines", "new_start", "new_lines")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    OLD_START_FIELD_NUMBER: _ClassVar[int]
+    OLD_LINES_FIELD_NUMBER: _ClassVar[int]
+    NEW_START_FIELD_NUMBER: _ClassVar[int]
+    NEW_LINES_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    old_start: int
+    old_lines: int
+    new_start: int
+    new_lines: int
+    def __init__(self, id: _Optional[str] = ..., old_start: _Optional[int] = ..., old_lines: _Optional[int] = ..., new_start: _Optional[int] = ..., new_lines: _Optional[int] = ...) -> None: ...
 
 class FileState(_message.Message):
     __slots__ = ("mode", "size", "symlink_target", "sha256")
@@ -908,30 +944,36 @@ class FileState(_message.Message):
     def __init__(self, mode: _Optional[int] = ..., size: _Optional[int] = ..., symlink_target: _Optional[str] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class ApplyRequest(_message.Message):
-    __slots__ = ("sandbox_id", "paths", "dry_run", "reviewed_digest", "mount")
+    __slots__ = ("sandbox_id", "paths", "dry_run", "reviewed_digest", "mount", "hunks")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATHS_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     REVIEWED_DIGEST_FIELD_NUMBER: _ClassVar[int]
     MOUNT_FIELD_NUMBER: _ClassVar[int]
+    HUNKS_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     paths: _containers.RepeatedScalarFieldContainer[str]
     dry_run: bool
     reviewed_digest: str
     mount: str
-    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., dry_run: bool = ..., reviewed_digest: _Optional[str] = ..., mount: _Optional[str] = ...) -> None: ...
+    hunks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., dry_run: bool = ..., reviewed_digest: _Optional[str] = ..., mount: _Optional[str] = ..., hunks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PathOutcome(_message.Message):
-    __slots__ = ("path", "outcome", "reason", "status")
+    __slots__ = ("path", "outcome", "reason", "status", "hunks", "of_hunks")
     PATH_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    HUNKS_FIELD_NUMBER: _ClassVar[int]
+    OF_HUNKS_FIELD_NUMBER: _ClassVar[int]
     path: str
     outcome: Outcome
     reason: str
     status: ChangeStatus
-    def __init__(self, path: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ...) -> None: ...
+    hunks: int
+    of_hunks: int
+    def __init__(self, path: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ..., hunks: _Optional[int] = ..., of_hunks: _Optional[int] = ...) -> None: ...
 
 class ApplyResponse(_message.Message):
     __slots__ = ("results", "result_count", "applied_count", "written_again")
