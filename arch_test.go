@@ -66,7 +66,7 @@ var inside = map[string]string{
 	"server/store":     "",
 	"server/wireconv":  "",
 	// sandbox
-	"sandbox/apply":             "audit changes gitindex manifest record review review/acting review/keeping rights uploaded",
+	"sandbox/apply":             "audit changes gitindex history manifest record review review/acting review/keeping rights uploaded",
 	"sandbox/audit":             "",
 	"sandbox/audit/export":      "audit",
 	"sandbox/audit/ocsf":        "audit",
@@ -78,6 +78,7 @@ var inside = map[string]string{
 	"sandbox/gitignored":        "gitindex",
 	"sandbox/gitindex":          "",
 	"sandbox/gitview":           "changes githistory gitindex record",
+	"sandbox/history":           "changes record",
 	"sandbox/hostlist":          "audit",
 	"sandbox/keep":              "apply changes manifest record review rights",
 	"sandbox/learn":             "",

@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -54,6 +55,11 @@ type plan struct {
 	named    []vpath.Path // named by the caller
 	kept     bool         // by rules with apply: keep, see Keeper
 	whole    bool         // all steps are of one database: placed together
+	// history is that of the source, or nil for an apply without a journal. txn is the journal
+	// while the plan is executed, transaction its id if something was applied.
+	history     *history.Source
+	txn         *transaction
+	transaction string
 }
 
 // newPlan decides the outcome of each change and changes nothing. If reviewed is not nil,
