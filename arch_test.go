@@ -107,6 +107,7 @@ var inside = map[string]string{
 	"sandbox/supervise/narrow":  "supervise/worker",
 	"sandbox/supervise/notes":   "",
 	"sandbox/trust":             "record",
+	"sandbox/undo":              "apply audit changes history record",
 	"sandbox/uploaded":          "gitindex manifest record",
 	"sandbox/userrules":         "hostlist record",
 	"sandbox/supervise/overlay": "scratch supervise/worker",

@@ -106,7 +106,7 @@ func runApply(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o ap
 func (e *env) apply(ctx context.Context, c backend.Changes, o backend.ApplyOptions, quiet bool) (backend.Applied, error) {
 	p := e.progressUnless(quiet, "applying")
 	defer p.stop()
-	o.Progress = p.count
+	o.Progress, o.Waiting, o.Recovered = p.count, e.sayWaiting, e.sayRecovered
 	return c.Apply(ctx, o)
 }
 
@@ -163,6 +163,7 @@ func (e *env) tellApplied(c changesIn, result apply.Result, err error, o applyOp
 		e.say("would apply %s%s", plural(n, "change"), c.where())
 	default:
 		e.say("applied %s%s", plural(n, "change"), c.where())
+		e.sayUndo(result)
 	}
 	e.sayLeftOut(c.Ref(), leftOut)
 	return err
@@ -189,6 +190,7 @@ func (e *env) applyAll(ctx context.Context, c backend.Changes) (applied bool, er
 func (e *env) tellAppliedAll(result apply.Result, err error) error {
 	if n := result.Count(apply.Applied); n > 0 {
 		e.say("applied %s", plural(n, "change"))
+		e.sayUndo(result)
 	}
 	if err != nil {
 		return errdefs.New(errdefs.KindOf(err), "apply: %w", err)
@@ -223,10 +225,11 @@ type applied struct {
 	Results       []appliedPath       `json:"results"`
 	Groups        []present.JSONGroup `json:"groups,omitempty"`
 	WrittenAgain  []string            `json:"written_again,omitempty"`
+	Transaction   string              `json:"transaction,omitempty"` // of undo
 }
 
 func applyDocument(mount string, result apply.Result, dryRun bool) applied {
-	doc := applied{SchemaVersion: present.Version, Mount: mount, DryRun: dryRun, Results: []appliedPath{}, WrittenAgain: escaped(result.Changed)}
+	doc := applied{SchemaVersion: present.Version, Mount: mount, DryRun: dryRun, Results: []appliedPath{}, WrittenAgain: escaped(result.Changed), Transaction: result.Transaction}
 	doc.Groups = present.JSONGroups(result.Groups)
 	for _, p := range result.Listed() {
 		doc.Results = append(doc.Results, appliedPath{

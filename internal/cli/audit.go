@@ -245,6 +245,8 @@ func describeEvent(ev audit.Event) string {
 		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(inMount(v.Mount, v.Paths)))
 	case audit.Discarded:
 		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(inMount(v.Mount, v.Paths)))
+	case audit.Undone:
+		return fmt.Sprintf("%s of %s: %s", plural(len(v.Paths), "path"), vpath.Escape(v.Of), joinTexts(inMount(v.Mount, v.Paths)))
 	case audit.SandboxRebased:
 		return "onto the directory that is at " + escape(v.Source) + " now"
 	case audit.SandboxStopped:

@@ -139,7 +139,7 @@ func (p *plan) decide(s *step) error {
 
 // decideChanged sets the outcome of a step for a path that has changed in the source.
 func (p *plan) decideChanged(s *step) error {
-	present, err := isPresent(p.work, &s.Change)
+	present, err := IsPresent(p.work, &s.Change)
 	switch {
 	case err != nil:
 		return err
@@ -234,9 +234,9 @@ func forgiveCleared(w *changes.Work, c *changes.Change) error {
 	return record.UnlessDenied(err)
 }
 
-// isPresent reports whether the source already has the result of the change: from an
+// IsPresent reports whether the source already has the result of the change: from an
 // interrupted apply, or made by hand.
-func isPresent(w *changes.Work, c *changes.Change) (bool, error) {
+func IsPresent(w *changes.Work, c *changes.Change) (bool, error) {
 	now, err := w.Stack.SourceInfo(c.Path)
 	switch {
 	case errdefs.Is(err, errdefs.NotFound):
