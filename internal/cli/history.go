@@ -79,6 +79,8 @@ func stateOf(t *history.Entry) string {
 		return "undone"
 	case t.Expired:
 		return "expired"
+	case t.Kind == history.Undo:
+		return "done"
 	}
 	return "applied"
 }

@@ -53,21 +53,23 @@ func openHistory(ctx context.Context, s *record.Sandbox, o Options) (*history.So
 	return h, nil
 }
 
-// RecoverSource rolls back what a killed apply or undo has left in the source of the sandbox. It
-// does nothing while another process is at work there.
-func RecoverSource(ctx context.Context, s *record.Sandbox, told func(history.Recovered)) error {
+// RecoverSource rolls back what a killed apply or undo has left in the source of the sandbox, and
+// calls told, unless it is nil, with it. It does nothing while another process is at work there.
+func RecoverSource(s *record.Sandbox, told func(history.Recovered)) error {
 	h := history.Open(s.Home, s.Stored.Source)
 	if !h.IsPending() {
 		return nil
 	}
 	defer s.Home.MakeRoom()()
-	if err := h.Lock(ctx, nil); err != nil {
+	if ok, err := h.TryLock(); err != nil || !ok {
 		return err
 	}
 	defer h.Unlock()
 	recovered, err := h.Recover()
-	for _, r := range recovered {
-		told(r)
+	if told != nil {
+		for _, r := range recovered {
+			told(r)
+		}
 	}
 	return err
 }

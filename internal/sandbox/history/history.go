@@ -146,6 +146,38 @@ func (s *Source) Path() record.HostPath { return s.source.Path }
 // nil, and waits up to lockPatience. Unlock it after. Errors: Precondition after that time;
 // Canceled; those of the host.
 func (s *Source) Lock(ctx context.Context, waiting func(holder string)) error {
+	f, err := s.openLock()
+	if err != nil {
+		return err
+	}
+	if err := s.wait(ctx, f, waiting); err != nil {
+		f.Close()
+		return err
+	}
+	s.hold(f)
+	return nil
+}
+
+// TryLock is Lock, but returns false instead of waiting.
+func (s *Source) TryLock() (bool, error) {
+	f, err := s.openLock()
+	if err != nil {
+		return false, err
+	}
+	err = record.Flock(f, unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		s.hold(f)
+		return true, nil
+	}
+	f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	return false, record.HostError("history", err)
+}
+
+// openLock opens the lock file, and makes its directory if that is absent.
+func (s *Source) openLock() (*os.File, error) {
 	for _, dir := range []string{historyDir(s.home), s.dir} {
 		err := os.Mkdir(dir, 0o700)
 		if errors.Is(err, os.ErrExist) {
@@ -155,20 +187,20 @@ func (s *Source) Lock(ctx context.Context, waiting func(holder string)) error {
 			err = safefs.SyncDir(filepath.Dir(dir))
 		}
 		if err != nil {
-			return record.HostError("history", err)
+			return nil, record.HostError("history", err)
 		}
 	}
 	f, err := os.OpenFile(filepath.Join(s.dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return record.HostError("history", err)
+		return nil, record.HostError("history", err)
 	}
-	if err := s.wait(ctx, f, waiting); err != nil {
-		f.Close()
-		return err
-	}
+	return f, nil
+}
+
+// hold notes that this process has the lock of f.
+func (s *Source) hold(f *os.File) {
 	s.lock = f
 	_, _ = f.WriteAt(fmt.Appendf(nil, "%-*s", holderBytes, fmt.Sprintf("process %d", os.Getpid())), 0) // for information only
-	return nil
 }
 
 const (

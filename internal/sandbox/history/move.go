@@ -52,7 +52,7 @@ func (m *mover) run(moves []move) error {
 		{deepestFirst, (*move).removesFile, m.remove},
 		{deepestFirst, (*move).removesDir, m.removeDir},
 		{moves, (*move).makesDir, m.makeDir},
-		{moves, (*move).putsFile, m.put},
+		{afterDirs(moves), (*move).putsFile, m.put},
 		{deepestFirst, (*move).closesDir, m.chmod},
 	}
 	for _, pass := range passes {
@@ -74,6 +74,17 @@ func (m *mover) run(moves []move) error {
 	return nil
 }
 
+// afterDirs returns the moves as they are when the directories that go are removed.
+func afterDirs(moves []move) []move {
+	moves = slices.Clone(moves)
+	for i := range moves {
+		if moves[i].removesDir() {
+			moves[i].from = nil
+		}
+	}
+	return moves
+}
+
 func (v *move) staysDir() bool { return v.from.IsDir() && v.to.IsDir() }
 func (v *move) opensDir() bool {
 	return v.staysDir() && v.to.Mode&changes.OwnerBits == changes.OwnerBits
@@ -91,11 +102,7 @@ func (m *mover) one(mv move, do func(move, changes.Entry, *unix.Stat_t) error) e
 		if err != nil {
 			return err
 		}
-		from := mv.from
-		if mv.from.IsDir() && mv.putsFile() {
-			from = nil // the directory is removed by now
-		}
-		if from.Matches(e, now) {
+		if mv.from.Matches(e, now) {
 			return do(mv, e.To(mv.sink), now)
 		}
 		if !m.rollback {
@@ -125,7 +132,7 @@ func (m *mover) leave(mv move, e changes.Entry, now *unix.Stat_t) error {
 	if mv.to.Matches(e, now) {
 		return e.RemoveTemp()
 	}
-	if mv.removesDir() && !mv.putsFile() && now == nil {
+	if mv.removesDir() && now == nil {
 		return nil
 	}
 	m.left = append(m.left, Left{mv.path, "it has changed since"})

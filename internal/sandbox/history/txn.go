@@ -46,13 +46,13 @@ func (s *Source) Begin(tree *changes.SourceTree, h Header, steps []Step) (*Txn, 
 	return t, err
 }
 
-func (s *Source) begin(tree *changes.SourceTree, h Header, steps []Step) (t *Txn, err error) {
+func (s *Source) begin(tree *changes.SourceTree, h Header, steps []Step) (_ *Txn, err error) {
 	if h.Seq, err = s.nextSeq(); err != nil {
 		return nil, err
 	}
 	h.Version, h.Source, h.Owner = version, s.source, tree.Owner
 	dir := filepath.Join(s.dir, dirName(h.Seq, h.ID))
-	t = &Txn{source: s, tree: tree, entry: &Entry{Header: h, Steps: steps, State: Pending, dir: dir}}
+	t := &Txn{source: s, tree: tree, entry: &Entry{Header: h, Steps: steps, State: Pending, dir: dir}}
 	defer func() {
 		if err != nil {
 			t.close()
