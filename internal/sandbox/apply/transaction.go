@@ -71,7 +71,17 @@ func RecoverSource(s *record.Sandbox, told func(history.Recovered)) error {
 			told(r)
 		}
 	}
-	return err
+	if err != nil || len(recovered) == 0 {
+		return err
+	}
+	w, err := changes.OpenTo(s, record.PurposeClear, nil, false)
+	if errdefs.Is(err, errdefs.Precondition) {
+		return nil // it is in use: the next apply does the rest
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.Rebase(w), w.Close())
 }
 
 // begin writes the journal of the plan.

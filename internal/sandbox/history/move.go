@@ -102,7 +102,9 @@ func (m *mover) one(mv move, do func(move, changes.Entry, *unix.Stat_t) error) e
 		if err != nil {
 			return err
 		}
-		if mv.from.Matches(e, now) {
+		// A directory is removed before a file takes its place, which is then missing for a moment.
+		between := m.rollback && mv.makesDir() && now == nil
+		if mv.from.Matches(e, now) || between {
 			return do(mv, e.To(mv.sink), now)
 		}
 		if !m.rollback {

@@ -164,34 +164,44 @@ func (s *Source) Rebase(w *changes.Work) error {
 
 // rebase is Rebase for the steps of a transaction.
 func rebase(w *changes.Work, steps []Step) error {
+	bases, err := w.Stack.Bases()
+	if err != nil {
+		return err
+	}
 	var versions []changes.Version
 	for i := range steps {
 		s := &steps[i]
-		if s.Before == nil || s.Before.IsDir() {
-			continue
-		}
 		at, err := s.At()
 		if err != nil {
 			return err
 		}
-		var now *layer.Base
-		err = w.Tree.At(at, func(e changes.Entry) error {
-			st, err := e.Stat()
-			if err == nil && st != nil && s.Before.Matches(e, st) {
-				now = changes.BaseOf(st)
-			}
-			return err
-		})
-		if now != nil {
+		base, recorded := bases[at]
+		if !recorded || s.Before == nil || s.Before.IsDir() {
+			continue
+		}
+		if fresh, err := w.IsFresh(at, &base); err != nil || fresh {
+			continue // as the delta expects it, or unreadable: a conflict
+		}
+		if now := restored(w, at, s.Before); now != nil {
 			// A version that the delta cannot have, so that it drops nothing.
 			versions = append(versions, changes.Version{Path: s.Path, Made: now})
-		} else if err != nil && !changes.IsWayGone(err) {
-			return record.HostError("history", err)
 		}
 	}
 	if len(versions) == 0 {
 		return nil
 	}
-	_, err := w.Drop(versions)
+	_, err = w.Drop(versions)
 	return err
+}
+
+// restored returns the source's entry at p as a base, if it is before.
+func restored(w *changes.Work, p vpath.Path, before *Entity) (now *layer.Base) {
+	_ = w.Tree.At(p, func(e changes.Entry) error { // what cannot be read stays a conflict
+		st, err := e.Stat()
+		if err == nil && st != nil && before.Matches(e, st) {
+			now = changes.BaseOf(st)
+		}
+		return err
+	})
+	return now
 }
