@@ -3,8 +3,10 @@ package apply
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/history"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
@@ -130,6 +133,9 @@ func (p *plan) describe(s *step) (history.Step, error) {
 	if err != nil && !changes.IsWayGone(err) {
 		return st, record.HostError("apply "+s.Path.String(), err)
 	}
+	if st.Before != nil && s.Fresh && s.Base != nil && s.Base.SHA256 != nil && st.Before.Mode&record.TypeBits == unix.S_IFREG {
+		st.Before.SHA256 = hex.EncodeToString(s.Base.SHA256)
+	}
 	if s.Status == changes.Deleted {
 		return st, nil
 	}
@@ -170,6 +176,11 @@ func (p *plan) image(s *step) (*changes.Image, error) {
 func (p *plan) willPlace(s *step, made *layer.Base, file *changes.Staged) {
 	if p.txn == nil || file == nil {
 		return // the journal has it already
+	}
+	if file.Sum == "" && made.Size <= layer.ContentMax {
+		if _, err := file.File.Seek(0, io.SeekStart); err == nil {
+			file.Sum, _ = manifest.SumOf(file.File) // without it, undo refuses a file that was only touched
+		}
 	}
 	after := &history.Entity{Mode: made.Mode, Dev: made.Dev, Ino: made.Ino, Size: made.Size, Mtime: made.Mtime, SHA256: file.Sum}
 	p.txn.Place(p.txn.number[s], after)

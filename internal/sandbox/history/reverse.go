@@ -92,6 +92,8 @@ func (r *Reversal) plan(i int, goes, comes map[vpath.Path]bool) error {
 		switch {
 		case !s.After.Matches(e, now) && !s.After.HasContent(e, now):
 			why = s.After.differs(now)
+		case s.After.isRegular():
+			step.Before.SHA256 = s.After.SHA256
 		case s.After.IsDir() && !s.Before.IsDir():
 			why, err = r.holdsOthers(at, goes)
 		}
@@ -134,7 +136,7 @@ func (a *Entity) differs(now *unix.Stat_t) string {
 	case a.Mode != now.Mode:
 		return fmt.Sprintf("its mode has changed since: %04o, now %04o", a.Mode&^record.TypeBits, now.Mode&^record.TypeBits)
 	}
-	return "its content has changed since"
+	return "it was written to since"
 }
 
 // holdsOthers says what a directory contains that does not go with it.
