@@ -369,6 +369,7 @@ var large = map[string]string{
 	"client":                     "the exported types of the Go SDK and their conversions (ADR 0039)",
 	"internal/cli":               "one file per verb",
 	"internal/confine/egress":    "two ends of one wire, one process of which every file serves one connection",
+	"internal/sandbox/apply":     "one plan, which every kind of apply shares",
 	"internal/sandbox/supervise": "one process, one lock order",
 	"internal/server/service":    "one type holds the answers to a server's calls, as gRPC asks for",
 	"internal/view/fusefs":       "one file system, one lock order",

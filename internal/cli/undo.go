@@ -60,7 +60,6 @@ directory above it. Both say what they would do, and ask.`,
 func (e *env) newReversal(o undoOptions, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.ValidArgsFunction = e.completeNames
-	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
 			what, err := e.whichTransaction(args, o.redo)

@@ -12,8 +12,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// Two sandboxes apply to one source at the same time, and one of them is killed (kill -9) somewhere.
-// When the next command has run, the source has all changes of each, or none.
+// Two sandboxes apply to one source at the same time, and one of them is killed (kill -9)
+// somewhere. When the next command has run, the source has all changes of each, or none.
 func TestAppliesThatAreKilledLeaveAllOrNothing(t *testing.T) {
 	const files = 40
 	s := harness.New(t, binary, map[string]string{"keep": "theirs\n"})

@@ -65,8 +65,8 @@ func (b *Backend) transactions(name, dir string) ([]transaction, error) {
 	return list, nil
 }
 
-// nearestAbove returns the sources with the longest path that is, or contains, dir. Several directories
-// can have been at one path.
+// nearestAbove returns the sources with the longest path that is, or contains, dir. Several
+// directories can have been at one path.
 func nearestAbove(sources []*history.Source, dir string) []*history.Source {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real

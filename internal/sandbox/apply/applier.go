@@ -93,6 +93,11 @@ func (a *applier) run(ctx context.Context) error {
 	a.files(ctx, instead)
 	a.each(ctx, closed, a.chmod)
 	a.finishDirs()
+	return a.end()
+}
+
+// end ends the apply after its steps.
+func (a *applier) end() error {
 	if a.undone && a.plan.txn != nil {
 		return a.plan.rollBack(a.failure)
 	}
@@ -150,7 +155,7 @@ func (a *applier) finish(s *step, err error) {
 	}
 	a.breakWhole(s)
 	kind := safefs.Kind(err)
-	hosts := kind == errdefs.Exhausted || kind == errdefs.Unavailable || errors.Is(err, unix.EROFS)
+	hosts := isHosts(kind, err)
 	if !hosts && !errors.Is(err, changes.ErrMoved) && a.hasMovedOn(s) {
 		err = ErrBusy // the other errors are a consequence
 	}
@@ -172,8 +177,14 @@ func (a *applier) finish(s *step, err error) {
 		s.stop(Failed, "%s", record.UnwrapErrno(err))
 	}
 	a.keep(s, kind, errors.Is(err, ErrBusy), hosts)
-	a.undone = a.undone || kind == errdefs.Exhausted || errors.Is(err, unix.EROFS)
-	a.stopped = a.stopped || a.undone
+	if kind == errdefs.Exhausted || errors.Is(err, unix.EROFS) {
+		a.stopped, a.undone = true, true
+	}
+}
+
+// isHosts reports whether the host failed, without the influence of a command.
+func isHosts(kind errdefs.Kind, err error) bool {
+	return kind == errdefs.Exhausted || kind == errdefs.Unavailable || errors.Is(err, unix.EROFS)
 }
 
 // keep keeps the failure of a step, unless it has one of the same or a higher precedence.

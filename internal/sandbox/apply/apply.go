@@ -181,8 +181,6 @@ func (p *PathResult) isListed() bool {
 // Canceled; ErrBusy. A command in the sandbox can cause ErrBusy and Denied; if there is
 // also another failure, the error is only that.
 func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, err error) {
-	var own error // see applier
-	defer func() { err = cmp.Or(err, own) }()
 	if !o.DryRun {
 		defer s.Home.MakeRoom()()
 	}
@@ -191,6 +189,13 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 		return result, err
 	}
 	defer h.Unlock()
+	return changesIn(ctx, h, s, o)
+}
+
+// changesIn is Changes with the history of the source, nil for an apply without a journal.
+func changesIn(ctx context.Context, h *history.Source, s *record.Sandbox, o Options) (result Result, err error) {
+	var own error // see applier
+	defer func() { err = cmp.Or(err, own) }()
 	w, err := openToApply(s, o)
 	if err != nil {
 		return result, err

@@ -39,12 +39,6 @@ type DiscardResult struct {
 //
 // Errors: Precondition if the sandbox is locked; NotFound for a path without changes.
 func Discard(s *record.Sandbox, o DiscardOptions) (result DiscardResult, err error) {
-	if _, lost := s.SourceLost(); lost == nil && !o.DryRun {
-		// The delta may have the only copy of what a killed apply has half applied.
-		if err := RecoverSource(s, o.Recovered); err != nil {
-			return result, err
-		}
-	}
 	w, err := openToDiscard(s, o)
 	if err != nil {
 		return result, err
@@ -93,6 +87,12 @@ func Discard(s *record.Sandbox, o DiscardOptions) (result DiscardResult, err err
 // discard all of them, because the source's entry below a single change is unknown.
 func openToDiscard(s *record.Sandbox, o DiscardOptions) (*changes.Work, error) {
 	_, why := s.SourceLost()
+	if why == nil && !o.DryRun {
+		// The delta may have the only copy of what a killed apply has half applied.
+		if err := RecoverSource(s, o.Recovered); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case why == nil:
 		return changes.OpenTo(s, record.PurposeDiscard, o.Drop, o.DryRun)

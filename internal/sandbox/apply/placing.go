@@ -63,8 +63,8 @@ func (a *applier) statStaged(s *step, file *changes.Staged) (st *unix.Stat_t, er
 }
 
 // listPlacing lists, durably, what the steps will place. staged returns the staged file of
-// a step, or nil. The journal has it too. If the disk has no room for the list, the worst result is a conflict in
-// the next apply.
+// a step, or nil. The journal has it too. If the disk has no room for the list, the worst
+// result is a conflict in the next apply.
 func (a *applier) listPlacing(steps []*step, staged func(*step) *changes.Staged) error {
 	var lines []string
 	for _, s := range steps {

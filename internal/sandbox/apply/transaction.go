@@ -133,30 +133,36 @@ func (p *plan) describe(s *step) (history.Step, error) {
 	if err != nil && !changes.IsWayGone(err) {
 		return st, record.HostError("apply "+s.Path.String(), err)
 	}
+	err = nil
 	if st.Before != nil && s.Fresh && s.Base != nil && s.Base.SHA256 != nil && st.Before.Mode&record.TypeBits == unix.S_IFREG {
 		st.Before.SHA256 = hex.EncodeToString(s.Base.SHA256)
 	}
-	if s.Status == changes.Deleted {
-		return st, nil
+	if s.Status != changes.Deleted {
+		st.After, err = p.comes(s, &st)
 	}
-	st.After = &history.Entity{Mode: s.Info.Mode & (record.TypeBits | record.PermBits), Size: s.Info.Size, Mtime: s.Info.Mtime}
+	return st, err
+}
+
+// comes returns what the step places, as far as it is known before the step.
+func (p *plan) comes(s *step, st *history.Step) (*history.Entity, error) {
+	after := &history.Entity{Mode: s.Info.Mode & (record.TypeBits | record.PermBits), Size: s.Info.Size, Mtime: s.Info.Mtime}
 	switch s.Info.Mode & record.TypeBits {
 	case unix.S_IFDIR:
-		st.After = &history.Entity{Mode: s.Info.Mode & (record.TypeBits | record.StickyBits)}
+		after = &history.Entity{Mode: s.Info.Mode & (record.TypeBits | record.StickyBits)}
 	case unix.S_IFLNK:
 		target, err := p.target(s)
-		st.After.Target = vpath.Escape(target)
-		return st, record.UnlessDenied(err)
+		after.Target = vpath.Escape(target)
+		return after, record.UnlessDenied(err)
 	case unix.S_IFREG:
-		st.After.Mode = s.placedMode()
+		after.Mode = s.placedMode()
 		if s.SameContent && !st.Linked && st.Before != nil {
 			// Only the mode changes, in place.
-			mode := st.After.Mode
-			*st.After = *st.Before
-			st.After.Mode = mode
+			mode := after.Mode
+			*after = *st.Before
+			after.Mode = mode
 		}
 	}
-	return st, nil
+	return after, nil
 }
 
 // image returns where the step puts what it replaces; nil for nothing. Errors: ErrMoved if

@@ -286,7 +286,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if _, entries := b.history(); len(entries) != 1 || entries[0].ID != last {
 		t.Errorf("history = %+v, want the last apply alone", entries)
 	}
-	if got := string(snapshot(t, b.dir)["f"]); got != "last" {
+	if got := snapshot(t, b.dir)["f"]; got != "last" {
 		t.Errorf("f = %q", got)
 	}
 }

@@ -79,26 +79,7 @@ func (r *Reversal) plan(i int, goes, comes map[vpath.Path]bool) error {
 		return err
 	}
 	step := Step{Path: s.Path, After: s.Before}
-	why := ""
-	err = r.tree.At(at, func(e changes.Entry) error {
-		now, err := e.Stat()
-		if err != nil {
-			return err
-		}
-		if step.Before, err = EntityOf(e, now); err != nil {
-			return err
-		}
-		step.Linked = now != nil && now.Nlink > 1 && !record.IsDir(now.Mode)
-		switch {
-		case !s.After.Matches(e, now) && !s.After.HasContent(e, now):
-			why = s.After.differs(now)
-		case s.After.isRegular():
-			step.Before.SHA256 = s.After.SHA256
-		case s.After.IsDir() && !s.Before.IsDir():
-			why, err = r.holdsOthers(at, goes)
-		}
-		return err
-	})
+	why, err := r.look(at, s, &step, goes)
 	switch {
 	case changes.IsWayGone(err):
 		if s.After != nil || !comes[at.Dir()] {
@@ -120,6 +101,31 @@ func (r *Reversal) plan(i int, goes, comes map[vpath.Path]bool) error {
 	}
 	r.steps, r.from = append(r.steps, step), append(r.from, i)
 	return nil
+}
+
+// look sets what is at the path of the step s now, for its reverse. It returns why that is not what
+// s has placed, or "".
+func (r *Reversal) look(at vpath.Path, s, reverse *Step, goes map[vpath.Path]bool) (why string, err error) {
+	err = r.tree.At(at, func(e changes.Entry) error {
+		now, err := e.Stat()
+		if err != nil {
+			return err
+		}
+		if reverse.Before, err = EntityOf(e, now); err != nil {
+			return err
+		}
+		reverse.Linked = now != nil && now.Nlink > 1 && !record.IsDir(now.Mode)
+		switch {
+		case !s.After.Matches(e, now) && !s.After.HasContent(e, now):
+			why = s.After.differs(now)
+		case s.After.isRegular():
+			reverse.Before.SHA256 = s.After.SHA256
+		case s.After.IsDir() && !s.Before.IsDir():
+			why, err = r.holdsOthers(at, goes)
+		}
+		return err
+	})
+	return why, err
 }
 
 // differs says what of now is not as a.

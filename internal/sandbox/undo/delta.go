@@ -205,11 +205,8 @@ func (d *delta) make(e *history.Entry, i int) (bool, error) {
 	default:
 		return false, nil
 	}
-	if errdefs.Is(err, errdefs.NotFound) || errdefs.Is(err, errdefs.Precondition) || errdefs.Is(err, errdefs.Exists) {
-		return false, nil // something else is in the way inside
-	}
 	if err != nil {
-		return false, err
+		return false, unlessInTheWay(err)
 	}
 	attributes := layer.SetAttr{Mode: &mode}
 	if !was.IsDir() {
@@ -217,6 +214,14 @@ func (d *delta) make(e *history.Entry, i int) (bool, error) {
 	}
 	_, err = d.work.Stack.SetAttr(at, attributes)
 	return true, err
+}
+
+// unlessInTheWay returns nil for an error which means that the sandbox has something else there.
+func unlessInTheWay(err error) error {
+	if errdefs.Is(err, errdefs.NotFound) || errdefs.Is(err, errdefs.Precondition) || errdefs.Is(err, errdefs.Exists) {
+		return nil
+	}
+	return err
 }
 
 // write writes the content of a regular file.
