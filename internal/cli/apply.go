@@ -41,7 +41,7 @@ code is then 3. --latest takes what is there now.
 Every path is checked first: if the source at one of them has changed since the
 sandbox saw it, nothing is applied and the paths are named. Each file is then
 replaced whole, and leaves the delta once the source holds it. What changed in a
-.git directory is applied as a whole or not at all.
+.git directory is applied as a whole or not at all. agentfense undo takes an apply back.
 
 --to applies the changes to another directory with the same checks: what is there
 must be what the sandbox saw, by content. The changes stay in the sandbox. If the
@@ -163,7 +163,6 @@ func (e *env) tellApplied(c changesIn, result apply.Result, err error, o applyOp
 		e.say("would apply %s%s", plural(n, "change"), c.where())
 	default:
 		e.say("applied %s%s", plural(n, "change"), c.where())
-		e.sayUndo(result)
 	}
 	e.sayLeftOut(c.Ref(), leftOut)
 	return err
@@ -190,7 +189,6 @@ func (e *env) applyAll(ctx context.Context, c backend.Changes) (applied bool, er
 func (e *env) tellAppliedAll(result apply.Result, err error) error {
 	if n := result.Count(apply.Applied); n > 0 {
 		e.say("applied %s", plural(n, "change"))
-		e.sayUndo(result)
 	}
 	if err != nil {
 		return errdefs.New(errdefs.KindOf(err), "apply: %w", err)

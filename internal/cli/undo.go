@@ -12,7 +12,6 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/undo"
@@ -169,13 +168,6 @@ func (e *env) sayReversed(r undo.Result, o undoOptions) {
 		e.say("undid %s: %s; the changes are in the sandbox again: agentfense diff %s", r.Of.ID, n, r.Of.Name)
 	default:
 		e.say("undid %s: %s; to apply it again: agentfense redo %s", r.Of.ID, n, r.ID)
-	}
-}
-
-// sayUndo says how to take an apply back.
-func (e *env) sayUndo(r apply.Result) {
-	if r.Transaction != "" {
-		e.say("to take it back: agentfense undo %s", r.Transaction)
 	}
 }
 
