@@ -47,7 +47,7 @@ code is then 3. --latest takes what is there now.
 Every path is checked first: if the source at one of them has changed since the
 sandbox saw it, nothing is applied and the paths are named. Each file is then
 replaced whole, and leaves the delta once the source holds it. What changed in a
-.git directory is applied as a whole or not at all.
+.git directory is applied as a whole or not at all. agentfense undo takes an apply back.
 
 --to applies the changes to another directory with the same checks: what is there
 must be what the sandbox saw, by content. The changes stay in the sandbox. If the
@@ -152,7 +152,7 @@ func (e *env) sayElsewhere(result backend.Applied, branch string) {
 func (e *env) apply(ctx context.Context, c backend.Changes, o backend.ApplyOptions, quiet bool) (backend.Applied, error) {
 	p := e.progressUnless(quiet, "applying")
 	defer p.stop()
-	o.Progress = p.count
+	o.Progress, o.Waiting, o.Recovered = p.count, e.sayWaiting, e.sayRecovered
 	return c.Apply(ctx, o)
 }
 
@@ -282,10 +282,11 @@ type applied struct {
 	Results       []appliedPath       `json:"results"`
 	Groups        []present.JSONGroup `json:"groups,omitempty"`
 	WrittenAgain  []string            `json:"written_again,omitempty"`
+	Transaction   string              `json:"transaction,omitempty"` // of undo
 }
 
 func applyDocument(mount string, result apply.Result, dryRun bool) applied {
-	doc := applied{SchemaVersion: present.Version, Mount: mount, DryRun: dryRun, Results: []appliedPath{}, WrittenAgain: escaped(result.Changed)}
+	doc := applied{SchemaVersion: present.Version, Mount: mount, DryRun: dryRun, Results: []appliedPath{}, WrittenAgain: escaped(result.Changed), Transaction: result.Transaction}
 	doc.Groups = present.JSONGroups(result.Groups)
 	for _, p := range result.Listed() {
 		doc.Results = append(doc.Results, appliedPath{

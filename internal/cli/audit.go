@@ -286,9 +286,11 @@ func describeHosts(v audit.HostsChanged) string {
 	return fmt.Sprintf("%s, %s allowed from now on, %s", strings.Join(parts, ", "), plural(len(v.AllowNet), "host"), vpath.Escape(v.Reason))
 }
 
-// describeSession says that a session began or ended.
+// describeSession says that a session began or ended, or what was undone.
 func describeSession(ev audit.Event) string {
 	switch v := ev.(type) {
+	case audit.Undone:
+		return fmt.Sprintf("%s of %s: %s", plural(len(v.Paths), "path"), vpath.Escape(v.Of), joinTexts(inMount(v.Mount, v.Paths)))
 	case audit.SessionCreated:
 		return fmt.Sprintf("%s %s", vpath.Escape(v.Session), escape(v.Shell))
 	case audit.SessionClosed:

@@ -94,7 +94,7 @@ func runExec(ctx context.Context, e *env, b backend.Backend, name string, o exec
 	began := time.Now()
 	var live backend.Live
 	err = e.rebasing(o.Rebase, func(rebase bool) (err error) {
-		live, err = b.Enter(ctx, sb, backend.EnterOptions{Rebase: rebase, Warn: e.warnOf, Started: e.sayPublished})
+		live, err = b.Enter(ctx, sb, backend.EnterOptions{Rebase: rebase, Warn: e.warnOf, Recovered: e.sayRecovered, Started: e.sayPublished})
 		return err
 	})
 	if err != nil {

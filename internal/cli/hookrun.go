@@ -59,7 +59,7 @@ func (o *hookOptions) run(ctx context.Context, e *env, cmd *cobra.Command, b bac
 	if err != nil {
 		return err
 	}
-	live, err := b.Enter(ctx, sb, backend.EnterOptions{Warn: e.warnOf})
+	live, err := b.Enter(ctx, sb, backend.EnterOptions{Warn: e.warnOf, Recovered: e.sayRecovered})
 	if err != nil {
 		return err
 	}

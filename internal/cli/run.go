@@ -147,7 +147,7 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 	}
 	look := startGitLook(ctx, b, sb)
 	defer look.end()
-	live, err := b.Enter(ctx, sb, backend.EnterOptions{Exclusive: o.Exclusive, Learn: learning != nil, Warn: e.warnOf, Started: e.sayPublished})
+	live, err := b.Enter(ctx, sb, backend.EnterOptions{Exclusive: o.Exclusive, Learn: learning != nil, Warn: e.warnOf, Recovered: e.sayRecovered, Started: e.sayPublished})
 	if err != nil {
 		return unused(err)
 	}

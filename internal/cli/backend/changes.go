@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
@@ -84,6 +85,9 @@ type ApplyOptions struct {
 	// place of the source, with the message; "" for the source. Only of this host.
 	Branch, Message string
 	Progress        func(tried, total int)
+	// Waiting and Recovered are those of apply.Options.
+	Waiting   func(holder string)
+	Recovered func(history.Recovered)
 	// Unreviewed applies changes that no person has reviewed: all but those that could act on the
 	// host by themselves, and those that the source has changed, too. What is left out is in the
 	// result. Only of this host.

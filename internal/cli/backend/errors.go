@@ -8,12 +8,15 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
-// LocalOnlyError says that a server cannot do what a flag asks for. Its kind is
-// Unsupported.
+// LocalOnlyError says that a server cannot do what a flag asks for, or with Flag "" the verb. Its
+// kind is Unsupported.
 type LocalOnlyError struct{ Flag string }
 
 // Error says so.
 func (e *LocalOnlyError) Error() string {
+	if e.Flag == "" {
+		return "works only on this host, not on a server"
+	}
 	return "--" + e.Flag + ": works only on this host, not on a server"
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
@@ -25,6 +26,9 @@ type EnterOptions struct {
 	Warn func(error)
 	// Started is told of the sandbox if Enter has started it. nil: nobody is.
 	Started func(Sandbox)
+	// Recovered is told what a killed apply or undo had left in the source, and Enter has rolled
+	// back. nil: nobody is.
+	Recovered func(history.Recovered)
 }
 
 // Live is a sandbox that runs for as long as somebody uses it.

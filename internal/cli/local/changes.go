@@ -109,7 +109,7 @@ func (c *localChanges) shownBefore(ctx context.Context) (string, error) {
 
 // Apply brings changes into the source. A live supervisor forgets what it has of them.
 func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (result backend.Applied, err error) {
-	options := apply.Options{Paths: o.Paths, Hunks: o.Hunks, DryRun: o.DryRun, Reviewed: o.Reviewed, Progress: o.Progress, Unreviewed: o.Unreviewed}
+	options := apply.Options{Paths: o.Paths, Hunks: o.Hunks, DryRun: o.DryRun, Reviewed: o.Reviewed, Progress: o.Progress, Unreviewed: o.Unreviewed, Waiting: o.Waiting, Recovered: o.Recovered}
 	if o.Unreviewed {
 		options.OnConflict = apply.Leave
 	}

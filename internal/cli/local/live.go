@@ -10,6 +10,8 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/secrets"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise"
@@ -42,6 +44,9 @@ func (b *Backend) Enter(ctx context.Context, s backend.Sandbox, o backend.EnterO
 	if err == nil {
 		err = settleMounts(ctx, sb, o.Rebase)
 	}
+	if err == nil {
+		err = recoverSources(sb, o.Recovered)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +67,16 @@ func (b *Backend) Enter(ctx context.Context, s backend.Sandbox, o backend.EnterO
 		case <-time.After(enterPause):
 		}
 	}
+}
+
+// recoverSources rolls back what a killed apply or undo has left in the sandbox's sources.
+func recoverSources(sb *record.Sandbox, told func(history.Recovered)) error {
+	for _, part := range sb.Parts() {
+		if err := apply.RecoverSource(part, told); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // begin gives a sandbox that was entered what only the caller has.

@@ -8,6 +8,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -54,6 +55,11 @@ func (b *Backend) Remove(ctx context.Context, name string, how backend.Removal) 
 	}
 	if how == backend.RemoveEmpty {
 		check = func(sb *record.Sandbox) error { return b.checkPending(ctx, name, sb) }
+	}
+	if sb != nil {
+		for _, part := range sb.Parts() {
+			_ = apply.RecoverSource(part, nil) // the history has it, also after the removal
+		}
 	}
 	remove := func() error { return b.removeIf(name, check) }
 	if sb != nil && how == backend.RemoveForced {

@@ -1,4 +1,5 @@
-// Package id creates and checks the ids of codebases, sandboxes and sessions: a prefix and 16
+// Package id creates and checks the ids of codebases, sandboxes, sessions and
+// transactions: a prefix and 16
 // random hexadecimal digits. Names may be reused, ids are not. It proposes names, too.
 package id
 
@@ -20,12 +21,17 @@ type Sandbox string
 // Session is the id of a session: "sess_" and 16 hexadecimal digits.
 type Session string
 
+// Transaction is the id of an apply or an undo: "tx_" and 16 hexadecimal digits.
+type Transaction string
+
 // SandboxPrefix begins the id of every sandbox.
 const SandboxPrefix = "sb_"
 
 const (
 	codebasePrefix = "cb_"
 	sessionPrefix  = "sess_"
+
+	transactionPrefix = "tx_"
 )
 
 // NewCodebase returns a new id.
@@ -37,6 +43,9 @@ func NewSandbox() Sandbox { return Sandbox(draw(SandboxPrefix)) }
 // NewSession returns a new id.
 func NewSession() Session { return Session(draw(sessionPrefix)) }
 
+// NewTransaction returns a new id.
+func NewTransaction() Transaction { return Transaction(draw(transactionPrefix)) }
+
 // IsValid reports whether c has the form of an id.
 func (c Codebase) IsValid() bool { return isID(codebasePrefix, string(c)) }
 
@@ -45,6 +54,9 @@ func (s Sandbox) IsValid() bool { return isID(SandboxPrefix, string(s)) }
 
 // IsValid reports whether s has the form of an id.
 func (s Session) IsValid() bool { return isID(sessionPrefix, string(s)) }
+
+// IsValid reports whether t has the form of an id.
+func (t Transaction) IsValid() bool { return isID(transactionPrefix, string(t)) }
 
 // ParseCodebase checks the form of an id. Errors: NotFound, with the text for an unknown id: to a
 // caller a malformed id, an unknown one and one of another owner look alike.

@@ -48,6 +48,7 @@ type applier struct {
 	// precedence, keeps writing to one. It never hides failure.
 	own     error
 	stopped bool // give up the remaining steps
+	undone  bool // restore the source: the disk is full, or the apply was canceled
 	dropped bool // the applied entries are dropped from the delta
 	stale   []vpath.Path
 }
@@ -92,6 +93,14 @@ func (a *applier) run(ctx context.Context) error {
 	a.files(ctx, instead)
 	a.each(ctx, closed, a.chmod)
 	a.finishDirs()
+	return a.end()
+}
+
+// end ends the apply after its steps.
+func (a *applier) end() error {
+	if a.undone && a.plan.txn != nil {
+		return a.plan.rollBack(a.failure)
+	}
 	return errors.Join(a.failure, a.settle())
 }
 
@@ -117,7 +126,7 @@ func (a *applier) each(ctx context.Context, steps []*step, do func(*step, change
 // mayGoOn reports whether s can still be tried. If not, it marks s as skipped.
 func (a *applier) mayGoOn(ctx context.Context, s *step) bool {
 	if err := ctx.Err(); err != nil && !a.stopped {
-		a.stopped = true
+		a.stopped, a.undone = true, true
 		a.failure = errors.Join(a.failure, errdefs.New(errdefs.Canceled, "apply: %w", err))
 	}
 	if a.stopped {
@@ -146,7 +155,7 @@ func (a *applier) finish(s *step, err error) {
 	}
 	a.breakWhole(s)
 	kind := safefs.Kind(err)
-	hosts := kind == errdefs.Exhausted || kind == errdefs.Unavailable || errors.Is(err, unix.EROFS)
+	hosts := isHosts(kind, err)
 	if !hosts && !errors.Is(err, changes.ErrMoved) && a.hasMovedOn(s) {
 		err = ErrBusy // the other errors are a consequence
 	}
@@ -168,7 +177,14 @@ func (a *applier) finish(s *step, err error) {
 		s.stop(Failed, "%s", record.UnwrapErrno(err))
 	}
 	a.keep(s, kind, errors.Is(err, ErrBusy), hosts)
-	a.stopped = a.stopped || kind == errdefs.Exhausted || errors.Is(err, unix.EROFS)
+	if kind == errdefs.Exhausted || errors.Is(err, unix.EROFS) {
+		a.stopped, a.undone = true, true
+	}
+}
+
+// isHosts reports whether the host failed, without the influence of a command.
+func isHosts(kind errdefs.Kind, err error) bool {
+	return kind == errdefs.Exhausted || kind == errdefs.Unavailable || errors.Is(err, unix.EROFS)
 }
 
 // keep keeps the failure of a step, unless it has one of the same or a higher precedence.
@@ -276,6 +292,9 @@ func (a *applier) clearDir(s *step, e changes.Entry) error {
 func (a *applier) settle() error {
 	if err := a.syncNames(); err != nil {
 		return errdefs.New(record.DiskKind(err), "apply: the applied changes may not be durable yet and stay in the delta: %w", err)
+	}
+	if err := a.plan.commit(); err != nil {
+		return err
 	}
 	var versions []changes.Version
 	all := true

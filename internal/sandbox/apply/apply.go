@@ -11,11 +11,14 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -99,6 +102,12 @@ type Options struct {
 	Unreviewed bool
 	// Progress, if not nil, is called after each path that was tried.
 	Progress func(tried, total int)
+	// Waiting, if not nil, is called if another process applies changes to the source, before
+	// Changes waits for it.
+	Waiting func(holder string)
+	// Recovered, if not nil, is called with what a killed process had left in the source and
+	// Changes has rolled back.
+	Recovered func(history.Recovered)
 }
 
 // Result has the outcome at each selected path, ordered by path.
@@ -109,6 +118,8 @@ type Result struct {
 	// has the later version.
 	Changed []vpath.Path
 	Growth  changes.SizeDelta
+	// Transaction is the id by which the apply can be undone, or "".
+	Transaction string
 }
 
 // Skip turns the outcome of paths that would have been applied into Skipped.
@@ -168,14 +179,28 @@ func (p *PathResult) isListed() bool {
 // Precondition, and the result names all such paths. The caller can select the other paths,
 // or set Options.OnConflict. Otherwise Changes replaces each file by one rename,
 // directories first and deletions last, and then drops from the delta what the source has
-// durably. If the host fails midway, the result reports the finished steps, and the others
-// stay in the delta.
+// durably. It keeps a journal (package history): if the disk is full or ctx ends midway, it
+// restores the source, and if it is killed, the next command does. If the host refuses a path,
+// the result reports it, and it stays in the delta.
 //
 // Errors: Precondition, also if the sandbox is locked; NotFound for a path without changes, for an
 // id that no change has, and for an Options.Reviewed that is no longer stored; Invalid; Denied and
 // Exhausted from the host; Canceled; ErrBusy. A command in the sandbox can cause ErrBusy and
 // Denied; if there is also another failure, the error is only that.
 func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, err error) {
+	if !o.DryRun {
+		defer s.Home.MakeRoom()()
+	}
+	h, err := openHistory(ctx, s, o)
+	if err != nil {
+		return result, err
+	}
+	defer h.Unlock()
+	return changesIn(ctx, h, s, o)
+}
+
+// changesIn is Changes with the history of the source, nil for an apply without a journal.
+func changesIn(ctx context.Context, h *history.Source, s *record.Sandbox, o Options) (result Result, err error) {
 	var own error // see applier
 	defer func() { err = cmp.Or(err, own) }()
 	w, err := openToApply(s, o)
@@ -189,6 +214,9 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 		err = errors.Join(err, w.Close())
 	}()
 	w.NoteMade = o.placed != nil || o.Keep != nil || len(o.Hunks) > 0
+	if err := h.Rebase(w); err != nil {
+		return result, err
+	}
 	p, err := planSelected(w, o)
 	if err != nil {
 		return result, err
@@ -213,10 +241,11 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	tell := p.teller(log, o)
+	p.history = h
 	var stale []vpath.Path
 	stale, err, own = p.run(ctx, o, tell)
 	result = p.result()
-	result.Changed, result.Growth = stale, p.growth()
+	result.Changed, result.Growth, result.Transaction = stale, p.growth(), p.transaction
 	err = errors.Join(err, tell())
 	if o.To == nil {
 		if done := p.settled(); len(done) > 0 {
@@ -325,14 +354,20 @@ func (p *plan) run(ctx context.Context, o Options, tell func() error) (stale []v
 	if a.progress == nil {
 		a.progress = func(int, int) {}
 	}
-	if err := p.work.ApplyLock.Intend(paths); err != nil {
-		if errdefs.Is(err, errdefs.Exhausted) {
-			err = errdefs.New(errdefs.Exhausted, "%w: nothing applied; apply fewer paths at once, or free the disk by agentfense discard or agentfense rm", err)
+	if p.work.ApplyLock == nil {
+		return nil, tooFull(record.HostError("apply: nothing applied", unix.ENOSPC)), nil
+	}
+	if p.history != nil {
+		if err := p.begin(p.history, o); err != nil {
+			return nil, err, nil
 		}
-		return nil, err, nil
+	}
+	p.work.ApplyLock.Deferred = p.txn != nil
+	if err := p.work.ApplyLock.Intend(paths); err != nil {
+		return nil, tooFull(p.rollBack(err)), nil
 	}
 	if err := a.listPlacing(p.unstaged(), func(*step) *changes.Staged { return nil }); err != nil {
-		return nil, err, nil
+		return nil, p.rollBack(err), nil
 	}
 	failpoint.At("sync: intended")
 	err = a.run(ctx)
@@ -341,6 +376,14 @@ func (p *plan) run(ctx context.Context, o Options, tell func() error) (stale []v
 		err = errors.Join(err, p.work.EndApply())
 	} // else the delta still has the placed entries, as after a kill
 	return a.stale, err, a.own
+}
+
+// tooFull adds to an error of a full disk what can be done.
+func tooFull(err error) error {
+	if !errdefs.Is(err, errdefs.Exhausted) {
+		return err
+	}
+	return errdefs.New(errdefs.Exhausted, "%w: apply fewer paths at once, or free the disk by agentfense discard or agentfense rm", err)
 }
 
 // paths returns the paths of the source that the plan changes.

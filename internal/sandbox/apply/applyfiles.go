@@ -312,7 +312,7 @@ func (a *applier) place(b *batch, s *step, e changes.Entry) error {
 		}
 		return e.Link(b.linked[s.Info.ID], before)
 	case unix.S_IFLNK:
-		target, err := a.target(s)
+		target, err := a.plan.target(s)
 		if err = cmp.Or(err, a.plan.checkTarget(s, target)); err != nil {
 			return err
 		}

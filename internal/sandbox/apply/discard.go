@@ -7,6 +7,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -20,6 +21,8 @@ type DiscardOptions struct {
 	DryRun bool
 	// Drop is as in Options.
 	Drop func([]changes.Version) (stale []vpath.Path, err error)
+	// Recovered is as in Options.
+	Recovered func(history.Recovered)
 }
 
 // DiscardResult says what was discarded.
@@ -84,6 +87,12 @@ func Discard(s *record.Sandbox, o DiscardOptions) (result DiscardResult, err err
 // discard all of them, because the source's entry below a single change is unknown.
 func openToDiscard(s *record.Sandbox, o DiscardOptions) (*changes.Work, error) {
 	_, why := s.SourceLost()
+	if why == nil && !o.DryRun {
+		// The delta may have the only copy of what a killed apply has half applied.
+		if err := RecoverSource(s, o.Recovered); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case why == nil:
 		return changes.OpenTo(s, record.PurposeDiscard, o.Drop, o.DryRun)

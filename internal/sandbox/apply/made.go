@@ -10,8 +10,12 @@ import (
 // the base of that entry. act never records an entry that another process made in the
 // source.
 func (a *applier) act(s *step, do func(*step, changes.Entry) error) error {
+	image, err := a.plan.image(s)
+	if err != nil {
+		return err
+	}
 	return a.work.Tree.At(s.Path, func(e changes.Entry) error {
-		if err := do(s, e); err != nil || a.work.Lock != nil && !a.work.NoteMade {
+		if err := do(s, e.To(image)); err != nil || a.work.Lock != nil && !a.work.NoteMade {
 			return err
 		}
 		s.made = nil

@@ -32,7 +32,7 @@ func (a *applier) placing(s *step, file *changes.Staged) (v changes.Version, kno
 	case record.IsDir(s.Info.Mode):
 		v.Made.Mtime = unix.Timespec{}
 	case s.Info.Mode&record.TypeBits == unix.S_IFLNK:
-		target, err := a.target(s)
+		target, err := a.plan.target(s)
 		if err != nil {
 			return v, false
 		}
@@ -63,17 +63,18 @@ func (a *applier) statStaged(s *step, file *changes.Staged) (st *unix.Stat_t, er
 }
 
 // listPlacing lists, durably, what the steps will place. staged returns the staged file of
-// a step, or nil. If the disk has no room for the list, the worst result is a conflict in
-// the next apply.
+// a step, or nil. The journal has it too. If the disk has no room for the list, the worst
+// result is a conflict in the next apply.
 func (a *applier) listPlacing(steps []*step, staged func(*step) *changes.Staged) error {
-	if a.work.Elsewhere {
-		return nil // the delta does not change
-	}
 	var lines []string
 	for _, s := range steps {
 		v, known := a.placing(s, staged(s))
 		if !known {
 			continue
+		}
+		a.plan.willPlace(s, v.Made, staged(s))
+		if a.work.Elsewhere {
+			continue // the delta does not change
 		}
 		s.places = v.Made
 		line, err := json.Marshal(v)
@@ -82,6 +83,11 @@ func (a *applier) listPlacing(steps []*step, staged func(*step) *changes.Staged)
 		}
 		lines = append(lines, string(line))
 	}
+	if a.plan.txn != nil {
+		if err := a.plan.txn.Flush(); err != nil {
+			return err
+		}
+	}
 	if err := a.work.ApplyLock.Append(lines); !errdefs.Is(err, errdefs.Exhausted) {
 		return err
 	}
@@ -89,9 +95,9 @@ func (a *applier) listPlacing(steps []*step, staged func(*step) *changes.Staged)
 }
 
 // target returns the target of the link in the delta.
-func (a *applier) target(s *step) (target string, err error) {
+func (p *plan) target(s *step) (target string, err error) {
 	err = rights.AsOwner(func() (err error) {
-		target, err = a.work.Stack.Readlink(s.Path)
+		target, err = p.work.Stack.Readlink(s.Path)
 		return err
 	})
 	return target, err

@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -56,6 +57,11 @@ type plan struct {
 	named    []vpath.Path // named by the caller
 	kept     bool         // by rules with apply: keep, see Keeper
 	whole    bool         // all steps are of one database: placed together
+	// history is that of the source, or nil for an apply without a journal. txn is the journal
+	// while the plan is executed, transaction its id if something was applied.
+	history     *history.Source
+	txn         *transaction
+	transaction string
 }
 
 // newPlan decides the outcome of each change and changes nothing. If reviewed is not nil,
@@ -135,7 +141,7 @@ func (p *plan) decide(s *step) error {
 
 // decideChanged sets the outcome of a step for a path that has changed in the source.
 func (p *plan) decideChanged(s *step) error {
-	present, err := isPresent(p.work, &s.Change)
+	present, err := IsPresent(p.work, &s.Change)
 	switch {
 	case err != nil:
 		return err
@@ -230,9 +236,9 @@ func forgiveCleared(w *changes.Work, c *changes.Change) error {
 	return record.UnlessDenied(err)
 }
 
-// isPresent reports whether the source already has the result of the change: from an
+// IsPresent reports whether the source already has the result of the change: from an
 // interrupted apply, or made by hand.
-func isPresent(w *changes.Work, c *changes.Change) (bool, error) {
+func IsPresent(w *changes.Work, c *changes.Change) (bool, error) {
 	now, err := w.Stack.SourceInfo(c.Path)
 	switch {
 	case errdefs.Is(err, errdefs.NotFound):

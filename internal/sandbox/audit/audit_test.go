@@ -69,6 +69,7 @@ var everyEvent = []audit.Event{
 	audit.PolicyChanged{Reason: "flags at a resume", Rules: []audit.Rule{{Pattern: "/src/**", Permission: "write"}}},
 	audit.Applied{Paths: []audit.Text{"/new"}, Refused: []audit.Text{"/both"}},
 	audit.Discarded{Paths: []audit.Text{"/old"}},
+	audit.Undone{Transaction: "tx_1", Of: "tx_0", Redo: true, Paths: []audit.Text{"/new"}},
 	audit.SessionCreated{Session: "sess_0123456789abcdef", Exec: "2", Shell: "/bin/sh", Dir: "/workspace"},
 	audit.SessionClosed{Session: "sess_0123456789abcdef", Exec: "2", Reason: audit.SessionIdle, DurationMS: 1234},
 	audit.SandboxRebased{Source: "/project", WasInode: 7, Inode: 8},

@@ -22,6 +22,7 @@ const (
 	KindApplyRequested        Kind = "apply_requested"
 	KindApplied               Kind = "applied"
 	KindDiscarded             Kind = "discarded"
+	KindUndone                Kind = "undone"
 	KindSessionCreated        Kind = "session_created"
 	KindSessionClosed         Kind = "session_closed"
 	KindSandboxRebased        Kind = "sandbox_rebased"
@@ -46,7 +47,7 @@ type Event interface {
 // real directory, and events on which people rely.
 var durable = map[Kind]bool{
 	KindSandboxCreated: true, KindCommandExecuted: true, KindPolicyChanged: true, KindHostsChanged: true,
-	KindApplyRequested: true, KindApplied: true, KindDiscarded: true, KindSandboxRebased: true, KindSandboxDestroyed: true, KindGap: true,
+	KindApplyRequested: true, KindApplied: true, KindDiscarded: true, KindUndone: true, KindSandboxRebased: true, KindSandboxDestroyed: true, KindGap: true,
 	KindEventsOmitted: true, KindArchived: true, KindAccessAnswered: true,
 }
 
@@ -285,6 +286,17 @@ type Discarded struct {
 	Omitted int64  `json:"omitted,omitempty"`
 }
 
+// Undone says that an apply was undone, or an undo was: the source is as before it again.
+type Undone struct {
+	Mount       string `json:"mount,omitempty"` // name of the mount in which the paths are; empty: the workspace
+	Transaction string `json:"transaction"`
+	Of          string `json:"of"`             // the transaction that was reversed
+	Redo        bool   `json:"redo,omitempty"` // it was an undo
+	Paths       []Text `json:"paths"`
+	To          Text   `json:"to,omitempty"` // the directory, if it is not the source
+	Omitted     int64  `json:"omitted,omitempty"`
+}
+
 // SessionCreated says that a session's shell waits for commands.
 type SessionCreated struct {
 	Session string `json:"session"`
@@ -397,6 +409,9 @@ func (Applied) Kind() Kind { return KindApplied }
 
 // Kind returns KindDiscarded.
 func (Discarded) Kind() Kind { return KindDiscarded }
+
+// Kind returns KindUndone.
+func (Undone) Kind() Kind { return KindUndone }
 
 // Kind returns KindSessionCreated.
 func (SessionCreated) Kind() Kind { return KindSessionCreated }

@@ -137,6 +137,11 @@ func bound(ev Event, bytes int) Event {
 		e.Omitted += n[0]
 		e.Paths = orEmpty(e.Paths)
 		return e
+	case Undone:
+		e.Paths, n[0] = fit(&room, e.Paths)
+		e.Omitted += n[0]
+		e.Paths = orEmpty(e.Paths)
+		return e
 	}
 	return ev
 }
@@ -224,6 +229,7 @@ var decoders = map[Kind]func(line []byte) (Event, error){
 	KindApplyRequested:        decodeAs[ApplyRequested],
 	KindApplied:               decodeAs[Applied],
 	KindDiscarded:             decodeAs[Discarded],
+	KindUndone:                decodeAs[Undone],
 	KindSessionCreated:        decodeAs[SessionCreated],
 	KindSessionClosed:         decodeAs[SessionClosed],
 	KindSandboxRebased:        decodeAs[SandboxRebased],

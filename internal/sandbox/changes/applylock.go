@@ -28,6 +28,8 @@ type applyLock struct {
 	file *os.File
 	size int64 // of the list, up to its last complete line
 	mark int64 // offset of the line that Forgetting writes
+	// Deferred says that a journal protects the apply until Sync: Append need not be durable.
+	Deferred bool
 }
 
 // ApplyLockPath returns the path of the apply lock.
@@ -75,11 +77,8 @@ func (w *Work) releaseApplyLock() {
 	w.ApplyLock.file.Close()
 }
 
-// Intend adds the paths that an apply will change to the list, durably.
+// Intend adds the paths that an apply will change to the list, as Append.
 func (t *applyLock) Intend(paths []vpath.Path) error {
-	if t == nil {
-		return record.HostError("apply", unix.ENOSPC)
-	}
 	lines := make([]string, len(paths), len(paths)+1)
 	for i, p := range paths {
 		lines[i] = p.String()
@@ -102,7 +101,7 @@ func (t *applyLock) Forgetting() error {
 	return nil
 }
 
-// Append adds all lines to the list, durably, or none.
+// Append adds all lines to the list, durably unless that is deferred, or none.
 func (t *applyLock) Append(lines []string) error {
 	if len(lines) == 0 {
 		return nil
@@ -116,13 +115,21 @@ func (t *applyLock) Append(lines []string) error {
 	if err == nil {
 		n, err = t.file.WriteAt([]byte(list.String()), t.size)
 	}
-	if err == nil {
+	if err == nil && !t.Deferred {
 		err = t.file.Sync()
 	}
 	if err != nil {
 		return record.HostError("apply", errors.Join(err, t.file.Truncate(t.size)))
 	}
 	t.size += int64(n)
+	return nil
+}
+
+// Sync makes the list durable.
+func (t *applyLock) Sync() error {
+	if err := t.file.Sync(); err != nil {
+		return record.HostError("apply", err)
+	}
 	return nil
 }
 

@@ -43,6 +43,7 @@ type Entry struct {
 	tree       *SourceTree
 	Dir        int
 	Name, temp string
+	image      *Image // takes what is replaced or removed, see To
 }
 
 // At calls do with the entry of p, with its directory open, and with the rights of the user
@@ -136,7 +137,7 @@ func (e Entry) swap(before *unix.Stat_t) error {
 	failpoint.At("sync: swapped")
 	out, err := statEntry(e.Dir, e.temp)
 	if err == nil && IsVersion(before, out) {
-		return e.removeTemp()
+		return e.takeTemp()
 	}
 	if err := e.rename(e.temp, e.Name, unix.RENAME_EXCHANGE); err != nil {
 		return fmt.Errorf("%w; the entry that was found there is now %s: %w", ErrMoved, e.temp, err)
@@ -150,6 +151,9 @@ func (e Entry) swapPlain(before *unix.Stat_t) error {
 	now, err := e.Stat()
 	if err == nil && !IsVersion(before, now) {
 		err = ErrMoved
+	}
+	if err == nil {
+		err = e.copyAside(e.Name)
 	}
 	if err == nil {
 		err = e.rename(e.temp, e.Name, 0)
@@ -169,6 +173,9 @@ func (e Entry) Remove(before *unix.Stat_t) error {
 		if err == nil && !IsVersion(before, now) {
 			err = ErrMoved
 		}
+		if err == nil {
+			err = e.copyAside(e.Name)
+		}
 		if err != nil {
 			return err
 		}
@@ -180,7 +187,7 @@ func (e Entry) Remove(before *unix.Stat_t) error {
 	failpoint.At("sync: moved away")
 	out, err := statEntry(e.Dir, e.temp)
 	if err == nil && IsVersion(before, out) {
-		return e.removeTemp()
+		return e.takeTemp()
 	}
 	if err := e.rename(e.temp, e.Name, unix.RENAME_NOREPLACE); err != nil {
 		return fmt.Errorf("%w; the entry that was found there is now %s: %w", ErrMoved, e.temp, err)

@@ -162,7 +162,7 @@ func (e Entry) copyAttributes(to *os.File) error {
 		return err
 	}
 	for _, name := range names {
-		if !strings.HasPrefix(name, "user.") && name != accessControlList {
+		if !isKeptAttribute(name) {
 			continue
 		}
 		value, err := getAttribute(from, name)
@@ -178,6 +178,11 @@ func (e Entry) copyAttributes(to *os.File) error {
 		}
 	}
 	return nil
+}
+
+// isKeptAttribute reports whether an extended attribute belongs to a file as a whole.
+func isKeptAttribute(name string) bool {
+	return strings.HasPrefix(name, "user.") || name == accessControlList
 }
 
 // accessControlList is the extended attribute with a file's POSIX ACL.

@@ -29,6 +29,7 @@ type Config struct {
 	Limits  ServerLimits
 	Audit   Audit
 	Export  AuditExport
+	History History
 	Logging Logging
 }
 
@@ -172,6 +173,12 @@ type Audit struct {
 	Retention          time.Duration // of the log of a removed sandbox; 0: for ever
 }
 
+// History bounds what is kept of applied changes, so that they can be undone.
+type History struct {
+	MaxBytesPerSource int64         // of the earlier contents of one source's files; 0: any
+	Retention         time.Duration // of an apply or an undo; 0: for ever
+}
+
 // AuditExport says where the records of the audit logs are sent.
 type AuditExport struct {
 	OTLPURL        string // of an OpenTelemetry collector; "": none
@@ -215,6 +222,7 @@ func Default() *Config {
 		},
 		Audit:   Audit{MaxBytesPerSandbox: 16 << 20, MaxBytesPerOwner: 256 << 20, Retention: 30 * 24 * time.Hour},
 		Export:  AuditExport{AlertWhen: export.DefaultThresholds()},
+		History: History{MaxBytesPerSource: 1 << 30, Retention: 30 * 24 * time.Hour},
 		Logging: Logging{Level: slog.LevelInfo, Format: LogText},
 	}
 }

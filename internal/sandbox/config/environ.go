@@ -35,15 +35,28 @@ func (l *loader) readEnviron(environ []string) error {
 // AuditOf returns the bounds of the audit logs from the variables of environ. They also
 // apply without a server. Errors: Invalid.
 func AuditOf(environ []string) (Audit, error) {
+	c, err := ofSection("audit", environ)
+	return c.Audit, err
+}
+
+// HistoryOf returns the bounds of the history of applies from the variables of environ. They also
+// apply without a server. Errors: Invalid.
+func HistoryOf(environ []string) (History, error) {
+	c, err := ofSection("history", environ)
+	return c.History, err
+}
+
+// ofSection reads the variables of a section from environ.
+func ofSection(section string, environ []string) (*Config, error) {
 	var own []string
 	for _, entry := range environ {
-		if strings.HasPrefix(entry, Variable("audit")+"_") {
+		if strings.HasPrefix(entry, Variable(section)+"_") {
 			own = append(own, entry)
 		}
 	}
 	l := loader{config: Default(), from: map[string]origin{}}
 	err := l.readEnviron(own)
-	return l.config.Audit, err
+	return l.config, err
 }
 
 // Environ returns the variables that AuditOf reads a from.

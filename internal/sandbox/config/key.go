@@ -84,6 +84,9 @@ var settings = []setting{
 	{"audit.alert_webhook", func(c *Config, v value) error { return v.optional(&c.Export.AlertWebhook, value.receiver) }},
 	{"audit.alert_when", setAlertWhen},
 
+	{"history.max_bytes_per_source", func(c *Config, v value) error { return v.bytes(&c.History.MaxBytesPerSource) }},
+	{"history.retention", func(c *Config, v value) error { return v.duration(&c.History.Retention) }},
+
 	{"logging.level", setLevel},
 	{"logging.format", func(c *Config, v value) error { return oneOf(v, &c.Logging.Format, LogText, LogJSON) }},
 }

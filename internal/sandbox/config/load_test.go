@@ -134,6 +134,9 @@ audit:
   otlp_ca_file: /etc/af/otlp.pem
   alert_webhook: https://chat.example.com/hook/s3cret
   alert_when: [applied=2/1h]
+history:
+  max_bytes_per_source: 2G
+  retention: 24h
 logging:
   level: debug
   format: json
@@ -179,6 +182,7 @@ logging:
 			AlertWebhook: "https://chat.example.com/hook/s3cret",
 			AlertWhen:    []export.Threshold{{Event: audit.KindApplied, Count: 2, Window: time.Hour}},
 		},
+		History: config.History{MaxBytesPerSource: 2 << 30, Retention: 24 * time.Hour},
 		Logging: config.Logging{Level: slog.LevelDebug, Format: config.LogJSON},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -21,7 +22,9 @@ const auditSuffix = ".jsonl"
 type Home struct {
 	dir   string
 	audit config.Audit
-	outer string // the state directory that contains it, or ""
+	// History bounds what is kept to undo applies.
+	History config.History
+	outer   string // the state directory that contains it, or ""
 }
 
 // OpenHome opens the state directory: $AGENTFENSE_HOME, else
@@ -58,6 +61,9 @@ func OpenHomeAt(dir string) (*Home, error) {
 	if h.audit, err = config.AuditOf(os.Environ()); err != nil {
 		return nil, err
 	}
+	if h.History, err = config.HistoryOf(os.Environ()); err != nil {
+		return nil, err
+	}
 	if err := makePrivate(h.sandboxesDir(), h.auditDir()); err != nil {
 		return nil, err
 	}
@@ -85,7 +91,7 @@ func checkPrivate(dir string) error {
 // Within opens the state directory with that name in h, and makes it if it is absent. Errors: as
 // OpenHomeAt.
 func (h *Home) Within(name string) (*Home, error) {
-	in := &Home{dir: filepath.Join(h.dir, name), audit: h.audit, outer: h.dir}
+	in := &Home{dir: filepath.Join(h.dir, name), audit: h.audit, History: h.History, outer: h.dir}
 	if err := makePrivate(in.dir, in.sandboxesDir(), in.auditDir()); err != nil {
 		return nil, err
 	}
@@ -107,6 +113,9 @@ func makePrivate(dirs ...string) error {
 
 // Dir returns the state directory's absolute path without symbolic links.
 func (h *Home) Dir() string { return h.dir }
+
+// OutermostDir returns Dir, or that of the state directory that contains it.
+func (h *Home) OutermostDir() string { return cmp.Or(h.outer, h.dir) }
 
 // AuditPath returns the path of the audit log of sandbox id.
 func (h *Home) AuditPath(id ID) string { return filepath.Join(h.auditDir(), string(id)+auditSuffix) }

@@ -32,6 +32,7 @@ var mappings = map[audit.Kind]mapping{
 	audit.KindFileChanged:           {fileSystem, activity{3, "Update"}, informational, changed},
 	audit.KindApplied:               {fileSystem, activity{3, "Update"}, low, applied},
 	audit.KindDiscarded:             {fileSystem, activity{4, "Delete"}, informational, discarded},
+	audit.KindUndone:                {fileSystem, activity{3, "Update"}, low, undone},
 	audit.KindNetworkAllowed:        {network, activity{2, "Close"}, informational, connected},
 	audit.KindNetworkDenied:         {network, activity{5, "Refuse"}, medium, refused},
 	audit.KindPortConnected:         {network, activity{2, "Close"}, informational, entered},
@@ -201,6 +202,16 @@ func discarded(e Event, r audit.Record) []Event {
 	e.allow()
 	e.Message = "discarded"
 	return withOmitted(each(e, d.Mount, d.Paths), e, d.Omitted)
+}
+
+func undone(e Event, r audit.Record) []Event {
+	u := r.Event.(audit.Undone)
+	e.allow()
+	e.Message, e.StatusDetail = "undone: "+vpath.Escape(u.Of), u.To
+	if u.Redo {
+		e.Message = "applied again: " + vpath.Escape(u.Of)
+	}
+	return withOmitted(each(e, u.Mount, u.Paths), e, u.Omitted)
 }
 
 // outbound is a connection from the sandbox.

@@ -34,6 +34,7 @@ var samples = []audit.Event{
 	audit.ApplyRequested{Digest: "ab12", Changes: 2, Message: "fix\nit"},
 	audit.Applied{Paths: []audit.Text{"/a"}, Refused: []audit.Text{"/b"}},
 	audit.Discarded{Paths: []audit.Text{"/c"}},
+	audit.Undone{Transaction: "tx_1", Of: "tx_0", Paths: []audit.Text{"/d"}},
 	audit.SessionCreated{Session: "s1", Exec: "x2", Shell: "/bin/bash"},
 	audit.SessionClosed{Session: "s1", Exec: "x2", Reason: audit.SessionIdle, DurationMS: 5},
 	audit.SandboxRebased{Source: "/home/me/p", WasInode: 1, Inode: 2},

@@ -1,0 +1,30 @@
+package backend
+
+import (
+	"context"
+
+	"github.com/agentfense/agentfense/internal/sandbox/history"
+	"github.com/agentfense/agentfense/internal/sandbox/undo"
+)
+
+// History is what was applied, and taken back. A server has none for its clients: the error is a
+// *LocalOnlyError.
+type History interface {
+	// History lists the transactions of a sandbox, which may be removed, or without a name of the
+	// source that is, or contains, the directory. The oldest is first. Errors: NotFound for a name
+	// that neither a sandbox nor a transaction has.
+	History(ctx context.Context, name, dir string) ([]history.Entry, error)
+	// Undo reverses a transaction. Where this process may not read all files of the sandbox, it
+	// does as Changes. Errors: NotFound if there is nothing to reverse; those of undo.Reverse.
+	Undo(ctx context.Context, o UndoOptions) (undo.Result, error)
+}
+
+// UndoOptions say what to reverse: the transaction with the ID, else the last one of the sandbox
+// with the name, else that of the source that is, or contains, the directory.
+type UndoOptions struct {
+	ID, Name, Dir string
+	Redo, DryRun  bool
+	Waiting       func(holder string)
+	Recovered     func(history.Recovered)
+	Again         []string // the command line
+}

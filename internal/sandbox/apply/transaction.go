@@ -1,0 +1,247 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/history"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
+)
+
+// transaction is the journal of an apply, with the number that each step has in it.
+type transaction struct {
+	*history.Txn
+	number map[*step]int
+}
+
+// openHistory takes the lock of the source that o changes, and rolls back what a killed apply has
+// left there. It returns nil if the apply has no journal: a dry run, or one to a codebase of a
+// server, which has a list of the steps. Unlock it after.
+func openHistory(ctx context.Context, s *record.Sandbox, o Options) (*history.Source, error) {
+	if o.DryRun || s.Mount() == "" && s.Stored.IsUploaded() {
+		return nil, nil
+	}
+	at := s.Stored.Source
+	if o.To != nil {
+		at = *o.To
+	}
+	h := history.Open(s.Home, at)
+	if err := h.Lock(ctx, o.Waiting); err != nil {
+		return nil, err
+	}
+	recovered, err := h.Recover()
+	if err != nil {
+		h.Unlock()
+		return nil, err
+	}
+	if o.Recovered != nil {
+		for _, r := range recovered {
+			o.Recovered(r)
+		}
+	}
+	return h, nil
+}
+
+// RecoverSource rolls back what a killed apply or undo has left in the source of the sandbox, and
+// calls told, unless it is nil, with it. It does nothing while another process is at work there.
+func RecoverSource(s *record.Sandbox, told func(history.Recovered)) error {
+	h := history.Open(s.Home, s.Stored.Source)
+	if !h.IsPending() {
+		return nil
+	}
+	defer s.Home.MakeRoom()()
+	if ok, err := h.TryLock(); err != nil || !ok {
+		return err
+	}
+	defer h.Unlock()
+	recovered, err := h.Recover()
+	if told != nil {
+		for _, r := range recovered {
+			told(r)
+		}
+	}
+	if err != nil || len(recovered) == 0 {
+		return err
+	}
+	w, err := changes.OpenTo(s, record.PurposeClear, nil, false)
+	if errdefs.Is(err, errdefs.Precondition) {
+		return nil // it is in use: the next apply does the rest
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.Rebase(w), w.Close())
+}
+
+// begin writes the journal of the plan.
+func (p *plan) begin(h *history.Source, o Options) error {
+	header := history.Header{
+		ID: history.NewID(), Kind: history.Apply, Time: time.Now().UTC(), UID: os.Geteuid(),
+		Sandbox: p.work.Sandbox.ID(), Name: p.work.Sandbox.Name(), Mount: p.work.Sandbox.Mount(), Elsewhere: p.work.Elsewhere,
+	}
+	if o.Keep != nil {
+		header.Kind = history.Keep
+	}
+	t := &transaction{number: map[*step]int{}}
+	var steps []history.Step
+	for _, s := range p.steps {
+		if s.done || s.outcome != Applied {
+			continue
+		}
+		st, err := p.describe(s)
+		if err != nil {
+			return err
+		}
+		t.number[s] = len(steps)
+		steps = append(steps, st)
+	}
+	if len(steps) == 0 {
+		return nil
+	}
+	var err error
+	if t.Txn, err = h.Begin(&p.work.Tree, header, steps); err == nil {
+		p.txn = t
+	}
+	return err
+}
+
+// describe returns what the step does, as far as it is known before the step.
+func (p *plan) describe(s *step) (history.Step, error) {
+	st := history.Step{Path: vpath.Escape(string(s.Path))}
+	err := p.work.Tree.At(s.Path, func(e changes.Entry) error {
+		now, err := e.Stat()
+		if err == nil && now != nil {
+			st.Linked = now.Nlink > 1 && !record.IsDir(now.Mode)
+			st.Before, err = history.EntityOf(e, now)
+		}
+		return err
+	})
+	if err != nil && !changes.IsWayGone(err) {
+		return st, record.HostError("apply "+s.Path.String(), err)
+	}
+	err = nil
+	if st.Before != nil && s.Fresh && s.Base != nil && s.Base.SHA256 != nil && st.Before.Mode&record.TypeBits == unix.S_IFREG {
+		st.Before.SHA256 = hex.EncodeToString(s.Base.SHA256)
+	}
+	if s.Status != changes.Deleted {
+		st.After, err = p.comes(s, &st)
+	}
+	return st, err
+}
+
+// comes returns what the step places, as far as it is known before the step.
+func (p *plan) comes(s *step, st *history.Step) (*history.Entity, error) {
+	after := &history.Entity{Mode: s.Info.Mode & (record.TypeBits | record.PermBits), Size: s.Info.Size, Mtime: s.Info.Mtime}
+	switch s.Info.Mode & record.TypeBits {
+	case unix.S_IFDIR:
+		after = &history.Entity{Mode: s.Info.Mode & (record.TypeBits | record.StickyBits)}
+	case unix.S_IFLNK:
+		target, err := p.target(s)
+		after.Target = vpath.Escape(target)
+		return after, record.UnlessDenied(err)
+	case unix.S_IFREG:
+		after.Mode = s.placedMode()
+		if s.SameContent && !st.Linked && st.Before != nil {
+			// Only the mode changes, in place.
+			mode := after.Mode
+			*after = *st.Before
+			after.Mode = mode
+		}
+	}
+	return after, nil
+}
+
+// image returns where the step puts what it replaces; nil for nothing. Errors: ErrMoved if
+// the journal expects the mode alone to change, and the file has to be replaced.
+func (p *plan) image(s *step) (*changes.Image, error) {
+	if p.txn == nil {
+		return nil, nil
+	}
+	i := p.txn.Image(p.txn.number[s])
+	if i == nil && !s.inPlace && s.Status == changes.Modified && s.Info.Mode&record.TypeBits == unix.S_IFREG {
+		return nil, changes.ErrMoved
+	}
+	return i, nil
+}
+
+// willPlace adds to the journal which file the step is about to place.
+func (p *plan) willPlace(s *step, made *layer.Base, file *changes.Staged) {
+	if p.txn == nil || file == nil {
+		return // the journal has it already
+	}
+	if file.Sum == "" && made.Size <= layer.ContentMax {
+		if _, err := file.File.Seek(0, io.SeekStart); err == nil {
+			file.Sum, _ = manifest.SumOf(file.File) // without it, undo refuses a file that was only touched
+		}
+	}
+	after := &history.Entity{Mode: made.Mode, Dev: made.Dev, Ino: made.Ino, Size: made.Size, Mtime: made.Mtime, SHA256: file.Sum}
+	p.txn.Place(p.txn.number[s], after)
+}
+
+// commit ends the journal, after the changes are durable.
+func (p *plan) commit() error {
+	if p.txn == nil {
+		return nil
+	}
+	if err := p.work.ApplyLock.Sync(); err != nil {
+		return err
+	}
+	var left []int
+	for s, n := range p.txn.number {
+		if !s.done {
+			left = append(left, n)
+		}
+	}
+	if len(left) < len(p.txn.number) {
+		p.transaction = p.txn.ID()
+	}
+	txn := p.txn
+	p.txn = nil
+	return txn.Commit(left)
+}
+
+// rollBack restores the source after the failure of a step, and marks all steps as not done. The
+// error tells what happened.
+func (p *plan) rollBack(failure error) error {
+	if p.txn == nil {
+		return failure
+	}
+	left, err := p.txn.Rollback()
+	p.txn = nil
+	if err != nil {
+		return errors.Join(failure, errdefs.New(record.DiskKind(err), "%w: some changes are applied; the next command on this source restores it", err))
+	}
+	stays := map[vpath.Path]bool{}
+	var names []string
+	for _, l := range left {
+		stays[l.Path] = true
+		names = append(names, fmt.Sprintf("%s (%s)", changes.Quote(l.Path), l.Reason))
+	}
+	for _, s := range p.steps {
+		if s.isPlanned() || s.done && s.Status != 0 && s.outcome == Applied && !stays[s.Path] {
+			s.done = false
+			s.stop(Skipped, "nothing was applied, because a step failed")
+		}
+	}
+	if err := cmp.Or(p.history.Rebase(p.work), p.work.EndApply()); err != nil {
+		return errors.Join(failure, err)
+	}
+	if len(names) > 0 {
+		return errdefs.New(errdefs.KindOf(failure), "%w; the source was restored but for %s", failure, strings.Join(names, ", "))
+	}
+	return errdefs.New(errdefs.KindOf(failure), "%w; nothing was applied", failure)
+}

@@ -1,0 +1,71 @@
+package history
+
+import (
+	"path/filepath"
+	"time"
+)
+
+// prune keeps the history within its bounds: it removes transactions that are too old, and the
+// oldest images. now is the time.
+func (s *Source) prune(now time.Time) error {
+	keep := s.home.History
+	entries, err := s.Entries()
+	if err != nil {
+		return err
+	}
+	for i := range entries {
+		e := &entries[i]
+		if e.State != Pending && keep.Retention > 0 && now.Sub(e.Time) > keep.Retention {
+			if err := s.remove(e.dir); err != nil {
+				return err
+			}
+		}
+	}
+	if keep.MaxBytesPerSource == 0 {
+		return nil
+	}
+	_, err = s.pruneTo(keep.MaxBytesPerSource)
+	return err
+}
+
+// pruneTo removes the oldest images until the others have at most that many bytes. It returns the
+// number of bytes that it freed.
+func (s *Source) pruneTo(most int64) (freed int64, err error) {
+	entries, err := s.Entries()
+	if err != nil {
+		return 0, err
+	}
+	var total int64
+	for i := range entries {
+		total += entries[i].Bytes
+	}
+	for i := range entries {
+		e := &entries[i]
+		if total <= most {
+			break
+		}
+		if e.State == Pending || e.Expired || e.Bytes == 0 {
+			continue
+		}
+		if err := s.remove(filepath.Join(e.dir, imagesName)); err != nil {
+			return freed, err
+		}
+		total -= e.Bytes
+		freed += e.Bytes
+	}
+	return freed, nil
+}
+
+// dropImages removes the images of a transaction that was reversed.
+func (s *Source) dropImages(id string) error {
+	entries, err := s.Entries()
+	if err != nil {
+		return err
+	}
+	for i := range entries {
+		if entries[i].ID == id {
+			return s.remove(filepath.Join(entries[i].dir, imagesName))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package history
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+)
+
+// Txn is a transaction under way. One goroutine uses it, except Image.
+type Txn struct {
+	source  *Source
+	tree    *changes.SourceTree
+	entry   *Entry
+	journal *os.File
+	images  *os.File
+	apart   bool // the images cannot take what is in the source
+	lines   strings.Builder
+}
+
+// Begin writes the journal of a transaction, and the images of what it replaces if they cannot be
+// moved there later. The caller holds the source's lock. Errors: Exhausted if the disk of the
+// state directory is full, Denied for what cannot be read; nothing is left then.
+func (s *Source) Begin(tree *changes.SourceTree, h Header, steps []Step) (*Txn, error) {
+	t, err := s.begin(tree, h, steps)
+	if errdefs.Is(err, errdefs.Exhausted) {
+		// Earlier versions must not prevent an apply.
+		if freed, pruneErr := s.pruneTo(0); pruneErr == nil && freed > 0 {
+			t, err = s.begin(tree, h, steps)
+		}
+	}
+	if errdefs.Is(err, errdefs.Exhausted) {
+		return nil, errdefs.New(errdefs.Exhausted, "%w: nothing applied: the state directory has no room for the previous versions of the files; free the disk by agentfense discard or agentfense rm", err)
+	}
+	return t, err
+}
+
+func (s *Source) begin(tree *changes.SourceTree, h Header, steps []Step) (_ *Txn, err error) {
+	if h.Seq, err = s.nextSeq(); err != nil {
+		return nil, err
+	}
+	h.Version, h.Source, h.Owner = version, s.source, tree.Owner
+	dir := filepath.Join(s.dir, dirName(h.Seq, h.ID))
+	t := &Txn{source: s, tree: tree, entry: &Entry{Header: h, Steps: steps, State: Pending, dir: dir}}
+	defer func() {
+		if err != nil {
+			t.close()
+			err = errors.Join(err, s.remove(dir))
+		}
+	}()
+	for _, d := range []string{dir, filepath.Join(dir, imagesName)} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return nil, record.HostError("history", err)
+		}
+	}
+	if t.images, err = os.Open(filepath.Join(dir, imagesName)); err != nil {
+		return nil, record.HostError("history", err)
+	}
+	failpoint.At("journal: made")
+	if err := t.copyImages(); err != nil {
+		return nil, err
+	}
+	return t, t.write()
+}
+
+// copyImages copies what the steps replace and the images cannot take.
+func (t *Txn) copyImages() error {
+	err := t.tree.At(vpath.Root.Child("x"), func(e changes.Entry) error {
+		t.apart = !e.CanMoveTo(int(t.images.Fd()))
+		return nil
+	})
+	if err != nil {
+		return record.HostError("history", err)
+	}
+	copied := false
+	for i := range t.entry.Steps {
+		image := t.Image(i)
+		if image == nil || !image.Copied {
+			continue
+		}
+		copied = true
+		at, err := t.entry.Steps[i].At()
+		if err != nil {
+			return err
+		}
+		err = t.tree.At(at, func(e changes.Entry) error { return e.CopyTo(image) })
+		if err != nil && !errors.Is(err, changes.ErrMoved) { // then the step finds another entry, too
+			return record.HostError("keep the previous version of "+changes.Quote(at), err)
+		}
+	}
+	if !copied {
+		return nil
+	}
+	if err := unix.Syncfs(int(t.images.Fd())); err != nil {
+		return record.HostError("history", err)
+	}
+	return nil
+}
+
+// write writes the steps, durably.
+func (t *Txn) write() (err error) {
+	t.journal, err = os.OpenFile(filepath.Join(t.entry.dir, journalName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return record.HostError("history", err)
+	}
+	t.add(line{Header: &t.entry.Header})
+	for i := range t.entry.Steps {
+		t.add(line{Step: &t.entry.Steps[i]})
+	}
+	t.add(line{Ready: true})
+	if err := t.flush(); err != nil {
+		return err
+	}
+	for _, dir := range []string{t.entry.dir, t.source.dir} {
+		if err := safefs.SyncDir(dir); err != nil {
+			return record.HostError("history", err)
+		}
+	}
+	failpoint.At("journal: ready")
+	return nil
+}
+
+// add adds a line to those that flush writes.
+func (t *Txn) add(l line) {
+	text, err := json.Marshal(l)
+	if err != nil {
+		panic(err) // no value of the type fails
+	}
+	t.lines.Write(text)
+	t.lines.WriteByte('\n')
+}
+
+// flush writes the added lines, durably, or none.
+func (t *Txn) flush() error {
+	text := t.lines.String()
+	t.lines.Reset()
+	info, err := t.journal.Stat()
+	if err == nil {
+		_, err = t.journal.WriteAt([]byte(text), info.Size())
+	}
+	if err == nil {
+		err = t.journal.Sync()
+	}
+	if err != nil {
+		if info != nil {
+			_ = t.journal.Truncate(info.Size())
+		}
+		return record.HostError("history", err)
+	}
+	return nil
+}
+
+// ID returns the id of the transaction.
+func (t *Txn) ID() string { return t.entry.ID }
+
+// Image returns where the step of that number puts what it replaces, or nil for nothing.
+func (t *Txn) Image(step int) *changes.Image {
+	s := &t.entry.Steps[step]
+	if s.Before == nil || s.Before.IsDir() || s.isModeOnly() {
+		return nil
+	}
+	return &changes.Image{Dir: int(t.images.Fd()), Name: strconv.Itoa(step), Copied: t.apart || s.Linked}
+}
+
+// Place says what a step is about to place. It counts after Flush.
+func (t *Txn) Place(step int, after *Entity) {
+	t.entry.Steps[step].After = after
+	t.add(line{Placed: &placedLine{step, after}})
+}
+
+// Flush makes what Place said durable.
+func (t *Txn) Flush() error {
+	if t.lines.Len() == 0 {
+		return nil
+	}
+	err := t.flush()
+	failpoint.At("journal: placing")
+	return err
+}
+
+// Commit ends the transaction, durably. left are the steps that were not executed. The changes of
+// the source must be durable before.
+func (t *Txn) Commit(left []int) error {
+	defer t.close()
+	if len(left) == len(t.entry.Steps) {
+		return t.source.remove(t.entry.dir) // nothing has changed
+	}
+	for _, i := range left {
+		t.entry.Steps[i].Left = true
+	}
+	t.add(line{Left: left})
+	t.add(line{End: t.entry.end()})
+	if err := t.flush(); err != nil {
+		return err
+	}
+	failpoint.At("journal: committed")
+	if of := t.entry.Of; of != "" {
+		if err := t.source.dropImages(of); err != nil {
+			return err
+		}
+	}
+	return t.source.prune(t.entry.Time)
+}
+
+// Rollback restores the source, and ends the transaction. It returns what it could not restore,
+// because it has changed since.
+func (t *Txn) Rollback() ([]Left, error) {
+	defer t.close()
+	return t.source.rollBack(t.tree, t.entry, t.journal)
+}
+
+// close closes the files.
+func (t *Txn) close() {
+	for _, f := range []*os.File{t.journal, t.images} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}

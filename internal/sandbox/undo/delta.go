@@ -1,0 +1,295 @@
+package undo
+
+import (
+	"io"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/history"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
+)
+
+// delta is the sandbox's delta while a transaction is reversed. Without a sandbox its methods do
+// nothing.
+type delta struct {
+	sandbox *record.Sandbox // nil: removed
+	work    *changes.Work   // nil: the delta does not change
+}
+
+// openDelta opens the delta, with its locks.
+func openDelta(h *history.Source, of *history.Entry, s *record.Sandbox, o Options) (*delta, error) {
+	d := &delta{sandbox: s}
+	if s == nil || of.Elsewhere || !s.Stored.Source.IsSame(of.Source) {
+		return d, nil
+	}
+	w, err := changes.OpenTo(s, record.PurposeApply, o.Drop, false)
+	if err != nil {
+		return nil, err
+	}
+	d.work = w
+	if err := h.Rebase(w); err != nil {
+		_ = d.close() // the error says what is wrong
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *delta) close() error {
+	if d.work == nil {
+		return nil
+	}
+	return d.work.Close()
+}
+
+// update makes the delta fit the source after the reversal e. It reports whether the delta has all
+// changes that were undone.
+func (d *delta) update(e *history.Entry) (givenBack bool, err error) {
+	if d.work == nil {
+		return false, nil
+	}
+	if e.Kind == history.Redo {
+		return false, d.takeOut(e)
+	}
+	all := d.work.Lock != nil // else a supervisor has the delta
+	rest, err := d.rebase(e)
+	if err != nil || !all {
+		return false, err
+	}
+	for _, i := range rest.gone {
+		if err := d.remove(&e.Steps[i]); err != nil {
+			return false, err
+		}
+	}
+	for _, i := range rest.made {
+		ok, err := d.make(e, i)
+		if err != nil {
+			return false, err
+		}
+		all = all && ok
+	}
+	return all && !rest.closed, nil
+}
+
+// givingBack has the numbers of the steps to give back.
+type givingBack struct {
+	gone   []int // entries that the sandbox had removed or replaced by another type, deepest first
+	made   []int // entries that it had made or changed, parents first
+	closed bool  // the policy no longer lets the sandbox write some of the paths
+}
+
+// rebase returns the steps at which the delta has nothing. Where it has a later version, that is
+// made of what the source has now.
+func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
+	var versions []changes.Version
+	for i := range e.Steps {
+		s := &e.Steps[i]
+		at, err := s.At()
+		if err != nil {
+			return g, err
+		}
+		has, err := d.has(at, s)
+		switch {
+		case err != nil:
+			return g, err
+		case has:
+			base, err := d.baseNow(at)
+			if err != nil {
+				return g, err
+			}
+			versions = append(versions, changes.Version{Path: s.Path, Made: base})
+		case !d.work.MayWrite(at) && !(s.Before.IsDir() && s.After == nil && d.work.Policy.MayMkdir(at)):
+			g.closed = true
+		default:
+			if s.Before == nil || s.After != nil && s.After.Mode&record.TypeBits != s.Before.Mode&record.TypeBits {
+				g.gone = append(g.gone, i)
+			}
+			if s.Before != nil {
+				g.made = append(g.made, i)
+			}
+		}
+	}
+	slices.Reverse(g.gone)
+	if len(versions) > 0 {
+		_, err = d.work.Drop(versions)
+	}
+	return g, err
+}
+
+// has reports whether the delta has, or hides, an entry of its own at p.
+func (d *delta) has(p vpath.Path, s *history.Step) (bool, error) {
+	info, err := d.work.Stack.Lookup(p)
+	switch {
+	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition):
+		return s.After != nil, nil // the source has it now
+	case err != nil:
+		return false, err
+	}
+	return info.Origin != layer.Source && !(info.IsDir() && s.After.IsDir() && s.Before.IsDir()), nil
+}
+
+func (d *delta) baseNow(p vpath.Path) (base *layer.Base, err error) {
+	err = d.work.Tree.At(p, func(e changes.Entry) error {
+		now, err := e.Stat()
+		switch {
+		case err != nil:
+			return err
+		case now == nil:
+			base = &layer.Base{Absent: true}
+		default:
+			base = changes.BaseOf(now)
+		}
+		return nil
+	})
+	if changes.IsWayGone(err) {
+		return &layer.Base{Absent: true}, nil
+	}
+	return base, err
+}
+
+// remove removes in the delta what the sandbox had removed.
+func (d *delta) remove(s *history.Step) error {
+	at, err := s.At()
+	if err != nil {
+		return err
+	}
+	if s.After.IsDir() {
+		err = d.work.Stack.Rmdir(at, nil)
+		if errdefs.Is(err, errdefs.Precondition) {
+			return nil // it contains what the sandbox did not remove
+		}
+	} else {
+		_, err = d.work.Stack.Unlink(at, false)
+	}
+	if errdefs.Is(err, errdefs.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// make makes in the delta what the sandbox had made. It returns false if the delta cannot have it.
+func (d *delta) make(e *history.Entry, i int) (bool, error) {
+	s := &e.Steps[i]
+	at, err := s.At()
+	if err != nil {
+		return false, err
+	}
+	was, mode := s.Before, s.Before.Mode&record.StickyBits
+	stays := s.After != nil && s.After.Mode&record.TypeBits == was.Mode&record.TypeBits
+	switch was.Mode & record.TypeBits {
+	case unix.S_IFDIR:
+		if !stays {
+			_, err = d.work.Stack.Mkdir(at, mode)
+		}
+	case unix.S_IFLNK:
+		target, unescapeErr := vpath.Unescape(was.Target)
+		if unescapeErr != nil {
+			return false, unescapeErr
+		}
+		if stays {
+			_, err = d.work.Stack.Unlink(at, false)
+		}
+		if err == nil {
+			_, err = d.work.Stack.Symlink(target, at)
+		}
+		return true, err
+	case unix.S_IFREG:
+		err = d.write(e, i, at, stays)
+	case unix.S_IFIFO:
+		_, err = d.work.Stack.Mknod(at, unix.S_IFIFO|was.Mode&record.PermBits)
+	default:
+		return false, nil
+	}
+	if err != nil {
+		return false, unlessInTheWay(err)
+	}
+	attributes := layer.SetAttr{Mode: &mode}
+	if !was.IsDir() {
+		attributes.Mtime = &was.Mtime
+	}
+	_, err = d.work.Stack.SetAttr(at, attributes)
+	return true, err
+}
+
+// unlessInTheWay returns nil for an error which means that the sandbox has something else there.
+func unlessInTheWay(err error) error {
+	if errdefs.Is(err, errdefs.NotFound) || errdefs.Is(err, errdefs.Precondition) || errdefs.Is(err, errdefs.Exists) {
+		return nil
+	}
+	return err
+}
+
+// write writes the content of a regular file.
+func (d *delta) write(e *history.Entry, i int, at vpath.Path, exists bool) (err error) {
+	if e.IsModeOnly(i) {
+		_, err := d.work.Stack.CopyUp(at)
+		return err
+	}
+	content, err := e.OpenImage(i)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	var f *layer.File
+	if exists {
+		f, _, err = d.work.Stack.Open(at, true)
+	} else {
+		f, _, err = d.work.Stack.Create(at, e.Steps[i].Before.Mode&record.PermBits)
+	}
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(io.NewOffsetWriter(f, 0), content)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		_, err = d.work.Stack.SetAttr(at, layer.SetAttr{Size: &n})
+	}
+	return err
+}
+
+// takeOut drops from the delta what the source has again after a redo, and rebases the rest.
+func (d *delta) takeOut(e *history.Entry) error {
+	list, err := d.work.Changes(nil, true)
+	if err != nil {
+		return err
+	}
+	at := map[vpath.Path]bool{}
+	for i := range e.Steps {
+		p, err := e.Steps[i].At()
+		if err != nil {
+			return err
+		}
+		at[p] = true
+	}
+	var versions []changes.Version
+	for i := range list {
+		c := &list[i]
+		if !at[c.Path] {
+			continue
+		}
+		present, err := apply.IsPresent(d.work, c)
+		if err != nil {
+			return err
+		}
+		v := c.Version()
+		if !present {
+			v = changes.Version{Path: v.Path}
+		}
+		if v.Made, err = d.baseNow(c.Path); err != nil {
+			return err
+		}
+		versions = append(versions, v)
+	}
+	if len(versions) == 0 {
+		return nil
+	}
+	_, err = d.work.Drop(versions)
+	return err
+}

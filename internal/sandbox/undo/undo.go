@@ -1,0 +1,230 @@
+// Package undo takes applies back, and undos too: it restores what the source had before, and puts
+// the changes back into the sandbox's delta.
+//
+// It promises the checks of an apply: if a path is not as the transaction left it, nothing is
+// changed. Package history executes the steps, as a transaction that can be reversed again.
+package undo
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/history"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+)
+
+// Options say how to reverse a transaction.
+type Options struct {
+	DryRun bool
+	// Drop is that of apply.Options.
+	Drop func([]changes.Version) (stale []vpath.Path, err error)
+	// Waiting and Recovered are those of apply.Options.
+	Waiting   func(holder string)
+	Recovered func(history.Recovered)
+}
+
+// Path is what is done, or would be, at a path.
+type Path struct {
+	Path   vpath.Path
+	Status changes.Status // of the reversal
+	// Conflict is the reason why nothing is changed, or "".
+	Conflict string
+}
+
+// Result says what was done, or would be.
+type Result struct {
+	Of    history.Entry // the transaction that is reversed
+	Kind  history.Kind  // Undo or Redo
+	ID    string        // of the reversal; "" in a dry run
+	Paths []Path
+	// GivenBack says that the sandbox has the undone changes again. Otherwise they are in the
+	// history alone.
+	GivenBack bool
+}
+
+// Conflicts returns the number of paths that prevent the reversal.
+func (r *Result) Conflicts() int {
+	n := 0
+	for _, p := range r.Paths {
+		if p.Conflict != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Select returns the transaction that an undo, or with redo a redo, reverses: the last one that
+// has an effect. Errors: NotFound.
+func Select(entries []history.Entry, redo bool) (*history.Entry, error) {
+	for i := len(entries) - 1; i >= 0; i-- {
+		e := &entries[i]
+		if e.State == history.Committed && e.ReversedBy == "" && (e.Kind == history.Undo) == redo {
+			return e, nil
+		}
+	}
+	if redo {
+		return nil, errdefs.New(errdefs.NotFound, "redo: no undo to take back")
+	}
+	return nil, errdefs.New(errdefs.NotFound, "undo: nothing was applied")
+}
+
+// Named returns the transaction that an undo or a redo of that id reverses: if the transaction was
+// undone and done again, the last of these. Errors: NotFound; Precondition if it is undone, or for
+// a redo if it is not.
+func Named(entries []history.Entry, redo bool, id string) (*history.Entry, error) {
+	at := map[string]*history.Entry{}
+	for i := range entries {
+		at[entries[i].ID] = &entries[i]
+	}
+	e := at[id]
+	if e == nil || e.State != history.Committed {
+		return nil, errdefs.New(errdefs.NotFound, "transaction %s: not in the history", vpath.Escape(id))
+	}
+	for at[e.ReversedBy] != nil {
+		e = at[e.ReversedBy]
+	}
+	switch is := e.Kind == history.Undo; {
+	case is && !redo:
+		return nil, errdefs.New(errdefs.Precondition, "transaction %s: it is undone already; to apply it again: agentfense redo %[1]s", id)
+	case !is && redo:
+		return nil, errdefs.New(errdefs.Precondition, "transaction %s: it is not undone", id)
+	}
+	return e, nil
+}
+
+// Reverse reverses the transaction of in the source h. s is the sandbox of which the changes are,
+// or nil if it is removed. If a path has changed since, the error is a Precondition and the result
+// names all such paths. Errors: also those of history.Source.Lock, Recover and Reverse, and those
+// of changes.OpenTo.
+func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *record.Sandbox, o Options) (result Result, err error) {
+	result.Of, result.Kind = *of, history.Undo
+	if of.Kind == history.Undo {
+		result.Kind = history.Redo
+	}
+	if !o.DryRun {
+		unlock, err := lock(ctx, h, of, s, o)
+		if err != nil {
+			return result, err
+		}
+		defer unlock()
+	}
+	root, err := of.Source.Open()
+	if err != nil {
+		return result, err
+	}
+	defer root.Close()
+	tree := &changes.SourceTree{Root: root, Owner: record.ID(of.ID)}
+	plan, err := history.PlanReversal(tree, of)
+	if err != nil {
+		return result, err
+	}
+	defer plan.Close()
+	if result.Paths, err = pathsOf(plan); err != nil || o.DryRun {
+		return result, err
+	}
+	if len(plan.Conflicts) > 0 {
+		return result, Refusal(&result)
+	}
+	d, err := openDelta(h, of, s, o)
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	header := history.Header{ID: history.NewID(), Kind: result.Kind, Time: time.Now().UTC(), UID: os.Geteuid()}
+	if result.ID, err = h.Reverse(plan, header); err != nil {
+		return result, err
+	}
+	done, err := h.Find(result.ID)
+	if err == nil {
+		err = done.Load()
+	}
+	if err == nil {
+		err = d.tell(&result)
+	}
+	if err == nil {
+		result.GivenBack, err = d.update(done)
+	}
+	return result, err
+}
+
+// Refusal returns the error that stops a reversal with conflicts, or nil. Errors: Precondition.
+func Refusal(r *Result) error {
+	if r.Conflicts() == 0 {
+		return nil
+	}
+	return errdefs.New(errdefs.Precondition, "%s %s: nothing changed: %d of %d paths have changed since", r.Kind, r.Of.ID, r.Conflicts(), len(r.Paths))
+}
+
+// lock takes the source's lock, rolls back what a killed process has left there, and checks that
+// the transaction is still as it was found.
+func lock(ctx context.Context, h *history.Source, of *history.Entry, s *record.Sandbox, o Options) (unlock func(), err error) {
+	room := func() {}
+	if s != nil {
+		room = s.Home.MakeRoom()
+	}
+	if err := h.Lock(ctx, o.Waiting); err != nil {
+		room()
+		return nil, err
+	}
+	unlock = func() {
+		h.Unlock()
+		room()
+	}
+	recovered, err := h.Recover()
+	if o.Recovered != nil {
+		for _, r := range recovered {
+			o.Recovered(r)
+		}
+	}
+	var now *history.Entry
+	if err == nil {
+		now, err = h.Find(of.ID)
+	}
+	if err == nil && now.ReversedBy != "" {
+		err = errdefs.New(errdefs.Precondition, "transaction %s: another command has just reversed it", of.ID)
+	}
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// pathsOf returns what the plan does.
+func pathsOf(plan *history.Reversal) ([]Path, error) {
+	why := map[vpath.Path]string{}
+	for _, c := range plan.Conflicts {
+		why[c.Path] = c.Reason
+	}
+	steps := plan.Steps()
+	paths := make([]Path, 0, len(steps))
+	for i := range steps {
+		at, err := steps[i].At()
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, Path{at, steps[i].Status(), why[at]})
+	}
+	return paths, nil
+}
+
+// tell writes the record of the reversal, if the sandbox still has a log.
+func (d *delta) tell(r *Result) error {
+	if d.sandbox == nil {
+		return nil
+	}
+	e := audit.Undone{Mount: r.Of.Mount, Transaction: r.ID, Of: r.Of.ID, Redo: r.Kind == history.Redo}
+	for _, p := range r.Paths {
+		e.Paths = append(e.Paths, audit.Text(p.Path))
+	}
+	if r.Of.Elsewhere {
+		e.To = audit.Text(r.Of.Source.Path)
+	}
+	return d.sandbox.Log(e)
+}

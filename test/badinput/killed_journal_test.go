@@ -1,0 +1,141 @@
+package badinput_test
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+// changeAll has a step of each kind.
+const changeAll = `echo new > f; rm gone; chmod 755 mode; rm -r dir; echo file > dir; rm becomes; mkdir becomes; echo in > becomes/in
+mkdir -p made/in; echo made > made/in/f; ln -s f link; rm old; ln -s new old; ln f hard; mkfifo pipe; echo more >> twice; chmod 700 closed`
+
+var beforeAll = map[string]string{
+	"f": "old\n", "gone": "gone\n", "mode": "same\n", "dir/a": "1\n", "dir/b/c": "2\n", "becomes": "file\n", "old": "file\n",
+	"twice": "one\n", "closed/f": "1\n",
+}
+
+// stateOf describes each entry of the source, as far as undo restores it.
+func stateOf(t *testing.T, s *harness.Sandbox) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-c", `cd "$1" && find . -mindepth 1 -printf '%P %M %l\n' | sort && find . -type f -print0 | sort -z | xargs -0 cat`, "sh", s.Source).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+// appliesNothing is a command that finds what a killed apply or undo has left.
+func appliesNothing(t *testing.T, s *harness.Sandbox) string {
+	t.Helper()
+	r := s.Agentfense("apply", s.Name, "there/is/no/such/change")
+	if r.Code == 0 {
+		t.Fatal("a change was found that is none")
+	}
+	return r.Stderr
+}
+
+// A process that is killed at any step of an apply, of an undo or of a redo leaves all or nothing,
+// once the next command has run, and says so. An apply can then be done, and undone, as always.
+func TestAKilledTransactionIsAllOrNothing(t *testing.T) {
+	for name, options := range map[string][]harness.Option{"root": nil, "ordinary": {harness.Ordinary}} {
+		t.Run(name, func(t *testing.T) {
+			s := harness.New(t, binary, beforeAll, options...)
+			before := stateOf(t, s)
+			wantCode(t, s.Run(changeAll, "--preset", "full-access"), 0)
+			wantCode(t, s.Agentfense("apply", s.Name), 0)
+			after := stateOf(t, s)
+			wantCode(t, s.Agentfense("undo", s.Name, "--yes"), 0)
+			if now := stateOf(t, s); now != before {
+				t.Fatalf("after undo:\n%s\nwant:\n%s", now, before)
+			}
+			points := []string{
+				"journal: made", "journal: ready", "sync: intended", "journal: placing", "sync: staged", "sync: swapped", "journal: taken",
+				"sync: moved away", "sync: one placed", "journal: committed", "sync: settled", "sync: told", "sync: dropped",
+			}
+			if options != nil {
+				points = []string{"journal: taken", "sync: settled"} // what depends on the user
+			}
+			for _, point := range points {
+				s.KilledAt(point, "apply", s.Name)
+				said := appliesNothing(t, s)
+				now := stateOf(t, s)
+				committed := slices.Contains([]string{"journal: committed", "sync: settled", "sync: told", "sync: dropped"}, point)
+				want := before
+				if committed {
+					want = after
+				}
+				if now != want {
+					t.Fatalf("killed at %q, committed %v:\n%s\nwant:\n%s", point, committed, now, want)
+				}
+				if told := strings.Contains(said, "was killed before its end: the source is restored"); told == (committed || point == "journal: made") {
+					t.Errorf("killed at %q, said %q", point, said)
+				}
+				wantCode(t, s.Agentfense("apply", s.Name), 0)
+				if now := stateOf(t, s); now != after {
+					t.Fatalf("applied after the kill at %q:\n%s\nwant:\n%s", point, now, after)
+				}
+				wantCode(t, s.Agentfense("undo", s.Name, "--yes"), 0)
+				if now := stateOf(t, s); now != before {
+					t.Fatalf("undone after the kill at %q:\n%s\nwant:\n%s", point, now, before)
+				}
+			}
+			if options == nil {
+				killedUndo(t, s, before, after)
+			}
+		})
+	}
+}
+
+// killedUndo is the test of undo and redo, from the state before.
+func killedUndo(t *testing.T, s *harness.Sandbox, before, after string) {
+	t.Helper()
+	for _, point := range []string{"history: one moved", "sync: swapped", "sync: moved away", "journal: committed"} {
+		for _, verb := range []string{"redo", "undo"} {
+			from, to := before, after
+			if verb == "undo" {
+				from, to = after, before
+			}
+			s.KilledAt(point, verb, s.Name, "--yes")
+			appliesNothing(t, s)
+			switch now := stateOf(t, s); {
+			case point == "journal: committed" && now == to:
+				continue
+			case now != from:
+				t.Fatalf("%s killed at %q:\n%s\nwant:\n%s", verb, point, now, from)
+			}
+			wantCode(t, s.Agentfense(verb, s.Name, "--yes"), 0)
+			if now := stateOf(t, s); now != to {
+				t.Fatalf("%s after the kill at %q:\n%s\nwant:\n%s", verb, point, now, to)
+			}
+		}
+	}
+}
+
+// What a person edits after the kill stays, and is named.
+func TestAnEditAfterAKilledApplyStays(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"a": "old\n", "b": "old\n"})
+	wantCode(t, s.Run("echo new > a; echo new > b", "--preset", "full-access"), 0)
+	s.KilledAt("sync: settled", "apply", s.Name) // all placed and committed
+	wantCode(t, s.Agentfense("undo", s.Name, "--yes"), 0)
+	s.KilledAt("journal: taken", "apply", s.Name) // a is placed, b is not
+	if got := s.Read("a") + s.Read("b"); got != "new\nold\n" {
+		t.Fatalf("the killed apply has placed %q", got)
+	}
+	if err := os.WriteFile(s.Source+"/a", []byte("edited\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if said := appliesNothing(t, s); !strings.Contains(said, "not restored: a: it has changed since") {
+		t.Errorf("said %q", said)
+	}
+	if got := s.Read("a") + s.Read("b"); got != "edited\nold\n" {
+		t.Errorf("the source has %q", got)
+	}
+	if r := s.Agentfense("apply", s.Name); r.Code == 0 || s.Read("a") != "edited\n" {
+		t.Errorf("exit code %d, a holds %q\n%s", r.Code, s.Read("a"), r.Stdout)
+	}
+}
