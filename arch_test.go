@@ -98,6 +98,7 @@ var inside = map[string]string{
 	"sandbox/risk":              "",
 	"sandbox/scratch":           "",
 	"sandbox/secrets":           "hostlist record supervise/api",
+	"sandbox/snapshot":          "audit record",
 	"sandbox/supervise":         "audit changes gitconfig gitview granted hostlist mounted mountspec outlog record scratch secrets supervise/api supervise/asking supervise/effects supervise/launch supervise/narrow supervise/notes supervise/overlay",
 	"sandbox/supervise/api":     "changes",
 	"sandbox/supervise/asking":  "audit supervise/api",

@@ -247,6 +247,8 @@ func describeEvent(ev audit.Event) string {
 		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(inMount(v.Mount, v.Paths)))
 	case audit.SandboxRebased:
 		return "onto the directory that is at " + escape(v.Source) + " now"
+	case audit.SnapshotChanged:
+		return describeSnapshot(v)
 	case audit.SandboxStopped:
 		return escape(v.Reason)
 	case audit.AccessAsked, audit.AccessAnswered, audit.AsksSuppressed, audit.ApplyRequested:

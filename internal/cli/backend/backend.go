@@ -24,6 +24,7 @@ import (
 type Backend interface {
 	io.Closer
 	Asks
+	Snapshots
 
 	// Sandboxes lists the sandboxes, with what each holds if usage is set. An error that
 	// concerns some of them comes with a list of the others, which is not nil.

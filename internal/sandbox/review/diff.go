@@ -89,6 +89,8 @@ type Review struct {
 	groups []Group
 	work   *changes.Work // nil: made by Of
 	mount  string        // of what Of made
+	// closing closes what Between compares.
+	closing func() error
 	// content compares the contents of a file.
 	content func(*FileDiff) (Content, error)
 
@@ -126,12 +128,15 @@ func Open(s *record.Sandbox, paths ...vpath.Path) (*Review, error) {
 	return r, nil
 }
 
-// Close releases what Open opened.
+// Close releases what Open opened, and closes what Between was given.
 func (r *Review) Close() error {
-	if r.work == nil {
-		return nil
+	switch {
+	case r.work != nil:
+		return r.work.Close()
+	case r.closing != nil:
+		return r.closing()
 	}
-	return r.work.Close()
+	return nil
 }
 
 // Name returns the name of the sandbox.

@@ -32,8 +32,14 @@ func UsageOf(s *record.Sandbox) (Usage, error) {
 	var u Usage
 	delta := meter{left: maxLooks}
 	for _, part := range s.Parts() {
-		if err := delta.dir(unix.AT_FDCWD, part.LayersDir(), 0); err != nil {
-			return u, record.HostError("sandbox "+s.Name(), err)
+		dirs, err := part.LayerDirs()
+		if err != nil {
+			return u, err
+		}
+		for _, dir := range dirs {
+			if err := delta.dir(unix.AT_FDCWD, dir, 0); err != nil {
+				return u, record.HostError("sandbox "+s.Name(), err)
+			}
 		}
 	}
 	all := meter{left: maxLooks, passesClosed: true} // a kept home may hold such

@@ -178,6 +178,9 @@ func (s *supervisor) answer(ctx context.Context, r api.Request, files []*os.File
 	case api.OpDrop:
 		stale, err := s.drop(r.Mount, r.Versions)
 		return api.Reply{OK: true, Stale: api.ToBytes(stale)}, err
+	case api.OpFreeze:
+		layers, err := s.freeze()
+		return api.Reply{OK: true, Layers: layers}, err
 	case api.OpLearn, api.OpUsed:
 		return s.answerLearning(r.Op == api.OpLearn)
 	case api.OpDelta:
