@@ -40,7 +40,7 @@ func (e *env) compare(ctx context.Context, cmd *cobra.Command, b backend.Backend
 	}
 	defer r.Close()
 	p.stop()
-	return true, e.showCompared(r, o)
+	return true, e.showCompared(r.Review, o)
 }
 
 // statesOf returns the two states and the paths that args name; "" for one sandbox and its paths.

@@ -28,9 +28,16 @@ type Snapshots interface {
 	// Errors: Exists.
 	Fork(ctx context.Context, name, ref string, names []string, rules *Rules, again []string) ([]Sandbox, error)
 	// Compare shows how two states of one source differ, at and below the paths; without paths,
-	// everywhere. A state is the name of a sandbox, or NAME@SNAPSHOT. Close the review after.
+	// everywhere. A state is the name of a sandbox, or NAME@SNAPSHOT. Close what it returns.
 	// Errors: Precondition for states of two sources; NotFound.
-	Compare(ctx context.Context, earlier, later string, paths []vpath.Path, again []string) (*review.Review, error)
+	Compare(ctx context.Context, earlier, later string, paths []vpath.Path, again []string) (*Compared, error)
+}
+
+// Compared is how two states differ.
+type Compared struct {
+	*review.Review
+	// Close closes the states.
+	Close func() error
 }
 
 // ErrNoSnapshots says that a server cannot do what a verb asks for. Its kind is Unsupported.

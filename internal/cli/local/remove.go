@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/held"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
@@ -165,7 +166,7 @@ func (b *Backend) Unused(_ context.Context, o backend.UnusedOptions) ([]backend.
 			errs = append(errs, err)
 			continue
 		}
-		if held || sb.Record().Served != nil || time.Since(review.LastUsed(sb)) < o.Older {
+		if held || sb.Record().Served != nil || time.Since(held.LastUsed(sb)) < o.Older {
 			continue
 		}
 		holds, err := holdsOf(sb)

@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/between"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
@@ -152,7 +153,7 @@ func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, ru
 }
 
 // Compare shows how two states differ.
-func (b *Backend) Compare(ctx context.Context, earlier, later string, paths []vpath.Path, again []string) (*review.Review, error) {
+func (b *Backend) Compare(ctx context.Context, earlier, later string, paths []vpath.Path, again []string) (*backend.Compared, error) {
 	x, err := b.openState(ctx, earlier, again)
 	if err != nil {
 		return nil, err
@@ -171,12 +172,12 @@ func (b *Backend) Compare(ctx context.Context, earlier, later string, paths []vp
 	}
 	var r *review.Review
 	if err == nil {
-		r, err = review.Between(earlier+".."+later, x, y, paths...)
+		r, err = between.Compare(earlier+".."+later, x, y, paths...)
 	}
 	if err != nil {
 		return nil, errors.Join(err, y.Close())
 	}
-	return r, nil
+	return &backend.Compared{Review: r, Close: func() error { return errors.Join(x.Close(), y.Close()) }}, nil
 }
 
 // openState opens a state: the name of a sandbox, or NAME@SNAPSHOT.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 )
 
@@ -37,6 +36,6 @@ func (b *Backend) Fork(context.Context, string, string, []string, *backend.Rules
 }
 
 // Compare fails.
-func (b *Backend) Compare(context.Context, string, string, []vpath.Path, []string) (*review.Review, error) {
+func (b *Backend) Compare(context.Context, string, string, []vpath.Path, []string) (*backend.Compared, error) {
 	return nil, backend.ErrNoSnapshots()
 }

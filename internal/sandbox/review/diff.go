@@ -89,8 +89,6 @@ type Review struct {
 	groups []Group
 	work   *changes.Work // nil: made by Of
 	mount  string        // of what Of made
-	// closing closes what Between compares.
-	closing func() error
 	// content compares the contents of a file.
 	content func(*FileDiff) (Content, error)
 
@@ -128,15 +126,12 @@ func Open(s *record.Sandbox, paths ...vpath.Path) (*Review, error) {
 	return r, nil
 }
 
-// Close releases what Open opened, and closes what Between was given.
+// Close releases what Open opened.
 func (r *Review) Close() error {
-	switch {
-	case r.work != nil:
-		return r.work.Close()
-	case r.closing != nil:
-		return r.closing()
+	if r.work == nil {
+		return nil
 	}
-	return nil
+	return r.work.Close()
 }
 
 // Name returns the name of the sandbox.

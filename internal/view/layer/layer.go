@@ -1,11 +1,12 @@
 // Package layer stores what a sandbox changed, and leaves the source untouched.
 //
 // A Stack is a source directory under frozen layers and one writable delta, which
-// have the form of OCI image layers (docs/adr/0002-delta-format.md). Stacks share frozen
-// layers (0070-snapshots.md). A crash leaves the state before an operation or after it. Files are reached by handle: no symbolic
-// link is followed, no FIFO or device opened, no mount in the source entered. Inode
-// numbers stay with a file over copy-up, rename and restart. Package journal keeps
-// what paths were in the source. Policy, FUSE and merging are left to others.
+// have the form of OCI image layers (docs/adr/0002-delta-format.md). Stacks share
+// frozen layers (0070-snapshots.md). A crash leaves the state before an operation or
+// after it. Files are reached by handle: no symbolic link is followed, no FIFO or device
+// opened, no mount in the source entered. Inode numbers stay with a file over copy-up,
+// rename and restart. Package journal keeps what paths were in the source. Policy, FUSE
+// and merging are left to others.
 //
 // A Stack is safe for concurrent use. Lock order: flights (one copy-up per path), Stack.ns
 // (shared by look-ups, exclusive for changes of names), Orphan.mu, Stack.writers (shared by

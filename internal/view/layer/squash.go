@@ -241,30 +241,38 @@ func (q *squashing) name(to, from int, p vpath.Path, c storedChild) (merge bool,
 	if err != nil || hidden {
 		return false, st, err
 	}
-	if st, err = statAt(from, stored); err != nil && err != unix.ENOENT {
+	st, err = statAt(from, stored)
+	isEntry := err == nil
+	switch {
+	case err != nil && err != unix.ENOENT:
 		return false, st, err
-	}
-	if had, leave := q.left[p]; had || leave && err == nil && !st.isDir() {
-		q.left[p] = true // lower layers do not count either
+	case q.leaves(p, isEntry && !st.isDir()):
 		return false, st, nil
-	}
-	if err != nil { // a whiteout alone
+	case !isEntry:
 		return false, st, q.s.makeWhiteout(to, c.name)
+	case c.kind == nameenc.KindWhiteout: // beside an entry, which decides
+		return false, st, nil
+	case st.isDir():
+		return true, st, q.makeDir(to, p, &st)
 	}
-	if c.kind == nameenc.KindWhiteout {
-		return false, st, nil // beside an entry, which decides
-	}
-	if !st.isDir() {
-		if err := q.copy(to, from, p, &st, stored); err != nil {
-			return false, st, err
-		}
-		beside, err := hasWhiteout(from, c.name)
-		if err == nil && beside {
-			err = q.s.makeWhiteout(to, c.name)
-		}
+	if err := q.copy(to, from, p, &st, stored); err != nil {
 		return false, st, err
 	}
-	return true, st, q.makeDir(to, p, &st)
+	beside, err := hasWhiteout(from, c.name)
+	if err == nil && beside {
+		err = q.s.makeWhiteout(to, c.name)
+	}
+	return false, st, err
+}
+
+// leaves reports whether nothing is copied at p. If a layer has a file there that is left, lower
+// layers do not count either.
+func (q *squashing) leaves(p vpath.Path, isFile bool) bool {
+	had, leave := q.left[p]
+	if leave && isFile {
+		q.left[p] = true
+	}
+	return had || leave && isFile
 }
 
 // onDir handles a name of from for which to has a directory.

@@ -71,7 +71,7 @@ func (j *Journal) replace(t *table, paths iter.Seq[vpath.Path], inos iter.Seq[ui
 	j.synced.Store(w.size)
 	t.end, t.endsLine, t.segment, t.headless = w.size, true, j.segment, false
 	maps.Copy(t.contents, kept)
-	maps.DeleteFunc(t.contents, func(sum sha256Sum, at Span) bool { return at.segment == j.segment-1 })
+	maps.DeleteFunc(t.contents, func(_ sha256Sum, at Span) bool { return at.segment == j.segment-1 })
 	return nil
 }
 

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"maps"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -47,7 +48,7 @@ func (j *Journal) Freeze(n *Next, frozen int) error {
 	_ = unix.Ftruncate(j.fd, j.size) // cuts the zeros; they do no harm
 	unix.Close(j.fd)
 	unix.Close(j.dir)
-	j.below = append(j.below[:len(j.below):len(j.below)], segment{j.segment, frozen})
+	j.below = append(slices.Clip(j.below), segment{j.segment, frozen})
 	j.segment++
 	j.o.Home, j.fd, j.dir = n.home, n.fd, n.dir
 	j.size = int64(len(logHeader))

@@ -35,8 +35,8 @@ type Journal struct {
 	handles sync.RWMutex // shared by who uses a handle, exclusive for replacing them; before mu
 
 	mu      sync.Mutex
-	segment int                    // counts Freeze and Merge
-	below   []segment              // of frozen layers, the lowest first
+	segment int       // counts Freeze and Merge
+	below   []segment // of frozen layers, the lowest first
 	fd      int
 	size    int64                  // where the next record goes
 	fileEnd int64                  // the length of the file: zeros from size on

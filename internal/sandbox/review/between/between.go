@@ -1,4 +1,5 @@
-package review
+// Package between shows how two states of one source differ, in the form of a review.
+package between
 
 import (
 	"errors"
@@ -11,21 +12,19 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/textdiff"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// Between shows how two states of one source differ, at and below the paths; without paths,
+// Compare shows how two states of one source differ, at and below the paths; without paths,
 // everywhere. Marks are those of the tree as it would be if the later state were applied. Nothing
-// of it can be applied, so it has no digest. Review.Close closes both states. Errors: NotFound for a path
+// of it can be applied, so it has no digest. The caller closes both states after the review. Errors: NotFound for a path
 // at which the states do not differ.
-func Between(name string, earlier, later *changes.Work, paths ...vpath.Path) (*Review, error) {
+func Compare(name string, earlier, later *changes.Work, paths ...vpath.Path) (*review.Review, error) {
 	b := between{earlier: earlier.Stack, later: later.Stack}
 	if _, err := later.Changes(nil, false); err != nil {
-		return nil, err
-	}
-	m, err := marks(later)
-	if err != nil {
 		return nil, err
 	}
 	all, err := b.files()
@@ -38,29 +37,34 @@ func Between(name string, earlier, later *changes.Work, paths ...vpath.Path) (*R
 			told[dir] = true
 		}
 	}
-	var files []FileDiff
+	var files []review.FileDiff
 	for _, f := range all {
-		if f.isDirOnly() && f.Status != changes.Modified && told[f.Path] {
+		if isDirOnly(&f) && f.Status != changes.Modified && told[f.Path] {
 			continue
 		}
-		f.Mark = m.ofDiff(&f)
 		files = append(files, f)
 	}
 	if files, err = within(files, paths); err != nil {
 		return nil, err
 	}
-	r := Of(name, later.Sandbox.ID(), "", "", files, []Group{}, b.content)
-	r.closing = func() error { return errors.Join(earlier.Close(), later.Close()) }
-	return r, nil
+	if err := review.Mark(later, files); err != nil {
+		return nil, err
+	}
+	return review.Of(name, later.Sandbox.ID(), "", "", files, []review.Group{}, b.content), nil
+}
+
+// isDirOnly reports whether neither side is anything but a directory.
+func isDirOnly(f *review.FileDiff) bool {
+	return (f.Old == nil || record.IsDir(f.Old.Mode)) && (f.New == nil || record.IsDir(f.New.Mode))
 }
 
 // within returns the files at and below the paths.
-func within(files []FileDiff, paths []vpath.Path) ([]FileDiff, error) {
+func within(files []review.FileDiff, paths []vpath.Path) ([]review.FileDiff, error) {
 	if len(paths) == 0 {
 		return files, nil
 	}
 	found := make([]bool, len(paths))
-	var some []FileDiff
+	var some []review.FileDiff
 	for _, f := range files {
 		is := false
 		for i, p := range paths {
@@ -84,8 +88,8 @@ func within(files []FileDiff, paths []vpath.Path) ([]FileDiff, error) {
 type between struct{ earlier, later *layer.Stack }
 
 // files returns what differs at the paths that one of the states changed.
-func (b *between) files() ([]FileDiff, error) {
-	var files []FileDiff
+func (b *between) files() ([]review.FileDiff, error) {
+	var files []review.FileDiff
 	seen := map[vpath.Path]bool{}
 	for _, s := range []*layer.Stack{b.earlier, b.later} {
 		changed, err := s.Changes()
@@ -110,7 +114,7 @@ func (b *between) files() ([]FileDiff, error) {
 }
 
 // file compares the entries at p; nil if they are equal.
-func (b *between) file(p vpath.Path) (*FileDiff, error) {
+func (b *between) file(p vpath.Path) (*review.FileDiff, error) {
 	old, err := sideAt(b.earlier, p)
 	if err != nil {
 		return nil, err
@@ -119,7 +123,7 @@ func (b *between) file(p vpath.Path) (*FileDiff, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &FileDiff{Path: p.Plain(), Own: p.IsOwn(), Old: old, New: now, Change: changes.Change{Change: layer.Change{Path: p}}}
+	f := &review.FileDiff{Path: p.Plain(), Own: p.IsOwn(), Old: old, New: now, Change: changes.Change{Change: layer.Change{Path: p}}}
 	switch {
 	case old == nil && now == nil:
 		return nil, nil
@@ -141,7 +145,7 @@ func (b *between) file(p vpath.Path) (*FileDiff, error) {
 	return f, nil
 }
 
-func sideAt(s *layer.Stack, p vpath.Path) (*Side, error) {
+func sideAt(s *layer.Stack, p vpath.Path) (*review.Side, error) {
 	i, err := s.Lookup(p)
 	if errdefs.Is(err, errdefs.NotFound) || errdefs.Is(err, errdefs.Precondition) { // ENOTDIR
 		return nil, nil
@@ -149,7 +153,7 @@ func sideAt(s *layer.Stack, p vpath.Path) (*Side, error) {
 	if err != nil {
 		return nil, err
 	}
-	side := &Side{Mode: i.Mode &^ (unix.S_ISUID | unix.S_ISGID), SizeBytes: i.Size}
+	side := &review.Side{Mode: i.Mode &^ (unix.S_ISUID | unix.S_ISGID), SizeBytes: i.Size}
 	if i.Mode&record.TypeBits == unix.S_IFLNK {
 		if side.Target, err = s.Readlink(p); err != nil {
 			return nil, err
@@ -159,7 +163,7 @@ func sideAt(s *layer.Stack, p vpath.Path) (*Side, error) {
 }
 
 // isSame reports whether the entries at p, of one type, have the same content.
-func (b *between) isSame(p vpath.Path, old, now *Side) (bool, error) {
+func (b *between) isSame(p vpath.Path, old, now *review.Side) (bool, error) {
 	switch old.Mode & record.TypeBits {
 	case unix.S_IFLNK:
 		return old.Target == now.Target, nil
@@ -202,8 +206,8 @@ func openState(s *layer.Stack, p vpath.Path) (*os.File, error) {
 }
 
 // content compares the contents of f.
-func (b *between) content(f *FileDiff) (Content, error) {
-	var c Content
+func (b *between) content(f *review.FileDiff) (review.Content, error) {
+	var c review.Content
 	before, err := b.side(&c, f.Old, b.earlier, f.Change.Path)
 	if err != nil {
 		return c, err
@@ -215,9 +219,9 @@ func (b *between) content(f *FileDiff) (Content, error) {
 	c.SHA256 = after.sum
 	switch {
 	case f.Change.SameContent:
-		c = Content{SHA256: after.sum} // only the mode differs
+		c = review.Content{SHA256: after.sum} // only the mode differs
 	case textdiff.IsBinary(before.head) || textdiff.IsBinary(after.head):
-		c = Content{Binary: true, SHA256: after.sum}
+		c = review.Content{Binary: true, SHA256: after.sum}
 	case c.IsShown():
 		c.Hunks = textdiff.Hunks(before.head, after.head)
 		c.Inserted, c.Deleted = textdiff.Count(c.Hunks)
@@ -225,7 +229,7 @@ func (b *between) content(f *FileDiff) (Content, error) {
 	return c, nil
 }
 
-func (b *between) side(c *Content, side *Side, s *layer.Stack, p vpath.Path) (sideContent, error) {
+func (b *between) side(c *review.Content, side *review.Side, s *layer.Stack, p vpath.Path) (sideContent, error) {
 	if side == nil {
 		return sideContent{}, nil
 	}
@@ -233,7 +237,32 @@ func (b *between) side(c *Content, side *Side, s *layer.Stack, p vpath.Path) (si
 	case unix.S_IFLNK:
 		return sideContent{head: []byte(side.Target)}, nil
 	case unix.S_IFREG:
-		return readSide(c, true, func() (*os.File, error) { return openState(s, p) })
+		return read(c, s, p)
 	}
 	return sideContent{}, nil
+}
+
+// sideContent is the content of one side: what is shown of it, and the SHA-256 of the whole in hex,
+// "" if it is not known.
+type sideContent struct {
+	head []byte
+	sum  string
+}
+
+// read reads one side as far as it is shown, and sums all of it up.
+func read(c *review.Content, s *layer.Stack, p vpath.Path) (side sideContent, err error) {
+	f, err := openState(s, p)
+	if errdefs.Is(err, errdefs.NotFound) || errdefs.Is(err, errdefs.Denied) {
+		c.Unknown = true
+		return side, nil
+	}
+	if err != nil {
+		return side, err
+	}
+	defer f.Close()
+	if side.sum, side.head, err = manifest.ReadContent(f, textdiff.SizeLimit+1, true); err != nil {
+		return side, errdefs.New(record.DiskKind(err), "diff: %w", err)
+	}
+	c.TooLarge = c.TooLarge || len(side.head) > textdiff.SizeLimit
+	return side, nil
 }
