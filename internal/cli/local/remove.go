@@ -161,12 +161,12 @@ func (b *Backend) Unused(_ context.Context, o backend.UnusedOptions) ([]backend.
 	errs := []error{damaged}
 	list := []backend.Unused{}
 	for _, sb := range all {
-		_, held, err := sb.Holder()
+		_, locked, err := sb.Holder()
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if held || sb.Record().Served != nil || time.Since(held.LastUsed(sb)) < o.Older {
+		if locked || sb.Record().Served != nil || time.Since(held.LastUsed(sb)) < o.Older {
 			continue
 		}
 		holds, err := holdsOf(sb)
