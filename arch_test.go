@@ -89,7 +89,7 @@ var inside = map[string]string{
 	"sandbox/readview":          "changes mounted record rights",
 	"sandbox/mounted":           "mountspec record",
 	"sandbox/mountspec":         "",
-	"sandbox/review":            "changes githistory gitindex manifest record review/keeping rights risk",
+	"sandbox/review":            "changes githistory gitindex manifest record review/keeping risk",
 	"sandbox/record":            "audit config gitconfig granted hostlist limit mountspec published scratch",
 	"sandbox/review/acting":     "record review risk",
 	"sandbox/review/between":   "changes manifest record review",

@@ -20,8 +20,8 @@ import (
 
 // Compare shows how two states of one source differ, at and below the paths; without paths,
 // everywhere. Marks are those of the tree as it would be if the later state were applied. Nothing
-// of it can be applied, so it has no digest. The caller closes both states after the review. Errors: NotFound for a path
-// at which the states do not differ.
+// of it can be applied, so it has no digest. The caller closes both states after the review.
+// Errors: NotFound for a path at which the states do not differ.
 func Compare(name string, earlier, later *changes.Work, paths ...vpath.Path) (*review.Review, error) {
 	b := between{earlier: earlier.Stack, later: later.Stack}
 	if _, err := later.Changes(nil, false); err != nil {
