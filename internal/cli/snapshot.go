@@ -40,7 +40,6 @@ A kept home directory and scratch directories are not part of a snapshot.`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.completeNames,
 	}
-	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		label := ""
 		if len(args) > 1 {
@@ -73,7 +72,6 @@ and "now" is below the one of which the present state was made.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: e.completeNames,
 	}
-	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
 			t, err := b.SnapshotTree(ctx, args[0])
@@ -174,7 +172,6 @@ removed ones had is gone.`,
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: e.completeSnapshots(0),
 	}
-	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error { return b.RemoveSnapshots(ctx, args[0], args[1:]) })
 	}
@@ -221,7 +218,6 @@ not touched. A sandbox that runs must be stopped first.`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: e.completeSnapshots(1),
 	}
-	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
 			r, err := b.Restore(ctx, args[0], args[1], e.args)
@@ -284,7 +280,6 @@ over.`,
 		ValidArgsFunction: e.completeNames,
 	}
 	o.registerRules(cmd)
-	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error { return runFork(ctx, e, cmd, b, args, o) })
 	}
