@@ -30,6 +30,7 @@ func TestKilledSnapshotsLoseNothing(t *testing.T) {
 	wantCode(t, s.Agentfense("exec", s.Name, "--", "sh", "-c", "echo 2 > f; echo 2 > g"), 0)
 
 	for _, point := range []string{"freeze: exchanged", "snapshot: listed", "restore: kept", "restore: rewound", "restore: done"} {
+		wantCode(t, s.Agentfense("exec", s.Name, "--", "sh", "-c", "echo 2 > f; echo 2 > g; echo '"+point+"' > h"), 0)
 		s.KilledAt(point, "restore", s.Name, "one")
 		ls := s.Agentfense("snapshot", "ls", s.Name)
 		wantCode(t, s.Agentfense("restore", s.Name, "one"), 0)

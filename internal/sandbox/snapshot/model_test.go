@@ -299,8 +299,8 @@ func compare(t *rapid.T, what string, sb *record.Sandbox, dir string, want tree)
 	}
 }
 
-// TestStatesStay edits, snapshots, restores, forks, discards and removes at random: each state shows
-// what it showed when it was made, and no layer is left that nothing refers to.
+// TestStatesStay edits, snapshots, restores, forks, discards and removes at random: each state
+// shows what it showed when it was made, and no layer is left that nothing refers to.
 func TestStatesStay(t *testing.T) {
 	base := t.TempDir()
 	n := 0
