@@ -247,8 +247,6 @@ func describeEvent(ev audit.Event) string {
 		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(inMount(v.Mount, v.Paths)))
 	case audit.SandboxRebased:
 		return "onto the directory that is at " + escape(v.Source) + " now"
-	case audit.SnapshotChanged:
-		return describeSnapshot(v)
 	case audit.SandboxStopped:
 		return escape(v.Reason)
 	case audit.AccessAsked, audit.AccessAnswered, audit.AsksSuppressed, audit.ApplyRequested:
@@ -285,6 +283,8 @@ func describeSession(ev audit.Event) string {
 		return fmt.Sprintf("%s %s", vpath.Escape(v.Session), escape(v.Shell))
 	case audit.SessionClosed:
 		return fmt.Sprintf("%s %s after %d ms", vpath.Escape(v.Session), vpath.Escape(v.Reason), v.DurationMS)
+	case audit.SnapshotChanged:
+		return describeSnapshot(v)
 	}
 	return describeOwnEvent(ev)
 }

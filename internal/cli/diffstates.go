@@ -38,7 +38,7 @@ func (e *env) compare(ctx context.Context, cmd *cobra.Command, b backend.Backend
 	if err != nil {
 		return true, err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }() // it only read
 	p.stop()
 	return true, e.showCompared(r.Review, o)
 }

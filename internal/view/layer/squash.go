@@ -226,21 +226,24 @@ func isClosed(dir int, name, stored string) (bool, error) {
 func (q *squashing) name(to, from int, p vpath.Path, c storedChild) (merge bool, times stat, err error) {
 	stored, _ := nameenc.Entry(c.name)
 	st, err := statAt(to, stored)
-	switch err {
-	case nil:
-		if !st.isDir() {
-			return false, st, nil
+	if err == nil {
+		if st.isDir() {
+			merge, err = q.onDir(to, from, c, stored)
 		}
-		merge, err = q.onDir(to, from, c, stored)
 		return merge, st, err
-	case unix.ENOENT:
-	default:
+	}
+	if err != unix.ENOENT {
 		return false, st, err
 	}
 	hidden, err := hasWhiteout(to, c.name)
 	if err != nil || hidden {
 		return false, st, err
 	}
+	return q.onNothing(to, from, p, c, stored)
+}
+
+// onNothing handles a name of from that to neither has nor hides.
+func (q *squashing) onNothing(to, from int, p vpath.Path, c storedChild, stored string) (merge bool, st stat, err error) {
 	st, err = statAt(from, stored)
 	isEntry := err == nil
 	switch {
