@@ -360,8 +360,14 @@ func (m *model) userEdits(t *rapid.T) {
 	if err != nil || i.Origin != Source || i.Mode&unix.S_IFMT != unix.S_IFREG {
 		return
 	}
-	m.editSnapshots(p)
-	for _, host := range []string{m.b.src(string(p)), m.host(p)} {
+	if !m.showSource(p) {
+		return
+	}
+	hosts := []string{m.b.src(string(p)), m.host(p)}
+	for _, s := range m.snapshots {
+		hosts = append(hosts, filepath.Join(s.plain, string(p)))
+	}
+	for _, host := range hosts {
 		must(m.b.t, os.WriteFile(host, []byte("edited"), 0o644))
 	}
 }
