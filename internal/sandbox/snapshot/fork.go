@@ -95,7 +95,7 @@ func state(sb *record.Sandbox, o ForkOptions) (map[string]string, *Origin, error
 
 func forkOne(sb *record.Sandbox, name string, layers map[string]string, origin *Origin, change func(*record.Record)) (*record.Sandbox, error) {
 	r := sb.Record()
-	r.Name, r.HostUID = name, 0
+	r.Name, r.HostUID, r.PublishAddress = name, 0, "" // each sandbox has its own
 	if r.Runtime == record.RuntimeDocker {
 		r.UID = nil // it is that of the host, which is the sandbox's own
 	}
