@@ -116,8 +116,8 @@ func (m *model) checkSnapshots(t *rapid.T) {
 	}
 }
 
-// showSource reports whether each snapshot shows the source's file at p: else an edit of it would be
-// a conflict after going back.
+// showSource reports whether each snapshot shows the source's file at p: else an edit of it would
+// be a conflict after going back.
 func (m *model) showSource(p vpath.Path) bool {
 	for _, s := range m.snapshots {
 		b, done := m.frozenStack(s)
