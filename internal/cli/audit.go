@@ -295,6 +295,8 @@ func describeSession(ev audit.Event) string {
 		return fmt.Sprintf("%s %s", vpath.Escape(v.Session), escape(v.Shell))
 	case audit.SessionClosed:
 		return fmt.Sprintf("%s %s after %d ms", vpath.Escape(v.Session), vpath.Escape(v.Reason), v.DurationMS)
+	case audit.SnapshotChanged:
+		return describeSnapshot(v)
 	}
 	return describeOwnEvent(ev)
 }

@@ -23,7 +23,7 @@ func newDiff(e *env) *cobra.Command {
 	var o diffOptions
 	var w whichChanges
 	cmd := &cobra.Command{
-		Use:   "diff NAME [PATH…]",
+		Use:   "diff NAME[@SNAPSHOT] [NAME[@SNAPSHOT]] [PATH…]",
 		Short: "Show what a sandbox changed",
 		Long: `Show what a sandbox changed, as a unified diff in git's format. Files that could
 act on the host once applied (hooks, .git/config, executables, editor and agent
@@ -33,8 +33,15 @@ tags. --verbose shows each of their files, too. Control characters in names and
 contents are shown escaped; --raw leaves those in contents as they are.
 
 What was changed in a mount shows with --in MOUNT; --all shows the workspace first,
-then each mount. With --json, --all prints one document for each.`,
+then each mount. With --json, --all prints one document for each.
+
+Two names show how the workspaces of two sandboxes of one directory differ, from
+the first to the second. NAME@SNAPSHOT is a snapshot, NAME@now the present state,
+NAME@source the directory without changes. One NAME@SNAPSHOT alone is compared with
+the directory. A second argument that is a path in the sandbox is that path.`,
 		Example: `  agentfense diff fix
+  agentfense diff fix@s1 fix
+  agentfense diff try-a try-b --stat
   agentfense diff fix src --stat
   agentfense diff fix --raw | git apply --check
   agentfense diff fix --in data`,
@@ -42,7 +49,18 @@ then each mount. With --json, --all prints one document for each.`,
 		ValidArgsFunction: e.completeChanged(0),
 	}
 	marked(cmd)
-	cmd.RunE = onChanges(e, &w, &o, runDiff)
+	changes := onChanges(e, &w, &o, runDiff)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		done := false
+		err := e.on(cmd, func(ctx context.Context, b backend.Backend) (err error) {
+			done, err = e.compare(ctx, cmd, b, args, o)
+			return err
+		})
+		if err != nil || done {
+			return err
+		}
+		return changes(cmd, args)
+	}
 	w.register(e, cmd, "show")
 	f := cmd.Flags()
 	f.BoolVar(&o.Stat, "stat", false, "print a line for each file, with the number of changed lines")

@@ -91,16 +91,17 @@ func runExec(ctx context.Context, e *env, b backend.Backend, name string, o exec
 		return err
 	}
 	look := lookAtNetwork(ctx, b, sb)
+	words := argv(sb.HostPrograms)
 	began := time.Now()
 	var live backend.Live
 	err = e.rebasing(o.Rebase, func(rebase bool) (err error) {
-		live, err = b.Enter(ctx, sb, backend.EnterOptions{Rebase: rebase, Warn: e.warnOf, Recovered: e.sayRecovered, Started: e.sayPublished})
+		live, err = b.Enter(ctx, sb, backend.EnterOptions{Rebase: rebase, Checkpoint: o.before(words), Warn: e.warnOf, Recovered: e.sayRecovered, Started: e.sayPublished})
 		return err
 	})
 	if err != nil {
 		return outOfTime(ctx, err, o.Timeout, time.Since(began))
 	}
-	c := o.command(argv(sb.HostPrograms))
+	c := o.command(words)
 	c.Timeout = o.Timeout
 	exit, err := e.execute(ctx, b, live, sb, c)
 	if left := live.Leave(); !api.IsSilent(err) {

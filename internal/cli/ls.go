@@ -11,7 +11,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/held"
 	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 )
 
@@ -80,7 +80,7 @@ func runLs(ctx context.Context, e *env, b backend.Backend, asJSON, quiet bool) e
 	return errors.Join(e.printListing(entries, asJSON, quiet), err)
 }
 
-func (l *listedEntry) holds(u review.Usage) {
+func (l *listedEntry) holds(u held.Usage) {
 	l.Changes, l.MoreChanges = &u.Changes, u.More
 	l.DiskBytes, l.MoreDisk = &u.DiskBytes, u.MoreDisk
 }

@@ -71,7 +71,31 @@ func runPolicySet(ctx context.Context, e *env, cmd *cobra.Command, b backend.Bac
 		return err
 	}
 	r, source := has.Record, string(has.Record.Source.Path)
-	next := backend.Rules{Reason: "policy set"}
+	next, err := o.next(e, has, isWhole)
+	if err != nil {
+		return err
+	}
+	next.Reason = "policy set"
+	if r.Served != nil {
+		o.sayNoMarks(e)
+	}
+	if err := o.checkFileLimits(cmd, r); err != nil {
+		return err
+	}
+	if err := b.SetPolicy(ctx, has.Ref(), next); err != nil {
+		return err
+	}
+	if err := o.changeToFileNetwork(ctx, e, cmd, b, has.Sandbox, next.Reason); err != nil {
+		return err
+	}
+	_, err = o.changeToFileScratch(ctx, b, has.Sandbox, backend.Reopening{Dir: source})
+	return err
+}
+
+// next returns the policy that a sandbox is to have: with isWhole that of the preset or the file of
+// the flags, else its own with the rules of the flags.
+func (o *policySource) next(e *env, has backend.Policy, isWhole bool) (next backend.Rules, err error) {
+	r, source := has.Record, string(has.Record.Source.Path)
 	if isWhole {
 		next.Rules, next.Note, err = o.rules(e, nil, source, has.IsDir)
 	} else {
@@ -81,24 +105,8 @@ func runPolicySet(ctx context.Context, e *env, cmd *cobra.Command, b backend.Bac
 	if err == nil {
 		err = o.sayWarnings(e, next.Rules)
 	}
-	if err != nil {
-		return err
-	}
-	if r.Served != nil {
-		o.sayNoMarks(e)
-	}
-	if err := o.checkFileLimits(cmd, r); err != nil {
-		return err
-	}
 	next.Marks = o.marks
-	if err := b.SetPolicy(ctx, has.Ref(), next); err != nil {
-		return err
-	}
-	if err := o.changeToFileNetwork(ctx, e, cmd, b, has.Sandbox, next.Reason); err != nil {
-		return err
-	}
-	_, err = o.changeToFileScratch(ctx, b, has.Sandbox, backend.Reopening{Dir: source})
-	return err
+	return next, err
 }
 
 // sayNoMarks says that a server does not know the marks of a policy file.

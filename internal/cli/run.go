@@ -30,12 +30,14 @@ type runOptions struct {
 
 // commandOptions are the flags of one command: those of run, exec and shell.
 type commandOptions struct {
-	Env     []string
-	WorkDir string
+	Env        []string
+	WorkDir    string
+	Checkpoint bool
 }
 
 func (o *commandOptions) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&o.Env, "env", nil, "set the variable `NAME[=VALUE]` inside; without a value, to the caller's value")
+	cmd.Flags().BoolVar(&o.Checkpoint, "checkpoint", false, "take a snapshot first; agentfense restore NAME @{1} goes back to it")
 	cmd.Flags().StringVar(&o.WorkDir, "workdir", "", "directory inside to start in (default: the current one if it is inside, else the workspace)")
 }
 
@@ -147,14 +149,15 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, 
 	}
 	look := startGitLook(ctx, b, sb)
 	defer look.end()
-	live, err := b.Enter(ctx, sb, backend.EnterOptions{Exclusive: o.Exclusive, Learn: learning != nil, Warn: e.warnOf, Recovered: e.sayRecovered, Started: e.sayPublished})
+	words := argv(sb.HostPrograms)
+	live, err := b.Enter(ctx, sb, backend.EnterOptions{Exclusive: o.Exclusive, Learn: learning != nil, Checkpoint: o.before(words), Warn: e.warnOf, Recovered: e.sayRecovered, Started: e.sayPublished})
 	if err != nil {
 		return unused(err)
 	}
 	if err := look.tell(e, 0); err != nil {
 		return errors.Join(err, live.Leave())
 	}
-	c := o.command(argv(sb.HostPrograms))
+	c := o.command(words)
 	c.Timeout, c.Remember = o.Timeout, !isNew
 	endLogin := o.login.follow(ctx, live)
 	exit, err := o.runIn(ctx, e, b, live, sb, c)

@@ -9,7 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/held"
 )
 
 // maxStartSandboxes bounds the sandboxes that runStart counts the changes of.
@@ -95,7 +95,7 @@ func pendingLines(sandboxes []*record.Sandbox) [][2]string {
 		if i == maxStartSandboxes {
 			return append(out, [2]string{"agentfense ls", fmt.Sprintf("show %d more sandboxes of this project", len(sandboxes)-i)})
 		}
-		usage, err := review.UsageOf(sb)
+		usage, err := held.Of(sb)
 		if err != nil || usage.Changes == 0 {
 			continue
 		}

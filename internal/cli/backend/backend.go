@@ -25,6 +25,7 @@ type Backend interface {
 	io.Closer
 	Asks
 	History
+	Snapshots
 
 	// Sandboxes lists the sandboxes, with what each holds if usage is set. An error that
 	// concerns some of them comes with a list of the others, which is not nil.

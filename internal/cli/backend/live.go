@@ -22,6 +22,8 @@ type EnterOptions struct {
 	Rebase    bool // take the directory that is in the place of the source now
 	// Learn records what is used, for Live.Used. It refuses a sandbox that runs.
 	Learn bool
+	// Checkpoint is the command before which a snapshot is made; nil: none is.
+	Checkpoint []string
 	// Warn is told of a secret whose value cannot be found. nil: nobody is.
 	Warn func(error)
 	// Started is told of the sandbox if Enter has started it. nil: nobody is.

@@ -13,7 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/held"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -33,7 +33,7 @@ type Codebase struct {
 type Sandbox struct {
 	Record    record.Record
 	Status    record.Status
-	Usage     *review.Usage     // nil where the server does not tell, or was not asked
+	Usage     *held.Usage       // nil where the server does not tell, or was not asked
 	Variables []record.HostPath // names of those that its commands have
 	Secrets   []ServerSecret    // of the server; those of this host are in the record
 	// Mount is the mount that is meant in place of the workspace; "" for that.

@@ -8,7 +8,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/held"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
@@ -28,7 +28,7 @@ func (b *Backend) Sandboxes(ctx context.Context, usage bool) ([]backend.Sandbox,
 			found.Status = record.Running
 		}
 		if usage {
-			if u, err := review.UsageOf(sb); err == nil { // else nobody can tell
+			if u, err := held.Of(sb); err == nil { // else nobody can tell
 				found.Usage = &u
 			}
 		}

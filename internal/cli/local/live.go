@@ -94,6 +94,11 @@ func (l *localLive) begin(ctx context.Context, o backend.EnterOptions) (backend.
 	if err := l.b.secrets.Give(ctx, l.client, &rec, warn); err != nil {
 		return nil, errors.Join(err, l.Leave())
 	}
+	if o.Checkpoint != nil {
+		if err := l.checkpoint(ctx, o.Checkpoint); err != nil {
+			return nil, errors.Join(err, l.Leave())
+		}
+	}
 	if l.began && o.Started != nil {
 		o.Started(backend.Sandbox{Record: rec})
 	}

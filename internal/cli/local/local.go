@@ -93,12 +93,18 @@ func ifRunning(ctx context.Context, sb *record.Sandbox, do func(*api.Client) err
 // its owner may not read or change because of its mode.
 func isClosed(sb *record.Sandbox) (bool, error) {
 	for _, part := range sb.Parts() {
-		closed, err := rights.IsClosed(part.LayersDir())
+		dirs, err := part.LayerDirs()
 		if err != nil {
-			return false, record.HostError("sandbox "+sb.Name(), err)
+			return false, err
 		}
-		if closed {
-			return true, nil
+		for _, dir := range dirs {
+			closed, err := rights.IsClosed(dir)
+			if err != nil {
+				return false, record.HostError("sandbox "+sb.Name(), err)
+			}
+			if closed {
+				return true, nil
+			}
 		}
 	}
 	return false, nil

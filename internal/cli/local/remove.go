@@ -12,6 +12,8 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/held"
+	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
@@ -136,7 +138,17 @@ func (b *Backend) checkPending(ctx context.Context, name string, sb *record.Sand
 	if err != nil {
 		return errdefs.New(errdefs.KindOf(err), "%w; to remove it with all it holds: agentfense rm --force %s", err, sb.Name())
 	}
-	return backend.RefusePending(sb.Name(), pending)
+	if err := backend.RefusePending(sb.Name(), pending); err != nil {
+		return err
+	}
+	l, err := snapshot.Read(sb)
+	if err != nil {
+		return errdefs.New(errdefs.KindOf(err), "%w; to remove it with all it holds: agentfense rm --force %s", err, sb.Name())
+	}
+	if l.Asked() > 0 {
+		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: has snapshots; look: agentfense snapshot ls %[1]s · remove it with them: agentfense rm --force %[1]s", sb.Name())
+	}
+	return nil
 }
 
 // removeIf removes a sandbox unless check refuses, and what killed commands have left
@@ -146,7 +158,7 @@ func (b *Backend) removeIf(name string, check func(*record.Sandbox) error) error
 	if held := (*record.HeldError)(nil); errors.As(err, &held) && held.Owner.Purpose == record.PurposeSupervise {
 		return errdefs.New(errdefs.KindOf(err), "%w; %s", err, backend.StopFirst(name))
 	}
-	return errors.Join(err, launch.SweepHome(b.home))
+	return errors.Join(err, launch.SweepHome(b.home), snapshot.Sweep(b.home))
 }
 
 // Unused lists the sandboxes that may be removed. A server's are left to it.
@@ -155,12 +167,12 @@ func (b *Backend) Unused(_ context.Context, o backend.UnusedOptions) ([]backend.
 	errs := []error{damaged}
 	list := []backend.Unused{}
 	for _, sb := range all {
-		_, held, err := sb.Holder()
+		_, locked, err := sb.Holder()
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if held || sb.Record().Served != nil || time.Since(review.LastUsed(sb)) < o.Older {
+		if locked || sb.Record().Served != nil || time.Since(held.LastUsed(sb)) < o.Older {
 			continue
 		}
 		holds, err := holdsOf(sb)
@@ -186,6 +198,9 @@ func (b *Backend) Unused(_ context.Context, o backend.UnusedOptions) ([]backend.
 // holdsOf says what would go with a sandbox.
 func holdsOf(sb *record.Sandbox) (backend.Holds, error) {
 	if closed, err := isClosed(sb); closed || err != nil {
+		return backend.Holds{Some: true}, err
+	}
+	if l, err := snapshot.Read(sb); err != nil || l.Asked() > 0 {
 		return backend.Holds{Some: true}, err
 	}
 	p, err := review.CountPending(sb)

@@ -35,6 +35,9 @@ func (b *Backend) Enter(ctx context.Context, sb backend.Sandbox, o backend.Enter
 	if o.Learn {
 		return nil, localOnly("learn")
 	}
+	if o.Checkpoint != nil {
+		return nil, localOnly("checkpoint")
+	}
 	l := &serverLive{b: b, sb: sb, ctx: context.WithoutCancel(ctx)}
 	if sb.Status != record.Running {
 		err := b.Start(ctx, sb.Ref())

@@ -26,6 +26,7 @@ const (
 	KindSessionCreated        Kind = "session_created"
 	KindSessionClosed         Kind = "session_closed"
 	KindSandboxRebased        Kind = "sandbox_rebased"
+	KindSnapshotChanged       Kind = "snapshot_changed"
 	KindSandboxStopped        Kind = "sandbox_stopped"
 	KindSandboxDestroyed      Kind = "sandbox_destroyed"
 	KindEventsOmitted         Kind = "events_omitted"
@@ -331,6 +332,24 @@ type SandboxRebased struct {
 	Inode    uint64 `json:"inode"`
 }
 
+// SnapshotChanged says what was done with a state of the sandbox.
+type SnapshotChanged struct {
+	Action   string `json:"action"`             // SnapshotTaken, …
+	Snapshot string `json:"snapshot,omitempty"` // empty: the present state
+	Label    string `json:"label,omitempty"`
+	Reason   string `json:"reason,omitempty"` // why it was taken by itself
+	Kept     string `json:"kept,omitempty"`   // the snapshot with what was there before it was restored
+	Fork     string `json:"fork,omitempty"`   // name of the sandbox that was made of it
+}
+
+// The actions of SnapshotChanged.
+const (
+	SnapshotTaken    = "taken"
+	SnapshotRemoved  = "removed"
+	SnapshotRestored = "restored"
+	SnapshotForked   = "forked"
+)
+
 // SandboxStopped says that the sandbox's processes have ended.
 type SandboxStopped struct {
 	Reason Text `json:"reason,omitempty"`
@@ -421,6 +440,9 @@ func (SessionClosed) Kind() Kind { return KindSessionClosed }
 
 // Kind returns KindSandboxRebased.
 func (SandboxRebased) Kind() Kind { return KindSandboxRebased }
+
+// Kind returns KindSnapshotChanged.
+func (SnapshotChanged) Kind() Kind { return KindSnapshotChanged }
 
 // Kind returns KindSandboxStopped.
 func (SandboxStopped) Kind() Kind { return KindSandboxStopped }

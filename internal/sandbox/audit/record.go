@@ -233,6 +233,7 @@ var decoders = map[Kind]func(line []byte) (Event, error){
 	KindSessionCreated:        decodeAs[SessionCreated],
 	KindSessionClosed:         decodeAs[SessionClosed],
 	KindSandboxRebased:        decodeAs[SandboxRebased],
+	KindSnapshotChanged:       decodeAs[SnapshotChanged],
 	KindSandboxStopped:        decodeAs[SandboxStopped],
 	KindSandboxDestroyed:      decodeAs[SandboxDestroyed],
 	KindEventsOmitted:         decodeAs[EventsOmitted],

@@ -8,9 +8,11 @@
 package changes
 
 import (
+	"cmp"
 	"errors"
 	"os"
 
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/rights"
@@ -81,7 +83,8 @@ func OpenLayers(s *record.Sandbox, source *os.File, o layer.Options) (*layer.Sta
 	if o.Absent, err = Absent(&s.Stored); err != nil {
 		return nil, err
 	}
-	o.Source, o.Dir, o.Plain = source, s.LayersDir(), s.Mount() != ""
+	o.Source, o.Store, o.Plain = source, s.Home.LayerStore(), s.Mount() != ""
+	o.Dir = cmp.Or(o.Dir, s.LayersDir())
 	return layer.Open(o)
 }
 
@@ -177,4 +180,23 @@ func OpenToRead(s *record.Sandbox) (*Work, error) {
 		return nil, err
 	}
 	return OpenOver(s, source, s.Stored.Source, layer.Options{ReadOnly: true, Elsewhere: lost})
+}
+
+// OpenState opens a state of the sandbox to read it, without its source if that is lost. dir is the
+// directory of its layers, also of a frozen one; "" is the source without changes.
+func OpenState(s *record.Sandbox, dir string) (*Work, error) {
+	source, lost, err := s.SourceToRead()
+	if err != nil {
+		return nil, err
+	}
+	if dir == "" {
+		empty, err := s.Home.EmptyDir()
+		if err != nil {
+			source.Close()
+			return nil, err
+		}
+		defer empty.Close()
+		dir = safefs.ProcPath(int(empty.Fd()))
+	}
+	return OpenOver(s, source, s.Stored.Source, layer.Options{ReadOnly: true, Elsewhere: lost, Dir: dir})
 }

@@ -130,7 +130,7 @@ func (o *Mount) openLayers(s *record.Sandbox, m record.Mount, options layer.Opti
 		if err := part.Stored.Source.IsOpen(o.Source); err != nil {
 			return err
 		}
-		options.Dir = part.LayersDir()
+		options.Dir, options.Store = part.LayersDir(), s.Home.LayerStore()
 	}
 	var err error
 	o.Stack, err = layer.Open(options)

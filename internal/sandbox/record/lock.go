@@ -26,6 +26,8 @@ const (
 	PurposeRemove    LockReason = "rm"
 	PurposeClear     LockReason = "clearing up"
 	PurposeRebase    LockReason = "rebase"
+	PurposeSnapshot  LockReason = "snapshot"
+	PurposeRestore   LockReason = "restore"
 )
 
 // Owner is the holder of a sandbox's lock, as written in the lock file. It is for

@@ -28,7 +28,7 @@ import (
 // also an added field, because an older agentfense that ignored a field could weaken the
 // sandbox. Earlier versions can be read; the next update of such a record writes this
 // version.
-const SchemaVersion = 8
+const SchemaVersion = 9
 
 // The runtimes.
 const (

@@ -32,7 +32,11 @@ const layersDir = "layers"
 // SchemaVersion, UID if root runs it and it is nil, and Name if it is empty: to the ID for
 // a server's sandbox, else to a random name. The sandbox is not locked. Errors: Invalid for
 // the name; Exists; Exhausted; Denied.
-func (h *Home) Create(r Record) (*Sandbox, error) {
+func (h *Home) Create(r Record) (*Sandbox, error) { return h.CreateWith(r, nil) }
+
+// CreateWith is Create, and calls fill, unless it is nil, before the sandbox appears. fill gets the
+// directory that becomes the sandbox's, and may not lock the home.
+func (h *Home) CreateWith(r Record, fill func(dir string) error) (*Sandbox, error) {
 	if r.Name != "" {
 		if err := CheckName(r.Name); err != nil {
 			return nil, err
@@ -44,14 +48,14 @@ func (h *Home) Create(r Record) (*Sandbox, error) {
 		r.Name = string(r.ID)
 	}
 	s := &Sandbox{Home: h, Stored: r}
-	if err := h.Locked(s.make); err != nil {
+	if err := h.Locked(func() error { return s.make(fill) }); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
 // make makes the sandbox's directory. The home is locked.
-func (s *Sandbox) make() error {
+func (s *Sandbox) make(fill func(dir string) error) error {
 	h := s.Home
 	// Leftovers that cannot be removed stay until the next time.
 	_ = h.sweepLocked(func(string) error { return nil })
@@ -77,6 +81,11 @@ func (s *Sandbox) make() error {
 	}
 	if err := makeChangesDirs(making, s.Stored.Mounts); err != nil {
 		return errors.Join(err, os.RemoveAll(making))
+	}
+	if fill != nil {
+		if err := fill(making); err != nil {
+			return errors.Join(err, os.RemoveAll(making))
+		}
 	}
 	for try := 0; ; try++ {
 		err := s.appear(making, try)

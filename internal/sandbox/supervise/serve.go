@@ -181,9 +181,8 @@ func (s *supervisor) answer(ctx context.Context, r api.Request, files []*os.File
 		return api.Reply{OK: true, Stale: api.ToBytes(stale)}, err
 	case api.OpLearn, api.OpUsed:
 		return s.answerLearning(r.Op == api.OpLearn)
-	case api.OpDelta:
-		changed, err := s.stack.HasChanges()
-		return api.Reply{OK: true, Changed: changed}, err
+	case api.OpDelta, api.OpFreeze:
+		return s.answerDelta(r.Op == api.OpFreeze)
 	case api.OpRenew:
 		return api.Reply{OK: true}, s.renew(r.Paths)
 	case api.OpOpenSession, api.OpSessions, api.OpCloseSession:

@@ -146,6 +146,7 @@ func (s *supervisor) openLayers(context.Context) error {
 	options := layer.Options{
 		Source:      s.source,
 		Dir:         s.box.LayersDir(),
+		Store:       s.home.LayerStore(),
 		MountPoints: scratch.At(s.record.Scratch),
 		Quota:       layer.Quota{Bytes: limits.DiskBytes, Inodes: cmp.Or(limits.DiskInodes, limits.DiskBytes/bytesPerInode)},
 		User:        layerUser(),

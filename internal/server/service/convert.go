@@ -15,7 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/held"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/server/auth"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
@@ -151,7 +151,7 @@ func usageOf(ctx context.Context, sb *record.Sandbox) *sandboxv1.SandboxUsage {
 	if !mayKnowPolicy(ctx) {
 		return nil
 	}
-	u, err := review.UsageOf(sb)
+	u, err := held.Of(sb)
 	if err != nil {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/held"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy/preset"
 )
@@ -28,7 +28,7 @@ type Sandbox struct {
 	Status    record.Status
 	Sent      []record.SentRule // its rules, as they were sent
 	SyncHeld  bool
-	Usage     *review.Usage
+	Usage     *held.Usage
 	Variables []record.HostPath // names of the variables of its commands
 	Secrets   []Secret
 }
@@ -190,7 +190,7 @@ func DecodeLimits(m *sandboxv1.ResourceLimits) record.Limits {
 }
 
 // EncodeUsage returns what a sandbox holds, absent for nil.
-func EncodeUsage(u *review.Usage) *sandboxv1.SandboxUsage {
+func EncodeUsage(u *held.Usage) *sandboxv1.SandboxUsage {
 	if u == nil {
 		return nil
 	}
@@ -200,11 +200,11 @@ func EncodeUsage(u *review.Usage) *sandboxv1.SandboxUsage {
 }
 
 // decodeUsage returns nil for an absent message.
-func decodeUsage(m *sandboxv1.SandboxUsage) *review.Usage {
+func decodeUsage(m *sandboxv1.SandboxUsage) *held.Usage {
 	if m == nil {
 		return nil
 	}
-	return &review.Usage{
+	return &held.Usage{
 		Changes: int(m.PendingChanges), More: m.PendingChangesMore, DiskBytes: m.DiskBytes, MoreDisk: m.DiskBytesMore,
 	}
 }

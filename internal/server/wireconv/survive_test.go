@@ -18,6 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/held"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -313,7 +314,7 @@ var domainPairs = map[string]domainPair{
 			"Served.Sent": "Sandbox.Sent has them", "Served.Git": "the client has sent it",
 		},
 	},
-	"review.Usage": {round: sentAs(nil, func(u review.Usage) (review.Usage, error) { return *decodeUsage(EncodeUsage(&u)), nil })},
+	"held.Usage": {round: sentAs(nil, func(u held.Usage) (held.Usage, error) { return *decodeUsage(EncodeUsage(&u)), nil })},
 	"gitconfig.User": {round: sentAs(nil, func(u gitconfig.User) (gitconfig.User, error) {
 		return DecodeGit(EncodeGit(u)), nil
 	})},

@@ -126,7 +126,7 @@ func mountSource(t testing.TB, source string, change func(*fusefs.Options), spec
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { handle.Close() })
-	if v.layer, err = layer.Open(layer.Options{Source: handle, Dir: filepath.Join(home, "layers")}); err != nil {
+	if v.layer, err = layer.Open(layer.Options{Source: handle, Dir: filepath.Join(home, "layers"), Store: filepath.Join(home, "frozen")}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

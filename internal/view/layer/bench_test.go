@@ -253,3 +253,44 @@ func BenchmarkDrop(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFreeze freezes a delta of 100,000 changed files.
+func BenchmarkFreeze(b *testing.B) {
+	bench := newBench(b, nil)
+	for i := range 100_000 {
+		if i%1000 == 0 {
+			bench.mkdir(fmt.Sprintf("/d%d", i/1000))
+		}
+		f, _, err := bench.Create(vpath.Path(fmt.Sprintf("/d%d/f%d", i/1000, i)), 0o644)
+		must(b, err)
+		f.Close()
+	}
+	b.ResetTimer()
+	for i := range b.N {
+		b.StopTimer()
+		if i%maxFrozenLive == maxFrozenLive-1 {
+			return
+		}
+		bench.write("/changed", fmt.Sprint(i))
+		b.StartTimer()
+		must(b, bench.Freeze())
+	}
+}
+
+// BenchmarkLookupThroughLayers looks up, not cached by the kernel, a file of the lowest layer.
+func BenchmarkLookupThroughLayers(b *testing.B) {
+	for _, layers := range []int{1, 10} {
+		b.Run(fmt.Sprint(layers), func(b *testing.B) {
+			bench := newBench(b, nil)
+			bench.mkdir("/d")
+			bench.write("/d/f", "x")
+			for i := range layers - 1 {
+				must(b, bench.Freeze())
+				bench.write(fmt.Sprintf("/d/%d", i), "x")
+			}
+			for b.Loop() {
+				bench.lookup("/d/f")
+			}
+		})
+	}
+}

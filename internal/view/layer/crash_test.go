@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 func crashLoop(root string) {
 	source, err := os.Open(filepath.Join(root, "source"))
 	check(err)
-	s, err := Open(Options{Source: source, Dir: filepath.Join(root, "layers")})
+	s, err := Open(Options{Source: source, Dir: filepath.Join(root, "layers"), Store: filepath.Join(root, "frozen")})
 	check(err)
 	for round := 0; ; round++ {
 		for i := range crashFiles {
@@ -61,7 +61,7 @@ func crashLoop(root string) {
 			}
 		}
 		if round%5 == 4 {
-			check(s.Freeze())
+			check(second(s.Freeze()))
 		}
 		if round%11 == 10 {
 			changes, err := s.Changes()

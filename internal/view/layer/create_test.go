@@ -119,7 +119,7 @@ func TestOurOwnDirectoriesArePrivate(t *testing.T) {
 	b := newBench(t, map[string]string{"a": ""})
 	b.write("/a", "x")
 	must(t, b.Freeze())
-	for _, name := range []string{"", "top", "work", "orphan", "frozen", "base"} {
+	for _, name := range []string{"", "top", "work", "orphan", "../frozen", "base"} {
 		i, err := os.Stat(b.dir + "/" + name)
 		must(t, err)
 		if i.Mode().Perm() != 0o700 && name != "top" {

@@ -41,7 +41,7 @@ func (s *Stack) DropMatching(holds func(vpath.Path, Info, error) bool, applied m
 	s.writers.Lock()
 	s.gen.Add(1)
 	s.writers.Unlock()
-	d := dropping{s: s, aliases: s.inodes.byShown()}
+	d := dropping{s: s}
 	if d.bases, err = s.journal.Bases(); err != nil {
 		return nil, wrap("drop", vpath.Root, err)
 	}
@@ -61,9 +61,10 @@ func (s *Stack) DropMatching(holds func(vpath.Path, Info, error) bool, applied m
 	if at, err := d.rebaseApplied(kept, applied); err != nil {
 		return kept, wrap("drop", at, err)
 	}
-	if err := s.squash(d.bases); err != nil {
+	if err := s.squash(d.bases, paths); err != nil {
 		return kept, wrap("drop", vpath.Root, err)
 	}
+	d.aliases = s.inodes.byShown()
 	at, err := d.dropAll(paths)
 	return kept, wrap("drop", at, err)
 }

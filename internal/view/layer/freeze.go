@@ -1,86 +1,95 @@
 package layer
 
 import (
-	"strconv"
-
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
 	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
 // Freeze puts an empty delta above the present one, which is never written again: a
-// snapshot, in constant time. Writable files become stale: their next write fails with
+// snapshot, in constant time. It returns the name of the frozen layer, which Options.Store then
+// has, or of the one that is already below an empty delta; "" if the stack shows the source.
+// Writable files become stale: their next write fails with
 // ESTALE, and opening them again copies them up. So writes through a shared mapping go to
-// the new delta from then on. Errors: Exhausted, Internal.
-func (s *Stack) Freeze() error {
+// the new delta from then on. Errors: Exhausted; Unsupported if the file system cannot exchange
+// two directories; Internal.
+func (s *Stack) Freeze() (frozen string, err error) {
 	if err := s.writable(); err != nil {
-		return wrap("freeze", vpath.Root, err)
+		return "", wrap("freeze", vpath.Root, err)
 	}
 	s.ns.Lock()
 	defer s.ns.Unlock()
 	s.writers.Lock()
 	defer s.writers.Unlock()
-	return wrap("freeze", vpath.Root, s.freeze())
+	if empty, err := s.isTopEmpty(); err != nil || empty {
+		return s.below(), wrap("freeze", vpath.Root, err)
+	}
+	if err := s.squashMany(maxFrozenLive); err != nil {
+		return "", wrap("freeze", vpath.Root, err)
+	}
+	if err := s.freeze(); err != nil {
+		return "", wrap("freeze", vpath.Root, err)
+	}
+	return s.below(), nil
 }
 
+// below returns the name of the highest frozen layer, or "".
+func (s *Stack) below() string {
+	if l := s.layers[top+1]; l.origin == Frozen {
+		return l.name
+	}
+	return ""
+}
+
+// isTopEmpty reports whether the delta says nothing that the layers below do not say.
+func (s *Stack) isTopEmpty() (bool, error) {
+	empty, err := isEmptyDelta(s.layers[top].root)
+	if err != nil || !empty {
+		return false, err
+	}
+	if below := s.layers[top+1]; below.origin == Frozen {
+		return hasSameMode(s.layers[top].root, below.root)
+	}
+	return !s.rootTouched, nil
+}
+
+// freeze makes the new delta beside the frozen layers and then exchanges the two directories, in
+// one step.
 func (s *Stack) freeze() error {
-	frozen, err := s.privateDir("frozen")
+	store, err := openStore(s.o.Store)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(frozen)
-	name := strconv.Itoa(lastFrozen(frozen) + 1)
-	if err := unix.Renameat2(s.home, "top", frozen, name, unix.RENAME_NOREPLACE); err != nil {
-		return err
-	}
-	fresh, err := s.newTop(s.layers[top])
+	defer unix.Close(store)
+	name := newLayerName()
+	home, fresh, err := makeHead(store, name, name, s.layers[top].root)
 	if err != nil {
-		// The old delta must not be written under its new name.
-		_ = unix.Renameat2(frozen, name, s.home, "top", unix.RENAME_NOREPLACE)
 		return err
 	}
-	s.layers[top].origin = Frozen
-	s.layers = append([]*layer{fresh}, s.layers...)
+	next, err := journal.Prepare(home)
+	if err == nil {
+		if err = exchange(store, name, s.home, s.o.Dir); err != nil {
+			next.Abandon()
+		}
+	}
+	if err != nil {
+		unix.Close(fresh)
+		unix.Close(home)
+		discardLayer(store, name)
+		return err
+	}
+	// What is unfinished, or has no name, stays ours. If it cannot move, it is used where it is.
+	_ = takeUnfinished(s.home, home)
+	frozen := s.home
+	s.home = home
+	s.layers[top].origin, s.layers[top].name, s.layers[top].home = Frozen, name, frozen
+	s.layers = append([]*layer{{root: fresh, origin: Delta}}, s.layers...)
 	s.dirs.purge(vpath.Root)
 	s.gen.Add(1)
-	return nil
-}
-
-// newTop makes and opens the delta's directory. It takes the root's mode and times from the
-// frozen layer below, which may be nil.
-func (s *Stack) newTop(below *layer) (*layer, error) {
-	if err := safefs.MakePrivateDir(s.home, "top"); err != nil {
-		return nil, err
-	}
-	fd, err := openDir(s.home, "top")
-	if err != nil {
-		return nil, err
-	}
-	if below != nil {
-		st, err := statFd(below.root)
-		if err == nil {
-			err = s.takeAttributes(fd, ".", &st)
-		}
-		if err != nil {
-			unix.Close(fd)
-			return nil, err
-		}
-	}
-	return &layer{root: fd, origin: Delta}, nil
-}
-
-// lastFrozen returns the highest N of the directories N in frozen, 0 if none.
-func lastFrozen(frozen int) int {
-	last := 0
-	_ = safefs.ReadNames(frozen, func(name []byte, _ uint32, _ uint64) error {
-		if n, err := strconv.Atoi(string(name)); err == nil && n > last {
-			last = n
-		}
-		return nil
-	})
-	return last
+	s.quota.settleDir(vpath.Root, fresh)
+	return s.journal.Freeze(next, frozen)
 }
 
 // linkFrozenNames links the copy at pl of the frozen file st to its other names that the

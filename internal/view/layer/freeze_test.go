@@ -2,7 +2,6 @@ package layer
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -41,26 +40,11 @@ func TestFreezeLeavesTheViewAsItIs(t *testing.T) {
 	if got := b.names("/dir"); len(got) != 0 {
 		t.Errorf("the directory made again shows %q", got)
 	}
-	frozen, err := os.ReadFile(filepath.Join(b.dir, "frozen", "1", "a"))
+	frozen, err := os.ReadFile(b.frozen("a"))
 	if err != nil || string(frozen) != "first" {
 		t.Errorf("the frozen file reads %q, %v", frozen, err)
 	}
 	if changes, err := b.Changes(); err != nil || changes[0].Path != "/" || changes[1].Base == nil || changes[1].Base.SHA256 == nil {
 		t.Errorf("the base of a file changed twice: %+v, %v", changes, err)
 	}
-}
-
-func TestFreezeIsWholeAfterACrashBetweenItsSteps(t *testing.T) {
-	b := newBench(t, map[string]string{"a": "source"})
-	b.write("/a", "frozen")
-	_, err := b.SetAttr("/", SetAttr{Mode: new(uint32(0o701))})
-	must(t, err)
-	b.close()
-	must(t, os.Mkdir(filepath.Join(b.dir, "frozen"), 0o700))
-	must(t, os.Rename(b.top(""), filepath.Join(b.dir, "frozen", "1")))
-	b.open()
-	if got := b.read("/a"); got != "frozen" || b.lookup("/").Mode&0o7777 != 0o701 {
-		t.Errorf("after the crash: %q, root %o", got, b.lookup("/").Mode)
-	}
-	b.write("/a", "goes on")
 }

@@ -1,11 +1,12 @@
 // Package layer stores what a sandbox changed, and leaves the source untouched.
 //
 // A Stack is a source directory under frozen layers and one writable delta, which
-// have the form of OCI image layers (docs/adr/0002-delta-format.md). A crash leaves
-// the state before an operation or after it. Files are reached by handle: no symbolic
-// link is followed, no FIFO or device opened, no mount in the source entered. Inode
-// numbers stay with a file over copy-up, rename and restart. Package journal keeps
-// what paths were in the source. Policy, FUSE and merging are left to others.
+// have the form of OCI image layers (docs/adr/0002-delta-format.md). Stacks share
+// frozen layers (0070-snapshots.md). A crash leaves the state before an operation or
+// after it. Files are reached by handle: no symbolic link is followed, no FIFO or device
+// opened, no mount in the source entered. Inode numbers stay with a file over copy-up,
+// rename and restart. Package journal keeps what paths were in the source. Policy, FUSE
+// and merging are left to others.
 //
 // A Stack is safe for concurrent use. Lock order: flights (one copy-up per path), Stack.ns
 // (shared by look-ups, exclusive for changes of names), Orphan.mu, Stack.writers (shared by
@@ -15,7 +16,9 @@
 package layer
 
 import (
+	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -39,6 +42,9 @@ type Options struct {
 	// has the stack open. A ReadOnly stack with an empty Dir is the source alone: nobody
 	// writes to it, so it caches directories as a writer does.
 	Dir string
+	// Store is the host path of the directory of frozen layers, on the same file system as Dir.
+	// Stacks share it. Freeze makes it if it is absent. A stack without it cannot be frozen.
+	Store string
 	// Quota limits what the stack stores.
 	Quota Quota
 	// QuotaOf is a stack on the same file system with which this one shares the quota, in
@@ -72,6 +78,8 @@ type Options struct {
 	// Changes then also lists as deleted every recorded path that Source does not have. It
 	// needs ReadOnly.
 	Elsewhere bool
+
+	opened int // how often Open has failed
 }
 
 // Quota limits the delta, the frozen layers and the recorded contents together. Zero means
@@ -88,7 +96,7 @@ type Stack struct {
 	home    int      // handle on Options.Dir
 	work    int      // unfinished files, swept at Open
 	orphans int      // files without a name, swept at Open
-	layers  []*layer // 0 is the delta, the last is the source
+	layers  []*layer // 0 is the delta, then frozen layers; the last is the source
 
 	ns      sync.RWMutex
 	writers sync.RWMutex
@@ -128,7 +136,19 @@ type Stack struct {
 type layer struct {
 	root   int // O_PATH handle
 	origin Origin
-	links  map[uint64][]vpath.Path // only for a frozen layer, see frozenNames
+
+	// Only of a frozen layer:
+	name  string                  // in Options.Store
+	home  int                     // handle of its directory
+	links map[uint64][]vpath.Path // see frozenNames
+}
+
+func (l *layer) close() {
+	unix.Close(l.root)
+	l.root = -1 // so that a late call fails with EBADF
+	if l.origin == Frozen {
+		unix.Close(l.home)
+	}
 }
 
 // sourceTTL is how long a directory that was moved in the source may still be found at its
@@ -148,11 +168,16 @@ func Open(o Options) (*Stack, error) {
 	case o.Dir == "" && !o.ReadOnly:
 		return nil, errdefs.New(errdefs.Invalid, "open layers: no directory for the changes")
 	}
-	if err := s.open(); err != nil {
+	err := s.open()
+	if err != nil {
 		if s.journal != nil {
 			_ = s.journal.Close() // err is the error to report
 		}
 		s.closeHandles()
+		if errors.Is(err, errLayerGone) && o.ReadOnly && o.opened < tries {
+			o.opened++ // the writer has squashed the layers meanwhile
+			return Open(o)
+		}
 		return nil, wrap("open layers of", vpath.Root, err)
 	}
 	return s, nil
@@ -183,12 +208,19 @@ func (s *Stack) open() error {
 	if s.o.ReadOnly {
 		return nil
 	}
-	return s.quota.open(s)
+	if err := s.quota.open(s); err != nil {
+		return err
+	}
+	return s.squashMany(maxFrozen)
 }
 
 func (s *Stack) openJournal() error {
+	var below []int
+	for _, l := range slices.Backward(s.frozen()) {
+		below = append(below, l.home)
+	}
 	j, recorded, err := journal.Open(journal.Options{
-		Home: s.home, Work: s.work, Temp: s.temp, Quota: &s.quota, InPlace: writesInPlace(s.home), ReadOnly: s.o.ReadOnly,
+		Home: s.home, Below: below, Work: s.work, Temp: s.temp, Quota: &s.quota, InPlace: writesInPlace(s.home), ReadOnly: s.o.ReadOnly,
 	})
 	if err != nil {
 		return err
@@ -249,9 +281,8 @@ func (s *Stack) openSource() error {
 	return err
 }
 
-// openLayers opens top and frozen/N, the newest first. A writer makes top if it is absent:
-// the stack is new, or a crash came between the two steps of Freeze. A reader may find a
-// stack that has no directories yet.
+// openLayers opens top and the frozen layers below, the newest first. A writer makes top if it is
+// absent, because the stack is new. A reader may find a stack that has no directories yet.
 func (s *Stack) openLayers() error {
 	fd, err := openDir(s.home, "top")
 	if err == nil {
@@ -266,34 +297,11 @@ func (s *Stack) openLayers() error {
 	if found || s.o.ReadOnly {
 		return nil
 	}
-	var below *layer
-	if len(s.layers) > 0 {
-		below = s.layers[0]
-	}
-	fresh, err := s.newTop(below)
+	fresh, err := makeTop(s.home, -1)
 	if err != nil {
 		return err
 	}
-	s.layers = append([]*layer{fresh}, s.layers...)
-	return nil
-}
-
-func (s *Stack) openFrozen() error {
-	frozen, err := openDir(s.home, "frozen")
-	if err == unix.ENOENT {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer unix.Close(frozen)
-	for n := lastFrozen(frozen); n > 0; n-- {
-		fd, err := openDir(frozen, strconv.Itoa(n))
-		if err != nil {
-			return err
-		}
-		s.layers = append(s.layers, &layer{root: fd, origin: Frozen})
-	}
+	s.layers = append([]*layer{{root: fresh, origin: Delta}}, s.layers...)
 	return nil
 }
 
@@ -317,8 +325,7 @@ func (s *Stack) closeHandles() {
 	s.dirs.purge(vpath.Root)
 	s.ForgetSubstitutes()
 	for _, l := range s.layers {
-		unix.Close(l.root)
-		l.root = -1 // so that a late call fails with EBADF
+		l.close()
 	}
 	s.sourceRoot = -1
 	for _, fd := range []*int{&s.home, &s.work, &s.orphans} {
@@ -333,6 +340,17 @@ func (s *Stack) closeHandles() {
 const top = 0
 
 func (s *Stack) bottom() int { return len(s.layers) - 1 }
+
+// frozen returns the frozen layers, the newest first.
+func (s *Stack) frozen() []*layer {
+	var frozen []*layer
+	for _, l := range s.layers {
+		if l.origin == Frozen {
+			frozen = append(frozen, l)
+		}
+	}
+	return frozen
+}
 
 // writable returns an error if the stack is read-only.
 func (s *Stack) writable() error {

@@ -48,9 +48,23 @@ func newBench(t testing.TB, files map[string]string, change ...func(*Options)) *
 func (b *bench) open() {
 	b.t.Helper()
 	var err error
-	b.o.Source, b.o.Dir = openSourceFile(b.t, b.source), b.dir
+	b.o.Source, b.o.Dir, b.o.Store = openSourceFile(b.t, b.source), b.dir, filepath.Join(filepath.Dir(b.source), "frozen")
 	b.Stack, err = Open(b.o)
 	must(b.t, err)
+}
+
+// Freeze is Stack.Freeze without the layer's name.
+func (b *bench) Freeze() error {
+	_, err := b.Stack.Freeze()
+	return err
+}
+
+// frozen returns the host path of p in the highest frozen layer.
+func (b *bench) frozen(p string) string {
+	b.t.Helper()
+	name, err := Below(b.dir)
+	must(b.t, err)
+	return filepath.Join(b.o.Store, name, "top", p)
 }
 
 // Base returns the recorded base of p, or nil.

@@ -358,7 +358,7 @@ func TestAClosedStackAnswers(t *testing.T) {
 	for what, err := range map[string]error{
 		"lookup": second(s.Lookup("/dir/file")), "root": second(s.Lookup("/")), "mkdir": second(s.Mkdir("/x", 0o755)),
 		"list": second(s.ReadDir("/dir")), "copy up": second(s.CopyUp("/dir/file")), "changes": second(s.Changes()),
-		"drop": s.Drop("/dir/file"), "freeze": s.Freeze(),
+		"drop": s.Drop("/dir/file"), "freeze": second(s.Freeze()),
 	} {
 		wantErr(t, what, err, unix.EBADF)
 	}

@@ -22,6 +22,9 @@ type model struct {
 	b     *bench
 	plain string
 	inos  map[uint64]uint64 // plain inode → number shown
+
+	snapshots []modelSnapshot
+	made      int // paths that newPath has returned
 }
 
 // node is one file as the model compares it.
@@ -40,7 +43,7 @@ func TestStackBehavesLikeAPlainDirectory(t *testing.T) {
 		m := newModel(t, rt, filepath.Join(base, fmt.Sprint(n)))
 		m.b.open()
 		m.b.maxPins = rapid.Int64Range(0, 4).Draw(rt, "pins") // the others are copied
-		defer m.b.close()
+		defer func() { m.b.close() }()
 		rt.Repeat(map[string]func(*rapid.T){
 			"":          m.check,
 			"create":    m.create,
@@ -60,6 +63,9 @@ func TestStackBehavesLikeAPlainDirectory(t *testing.T) {
 			"exchange":  m.exchange,
 			"reopen":    func(*rapid.T) { m.b.reopen() },
 			"freeze":    m.freeze,
+			"snapshot":  m.snapshot,
+			"rewind":    m.rewind,
+			"snapshots": m.checkSnapshots,
 			"userEdits": m.userEdits,
 			"discard":   m.discard,
 			"dropSome":  m.dropSome,
@@ -354,7 +360,14 @@ func (m *model) userEdits(t *rapid.T) {
 	if err != nil || i.Origin != Source || i.Mode&unix.S_IFMT != unix.S_IFREG {
 		return
 	}
-	for _, host := range []string{m.b.src(string(p)), m.host(p)} {
+	if !m.showSource(p) {
+		return
+	}
+	hosts := []string{m.b.src(string(p)), m.host(p)}
+	for _, s := range m.snapshots {
+		hosts = append(hosts, filepath.Join(s.plain, string(p)))
+	}
+	for _, host := range hosts {
 		must(m.b.t, os.WriteFile(host, []byte("edited"), 0o644))
 	}
 }

@@ -173,6 +173,17 @@ func (q *quota) Release(n int64) {
 	q.reserved -= n
 }
 
+// add counts a file without regard to the limits: it takes the place of another that was counted.
+func (q *quota) add(st *stat) {
+	if q.files == nil {
+		return
+	}
+	q.mu.Lock()
+	q.count++
+	q.mu.Unlock()
+	q.settle(st)
+}
+
 // settle records the present allocation of a file for which addInodes took an inode.
 func (q *quota) settle(st *stat) {
 	if q.files == nil {

@@ -3,6 +3,7 @@ package layer
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
@@ -22,25 +23,33 @@ func (s *Stack) Reset() error {
 }
 
 func (s *Stack) reset() error {
-	for _, name := range []string{"top", "frozen"} {
-		if err := s.moveToGarbage(s.home, name); err != nil && err != unix.ENOENT {
-			return err
-		}
+	// First, because what is left after a crash must not come from a frozen layer.
+	if err := safefs.Unlink(s.home, belowName); err != nil {
+		return err
 	}
-	fresh, err := s.newTop(nil)
+	if err := s.moveToGarbage(s.home, "top"); err != nil && err != unix.ENOENT {
+		return err
+	}
+	fresh, err := makeTop(s.home, -1)
 	if err == unix.ENOSPC || err == unix.EDQUOT {
 		s.sweep() // the disk is full: free the space of the old delta first
-		fresh, err = s.newTop(nil)
+		fresh, err = makeTop(s.home, -1)
 	}
 	if err != nil {
 		return err
 	}
-	for _, l := range s.layers[:s.bottom()] {
-		unix.Close(l.root)
+	if err := s.journal.Clear(); err != nil {
+		unix.Close(fresh)
+		return err
 	}
-	s.layers = []*layer{fresh, s.layers[s.bottom()]}
+	frozen := s.frozen()
+	s.uncount(frozen)
+	for _, l := range s.layers[:s.bottom()] {
+		l.close()
+	}
+	s.layers = []*layer{{root: fresh, origin: Delta}, s.layers[s.bottom()]}
 	s.rootTouched = false
-	s.quota.settleDir(vpath.Root, fresh.root)
+	s.quota.settleDir(vpath.Root, fresh)
 	clear(s.covered)
-	return s.journal.Clear()
+	return nil
 }

@@ -24,6 +24,7 @@ var mappings = map[audit.Kind]mapping{
 	audit.KindSandboxStopped:        {lifecycle, activity{4, "Stop"}, informational, sandbox},
 	audit.KindSandboxDestroyed:      {lifecycle, activity{2, "Remove"}, informational, sandbox},
 	audit.KindSandboxRebased:        {lifecycle, activity{8, "Update"}, low, sandbox},
+	audit.KindSnapshotChanged:       {lifecycle, activity{8, "Update"}, low, sandbox},
 	audit.KindCommandExecuted:       {processes, activity{2, "Terminate"}, informational, command},
 	audit.KindSessionCreated:        {processes, activity{1, "Launch"}, informational, session},
 	audit.KindSessionClosed:         {processes, activity{2, "Terminate"}, informational, session},
@@ -57,7 +58,7 @@ func sandbox(e Event, r audit.Record) []Event {
 	e.succeed(true)
 	e.App = &product{"sandbox " + vpath.Escape(string(r.Sandbox)), "agentfense", e.Metadata.Product.Version}
 	switch r.Event.(type) {
-	case audit.SandboxCreated, audit.SandboxStarted, audit.SandboxRebased:
+	case audit.SandboxCreated, audit.SandboxStarted, audit.SandboxRebased, audit.SnapshotChanged:
 		return asItIs(e, r)
 	}
 	return []Event{e}

@@ -199,6 +199,13 @@ func DropLive(ctx context.Context, dir, mount string) (func([]changes.Version) (
 	return func(v []changes.Version) ([]vpath.Path, error) { return c.Drop(ctx, mount, v) }, nil
 }
 
+// Freeze freezes the deltas and returns the frozen layers by the name of the mount, "" for the
+// workspace.
+func (c *Client) Freeze(ctx context.Context) (map[string]string, error) {
+	answer, err := c.call(ctx, Request{Op: OpFreeze})
+	return answer.Layers, err
+}
+
 // HasChanges reports whether the delta holds anything.
 func (c *Client) HasChanges(ctx context.Context) (bool, error) {
 	answer, err := c.call(ctx, Request{Op: OpDelta})

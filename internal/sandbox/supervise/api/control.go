@@ -36,6 +36,7 @@ const (
 	OpDrop   operation = "drop"   // forget entries of the delta
 	OpDelta  operation = "delta"  // whether the delta holds changes
 	OpRenew  operation = "renew"  // look at paths of the source again
+	OpFreeze operation = "freeze" // freeze the deltas
 	OpKeep   operation = "keep"   // stay when the last command has ended
 	OpStop   operation = "stop"   // end every command and go
 	OpStats  operation = "stats"  // what is used
@@ -96,8 +97,10 @@ type Reply struct {
 	Asks     []Ask          `json:"asks,omitempty"`
 	Decision *Decision      `json:"decision,omitempty"` // on an ask
 	Changed  bool           `json:"changed,omitempty"`  // of the delta
-	Used     []usedJSON     `json:"used,omitempty"`
-	OK       bool           `json:"ok,omitempty"`
+	// Layers are the frozen layers by the name of the mount, "" for the workspace.
+	Layers map[string]string `json:"layers,omitempty"`
+	Used   []usedJSON        `json:"used,omitempty"`
+	OK     bool              `json:"ok,omitempty"`
 	// HasSecrets says that the network has the values of the secrets.
 	HasSecrets bool     `json:"has_secrets,omitempty"`
 	Error      *failure `json:"error,omitempty"`

@@ -12,10 +12,11 @@ import (
 // the text, in bytes.
 const recordBytes = 1 << 10
 
-// Span is a range of the log.
+// Span is a range of the log, or of that of a segment below.
 type Span struct {
-	off int64
-	len int64
+	segment int
+	off     int64
+	len     int64
 }
 
 func (s Span) end() int64 { return s.off + s.len }
@@ -94,7 +95,7 @@ func (j *Journal) AppendSpan(records ...Record) (Span, error) {
 		}
 		b = appendRecord(b, *r)
 	}
-	at := Span{j.size, int64(len(b))}
+	at := Span{j.segment, j.size, int64(len(b))}
 	err := j.write(b)
 	for sum, n := range brought {
 		if err != nil {

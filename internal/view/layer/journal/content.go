@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,8 @@ func (j *Journal) Keep(b *Base, content []byte) error {
 		b.content, b.text = inline, content
 		return j.takeContent(int64(len(content)))
 	}
+	j.handles.RLock()
+	defer j.handles.RUnlock()
 	b.content = hex.EncodeToString(sum[:])
 	var st unix.Stat_t
 	err := unix.Fstatat(j.dir, b.content, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -48,12 +51,10 @@ func (j *Journal) takeContent(n int64) error {
 // Share keeps the content of src, which is too long for Keep, by sharing its blocks.
 // If the file system cannot do that, b stays without a content.
 func (j *Journal) Share(b *Base, src int) error {
+	j.handles.RLock()
+	defer j.handles.RUnlock()
 	name := "shared-" + j.o.Temp()
-	for { // an earlier run may have used the name
-		var st unix.Stat_t
-		if unix.Fstatat(j.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-			break
-		}
+	for j.hasContent(name) { // an earlier run may have used the name
 		name = "shared-" + j.o.Temp()
 	}
 	err := j.store(name, func(fd int) error { return unix.IoctlFileClone(fd, src) })
@@ -64,6 +65,28 @@ func (j *Journal) Share(b *Base, src int) error {
 		return nil
 	}
 	return err
+}
+
+// hasContent reports whether base/ of any segment has the name.
+func (j *Journal) hasContent(name string) bool {
+	for _, home := range j.homes() {
+		var st unix.Stat_t
+		if unix.Fstatat(home, contentsName+"/"+name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// homes returns the directories of all segments, the highest first.
+func (j *Journal) homes() []int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var homes []int
+	for _, s := range slices.Backward(j.segmentsLocked()) {
+		homes = append(homes, s.home)
+	}
+	return homes
 }
 
 // store makes the file name in base/, complete or not at all.
@@ -95,15 +118,18 @@ func (j *Journal) Content(b *Base) (*os.File, error) {
 	if b == nil || b.content == "" {
 		return nil, unix.ENOENT
 	}
+	j.handles.RLock()
+	defer j.handles.RUnlock()
 	if b.content == inline {
 		return j.inlineContent(b)
 	}
-	dir, err := openDir(j.o.Home, contentsName)
-	if err != nil {
-		return nil, err
+	fd, err := -1, error(unix.ENOENT)
+	for _, home := range j.homes() {
+		fd, err = openFile(home, contentsName+"/"+b.content, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+		if err != unix.ENOENT {
+			break
+		}
 	}
-	defer unix.Close(dir)
-	fd, err := openFile(dir, b.content, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

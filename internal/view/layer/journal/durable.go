@@ -8,24 +8,25 @@ import "golang.org/x/sys/unix"
 // records that overwrite durable zeros, with Options.InPlace: sync_file_range(2)
 // then does all that fdatasync(2) does, except the flush.
 func (j *Journal) WriteOut(at Span) bool {
+	j.handles.RLock()
+	defer j.handles.RUnlock()
 	j.mu.Lock()
-	ok := j.o.InPlace && at.end() <= j.settled
+	ok, fd := j.o.InPlace && at.segment == j.segment && at.end() <= j.settled, j.fd
 	j.mu.Unlock()
 	from := j.synced.Load()
 	if !ok || from > at.end() {
 		return ok
 	}
 	const throughToDisk = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
-	return unix.SyncFileRange(j.fd, from, at.end()-from, throughToDisk) == nil
+	return unix.SyncFileRange(fd, from, at.end()-from, throughToDisk) == nil
 }
 
 // ConfirmFlush tells the journal that the disk was flushed after WriteOut(at).
 func (j *Journal) ConfirmFlush(at Span) {
-	for {
-		synced := j.synced.Load()
-		if synced >= at.end() || j.synced.CompareAndSwap(synced, at.end()) {
-			return
-		}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if at.segment == j.segment && at.end() > j.synced.Load() {
+		j.synced.Store(at.end())
 	}
 }
 
@@ -34,26 +35,49 @@ func (j *Journal) ConfirmFlush(at Span) {
 func (j *Journal) Sync(at Span) error {
 	j.syncing.Lock()
 	defer j.syncing.Unlock()
+	j.mu.Lock()
+	size, fileEnd, segment := j.size, j.fileEnd, j.segment
+	j.mu.Unlock()
+	if at.segment != segment {
+		return j.syncBelow(at.segment)
+	}
 	if at.end() <= j.synced.Load() {
 		return nil
 	}
-	j.mu.Lock()
-	size, fileEnd := j.size, j.fileEnd
-	j.mu.Unlock()
 	if err := unix.Fdatasync(j.fd); err != nil {
 		return err
 	}
-	j.ConfirmFlush(Span{0, size})
+	j.ConfirmFlush(Span{segment, 0, size})
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.settled = max(j.settled, min(fileEnd, j.fileEnd))
 	return nil
 }
 
+// syncBelow makes the log of a frozen segment durable, for a copy that began before Freeze. Merge
+// has made one durable that is not there any more. The caller holds syncing.
+func (j *Journal) syncBelow(id int) error {
+	j.mu.Lock()
+	below := j.below
+	j.mu.Unlock()
+	for _, s := range below {
+		if s.id != id {
+			continue
+		}
+		fd, err := openFile(s.home, logName, unix.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Fdatasync(fd)
+	}
+	return nil
+}
+
 // SyncAll makes all that was appended so far durable.
 func (j *Journal) SyncAll() error {
 	j.mu.Lock()
-	at := Span{len: j.size}
+	at := Span{segment: j.segment, len: j.size}
 	j.mu.Unlock()
 	return j.Sync(at)
 }

@@ -44,12 +44,7 @@ var contentUnescaper = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\0`, "\x00")
 // inlineContent returns the content of b as a file of its own. Errors: EIO if
 // it was damaged.
 func (j *Journal) inlineContent(b *Base) (*os.File, error) {
-	fd, err := openFile(j.o.Home, logName, unix.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	line, err := safefs.ReadRange(fd, b.at.off, b.at.len)
+	line, err := j.readSpan(b.at)
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +54,22 @@ func (j *Journal) inlineContent(b *Base) (*os.File, error) {
 		return nil, unix.EIO
 	}
 	return memoryFile(content)
+}
+
+// readSpan reads a range of a log. Errors: EIO if the segment is not there any more.
+func (j *Journal) readSpan(at Span) ([]byte, error) {
+	j.mu.Lock()
+	home, ok := j.homesLocked()[at.segment]
+	j.mu.Unlock()
+	if !ok {
+		return nil, unix.EIO
+	}
+	fd, err := openFile(home, logName, unix.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return safefs.ReadRange(fd, at.off, at.len)
 }
 
 // memoryFile returns a file with the content, to be read from its beginning.

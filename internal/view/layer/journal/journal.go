@@ -2,15 +2,16 @@
 // changed them.
 //
 // It owns base.log, which it only appends to, and base/, the contents that are too long for
-// the log. A Journal promises that a record is durable after Sync and that a record which a
+// the log. Those of frozen layers below are segments that come before its own and that it only
+// reads. A Journal promises that a record is durable after Sync and that a record which a
 // crash tore, or that fails its checksum, counts as absent: applying that path is then a
 // conflict.
 //
 // It knows neither the layers nor the source. Its owner decides what to record and in which
 // order, opens the files, and bounds the contents with a Quota.
 //
-// A Journal is safe for concurrent use. Lock order: Journal.syncing, Journal.mu,
-// then the locks of Quota. It starts no goroutine.
+// A Journal is safe for concurrent use. Lock order: Journal.syncing, Journal.handles,
+// Journal.mu, then the locks of Quota. It starts no goroutine.
 package journal
 
 import (
@@ -28,10 +29,14 @@ type Journal struct {
 	o   Options
 	dir int // base/
 
-	syncing sync.Mutex   // taken before mu
-	synced  atomic.Int64 // how much of the log is durable; only Clear lowers it
+	syncing sync.Mutex   // taken before handles
+	synced  atomic.Int64 // how much of the log is durable
+
+	handles sync.RWMutex // shared by who uses a handle, exclusive for replacing them; before mu
 
 	mu      sync.Mutex
+	segment int       // counts Freeze and Merge
+	below   []segment // of frozen layers, the lowest first
 	fd      int
 	size    int64                  // where the next record goes
 	fileEnd int64                  // the length of the file: zeros from size on
@@ -42,6 +47,12 @@ type Journal struct {
 	deferred  []byte // records that wait for the next write, or for FlushDeferred
 
 	inlineBytes int64 // the size of the contents in the log when it was opened
+}
+
+// segment is the log and the contents of a frozen layer.
+type segment struct {
+	id   int // Journal.segment when it was written, or a negative number
+	home int // the directory; its owner closes it
 }
 
 const (
@@ -61,6 +72,9 @@ type Options struct {
 	// Home is a handle on the directory that holds the log and base/. The owner
 	// closes it after Close.
 	Home int
+	// Below are handles on the directories of the frozen layers, the lowest first. The owner
+	// closes them after Close, and after Merge and Clear.
+	Below []int
 	// Work is a handle on a directory of the same file system for unfinished
 	// files. The owner closes it after Close, and empties it after a crash.
 	Work int
@@ -98,6 +112,9 @@ type Recorded struct {
 // Errors: Unsupported for a log of another version; those of the file system.
 func Open(o Options) (*Journal, Recorded, error) {
 	j := &Journal{o: o, fd: -1, dir: -1}
+	for i, home := range o.Below {
+		j.below = append(j.below, segment{id: i - len(o.Below), home: home})
+	}
 	t, err := j.open()
 	if err != nil {
 		j.closeHandles()
@@ -109,13 +126,7 @@ func Open(o Options) (*Journal, Recorded, error) {
 func (j *Journal) open() (*table, error) {
 	var err error
 	if !j.o.ReadOnly {
-		if err := safefs.MakePrivateDir(j.o.Home, contentsName); err != nil {
-			return nil, err
-		}
-		if j.dir, err = openDir(j.o.Home, contentsName); err != nil {
-			return nil, err
-		}
-		if j.fd, err = openFile(j.o.Home, logName, unix.O_CREAT|unix.O_RDWR, 0o600); err != nil {
+		if j.fd, j.dir, err = openSegment(j.o.Home); err != nil {
 			return nil, err
 		}
 	}
@@ -126,12 +137,26 @@ func (j *Journal) open() (*table, error) {
 	return t, j.resume(t)
 }
 
+// openSegment opens the log and the contents in home, which it makes if they are absent.
+func openSegment(home int) (log, contents int, err error) {
+	if err := safefs.MakePrivateDir(home, contentsName); err != nil {
+		return -1, -1, err
+	}
+	if contents, err = openDir(home, contentsName); err != nil {
+		return -1, -1, err
+	}
+	if log, err = openFile(home, logName, unix.O_CREAT|unix.O_RDWR, 0o600); err != nil {
+		unix.Close(contents)
+		return -1, -1, err
+	}
+	return log, contents, nil
+}
+
 // resume makes the log that t was read from ready for appending.
 func (j *Journal) resume(t *table) error {
-	used := t.usedContents()
-	if t.isWasteful(used) {
-		err := j.compact(t, used)
-		if err != unix.ENOSPC && err != unix.EDQUOT {
+	if t.isWasteful() {
+		err := j.compact(t)
+		if err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
 			return err
 		} // else a later Open compacts it
 	}
@@ -139,11 +164,8 @@ func (j *Journal) resume(t *table) error {
 	if err := unix.Fstat(j.fd, &st); err != nil {
 		return err
 	}
-	j.size, j.fileEnd, j.inlineBytes = t.end, st.Size, sumSpans(t.contents)
-	j.kept = make(map[sha256Sum]struct{}, len(t.contents))
-	for sum := range t.contents {
-		j.kept[sum] = struct{}{}
-	}
+	j.size, j.fileEnd = t.end, st.Size
+	j.keep(t)
 	switch {
 	case j.size == 0:
 		return j.write([]byte(logHeader))
@@ -153,15 +175,31 @@ func (j *Journal) resume(t *table) error {
 	return nil
 }
 
-// Clear removes every record and every content.
+// keep notes which contents the log has. A content of a segment below is kept again if it is
+// needed again, so that the owner may forget either.
+func (j *Journal) keep(t *table) {
+	j.kept, j.inlineBytes = map[sha256Sum]struct{}{}, 0
+	for sum, at := range t.contents {
+		j.inlineBytes += at.len
+		if at.segment == j.segment {
+			j.kept[sum] = struct{}{}
+		}
+	}
+}
+
+// Clear removes every record and every content, and forgets the segments below.
 func (j *Journal) Clear() error {
 	j.syncing.Lock()
 	defer j.syncing.Unlock()
+	j.handles.Lock()
+	defer j.handles.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := unix.Ftruncate(j.fd, int64(len(logHeader))); err != nil {
 		return err
 	}
+	j.segment++
+	j.below = nil
 	j.synced.Store(0)
 	j.size = int64(len(logHeader))
 	j.fileEnd, j.settled = j.size, 0

@@ -5,7 +5,10 @@ import (
 	"bytes"
 	"encoding/hex"
 	"io"
+	"iter"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +22,12 @@ type table struct {
 	bases    map[vpath.Path]Base
 	aliases  map[uint64]Alias
 	contents map[sha256Sum]Span // lines of contents
-	lines    int
+	lines    int                // of the log that is read now
+
+	// What the journal's own log says, as against the segments below: paths and backing files.
+	segment int
+	own     map[vpath.Path]struct{}
+	ownInos map[uint64]struct{}
 
 	end      int64 // the offset after the last byte that is not zero; 0 without a header
 	endsLine bool  // that byte ends a line
@@ -27,35 +35,59 @@ type table struct {
 }
 
 func newTable() *table {
-	return &table{bases: map[vpath.Path]Base{}, aliases: map[uint64]Alias{}, contents: map[sha256Sum]Span{}}
+	return &table{
+		bases: map[vpath.Path]Base{}, aliases: map[uint64]Alias{}, contents: map[sha256Sum]Span{},
+		own: map[vpath.Path]struct{}{}, ownInos: map[uint64]struct{}{},
+	}
 }
 
 // lineMax bounds a line: a content of InlineMax bytes or a path, with each byte
 // escaped, and the fields before it.
 const lineMax = 256 << 10
 
-// read reads the whole log. One that is absent is empty. Errors: Unsupported
-// for a log of another version.
+// read reads the whole log, after those of the segments below. One that is absent is empty.
+// Errors: Unsupported for a log of another version.
 func (j *Journal) read() (*table, error) {
+	j.mu.Lock()
+	segments := j.segmentsLocked()
+	j.mu.Unlock()
+	return readAll(segments)
+}
+
+// segmentsLocked returns all segments, the lowest first. The last is the journal's own.
+func (j *Journal) segmentsLocked() []segment {
+	return append(slices.Clone(j.below), segment{j.segment, j.o.Home})
+}
+
+func readAll(segments []segment) (*table, error) {
 	t := newTable()
-	fd, err := openFile(j.o.Home, logName, unix.O_RDONLY, 0)
+	for _, s := range segments {
+		clear(t.own)
+		clear(t.ownInos)
+		t.segment, t.lines, t.end, t.endsLine, t.headless = s.id, 0, 0, false, false
+		if err := t.readSegment(s.home); err != nil {
+			return nil, err
+		}
+	}
+	t.findContents()
+	return t, nil
+}
+
+func (t *table) readSegment(home int) error {
+	fd, err := openFile(home, logName, unix.O_RDONLY, 0)
 	if err == unix.ENOENT {
-		return t, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	f := os.NewFile(uintptr(fd), logName)
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := t.readFrom(f, info.Size()); err != nil {
-		return nil, err
-	}
-	t.findContents()
-	return t, nil
+	return t.readFrom(f, info.Size())
 }
 
 // readFrom reads the first size bytes of f, because a writer may append more meanwhile. The
@@ -114,7 +146,7 @@ func (t *table) line(line []byte, off int64) {
 		var sum sha256Sum
 		if n := 2 * len(sum); len(fields) > n && fields[n] == ' ' {
 			if _, err := hex.Decode(sum[:], fields[:n]); err == nil {
-				t.contents[sum] = Span{off, int64(len(line))}
+				t.contents[sum] = Span{t.segment, off, int64(len(line))}
 			}
 		}
 	default:
@@ -126,6 +158,12 @@ func (t *table) line(line []byte, off int64) {
 
 // apply adds one record to the table.
 func (t *table) apply(r Record) {
+	switch r.kind {
+	case recordBase, recordLater, recordDrop:
+		t.own[r.path] = struct{}{}
+	case recordAlias, recordUnalias:
+		t.ownInos[r.ino] = struct{}{}
+	}
 	switch r.kind {
 	case recordBase:
 		t.bases[r.path] = r.base
@@ -156,11 +194,11 @@ func (t *table) findContents() {
 	}
 }
 
-// usedContents returns the contents in the log that a base uses.
-func (t *table) usedContents() map[sha256Sum]Span {
+// usedContents returns the contents in logs that a base of these paths uses.
+func (t *table) usedContents(paths iter.Seq[vpath.Path]) map[sha256Sum]Span {
 	used := map[sha256Sum]Span{}
-	for _, b := range t.bases {
-		if b.content == inline {
+	for p := range paths {
+		if b := t.bases[p]; b.content == inline {
 			used[sha256Sum(b.SHA256)] = b.at
 		}
 	}
@@ -174,11 +212,17 @@ const (
 	compactSlackBytes = 4 << 20
 )
 
-// isWasteful reports whether most of the log is superseded.
-func (t *table) isWasteful(used map[sha256Sum]Span) bool {
-	live := len(t.bases) + len(t.aliases) + len(used)
-	usedBytes, allBytes := sumSpans(used), sumSpans(t.contents)
-	return t.headless || t.lines >= 2*live+compactSlack || allBytes >= 2*usedBytes+compactSlackBytes
+// isWasteful reports whether most of the journal's own log is superseded.
+func (t *table) isWasteful() bool {
+	used := t.usedContents(maps.Keys(t.own))
+	live := len(t.own) + len(t.ownInos) + len(used)
+	all := map[sha256Sum]Span{}
+	for sum, at := range t.contents {
+		if at.segment == t.segment {
+			all[sum] = at
+		}
+	}
+	return t.headless || t.lines >= 2*live+compactSlack || sumSpans(all) >= 2*sumSpans(used)+compactSlackBytes
 }
 
 func sumSpans(m map[sha256Sum]Span) int64 {
@@ -191,6 +235,8 @@ func sumSpans(m map[sha256Sum]Span) int64 {
 
 // Bases reads the whole log and returns the last record of each path.
 func (j *Journal) Bases() (map[vpath.Path]Base, error) {
+	j.handles.RLock()
+	defer j.handles.RUnlock()
 	t, err := j.read()
 	if err != nil {
 		return nil, err

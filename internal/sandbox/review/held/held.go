@@ -1,4 +1,6 @@
-package review
+// Package held tells how much a sandbox holds, by a bounded look, and when it was last used. It
+// only reads.
+package held
 
 import (
 	"errors"
@@ -9,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/rights"
 )
 
@@ -27,13 +30,19 @@ type Usage struct {
 	MoreDisk  bool
 }
 
-// UsageOf looks at what the sandbox holds, at maxLooks entries at most.
-func UsageOf(s *record.Sandbox) (Usage, error) {
+// Of looks at what the sandbox holds, at maxLooks entries at most.
+func Of(s *record.Sandbox) (Usage, error) {
 	var u Usage
 	delta := meter{left: maxLooks}
 	for _, part := range s.Parts() {
-		if err := delta.dir(unix.AT_FDCWD, part.LayersDir(), 0); err != nil {
-			return u, record.HostError("sandbox "+s.Name(), err)
+		dirs, err := part.LayerDirs()
+		if err != nil {
+			return u, err
+		}
+		for _, dir := range dirs {
+			if err := delta.dir(unix.AT_FDCWD, dir, 0); err != nil {
+				return u, record.HostError("sandbox "+s.Name(), err)
+			}
 		}
 	}
 	all := meter{left: maxLooks, passesClosed: true} // a kept home may hold such
@@ -45,7 +54,7 @@ func UsageOf(s *record.Sandbox) (Usage, error) {
 		u.Changes, u.More = maxLooks, true
 		return u, nil
 	}
-	p, err := CountPending(s)
+	p, err := review.CountPending(s)
 	u.Changes = p.Changes
 	return u, err
 }

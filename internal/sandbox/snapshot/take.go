@@ -1,0 +1,192 @@
+package snapshot
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
+)
+
+// Freezing freezes the deltas of a sandbox and returns the layers by the name of the mount, "" for
+// the workspace.
+type Freezing func() (map[string]string, error)
+
+// FreezeStopped returns the Freezing of a sandbox that the caller has locked.
+func FreezeStopped(sb *record.Sandbox) Freezing {
+	return func() (map[string]string, error) {
+		layers := map[string]string{}
+		for _, part := range sb.Parts() {
+			name, err := layer.FreezeHead(part.LayersDir(), sb.Home.LayerStore())
+			if err != nil {
+				return nil, errdefs.New(errdefs.KindOf(err), "sandbox %s: %w", part.Ref(), err)
+			}
+			layers[part.Mount()] = name
+		}
+		return layers, nil
+	}
+}
+
+// Take makes a snapshot of what freeze returns. s has its label, reason and command. Errors:
+// Unsupported for a sandbox of a server; Exists for a label that another snapshot has; Exhausted
+// if there are too many; those of freeze.
+func Take(sb *record.Sandbox, s Snapshot, freeze Freezing) (Snapshot, error) {
+	if err := mayHave(sb); err != nil {
+		return Snapshot{}, err
+	}
+	if s.Label != "" {
+		if err := CheckLabel(s.Label); err != nil {
+			return Snapshot{}, err
+		}
+	}
+	release, err := sb.Home.HoldLayers()
+	if err != nil {
+		return Snapshot{}, err
+	}
+	pruned, err := take(sb, &s, freeze)
+	release()
+	if err == nil && pruned {
+		err = Sweep(sb.Home)
+	}
+	return s, err
+}
+
+func mayHave(sb *record.Sandbox) error {
+	if sb.Stored.Served != nil {
+		return errdefs.New(errdefs.Unsupported, "sandbox %s: a server's sandbox has no snapshots and forks", sb.Name())
+	}
+	return nil
+}
+
+func take(sb *record.Sandbox, s *Snapshot, freeze Freezing) (pruned bool, err error) {
+	l, err := Read(sb)
+	if err == nil {
+		err = l.mayAdd(sb.Name(), s)
+	}
+	if err == nil {
+		err = requireVersion(sb)
+	}
+	if err != nil {
+		return false, err
+	}
+	layers, err := freeze()
+	if err != nil {
+		return false, err
+	}
+	failpoint.At("snapshot: frozen")
+	s.Parts = partsOf(sb, layers)
+	err = change(sb, func(l *List) error {
+		if err := l.mayAdd(sb.Name(), s); err != nil {
+			return err
+		}
+		s.Number, s.CreatedAt = l.Next, time.Now().UTC().Truncate(time.Millisecond)
+		l.Next++
+		l.Snapshots = append(l.Snapshots, *s)
+		pruned = l.prune(s.Reason)
+		return nil
+	})
+	failpoint.At("snapshot: listed")
+	if err != nil {
+		return false, err
+	}
+	return pruned, sb.Log(audit.SnapshotChanged{Action: audit.SnapshotTaken, Snapshot: s.Ref(), Label: s.Label, Reason: string(s.Reason)})
+}
+
+// requireVersion makes the record one that an agentfense without snapshots refuses: it would not
+// see what is in frozen layers.
+func requireVersion(sb *record.Sandbox) error {
+	if sb.Stored.SchemaVersion == record.SchemaVersion {
+		return nil
+	}
+	return sb.Update(func(*record.Record) error { return nil })
+}
+
+// mayAdd refuses a snapshot that the list cannot take.
+func (l *List) mayAdd(sandbox string, s *Snapshot) error {
+	if s.Reason != "" {
+		return nil
+	}
+	for _, other := range l.Snapshots {
+		if s.Label != "" && other.Label == s.Label {
+			return errdefs.New(errdefs.Exists, "sandbox %s: snapshot %s has the label %s already", sandbox, other.Ref(), s.Label)
+		}
+	}
+	if asked := l.Asked(); asked >= MaxAsked {
+		return errdefs.New(errdefs.Exhausted, "sandbox %[1]s: has %[2]d snapshots, which is the limit; remove some: agentfense snapshot rm %[1]s SNAPSHOT", sandbox, asked)
+	}
+	return nil
+}
+
+// Asked returns how many snapshots a person asked for.
+func (l *List) Asked() int {
+	asked := 0
+	for _, s := range l.Snapshots {
+		if s.Reason == "" {
+			asked++
+		}
+	}
+	return asked
+}
+
+// prune drops the oldest snapshots of a reason beyond MaxAutomatic.
+func (l *List) prune(reason Reason) bool {
+	if reason == "" {
+		return false
+	}
+	more := -MaxAutomatic
+	for _, s := range l.Snapshots {
+		if s.Reason == reason {
+			more++
+		}
+	}
+	before := len(l.Snapshots)
+	l.Snapshots = slices.DeleteFunc(l.Snapshots, func(s Snapshot) bool {
+		if s.Reason != reason || more <= 0 {
+			return false
+		}
+		more--
+		return true
+	})
+	return len(l.Snapshots) < before
+}
+
+func partsOf(sb *record.Sandbox, layers map[string]string) map[string]Part {
+	parts := map[string]Part{}
+	for _, part := range sb.Parts() {
+		if name, ok := layers[part.Mount()]; ok {
+			parts[part.Mount()] = Part{Layer: name, Source: part.Stored.Source.Path}
+		}
+	}
+	return parts
+}
+
+// Remove removes snapshots, by reference. Errors: NotFound, and then it removes none.
+func Remove(sb *record.Sandbox, refs ...string) error {
+	var removed []Snapshot
+	err := change(sb, func(l *List) error {
+		for _, ref := range refs {
+			s, err := l.Find(sb.Name(), ref)
+			if err != nil {
+				return err
+			}
+			removed = append(removed, s)
+		}
+		l.Snapshots = slices.DeleteFunc(l.Snapshots, func(s Snapshot) bool {
+			return slices.ContainsFunc(removed, func(r Snapshot) bool { return r.Number == s.Number })
+		})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	failpoint.At("snapshot: removed")
+	var errs []error
+	for _, s := range removed {
+		errs = append(errs, sb.Log(audit.SnapshotChanged{Action: audit.SnapshotRemoved, Snapshot: s.Ref(), Label: s.Label}))
+	}
+	return errors.Join(append(errs, Sweep(sb.Home))...)
+}

@@ -1,0 +1,78 @@
+package badinput_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+// A snapshot, a restore, a fork, a partial discard or a removal that is killed at any step loses no
+// state and leaves no half one: the verb can be repeated, and nothing stays when all is removed.
+func TestKilledSnapshotsLoseNothing(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"f": "source\n", "g": "source\n"})
+	shows := func(after, name, want string) {
+		t.Helper()
+		r := s.Agentfense("exec", name, "--", "sh", "-c", "cat f g")
+		if r.Code != 0 || r.Stdout != want {
+			t.Errorf("after %s %s shows %q, want %q: %s", after, name, r.Stdout, want, r.Stderr)
+		}
+	}
+	wantCode(t, s.Run("echo 1 > f", "--preset", "full-access"), 0)
+	for _, point := range []string{"freeze: prepared", "freeze: exchanged", "snapshot: frozen", "snapshot: listed"} {
+		s.KilledAt(point, "snapshot", s.Name)
+		shows(point, s.Name, "1\nsource\n")
+		wantCode(t, s.Agentfense("exec", s.Name, "--", "sh", "-c", "echo 1 > f"), 0) // there is something to freeze again
+	}
+	wantCode(t, s.Agentfense("snapshot", s.Name, "one"), 0)
+	wantCode(t, s.Agentfense("exec", s.Name, "--", "sh", "-c", "echo 2 > f; echo 2 > g"), 0)
+
+	for _, point := range []string{"freeze: exchanged", "snapshot: listed", "restore: kept", "restore: rewound", "restore: done"} {
+		wantCode(t, s.Agentfense("exec", s.Name, "--", "sh", "-c", "echo 2 > f; echo 2 > g; echo '"+point+"' > h"), 0)
+		s.KilledAt(point, "restore", s.Name, "one")
+		ls := s.Agentfense("snapshot", "ls", s.Name)
+		wantCode(t, s.Agentfense("restore", s.Name, "one"), 0)
+		shows(point, s.Name, "1\nsource\n")
+		found := false
+		for line := range strings.Lines(s.Agentfense("snapshot", "ls", s.Name).Stdout) {
+			ref, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if !strings.Contains(line, "before restore of") || found {
+				continue
+			}
+			wantCode(t, s.Agentfense("restore", s.Name, ref), 0)
+			r := s.Agentfense("exec", s.Name, "--", "cat", "f", "g")
+			found = r.Stdout == "2\n2\n"
+		}
+		if !found {
+			t.Fatalf("after %s no snapshot has what was there before:\n%s", point, ls.Stdout)
+		}
+	}
+
+	for _, point := range []string{"fork: frozen", "create sandbox: recorded", "create sandbox: logged", "fork: made"} {
+		s.KilledAt(point, "fork", s.Name, "fork")
+		shows(point, s.Name, "2\n2\n")
+		wantCode(t, s.Agentfense("rm", "--force", "fork"), 0)
+		wantCode(t, s.Agentfense("fork", s.Name, "fork"), 0)
+		shows(point, "fork", "2\n2\n")
+		wantCode(t, s.Agentfense("rm", "--force", "fork"), 0)
+	}
+	for _, point := range []string{"squash: copied", "squash: merged"} {
+		s.KilledAt(point, "discard", s.Name, "g")
+		shows(point, s.Name, "2\n2\n")
+	}
+	wantCode(t, s.Agentfense("discard", s.Name, "g"), 0)
+	shows("a discard", s.Name, "2\nsource\n")
+	for _, point := range []string{"snapshot: removed", "sweep: aside"} {
+		wantCode(t, s.Agentfense("exec", s.Name, "--", "sh", "-c", "echo "+strings.Fields(point)[0]+" > f"), 0)
+		wantCode(t, s.Agentfense("snapshot", s.Name, "gone"), 0)
+		wantCode(t, s.Agentfense("restore", s.Name, "one"), 0)
+		s.KilledAt(point, "snapshot", "rm", s.Name, "gone")
+		shows(point, s.Name, "1\nsource\n")
+	}
+	wantCode(t, s.Agentfense("rm", "--force", s.Name), 0)
+	if left, err := os.ReadDir(filepath.Join(s.Home, "frozen")); err != nil || len(left) > 0 {
+		t.Errorf("layers are left: %v, %v", left, err)
+	}
+}
