@@ -108,13 +108,22 @@ func makePrivate(dir string) (string, error) {
 	return dir, nil
 }
 
+// lockPatience is how long take waits. A child that a killed server has just forked holds the lock
+// until it executes its program.
+const lockPatience = time.Second
+
 // take locks the store, so that Open never removes another process's uploads.
 func (s *Store) take() error {
 	f, err := os.OpenFile(filepath.Join(s.dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return wrapStore("codebases", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for end := time.Now().Add(lockPatience); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(end); {
+		time.Sleep(lockPatience / 100)
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return errdefs.New(errdefs.Precondition, "codebases %s: in use by another server", s.dir)
