@@ -335,22 +335,7 @@ func (p *plan) answer(how OnConflict, name string) error {
 // the delta. It returns the paths to which the sandbox wrote meanwhile. own is applier.own.
 func (p *plan) run(ctx context.Context, o Options, tell func() error) (stale []vpath.Path, err, own error) {
 	paths := p.paths()
-	a := applier{work: p.work, plan: p, total: len(paths), progress: o.Progress, tell: tell, drop: func(v []changes.Version, all bool) ([]vpath.Path, error) {
-		if o.To != nil {
-			return nil, nil
-		}
-		if o.placed != nil {
-			o.placed(v)
-		}
-		v, forgets, err := p.work.MarkKept(v)
-		if err != nil {
-			return nil, err
-		}
-		if o.Drop == nil && all && forgets && len(o.Paths) == 0 && len(o.Hunks) == 0 {
-			return nil, p.work.Stack.Reset() // equivalent, and faster
-		}
-		return p.work.Drop(v)
-	}}
+	a := applier{work: p.work, plan: p, total: len(paths), progress: o.Progress, tell: tell, drop: p.dropping(o)}
 	if a.progress == nil {
 		a.progress = func(int, int) {}
 	}
@@ -376,6 +361,27 @@ func (p *plan) run(ctx context.Context, o Options, tell func() error) (stale []v
 		err = errors.Join(err, p.work.EndApply())
 	} // else the delta still has the placed entries, as after a kill
 	return a.stale, err, a.own
+}
+
+// dropping returns what drops the applied versions from the delta; all says whether they are all
+// changes.
+func (p *plan) dropping(o Options) func(v []changes.Version, all bool) ([]vpath.Path, error) {
+	return func(v []changes.Version, all bool) ([]vpath.Path, error) {
+		if o.To != nil {
+			return nil, nil
+		}
+		if o.placed != nil {
+			o.placed(v)
+		}
+		v, forgets, err := p.work.MarkKept(v)
+		if err != nil {
+			return nil, err
+		}
+		if o.Drop == nil && all && forgets && len(o.Paths) == 0 && len(o.Hunks) == 0 {
+			return nil, p.work.Stack.Reset() // equivalent, and faster
+		}
+		return p.work.Drop(v)
+	}
 }
 
 // tooFull adds to an error of a full disk what can be done.
