@@ -85,6 +85,7 @@ var inside = map[string]string{
 	"sandbox/limit":             "",
 	"sandbox/manifest":          "changes record rights",
 	"sandbox/outlog":            "",
+	"sandbox/portable":          "audit changes record review review/gitpatch",
 	"sandbox/profile":           "hostlist learn mountspec",
 	"sandbox/published":         "",
 	"sandbox/readview":          "changes mounted record rights",
