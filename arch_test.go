@@ -242,7 +242,7 @@ var rooms = map[string]string{
 	"google.golang.org/genproto/googleapis/rpc": "client internal/transfer/stream internal/server/gateway internal/server/service",
 	"google.golang.org/grpc":                    "api/sandbox/v1 bench/serve client internal/transfer/stream internal/server/daemon internal/lib/endpoint/dial internal/server/gateway internal/cli/remote internal/server/service",
 	"google.golang.org/protobuf":                "api/reference api/sandbox/v1 bench/serve client internal/lib/apiversion internal/lib/endpoint/dial internal/server/gateway internal/cli/remote internal/server/service internal/server/wireconv",
-	"modernc.org/sqlite":                        "internal/server/store",
+	"modernc.org/sqlite":                        "internal/sandbox/portable internal/server/store",
 	"pgregory.net/rapid":                        "",
 }
 

@@ -65,13 +65,8 @@ name. What is left out is listed. The sandbox may run. FILE appears when it is c
   agentfense export fix fix.patch --format patch`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := e.hereOnly("export"); err != nil {
-				return err
-			}
-			return doneElsewhere(runExport(cmd.Context(), e, args[0], args[1], o))
-		},
 	}
+	cmd.RunE = e.onlyHere(func(ctx context.Context, args []string) error { return runExport(ctx, e, args[0], args[1], o) })
 	f := cmd.Flags()
 	f.StringVar(&o.Format, "format", FormatAgentFS, "agentfs, tar, oci or patch")
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportFormats, cobra.ShellCompDirectiveNoFileComp))
@@ -87,9 +82,6 @@ func runExport(ctx context.Context, e *env, name, file string, o exportFileOptio
 	if file == "" {
 		return usageError{errdefs.New(errdefs.Invalid, "export: FILE is empty")}
 	}
-	if e.parts == nil {
-		return executable.ExecServer()
-	}
 	sb, err := e.readable(ctx, name, o.In)
 	if err != nil {
 		return err
@@ -97,8 +89,6 @@ func runExport(ctx context.Context, e *env, name, file string, o exportFileOptio
 	if file, err = filepath.Abs(file); err != nil {
 		return errdefs.New(errdefs.Internal, "export: %w", err)
 	}
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
-	defer stop()
 	p := e.progress("exporting")
 	result, err := e.parts.Export(ctx, sb, file, o.Format)
 	p.stop()
@@ -114,6 +104,22 @@ func runExport(ctx context.Context, e *env, name, file string, o exportFileOptio
 	}
 	e.say("exported %s (%s, %s)", plural(result.Entries+result.Deletions, "change"), plural(result.Deletions, "deletion"), o.Format)
 	return nil
+}
+
+// onlyHere is what a verb runs that reads the changes of a sandbox of this host. It is of
+// agentfense-server.
+func (e *env) onlyHere(run func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := e.hereOnly(cmd.Name()); err != nil {
+			return err
+		}
+		if e.parts == nil {
+			return executable.ExecServer()
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+		defer stop()
+		return doneElsewhere(run(ctx, args))
+	}
 }
 
 // readable opens a sandbox of this host, or its mount, to read its changes. Errors: NotFound;

@@ -4,15 +4,12 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"os/signal"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/lib/executable"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
@@ -61,13 +58,8 @@ docs/export.md explains the columns.`,
   agentfense sql fix "select command, exit_code from processes" --json`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := e.hereOnly("sql"); err != nil {
-				return err
-			}
-			return doneElsewhere(runSQL(cmd.Context(), e, args[0], args[1], o))
-		},
 	}
+	cmd.RunE = e.onlyHere(func(ctx context.Context, args []string) error { return runSQL(ctx, e, args[0], args[1], o) })
 	f := cmd.Flags()
 	f.IntVar(&o.Rows, "rows", 10_000, "print at most `N` rows")
 	f.DurationVar(&o.Time, "timeout", 10*time.Second, "end a query that takes longer than `DURATION`")
@@ -82,15 +74,10 @@ func runSQL(ctx context.Context, e *env, name, statement string, o sqlOptions) e
 	if o.Time <= 0 || o.Time > maxQueryTime {
 		return usageError{errdefs.New(errdefs.Invalid, "--timeout %s: want more than 0 and at most %s", o.Time, maxQueryTime)}
 	}
-	if e.parts == nil {
-		return executable.ExecServer()
-	}
 	sb, err := e.readable(ctx, name, "")
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
-	defer stop()
 	rows, err := e.parts.Query(ctx, sb, statement, o.QueryBounds)
 	if err != nil {
 		return err
