@@ -15,8 +15,9 @@ import (
 
 // QueryBounds are portable.Bounds.
 type QueryBounds struct {
-	Rows int
-	Time time.Duration
+	Rows        int
+	Time        time.Duration
+	MemoryBytes int64
 }
 
 // QueryRows are portable.Rows.
@@ -31,8 +32,9 @@ type sqlOptions struct {
 	JSON bool
 }
 
-// The largest bounds of sql.
+// The largest bounds of sql, and its bound of memory.
 const (
+	queryMemory  = 256 << 20
 	maxQueryRows = 1_000_000
 	maxQueryTime = 10 * time.Minute
 )
@@ -74,6 +76,7 @@ func runSQL(ctx context.Context, e *env, name, statement string, o sqlOptions) e
 	if o.Time <= 0 || o.Time > maxQueryTime {
 		return usageError{errdefs.New(errdefs.Invalid, "--timeout %s: want more than 0 and at most %s", o.Time, maxQueryTime)}
 	}
+	o.MemoryBytes = queryMemory
 	sb, err := e.readable(ctx, name, "")
 	if err != nil {
 		return err

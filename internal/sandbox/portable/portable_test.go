@@ -250,6 +250,40 @@ func TestAFileIsWholeOrAbsent(t *testing.T) {
 	}
 }
 
+// A patch has the lines of files that the view shows, and no others.
+func TestPatchHoldsWhatThePolicyShows(t *testing.T) {
+	names := []string{"edited", "gone", "listed", "masked.env", secret + "-copied"}
+	files := map[string]string{}
+	for _, name := range names {
+		files[name] = "A=" + secret + "\n"
+	}
+	files["edited"], files["gone"] = "old\n", "old\n"
+	box := newSandbox(t, files, func(s *layer.Stack) {
+		_, err := s.Unlink("/gone", false)
+		must(t, err)
+		_, err = s.Unlink("/listed", false)
+		must(t, err)
+		for _, name := range []string{"edited", "masked.env", secret + "-copied", vpath.OwnName(secret + "-own")} {
+			write(t, s, vpath.Root.Child(name), "B="+secret[:3]+"\n"+"new\n")
+		}
+	})
+	file := filepath.Join(t.TempDir(), "out")
+	result, err := portable.Patch(t.Context(), box, file)
+	must(t, err)
+	content, err := os.ReadFile(file)
+	must(t, err)
+	text := string(content)
+	if strings.Contains(text, secret) || strings.Contains(text, "listed") || strings.Contains(text, "masked") {
+		t.Errorf("it has what the policy hides:\n%s", text)
+	}
+	if !strings.Contains(text, "-old\n") || !strings.Contains(text, "+++ b/edited\n") || !strings.Contains(text, "deleted file mode 100644\n") {
+		t.Errorf("it is without a change that the policy shows:\n%s", text)
+	}
+	if result.Entries != 1 || result.Deletions != 1 || len(result.Skipped) != 4 {
+		t.Errorf("result %+v, want an entry, a deletion, and four left out", result)
+	}
+}
+
 // What a format cannot hold is refused by name.
 func TestUnfitNames(t *testing.T) {
 	box := newSandbox(t, nil, func(s *layer.Stack) { write(t, s, "/.wh.a\xff", "x") })
@@ -263,7 +297,7 @@ func TestUnfitNames(t *testing.T) {
 	}
 }
 
-var bounds = portable.Bounds{Rows: 3, Time: time.Minute}
+var bounds = portable.Bounds{Rows: 3, Time: time.Minute, MemoryBytes: 64 << 20}
 
 func TestQuery(t *testing.T) {
 	box := changed(t)
@@ -293,23 +327,24 @@ func TestQueryRefuses(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside.db")
 	const endless = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM t) "
 	for statement, want := range map[string]errdefs.Kind{
-		"ATTACH '" + outside + "' AS o":                          errdefs.Invalid,
-		"SELECT 1; ATTACH '" + outside + "' AS o":                errdefs.Invalid,
-		"SELECT 1 /* ; */; VACUUM INTO '" + outside + "'":        errdefs.Invalid,
-		"SELECT '''' ; VACUUM INTO '" + outside + "'":            errdefs.Invalid,
-		"SELECT 1 -- '\n; VACUUM INTO '" + outside + "'":         errdefs.Invalid,
-		"VACUUM INTO '" + outside + "'":                          errdefs.Invalid,
-		"PRAGMA query_only = 0":                                  errdefs.Invalid,
-		"SELECT 1\x00; VACUUM":                                   errdefs.Invalid,
-		"SELECT 'x":                                              errdefs.Invalid,
-		"SELECT /* x":                                            errdefs.Invalid,
-		"":                                                       errdefs.Invalid,
-		"WITH a AS (SELECT 1) DELETE FROM changes":               errdefs.Invalid,
-		"WITH a AS (SELECT 1) INSERT INTO audit SELECT * FROM a": errdefs.Invalid,
-		"SELECT load_extension('" + outside + "')":               errdefs.Invalid,
-		"SELECT zeroblob(100000000)":                             errdefs.Invalid,
-		"SELECT * FROM nothing":                                  errdefs.Invalid,
-		endless + "SELECT count(*) FROM t":                       errdefs.Deadline,
+		"ATTACH '" + outside + "' AS o":                            errdefs.Invalid,
+		"SELECT 1; ATTACH '" + outside + "' AS o":                  errdefs.Invalid,
+		"SELECT 1 /* ; */; VACUUM INTO '" + outside + "'":          errdefs.Invalid,
+		"SELECT '''' ; VACUUM INTO '" + outside + "'":              errdefs.Invalid,
+		"SELECT 1 -- '\n; VACUUM INTO '" + outside + "'":           errdefs.Invalid,
+		"VACUUM INTO '" + outside + "'":                            errdefs.Invalid,
+		"PRAGMA query_only = 0":                                    errdefs.Invalid,
+		"SELECT 1\x00; VACUUM":                                     errdefs.Invalid,
+		"SELECT 'x":                                                errdefs.Invalid,
+		"SELECT /* x":                                              errdefs.Invalid,
+		"":                                                         errdefs.Invalid,
+		"WITH a AS (SELECT 1) DELETE FROM changes":                 errdefs.Invalid,
+		"WITH a AS (SELECT 1) INSERT INTO audit SELECT * FROM a":   errdefs.Invalid,
+		"SELECT load_extension('" + outside + "')":                 errdefs.Invalid,
+		"SELECT zeroblob(100000000)":                               errdefs.Invalid,
+		"SELECT * FROM nothing":                                    errdefs.Invalid,
+		endless + "SELECT zeroblob(100000) AS x FROM t ORDER BY x": errdefs.Exhausted,
+		endless + "SELECT count(*) FROM t":                         errdefs.Deadline,
 	} {
 		limits := bounds
 		if want == errdefs.Deadline {
@@ -320,7 +355,7 @@ func TestQueryRefuses(t *testing.T) {
 		}
 	}
 	large := bounds
-	large.Rows = 1000
+	large.Rows, large.MemoryBytes = 1000, 1<<30
 	if _, err := portable.Query(t.Context(), box, endless+"SELECT zeroblob(1000000) FROM t", large); !errdefs.Is(err, errdefs.Exhausted) {
 		t.Errorf("a large result: %v, want Exhausted", err)
 	}

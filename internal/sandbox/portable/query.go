@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -21,6 +20,9 @@ import (
 type Bounds struct {
 	Rows int
 	Time time.Duration // of the query, without the reading of the sandbox
+	// MemoryBytes is by how much the query may grow this process. It is checked a hundred times a
+	// second.
+	MemoryBytes int64
 }
 
 // Rows is what a query found. A value is nil, an int64, a float64, a string or a []byte.
@@ -34,7 +36,6 @@ type Rows struct {
 const (
 	maxValueBytes  = 4 << 20  // of a text, and of the statement
 	maxResultBytes = 64 << 20 // of the values together
-	maxHeapBytes   = 256 << 20
 )
 
 // The limits of sqlite3_limit (sqlite3.h).
@@ -68,15 +69,20 @@ func Query(ctx context.Context, s *record.Sandbox, statement string, b Bounds) (
 	defer func() { err = errors.Join(err, db.Close()) }()
 	limited, cancel := context.WithTimeout(ctx, b.Time)
 	defer cancel()
-	conn, err := limitedConn(limited, db)
+	watched, stop, err := watchMemory(limited, b.MemoryBytes)
+	if err != nil {
+		return rows, err
+	}
+	defer stop()
+	conn, err := limitedConn(watched, db)
 	if err != nil {
 		return rows, errdefs.New(errdefs.Internal, "sql: %w", err)
 	}
 	defer conn.Close()
-	if rows, err = read(limited, conn, statement, b.Rows); err == nil {
+	if rows, err = read(watched, conn, statement, b.Rows); err == nil {
 		return rows, nil
 	}
-	return Rows{}, explainQuery(ctx, limited, err, b)
+	return Rows{}, explainQuery(ctx, watched, err, b)
 }
 
 // makeTables writes the tables of a sandbox to a new database.
@@ -118,7 +124,6 @@ func limitedConn(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = conn.ExecContext(ctx, fmt.Sprintf("PRAGMA hard_heap_limit = %d", maxHeapBytes))
 	for _, limit := range []struct{ id, value int }{
 		{limitAttached, 0}, {limitLength, maxValueBytes}, {limitSQLLength, maxValueBytes},
 	} {
@@ -194,13 +199,15 @@ func sizeOf(v any) int {
 	return small
 }
 
-func explainQuery(ctx, limited context.Context, err error, b Bounds) error {
+func explainQuery(ctx, watched context.Context, err error, b Bounds) error {
 	switch {
 	case errors.Is(err, errTooLarge):
 		return err
+	case errors.Is(context.Cause(watched), errMemory):
+		return errMemory
 	case ctx.Err() != nil:
 		return errdefs.New(errdefs.Canceled, "sql: %w", ctx.Err())
-	case limited.Err() != nil:
+	case errors.Is(context.Cause(watched), context.DeadlineExceeded):
 		return errdefs.New(errdefs.Deadline, "sql: the query takes longer than %s: simplify it, or give --timeout", b.Time)
 	}
 	return errdefs.New(errdefs.Invalid, "sql: %w", err)
