@@ -10,6 +10,7 @@
 package portable
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -159,9 +160,22 @@ func (d *delta) open(e *entry) (*os.File, int64, error) {
 	return f, st.Size(), nil
 }
 
+// canceling is a reader that ends with a context.
+type canceling struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r canceling) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, errdefs.New(errdefs.Canceled, "export: %w", err)
+	}
+	return r.Reader.Read(b)
+}
+
 // copyExactly copies size bytes. Errors: Unavailable if the file has become shorter.
-func copyExactly(w io.Writer, f io.Reader, size int64, p vpath.Path) error {
-	n, err := io.CopyN(w, f, size)
+func copyExactly(ctx context.Context, w io.Writer, f io.Reader, size int64, p vpath.Path) error {
+	n, err := io.CopyN(w, canceling{ctx, f}, size)
 	if errors.Is(err, io.EOF) && n < size {
 		return errdefs.New(errdefs.Unavailable, "export %s: a command shortened the file meanwhile: try again", p)
 	}

@@ -65,7 +65,7 @@ func OCI(ctx context.Context, s *record.Sandbox, name string) (Result, error) {
 			return failed(name, err)
 		}
 		r := s.Record()
-		return writeImage(f, layer, descriptor{MediaType: mediaLayer, Digest: digestOf(sum.Sum(nil)), Size: size}, &r)
+		return writeImage(f, canceling{ctx, layer}, descriptor{MediaType: mediaLayer, Digest: digestOf(sum.Sum(nil)), Size: size}, &r)
 	})
 }
 

@@ -70,7 +70,7 @@ func (d *delta) tar(ctx context.Context, to io.Writer, asLayer bool) error {
 			d.skip(e.path, why)
 			continue
 		}
-		if err := d.tarEntry(w, e, asLayer); err != nil {
+		if err := d.tarEntry(ctx, w, e, asLayer); err != nil {
 			return err
 		}
 		kept = append(kept, *e)
@@ -90,7 +90,7 @@ func unfitForTar(e *entry) string {
 	return ""
 }
 
-func (d *delta) tarEntry(w *tar.Writer, e *entry, asLayer bool) error {
+func (d *delta) tarEntry(ctx context.Context, w *tar.Writer, e *entry, asLayer bool) error {
 	if asLayer && !e.path.IsRoot() {
 		for name := range e.path.Elements() {
 			if strings.HasPrefix(name, whiteoutPrefix) {
@@ -113,7 +113,7 @@ func (d *delta) tarEntry(w *tar.Writer, e *entry, asLayer bool) error {
 			h.Typeflag, h.Linkname = tar.TypeLink, e.linkOf.Rel()
 			return writeHeader(w, h, e.path)
 		}
-		return d.tarFile(w, h, e)
+		return d.tarFile(ctx, w, h, e)
 	case unix.S_IFLNK:
 		h.Typeflag, h.Linkname = tar.TypeSymlink, e.target
 	case unix.S_IFDIR:
@@ -126,7 +126,7 @@ func (d *delta) tarEntry(w *tar.Writer, e *entry, asLayer bool) error {
 	return writeHeader(w, h, e.path)
 }
 
-func (d *delta) tarFile(w *tar.Writer, h *tar.Header, e *entry) error {
+func (d *delta) tarFile(ctx context.Context, w *tar.Writer, h *tar.Header, e *entry) error {
 	f, size, err := d.open(e)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (d *delta) tarFile(w *tar.Writer, h *tar.Header, e *entry) error {
 	if err := writeHeader(w, h, e.path); err != nil {
 		return err
 	}
-	return copyExactly(w, f, size, e.path)
+	return copyExactly(ctx, w, f, size, e.path)
 }
 
 func header(p vpath.Path, i *layer.Info, asLayer bool) *tar.Header {
