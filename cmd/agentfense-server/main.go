@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/tokenstore"
 	"github.com/agentfense/agentfense/internal/lib/endpoint"
 	"github.com/agentfense/agentfense/internal/lib/executable"
+	"github.com/agentfense/agentfense/internal/sandbox/portable"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/server/auth"
 	"github.com/agentfense/agentfense/internal/server/daemon"
@@ -43,5 +44,19 @@ func main() {
 			}
 			return reviewui.Pick(ctx, in, out, list)
 		},
+		Export: export,
+		Query: func(ctx context.Context, s *record.Sandbox, statement string, b cli.QueryBounds) (cli.QueryRows, error) {
+			rows, err := portable.Query(ctx, s, statement, portable.Bounds(b))
+			return cli.QueryRows(rows), err
+		},
 	}))
+}
+
+// export writes a file in one of the formats of the verb export.
+func export(ctx context.Context, s *record.Sandbox, file, format string) (cli.ExportResult, error) {
+	write := map[string]func(context.Context, *record.Sandbox, string) (portable.Result, error){
+		cli.FormatAgentFS: portable.AgentFS, cli.FormatTar: portable.Tar, cli.FormatOCI: portable.OCI, cli.FormatPatch: portable.Patch,
+	}[format]
+	result, err := write(ctx, s, file)
+	return cli.ExportResult(result), err
 }

@@ -41,6 +41,10 @@ type Parts struct {
 	// "" for none.
 	Review     func(ctx context.Context, o ReviewOptions) error
 	PickReview func(ctx context.Context, in, out *os.File, choices []ReviewChoice) (string, error)
+	// Export writes what a sandbox changed to a new file in one of the formats.
+	Export func(ctx context.Context, s *record.Sandbox, file, format string) (ExportResult, error)
+	// Query answers an SQL statement about a sandbox.
+	Query func(ctx context.Context, s *record.Sandbox, statement string, b QueryBounds) (QueryRows, error)
 }
 
 // ServerOptions are daemon.Options.

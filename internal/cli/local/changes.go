@@ -24,6 +24,17 @@ type localChanges struct {
 
 // Changes opens the changes of a sandbox, in its workspace or in a mount.
 func (b *Backend) Changes(ctx context.Context, name, mount string, again []string) (backend.Changes, error) {
+	sb, err := b.Readable(ctx, name, mount, again)
+	if err != nil {
+		return nil, err
+	}
+	_, lost := sb.SourceLost()
+	return &localChanges{sb, lost}, nil
+}
+
+// Readable opens a sandbox, or its mount, so that this process may read all of its changes.
+// Errors: as Changes.
+func (b *Backend) Readable(ctx context.Context, name, mount string, again []string) (*record.Sandbox, error) {
 	sb, err := b.open(name)
 	if err == nil {
 		sb, err = sb.InMount(mount)
@@ -31,11 +42,7 @@ func (b *Backend) Changes(ctx context.Context, name, mount string, again []strin
 	if err == nil {
 		err = b.asOwner(ctx, sb, again)
 	}
-	if err != nil {
-		return nil, err
-	}
-	_, lost := sb.SourceLost()
-	return &localChanges{sb, lost}, nil
+	return sb, err
 }
 
 // Pending lists the changes in the mounts of a sandbox. The caller has opened its Changes, and

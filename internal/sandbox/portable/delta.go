@@ -1,0 +1,183 @@
+// Package portable writes what a sandbox changed to one file that other programs read: an
+// AgentFS database (SQLite), a tar archive or an image in the OCI layout. It also answers
+// SQL queries about a sandbox.
+//
+// A file holds what the sandbox wrote and the names of what it deleted. It holds no content
+// that the policy does not show inside: neither of the source nor of a copy of it, and no name
+// of a hidden file that went with a deleted directory. Contents are copied through a bounded
+// buffer. docs/export.md describes the files and the tables. Reviewing and applying are left to
+// others.
+package portable
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// Skipped is a change that an export leaves out.
+type Skipped = struct {
+	Path vpath.Path
+	Why  string
+}
+
+// Result is what an export wrote and what it left out.
+type Result struct {
+	Entries   int // files, directories, links and special files
+	Deletions int
+	Skipped   []Skipped
+}
+
+// entry is a change that is exported.
+type entry struct {
+	path    vpath.Path
+	info    layer.Info
+	deleted bool
+	baseIno uint64     // of the source's entry; 0 if there was none
+	target  string     // of a symbolic link
+	linkOf  vpath.Path // the first name of the same file; "" for the first
+}
+
+// delta is the exportable part of what a sandbox changed.
+type delta struct {
+	work    *changes.Work
+	entries []entry // parents before children
+	skipped []Skipped
+}
+
+// openDelta reads what the sandbox changed. Errors: those of changes.OpenToRead.
+func openDelta(s *record.Sandbox) (*delta, error) {
+	w, err := changes.OpenToRead(s)
+	if err != nil {
+		return nil, err
+	}
+	d := &delta{work: w}
+	if err := d.read(); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *delta) close() error { return d.work.Close() }
+
+func (d *delta) read() error {
+	all, err := d.work.Changes(nil, false)
+	if err != nil {
+		return err
+	}
+	first := map[layer.FileID]vpath.Path{}
+	for i := range all {
+		c := &all[i]
+		if !c.IsListed() || c.Status == changes.Deleted && c.Taken != "" {
+			continue
+		}
+		if why := d.why(c); why != "" {
+			d.skip(c.Path, why)
+			continue
+		}
+		e := entry{path: c.Path, info: c.Info, deleted: c.Status == changes.Deleted}
+		if c.Base != nil && !c.Base.Absent {
+			e.baseIno = c.Base.Ino
+		}
+		if !e.deleted && !e.info.IsDir() && e.info.Nlink > 1 {
+			if e.linkOf = first[e.info.ID]; e.linkOf == "" {
+				first[e.info.ID] = e.path
+			}
+		}
+		if err := d.readLink(&e); errdefs.Is(err, errdefs.NotFound) {
+			continue // the running sandbox has removed it
+		} else if err != nil {
+			return err
+		}
+		d.entries = append(d.entries, e)
+	}
+	return nil
+}
+
+func (d *delta) readLink(e *entry) (err error) {
+	if !e.deleted && e.info.Mode&unix.S_IFMT == unix.S_IFLNK {
+		e.target, err = d.work.Stack.Readlink(e.path)
+	}
+	return err
+}
+
+// why returns the reason why a change is not exported, or "".
+func (d *delta) why(c *changes.Change) string {
+	if why := c.LeftOut(); why != "" {
+		return why
+	}
+	permission := d.work.Policy.Decide(c.Path).Permission
+	switch {
+	case c.Info.IsDir() && c.Status != changes.Deleted:
+		permission = d.work.Policy.Decide(c.Path).ForDir()
+		fallthrough
+	case c.Status == changes.Deleted:
+		if permission < policy.View {
+			return "the policy hides it"
+		}
+	case !d.work.Policy.ShowsContent(c.Path):
+		return "the policy does not show its content"
+	}
+	return ""
+}
+
+func (d *delta) skip(p vpath.Path, why string) { d.skipped = append(d.skipped, Skipped{p, why}) }
+
+func (d *delta) result() Result {
+	r := Result{Skipped: d.skipped}
+	for i := range d.entries {
+		if d.entries[i].deleted {
+			r.Deletions++
+		} else {
+			r.Entries++
+		}
+	}
+	return r
+}
+
+// open opens the content of a regular file and returns its present size.
+func (d *delta) open(e *entry) (*os.File, int64, error) {
+	f, err := d.work.Stack.OpenDelta(e.path)
+	if err != nil {
+		return nil, 0, err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, 0, errdefs.New(errdefs.Internal, "stat %s: %w", e.path, err)
+	}
+	return f, st.Size(), nil
+}
+
+// canceling is a reader that ends with a context.
+type canceling struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r canceling) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, errdefs.New(errdefs.Canceled, "export: %w", err)
+	}
+	return r.Reader.Read(b)
+}
+
+// copyExactly copies size bytes. Errors: Unavailable if the file has become shorter.
+func copyExactly(ctx context.Context, w io.Writer, f io.Reader, size int64, p vpath.Path) error {
+	n, err := io.CopyN(w, canceling{ctx, f}, size)
+	if errors.Is(err, io.EOF) && n < size {
+		return errdefs.New(errdefs.Unavailable, "export %s: a command shortened the file meanwhile: try again", p)
+	}
+	return err
+}
