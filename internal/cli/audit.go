@@ -251,6 +251,8 @@ func describeEvent(ev audit.Event) string {
 		return escape(v.Reason)
 	case audit.AccessAsked, audit.AccessAnswered, audit.AsksSuppressed, audit.ApplyRequested:
 		return describeAsk(v)
+	case audit.LocksChanged:
+		return describeLocks(v)
 	}
 	return describeSession(ev)
 }

@@ -118,6 +118,8 @@ func (s *supervisor) handleLasting(ctx context.Context, c api.Conn, r api.Reques
 		s.handleWatch(ctx, c, *r.Watch)
 	case r.Op == api.OpWatchAsks:
 		s.handleAskWatch(ctx, c)
+	case r.Op == api.OpLock && r.Lock != nil:
+		s.handleLock(ctx, c, *r.Lock)
 	case r.Op == api.OpAsk:
 		s.handleRequest(ctx, c, r.Ask)
 	default:
@@ -175,6 +177,8 @@ func (s *supervisor) answer(ctx context.Context, r api.Request, files []*os.File
 		return s.answerAsks(r)
 	case api.OpHosts:
 		return api.Reply{OK: true}, s.takeHosts()
+	case api.OpLocks, api.OpUnlock:
+		return api.Reply{OK: true}, s.answerLocks(ctx, r)
 	case api.OpDrop:
 		stale, err := s.drop(r.Mount, r.Versions)
 		return api.Reply{OK: true, Stale: api.ToBytes(stale)}, err

@@ -30,6 +30,7 @@ func (s *supervisor) tearDown() {
 	}
 	s.endAsking() // no process can end while it waits in the view
 	s.grants.stop()
+	s.locks.stop()
 	s.endInner()
 	ended := true // all that we have started
 	if s.process != nil {
@@ -80,6 +81,7 @@ func (s *supervisor) tearDown() {
 	if s.output != nil {
 		s.warn("output log: close", s.output.Close())
 	}
+	s.leaveBoard() // nothing runs that could write what it has locked
 	if ended {
 		s.warn("lock", s.lock.SetSupervised(false))
 	}

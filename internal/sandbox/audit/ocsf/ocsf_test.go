@@ -47,6 +47,7 @@ var samples = []audit.Event{
 	audit.AccessAsked{Ask: "1", Exec: "x1", Path: "/src/a", Need: "write", Operation: "open", Rule: "src/**", PID: 7, Program: "node"},
 	audit.AccessAnswered{Ask: "1", Exec: "x1", Path: "/src/a", Need: "write", Allowed: true, Scope: "once", By: "terminal", WaitedMS: 1200},
 	audit.AsksSuppressed{Count: 30},
+	audit.LocksChanged{Action: audit.LocksBegin, Paths: []audit.Path{"/src"}, ForMS: 600_000},
 }
 
 func recordOf(t *testing.T, seq int, ev audit.Event) audit.Record {
