@@ -409,6 +409,9 @@ func describeDenial(v audit.PermissionDenied) string {
 	if v.RuleIndex >= 0 {
 		rule = fmt.Sprintf("rule %q (%s)", escape(audit.Text(secretname.Written(string(v.Rule)))), escape(v.RuleSource))
 	}
+	if v.RuleIndex < 0 && v.RuleSource != "" {
+		rule = "a lock (" + escape(v.RuleSource) + ")"
+	}
 	text := fmt.Sprintf("%s %s: %s by %s, %s[%d]", v.Operation, present.InMount(v.Mount, escape(audit.Text(v.Path))), v.Permission, rule, escape(v.Program), v.PID)
 	if v.Count > 1 {
 		text += fmt.Sprintf(", %d times", v.Count)

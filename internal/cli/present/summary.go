@@ -165,7 +165,8 @@ func (d *denials) sum(e audit.PermissionDenied) {
 	if e.Mount != "" && needsWrite(e) && !slices.Contains(d.mounts, e.Mount) {
 		d.mounts = append(d.mounts, e.Mount)
 	}
-	if e.PathSHA256 == "" && e.Mount == "" { // no flag is for the rules of a mount
+	locked := e.RuleIndex < 0 && e.RuleSource != ""
+	if e.PathSHA256 == "" && e.Mount == "" && !locked { // no flag is for the rules of a mount, or ends a lock
 		d.note(vpath.Path(e.Path), e)
 	}
 }

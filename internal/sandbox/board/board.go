@@ -6,9 +6,9 @@
 // file lock, and its file is replaced in one step, so a process that is killed leaves the old state
 // or the new one. Locks mean nothing after a reboot, so they are not synced to the disk.
 //
-// A lock belongs to one run of a sandbox. The lock that the supervisor has on its sandbox, which the
-// kernel frees when the supervisor ends, tells whether the run goes on. A lock only ever narrows
-// what other sandboxes may do. The supervisors enforce locks; this package does not.
+// A lock belongs to one run of a sandbox. The lock that the supervisor has on its sandbox, which
+// the kernel frees when the supervisor ends, tells whether the run goes on. A lock only ever
+// narrows what other sandboxes may do. The supervisors enforce locks; this package does not.
 package board
 
 import (
@@ -40,7 +40,8 @@ const (
 	maxTableBytes = 64 << 20
 )
 
-// Board is the board of a source. Its methods may be called concurrently, also by several processes.
+// Board is the board of a source. Its methods may be called concurrently, also by several
+// processes.
 type Board struct {
 	home *record.Home
 	dir  string

@@ -192,8 +192,8 @@ func (t *Table) Next() (end time.Time, ends bool) {
 	return end, ends
 }
 
-// blocker returns the first lock of another holder that overlaps with one of the paths, or the first
-// of the requests.
+// blocker returns the first lock of another holder that overlaps with one of the paths, or the
+// first of the requests.
 func (t *Table) blocker(h Holder, paths []string, earlier []Waiting) *Blocker {
 	for _, l := range t.Locks {
 		if l.Holder != h && overlaps(paths, l.Path) {

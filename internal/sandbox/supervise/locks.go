@@ -186,8 +186,8 @@ func (s *supervisor) enforceLocks(locks []policy.Lock) {
 	s.view.SetPolicy(p)
 }
 
-// locksMayHaveEnded looks at the table after the time of a lock, or the end of a holder. A table that
-// cannot be read leaves in force what is.
+// locksMayHaveEnded looks at the table after the time of a lock, or the end of a holder. A table
+// that cannot be read leaves in force what is.
 func (s *supervisor) locksMayHaveEnded() {
 	s.warn("locks: look", s.lookAtLocks(context.Background()))
 }
@@ -296,8 +296,8 @@ func (s *supervisor) lockPaths(ctx context.Context, r api.LockRequest) error {
 	return err
 }
 
-// readLock checks what is asked for. Only what the sandbox itself may write can be locked, so a lock
-// takes from others what the holder has.
+// readLock checks what is asked for. Only what the sandbox itself may write can be locked, so a
+// lock takes from others what the holder has.
 func (s *supervisor) readLock(r api.LockRequest) (board.Request, error) {
 	request := board.Request{Advisory: r.Advisory, For: r.For}
 	if r.Wait < 0 || r.Wait > api.MaxLockWait {

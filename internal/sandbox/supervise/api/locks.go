@@ -22,10 +22,10 @@ type LockRequest struct {
 // MaxLockWait bounds LockRequest.Wait.
 const MaxLockWait = time.Hour
 
-// Lock locks paths for the sandbox. When it returns, every other sandbox of the source enforces that.
-// Errors: Precondition, if another sandbox has a path locked, or waits for it, or if the sandbox
-// cannot wait; Denied, for a path that the sandbox may not write; Deadline, after r.Wait; Exhausted;
-// Invalid; Unavailable, if another sandbox does not answer, or this one stops.
+// Lock locks paths for the sandbox. When it returns, every other sandbox of the source enforces
+// that. Errors: Precondition, if another sandbox has a path locked, or waits for it, or if the
+// sandbox cannot wait; Denied, for a path that the sandbox may not write; Deadline, after r.Wait;
+// Exhausted; Invalid; Unavailable, if another sandbox does not answer, or this one stops.
 func (c *Client) Lock(ctx context.Context, r LockRequest) error {
 	w, err := c.stream(ctx, Request{Op: OpLock, Lock: &r})
 	if err != nil {
