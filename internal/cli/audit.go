@@ -249,10 +249,8 @@ func describeEvent(ev audit.Event) string {
 		return "onto the directory that is at " + escape(v.Source) + " now"
 	case audit.SandboxStopped:
 		return escape(v.Reason)
-	case audit.AccessAsked, audit.AccessAnswered, audit.AsksSuppressed, audit.ApplyRequested:
+	case audit.AccessAsked, audit.AccessAnswered, audit.AsksSuppressed, audit.LocksChanged, audit.ApplyRequested:
 		return describeAsk(v)
-	case audit.LocksChanged:
-		return describeLocks(v)
 	}
 	return describeSession(ev)
 }
@@ -410,7 +408,7 @@ func describeDenial(v audit.PermissionDenied) string {
 		rule = fmt.Sprintf("rule %q (%s)", escape(audit.Text(secretname.Written(string(v.Rule)))), escape(v.RuleSource))
 	}
 	if v.RuleIndex < 0 && v.RuleSource != "" {
-		rule = "a lock (" + escape(v.RuleSource) + ")"
+		rule = escape(v.RuleSource)
 	}
 	text := fmt.Sprintf("%s %s: %s by %s, %s[%d]", v.Operation, present.InMount(v.Mount, escape(audit.Text(v.Path))), v.Permission, rule, escape(v.Program), v.PID)
 	if v.Count > 1 {

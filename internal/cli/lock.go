@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -215,13 +216,11 @@ func (e *env) printLocks(list []lockJSON, asJSON bool) error {
 
 // describeLocks says which locks began or ended.
 func describeLocks(v audit.LocksChanged) string {
-	text := fmt.Sprintf("%s %s: ", vpath.Escape(v.Action), plural(len(v.Paths), "path"))
+	names := make([]string, len(v.Paths))
 	for i, p := range v.Paths {
-		if i > 0 {
-			text += ", "
-		}
-		text += vpath.Escape(string(p))
+		names[i] = vpath.Escape(string(p))
 	}
+	text := fmt.Sprintf("%s %s: %s", vpath.Escape(v.Action), plural(len(v.Paths), "path"), strings.Join(names, ", "))
 	if v.Advisory {
 		text += " (advisory)"
 	}

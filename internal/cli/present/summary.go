@@ -165,8 +165,7 @@ func (d *denials) sum(e audit.PermissionDenied) {
 	if e.Mount != "" && needsWrite(e) && !slices.Contains(d.mounts, e.Mount) {
 		d.mounts = append(d.mounts, e.Mount)
 	}
-	locked := e.RuleIndex < 0 && e.RuleSource != ""
-	if e.PathSHA256 == "" && e.Mount == "" && !locked { // no flag is for the rules of a mount, or ends a lock
+	if e.PathSHA256 == "" && e.Mount == "" { // no flag is for the rules of a mount
 		d.note(vpath.Path(e.Path), e)
 	}
 }
@@ -181,6 +180,9 @@ func InMount(mount, path string) string {
 
 // note keeps what would have permitted the operation at path.
 func (d *denials) note(path vpath.Path, e audit.PermissionDenied) {
+	if e.RuleIndex < 0 && e.RuleSource != "" {
+		return // a lock, which no flag ends
+	}
 	if checked, err := vpath.Parse(string(path)); err != nil || checked != path || path.IsOwn() {
 		return // the log is damaged
 	}

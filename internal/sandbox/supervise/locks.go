@@ -82,15 +82,15 @@ func (l *lockState) stop() {
 	}
 }
 
-// answerLocks follows the locks of others, or ends own ones.
-func (s *supervisor) answerLocks(ctx context.Context, r api.Request) error {
+// answerLocks follows the locks of others, or ends own ones. It refuses any other operation.
+func (s *supervisor) answerLocks(ctx context.Context, r api.Request) (api.Reply, error) {
 	switch {
 	case r.Op == api.OpLocks:
-		return s.lookAtLocks(ctx)
-	case r.Lock == nil:
-		return errdefs.New(errdefs.Invalid, "control: unlock without paths")
+		return api.Reply{OK: true}, s.lookAtLocks(ctx)
+	case r.Op == api.OpUnlock && r.Lock != nil:
+		return api.Reply{OK: true}, s.unlock(ctx, *r.Lock)
 	}
-	return s.unlock(ctx, *r.Lock)
+	return api.Reply{}, errdefs.New(errdefs.Invalid, "control: unknown operation %q", r.Op)
 }
 
 // lookAtLocks reads the table, takes the locks for which this sandbox waits if its turn has come,
@@ -166,7 +166,7 @@ func (s *supervisor) followLocked(t *board.Table) {
 
 // lockReason says who has a lock, for people and programs.
 func lockReason(l board.Lock) string {
-	reason := "locked by the sandbox " + l.Name
+	reason := "a lock of the sandbox " + l.Name
 	if !l.Until.IsZero() {
 		reason += " until " + l.Until.Format(time.RFC3339)
 	}
@@ -257,20 +257,25 @@ func (s *supervisor) tellOthers(ctx context.Context) error {
 	return err
 }
 
-// handleLock takes locks for the client at c, which may leave while it waits.
-func (s *supervisor) handleLock(ctx context.Context, c api.Conn, r api.LockRequest) {
+// handleLock takes locks for the client at c, which may leave while it waits. It is false for any
+// other operation.
+func (s *supervisor) handleLock(ctx context.Context, c api.Conn, r api.Request) bool {
+	if r.Op != api.OpLock || r.Lock == nil {
+		return false
+	}
 	s.release() // it is no reason to stay
 	defer s.holdAgain()
 	ctx, cancel := untilClientLeaves(ctx, c)
 	defer cancel()
 	if err := c.Send(api.Reply{OK: true}); err != nil {
-		return
+		return true
 	}
 	answer := api.Reply{OK: true}
-	if err := s.lockPaths(ctx, r); err != nil {
+	if err := s.lockPaths(ctx, *r.Lock); err != nil {
 		answer = api.Reply{Error: api.FailureOf(err)}
 	}
 	s.warn("control: lock not delivered", c.Send(answer))
+	return true
 }
 
 // lockPaths takes locks, and waits for them if r says so. If an error comes back, none is taken.
@@ -352,7 +357,7 @@ func (s *supervisor) errBlocked(b *board.Blocker) error {
 	if b.Waits {
 		return errdefs.New(errdefs.Precondition, "lock: the sandbox %s waits for %s, and comes first: wait with --wait", b.Name, what)
 	}
-	return errdefs.New(errdefs.Precondition, "lock: %s is %s: wait with --wait", what, lockReason(b.Lock))
+	return errdefs.New(errdefs.Precondition, "lock: %s: there is %s: wait with --wait", what, lockReason(b.Lock))
 }
 
 // awaitLocks returns when the locks are granted, and every other sandbox knows.

@@ -118,12 +118,10 @@ func (s *supervisor) handleLasting(ctx context.Context, c api.Conn, r api.Reques
 		s.handleWatch(ctx, c, *r.Watch)
 	case r.Op == api.OpWatchAsks:
 		s.handleAskWatch(ctx, c)
-	case r.Op == api.OpLock && r.Lock != nil:
-		s.handleLock(ctx, c, *r.Lock)
 	case r.Op == api.OpAsk:
 		s.handleRequest(ctx, c, r.Ask)
 	default:
-		return false
+		return s.handleLock(ctx, c, r)
 	}
 	return true
 }
@@ -177,8 +175,6 @@ func (s *supervisor) answer(ctx context.Context, r api.Request, files []*os.File
 		return s.answerAsks(r)
 	case api.OpHosts:
 		return api.Reply{OK: true}, s.takeHosts()
-	case api.OpLocks, api.OpUnlock:
-		return api.Reply{OK: true}, s.answerLocks(ctx, r)
 	case api.OpDrop:
 		stale, err := s.drop(r.Mount, r.Versions)
 		return api.Reply{OK: true, Stale: api.ToBytes(stale)}, err
@@ -194,7 +190,7 @@ func (s *supervisor) answer(ctx context.Context, r api.Request, files []*os.File
 	case api.OpStop:
 		return api.Reply{OK: true}, nil
 	}
-	return api.Reply{}, errdefs.New(errdefs.Invalid, "control: unknown operation %q", r.Op)
+	return s.answerLocks(ctx, r)
 }
 
 // renew has the view show what is new at paths of the source.

@@ -10,10 +10,9 @@
 // enter. A connection carries one request; that of an exec lasts as long as the command.
 // Descriptors travel inward only, as pipes. Package api has the protocol and its client.
 //
-// Lock order: trimmer.mu, then supervisor.mu, then effects.Owners.mu, then session.mu, then
-// effects.ChangeSet.mu; lockState.mu, then grants.mu; asking's, then hosts.mu or grants.mu, then
-// the notes', then supervisor.mu; ringBuffer.mu, effects.DenialSet.mu and the output log's are
-// taken alone.
+// Lock order: trimmer.mu, then supervisor.mu, effects.Owners.mu, session.mu, effects.ChangeSet.mu;
+// lockState.mu or asking's, then hosts.mu or grants.mu, then the notes', then supervisor.mu;
+// ringBuffer.mu, effects.DenialSet.mu and the output log's are taken alone.
 package supervise
 
 import (

@@ -234,12 +234,20 @@ func (p *Policy) childWritable(nodes []*node, v verdict) bool {
 // is Write, or no rule says none there and it is an ancestor of a path that
 // some rule may make Write.
 func (p *Policy) MayMkdir(path vpath.Path) bool {
-	if path.IsOwn() {
+	switch {
+	case p.lockOf(path).reason != "":
+		return false
+	case path.IsOwn():
 		return p.Decide(path).Permission == Write
 	}
+	return p.mayMkdir(path)
+}
+
+// mayMkdir is MayMkdir without the locks, of a path that is no own entry.
+func (p *Policy) mayMkdir(path vpath.Path) bool {
 	var a, b [32]*node
 	nodes, v := p.walk(path, a[:0], b[:0])
-	if path == ProjectFile || p.lockOf(path).reason != "" {
+	if path == ProjectFile {
 		return false
 	}
 	permission := v.permission()
