@@ -1,5 +1,4 @@
-// Package board is what the sandboxes of one source share: which paths they have locked, and the
-// messages that they leave for each other.
+// Package board is what the sandboxes of one source share: which paths they have locked.
 //
 // A board is a directory of the state directory, which no view shows. It belongs to a source and,
 // on a server, to one owner: sandboxes of others have another board. Every change is made under a
@@ -145,22 +144,43 @@ func (b *Board) Members(but Holder) ([]*record.Sandbox, error) {
 			if entry.Name() == but.Name {
 				continue
 			}
-			sb, err := b.home.Open(entry.Name())
-			if err == nil && sb.HasSupervisor() {
+			sb, runs, err := b.running(entry.Name())
+			switch {
+			case err != nil:
+				return err
+			case runs:
 				members = append(members, sb)
-				continue
+			default:
+				_ = os.Remove(filepath.Join(b.dir, membersDir, entry.Name())) // else the next time
 			}
-			_ = os.Remove(filepath.Join(b.dir, membersDir, entry.Name())) // else the next time
 		}
 		return nil
 	})
 	return members, err
 }
 
-// isAlive reports whether the run of a sandbox goes on.
+// running finds a sandbox, and reports whether a supervisor has it.
+func (b *Board) running(name string) (sb *record.Sandbox, runs bool, err error) {
+	sb, err = b.home.Open(name)
+	if errdefs.Is(err, errdefs.NotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	owner, held, err := sb.Holder()
+	return sb, held && owner.Purpose == record.PurposeSupervise, err
+}
+
+// isAlive reports whether the run of a sandbox goes on, or that this cannot be told.
 func (b *Board) isAlive(h Holder) bool {
 	sb, err := b.home.Open(h.Name)
-	if err != nil || sb.ID() != h.ID {
+	switch {
+	case errdefs.Is(err, errdefs.NotFound):
+		return false
+	case err != nil:
+		return true
+	case sb.ID() != h.ID:
 		return false
 	}
 	owner, held, err := sb.Holder()
