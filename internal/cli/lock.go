@@ -102,7 +102,7 @@ do what their policies permit, and the next request that waits is served.`,
 	return cmd
 }
 
-// onBoard has do act on this host: a server's sandboxes lock paths from inside.
+// onBoard has do act on this host.
 func (e *env) onBoard(cmd *cobra.Command, do func(context.Context, *local.Backend) error) error {
 	if err := e.hereOnly(cmd.CommandPath()); err != nil {
 		return err

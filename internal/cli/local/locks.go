@@ -12,22 +12,22 @@ import (
 // Lock locks paths of the source for a sandbox that runs. Errors: Precondition if it does not; as
 // api.Client.Lock.
 func (b *Backend) Lock(ctx context.Context, name string, r api.LockRequest) error {
-	return b.onLive(ctx, name, "lock", func(live *api.Client) error { return live.Lock(ctx, r) })
+	return b.onLive(ctx, name, func(live *api.Client) error { return live.Lock(ctx, r) })
 }
 
 // Unlock ends locks of a sandbox. Errors: Precondition if it does not run; NotFound.
 func (b *Backend) Unlock(ctx context.Context, name string, r api.LockRequest) error {
-	return b.onLive(ctx, name, "unlock", func(live *api.Client) error { return live.Unlock(ctx, r) })
+	return b.onLive(ctx, name, func(live *api.Client) error { return live.Unlock(ctx, r) })
 }
 
 // onLive calls do with a client of a sandbox that runs and is no server's.
-func (b *Backend) onLive(ctx context.Context, name, verb string, do func(*api.Client) error) error {
+func (b *Backend) onLive(ctx context.Context, name string, do func(*api.Client) error) error {
 	sb, err := b.open(name)
-	if err == nil {
-		err = checkUnserved(sb, verb)
-	}
 	if err != nil {
 		return err
+	}
+	if sb.Record().Served != nil {
+		return errdefs.New(errdefs.Precondition, "sandbox %s: managed by a server: paths can be locked for sandboxes of this host only", sb.Name())
 	}
 	live, err := client(ctx, sb)
 	if err != nil {
