@@ -19,7 +19,7 @@ func TestTheHoldersLockDecides(t *testing.T) {
 	must(t, err)
 	source, err := home.ResolveSource(t.TempDir())
 	must(t, err)
-	sb, err := home.Create(record.Record{Source: source, Name: "a"})
+	sb, err := home.Create(record.Record{Source: source, Name: "a", Workspace: "/workspace", Runtime: record.RuntimeBwrap, Net: record.NetNone})
 	must(t, err)
 	supervised, err := sb.TryLock(record.PurposeSupervise)
 	must(t, err)
