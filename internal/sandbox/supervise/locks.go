@@ -96,8 +96,27 @@ func (s *supervisor) answerLocks(ctx context.Context, r api.Request) (api.Reply,
 // lookAtLocks reads the table, takes the locks for which this sandbox waits if its turn has come,
 // and puts those of others into force.
 func (s *supervisor) lookAtLocks(ctx context.Context) error {
+	if waits, err := s.readLocks(); err != nil || !waits {
+		return err
+	}
 	_, err := s.changeLocks(ctx, func(*board.Table) error { return nil })
 	return err
+}
+
+// readLocks puts the locks of others into force if this sandbox waits for none. Then it has nothing
+// to change in the table.
+func (s *supervisor) readLocks() (waits bool, err error) {
+	l := &s.locks
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ticket != 0 {
+		return true, nil
+	}
+	t, err := l.board.Locks()
+	if err == nil {
+		s.followLocked(&t)
+	}
+	return false, err
 }
 
 // changeLocks changes the table, puts the locks of others into force, and returns when every other
