@@ -247,7 +247,7 @@ func describeEvent(ev audit.Event) string {
 		return "onto the directory that is at " + escape(v.Source) + " now"
 	case audit.SandboxStopped:
 		return escape(v.Reason)
-	case audit.AccessAsked, audit.AccessAnswered, audit.AsksSuppressed, audit.ApplyRequested:
+	case audit.AccessAsked, audit.AccessAnswered, audit.AsksSuppressed, audit.LocksChanged, audit.ApplyRequested:
 		return describeAsk(v)
 	}
 	return describeSession(ev)
@@ -423,6 +423,9 @@ func describeDenial(v audit.PermissionDenied) string {
 	rule := "no rule"
 	if v.RuleIndex >= 0 {
 		rule = fmt.Sprintf("rule %q (%s)", escape(audit.Text(secretname.Written(string(v.Rule)))), escape(v.RuleSource))
+	}
+	if v.RuleIndex < 0 && v.RuleSource != "" {
+		rule = escape(v.RuleSource)
 	}
 	text := fmt.Sprintf("%s %s: %s by %s, %s[%d]", v.Operation, present.InMount(v.Mount, escape(audit.Text(v.Path))), v.Permission, rule, escape(v.Program), v.PID)
 	if v.Count > 1 {

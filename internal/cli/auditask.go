@@ -29,6 +29,8 @@ func describeAsk(ev audit.Event) string {
 		}
 		waited := time.Duration(v.WaitedMS) * time.Millisecond
 		return fmt.Sprintf("%s %s: %s by %s after %s", vpath.Escape(v.Ask), askedText(v.Mount, v.Path, v.Need, v.Host), answer, escape(v.By), waited)
+	case audit.LocksChanged:
+		return describeLocks(v)
 	case audit.AsksSuppressed:
 		return fmt.Sprintf("%s denied without asking: too many", plural(v.Count, "ask"))
 	}

@@ -105,6 +105,7 @@ func exitOf(exit api.Exit) backend.Exit {
 		e.Refused = append(e.Refused, audit.PermissionDenied{
 			Mount: d.Mount, Path: audit.Path("/" + vpath.DecodeText(d.Path)), Operation: d.Operation, Permission: d.Permission.String(),
 			Rule: audit.Text(vpath.DecodeText(d.Rule)), RuleIndex: d.RuleIndex, Count: int(d.Count),
+			RuleSource: audit.Text(vpath.DecodeText(d.Lock)),
 		})
 	}
 	for _, c := range exit.Changed {

@@ -180,6 +180,9 @@ func InMount(mount, path string) string {
 
 // note keeps what would have permitted the operation at path.
 func (d *denials) note(path vpath.Path, e audit.PermissionDenied) {
+	if e.RuleIndex < 0 && e.RuleSource != "" {
+		return // a lock, which no flag ends
+	}
 	if checked, err := vpath.Parse(string(path)); err != nil || checked != path || path.IsOwn() {
 		return // the log is damaged
 	}

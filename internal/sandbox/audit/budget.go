@@ -42,6 +42,7 @@ var classes = map[Kind]class{
 	KindPermissionDenied: detail, KindFileChanged: detail, KindResourceLimitExceeded: detail,
 	KindNetworkAllowed: detail, KindNetworkDenied: detail, KindPortConnected: detail,
 	KindAccessAsked: detail, KindAsksSuppressed: detail, KindAccessAnswered: repeated,
+	KindLocksChanged:    detail,
 	KindCommandExecuted: repeated, KindSessionCreated: repeated, KindSessionClosed: repeated,
 }
 

@@ -19,6 +19,7 @@ const (
 	KindAccessAsked           Kind = "access_asked"
 	KindAccessAnswered        Kind = "access_answered"
 	KindAsksSuppressed        Kind = "asks_suppressed"
+	KindLocksChanged          Kind = "locks_changed"
 	KindApplyRequested        Kind = "apply_requested"
 	KindApplied               Kind = "applied"
 	KindDiscarded             Kind = "discarded"

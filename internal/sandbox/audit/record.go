@@ -226,6 +226,7 @@ var decoders = map[Kind]func(line []byte) (Event, error){
 	KindAccessAsked:           decodeAs[AccessAsked],
 	KindAccessAnswered:        decodeAs[AccessAnswered],
 	KindAsksSuppressed:        decodeAs[AsksSuppressed],
+	KindLocksChanged:          decodeAs[LocksChanged],
 	KindApplyRequested:        decodeAs[ApplyRequested],
 	KindApplied:               decodeAs[Applied],
 	KindDiscarded:             decodeAs[Discarded],

@@ -175,6 +175,9 @@ func (s *supervisor) noteDenial(mount string, rules []policy.Rule, d fusefs.Deni
 	if d.Rule != policy.NoRule && d.Rule < len(rules) {
 		event.Rule, event.RuleSource = audit.Text(rules[d.Rule].Pattern), audit.Text(rules[d.Rule].Source)
 	}
+	if d.Locked {
+		event.RuleSource = audit.Text(d.Reason)
+	}
 	s.noteForProgram(mount, d, string(event.Rule))
 	if x := d.Owner.(*execution); x != nil {
 		event.Exec = x.id

@@ -74,6 +74,9 @@ func (s *supervisor) noteForProgram(mount string, d fusefs.Denial, rule string) 
 		Sandbox: s.record.Name, Root: s.record.Workspace, Mount: mount, Path: d.Path, Operation: d.Operation,
 		Permission: d.Permission, Rule: rule, Program: d.Program,
 	}
+	if d.Locked {
+		p.Lock = d.Reason
+	}
 	for _, m := range s.mounts {
 		if m.name == mount {
 			p.Root = m.target

@@ -122,7 +122,7 @@ func (s *supervisor) handleLasting(ctx context.Context, c api.Conn, r api.Reques
 	case r.Op == api.OpAsk:
 		s.handleRequest(ctx, c, r.Ask)
 	default:
-		return false
+		return s.handleLock(ctx, c, r)
 	}
 	return true
 }
@@ -190,7 +190,7 @@ func (s *supervisor) answer(ctx context.Context, r api.Request, files []*os.File
 	case api.OpStop:
 		return api.Reply{OK: true}, nil
 	}
-	return api.Reply{}, errdefs.New(errdefs.Invalid, "control: unknown operation %q", r.Op)
+	return s.answerLocks(ctx, r)
 }
 
 // renew has the view show what is new at paths of the source.

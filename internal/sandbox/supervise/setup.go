@@ -78,7 +78,7 @@ func (s *supervisor) setUp(ctx context.Context) error {
 	debug.SetGCPercent(startGC)
 	s.startedAt = time.Now()
 	for _, step := range []func(context.Context) error{
-		s.prepareProcess, s.openState, s.openLayers, s.openMounts, s.beginAsking, s.mountView, s.mountNotes, s.mountScratch, s.mountHome, s.makeGroup, s.prepareInner, s.startInside, s.beginGrants, s.startServing,
+		s.prepareProcess, s.openState, s.openLayers, s.openMounts, s.beginAsking, s.mountView, s.mountNotes, s.mountScratch, s.mountHome, s.makeGroup, s.prepareInner, s.startInside, s.beginGrants, s.startServing, s.joinBoard,
 	} {
 		if err := step(ctx); err != nil {
 			return err

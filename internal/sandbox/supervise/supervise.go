@@ -10,9 +10,9 @@
 // enter. A connection carries one request; that of an exec lasts as long as the command.
 // Descriptors travel inward only, as pipes. Package api has the protocol and its client.
 //
-// Lock order: trimmer.mu, then supervisor.mu, then effects.Owners.mu, then session.mu, then
-// effects.ChangeSet.mu; asking's, then hosts.mu or grants.mu, then the notes', then
-// supervisor.mu; ringBuffer.mu, effects.DenialSet.mu and the output log's are taken alone.
+// Lock order: trimmer.mu, then supervisor.mu, effects.Owners.mu, session.mu, effects.ChangeSet.mu;
+// lockState.mu or asking's, then hosts.mu or grants.mu, then the notes', then supervisor.mu;
+// ringBuffer.mu, effects.DenialSet.mu and the output log's are taken alone.
 package supervise
 
 import (
@@ -93,6 +93,7 @@ type supervisor struct {
 	authority *authority.Pair
 	hosts     hostClock
 	grants    clock // also: one change of the rules at a time
+	locks     lockState
 	notes     *notes.Dir
 	asks      *asking.Table // nil: a refusal does not wait for an answer
 	narrower  innerTable
@@ -241,6 +242,7 @@ func (s *supervisor) setPolicy(rules []policy.Rule) error {
 	if err != nil {
 		return err
 	}
+	p = p.WithLocks(s.locks.inForce)
 	s.policy.Store(p)
 	s.view.SetPolicy(p)
 	s.view.Invalidate(s.stack.ForgetSubstitutes()...)

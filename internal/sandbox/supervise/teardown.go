@@ -31,6 +31,7 @@ func (s *supervisor) tearDown() {
 	}
 	s.endAsking() // no process can end while it waits in the view
 	s.grants.stop()
+	s.locks.stop()
 	s.endInner()
 	s.stopWatching()
 	ended := true // all that we have started
@@ -82,6 +83,7 @@ func (s *supervisor) tearDown() {
 	if s.output != nil {
 		s.warn("output log: close", s.output.Close())
 	}
+	s.leaveBoard() // nothing runs that could write what it has locked
 	if ended {
 		s.warn("lock", s.lock.SetSupervised(false))
 	}

@@ -141,7 +141,7 @@ func (fs *FS) usable(n *node) policy.Permission {
 
 // question returns what is to be asked about a refusal; nil if that is final.
 func (fs *FS) question(d *denied, need uint32, call *call) *Question {
-	if fs.o.Ask == nil || !call.isAsked() || d.path.Plain() == policy.ProjectFile || !d.d.Transform.IsZero() {
+	if fs.o.Ask == nil || !call.isAsked() || d.path.Plain() == policy.ProjectFile || !d.d.Transform.IsZero() || d.d.Locked {
 		return nil
 	}
 	q := &Question{Need: policy.Read}

@@ -21,6 +21,7 @@ type Denial struct {
 	Permission policy.Permission // the permission at the path
 	Rule       int               // index in Policy.Rules, or policy.NoRule
 	Reason     string
+	Locked     bool   // policy.Decision.Locked
 	PID        int    // of the process, in the mounter's pid namespace
 	Program    string // its command name, 15 bytes at most (proc(5))
 	Count      int    // how many equal refusals this Denial represents
@@ -113,7 +114,7 @@ func (fs *FS) describe(d *denied, c *denialCount, owner any) {
 	}
 	pid, program := process(d.caller.Pid)
 	first := Denial{
-		Path: d.path, Operation: d.operation, Permission: d.d.ForDir(), Rule: d.d.Rule, Reason: d.d.Reason,
+		Path: d.path, Operation: d.operation, Permission: d.d.ForDir(), Rule: d.d.Rule, Reason: d.d.Reason, Locked: d.d.Locked,
 		PID: pid, Program: program, Count: 1, Owner: owner,
 	}
 	fs.denials.mu.Lock()

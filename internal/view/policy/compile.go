@@ -46,6 +46,7 @@ type Policy struct {
 	futures  func() map[*node]uint32
 	// transforms says that some rule has a Transform.
 	transforms bool
+	locks      *lockNode // nil: there is none
 }
 
 // ruleText is a rule in reasons.
@@ -130,7 +131,11 @@ func compile(rules []Rule, o Options) (*Policy, error) {
 
 // With returns the policy with one more rule. Errors: as Compile.
 func (p *Policy) With(r Rule) (*Policy, error) {
-	return compile(append(slices.Clone(p.rules), r), Options{Reserved: p.reserved, Places: p.places})
+	with, err := compile(append(slices.Clone(p.rules), r), Options{Reserved: p.reserved, Places: p.places})
+	if err == nil {
+		with.locks = p.locks
+	}
+	return with, err
 }
 
 // where names rule i in an error.

@@ -24,6 +24,8 @@ type Decision struct {
 	// Transform is meaningful where Permission is Read: what a regular file shows in place
 	// of its content.
 	Transform Transform
+	// Locked says that the rules permit Write, and that a Lock permits Read.
+	Locked bool
 	// Rule is the index of the deciding rule in Policy.Rules, or NoRule.
 	Rule int
 	// Reason says it for people: the rule and where it comes from.
@@ -59,13 +61,16 @@ const ReasonProject = "the policy file is never writable from inside"
 // In a loop over a directory's entries State.DecideChild is cheaper.
 func (p *Policy) Decide(path vpath.Path) Decision {
 	if own := path.OwnRoot(); own != "" {
-		return p.decideOwn(own)
+		return p.lockOf(path).narrow(p.decideOwn(own))
 	}
 	var a, b [32]*node
 	nodes, v := p.walk(path, a[:0], b[:0])
 	d := p.decision(nodes, v, pathKindOf(path))
 	if d.Own {
 		d.Own = p.mayMakeIn(path.Dir())
+	}
+	if p.locks != nil {
+		d = p.lockOf(path).narrow(d)
 	}
 	return d
 }
@@ -196,7 +201,7 @@ func (p *Policy) ChildWritable(dir vpath.Path) bool {
 	}
 	var a, b [32]*node
 	nodes, v := p.walk(dir, a[:0], b[:0])
-	return p.childWritable(nodes, v)
+	return p.lockOf(dir).reason == "" && p.childWritable(nodes, v)
 }
 
 func (p *Policy) childWritable(nodes []*node, v verdict) bool {
@@ -229,9 +234,17 @@ func (p *Policy) childWritable(nodes []*node, v verdict) bool {
 // is Write, or no rule says none there and it is an ancestor of a path that
 // some rule may make Write.
 func (p *Policy) MayMkdir(path vpath.Path) bool {
-	if path.IsOwn() {
+	switch {
+	case p.lockOf(path).reason != "":
+		return false
+	case path.IsOwn():
 		return p.Decide(path).Permission == Write
 	}
+	return p.mayMkdir(path)
+}
+
+// mayMkdir is MayMkdir without the locks, of a path that is no own entry.
+func (p *Policy) mayMkdir(path vpath.Path) bool {
 	var a, b [32]*node
 	nodes, v := p.walk(path, a[:0], b[:0])
 	if path == ProjectFile {

@@ -11,6 +11,7 @@ type State struct {
 	verdict verdict
 	kind    pathKind
 	own     bool // the directory is an own entry, or lies below one
+	lock    lockState
 }
 
 // pathKind tells the paths that are treated specially.
@@ -51,10 +52,10 @@ func (p *Policy) At(dir vpath.Path) State {
 		if above := p.At(own.Dir()); above.Decision().ForDir() == None {
 			return above
 		}
-		return State{policy: p, own: true}
+		return State{policy: p, own: true, lock: p.lockOf(dir)}
 	}
 	nodes, v := p.walk(dir, nil, nil)
-	return State{policy: p, nodes: nodes, verdict: v, kind: pathKindOf(dir)}
+	return State{policy: p, nodes: nodes, verdict: v, kind: pathKindOf(dir), lock: p.lockOf(dir)}
 }
 
 // Policy returns the policy that the state evaluates.
@@ -63,9 +64,9 @@ func (s State) Policy() *Policy { return s.policy }
 // Decision is Decide for the directory, without Decision.Own.
 func (s State) Decision() Decision {
 	if s.own {
-		return ownDecision
+		return s.lock.narrow(ownDecision)
 	}
-	return s.policy.decision(s.nodes, s.verdict, s.kind)
+	return s.lock.narrow(s.policy.decision(s.nodes, s.verdict, s.kind))
 }
 
 // IsOwn reports whether the directory is an own entry or lies below one, so that
@@ -76,7 +77,7 @@ func (s State) IsOwn() bool { return s.own }
 // has checked name, see vpath.CheckName.
 func (s State) Child(name string) State {
 	if s.own || vpath.IsOwnName(name) {
-		return State{policy: s.policy, own: true}
+		return State{policy: s.policy, own: true, lock: s.lock.child(name)}
 	}
 	var a [32]*node
 	nodes := advance(a[:0], s.nodes, name)
@@ -85,6 +86,7 @@ func (s State) Child(name string) State {
 		nodes:   append([]*node(nil), nodes...),
 		verdict: judge(nodes, s.verdict.none),
 		kind:    s.kind.child(name),
+		lock:    s.lock.child(name),
 	}
 }
 
@@ -92,16 +94,19 @@ func (s State) Child(name string) State {
 // nothing unless dozens of patterns go on from there.
 func (s State) DecideChild(name string) Decision {
 	var a [32]*node
+	lock := s.lock.child(name)
 	if s.own || vpath.IsOwnName(name) {
-		return ownDecision
+		return lock.narrow(ownDecision)
 	}
 	nodes := advance(a[:0], s.nodes, name)
 	d := s.policy.decision(nodes, judge(nodes, s.verdict.none), s.kind.child(name))
 	if d.Own {
 		d.Own = mayMake(s.nodes, s.verdict)
 	}
-	return d
+	return lock.narrow(d)
 }
 
 // ChildWritable is Policy.ChildWritable for the directory.
-func (s State) ChildWritable() bool { return s.own || s.policy.childWritable(s.nodes, s.verdict) }
+func (s State) ChildWritable() bool {
+	return s.lock.reason == "" && (s.own || s.policy.childWritable(s.nodes, s.verdict))
+}

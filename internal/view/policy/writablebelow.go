@@ -16,6 +16,9 @@ func (p *Policy) WritableBelow(dir vpath.Path) (ok bool, reason string) {
 	if slices.ContainsFunc(p.reserved, func(path vpath.Path) bool { return path.Within(dir) }) {
 		return false, reasonReserved
 	}
+	if reason := p.lockOf(dir).below(); reason != "" {
+		return false, reason
+	}
 	all, some := p.grantsBelow(dir)
 	_, at := p.walk(dir, nil, nil)
 	base := judge([]*node{&all}, at.none)

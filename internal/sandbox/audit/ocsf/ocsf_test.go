@@ -50,6 +50,7 @@ var samples = []audit.Event{
 	audit.AccessAnswered{Ask: "1", Exec: "x1", Path: "/src/a", Need: "write", Allowed: true, Scope: "once", By: "terminal", WaitedMS: 1200},
 	audit.AsksSuppressed{Count: 30},
 	audit.NetworkDenied{Socket: "vsock socket", Program: "socat", Reason: "no program gets a socket of this kind", Count: 2},
+	audit.LocksChanged{Action: audit.LocksBegin, Paths: []audit.Path{"/src"}, ForMS: 600_000},
 }
 
 func recordOf(t *testing.T, seq int, ev audit.Event) audit.Record {

@@ -50,6 +50,10 @@ const (
 
 	OpWatch operation = "watch" // the view; answers come until the connection ends
 
+	OpLock   operation = "lock"   // paths; a second reply tells that they are locked
+	OpUnlock operation = "unlock" // paths
+	OpLocks  operation = "locks"  // follow the locks of other sandboxes
+
 	OpAsks      operation = "asks"       // what waits for an answer
 	OpWatchAsks operation = "watch_asks" // the same with each change, until the connection ends
 	OpAnswer    operation = "answer"     // an ask
@@ -82,6 +86,7 @@ type Request struct {
 	Watch    *WatchRequest     `json:"watch,omitempty"`
 	Answer   *Answer           `json:"answer,omitempty"`
 	Ask      *Ask              `json:"ask,omitempty"`
+	Lock     *LockRequest      `json:"lock,omitempty"`
 }
 
 // Reply is what the supervisor answers.

@@ -26,7 +26,8 @@ type Denied struct {
 	Operation  string            `json:"operation"`
 	Permission policy.Permission `json:"permission"` // what the path has
 	Rule       string            `json:"rule,omitempty"`
-	RuleIndex  int               `json:"rule_index"` // policy.NoRule: none decided
+	RuleIndex  int               `json:"rule_index"`     // policy.NoRule: none decided
+	Lock       string            `json:"lock,omitempty"` // who has locked the path; a server does not send it
 	PID        int               `json:"pid,omitempty"`
 	Program    string            `json:"program,omitempty"`
 	Count      int64             `json:"count"`

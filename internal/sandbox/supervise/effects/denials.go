@@ -28,6 +28,9 @@ func (s *DenialSet) Note(d fusefs.Denial, mount, rule string) {
 		Path:  d.Path.Text(), Operation: d.Operation, Permission: d.Permission,
 		Rule: vpath.EncodeText(rule), RuleIndex: d.Rule, PID: d.PID, Program: vpath.EncodeText(d.Program),
 	}
+	if d.Locked {
+		key.Lock = vpath.EncodeText(d.Reason)
+	}
 	if rule == "" { // the decision is none of the sandbox's rules
 		key.RuleIndex = policy.NoRule
 	}

@@ -16,6 +16,7 @@ type PathDenial struct {
 	Operation  string
 	Permission policy.Permission // that the path has
 	Rule       string            // pattern; "": no rule
+	Lock       string            // who has locked the path; "": no other sandbox
 	Program    string
 }
 
@@ -44,6 +45,8 @@ func (d *Dir) Path(p PathDenial) error {
 		Untrusted: untrusted{Path: name, Program: program},
 	}
 	switch {
+	case p.Lock != "":
+		x.Reason, x.Ask = p.Lock, "wait until the lock ends, or work on another path; no grant permits that"
 	case p.Mount != "":
 		x.Ask = "the mount " + p.Mount + " has its own policy, which does not change while the sandbox runs; ask the user"
 	case p.Path == policy.ProjectFile:

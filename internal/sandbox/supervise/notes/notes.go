@@ -58,7 +58,7 @@ type denial struct {
 	Permission string    `json:"permission,omitempty"` // that the path has
 	Need       string    `json:"need,omitempty"`
 	Rule       string    `json:"rule,omitempty"`
-	Reason     string    `json:"reason,omitempty"` // of a host
+	Reason     string    `json:"reason,omitempty"` // of a host, or of a lock
 	Ask        string    `json:"ask"`              // what to do
 	Untrusted  untrusted `json:"untrusted"`
 

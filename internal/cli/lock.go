@@ -1,0 +1,231 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/cli/local"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/board"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// defaultLockWait is how long lock --wait waits.
+const defaultLockWait = 10 * time.Minute
+
+type lockOptions struct {
+	Advisory, All bool
+	Wait, For     time.Duration
+}
+
+func newLock(e *env) *cobra.Command {
+	var o lockOptions
+	cmd := &cobra.Command{
+		Use:   "lock NAME PATH...",
+		Short: "Lock paths of the source for a running sandbox",
+		Long: `Lock paths for a sandbox that runs. In every other sandbox of the same source the
+paths, and all below them, can then be read at most. That holds at once, also for files
+that are open. A lock never shows what a policy hides. It ends with unlock, with --for,
+or when the sandbox stops.
+
+Locks of two sandboxes do not overlap: if another sandbox has one of the paths, lock
+fails, or waits with --wait. Requests are served in order. Name all paths in one command:
+it gets all of them, or none. A sandbox that has a lock cannot wait for another one, so
+two sandboxes never wait for each other.
+
+Only paths that the sandbox may write can be locked. With --advisory, other sandboxes may
+still write; only their locks are refused.`,
+		Example: `  agentfense lock fix src/parser
+  agentfense lock fix go.mod go.sum --wait=2m --for 10m
+  agentfense lock ls fix`,
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: e.completeNames,
+	}
+	cmd.Flags().BoolVar(&o.Advisory, "advisory", false, "let other sandboxes still write the paths")
+	cmd.Flags().DurationVar(&o.Wait, "wait", 0, "wait for locks of other sandboxes, such as --wait=2m")
+	cmd.Flags().Lookup("wait").NoOptDefVal = defaultLockWait.String()
+	cmd.Flags().DurationVar(&o.For, "for", 0, "how long the lock lasts, such as 10m (default: until the sandbox stops)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for flag, value := range map[string]time.Duration{"wait": o.Wait, "for": o.For} {
+			if changed(cmd, []string{flag}) && value <= 0 {
+				return usageError{errdefs.New(errdefs.Invalid, "--%s %s: want a time above 0, such as 10m", flag, value)}
+			}
+		}
+		return e.onBoard(cmd, func(ctx context.Context, b *local.Backend) error {
+			paths, err := lockPaths(b, args[0], args[1:])
+			if err != nil {
+				return err
+			}
+			if err := b.Lock(ctx, args[0], api.LockRequest{Paths: paths, Advisory: o.Advisory, Wait: o.Wait, For: o.For}); err != nil {
+				return err
+			}
+			e.say("%s has locked %s", args[0], plural(len(paths), "path"))
+			return nil
+		})
+	}
+	cmd.AddCommand(newLockLs(e))
+	return cmd
+}
+
+func newUnlock(e *env) *cobra.Command {
+	var o lockOptions
+	cmd := &cobra.Command{
+		Use:   "unlock NAME {PATH... | --all}",
+		Short: "End locks of a running sandbox",
+		Long: `End locks that a sandbox has. The paths are named as in lock. Other sandboxes can then
+do what their policies permit, and the next request that waits is served.`,
+		Example: `  agentfense unlock fix src/parser
+  agentfense unlock fix --all`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: e.completeNames,
+	}
+	cmd.Flags().BoolVar(&o.All, "all", false, "all locks of the sandbox")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if o.All == (len(args) > 1) {
+			return usageError{errdefs.New(errdefs.Invalid, "unlock: want paths or --all")}
+		}
+		return e.onBoard(cmd, func(ctx context.Context, b *local.Backend) error {
+			paths, err := lockPaths(b, args[0], args[1:])
+			if err != nil {
+				return err
+			}
+			return b.Unlock(ctx, args[0], api.LockRequest{Paths: paths, All: o.All})
+		})
+	}
+	return cmd
+}
+
+// onBoard has do act on this host.
+func (e *env) onBoard(cmd *cobra.Command, do func(context.Context, *local.Backend) error) error {
+	if err := e.hereOnly(cmd.CommandPath()); err != nil {
+		return err
+	}
+	home, err := e.openHome()
+	if err != nil {
+		return err
+	}
+	return do(cmd.Context(), local.New(home, e.getenv, e.owner))
+}
+
+// lockPaths reads paths of a sandbox's source, as messages have them.
+func lockPaths(b *local.Backend, name string, args []string) ([]string, error) {
+	sb, err := b.Source(name)
+	if err != nil {
+		return nil, err
+	}
+	var texts []string
+	for _, arg := range args {
+		if err := notOnHost([]policy.Rule{{Pattern: arg}}, string(sb.Record.Source.Path)); err != nil {
+			return nil, err
+		}
+		p, err := vpath.Parse(arg)
+		if err != nil {
+			return nil, errdefs.New(errdefs.Invalid, "path %s: %w", vpath.Quote(arg), err)
+		}
+		texts = append(texts, p.Text())
+	}
+	return texts, nil
+}
+
+// lockJSON is a lock for scripts, or a request that waits.
+type lockJSON struct {
+	Sandbox  string    `json:"sandbox"`
+	Path     string    `json:"path"`
+	Advisory bool      `json:"advisory,omitempty"`
+	Waits    bool      `json:"waits,omitempty"`
+	Since    time.Time `json:"since"`
+	Until    time.Time `json:"until,omitzero"`
+}
+
+func newLockLs(e *env) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls [NAME]",
+		Short: "List the locks of a source",
+		Long: `List the locks of the source of a sandbox, or of the current directory as a source, and
+the requests that wait.`,
+		Example: `  agentfense lock ls fix
+  agentfense lock ls --json`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: e.completeNames,
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return e.onBoard(cmd, func(_ context.Context, b *local.Backend) error {
+			name := ""
+			if len(args) > 0 {
+				name = args[0]
+			}
+			t, err := b.Locks(name, ".")
+			if err != nil {
+				return err
+			}
+			return e.printLocks(listedLocks(&t), asJSON)
+		})
+	}
+	return cmd
+}
+
+func listedLocks(t *board.Table) []lockJSON {
+	list := []lockJSON{}
+	for _, l := range t.Locks {
+		list = append(list, lockJSON{Sandbox: l.Name, Path: l.Path, Advisory: l.Advisory, Since: l.Since, Until: l.Until})
+	}
+	for _, w := range t.Waiting {
+		for _, p := range w.Paths {
+			list = append(list, lockJSON{Sandbox: w.Name, Path: p, Advisory: w.Advisory, Waits: true, Since: w.Since})
+		}
+	}
+	return list
+}
+
+func (e *env) printLocks(list []lockJSON, asJSON bool) error {
+	if asJSON {
+		return e.printJSON(struct {
+			SchemaVersion int        `json:"schema_version"`
+			Locks         []lockJSON `json:"locks"`
+		}{schemaVersion, list})
+	}
+	if len(list) == 0 {
+		e.say("no path is locked")
+		return nil
+	}
+	var rows [][]string
+	for _, l := range list {
+		state, until := "locked", "the sandbox stops"
+		switch {
+		case l.Waits:
+			state, until = "waits", ""
+		case l.Advisory:
+			state = "advisory"
+		}
+		if !l.Until.IsZero() {
+			until = l.Until.Local().Format("2006-01-02 15:04:05")
+		}
+		rows = append(rows, []string{l.Sandbox, state, "/" + vpath.Escape(vpath.DecodeText(l.Path)), until})
+	}
+	return printTable(e.stdout, []string{"SANDBOX", "STATE", "PATH", "UNTIL"}, rows)
+}
+
+// describeLocks says which locks began or ended.
+func describeLocks(v audit.LocksChanged) string {
+	names := make([]string, len(v.Paths))
+	for i, p := range v.Paths {
+		names[i] = vpath.Escape(string(p))
+	}
+	text := fmt.Sprintf("%s %s: %s", vpath.Escape(v.Action), plural(len(v.Paths), "path"), strings.Join(names, ", "))
+	if v.Advisory {
+		text += " (advisory)"
+	}
+	if v.ForMS > 0 {
+		text += " for " + (time.Duration(v.ForMS) * time.Millisecond).String()
+	}
+	return text
+}

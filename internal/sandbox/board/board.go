@@ -1,0 +1,222 @@
+// Package board is what the sandboxes of one source share: which paths they have locked.
+//
+// A board is a directory of the state directory, which no view shows. It belongs to a source and,
+// on a server, to one owner: sandboxes of others have another board. Every change is made under a
+// file lock, and its file is replaced in one step, so a process that is killed leaves the old state
+// or the new one. Locks mean nothing after a reboot, so they are not synced to the disk.
+//
+// A lock belongs to one run of a sandbox. The lock that the supervisor has on its sandbox, which
+// the kernel frees when the supervisor ends, tells whether the run goes on. A lock only ever
+// narrows what other sandboxes may do. The supervisors enforce locks; this package does not.
+package board
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+)
+
+const (
+	boardsDir  = "boards"  // in the state directory
+	membersDir = "members" // has an empty file for each sandbox that runs
+	locksFile  = "locks.json"
+	mutexFile  = "lock"
+
+	tableVersion = 1
+	// maxTableBytes bounds the file of the locks.
+	maxTableBytes = 64 << 20
+)
+
+// Board is the board of a source. Its methods may be called concurrently, also by several
+// processes.
+type Board struct {
+	home *record.Home
+	dir  string
+}
+
+// Open returns the board of the sandboxes that r's sandbox shares one with. It makes no file.
+func Open(h *record.Home, r *record.Record) *Board {
+	owner := ""
+	if r.Served != nil {
+		owner = r.Served.OwnerID
+	}
+	return Of(h, r.Source, owner)
+}
+
+// Of returns the board of a source. owner is "" for sandboxes that are no server's.
+func Of(h *record.Home, source record.Source, owner string) *Board {
+	digest := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%s", source.Path, source.Ino, owner))
+	return &Board{home: h, dir: filepath.Join(h.Dir(), boardsDir, hex.EncodeToString(digest[:16]))}
+}
+
+// Locks returns the locks that are valid, and the requests that wait.
+func (b *Board) Locks() (Table, error) {
+	t, err := b.read()
+	if err == nil {
+		t.Prune(time.Now(), b.isAlive)
+	}
+	return t, err
+}
+
+// Update lets change alter the locks. What has ended is dropped before. It reports whether anything
+// changed. If change returns an error, the locks stay as they were.
+func (b *Board) Update(change func(*Table) error) (t Table, changed bool, err error) {
+	err = b.locked(func() error {
+		if t, err = b.read(); err != nil {
+			return err
+		}
+		before, err := json.Marshal(t)
+		if err != nil {
+			return err
+		}
+		t.Prune(time.Now(), b.isAlive)
+		if err := change(&t); err != nil {
+			return err
+		}
+		after, err := json.Marshal(t)
+		if changed = string(before) != string(after); !changed || err != nil {
+			return err
+		}
+		return b.replace(locksFile, after)
+	})
+	return t, changed, err
+}
+
+func (b *Board) read() (Table, error) {
+	text, err := safefs.ReadRegularIn(b.dir, locksFile, maxTableBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Table{Version: tableVersion}, nil
+	}
+	t := Table{}
+	if err == nil {
+		err = json.Unmarshal(text, &t)
+	}
+	switch {
+	case err != nil:
+		return t, errdefs.New(errdefs.Internal, "locks: %s is damaged: stop the sandboxes of the source and remove it: %w", record.HostPath(filepath.Join(b.dir, locksFile)), err)
+	case t.Version != tableVersion:
+		return t, errdefs.New(errdefs.Precondition, "locks: another version of agentfense has written them: stop its sandboxes first")
+	}
+	return t, nil
+}
+
+// Join makes the sandbox of h one that is informed of changes. Its supervisor has its lock.
+func (b *Board) Join(h Holder) error {
+	return b.locked(func() error { return b.write(filepath.Join(membersDir, h.Name), nil) })
+}
+
+// Leave ends what Join began, and all locks of the sandbox. It reports whether it had any.
+func (b *Board) Leave(h Holder) (had bool, err error) {
+	_, had, err = b.Update(func(t *Table) error {
+		t.Release(h, func(Lock) bool { return true })
+		t.Withdraw(h)
+		return nil
+	})
+	gone := os.Remove(filepath.Join(b.dir, membersDir, h.Name))
+	if errors.Is(gone, fs.ErrNotExist) {
+		gone = nil
+	}
+	return had, errors.Join(err, gone)
+}
+
+// Members returns the other sandboxes that are to be informed of a change. Those that no longer run
+// are dropped.
+func (b *Board) Members(but Holder) ([]*record.Sandbox, error) {
+	var members []*record.Sandbox
+	err := b.locked(func() error {
+		names, err := os.ReadDir(filepath.Join(b.dir, membersDir))
+		if err != nil {
+			return record.HostError("board", err)
+		}
+		for _, entry := range names {
+			if entry.Name() == but.Name {
+				continue
+			}
+			sb, runs, err := b.running(entry.Name())
+			switch {
+			case err != nil:
+				return err
+			case runs:
+				members = append(members, sb)
+			default:
+				_ = os.Remove(filepath.Join(b.dir, membersDir, entry.Name())) // else the next time
+			}
+		}
+		return nil
+	})
+	return members, err
+}
+
+// running finds a sandbox, and reports whether a supervisor has it.
+func (b *Board) running(name string) (sb *record.Sandbox, runs bool, err error) {
+	sb, err = b.home.Open(name)
+	if errdefs.Is(err, errdefs.NotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	owner, held, err := sb.Holder()
+	return sb, held && owner.Purpose == record.PurposeSupervise, err
+}
+
+// isAlive reports whether the run of a sandbox goes on, or that this cannot be told.
+func (b *Board) isAlive(h Holder) bool {
+	sb, err := b.home.Open(h.Name)
+	switch {
+	case errdefs.Is(err, errdefs.NotFound):
+		return false
+	case err != nil:
+		return true
+	case sb.ID() != h.ID:
+		return false
+	}
+	owner, held, err := sb.Holder()
+	return err != nil || held && owner.Purpose == record.PurposeSupervise && owner.PID == h.PID
+}
+
+// locked runs do while no other process changes the board.
+func (b *Board) locked(do func() error) error {
+	if err := os.MkdirAll(filepath.Join(b.dir, membersDir), 0o700); err != nil {
+		return record.HostError("board", err)
+	}
+	f, err := os.OpenFile(filepath.Join(b.dir, mutexFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return record.HostError("board", err)
+	}
+	defer f.Close()
+	if err := record.Flock(f, unix.LOCK_EX); err != nil {
+		return record.HostError("board", err)
+	}
+	return do()
+}
+
+// replace replaces a file in one step. The board is locked.
+func (b *Board) replace(name string, content []byte) error {
+	if err := b.write(name+".new", content); err != nil {
+		return err
+	}
+	if err := os.Rename(filepath.Join(b.dir, name+".new"), filepath.Join(b.dir, name)); err != nil {
+		return record.HostError("board", err)
+	}
+	return nil
+}
+
+func (b *Board) write(name string, content []byte) error {
+	if err := os.WriteFile(filepath.Join(b.dir, name), content, 0o600); err != nil {
+		return record.HostError("board", err)
+	}
+	return nil
+}

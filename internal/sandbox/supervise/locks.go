@@ -1,0 +1,276 @@
+package supervise
+
+import (
+	"context"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pidfd"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/board"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// lockPatience bounds how long another sandbox may take to enforce a change of the locks.
+const lockPatience = 5 * time.Second
+
+// lockPause is the pause between looks at a holder that cannot be waited for.
+const lockPause = 50 * time.Millisecond
+
+// lockState is what this process knows of the locks of the source. The table itself is on the disk.
+type lockState struct {
+	board *board.Board // nil before joinBoard
+	self  board.Holder
+	// inForce are the mandatory locks of others; guarded by the supervisor's grants.mu.
+	inForce []policy.Lock
+
+	mu      sync.Mutex // one look at the table at a time
+	timer   *time.Timer
+	watched map[board.Holder]context.CancelFunc // others, for whose end somebody waits
+	ticket  uint64                              // of our request that waits; 0: none
+	news    chan struct{}                       // closed with each look that finds the ticket granted
+	over    bool
+}
+
+// joinBoard puts the locks of other sandboxes into force, and has their changes told to this
+// process. The control socket is there already, and no command is, so none is missed.
+func (s *supervisor) joinBoard(context.Context) error {
+	l := &s.locks
+	l.board = board.Open(s.home, &s.record)
+	l.self = board.Holder{ID: s.record.ID, Name: s.record.Name, PID: os.Getpid()}
+	l.watched = map[board.Holder]context.CancelFunc{}
+	if err := l.board.Join(l.self); err != nil {
+		return err
+	}
+	t, err := l.board.Locks()
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.followLocked(&t)
+	return nil
+}
+
+// leaveBoard ends the locks of this sandbox.
+func (s *supervisor) leaveBoard() {
+	if s.locks.board == nil {
+		return
+	}
+	had, err := s.locks.board.Leave(s.locks.self)
+	s.warn("locks: end", err)
+	if had {
+		s.warn("locks: tell", s.tellOthers(context.Background()))
+	}
+}
+
+// stop ends what follows the locks of others.
+func (l *lockState) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	for _, end := range l.watched {
+		end()
+	}
+}
+
+// answerLocks follows the locks of others, or ends own ones. It refuses any other operation.
+func (s *supervisor) answerLocks(ctx context.Context, r api.Request) (api.Reply, error) {
+	switch {
+	case r.Op == api.OpLocks:
+		return api.Reply{OK: true}, s.lookAtLocks(ctx)
+	case r.Op == api.OpUnlock && r.Lock != nil:
+		return api.Reply{OK: true}, s.unlock(ctx, *r.Lock)
+	}
+	return api.Reply{}, errdefs.New(errdefs.Invalid, "control: unknown operation %q", r.Op)
+}
+
+// lookAtLocks reads the table, takes the locks for which this sandbox waits if its turn has come,
+// and puts those of others into force.
+func (s *supervisor) lookAtLocks(ctx context.Context) error {
+	if waits, err := s.readLocks(); err != nil || !waits {
+		return err
+	}
+	_, err := s.changeLocks(ctx, func(*board.Table) error { return nil })
+	return err
+}
+
+// readLocks puts the locks of others into force if this sandbox waits for none. Then it has nothing
+// to change in the table.
+func (s *supervisor) readLocks() (waits bool, err error) {
+	l := &s.locks
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ticket != 0 {
+		return true, nil
+	}
+	t, err := l.board.Locks()
+	if err == nil {
+		s.followLocked(&t)
+	}
+	return false, err
+}
+
+// changeLocks changes the table, puts the locks of others into force, and returns when every other
+// sandbox does the same. An error beside a table is one of another sandbox.
+func (s *supervisor) changeLocks(ctx context.Context, change func(*board.Table) error) (*board.Table, error) {
+	l := &s.locks
+	l.mu.Lock()
+	t, changed, err := l.board.Update(func(t *board.Table) error {
+		if err := change(t); err != nil {
+			return err
+		}
+		t.Promote(l.self, time.Now())
+		return nil
+	})
+	if err == nil {
+		s.followLocked(&t)
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if changed {
+		err = s.tellOthers(ctx)
+	}
+	return &t, err
+}
+
+// followLocked puts the locks of others into force, and sees to it that their end is noticed.
+func (s *supervisor) followLocked(t *board.Table) {
+	l := &s.locks
+	waits := slices.ContainsFunc(t.Waiting, func(w board.Waiting) bool { return w.Ticket == l.ticket })
+	if l.ticket != 0 && !waits {
+		l.ticket = 0
+		close(l.news)
+	}
+	var locks []policy.Lock
+	others := map[board.Holder]bool{}
+	for _, lock := range t.Locks {
+		if lock.Holder == l.self {
+			continue
+		}
+		if !lock.Advisory || waits {
+			others[lock.Holder] = true
+		}
+		if p, err := vpath.ParseText(lock.Path); err == nil && !lock.Advisory {
+			locks = append(locks, policy.Lock{Path: p, Reason: lockReason(lock)})
+		}
+	}
+	for _, w := range t.Waiting {
+		if waits && w.Holder != l.self {
+			others[w.Holder] = true
+		}
+	}
+	if l.over {
+		return
+	}
+	s.enforceLocks(locks)
+	s.watchHoldersLocked(others)
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	if end, ends := t.Next(); ends {
+		l.timer = time.AfterFunc(max(0, min(time.Until(end), clockPause)), s.locksMayHaveEnded)
+	}
+}
+
+// lockReason says who has a lock, for people and programs.
+func lockReason(l board.Lock) string {
+	reason := "a lock of the sandbox " + l.Name
+	if !l.Until.IsZero() {
+		reason += " until " + l.Until.Format(time.RFC3339)
+	}
+	return reason
+}
+
+// enforceLocks makes what others have locked at most readable. Open files follow.
+func (s *supervisor) enforceLocks(locks []policy.Lock) {
+	s.grants.mu.Lock()
+	defer s.grants.mu.Unlock()
+	if slices.Equal(locks, s.locks.inForce) {
+		return
+	}
+	s.locks.inForce = locks
+	p := s.policy.Load().WithLocks(locks)
+	s.policy.Store(p)
+	s.view.SetPolicy(p)
+}
+
+// locksMayHaveEnded looks at the table after the time of a lock, or the end of a holder. A table
+// that cannot be read leaves in force what is.
+func (s *supervisor) locksMayHaveEnded() {
+	s.warn("locks: look", s.lookAtLocks(context.Background()))
+}
+
+// watchHoldersLocked waits for the ends of these holders, and no others.
+func (s *supervisor) watchHoldersLocked(holders map[board.Holder]bool) {
+	l := &s.locks
+	for h, end := range l.watched {
+		if !holders[h] {
+			end()
+			delete(l.watched, h)
+		}
+	}
+	for h := range holders {
+		if l.watched[h] != nil {
+			continue
+		}
+		ctx, end := context.WithCancel(context.Background())
+		l.watched[h] = end
+		go s.watchHolder(ctx, h)
+	}
+}
+
+// watchHolder looks at the table when a holder has ended, until it is no longer in the table, which
+// ends ctx.
+func (s *supervisor) watchHolder(ctx context.Context, h board.Holder) {
+	if process, err := pidfd.Open(h.PID); err == nil {
+		defer process.Close()
+		if err := pidfd.Wait(ctx, process); err != nil && ctx.Err() == nil {
+			s.log.Warn("locks: wait for a holder", "holder", h.Name, "err", err)
+		}
+	}
+	for ctx.Err() == nil {
+		s.locksMayHaveEnded()
+		select {
+		case <-ctx.Done():
+		case <-time.After(lockPause):
+		}
+	}
+}
+
+// tellOthers has the other sandboxes of the source follow the table, and waits for them. One that
+// ends meanwhile is left out. Errors: Unavailable for one that does not answer.
+func (s *supervisor) tellOthers(ctx context.Context) error {
+	members, err := s.locks.board.Members(s.locks.self)
+	if err != nil || len(members) == 0 {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	failed := make(chan error, len(members))
+	for _, m := range members {
+		go func() {
+			err := api.At(m.Dir()).TakeLocks(ctx)
+			if err != nil && m.HasSupervisor() {
+				failed <- errdefs.New(errdefs.Unavailable, "sandbox %s: does not follow the locks: %w", m.Name(), err)
+				return
+			}
+			failed <- nil
+		}()
+	}
+	for range members {
+		if e := <-failed; e != nil {
+			err = e
+		}
+	}
+	return err
+}
