@@ -137,9 +137,11 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 // widenTable has cmd begin with TableFD, and returns what the caller closes. Descriptors between
 // the others and this are closed, so that nothing of our caller is kept open. A server keeps the
 // program there, and has so many descriptors that each process it starts has a large table: for a
-// program of another name it does nothing.
+// program of another name it does nothing. Nor does it where few files may be open: starting a
+// process takes descriptors above TableFD for a moment.
 func widenTable(cmd *exec.Cmd) *os.File {
-	if program != thisProgram {
+	var limit unix.Rlimit
+	if program != thisProgram || unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur < 2*TableFD {
 		return nil
 	}
 	end, err := os.Open(os.DevNull)
