@@ -49,7 +49,7 @@ still write; only their locks are refused.`,
 		ValidArgsFunction: e.completeNames,
 	}
 	cmd.Flags().BoolVar(&o.Advisory, "advisory", false, "let other sandboxes still write the paths")
-	cmd.Flags().DurationVar(&o.Wait, "wait", 0, "wait for locks of other sandboxes, such as --wait=2m")
+	cmd.Flags().DurationVar(&o.Wait, "wait", 0, "wait for locks of other sandboxes, up to 10m; for another time, up to 1h, write --wait=2m")
 	cmd.Flags().Lookup("wait").NoOptDefVal = defaultLockWait.String()
 	cmd.Flags().DurationVar(&o.For, "for", 0, "how long the lock lasts, such as 10m (default: until the sandbox stops)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -22,9 +22,9 @@ func newPrune(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove the sandboxes that are stopped and hold nothing",
-		Long: `Remove every sandbox that does not run and has no changes that were not applied,
-and print its name. The audit logs stay. With --force those with changes go, too,
-with the changes.
+		Long: `Remove every sandbox that does not run and has neither changes that were not applied
+nor snapshots that you asked for, and print its name. The audit logs stay. With --force
+the others are removed, too, with what they hold.
 
 On a terminal it names what it is about to remove and asks.`,
 		Example: `  agentfense prune --dry-run

@@ -16,8 +16,9 @@ func newRm(e *env) *cobra.Command {
 		Use:   "rm NAME…",
 		Short: "Remove a sandbox with its delta; its audit log stays",
 		Long: `Remove a sandbox with its delta. If the delta holds changes that were not applied,
-nothing is removed unless --force is given. The source is not touched, and the
-audit log stays readable under the sandbox's id.`,
+or the sandbox has snapshots that you asked for, nothing is removed unless --force is
+given. The source is not touched, and the audit log stays readable under the sandbox's
+id.`,
 		Example: `  agentfense rm fix
   agentfense rm --force fix`,
 		Args:              cobra.MinimumNArgs(1),

@@ -28,9 +28,9 @@ func newSnapshot(e *env) *cobra.Command {
 		Use:   "snapshot NAME [LABEL]",
 		Short: "Keep the present state of a sandbox to go back to it",
 		Long: `Keep what a sandbox has changed by now, in its workspace and in its mounts, and
-print the name of the snapshot. It takes no time and no space, also while commands run;
-each file is kept as a write left it. restore goes back to it, fork begins a sandbox with it,
-diff NAME@SNAPSHOT shows it.
+print the name of the snapshot. A snapshot takes no space and a few milliseconds, also
+while commands run. Each file is kept as the last complete write left it. restore goes
+back to a snapshot, fork begins a sandbox with one, and diff NAME@SNAPSHOT shows one.
 
 A kept home directory and scratch directories are not part of a snapshot.`,
 		Example: `  agentfense snapshot fix
@@ -209,8 +209,8 @@ func newRestore(e *env) *cobra.Command {
 		Use:   "restore NAME SNAPSHOT",
 		Short: "Bring a sandbox back to a snapshot",
 		Long: `Bring the workspace and the mounts of a sandbox back to a snapshot: its name, its
-label, or @{N}, the state before the last command but N-1 that ran with --checkpoint.
-What was there is kept as another snapshot, so that nothing is lost. The source is
+label, or @{N}: @{1} is the state before the last command that ran with --checkpoint,
+@{2} the state before the one before it. What was there is kept as another snapshot, so that nothing is lost. The source is
 not touched. A sandbox that runs must be stopped first.`,
 		Example: `  agentfense restore fix s1
   agentfense exec fix --checkpoint -- make clean
@@ -265,10 +265,10 @@ func newFork(e *env) *cobra.Command {
 		Use:   "fork NAME[@SNAPSHOT] NEW… [flags]",
 		Short: "Make sandboxes that begin with the state of another one",
 		Long: `Make one or more sandboxes that begin with what another one has changed by now, or
-with one of its snapshots, and print their names. They share what is there already: a
-fork takes no time and no space, also while commands run. They have the directory, the
-policy and the settings of the other one. With --preset or --policy they have that policy; the
-rules of other flags are added, as policy set adds them.
+with one of its snapshots, and print their names. They share what is there already, so a
+fork takes almost no time and no space, also while commands run. They have the directory,
+the policy and the settings of the other one. --preset and --policy replace the policy;
+other flags add rules, as policy set does.
 
 A kept home directory, scratch directories and snapshots of the other one are not taken
 over.`,

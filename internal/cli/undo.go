@@ -29,10 +29,10 @@ func newUndo(e *env) *cobra.Command {
 		Use:   "undo [ID|NAME]",
 		Short: "Take an apply back",
 		Long: `Take an apply back: the source gets what it had before, and the sandbox has the
-changes again, if it still exists and does not run. ID is that of history. With the
-NAME of a sandbox it is the last apply of that sandbox, without an argument the last
-one to the current directory, or to a directory above it. Both say what they would do,
-and ask.
+changes again, if it still exists and does not run. ID is an id that history lists:
+nothing is asked then. NAME means the last apply of that sandbox. Without an argument,
+it is the last apply to the current directory, or to a directory above it. In these two
+cases undo shows what it would do, and asks.
 
 Every path is checked first: if one of them has changed since the apply, nothing is
 changed and the paths are named.`,
@@ -46,10 +46,10 @@ func newRedo(e *env) *cobra.Command {
 	return e.newReversal(undoOptions{redo: true}, &cobra.Command{
 		Use:   "redo [ID|NAME]",
 		Short: "Take an undo back",
-		Long: `Take an undo back: the source gets again what the undo took away. ID is that of
-history, of the undo or of the apply. With the NAME of a sandbox it is the last undo of
-that sandbox, without an argument the last one in the current directory, or in a
-directory above it. Both say what they would do, and ask.`,
+		Long: `Take an undo back: the source gets again what the undo took away. ID is an id that
+history lists, of the undo or of the apply: nothing is asked then. NAME means the last
+undo of that sandbox. Without an argument, it is the last undo in the current directory,
+or in a directory above it. In these two cases redo shows what it would do, and asks.`,
 		Example: `  agentfense redo
   agentfense redo fix --yes`,
 	})

@@ -32,10 +32,10 @@ func newVerify(e *env) *cobra.Command {
 The signer must be in the file of allowed signers, which ssh-keygen(1) describes.
 
 The signature covers all that the statement says. --dir compares the files of a directory
-with what was applied; --audit or --sandbox checks the audit log of the sandbox; --prove
-checks that each policy under which the sandbox ran does what an assertion says, as policy
-prove does: what "none **/*.pem" holds for, the sandbox could not read. What was not
-checked is listed. If a check fails, the exit code is 1.`,
+with what was applied; --audit or --sandbox checks the audit log of the sandbox. --prove
+checks an assertion under each policy under which the sandbox ran, as policy prove does:
+if "none **/*.pem" holds, the sandbox could not read such files. verify lists what it did
+not check. If a check fails, the exit code is 1.`,
 		Example: `  agentfense verify fix.json --dir .
   agentfense verify fix.json --signer alice@example.com --dir . --sandbox fix
   agentfense verify fix.json --allowed-signers signers --prove 'none **/*.pem'`,

@@ -46,7 +46,10 @@ func through[M proto.Message](of M, prepare func(M), round func(M) (M, error)) f
 	}
 }
 
-const keptHere = "a server reports it when a command ends"
+const (
+	keptHere = "a server reports it when a command ends"
+	noLocks  = "the sandboxes of a server have no locks"
+)
 
 const inContent = "EncodeContent writes it, see TestContentSurvives"
 
@@ -291,6 +294,7 @@ var domainPairs = map[string]domainPair{
 		lost: map[string]string{
 			"Explanation.Inherited": "its rule is Decision.Rule where there is an ancestor",
 			"Decision.Own":          "the rule says it",
+			"Decision.Locked":       noLocks,
 		},
 	},
 	"Sandbox": {
@@ -336,7 +340,7 @@ var domainPairs = map[string]domainPair{
 		lost: map[string]string{
 			"PathResult.Keys": keptHere, "PathResult.KeyConflicts": keptHere, "PathResult.Mark": ofReview, "PathResult.Group": ofReview, "PathResult.RenamedFrom": ofReview, "PathResult.RenamedTo": ofReview,
 			"PathResult.Overwrote": "a server has no option to overwrite", "Result.Groups": ofReview,
-			"Result.Growth": "what a directory of this host grows by",
+			"Result.Growth": "what a directory of this host grows by", "Result.Transaction": "a server has no history",
 		},
 	},
 	"apply.DiscardResult": {round: sentAs(nil, func(r apply.DiscardResult) (apply.DiscardResult, error) { return DecodeDiscarded(EncodeDiscarded(r)) })},
@@ -344,7 +348,7 @@ var domainPairs = map[string]domainPair{
 	"Ending": {
 		round: sentAs(nil, func(e Ending) (Ending, error) { return DecodeEnding(EncodeEnding(e)), nil }),
 		lost: map[string]string{
-			"Ending.Duration": "ExecResult alone has it: whoever reads a stream measures it",
+			"Ending.Duration": "ExecResult alone has it: whoever reads a stream measures it", "Denied.Lock": noLocks,
 		},
 	},
 	"outlog.Record": {
