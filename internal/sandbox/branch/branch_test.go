@@ -298,3 +298,26 @@ func TestALinkedWorkTree(t *testing.T) {
 		t.Errorf("the commit has %q", got)
 	}
 }
+
+// A repository above the source that another user has put there gets nothing.
+func TestARepositoryOfAnotherUserIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make files of another user")
+	}
+	d := setUp(t, "sub", map[string]string{"sub/a": "1\n"})
+	d.agent(map[vpath.Path]string{"/a": "2\n"})
+	if err := os.Chown(filepath.Join(d.top, ".git"), 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.commit(); !errdefs.Is(err, errdefs.Precondition) || !strings.Contains(err.Error(), "belongs to uid 65534") {
+		t.Errorf("got %v", err)
+	}
+	// A file of the right owner can name such a repository.
+	if err := os.Rename(filepath.Join(d.top, ".git"), filepath.Join(d.top, "other")); err != nil {
+		t.Fatal(err)
+	}
+	d.write(".git", "gitdir: "+filepath.Join(d.top, "other")+"\n")
+	if _, err := d.commit(); !errdefs.Is(err, errdefs.Precondition) || !strings.Contains(err.Error(), "belongs to uid 65534") {
+		t.Errorf("named by a file: %v", err)
+	}
+}

@@ -30,8 +30,10 @@ import (
 // Repository is the repository of a source, with a scratch directory.
 type Repository struct {
 	git     string // the program
-	top     string // of the work tree
-	prefix  string // of the source below top, with a slash at its end; "" at the top
+	source  string
+	hooks   []string // keys of the configuration that enable a hook
+	top     string   // of the work tree
+	prefix  string   // of the source below top, with a slash at its end; "" at the top
 	scratch string
 	files   int                 // that Put has made
 	objects string              // of the repository
@@ -43,7 +45,7 @@ type Repository struct {
 // Open finds the repository of the directory source. Close it after. Errors: Precondition if source
 // is in no work tree; Unsupported without git.
 func Open(ctx context.Context, source string) (r *Repository, err error) {
-	r = &Repository{}
+	r = &Repository{source: source}
 	if r.git, err = exec.LookPath("git"); err != nil {
 		return nil, errdefs.New(errdefs.Unsupported, "git is not installed")
 	}
@@ -65,6 +67,9 @@ func (r *Repository) find(source string) error {
 		var st unix.Stat_t
 		err := unix.Lstat(filepath.Join(r.top, ".git"), &st)
 		if err == nil && st.Mode&unix.S_IFMT != unix.S_IFLNK {
+			if err := checkOwner(filepath.Join(r.top, ".git"), source); err != nil {
+				return err
+			}
 			if uid := os.Geteuid(); uid == 0 && st.Uid != 0 {
 				r.owner = &syscall.Credential{Uid: st.Uid, Gid: st.Gid}
 			}
@@ -80,6 +85,35 @@ func (r *Repository) find(source string) error {
 	}
 	if rel != "." {
 		r.prefix = rel + "/"
+	}
+	return nil
+}
+
+// checkOwner refuses a part of a repository that belongs to another user than the caller or, if root
+// calls, than root and the owner of the source: that user could have put the repository above the
+// source. git checks this itself only where it looks for the repository. Errors: Precondition.
+func checkOwner(path, source string) error {
+	var st, of unix.Stat_t
+	if err := errors.Join(unix.Lstat(path, &st), unix.Lstat(source, &of)); err != nil {
+		return hostError(err)
+	}
+	uid := uint32(os.Geteuid())
+	if st.Uid == uid || uid == 0 && st.Uid == of.Uid {
+		return nil
+	}
+	return errdefs.New(errdefs.Precondition, "the repository %s belongs to uid %d: commit to it as that user", vpath.Escape(path), st.Uid)
+}
+
+// checkDirs is checkOwner of the directories that .git names.
+func (r *Repository) checkDirs(ctx context.Context) error {
+	for _, question := range []string{"--git-dir", "--git-common-dir"} {
+		dir, err := r.run(ctx, inRepository, nil, "rev-parse", "--path-format=absolute", question)
+		if err == nil {
+			err = checkOwner(strings.TrimSuffix(dir, "\n"), r.source)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -134,6 +168,9 @@ func (r *Repository) Close() error {
 
 // begin reads where the objects are, and HEAD, and makes an index of it.
 func (r *Repository) begin(ctx context.Context) error {
+	if err := errors.Join(r.checkDirs(ctx), r.findHooks(ctx)); err != nil {
+		return err
+	}
 	out, err := r.run(ctx, inRepository, nil, "rev-parse", "--git-path", "objects")
 	if err != nil {
 		return err
@@ -205,7 +242,10 @@ func (r *Repository) environment(w where) []string {
 	if r.owner != nil {
 		env = append(env, "HOME="+homeOf(r.owner.Uid))
 	}
-	return env
+	for i, hook := range r.hooks {
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, hook), fmt.Sprintf("GIT_CONFIG_VALUE_%d=false", i))
+	}
+	return append(env, fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(r.hooks)))
 }
 
 // homeOf returns the home directory of a user, where git's configuration is.
@@ -220,6 +260,21 @@ func homeOf(uid uint32) string {
 // quoted writes a path for a list of alternates.
 func quoted(path string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(path) + `"`
+}
+
+// findHooks finds the hooks that the configuration has, besides those in a directory, so that
+// environment disables them. Errors: as run.
+func (r *Repository) findHooks(ctx context.Context) error {
+	out, err := r.run(ctx, inRepository, nil, "config", "-z", "--name-only", "--get-regexp", `^hook\..*\.`)
+	if errors.Is(err, errNo) {
+		return nil
+	}
+	for name := range strings.SplitSeq(out, "\x00") {
+		if end := strings.LastIndexByte(name, '.'); end > 0 {
+			r.hooks = append(r.hooks, name[:end]+".enabled")
+		}
+	}
+	return err
 }
 
 // errNo is a refusal by git without a message: the answer to a question.

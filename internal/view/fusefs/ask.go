@@ -10,7 +10,6 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -56,8 +55,8 @@ type once struct {
 	active  atomic.Int32 // how many opens were allowed
 	mu      sync.Mutex
 	nodes   map[*node]onceGrant
-	waiting map[*node]int            // callers
-	changes map[vpath.Path]time.Time // names that were allowed to be changed, and until when
+	waiting map[*node]int        // callers
+	changes map[change]time.Time // what was allowed to be done, and until when
 }
 
 type onceGrant struct {

@@ -34,11 +34,11 @@ type retry struct {
 	parent   *node // the directory where the question waits
 	refusals []denied
 
-	since   time.Time    // when it was sent to walk again, or was answered
-	asked   bool         // the walk has reached parent
-	waiting bool         // for the answer
-	denied  bool         // the answer was reported as a refusal
-	once    []vpath.Path // what was allowed once
+	since   time.Time // when it was sent to walk again, or was answered
+	asked   bool      // the walk has reached parent
+	waiting bool      // for the answer
+	denied  bool      // the answer was reported as a refusal
+	once    []change  // what was allowed once
 }
 
 const (
@@ -77,9 +77,9 @@ func (c *call) isRepeated() bool {
 func (fs *FS) isShut(n *node) bool { return fs.o.Ask != nil && !fs.childWritable(n) }
 
 // isAskable reports whether an answer may permit what d refuses: a change at a path that the view
-// shows.
+// shows, and that no other sandbox has locked.
 func (d *denied) isAskable() bool {
-	return d.d.Permission >= policy.View && d.d.Permission < policy.Write && d.d.Transform.IsZero() &&
+	return d.d.Permission >= policy.View && d.d.Permission < policy.Write && d.d.Transform.IsZero() && !d.d.Locked &&
 		d.path.Plain() != policy.ProjectFile && len(d.path) <= maxDeniedPath
 }
 
@@ -108,8 +108,8 @@ func (fs *FS) refuseAll(parent *node, all []denied) fuse.Status {
 	}
 	before := fs.retries.take(all[0].caller.Pid, call)
 	if before != nil {
-		for _, p := range before.once {
-			fs.once.allowChange(p)
+		for _, c := range before.once {
+			fs.once.allowChange(c)
 		}
 	}
 	switch {
@@ -151,8 +151,8 @@ func (fs *FS) askMove(in *fuse.RenameIn, oldName, newName string) fuse.Status {
 			continue
 		}
 		d := denied{path: s.path, operation: "rename", d: s.d, caller: &in.Caller}
-		if !d.isAskable() {
-			return fuse.OK
+		if !d.isAskable() || s == &from && s.d.Permission < policy.Read {
+			return fuse.OK // a file that may not be read stays where that holds
 		}
 		all = append(all, d)
 	}
@@ -271,8 +271,8 @@ func (fs *FS) askFor(cancel <-chan struct{}, r *retry) fuse.Status {
 		case Withdrawn:
 			return fuse.EINTR
 		case AllowOnce:
-			r.once = append(r.once, d.path)
-			fs.once.allowChange(d.path)
+			r.once = append(r.once, d.change())
+			fs.once.allowChange(d.change())
 		case Reconsider:
 		default:
 			fs.deny(d)
@@ -283,8 +283,16 @@ func (fs *FS) askFor(cancel <-chan struct{}, r *retry) fuse.Status {
 	return fuse.OK
 }
 
-// allowChange lets the name at p be changed for a moment.
-func (o *once) allowChange(p vpath.Path) {
+// change is an operation at a path, of which somebody was asked.
+type change struct {
+	path      vpath.Path
+	operation string
+}
+
+func (d *denied) change() change { return change{d.path, d.operation} }
+
+// allowChange lets c be done for a moment.
+func (o *once) allowChange(c change) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
@@ -294,14 +302,14 @@ func (o *once) allowChange(p vpath.Path) {
 		}
 	}
 	if o.changes == nil {
-		o.changes = map[vpath.Path]time.Time{}
+		o.changes = map[change]time.Time{}
 	}
-	o.changes[p] = now.Add(onceTime)
+	o.changes[c] = now.Add(onceTime)
 }
 
 // mayChange reports whether what d refuses was allowed a moment ago.
 func (o *once) mayChange(d *denied) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return d.isAskable() && time.Now().Before(o.changes[d.path])
+	return d.isAskable() && time.Now().Before(o.changes[d.change()])
 }

@@ -101,6 +101,35 @@ func TestAChangeIsAllowedForItsPathAlone(t *testing.T) {
 	v.denied("/beside", "create")
 }
 
+// TestAnAnswerIsForOneOperation: who was asked about a mode has not permitted another content.
+func TestAnAnswerIsForOneOperation(t *testing.T) {
+	v, a := changingView(t)
+	a.set(func(q fusefs.Question, _ <-chan struct{}) fusefs.Verdict {
+		if q.Operation == "setattr" {
+			return fusefs.AllowOnce
+		}
+		return fusefs.Refuse
+	})
+	got := v.guest("chmod 500 read && (mv w/f read; rm -f read; mv read gone; echo x >read) 2>&1; stat -c %a read; cat read")
+	if strings.Count(got, "denied") != 4 || !strings.Contains(got, "500\nr") {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestWhatIsLockedIsNotAsked: no answer permits what another sandbox's lock refuses.
+func TestWhatIsLockedIsNotAsked(t *testing.T) {
+	v, a := changingView(t)
+	a.set(always(fusefs.AllowOnce))
+	v.SetPolicy(compile(t, "**=read", "/w/**=write").WithLocks([]policy.Lock{{Path: "/w", Reason: "locked"}}))
+	got := v.guest("(rm -f w/f; echo x >w/new; mkdir w/dir; mv read w/read; chmod 500 w/f; ln -s x w/link) 2>&1; ls w; cat w/f")
+	if strings.Count(got, "denied") != 6 || !strings.HasSuffix(got, "f\nw") {
+		t.Errorf("%s", got)
+	}
+	if got := asked(a); got != "" {
+		t.Errorf("asked %q", got)
+	}
+}
+
 func TestAnAnswerToAChangeMayChangeThePolicy(t *testing.T) {
 	v, a := changingView(t)
 	a.set(func(fusefs.Question, <-chan struct{}) fusefs.Verdict {
