@@ -303,9 +303,13 @@ func runFork(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend,
 		if err := o.checkFileLimits(cmd, has.Record); err != nil {
 			return err
 		}
-		next, err := o.next(e, has, changed(cmd, []string{"preset", "policy"}))
+		isWhole := changed(cmd, []string{"preset", "policy"})
+		next, err := o.next(e, has, isWhole)
 		if err != nil {
 			return err
+		}
+		if !isWhole {
+			next.From = has.Record.Rules
 		}
 		if o.fileNetwork != nil || len(o.fileScratch) > 0 {
 			return errdefs.New(errdefs.Invalid, "fork --policy %s: a fork has the network and the scratch directories of %s; set those of the file afterwards: agentfense policy set NEW --policy %[1]s", vpath.Quote(o.Policy), name)

@@ -183,6 +183,9 @@ type Rules struct {
 	Note   string                // for people: where they are from
 	Marks  []policyfile.RiskFlag // of a policy file; a server knows the built-in ones alone
 	Reason string                // for the audit log of this host
+	// From are the rules to which others were added; nil if Rules replace them. A fork checks that
+	// they are still in force: a grant may have ended.
+	From []policy.Rule
 }
 
 // Explained is what rules say of paths.

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -137,6 +138,9 @@ func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, ru
 	}
 	o := snapshot.ForkOptions{Names: names, Snapshot: ref, Freeze: freezing(ctx, sb)}
 	if rules != nil {
+		if rules.From != nil && !slices.Equal(rules.From, sb.Record().Rules) {
+			return nil, errdefs.New(errdefs.Precondition, "sandbox %s: its policy has just changed: run fork again", sb.Name())
+		}
 		o.Change = func(r *record.Record) {
 			r.SetRules(rules.Rules, rules.Note)
 			r.Marks = rules.Marks
