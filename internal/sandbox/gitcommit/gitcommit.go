@@ -89,9 +89,9 @@ func (r *Repository) find(source string) error {
 	return nil
 }
 
-// checkOwner refuses a part of a repository that belongs to another user than the caller or, if root
-// calls, than root and the owner of the source: that user could have put the repository above the
-// source. git checks this itself only where it looks for the repository. Errors: Precondition.
+// checkOwner refuses a part of a repository that belongs to another user than the caller or, if
+// root calls, than root and the owner of the source: that user could have put the repository above
+// the source. git checks this itself only where it looks for the repository. Errors: Precondition.
 func checkOwner(path, source string) error {
 	var st, of unix.Stat_t
 	if err := errors.Join(unix.Lstat(path, &st), unix.Lstat(source, &of)); err != nil {
