@@ -20,7 +20,7 @@ import (
 
 // floor is the least that a view in namespaces can take to start on this machine: one process that
 // mounts a FUSE file system, which passes everything on, and starts bubblewrap on it. It has no
-// policy, no delta, no network of its own and no log, and nothing else can use it.
+// policy, no delta, no network namespace and no log, and only one client.
 type floor struct {
 	disk  *disk
 	bwrap string

@@ -20,7 +20,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// agentLogin is the login of an agent that is there. A nil one is none.
+// agentLogin is the login of an agent; nil if the agent has no login.
 type agentLogin struct {
 	path string
 	// readable: programs inside can read it.
@@ -106,7 +106,7 @@ func (o *runOptions) takeLogin(ctx context.Context, e *env, cmd *cobra.Command, 
 	return &without, nil
 }
 
-// keyOf returns the name of a key that the caller has for the agent, "" if there is none.
+// keyOf returns the name of a key that the caller has for the agent, "" if the caller has no key.
 func (o *runOptions) keyOf(e *env, p *profile.Profile) string {
 	for _, s := range p.Secrets {
 		if o.isGiven(s) || e.getenv(s.Name) != "" {

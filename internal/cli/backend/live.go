@@ -24,12 +24,12 @@ type EnterOptions struct {
 	Learn bool
 	// Checkpoint is the command before which a snapshot is made; nil: none is.
 	Checkpoint []string
-	// Warn is told of a secret whose value cannot be found. nil: nobody is.
+	// Warn is told of a secret whose value cannot be found. It may be nil.
 	Warn func(error)
-	// Started is told of the sandbox if Enter has started it. nil: nobody is.
+	// Started is told of the sandbox if Enter has started it. It may be nil.
 	Started func(Sandbox)
 	// Recovered is told what a killed apply or undo had left in the source, and Enter has rolled
-	// back. nil: nobody is.
+	// back. It may be nil.
 	Recovered func(history.Recovered)
 }
 

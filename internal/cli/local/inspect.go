@@ -28,7 +28,7 @@ func (b *Backend) Sandboxes(ctx context.Context, usage bool) ([]backend.Sandbox,
 			found.Status = record.Running
 		}
 		if usage {
-			if u, err := held.Of(sb); err == nil { // else nobody can tell
+			if u, err := held.Of(sb); err == nil { // else the usage is unknown
 				found.Usage = &u
 			}
 		}

@@ -8,8 +8,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -21,52 +19,8 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/review/hunk"
 )
-
-// Outcome is what an apply did, or would do, with a path.
-type Outcome string
-
-// The outcomes.
-const (
-	Applied Outcome = "applied" // the source has it now, or in a dry run would have it
-	Present Outcome = "present" // the source had it already
-	Kept    Outcome = "kept"    // not deleted, because the sandbox did not delete it
-	// Conflict and Refused prevent the whole apply.
-	Conflict Outcome = "conflict" // the source has changed since the sandbox saw it
-	Refused  Outcome = "refused"  // the policy does not permit the sandbox to write there
-	Failed   Outcome = "failed"   // the host refused it
-	Skipped  Outcome = "skipped"  // not tried, because an earlier step failed or another path stopped the apply
-	// ChangedSinceReview: an apply of reviewed changes left it out. It stays in the delta.
-	ChangedSinceReview Outcome = "changed_since_review"
-	// LeftOut: an apply never includes own entries, or a deletion if an own entry has the
-	// deleted content. It stays in the delta.
-	LeftOut Outcome = "left_out"
-)
-
-// PathResult is the outcome at one path.
-type PathResult struct {
-	Path    vpath.Path
-	Status  changes.Status
-	Outcome Outcome
-	Reason  string // the reason, unless applied
-	Mark    *review.RiskFlag
-	// Implied marks a directory that a review does not list, because the review lists a
-	// change below it.
-	Implied bool
-	// Group, RenamedFrom and RenamedTo are as in review.FileDiff.
-	Group                  string
-	RenamedFrom, RenamedTo vpath.Path
-	// Overwrote says that the source had changed, and the sandbox's version replaced it.
-	Overwrote bool
-	// Keys are all that Keep applied of the file; KeyConflicts are those that it left, because
-	// the source had changed them.
-	Keys, KeyConflicts []string
-	// Hunks and OfHunks are how many of the file's hunks were chosen, and how many it has; 0 if all
-	// of the change was chosen.
-	Hunks, OfHunks int
-}
 
 // Options are the options of an apply.
 type Options struct {
@@ -108,68 +62,6 @@ type Options struct {
 	// Recovered, if not nil, is called with what a killed process had left in the source and
 	// Changes has rolled back.
 	Recovered func(history.Recovered)
-}
-
-// Result has the outcome at each selected path, ordered by path.
-type Result struct {
-	Paths  []PathResult
-	Groups []review.Group // of the changes
-	// Changed are applied paths to which the sandbox wrote again meanwhile. The delta still
-	// has the later version.
-	Changed []vpath.Path
-	Growth  changes.SizeDelta
-	// Transaction is the id by which the apply can be undone, or "".
-	Transaction string
-}
-
-// Skip turns the outcome of paths that would have been applied into Skipped.
-func (r *Result) Skip() {
-	for i := range r.Paths {
-		if r.Paths[i].Outcome == Applied {
-			r.Paths[i].Outcome, r.Paths[i].Reason = Skipped, stoppedByAnother
-		}
-	}
-}
-
-// Count returns how many changes had the outcome. It counts like a review.
-func (r *Result) Count(o Outcome) int {
-	n := 0
-	for _, p := range r.Paths {
-		if p.Outcome == o && p.isListed() {
-			n++
-		}
-	}
-	return n
-}
-
-// Listed returns the paths to show to a person.
-func (r *Result) Listed() []PathResult {
-	var list []PathResult
-	for _, p := range r.Paths {
-		if p.isListed() {
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
-// AppliedLast returns the paths of Listed, with the applied ones at the end.
-func (r *Result) AppliedLast() []PathResult {
-	var list, applied []PathResult
-	for _, p := range r.Listed() {
-		if p.Outcome == Applied {
-			applied = append(applied, p)
-		} else {
-			list = append(list, p)
-		}
-	}
-	return append(list, applied...)
-}
-
-// isListed reports whether to show the path to a person: a review lists it, or it has a
-// reason that no other path shows.
-func (p *PathResult) isListed() bool {
-	return !p.Implied || p.Outcome != Applied && p.Outcome != Present && p.Outcome != Skipped && p.Reason != PartOfRepository
 }
 
 // Changes applies the sandbox's changes to its source.
@@ -401,110 +293,4 @@ func (p *plan) paths() []vpath.Path {
 		}
 	}
 	return list
-}
-
-// result returns the outcomes to report.
-func (p *plan) result() Result {
-	r := Result{Groups: p.groups}
-	for _, s := range p.steps {
-		if s.Status == 0 {
-			continue
-		}
-		r.Paths = append(r.Paths, s.result())
-	}
-	r.Paths = append(r.Paths, p.goneResults()...)
-	slices.SortStableFunc(r.Paths, func(a, b PathResult) int { return cmp.Compare(a.Path, b.Path) })
-	return r
-}
-
-func (s *step) result() PathResult {
-	r := PathResult{
-		Path: s.Path.Plain(), Status: s.Status, Outcome: s.outcome, Reason: s.reason, Overwrote: s.overwrites, Implied: s.implied,
-		Mark: s.shown.Mark, Group: s.shown.Group, RenamedFrom: s.shown.RenamedFrom, RenamedTo: s.shown.RenamedTo,
-	}
-	if s.merging != nil {
-		r.Keys, r.KeyConflicts = s.merging.Keys, s.merging.Conflicts
-	}
-	if s.part != nil {
-		r.Hunks, r.OfHunks = s.part.Taken, s.part.All
-	}
-	return r
-}
-
-// refusal returns the error that stops the apply before its first step.
-func (p *plan) refusal(name string) error {
-	paths := make([]PathResult, len(p.steps))
-	for i, s := range p.steps {
-		paths[i] = PathResult{Outcome: s.outcome, Reason: s.reason}
-	}
-	return Refusal(name, paths)
-}
-
-// Refusal returns the error that stops the apply of a sandbox before its first step, or nil
-// if no path is in conflict or refused. Errors: Precondition.
-func Refusal(name string, paths []PathResult) error {
-	conflicts, closed, own, moved := 0, 0, 0, 0
-	for _, r := range paths {
-		switch {
-		case r.Outcome == Conflict:
-			conflicts++
-		case r.Outcome != Refused:
-		case r.Reason == changes.OwnReason:
-			own++
-		case strings.HasPrefix(r.Reason, changes.MovedReason):
-			moved++
-		default:
-			closed++
-		}
-	}
-	var parts []string
-	for _, part := range []struct {
-		n   int
-		why string
-	}{
-		{conflicts, "in conflict with the source"},
-		{closed, "not writable by the policy"},
-		{own, changes.OwnReason},
-		{moved, "not deleted: its content was moved to what is never applied"},
-	} {
-		if part.n > 0 {
-			parts = append(parts, review.Count(part.n, "path")+" "+part.why)
-		}
-	}
-	if len(parts) == 0 {
-		return nil
-	}
-	return errdefs.New(errdefs.Precondition, "apply %s: nothing applied: %s", name, strings.Join(parts, ", "))
-}
-
-// stoppedByAnother is the reason of a skipped path.
-const stoppedByAnother = "another path stopped the apply"
-
-// skip marks the steps that would have been applied as skipped.
-func (p *plan) skip() {
-	for _, s := range p.steps {
-		if s.outcome == Applied {
-			s.outcome, s.reason = Skipped, stoppedByAnother
-		}
-	}
-}
-
-// event returns the audit record of the apply.
-func (p *plan) event() audit.Applied {
-	e := audit.Applied{Mount: p.work.Sandbox.Mount(), Kept: p.kept}
-	for _, s := range p.steps {
-		switch {
-		case s.Status == 0:
-		case s.outcome == Applied:
-			e.Paths = append(e.Paths, audit.Text(s.Path))
-			if s.overwrites {
-				e.Overwrote = append(e.Overwrote, audit.Text(s.Path))
-			}
-		case s.outcome == Present && p.work.Resumed[s.Path]:
-			e.Paths = append(e.Paths, audit.Text(s.Path)) // applied by a killed apply, which wrote no record
-		case s.outcome != Present && s.outcome != LeftOut:
-			e.Refused = append(e.Refused, audit.Text(s.Path.Plain()))
-		}
-	}
-	return e
 }

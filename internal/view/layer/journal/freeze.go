@@ -36,12 +36,7 @@ func (n *Next) Abandon() {
 // Freeze ends the present segment and goes on with n, in constant time. frozen is a handle on the
 // present directory, which keeps its log; the owner closes it after Close, Merge or Clear.
 func (j *Journal) Freeze(n *Next, frozen int) error {
-	j.syncing.Lock()
-	defer j.syncing.Unlock()
-	j.handles.Lock()
-	defer j.handles.Unlock()
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	defer j.lockAll()()
 	if err := j.writeDeferred(); err != nil {
 		return err
 	}
@@ -62,12 +57,7 @@ func (j *Journal) Freeze(n *Next, frozen int) error {
 // the owner calls ForgetBelow; a crash in between does no harm. Contents in base/ become names of
 // the same files where the file system has links.
 func (j *Journal) Merge() error {
-	j.syncing.Lock()
-	defer j.syncing.Unlock()
-	j.handles.Lock()
-	defer j.handles.Unlock()
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	defer j.lockAll()()
 	if err := j.writeDeferred(); err != nil {
 		return err
 	}
@@ -126,11 +116,6 @@ func (j *Journal) copyContent(home int, name string) error {
 
 // ForgetBelow forgets the segments below, after Merge.
 func (j *Journal) ForgetBelow() {
-	j.syncing.Lock()
-	defer j.syncing.Unlock()
-	j.handles.Lock()
-	defer j.handles.Unlock()
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	defer j.lockAll()()
 	j.below = nil
 }

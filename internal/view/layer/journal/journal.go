@@ -187,14 +187,21 @@ func (j *Journal) keep(t *table) {
 	}
 }
 
+// lockAll takes all locks, in their order, and returns what releases them.
+func (j *Journal) lockAll() (unlock func()) {
+	j.syncing.Lock()
+	j.handles.Lock()
+	j.mu.Lock()
+	return func() {
+		j.mu.Unlock()
+		j.handles.Unlock()
+		j.syncing.Unlock()
+	}
+}
+
 // Clear removes every record and every content, and forgets the segments below.
 func (j *Journal) Clear() error {
-	j.syncing.Lock()
-	defer j.syncing.Unlock()
-	j.handles.Lock()
-	defer j.handles.Unlock()
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	defer j.lockAll()()
 	if err := unix.Ftruncate(j.fd, int64(len(logHeader))); err != nil {
 		return err
 	}
