@@ -105,6 +105,9 @@ func (d inspection) rows() [][]string {
 	for _, path := range r.Scratch {
 		rows = append(rows, []string{"scratch:", path.String()})
 	}
+	if r.Git.IsClean() {
+		rows = append(rows, []string{"git:", cleanText(r.Git)})
+	}
 	for _, name := range d.Variables {
 		rows = append(rows, []string{"variable:", name.String()})
 	}

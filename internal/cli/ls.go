@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review/held"
 	"github.com/agentfense/agentfense/internal/sandbox/scratch"
@@ -36,6 +37,7 @@ type listedEntry struct {
 	MoreDisk    bool   `json:"disk_bytes_more,omitempty"`
 	// Scratch are the directories of the workspace that are not reviewed.
 	Scratch []scratch.Path `json:"scratch,omitempty"`
+	Git     cleangit.Mode  `json:"git,omitempty"` // of a clean repository, with its depth
 	// Of a server's sandbox.
 	CodebaseID string            `json:"codebase_id,omitempty"`
 	OwnerID    string            `json:"owner_id,omitempty"`
@@ -88,7 +90,7 @@ func (l *listedEntry) holds(u held.Usage) {
 func listedOf(r record.Record, status string) listedEntry {
 	entry := listedEntry{
 		Name: r.Name, ID: r.ID, Status: status, Source: r.Source.Path, Policy: r.PolicyNote, CreatedAt: r.CreatedAt,
-		Scratch: r.Scratch,
+		Scratch: r.Scratch, Git: r.Git,
 	}
 	if s := r.Served; s != nil {
 		entry.CodebaseID, entry.OwnerID, entry.Labels, entry.ExpiresAt = s.CodebaseID, s.OwnerID, s.Labels, s.ExpiresAt

@@ -84,6 +84,9 @@ func (o *sandboxOptions) described(cmd *cobra.Command, b backend.Backend, forCom
 		n.Scratch, err = o.scratchFlags()
 	}
 	if err == nil {
+		n.Git, err = o.git(cmd, n.Limits)
+	}
+	if err == nil {
 		err = o.checkSecrets(env)
 	}
 	if err == nil {
@@ -190,6 +193,7 @@ func (o *sandboxOptions) create(ctx context.Context, e *env, cmd *cobra.Command,
 	}
 	if sb.HostPrograms {
 		e.sayTools(sb.Record)
+		e.sayClean(sb)
 	} else {
 		o.sayNoMarks(e)
 	}

@@ -54,6 +54,7 @@ type sandboxOptions struct {
 	// Toolchains are found and added to Mounts.
 	Toolchains bool
 	Scratch    []string
+	Git        string
 	Memory     bytesValue
 	CPUs       float64
 	PIDs       int64
@@ -121,6 +122,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path of `SRC[:DST][:MODE]` inside, at the same path or at DST; MODE is ro (the default), cow, bind or a preset")
 	f.BoolVar(&o.Toolchains, "toolchains", false, "show the toolchains on your PATH that are not part of the system, read-only: go, cargo, node, python, java and others")
 	f.StringArrayVar(&o.Scratch, "scratch", nil, "do not review what the directory `DIR` of the workspace contains, such as node_modules: it stays with the sandbox; none: no directory")
+	f.StringVar(&o.Git, "git", "source", "git repository inside: source, or clean[:DEPTH], one of its own whose history, the last 50 commits or DEPTH (all), has nothing that the policy hides")
 	f.Var(&o.Memory, "memory", "limit of memory, such as 512M")
 	f.Float64Var(&o.CPUs, "cpus", 0, "limit of processors, such as 1.5")
 	f.Int64Var(&o.PIDs, "pids", 0, "limit of processes and threads")

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -83,6 +84,7 @@ type NewSandbox struct {
 	Mounts        []string // as mountspec.Parse reads them
 	Toolchains    bool     // some of Mounts are this host's toolchains
 	Scratch       []string // as scratch.Parse reads them
+	Git           cleangit.Mode
 	// MountRules reads the policy file of a mount of a sandbox with the source.
 	MountRules func(file, source string) ([]policy.Rule, error)
 	Home       string // as a record has it

@@ -66,13 +66,17 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 	if err != nil {
 		return backend.Sandbox{}, err
 	}
+	fill, err := b.cleanGit(ctx, n)
+	if err != nil {
+		return backend.Sandbox{}, err
+	}
 	runtime := cmp.Or(n.Runtime, record.RuntimeBwrap)
-	sb, err := b.home.Create(record.Record{
+	sb, err := b.home.CreateWith(record.Record{
 		Name: n.Name, Source: n.Source, Workspace: string(n.Source.Path),
 		Rules: n.Rules.Rules, PolicyNote: n.Rules.Note, Marks: n.Rules.Marks,
 		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, List: hostlist.List{AllowNet: n.AllowNet}, NetLimits: n.NetLimits, Secrets: secrets, Ports: published.Ports{Publish: n.Publish}, Mounts: mounts, Limits: n.Limits,
-		Home: n.Home, Scratch: dirs, Ask: n.Ask,
-	})
+		Home: n.Home, Scratch: dirs, Git: n.Git, Ask: n.Ask,
+	}, fill)
 	if err != nil {
 		return backend.Sandbox{}, err
 	}
@@ -115,6 +119,9 @@ func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) 
 	sb, err := b.home.Open(name)
 	if err != nil {
 		return backend.Sandbox{}, err
+	}
+	if has := sb.Record().Git; r.Given("git") && r.New.Git != has {
+		return backend.Sandbox{}, errdefs.New(errdefs.Precondition, "sandbox %s: has --git=%s, which cannot be changed; take another --name", name, has)
 	}
 	if err := settleSource(ctx, sb, r.New.Rebase); err != nil {
 		return backend.Sandbox{}, err

@@ -22,6 +22,8 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 		return localOnly("toolchains")
 	case n.Ask != nil && n.Ask.Hook != "":
 		return localOnly("ask-hook")
+	case n.Git.IsClean():
+		return localOnly("git")
 	case n.Rebase:
 		return localOnly("rebase")
 	case n.Limits.Timeout > 0 && !n.ForCommand: // it is of each command, not of the sandbox

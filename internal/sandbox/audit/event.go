@@ -90,6 +90,7 @@ type SandboxCreated struct {
 	Net          string        `json:"net"`
 	HostUID      uint32        `json:"host_uid"`
 	Preset       string        `json:"preset,omitempty"`
+	Git          string        `json:"git,omitempty"` // a clean repository and its depth
 	Rules        []Rule        `json:"rules"`
 	RulesOmitted int64         `json:"rules_omitted,omitempty"`
 	Mounts       []Mount       `json:"mounts,omitempty"`
@@ -106,6 +107,8 @@ type SandboxStarted struct {
 	AllowNet []Text `json:"allow_net,omitempty"`
 	// Scratch are the directories of the workspace that are not reviewed.
 	Scratch []Text `json:"scratch,omitempty"`
+	// Git is the mode of a clean repository, with its depth.
+	Git string `json:"git,omitempty"`
 	// Published are the ports inside that the host shows.
 	Published []PublishedPort `json:"published,omitempty"`
 }

@@ -22,11 +22,11 @@ import (
 func Absent(r *record.Record) (func(p vpath.Path, isDir bool) bool, error) {
 	m, err := ignored(r)
 	if m == nil {
-		return nil, err
+		return r.Git.Hides(nil), err
 	}
 	// Not Excludes, which also checks all parent directories: each step of a look-up calls
 	// this function, and others control the paths and patterns.
-	return m.ExcludesEntry, nil
+	return r.Git.Hides(m.ExcludesEntry), nil
 }
 
 // ignored returns the patterns of the ignored entries, or nil.

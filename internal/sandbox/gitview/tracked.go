@@ -165,6 +165,9 @@ const gitSeenFile = "git-seen"
 // LookAtSandbox is LookAtGit of the sandbox's source and policy. What it said of a
 // history, it says once: seen is to be called when that has been told.
 func LookAtSandbox(ctx context.Context, s *record.Sandbox) (found Tracked, seen func() error, err error) {
+	if s.Stored.Git.IsClean() { // it shows no object of the source
+		return Tracked{}, func() error { return nil }, nil
+	}
 	w := &changes.Work{Sandbox: s}
 	if err := w.Compile(s.Stored.Source); err != nil {
 		return Tracked{}, nil, err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -50,9 +51,11 @@ func (s *Sandbox) Log(ev audit.Event) error {
 
 // ReplaceRules stores another policy and records it, with the reason why, in the audit log.
 // also, if not nil, changes the record in the same step. The caller informs a running
-// supervisor. Errors: Precondition if they would apply to what a scratch directory has.
+// supervisor. Errors: Precondition if they would apply to what a scratch directory has, or hide what a
+// clean repository shows.
 func (s *Sandbox) ReplaceRules(rules []policy.Rule, note, why string, also func(*Record)) error {
-	if err := scratch.StoreIn(s.Dir()).CheckChange(rules, s.Record().Scratch); err != nil {
+	r := s.Record()
+	if err := s.checkContents(rules, &r); err != nil {
 		return err
 	}
 	log, err := s.OpenLog()
@@ -69,12 +72,21 @@ func (s *Sandbox) ReplaceRules(rules []policy.Rule, note, why string, also func(
 	return errors.Join(err, log.Close())
 }
 
+// checkContents refuses rules that what is kept beside the delta excludes: scratch directories, and
+// the clean repository. Errors: Precondition.
+func (s *Sandbox) checkContents(rules []policy.Rule, r *Record) error {
+	if err := scratch.StoreIn(s.Dir()).CheckChange(rules, r.Scratch); err != nil {
+		return err
+	}
+	return cleangit.StoreIn(s.Dir()).CheckChange(rules, r.Git)
+}
+
 // createdEvent describes how the sandbox was made.
 func (s *Sandbox) createdEvent() audit.SandboxCreated {
 	r := &s.Stored
 	e := audit.SandboxCreated{
 		Source: audit.Text(r.Source.Path), Workspace: audit.Text(r.Workspace),
-		Runtime: r.Runtime, Net: r.Net, HostUID: r.HostUID, Preset: r.PolicyNote,
+		Runtime: r.Runtime, Net: r.Net, HostUID: r.HostUID, Preset: r.PolicyNote, Git: string(r.Git),
 		Rules: AuditRules(r.Rules),
 		Limits: audit.SandboxLimits{
 			MemoryBytes: r.Limits.MemoryBytes, CPUs: r.Limits.CPUs, CPUShares: r.Limits.CPUShares, PIDs: r.Limits.PIDs,

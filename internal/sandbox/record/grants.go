@@ -8,7 +8,6 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/granted"
-	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 )
 
 // Ask says that refusals wait until somebody answers.
@@ -39,7 +38,7 @@ func (s *Sandbox) GrantPath(c granted.Change) error {
 		if err != nil || rules == nil {
 			return err
 		}
-		if err := scratch.StoreIn(s.Dir()).CheckChange(rules, r.Scratch); err != nil {
+		if err := s.checkContents(rules, r); err != nil {
 			return err
 		}
 		r.SetRules(rules, r.PolicyNote)

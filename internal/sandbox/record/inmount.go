@@ -54,7 +54,7 @@ func (s *Sandbox) in(m Mount) *Sandbox {
 	r := s.Record()
 	r.Source, r.Workspace = sourceOf(m), string(m.Target)
 	r.Rules, r.EarlierRules = slices.Clone(m.Rules), slices.Clone(m.EarlierRules)
-	r.Marks, r.Ignore, r.Scratch, r.Mounts = nil, nil, nil, nil // of the workspace
+	r.Marks, r.Ignore, r.Scratch, r.Git, r.Mounts = nil, nil, nil, "", nil // of the workspace
 	r.Paths = r.OfMount(m.Name)
 	return &Sandbox{Home: s.Home, Stored: r, part: &inMount{m.Name, s.Stored.Source.Path}}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
 	"github.com/agentfense/agentfense/internal/sandbox/granted"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/limit"
@@ -78,7 +79,9 @@ type Record struct {
 	Mounts  []Mount           `json:"mounts,omitempty"`
 	// Scratch are directories of the workspace with contents that are not reviewed.
 	Scratch []scratch.Path `json:"scratch,omitempty"`
-	Limits  Limits         `json:"limits"`
+	// Git says which git repository the sandbox sees. It never changes.
+	Git    cleangit.Mode `json:"git,omitempty"`
+	Limits Limits        `json:"limits"`
 	// Ignore are patterns as of gitignore(5): what of the source they match is not
 	// there for the sandbox. They are those of the time when it was made.
 	Ignore []byte `json:"ignore,omitempty"`
@@ -170,6 +173,9 @@ func (r *Record) check() error {
 		}
 	}
 	if err := scratch.Check(r.Scratch, r.Limits.DiskBytes > 0 || r.Limits.DiskInodes > 0); err != nil {
+		return err
+	}
+	if err := r.Git.Check(r.Limits.DiskBytes > 0 || r.Limits.DiskInodes > 0); err != nil {
 		return err
 	}
 	if err := policyfile.CheckMarks(r.Marks); err != nil {

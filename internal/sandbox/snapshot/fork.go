@@ -25,10 +25,14 @@ type ForkOptions struct {
 // Fork makes sandboxes that begin with a state of another one, and returns them, also beside an
 // error. They share its frozen layers. A fork has the source, the policy and the settings of the
 // other sandbox; it has no snapshots, kept home directory and scratch directories of it. Errors:
-// Exists; Invalid for a name; NotFound for the snapshot; Unsupported for a sandbox of a server.
+// Exists; Invalid for a name; NotFound for the snapshot; Unsupported for a sandbox of a server, and
+// for one with a clean repository.
 func Fork(sb *record.Sandbox, o ForkOptions) ([]*record.Sandbox, error) {
 	if err := mayHave(sb); err != nil {
 		return nil, err
+	}
+	if sb.Record().Git.IsClean() {
+		return nil, errdefs.New(errdefs.Unsupported, "sandbox %s: cannot be forked: its commits are in a clean repository of its own (--git=clean), which forks would not have; make another sandbox of the source", sb.Name())
 	}
 	for i, name := range o.Names {
 		if err := record.CheckName(name); err != nil {

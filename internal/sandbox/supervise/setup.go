@@ -78,7 +78,7 @@ func (s *supervisor) setUp(ctx context.Context) error {
 	debug.SetGCPercent(startGC)
 	s.startedAt = time.Now()
 	for _, step := range []func(context.Context) error{
-		s.prepareProcess, s.openState, s.openLayers, s.openMounts, s.beginAsking, s.mountView, s.mountNotes, s.mountScratch, s.mountHome, s.makeGroup, s.prepareInner, s.startInside, s.beginGrants, s.startServing, s.joinBoard,
+		s.prepareProcess, s.openState, s.openLayers, s.openMounts, s.beginAsking, s.mountView, s.mountNotes, s.mountScratch, s.mountGit, s.mountHome, s.makeGroup, s.prepareInner, s.startInside, s.beginGrants, s.startServing, s.joinBoard,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -147,7 +147,7 @@ func (s *supervisor) openLayers(context.Context) error {
 		Source:      s.source,
 		Dir:         s.box.LayersDir(),
 		Store:       s.home.LayerStore(),
-		MountPoints: scratch.At(s.record.Scratch),
+		MountPoints: s.mountPoints(),
 		Quota:       layer.Quota{Bytes: limits.DiskBytes, Inodes: cmp.Or(limits.DiskInodes, limits.DiskBytes/bytesPerInode)},
 		User:        layerUser(),
 	}
@@ -313,7 +313,7 @@ func (s *supervisor) startInside(ctx context.Context) error {
 	if err := s.networkReady(ctx); err != nil {
 		return err
 	}
-	return s.audit.Enqueue(audit.SandboxStarted{PID: os.Getpid(), Enforced: s.enforced(), AllowNet: audit.Texts(s.record.AllowNet), Scratch: audit.Texts(scratch.At(s.record.Scratch)), Published: s.publishedPorts()})
+	return s.audit.Enqueue(audit.SandboxStarted{PID: os.Getpid(), Enforced: s.enforced(), AllowNet: audit.Texts(s.record.AllowNet), Scratch: audit.Texts(scratch.At(s.record.Scratch)), Git: string(s.record.Git), Published: s.publishedPorts()})
 }
 
 // isolator makes the isolator of the sandbox's runtime.

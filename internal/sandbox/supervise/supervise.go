@@ -37,6 +37,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/scratch"
@@ -236,6 +237,9 @@ func (s *supervisor) run() {
 // setPolicy swaps the rules of the live view.
 func (s *supervisor) setPolicy(rules []policy.Rule) error {
 	if err := scratch.StoreIn(s.box.Dir()).CheckChange(rules, s.record.Scratch); err != nil {
+		return err
+	}
+	if err := cleangit.StoreIn(s.box.Dir()).CheckChange(rules, s.record.Git); err != nil {
 		return err
 	}
 	p, err := policy.Compile(rules, policy.Options{Reserved: s.reserved})

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
 	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/worker"
 )
@@ -28,8 +30,15 @@ const Verb = "__scratch"
 // job is what a process does. Its descriptors are the upper, the work and the empty directory of
 // each path.
 type job struct {
-	View  []byte         `json:"view"`
-	Paths []scratch.Path `json:"paths"`
+	View  []byte  `json:"view"`
+	Paths []place `json:"paths"`
+}
+
+// place is where one of the mounts goes.
+type place struct {
+	What string `json:"what"` // for errors
+	Path []byte `json:"path"` // relative to the view
+	Own  bool   `json:"own"`  // the third directory is below, whatever the view shows
 }
 
 const perPath = 3 // descriptors
@@ -44,10 +53,18 @@ func Mount(ctx context.Context, view string, contents []*scratch.Content) error 
 	j := job{View: []byte(view)}
 	var files []*os.File
 	for _, c := range contents {
-		j.Paths = append(j.Paths, c.Path)
+		j.Paths = append(j.Paths, place{"scratch directory " + c.Path.String(), []byte(c.Path.At().Rel()), false})
 		files = append(files, c.Upper, c.Work, c.Empty)
 	}
 	_, err := worker.Run[none](ctx, Verb, "mount scratch directories", j, files...)
+	return err
+}
+
+// MountRepository mounts a clean repository at cleangit.At in the view, which shows an empty
+// directory there. Errors: as Mount.
+func MountRepository(ctx context.Context, view string, c *cleangit.Content) error {
+	j := job{View: []byte(view), Paths: []place{{"clean repository", []byte(cleangit.At.Rel()), true}}}
+	_, err := worker.Run[none](ctx, Verb, "mount the clean repository", j, c.Upper, c.Work, c.Repository)
 	return err
 }
 
@@ -60,8 +77,8 @@ func mountAll(j *job) error {
 		return errdefs.New(errdefs.Internal, "open the view: %w", err)
 	}
 	defer unix.Close(view)
-	for i, path := range j.Paths {
-		if err := mountOne(view, path, worker.FirstFD+perPath*i); err != nil {
+	for i, at := range j.Paths {
+		if err := mountOne(view, at, worker.FirstFD+perPath*i); err != nil {
 			return err
 		}
 	}
@@ -69,18 +86,18 @@ func mountAll(j *job) error {
 }
 
 // mountOne mounts on one path. first is the first of its descriptors.
-func mountOne(view int, path scratch.Path, first int) error {
-	dir, err := openIn(view, path)
+func mountOne(view int, at place, first int) error {
+	dir, err := openIn(view, at)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(dir)
 	upper, work, lower := first, first+1, dir
-	if isEmpty(dir) {
+	if at.Own || isEmpty(dir) {
 		lower = first + 2
 	}
 	if err := mount(dir, lower, upper, work); err != nil {
-		return errdefs.New(errdefs.KindOf(err), "scratch directory %s: %w", path, err)
+		return errdefs.New(errdefs.KindOf(err), "%s: %w", at.What, err)
 	}
 	return nil
 }
@@ -99,8 +116,8 @@ func isEmpty(dir int) bool {
 }
 
 // openIn opens the directory at path in the view.
-func openIn(view int, path scratch.Path) (int, error) {
-	dir, err := safefs.OpenDir(view, path.At().Rel(), unix.O_PATH)
+func openIn(view int, at place) (int, error) {
+	dir, err := safefs.OpenDir(view, string(at.Path), unix.O_PATH)
 	switch {
 	case err == nil:
 		return dir, nil
@@ -109,9 +126,9 @@ func openIn(view int, path scratch.Path) (int, error) {
 	case errors.Is(err, unix.ENOTDIR):
 		err = errors.New("it is no directory in the workspace; name another, or remove what is there")
 	case errors.Is(err, unix.ENOENT):
-		err = errdefs.New(errdefs.Precondition, "the directory %s, which is to contain it, does not exist in the workspace; make it first", vpath.Quote(path.At().Dir().Rel()))
+		err = errdefs.New(errdefs.Precondition, "the directory %s, which is to contain it, does not exist in the workspace; make it first", vpath.Quote(path.Dir(string(at.Path))))
 	}
-	return -1, errdefs.New(errdefs.Precondition, "scratch directory %s: %w", path, err)
+	return -1, errdefs.New(errdefs.Precondition, "%s: %w", at.What, err)
 }
 
 // flags and options of overlayfs. Its attributes are in user.overlay, which an ordinary user

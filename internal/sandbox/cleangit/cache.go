@@ -1,0 +1,260 @@
+package cleangit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/gitindex"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// Cache is a directory of the state directory with the repositories that were made last, each in a
+// directory named by a hash of what it depends on. A directory appears whole, by a rename.
+type Cache string
+
+// CacheIn returns the cache in the state directory home.
+func CacheIn(home string) Cache { return Cache(filepath.Join(home, "clean-git")) }
+
+// What the cache keeps at most.
+const (
+	maxCached      = 16
+	maxCachedBytes = 2 << 30
+)
+
+// makingPrefix begins the name of a directory that is being made, for at most makingTimeout.
+const (
+	makingPrefix  = "making-"
+	makingTimeout = 2 * buildTimeout
+)
+
+// Made is a repository for new sandboxes.
+type Made struct {
+	Info Info
+
+	cache    Cache
+	key      string
+	excluded string
+	skipped  map[string]bool
+}
+
+// Make makes the repository of the directory workspace under a policy, or finds it in the cache.
+// Errors: Precondition or Unsupported with the reason if there can be none; Invalid; Deadline;
+// Canceled.
+func (c Cache) Make(ctx context.Context, workspace *os.File, mode Mode, p *policy.Policy) (*Made, error) {
+	if p.Decide(At).Permission == policy.None {
+		return nil, refused("the policy hides .git; leave --git=%s out, or let .git be listed", mode)
+	}
+	s, err := openSource(workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	m := &Made{cache: c, key: s.key(mode, p)}
+	if err := m.readIndex(s, p); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(string(c), 0o700); err != nil {
+		return nil, hostError(err)
+	}
+	if _, err := os.Stat(m.dir()); err != nil {
+		if err := c.build(ctx, s, mode, p, m.dir()); err != nil {
+			return nil, err
+		}
+	}
+	text, err := safefs.ReadRegularIn(m.dir(), infoFile, 1<<16)
+	if err == nil {
+		err = json.Unmarshal(text, &m.Info)
+	}
+	if err != nil {
+		return nil, hostError(err)
+	}
+	now := time.Now()
+	return m, hostError(os.Chtimes(m.dir(), now, now))
+}
+
+func (m *Made) dir() string { return filepath.Join(string(m.cache), m.key) }
+
+// key stands for all that the repository depends on.
+func (s *source) key(mode Mode, p *policy.Policy) string {
+	h := sha256.New()
+	fmt.Fprintln(h, version, mode, s.head, s.branch, s.shallow)
+	for _, r := range p.Rules() {
+		fmt.Fprintf(h, "%q %d %d %d %d %s\n", r.Pattern, r.Type, r.Permission, r.Priority, r.Origin, r.Transform)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+func (c Cache) build(ctx context.Context, s *source, mode Mode, p *policy.Policy, to string) error {
+	making, err := os.MkdirTemp(string(c), makingPrefix)
+	if err != nil {
+		return hostError(err)
+	}
+	err = build(ctx, s, mode, p, making)
+	if err == nil {
+		err = c.locked(unix.LOCK_EX, func() error {
+			if err := os.Rename(making, to); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTEMPTY) {
+				return err
+			}
+			return errors.Join(safefs.SyncDir(string(c)), c.evict(filepath.Base(to)))
+		})
+	}
+	return errors.Join(err, hostError(os.RemoveAll(making)))
+}
+
+// locked calls do while no other process adds to the cache, and with LOCK_EX none uses it.
+func (c Cache) locked(how int, do func() error) error {
+	dir, err := os.Open(string(c))
+	if err != nil {
+		return hostError(err)
+	}
+	defer dir.Close()
+	for {
+		err = unix.Flock(int(dir.Fd()), how)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if err == nil {
+		err = do()
+	}
+	return hostError(err)
+}
+
+// evict removes what was used least recently, but never the entry kept, and what a killed process
+// was making. The cache is locked.
+func (c Cache) evict(kept string) error {
+	entries, err := os.ReadDir(string(c))
+	if err != nil {
+		return err
+	}
+	type cached struct {
+		name  string
+		used  time.Time
+		bytes int64
+	}
+	var all []cached
+	for _, e := range entries {
+		info, err := e.Info()
+		switch {
+		case err != nil:
+			return err
+		case !strings.HasPrefix(e.Name(), makingPrefix):
+			all = append(all, cached{e.Name(), info.ModTime(), c.size(e.Name())})
+		case time.Since(info.ModTime()) > makingTimeout:
+			if err := os.RemoveAll(filepath.Join(string(c), e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	slices.SortFunc(all, func(x, y cached) int { return y.used.Compare(x.used) })
+	total := int64(0)
+	for i, e := range all {
+		if total += e.bytes; e.name != kept && (i >= maxCached || total > maxCachedBytes) {
+			if err := os.RemoveAll(filepath.Join(string(c), e.name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c Cache) size(name string) int64 {
+	var total int64
+	for _, file := range []string{packFile, packIndex, indexFile, commitsFile, pathsFile} {
+		if info, err := os.Lstat(filepath.Join(string(c), name, file)); err == nil {
+			total += info.Size()
+		}
+	}
+	return total
+}
+
+// Fill makes the store of a new sandbox with the directory dir.
+func (m *Made) Fill(dir string) error {
+	return m.cache.locked(unix.LOCK_SH, func() error {
+		if _, err := os.Stat(m.dir()); err != nil {
+			return errdefs.New(errdefs.Unavailable, "the clean repository was removed from the cache; try again")
+		}
+		return StoreIn(dir).fill(m)
+	})
+}
+
+// readIndex reads what the sandbox's index and excludes need of the source's: entries that are not
+// checked out, and tracked files that the view lists without their content, which git would
+// otherwise report as new. The source's excludes are shown if the policy shows them.
+func (m *Made) readIndex(s *source, p *policy.Policy) error {
+	dir := int(s.dir.Fd())
+	m.skipped = map[string]bool{}
+	var list strings.Builder
+	if p.ShowsContent(At + "/info/exclude") {
+		text, err := safefs.ReadRegular(dir, "info/exclude", 1<<20)
+		if err == nil {
+			list.Write(append(text, '\n'))
+		} else if !isAbsent(err) {
+			return refused("info/exclude: %w", err)
+		}
+	}
+	content, err := safefs.ReadRegular(dir, "index", gitindex.MaxBytes)
+	if isAbsent(err) {
+		err, content = nil, nil
+	}
+	if err != nil {
+		return refused("index: %w", err)
+	}
+	if content != nil {
+		x, err := gitindex.Parse(content)
+		if err != nil {
+			return refused("index: %w", err)
+		}
+		x.Entries(func(e gitindex.Entry) {
+			path, ok := gitindex.TrackedPath(vpath.Root, e.Path)
+			switch {
+			case !ok:
+			case p.ShowsContent(path):
+				m.skipped[e.Path] = e.SkipWorktree
+			case p.Decide(path).Permission != policy.None && !strings.Contains(e.Path, "\n"):
+				list.WriteString("/" + excludeEscape.Replace(e.Path) + "\n")
+			}
+		})
+	}
+	m.excluded = list.String()
+	return nil
+}
+
+// excludeEscape writes a path as a pattern (gitignore(5)).
+var excludeEscape = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, " ", `\ `)
+
+func isAbsent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errdefs.Is(err, errdefs.NotFound)
+}
+
+// index returns the index of the repository, in which the same entries as in the source's are not
+// checked out.
+func (m *Made) index() ([]byte, error) {
+	text, err := safefs.ReadRegularIn(m.dir(), indexFile, gitindex.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	x, err := gitindex.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if !x.Skip(func(e gitindex.Entry) bool { return m.skipped[e.Path] }) {
+		return text, nil
+	}
+	return x.Encode(), nil
+}

@@ -1,0 +1,237 @@
+package cleangit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+)
+
+// memoryMax is the limit of git's address space: objects may unpack to any size.
+const memoryMax = 4 << 30
+
+// killTimeout is how long a killed git may keep its pipes open.
+const killTimeout = time.Second
+
+// maxAlternates bounds the source's list of alternates, which git reads, in bytes.
+const maxAlternates = 64 << 10
+
+// sha256Digits are the digits of an object id of a repository with SHA-256.
+const sha256Digits = 64
+
+// settings disable what could run a program, fetch, or use files of another repository than the
+// objects, and bound the memory.
+var settings = []string{
+	"core.fsmonitor=false", "core.hooksPath=/dev/null", "core.attributesFile=/dev/null", "core.commitGraph=false", "core.quotePath=true",
+	"core.multiPackIndex=false", "core.packedGitWindowSize=32m", "core.packedGitLimit=256m", "core.warnAmbiguousRefs=false",
+	"pack.threads=2", "pack.windowMemory=256m", "pack.writeBitmaps=false", "fastimport.unpackLimit=0", "fsck.skipList=",
+	"protocol.allow=never", "credential.helper=", "gc.auto=0", "maintenance.auto=false",
+}
+
+// git runs git in a directory of ours.
+type git struct {
+	program string
+	scratch string
+	objects *os.File            // of the source
+	owner   *syscall.Credential // of the source, if root makes the repository; else nil
+}
+
+// newGit makes the scratch directory with two empty repositories: "work" also has the objects of
+// the source, "clean" becomes the result. close removes it.
+func newGit(s *source) (*git, error) {
+	program, err := exec.LookPath("git")
+	if err != nil {
+		return nil, errdefs.New(errdefs.Unsupported, "git is not installed")
+	}
+	scratch, err := os.MkdirTemp("", "agentfense-clean-")
+	if err != nil {
+		return nil, hostError(err)
+	}
+	g := &git{program: program, scratch: scratch, objects: s.objects}
+	if os.Geteuid() == 0 && s.owner != 0 {
+		g.owner = &syscall.Credential{Uid: s.owner, Gid: s.owner}
+	}
+	if err := errors.Join(g.makeRepository("work", s), g.makeRepository("clean", s), g.give()); err != nil {
+		return nil, errors.Join(hostError(err), g.close())
+	}
+	return g, nil
+}
+
+func (g *git) close() error { return hostError(os.RemoveAll(g.scratch)) }
+
+func (g *git) makeRepository(name string, s *source) error {
+	dir := filepath.Join(g.scratch, name)
+	files := map[string]string{"HEAD": "ref: " + sourceRef + "\n", "config": formatConfig(s.head, "true")}
+	if name == "work" {
+		files[sourceRef] = s.head + "\n"
+		if len(s.shallow) > 0 {
+			files["shallow"] = strings.Join(s.shallow, "\n") + "\n"
+		}
+	}
+	var err error
+	for _, sub := range []string{"refs/heads", "objects/pack", "objects/info"} {
+		err = errors.Join(err, os.MkdirAll(filepath.Join(dir, sub), 0o700))
+	}
+	for name, text := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	return err
+}
+
+// formatConfig is the part of a configuration that says how a repository is stored.
+func formatConfig(id, bare string) string {
+	if len(id) == sha256Digits {
+		return "[core]\n\trepositoryformatversion = 1\n\tbare = " + bare + "\n[extensions]\n\tobjectformat = sha256\n"
+	}
+	return "[core]\n\trepositoryformatversion = 0\n\tbare = " + bare + "\n"
+}
+
+// give gives the directory to the owner of the source, who runs git.
+func (g *git) give() error {
+	if g.owner == nil {
+		return nil
+	}
+	return filepath.WalkDir(g.scratch, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, int(g.owner.Uid), int(g.owner.Gid))
+	})
+}
+
+// command returns a run of git in the repository name.
+func (g *git) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	all := []string{"--no-pager", "--no-replace-objects"}
+	for _, s := range settings {
+		all = append(all, "-c", s)
+	}
+	cmd := exec.CommandContext(ctx, g.program, append(all, args...)...)
+	dir := filepath.Join(g.scratch, name)
+	cmd.Dir = g.scratch
+	cmd.Env = []string{
+		"PATH=/usr/bin:/bin", "LC_ALL=C", "HOME=" + g.scratch, "XDG_CONFIG_HOME=" + g.scratch, "GIT_DIR=" + dir,
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1", "GIT_GRAFT_FILE=/dev/null",
+		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0",
+		"GIT_ALLOW_PROTOCOL=", "GIT_PAGER=cat", "GIT_EDITOR=false", "GIT_ASKPASS=/bin/false", "SSH_ASKPASS=/bin/false",
+	}
+	if name == "work" {
+		cmd.ExtraFiles = []*os.File{g.objects}
+		cmd.Env = append(cmd.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES=/proc/self/fd/3")
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: g.owner}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = killTimeout
+	return cmd
+}
+
+// process is a run of git that goes on.
+type process struct {
+	cmd       *exec.Cmd
+	in        io.WriteCloser
+	out       io.ReadCloser
+	complaint bytes.Buffer
+}
+
+// start starts git with pipes. end must be called.
+func (g *git) start(ctx context.Context, name string, args ...string) (*process, error) {
+	p := &process{cmd: g.command(ctx, name, args...)}
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err == nil {
+		p.out, err = p.cmd.StdoutPipe()
+	}
+	p.cmd.Stderr = &limitedWriter{&p.complaint}
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		return nil, errdefs.New(errdefs.Internal, "git: %w", err)
+	}
+	limitMemory(p.cmd)
+	return p, nil
+}
+
+func limitMemory(cmd *exec.Cmd) {
+	limit := unix.Rlimit{Cur: memoryMax, Max: memoryMax}
+	_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_AS, &limit, nil) // it may have ended
+}
+
+// end waits for the process, which must have read and written everything.
+func (p *process) end(ctx context.Context) error {
+	_ = p.in.Close()
+	return failed(ctx, p.cmd.Wait(), p.cmd.Args, p.complaint.String())
+}
+
+// kill ends the process after another error.
+func (p *process) kill() {
+	_ = p.cmd.Cancel()
+	_ = p.in.Close()
+	_ = p.cmd.Wait()
+}
+
+// run runs git and returns what it printed.
+func (g *git) run(ctx context.Context, name string, stdin io.Reader, args ...string) (string, error) {
+	var out bytes.Buffer
+	err := g.pipe(ctx, name, stdin, &out, args...)
+	return out.String(), err
+}
+
+// pipe runs git and writes what it prints to out.
+func (g *git) pipe(ctx context.Context, name string, stdin io.Reader, out io.Writer, args ...string) error {
+	cmd := g.command(ctx, name, args...)
+	var complaint bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, out, &limitedWriter{&complaint}
+	if err := cmd.Start(); err != nil {
+		return errdefs.New(errdefs.Internal, "git: %w", err)
+	}
+	limitMemory(cmd)
+	return failed(ctx, cmd.Wait(), cmd.Args, complaint.String())
+}
+
+// failed explains how a run ended. The source decides what git complains about.
+func failed(ctx context.Context, err error, args []string, complaint string) error {
+	verb := args[3+2*len(settings)]
+	line, _, _ := strings.Cut(strings.TrimSpace(complaint), "\n")
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return errdefs.New(errdefs.Deadline, "git %s: time limit exceeded; give a smaller depth (--git=clean:DEPTH)", verb)
+	case ctx.Err() != nil:
+		return errdefs.New(errdefs.Canceled, "git %s: %w", verb, ctx.Err())
+	case line == "":
+		return refused("git %s: %w", verb, err)
+	}
+	return refused("git %s: %s", verb, vpath.Escape(line))
+}
+
+// complaintMax is how much is kept of what git complains.
+const complaintMax = 4096
+
+type limitedWriter struct{ to *bytes.Buffer }
+
+func (w *limitedWriter) Write(b []byte) (int, error) {
+	w.to.Write(b[:min(len(b), complaintMax-w.to.Len())])
+	return len(b), nil
+}
+
+func hostError(err error) error {
+	if err == nil {
+		return nil
+	}
+	kind := errdefs.Internal
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		kind = errdefs.Exhausted
+	}
+	return errdefs.New(kind, "clean repository: %w", err)
+}

@@ -1,0 +1,101 @@
+package cleangit
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/sandbox/githistory"
+)
+
+const branches = "refs/heads/"
+
+// source is the repository of a source, open.
+type source struct {
+	dir, objects *os.File
+	owner        uint32 // of .git
+	head         string // the commit
+	branch       string // the ref that is checked out, "" if none is
+	shallow      []string
+}
+
+func (s *source) close() {
+	for _, f := range []*os.File{s.dir, s.objects} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// openSource opens the repository at the root of the directory workspace. Errors: Precondition or
+// Unsupported, with the reason, for one of which no clean repository can be made.
+func openSource(workspace *os.File) (*source, error) {
+	var st unix.Stat_t
+	err := unix.Fstatat(int(workspace.Fd()), ".git", &st, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil, refused("the source has no .git directory; name the top directory of the work tree with --dir")
+	case err != nil:
+		return nil, errdefs.New(safefs.Kind(err), "git: .git: %w", err)
+	case st.Mode&unix.S_IFMT == unix.S_IFREG:
+		return nil, refused("the source is a linked work tree or a submodule, with the repository in another directory; use a clone of it")
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return nil, refused(".git is no directory")
+	}
+	if uid := uint32(os.Geteuid()); uid != 0 && st.Uid != uid {
+		return nil, refused("the repository belongs to uid %d: make the sandbox as that user", st.Uid)
+	}
+	s := &source{owner: st.Uid}
+	if s.dir, err = openDir(workspace, ".git"); err == nil {
+		err = s.readHead()
+	}
+	if err == nil {
+		s.objects, err = openDir(s.dir, "objects")
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// refused is an error that says why there can be no clean repository.
+func refused(format string, args ...any) error {
+	return errdefs.New(errdefs.Precondition, "a clean repository (--git=clean) cannot be made: %w", errdefs.New(errdefs.Precondition, format, args...))
+}
+
+func openDir(parent *os.File, name string) (*os.File, error) {
+	fd, err := safefs.OpenDir(int(parent.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, refused("%s: %w", name, err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// readHead reads what is checked out.
+func (s *source) readHead() error {
+	dir := int(s.dir.Fd())
+	refs, err := githistory.ReadRefs(dir)
+	if err != nil {
+		return refused("%w", err)
+	}
+	if s.branch, _, err = githistory.ReadHead(dir); err != nil {
+		return refused("HEAD: %w", err)
+	}
+	s.head = refs["HEAD"]
+	switch {
+	case s.head == "":
+		return refused("the source has no commit yet, or HEAD cannot be read")
+	case s.branch != "" && !strings.HasPrefix(s.branch, branches):
+		return refused("HEAD is no branch")
+	}
+	s.shallow, err = githistory.ReadShallow(dir)
+	if err != nil {
+		return refused("shallow: %w", err)
+	}
+	return nil
+}
