@@ -56,9 +56,6 @@ type Made struct {
 // Errors: Precondition or Unsupported with the reason if there can be none; Invalid; Deadline;
 // Canceled.
 func (c Cache) Make(ctx context.Context, workspace *os.File, mode Mode, p *policy.Policy) (*Made, error) {
-	if p.Decide(At).Permission == policy.None {
-		return nil, refused("the policy hides .git; leave --git=%s out, or let .git be listed", mode)
-	}
 	s, err := openSource(workspace)
 	if err != nil {
 		return nil, err

@@ -9,11 +9,13 @@
 package cleangit
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Version changes whenever Build would make another repository of the same source.
@@ -98,3 +100,6 @@ func (m Mode) Hides(absent func(p vpath.Path, isDir bool) bool) func(p vpath.Pat
 
 // At is the path of the repository in the workspace.
 const At vpath.Path = "/.git"
+
+// PlaceRule shows the directory At, and nothing in it, whatever the other rules say.
+var PlaceRule = policy.Rule{Pattern: string(At), Type: policy.File, Permission: policy.View, Priority: math.MaxInt32, Origin: policy.OriginFlag, Source: "--git=clean"}

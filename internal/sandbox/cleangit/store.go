@@ -45,7 +45,7 @@ const (
 func (s Store) fill(m *Made) error {
 	made, info := m.dir(), &m.Info
 	repository := filepath.Join(string(s), repositoryDir)
-	var err error
+	err := os.Mkdir(string(s), 0o700)
 	for _, dir := range []string{"objects/pack", "objects/info", "refs/heads", "refs/tags", "info", "hooks"} {
 		err = errors.Join(err, os.MkdirAll(filepath.Join(repository, dir), dirMode))
 	}

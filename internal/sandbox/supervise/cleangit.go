@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/overlay"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // mountPoints are the directories of the workspace on which something is mounted.
@@ -19,6 +20,14 @@ func (s *supervisor) mountPoints() []vpath.Path {
 		points = append(slices.Clip(points), cleangit.At)
 	}
 	return points
+}
+
+// compile compiles rules for the view, in which the place of a clean repository always exists.
+func (s *supervisor) compile(rules []policy.Rule) (*policy.Policy, error) {
+	if s.record.Git.IsClean() {
+		rules = append(slices.Clip(rules), cleangit.PlaceRule)
+	}
+	return policy.Compile(rules, policy.Options{Reserved: s.reserved})
 }
 
 // mountGit mounts the clean repository in place of .git, of which the layers show nothing, as

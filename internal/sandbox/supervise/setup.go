@@ -31,7 +31,6 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 	"github.com/agentfense/agentfense/internal/view/fusefs"
 	"github.com/agentfense/agentfense/internal/view/layer"
-	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // gcPercent trades processor time for memory: a supervisor's heap is small
@@ -159,7 +158,7 @@ func (s *supervisor) openLayers(context.Context) error {
 	if s.reserved, err = s.home.Reserved(s.record.Source); err != nil {
 		return err
 	}
-	p, err := policy.Compile(s.record.Rules, policy.Options{Reserved: s.reserved})
+	p, err := s.compile(s.record.Rules)
 	if err != nil {
 		return err
 	}

@@ -242,7 +242,7 @@ func (s *supervisor) setPolicy(rules []policy.Rule) error {
 	if err := cleangit.StoreIn(s.box.Dir()).CheckChange(rules, s.record.Git); err != nil {
 		return err
 	}
-	p, err := policy.Compile(rules, policy.Options{Reserved: s.reserved})
+	p, err := s.compile(rules)
 	if err != nil {
 		return err
 	}
