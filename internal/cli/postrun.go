@@ -94,6 +94,9 @@ func (e *env) printSummary(ctx context.Context, b backend.Backend, c backend.Cha
 	helping := advice(s.Refused, now.Record.Rules, now.Reserved, now.IsDir, again)
 	helping = append(helping, mountAdvice(s.RefusedMounts, now.Record)...)
 	e.saySummary(now.Record.Name, s, helping, toGo)
+	if mode := now.Record.Git; mode.IsClean() && len(s.Files) > 0 && !toGo {
+		e.say("commits made inside are not among the changes: git there has a clean repository (--git=%s)", mode)
+	}
 	return nil
 }
 

@@ -50,7 +50,7 @@ func trackedLines(t gitview.Tracked) []string {
 		lines = append(lines, fmt.Sprintf("git's history has %s the policy hides: %s", plural(len(t.History), "file")+" that", someOf(t.History)))
 	}
 	if len(lines) > 0 {
-		lines = append(lines, "the content of these files is readable inside from git's objects (git show); to hide it: --hide .git/")
+		lines = append(lines, "the content of these files is readable inside from git's objects (git show); to hide it: --hide .git/, or --git=clean for a history without them")
 	}
 	if t.Unchecked != "" {
 		lines = append(lines, fmt.Sprintf("git's history was not fully checked for hidden files: %s", vpath.Escape(t.Unchecked)))
