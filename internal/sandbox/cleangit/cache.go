@@ -120,11 +120,9 @@ func (c Cache) locked(how int, do func() error) error {
 		return hostError(err)
 	}
 	defer dir.Close()
-	for {
+	err = unix.Flock(int(dir.Fd()), how)
+	for errors.Is(err, unix.EINTR) {
 		err = unix.Flock(int(dir.Fd()), how)
-		if err != unix.EINTR {
-			break
-		}
 	}
 	if err == nil {
 		err = do()

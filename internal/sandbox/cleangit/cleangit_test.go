@@ -23,7 +23,8 @@ var (
 	histories      = flag.Int("cleangit.histories", 12, "random histories")
 )
 
-// gitIn runs git in a directory with no configuration but the repository's, and returns what it prints.
+// gitIn runs git in a directory with no configuration but the repository's, and returns what it
+// prints.
 func gitIn(t *testing.T, dir string, stdin []byte, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)

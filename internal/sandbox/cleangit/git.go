@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -97,17 +99,26 @@ func formatConfig(id, bare string) string {
 	return "[core]\n\trepositoryformatversion = 0\n\tbare = " + bare + "\n"
 }
 
-// give gives the directory to the owner of the source, who runs git.
+// give gives the directory to the owner of the source, who runs git. It comes after what it
+// contains: until then the owner cannot reach that, and so cannot replace it meanwhile.
 func (g *git) give() error {
 	if g.owner == nil {
 		return nil
 	}
-	return filepath.WalkDir(g.scratch, func(path string, _ os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Lchown(path, int(g.owner.Uid), int(g.owner.Gid))
+	root, err := os.OpenRoot(g.scratch)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	var paths []string
+	err = fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
+		paths = append(paths, path)
+		return err
 	})
+	for _, path := range slices.Backward(paths) {
+		err = errors.Join(err, root.Lchown(path, int(g.owner.Uid), int(g.owner.Gid)))
+	}
+	return err
 }
 
 // command returns a run of git in the repository name.

@@ -197,7 +197,12 @@ func openOrMake(parent int, name string, uid, gid int) (*os.File, error) {
 // own gives the repository, which only we write, to the ids, except for packs: they are shared with
 // other sandboxes, and everybody may read them.
 func own(repository *os.File, uid, gid int) error {
-	return filepath.WalkDir(safefs.ProcPath(int(repository.Fd()))+"/.", func(path string, e fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(safefs.ProcPath(int(repository.Fd())))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || strings.HasPrefix(e.Name(), "pack-") {
 			return err
 		}
@@ -208,6 +213,6 @@ func own(repository *os.File, uid, gid int) error {
 		if e.IsDir() {
 			mode = dirMode
 		}
-		return errors.Join(os.Lchown(path, uid, gid), os.Chmod(path, mode))
+		return errors.Join(root.Lchown(path, uid, gid), root.Chmod(path, mode))
 	})
 }

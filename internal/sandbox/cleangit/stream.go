@@ -159,12 +159,7 @@ func (s *stream) finish(c *commit) error {
 	s.reals[c.mark] = c.real
 	shown := slices.DeleteFunc(slices.Clone(c.changes), func(x change) bool { return !s.shows(x.path) })
 	s.hidden = s.hidden || len(shown) < len(c.changes)
-	var parents []string
-	for _, mark := range c.parents {
-		if now := s.marks[s.reals[mark]]; now != "" && !slices.Contains(parents, now) {
-			parents = append(parents, now)
-		}
-	}
+	parents := s.parents(c)
 	base := s.marks[s.first[c.real]]
 	became := len(shown) < len(c.changes) || len(c.parents) > 1 // it was not made empty
 	if len(shown) == 0 && len(parents) <= 1 && became && (len(parents) == 0 || parents[0] == base) {
@@ -178,6 +173,17 @@ func (s *stream) finish(c *commit) error {
 	}
 	s.write(c, message, parents, base, shown)
 	return s.readID(c)
+}
+
+// parents are the marks of what the commit's parents became, each once.
+func (s *stream) parents(c *commit) []string {
+	var parents []string
+	for _, mark := range c.parents {
+		if now := s.marks[s.reals[mark]]; now != "" && !slices.Contains(parents, now) {
+			parents = append(parents, now)
+		}
+	}
+	return parents
 }
 
 func (s *stream) write(c *commit, message []byte, parents []string, base string, shown []change) {

@@ -52,9 +52,9 @@ func (l *lookup) object(word string) (string, error) {
 	return id, nil
 }
 
-// replace returns a message in which ids of commits of the source are those of the clean repository.
-// The id of another object, and an unknown one in full, becomes zeros: the id of what has hidden
-// files depends on their content.
+// replace returns a message in which ids of commits of the source are those of the clean
+// repository. The id of another object, and an unknown one in full, becomes zeros: the id of what
+// has hidden files depends on their content.
 func (l *lookup) replace(message []byte, clean map[string]string) ([]byte, error) {
 	var failure error
 	out := hexWord.ReplaceAllFunc(message, func(word []byte) []byte {

@@ -51,8 +51,8 @@ func (s *Sandbox) Log(ev audit.Event) error {
 
 // ReplaceRules stores another policy and records it, with the reason why, in the audit log.
 // also, if not nil, changes the record in the same step. The caller informs a running
-// supervisor. Errors: Precondition if they would apply to what a scratch directory has, or hide what a
-// clean repository shows.
+// supervisor. Errors: Precondition if they would apply to what a scratch directory has, or hide
+// what a clean repository shows.
 func (s *Sandbox) ReplaceRules(rules []policy.Rule, note, why string, also func(*Record)) error {
 	r := s.Record()
 	if err := s.checkContents(rules, &r); err != nil {

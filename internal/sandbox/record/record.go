@@ -172,10 +172,8 @@ func (r *Record) check() error {
 			return err
 		}
 	}
-	if err := scratch.Check(r.Scratch, r.Limits.DiskBytes > 0 || r.Limits.DiskInodes > 0); err != nil {
-		return err
-	}
-	if err := r.Git.Check(r.Limits.DiskBytes > 0 || r.Limits.DiskInodes > 0); err != nil {
+	limited := r.Limits.DiskBytes > 0 || r.Limits.DiskInodes > 0
+	if err := errors.Join(scratch.Check(r.Scratch, limited), r.Git.Check(limited)); err != nil {
 		return err
 	}
 	if err := policyfile.CheckMarks(r.Marks); err != nil {
