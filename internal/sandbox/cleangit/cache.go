@@ -105,9 +105,9 @@ func (c Cache) build(ctx context.Context, s *source, mode Mode, p *policy.Policy
 	if err == nil {
 		err = c.locked(unix.LOCK_EX, func() error {
 			if err := os.Rename(making, to); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTEMPTY) {
-				return err
+				return hostError(err)
 			}
-			return errors.Join(safefs.SyncDir(string(c)), c.evict(filepath.Base(to)))
+			return hostError(errors.Join(safefs.SyncDir(string(c)), c.evict(filepath.Base(to))))
 		})
 	}
 	return errors.Join(err, hostError(os.RemoveAll(making)))
@@ -124,10 +124,10 @@ func (c Cache) locked(how int, do func() error) error {
 	for errors.Is(err, unix.EINTR) {
 		err = unix.Flock(int(dir.Fd()), how)
 	}
-	if err == nil {
-		err = do()
+	if err != nil {
+		return hostError(err)
 	}
-	return hostError(err)
+	return do()
 }
 
 // evict removes what was used least recently, but never the entry kept, and what a killed process
