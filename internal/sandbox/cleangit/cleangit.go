@@ -2,10 +2,10 @@
 // depth, without the paths that a policy does not let be read. No object of it has the content, the
 // name or the id of something hidden.
 //
-// Build makes it with git's fast-export and fast-import, in an empty repository of its own that
-// has the source's objects as alternates. Git therefore reads no configuration, hook, attribute,
-// graft or replacement of the source, and runs nothing of it. A Cache keeps what was made, bounded.
-// A Store is what one sandbox has of it. Mounting it is left to package supervise.
+// Cache.Make makes it with git's fast-export and fast-import, in a new repository that has the
+// source's objects as alternates. Git therefore reads no configuration, hook, attribute, graft or
+// replacement of the source, and runs nothing of it. The cache keeps what was made last. A Store is
+// what one sandbox has of it. Package supervise mounts it.
 package cleangit
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// Version changes whenever Build would make another repository of the same source.
+// version changes whenever build would make another repository of the same source.
 const version = 1
 
 // Mode says which git repository a sandbox sees: the source's, if it is empty, or a clean one, as

@@ -62,7 +62,7 @@ func newGit(s *source) (*git, error) {
 	}
 	g := &git{program: program, scratch: scratch, objects: s.objects}
 	if os.Geteuid() == 0 && s.owner != 0 {
-		g.owner = &syscall.Credential{Uid: s.owner, Gid: s.owner}
+		g.owner = &syscall.Credential{Uid: s.owner, Gid: s.group}
 	}
 	if err := errors.Join(g.makeRepository("work", s), g.makeRepository("clean", s), g.give()); err != nil {
 		return nil, errors.Join(hostError(err), g.close())

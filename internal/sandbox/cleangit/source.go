@@ -17,7 +17,7 @@ const branches = "refs/heads/"
 // source is the repository of a source, open.
 type source struct {
 	dir, objects *os.File
-	owner        uint32 // of .git
+	owner, group uint32 // of .git
 	head         string // the commit
 	branch       string // the ref that is checked out, "" if none is
 	shallow      []string
@@ -49,7 +49,7 @@ func openSource(workspace *os.File) (*source, error) {
 	if uid := uint32(os.Geteuid()); uid != 0 && st.Uid != uid {
 		return nil, refused("the repository belongs to uid %d: make the sandbox as that user", st.Uid)
 	}
-	s := &source{owner: st.Uid}
+	s := &source{owner: st.Uid, group: st.Gid}
 	if s.dir, err = openDir(workspace, ".git"); err == nil {
 		err = s.readHead()
 	}

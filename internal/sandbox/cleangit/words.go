@@ -17,7 +17,7 @@ type lookup struct {
 	process *process
 	out     *bufio.Reader
 	digits  int
-	known   map[string]string // object of a word, "" if it is none
+	known   map[string]string // object of a word, "" for a word that names none
 }
 
 func (g *git) newLookup(ctx context.Context, digits int) (*lookup, error) {

@@ -32,7 +32,7 @@ func Fork(sb *record.Sandbox, o ForkOptions) ([]*record.Sandbox, error) {
 		return nil, err
 	}
 	if sb.Record().Git.IsClean() {
-		return nil, errdefs.New(errdefs.Unsupported, "sandbox %s: cannot be forked: its commits are in a clean repository of its own (--git=clean), which forks would not have; make another sandbox of the source", sb.Name())
+		return nil, errdefs.New(errdefs.Unsupported, "sandbox %s: cannot be forked: its commits are in its clean repository (--git=clean), which a fork would not have; make another sandbox of the source", sb.Name())
 	}
 	for i, name := range o.Names {
 		if err := record.CheckName(name); err != nil {
