@@ -25,6 +25,7 @@ echo SECRET-seven >.env; git stash -q
 git commit -q --allow-empty -m lost; git reset -q --hard HEAD^
 git revert --no-edit HEAD >/dev/null; git pack-refs --all; git repack -q -d
 echo c >>a.txt; git commit -qam last
+printf '# SECRET\nprod-keys/\n/deploy/prod-keys/signing.key\n*.log\n' >>.git/info/exclude
 `
 
 // everything prints all that git and the files of the repository tell.
@@ -58,7 +59,7 @@ func TestACleanRepositoryTellsNothingHidden(t *testing.T) {
 				t.Errorf("the sandbox sees %q: …%q…", text, r.Stdout[max(0, at-80):min(len(r.Stdout), at+80)])
 			}
 		}
-		for _, text := range []string{"a.txt", "last", "after "} {
+		for _, text := range []string{"a.txt", "last", "after ", "*.log"} {
 			if !strings.Contains(r.Stdout, text) {
 				t.Errorf("the sandbox does not see %q", text)
 			}

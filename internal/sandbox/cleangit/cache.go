@@ -188,46 +188,67 @@ func (m *Made) Fill(dir string) error {
 	})
 }
 
-// readIndex reads what the sandbox's index and excludes need of the source's: entries that are not
-// checked out, and tracked files that the view lists without their content, which git would
-// otherwise report as new. The source's excludes are shown if the policy shows them.
+// readIndex reads what the sandbox's index and excludes need of the source's.
 func (m *Made) readIndex(s *source, p *policy.Policy) error {
-	dir := int(s.dir.Fd())
 	m.skipped = map[string]bool{}
-	var list strings.Builder
-	if p.ShowsContent(At + "/info/exclude") {
-		text, err := safefs.ReadRegular(dir, "info/exclude", 1<<20)
-		if err == nil {
-			list.Write(append(text, '\n'))
-		} else if !isAbsent(err) {
-			return refused("info/exclude: %w", err)
-		}
+	excluded, err := readExcluded(s, p)
+	if err != nil {
+		return err
 	}
-	content, err := safefs.ReadRegular(dir, "index", gitindex.MaxBytes)
+	content, err := safefs.ReadRegular(int(s.dir.Fd()), "index", gitindex.MaxBytes)
 	if isAbsent(err) {
-		err, content = nil, nil
+		m.excluded = excluded
+		return nil
 	}
 	if err != nil {
 		return refused("index: %w", err)
 	}
-	if content != nil {
-		x, err := gitindex.Parse(content)
-		if err != nil {
-			return refused("index: %w", err)
-		}
-		x.Entries(func(e gitindex.Entry) {
-			path, ok := gitindex.TrackedPath(vpath.Root, e.Path)
-			switch {
-			case !ok:
-			case p.ShowsContent(path):
-				m.skipped[e.Path] = e.SkipWorktree
-			case p.Decide(path).Permission != policy.None && !strings.Contains(e.Path, "\n"):
-				list.WriteString("/" + excludeEscape.Replace(e.Path) + "\n")
-			}
-		})
+	x, err := gitindex.Parse(content)
+	if err != nil {
+		return refused("index: %w", err)
 	}
+	var list strings.Builder
+	list.WriteString(excluded)
+	x.Entries(func(e gitindex.Entry) {
+		path, ok := gitindex.TrackedPath(vpath.Root, e.Path)
+		switch {
+		case !ok:
+		case p.ShowsContent(path): // it may not be checked out
+			m.skipped[e.Path] = e.SkipWorktree
+		case p.Decide(path).Permission != policy.None && !strings.Contains(e.Path, "\n"):
+			// Git would report it as new: it is listed, and in no commit.
+			list.WriteString("/" + excludeEscape.Replace(e.Path) + "\n")
+		}
+	})
 	m.excluded = list.String()
 	return nil
+}
+
+// maxExcluded bounds the source's excludes, in bytes.
+const maxExcluded = 1 << 20
+
+// readExcluded returns the source's excludes if the policy shows them, without comments and
+// patterns that name what it hides.
+func readExcluded(s *source, p *policy.Policy) (string, error) {
+	if !p.ShowsContent(At + "/info/exclude") {
+		return "", nil
+	}
+	text, err := safefs.ReadRegular(int(s.dir.Fd()), "info/exclude", maxExcluded)
+	if isAbsent(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", refused("info/exclude: %w", err)
+	}
+	var list strings.Builder
+	for line := range strings.SplitSeq(string(text), "\n") {
+		name := strings.Trim(strings.TrimPrefix(line, "!"), "/ \t\r")
+		path, ok := gitindex.TrackedPath(vpath.Root, name)
+		if ok && !strings.HasPrefix(line, "#") && p.Decide(path).Permission != policy.None {
+			list.WriteString(line + "\n")
+		}
+	}
+	return list.String(), nil
 }
 
 // excludeEscape writes a path as a pattern (gitignore(5)).

@@ -116,7 +116,7 @@ func TestTheCacheIsBounded(t *testing.T) {
 // content are ignored.
 func TestTheIndexFollowsTheSource(t *testing.T) {
 	testenv.Command(t, "git")
-	dir := repositoryOf(t, "echo s >s; echo '*.log' >.git/info/exclude; mkdir 'd [x'; echo l >'d [x/l *'; git add .; git commit -qm s; git update-index --skip-worktree s; rm s; echo staged >>a; git add a")
+	dir := repositoryOf(t, "echo s >s; printf '# h\\n*.log\\n/h\\n!/h/\\n' >.git/info/exclude; mkdir 'd [x'; echo l >'d [x/l *'; git add .; git commit -qm s; git update-index --skip-worktree s; rm s; echo staged >>a; git add a")
 	p, err := policy.Compile([]policy.Rule{
 		{Pattern: "**", Permission: policy.Write}, {Pattern: "/h", Permission: policy.None, Priority: 1}, {Pattern: "d*/", Permission: policy.View, Priority: 1},
 	}, policy.Options{})
@@ -138,6 +138,9 @@ func TestTheIndexFollowsTheSource(t *testing.T) {
 	}
 	if got, want := git("status", "--porcelain"), " M a\n?? h"; got != want { // h is not there inside
 		t.Errorf("status: %q, want %q", got, want)
+	}
+	if text, err := os.ReadFile(filepath.Join(repository, "info/exclude")); err != nil || string(text) != "*.log\n/d\\ \\[x/l\\ \\*\n" {
+		t.Errorf("info/exclude: %q, %v", text, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(repository, "config")); err != nil || strings.Contains(string(text), "remote") {
 		t.Errorf("config: %q, %v", text, err)

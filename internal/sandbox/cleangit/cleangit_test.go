@@ -20,7 +20,7 @@ import (
 
 var (
 	historyCommits = flag.Int("cleangit.commits", 300, "commits of the long history")
-	histories      = flag.Int("cleangit.histories", 12, "random histories")
+	histories      = flag.Int("cleangit.histories", 8, "random histories")
 )
 
 // gitIn runs git in a directory with no configuration but the repository's, and returns what it
