@@ -45,6 +45,7 @@ func main() {
 			return reviewui.Pick(ctx, in, out, list)
 		},
 		Export: export,
+		Import: openImport,
 		Query: func(ctx context.Context, s *record.Sandbox, statement string, b cli.QueryBounds) (cli.QueryRows, error) {
 			rows, err := portable.Query(ctx, s, statement, portable.Bounds(b))
 			return cli.QueryRows(rows), err
@@ -59,4 +60,20 @@ func export(ctx context.Context, s *record.Sandbox, file, format string) (cli.Ex
 	}[format]
 	result, err := write(ctx, s, file)
 	return cli.ExportResult(result), err
+}
+
+// openImport opens a file for the verb import.
+func openImport(ctx context.Context, file string) (*cli.Import, error) {
+	in, err := portable.OpenImport(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	return &cli.Import{
+		Notes: in.Notes,
+		Fill: func(ctx context.Context, home *record.Home, r *record.Record, dir string, partial bool) (cli.ExportResult, error) {
+			result, err := in.Fill(ctx, home, r, dir, partial)
+			return cli.ExportResult(result), err
+		},
+		Close: in.Close,
+	}, nil
 }

@@ -22,6 +22,7 @@ type ExportResult struct {
 	Entries   int
 	Deletions int
 	Skipped   []ExportSkipped
+	Notes     []string
 }
 
 // ExportSkipped is a portable.Skipped.
@@ -97,6 +98,9 @@ func runExport(ctx context.Context, e *env, name, file string, o exportFileOptio
 	}
 	for _, s := range result.Skipped {
 		e.say("left out: %s: %s", shown(s.Path.Plain()), s.Why)
+	}
+	for _, note := range result.Notes {
+		e.say("%s", note)
 	}
 	if o.Format == FormatTar && result.Deletions > 0 {
 		e.say("a tar archive cannot hold deletions: it is without %s", plural(result.Deletions, "deletion"))

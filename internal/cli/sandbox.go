@@ -184,7 +184,11 @@ func (o *sandboxOptions) create(ctx context.Context, e *env, cmd *cobra.Command,
 	if err := o.addIgnoredScratch(ctx, e, home, b, &n); err != nil {
 		return sb, err
 	}
-	p := e.progress("uploading")
+	doing := "uploading"
+	if n.Fill != nil {
+		doing = "importing"
+	}
+	p := e.progress(doing)
 	n.Uploading = e.uploading(p)
 	sb, err = b.Create(ctx, n)
 	p.stop()

@@ -43,6 +43,8 @@ type Parts struct {
 	PickReview func(ctx context.Context, in, out *os.File, choices []ReviewChoice) (string, error)
 	// Export writes what a sandbox changed to a new file in one of the formats.
 	Export func(ctx context.Context, s *record.Sandbox, file, format string) (ExportResult, error)
+	// Import opens a file that Export could have written as agentfs.
+	Import func(ctx context.Context, file string) (*Import, error)
 	// Query answers an SQL statement about a sandbox.
 	Query func(ctx context.Context, s *record.Sandbox, statement string, b QueryBounds) (QueryRows, error)
 }

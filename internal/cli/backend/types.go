@@ -97,6 +97,9 @@ type NewSandbox struct {
 	// Rebase says that the directory that is in the place of the source of a known sandbox
 	// is its source now.
 	Rebase bool
+	// Fill writes the changes with which a sandbox of this host begins, in the directory that
+	// becomes the sandbox's. Nil writes nothing.
+	Fill func(home *record.Home, r *record.Record, dir string) error
 }
 
 // Reopening says what changes of a known sandbox, before a command runs in it.

@@ -66,17 +66,28 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 	if err != nil {
 		return backend.Sandbox{}, err
 	}
-	fill, err := b.cleanGit(ctx, n)
+	repository, err := b.cleanGit(ctx, n)
 	if err != nil {
 		return backend.Sandbox{}, err
 	}
 	runtime := cmp.Or(n.Runtime, record.RuntimeBwrap)
-	sb, err := b.home.CreateWith(record.Record{
+	r := record.Record{
 		Name: n.Name, Source: n.Source, Workspace: string(n.Source.Path),
 		Rules: n.Rules.Rules, PolicyNote: n.Rules.Note, Marks: n.Rules.Marks,
 		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, List: hostlist.List{AllowNet: n.AllowNet}, NetLimits: n.NetLimits, Secrets: secrets, Ports: published.Ports{Publish: n.Publish}, Mounts: mounts, Limits: n.Limits,
 		Home: n.Home, Scratch: dirs, Git: n.Git, Ask: n.Ask,
-	}, fill)
+	}
+	sb, err := b.home.CreateWith(r, func(dir string) error {
+		if repository != nil {
+			if err := repository(dir); err != nil {
+				return err
+			}
+		}
+		if n.Fill == nil {
+			return nil
+		}
+		return n.Fill(b.home, &r, dir)
+	})
 	if err != nil {
 		return backend.Sandbox{}, err
 	}

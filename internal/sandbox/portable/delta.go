@@ -1,6 +1,6 @@
 // Package portable writes what a sandbox changed to one file that other programs read: an
-// AgentFS database (SQLite), a tar archive or an image in the OCI layout. It also answers
-// SQL queries about a sandbox.
+// AgentFS database (SQLite), a tar archive or an image in the OCI layout. It makes the delta of
+// a new sandbox of an AgentFS database, and answers SQL queries about a sandbox.
 //
 // A file holds what the sandbox wrote and the names of what it deleted. It holds no content
 // that the policy does not show inside: neither of the source nor of a copy of it, and no name
@@ -36,6 +36,7 @@ type Result struct {
 	Entries   int // files, directories, links and special files
 	Deletions int
 	Skipped   []Skipped
+	Notes     []string // for people: what else the file does not have
 }
 
 // entry is a change that is exported.
@@ -53,6 +54,7 @@ type delta struct {
 	work    *changes.Work
 	entries []entry // parents before children
 	skipped []Skipped
+	notes   []string
 }
 
 // openDelta reads what the sandbox changed. Errors: those of changes.OpenToRead.
@@ -135,7 +137,7 @@ func (d *delta) why(c *changes.Change) string {
 func (d *delta) skip(p vpath.Path, why string) { d.skipped = append(d.skipped, Skipped{p, why}) }
 
 func (d *delta) result() Result {
-	r := Result{Skipped: d.skipped}
+	r := Result{Skipped: d.skipped, Notes: d.notes}
 	for i := range d.entries {
 		if d.entries[i].deleted {
 			r.Deletions++

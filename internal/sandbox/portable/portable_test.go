@@ -38,7 +38,7 @@ var rules = []policy.Rule{
 
 // newSandbox makes a sandbox on files, lets do change its layers without a policy, and then gives
 // it the rules.
-func newSandbox(t *testing.T, files map[string]string, do func(*layer.Stack)) *record.Sandbox {
+func newSandbox(t testing.TB, files map[string]string, do func(*layer.Stack)) *record.Sandbox {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {

@@ -40,7 +40,8 @@ func fillTables(ctx context.Context, tx *sql.Tx, prefix string, d *delta, s *rec
 		}
 	}
 	err := audit.Read(s.AuditPath(), t.record)
-	if errdefs.Is(err, errdefs.NotFound) { // archived
+	if errdefs.Is(err, errdefs.NotFound) {
+		d.notes = append(d.notes, "the audit log was archived: the tables audit, network and processes are empty")
 		return nil
 	}
 	return err

@@ -314,7 +314,7 @@ var domainPairs = map[string]domainPair{
 			"Record.Marks": ofTheHost, "Record.Net": ofTheHost, "List.AllowNetUntil": "a list has no end of a host that is not in it", "Record.Secrets": "Sandbox.Secrets has what a client may know", "Rule.Source": "each side says where it has a rule from",
 			"Mount.Dev": ofTheHost, "Mount.Ino": ofTheHost, "Mount.Born": ofTheHost, "Mount.EarlierRules": "of the supervisor alone",
 			"Record.Ignore": ofTheHost, "Ask.Hook": onThisHost, "Paths.Grants": "a grant without its rule has ended", "Paths.GrantsEnded": ofTheHost, "Paths.InMounts": ofTheHost,
-			"Record.UID": ofTheHost, "Record.HostUID": ofTheHost, "Limits.Timeout": "the timeout of a request",
+			"Record.Git": "a server refuses a clean repository", "Record.UID": ofTheHost, "Record.HostUID": ofTheHost, "Limits.Timeout": "the timeout of a request",
 			"Served.Sent": "Sandbox.Sent has them", "Served.Git": "the client has sent it",
 		},
 	},
