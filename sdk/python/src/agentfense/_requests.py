@@ -350,7 +350,7 @@ def apply(
     how = t.ConflictResolution(on_conflict).name if on_conflict is not None else "UNSPECIFIED"
     return sandbox_pb2.ApplyRequest(
         hunks=hunks or (),
-        on_conflict=sandbox_pb2.ConflictResolution.Value("CONFLICT_RESOLUTION_" + how),
+        on_conflict="CONFLICT_RESOLUTION_" + how,
         sandbox_id=sandbox_id,
         paths=paths,
         dry_run=dry_run,

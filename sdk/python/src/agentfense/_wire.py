@@ -469,7 +469,7 @@ def apply_result_of(message: Any) -> t.ApplyResult:
 def _conflict_kind(value: int) -> Optional[t.ConflictKind]:
     """Return a kind of conflict; None for none, and for one of a newer server."""
     word = named(sandbox_pb2.ConflictKind, "CONFLICT_KIND_", value, "")
-    return t.ConflictKind(word) if word and word != "unspecified" else None
+    return t.ConflictKind(word) if word else None
 
 
 def discard_result_of(message: Any) -> t.DiscardResult:
