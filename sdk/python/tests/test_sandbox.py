@@ -23,6 +23,7 @@ from agentfense import (
     ChangeStatus,
     CommandExecutionError,
     CommandTimeoutError,
+    ConflictError,
     ConflictKind,
     ConflictResolution,
     FileNotFoundError,
