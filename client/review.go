@@ -200,9 +200,9 @@ type ApplyResult struct {
 }
 
 // Apply applies the changes at and below paths to the source: all of them or none. Without paths it
-// applies all changes: check that a list of your own (Apply(ctx, list...)) is not empty. A text that
-// the source and the sandbox have changed at different lines is merged, but not in a directory or
-// codebase that was uploaded.
+// applies all changes: check that a list of your own (Apply(ctx, list...)) is not empty. A text
+// that the source and the sandbox have changed at different lines is merged, but not in a directory
+// or codebase that was uploaded.
 //
 // The source is the linked directory, or the codebase. If FromLocal uploaded a directory of this
 // host, Apply changes that directory, if it still has the uploaded content, and the server's copy.
