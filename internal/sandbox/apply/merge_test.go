@@ -1,6 +1,7 @@
 package apply_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -533,5 +534,69 @@ func TestAModeIsMergedWithANewContent(t *testing.T) {
 	b.mustReverse(false)
 	if diff := cmp.Diff(tree{"f": "new\n"}, snapshot(t, b.dir)); diff != "" {
 		t.Errorf("after undo (-want +got):\n%s", diff)
+	}
+}
+
+// What a sandbox wrote while its file was merged has the old base, also after the apply is undone:
+// with the restored file as its base it would take the person's change back.
+func TestUndoOfAMergeDuringWhichTheSandboxWroteOn(t *testing.T) {
+	b := newBench(t, tree{"f": numbered(nil)})
+	b.agent(func(a *agent) {
+		a.write("/f", numbered(map[int]string{30: "thirty\n"}))
+		write(t, filepath.Join(b.dir, "f"), numbered(map[int]string{5: "five\n"}))
+		if _, err := b.applyLive(a, placed, func(a *agent) { a.write("/f", numbered(map[int]string{20: "twenty\n", 30: "thirty\n"})) }); err != nil {
+			t.Fatal(err)
+		}
+	})
+	b.mustReverse(false)
+	wantFile(t, filepath.Join(b.dir, "f"), numbered(map[int]string{5: "five\n"}))
+	b.apply()
+	wantFile(t, filepath.Join(b.dir, "f"), numbered(map[int]string{5: "five\n", 20: "twenty\n", 30: "thirty\n"}))
+}
+
+// The sandbox's next version of a merged file is made of the merged one, also after an undo.
+func TestUndoOfAMergeAfterWhichTheSandboxWroteOn(t *testing.T) {
+	b := newBench(t, tree{"f": numbered(nil)})
+	b.agent(func(a *agent) { a.write("/f", numbered(map[int]string{30: "thirty\n"})) })
+	write(t, filepath.Join(b.dir, "f"), numbered(map[int]string{5: "five\n"}))
+	b.apply()
+	all := numbered(map[int]string{5: "five\n", 20: "twenty\n", 30: "thirty\n"})
+	b.agent(func(a *agent) { a.write("/f", all) })
+	b.mustReverse(false)
+	wantFile(t, filepath.Join(b.dir, "f"), numbered(map[int]string{5: "five\n"}))
+	b.apply()
+	wantFile(t, filepath.Join(b.dir, "f"), all)
+}
+
+// A failure that rolls a merge back leaves the sandbox's version with its base.
+func TestAMergeThatIsRolledBackIsMergedAgain(t *testing.T) {
+	for name, how := range map[string]apply.OnConflict{"merged": apply.Merge, "overwritten": apply.Theirs} {
+		t.Run(name, func(t *testing.T) {
+			old, mine, want := numbered(nil), numbered(map[int]string{5: "five\n"}), numbered(map[int]string{5: "five\n", 30: "thirty\n"})
+			if how == apply.Theirs {
+				old, mine, want = old+"\x00", mine+"\x00", numbered(map[int]string{30: "thirty\n"})+"\x00"
+			}
+			b := newBench(t, tree{"f": old, "g": "1\n"})
+			b.agent(func(a *agent) {
+				a.write("/f", strings.Replace(old, "line 30\n", "thirty\n", 1))
+				a.remove("/g") // after f
+			})
+			write(t, filepath.Join(b.dir, "f"), mine)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			o := apply.Options{OnConflict: how, Progress: func(int, int) { cancel() }}
+			if _, err := apply.Changes(ctx, b.box, o); !errdefs.Is(err, errdefs.Canceled) {
+				t.Fatalf("%v, want it canceled after the first path", err)
+			}
+			wantFile(t, filepath.Join(b.dir, "f"), mine)
+			r, err := apply.Changes(t.Context(), b.box, apply.Options{DryRun: true})
+			if p := resultAt(r, "/f"); how == apply.Merge && (err != nil || !p.Merged) || how == apply.Theirs && p.Kind != apply.Binary {
+				t.Fatalf("%v, %+v: the source's change is no change any more", err, r.Paths)
+			}
+			if _, err := apply.Changes(t.Context(), b.box, apply.Options{OnConflict: how}); err != nil {
+				t.Fatal(err)
+			}
+			wantFile(t, filepath.Join(b.dir, "f"), want)
+		})
 	}
 }

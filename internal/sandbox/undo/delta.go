@@ -101,8 +101,8 @@ func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 		switch {
 		case err != nil:
 			return g, err
-		case has && s.Moved && !isOf(bases[at], s.After):
-			// It was not made of what the apply has merged: its base is what it was made of.
+		case has && s.Moved && !isOf(bases[at], s.Before):
+			// It was not made of what was merged, which the reversal takes out, and keeps its base.
 		case has:
 			base, err := d.baseNow(at)
 			if err != nil {
@@ -127,9 +127,9 @@ func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 	return g, err
 }
 
-// isOf reports whether base describes the entry that a step has placed.
-func isOf(base layer.Base, placed *history.Entity) bool {
-	return placed != nil && !base.Absent && base.Ino == placed.Ino && base.Size == placed.Size && base.Mtime == placed.Mtime
+// isOf reports whether base describes the entry.
+func isOf(base layer.Base, e *history.Entity) bool {
+	return e != nil && !base.Absent && base.Ino == e.Ino && base.Size == e.Size && base.Mtime == e.Mtime
 }
 
 // has reports whether the delta has, or hides, an entry of its own at p.
