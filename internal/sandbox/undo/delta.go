@@ -86,6 +86,10 @@ type givingBack struct {
 // rebase returns the steps at which the delta has nothing. Where it has a later version, that is
 // made of what the source has now.
 func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
+	bases, err := d.work.Stack.Bases()
+	if err != nil {
+		return g, err
+	}
 	var versions []changes.Version
 	for i := range e.Steps {
 		s := &e.Steps[i]
@@ -97,6 +101,8 @@ func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 		switch {
 		case err != nil:
 			return g, err
+		case has && s.Moved && !isOf(bases[at], s.Before):
+			// It was not made of what was merged, which the reversal takes out, and keeps its base.
 		case has:
 			base, err := d.baseNow(at)
 			if err != nil {
@@ -119,6 +125,11 @@ func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 		_, err = d.work.Drop(versions)
 	}
 	return g, err
+}
+
+// isOf reports whether base describes the entry.
+func isOf(base layer.Base, e *history.Entity) bool {
+	return e != nil && !base.Absent && base.Ino == e.Ino && base.Size == e.Size && base.Mtime == e.Mtime
 }
 
 // has reports whether the delta has, or hides, an entry of its own at p.
