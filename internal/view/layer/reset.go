@@ -24,8 +24,10 @@ func (s *Stack) Reset() error {
 
 func (s *Stack) reset() error {
 	// First, because what is left after a crash must not come from a frozen layer.
-	if err := safefs.Unlink(s.home, belowName); err != nil {
-		return err
+	for _, link := range []string{belowName, mergedName} {
+		if err := safefs.Unlink(s.home, link); err != nil {
+			return err
+		}
 	}
 	if err := s.moveToGarbage(s.home, "top"); err != nil && err != unix.ENOENT {
 		return err
