@@ -200,4 +200,3 @@ func (f *File) Fill(src *os.File, size int64) error {
 	}
 	return wrap("write", f.path, f.change(0, min(size, st.Blocks*blockBytes+pageBytes), func() error { return copyData(f.fd, fd, size) }))
 }
-
