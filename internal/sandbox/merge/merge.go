@@ -146,6 +146,9 @@ func (o *Options) check() error {
 	if o.Into.ID() == o.From.ID() && o.Snapshot == "" {
 		return errdefs.New(errdefs.Invalid, "sandbox %s: cannot be merged into itself", o.Into.Name())
 	}
+	if err := isPresent(o.Into); err != nil {
+		return err
+	}
 	if a, z := o.Into.Stored.Source, o.From.Stored.Source; !a.IsSame(z) {
 		return errdefs.New(errdefs.Precondition, "%s and %s: they have two sources, %s and %s", o.From.Name(), o.Into.Name(), z.Path, a.Path)
 	}
@@ -275,4 +278,13 @@ func (p *plan) paths() []Path {
 	}
 	slices.SortFunc(paths, func(a, b Path) int { return comparePaths(a.Path, b.Path) })
 	return paths
+}
+
+// isPresent returns an error if the source of a sandbox is lost.
+func isPresent(sb *record.Sandbox) error {
+	f, err := sb.Stored.Source.Open()
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
