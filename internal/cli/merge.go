@@ -112,6 +112,8 @@ func (e *env) tellMerged(from string, o *mergeOptions, r *merge.Result) error {
 	case len(r.Conflicts) > 0:
 		return errdefs.New(errdefs.Precondition, "merge %s: %s, and nothing was changed; look at them: agentfense diff %[3]s %[1]s · decide: --ours, --theirs or --markers · or name the paths to merge", from, plural(len(r.Conflicts), "conflict"), into)
 	case o.JSON:
+	case changed == 0 && len(r.Paths) > 0:
+		e.say("%s keeps its version of %s, nothing was changed", into, plural(len(r.Paths), "path"))
 	case changed == 0:
 		e.say("%s has all that %s changed, nothing was merged", into, from)
 	case o.DryRun:
@@ -129,7 +131,11 @@ func (e *env) printMerged(r *merge.Result) error {
 		lines = append(lines, fmt.Sprintf("conflict\t%s\t%s\t%s", c.Kind, changes.Quote(c.Path), vpath.Escape(c.Reason)))
 	}
 	for _, p := range r.Paths {
-		line := fmt.Sprintf("%s\t%s\t%s", mergedHow(&p), p.Status, changes.Quote(p.Path))
+		status := "-"
+		if p.Status != 0 {
+			status = p.Status.String()
+		}
+		line := fmt.Sprintf("%s\t%s\t%s", mergedHow(&p), status, changes.Quote(p.Path))
 		if p.Resolved != "" {
 			line += "\tdecided: " + string(p.Resolved)
 		}
@@ -140,7 +146,7 @@ func (e *env) printMerged(r *merge.Result) error {
 		if l.Mount != "" {
 			where = vpath.Escape(l.Mount) + ":"
 		}
-		lines = append(lines, fmt.Sprintf("left out\t\t%s\t%s", where, vpath.Escape(l.Reason)))
+		lines = append(lines, fmt.Sprintf("left out\t-\t%s\t%s", where, vpath.Escape(l.Reason)))
 	}
 	for _, line := range lines {
 		if _, err := fmt.Fprintln(e.stdout, line); err != nil {
@@ -176,8 +182,8 @@ type merged struct {
 
 type mergedPath struct {
 	Path     string         `json:"path"`
-	Outcome  string         `json:"outcome"` // taken, merged, kept
-	Status   changes.Status `json:"status"`
+	Outcome  string         `json:"outcome"`            // taken, merged, kept
+	Status   changes.Status `json:"status,omitempty"`   // absent: kept
 	Resolved merge.Kind     `json:"resolved,omitempty"` // the conflict that a flag has decided
 }
 
