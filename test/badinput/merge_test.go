@@ -52,8 +52,10 @@ func TestAKilledMergeIsWholeOrNothing(t *testing.T) {
 // A merge for which the disk, or the limit of the sandbox, has no room changes nothing and says why.
 func TestAMergeWithoutRoomChangesNothing(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"f": "source\n"})
-	d := mountDisk(t, s.Home)
-	wantCode(t, named(s, "fork").Run("head -c 4000000 /dev/zero | tr '\\0' x > big; echo fork > f", "--preset", "full-access"), 0)
+	ownMounts(t)
+	mountTmpfs(t, s.Home, "size=60m,nr_inodes=3000,mode=0700") // it has a program of 20 MB
+	d := &disk{t: t, dir: s.Home}
+	wantCode(t, named(s, "fork").Run("head -c 6000000 /dev/zero | tr '\\0' x > big; echo fork > f", "--preset", "full-access"), 0)
 	wantCode(t, named(s, "into").Run("echo mine > mine", "--preset", "full-access"), 0)
 	wantCode(t, named(s, "small").Run("echo mine > mine", "--preset", "full-access", "--disk", "1M"), 0)
 	wantCode(t, s.Agentfense("merge", "fork", "--into", "small"), 1, "sandbox small", "disk quota exceeded")
