@@ -32,8 +32,12 @@ func (p *plan) fit(at vpath.Path) error {
 // out of the plan: the directory stays, or it is a conflict.
 func (p *plan) empties(s *step) (bool, error) {
 	var left remaining
-	if err := p.remains(s.path, &left); err != nil || !left.any {
-		return err == nil, err
+	if err := p.remains(s.path, &left); err != nil {
+		return false, err
+	}
+	if !left.any {
+		p.emptied[s.path] = true
+		return true, nil
 	}
 	p.drop(s)
 	into, from := p.o.Into.Name(), p.o.ref()
@@ -67,7 +71,7 @@ func (p *plan) remains(dir vpath.Path, left *remaining) error {
 			left.any = true
 			left.hidden = left.hidden || p.isHidden(at)
 		}
-		if e.Mode != unix.S_IFDIR {
+		if e.Mode != unix.S_IFDIR || p.emptied[at] {
 			continue
 		}
 		if err := p.remains(at, left); err != nil {

@@ -24,6 +24,7 @@ type plan struct {
 	at                 map[vpath.Path]*step
 	conflicts          []Conflict
 	stopped            map[vpath.Path]bool // paths of conflicts
+	emptied            map[vpath.Path]bool // directories in which nothing stays
 	sockets            []vpath.Path
 	moves              map[*state]*moves
 }
@@ -62,7 +63,7 @@ func openPlan(o *Options, theirs string) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{o: o, at: map[vpath.Path]*step{}, stopped: map[vpath.Path]bool{}, moves: map[*state]*moves{}}
+	p := &plan{o: o, at: map[vpath.Path]*step{}, stopped: map[vpath.Path]bool{}, emptied: map[vpath.Path]bool{}, moves: map[*state]*moves{}}
 	for _, of := range []struct {
 		to  **state
 		sb  *record.Sandbox
@@ -99,7 +100,7 @@ func (p *plan) make() error {
 			return err
 		}
 	}
-	for _, at := range candidates {
+	for _, at := range slices.Backward(candidates) { // what is in a directory before it
 		if err := p.fit(at); err != nil {
 			return err
 		}

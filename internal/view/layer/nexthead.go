@@ -186,17 +186,13 @@ func (s *Stack) copyBaseContent(to *Base, from *Stack, base *Base) error {
 // can, and holes stay holes. Errors: as WriteAt.
 func (f *File) Fill(src *os.File, size int64) error {
 	fd := int(src.Fd())
-	cloned := false
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	st, err := statFd(fd)
+	if err != nil {
 		return wrap("write", f.path, err)
 	}
-	if st.Size == size && size > 0 {
-		err := f.change(0, st.Blocks*blockBytes, func() error { return unix.IoctlFileClone(f.fd, fd) })
-		cloned = err == nil
-	}
-	if cloned {
+	stored := st.blocks * blockBytes
+	if st.size == size && size > 0 && f.change(0, stored, func() error { return unix.IoctlFileClone(f.fd, fd) }) == nil {
 		return nil
 	}
-	return wrap("write", f.path, f.change(0, min(size, st.Blocks*blockBytes+pageBytes), func() error { return copyData(f.fd, fd, size) }))
+	return wrap("write", f.path, f.change(0, min(size, stored), func() error { return copyData(f.fd, fd, size) }))
 }
