@@ -14,7 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 )
 
-type mergeOptions struct {
+type forkMergeOptions struct {
 	Into                  string
 	Ours, Theirs, Markers bool
 	DryRun                bool
@@ -22,7 +22,7 @@ type mergeOptions struct {
 }
 
 func newMerge(e *env) *cobra.Command {
-	var o mergeOptions
+	var o forkMergeOptions
 	cmd := &cobra.Command{
 		Use:   "merge FORK[@SNAPSHOT] [PATH…] --into NAME",
 		Short: "Bring what a fork changed into another sandbox",
@@ -62,7 +62,7 @@ applied only after you looked at it: agentfense diff NAME.`,
 	return cmd
 }
 
-func (o *mergeOptions) resolution() merge.Resolution {
+func (o *forkMergeOptions) resolution() merge.Resolution {
 	switch {
 	case o.Ours:
 		return merge.Ours
@@ -74,7 +74,7 @@ func (o *mergeOptions) resolution() merge.Resolution {
 	return merge.Stop
 }
 
-func runMerge(ctx context.Context, e *env, b backend.Backend, args []string, o mergeOptions) error {
+func runMerge(ctx context.Context, e *env, b backend.Backend, args []string, o forkMergeOptions) error {
 	from, ref, err := snapshot.SplitRef(args[0])
 	if err != nil {
 		return usageError{err}
@@ -105,7 +105,7 @@ func runMerge(ctx context.Context, e *env, b backend.Backend, args []string, o m
 }
 
 // tellMerged says how a merge went. Conflicts are an error.
-func (e *env) tellMerged(from string, o *mergeOptions, r *merge.Result) error {
+func (e *env) tellMerged(from string, o *forkMergeOptions, r *merge.Result) error {
 	from, into := vpath.Escape(from), vpath.Escape(o.Into)
 	changed := r.Changed()
 	switch {
@@ -199,7 +199,7 @@ type mergedLeft struct {
 	Reason string `json:"reason"`
 }
 
-func mergedDocument(from string, o *mergeOptions, r *merge.Result) merged {
+func mergedDocument(from string, o *forkMergeOptions, r *merge.Result) merged {
 	doc := merged{
 		SchemaVersion: schemaVersion, From: from, Into: o.Into, DryRun: o.DryRun,
 		Results: []mergedPath{}, Conflicts: []mergedConflict{}, LeftOut: []mergedLeft{},

@@ -37,11 +37,11 @@ func (h *history) follow(sb *record.Sandbox, dir string) error {
 	if inStore := filepath.Dir(dir) == sb.Home.LayerStore(); inStore {
 		return h.add(sb, []string{filepath.Base(dir)})
 	}
-	parents, err := layer.Parents(dir)
+	l, err := layer.LineageOf(dir)
 	if err != nil {
 		return err
 	}
-	return h.add(sb, parents)
+	return h.add(sb, append(l.Parents, l.Earlier...))
 }
 
 // add adds layers and those of which they were made, breadth first.
@@ -53,13 +53,13 @@ func (h *history) add(sb *record.Sandbox, pending []string) error {
 		if _, seen := h.parents[name]; seen || !isThere(dir) {
 			continue
 		}
-		parents, err := layer.Parents(dir)
+		l, err := layer.LineageOf(dir)
 		if err != nil {
 			return err
 		}
-		h.parents[name] = parents
+		h.parents[name] = append(l.Parents, l.Earlier...)
 		h.names = append(h.names, name)
-		pending = append(pending, parents...)
+		pending = append(pending, h.parents[name]...)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func (p *plan) mergeEntries(at vpath.Path, b, o, t *entry) error {
 	case o.isAbsent(), t.isAbsent():
 		return p.mergeRemoval(at, b, o, t)
 	case o.kind() != t.kind():
-		p.resolve(at, Type, o, t, "a %s in %s, and a %s in %s", record.TypeName(o.mode), into, record.TypeName(t.mode), from)
+		p.resolve(at, TypeChange, o, t, "a %s in %s, and a %s in %s", record.TypeName(o.mode), into, record.TypeName(t.mode), from)
 		return nil
 	}
 	m := merging{plan: p, at: at, b: b, o: o, t: t}
@@ -30,7 +30,7 @@ func (p *plan) mergeEntries(at vpath.Path, b, o, t *entry) error {
 			return err
 		}
 	case unix.S_IFLNK:
-		p.resolve(at, Link, o, t, "both changed the target")
+		m.clash(Link, "both changed the target")
 		return nil
 	default:
 		becomes := *o
@@ -52,10 +52,10 @@ func (p *plan) mergeRemoval(at vpath.Path, b, o, t *entry) error {
 		return err
 	}
 	if to != "" {
-		p.resolve(at, Rename, o, t, "%s moved it to %s, and %s changed it", name, changes.Quote(to), changer)
+		p.resolve(at, RenameEdit, o, t, "%s moved it to %s, and %s changed it", name, changes.Quote(to), changer)
 		return nil
 	}
-	p.resolve(at, Delete, o, t, "%s deleted it, and %s changed it", name, changer)
+	p.resolve(at, DeleteModify, o, t, "%s deleted it, and %s changed it", name, changer)
 	return nil
 }
 
@@ -68,17 +68,8 @@ func (p *plan) movedTo(s *state, from vpath.Path, b *entry) (vpath.Path, error) 
 	if !b.isRegular() || b.size == 0 {
 		return "", nil
 	}
-	if p.moves[s] == nil {
-		made := moves{}
-		for at, c := range s.changed {
-			if c.Status == changes.Added && !at.IsOwn() && c.Info.Mode&record.TypeBits == unix.S_IFREG {
-				made[c.Info.Size] = append(made[c.Info.Size], at)
-			}
-		}
-		p.moves[s] = &made
-	}
 	var found vpath.Path
-	for _, at := range (*p.moves[s])[b.size] {
+	for _, at := range p.madeBy(s)[b.size] {
 		e, err := s.at(at)
 		if err != nil {
 			return "", err
@@ -93,6 +84,20 @@ func (p *plan) movedTo(s *state, from vpath.Path, b *entry) (vpath.Path, error) 
 		}
 	}
 	return found, nil
+}
+
+// madeBy returns the files that a state has made.
+func (p *plan) madeBy(s *state) moves {
+	if p.moves[s] == nil {
+		made := moves{}
+		for at, c := range s.changed {
+			if c.Status == changes.Added && !at.IsOwn() && c.Info.Mode&record.TypeBits == unix.S_IFREG {
+				made[c.Info.Size] = append(made[c.Info.Size], at)
+			}
+		}
+		p.moves[s] = made
+	}
+	return p.moves[s]
 }
 
 // merging merges two entries of one type.
@@ -130,9 +135,8 @@ func (m *merging) content() (done bool, err error) {
 
 // lines merges the content by lines.
 func (m *merging) lines() (done bool, err error) {
-	p := m.plan
 	if isOfGit(m.at) {
-		p.resolve(m.at, Binary, m.o, m.t, "both changed it, and it is a file of git's")
+		m.clash(Binary, "both changed it, and it is a file of git's")
 		return false, nil
 	}
 	var texts [3][]byte // base, ours, theirs
@@ -140,26 +144,49 @@ func (m *merging) lines() (done bool, err error) {
 		if i == 0 && e.kind() != unix.S_IFREG {
 			continue // both made it
 		}
+		if e.size > textdiff.SizeLimit {
+			m.clash(TooLarge, "both changed it, and it is too large to be merged by lines")
+			return false, nil
+		}
 		text, known, err := e.read(textdiff.SizeLimit)
 		if err != nil {
 			return false, err
 		}
 		if !known {
-			p.resolve(m.at, Binary, m.o, m.t, "both changed it, and it is too large, or what it was before is not known")
+			m.clash(NoBase, "both changed it, and what it was before is not known")
 			return false, nil
 		}
 		texts[i] = text
 	}
 	r := merge3.Lines(texts[0], texts[1], texts[2])
 	switch {
+	case r.Refused == merge3.TooLarge:
+		m.clash(TooLarge, "both changed it, and it is too large to be merged by lines")
+		return false, nil
 	case r.Refused != "":
-		p.resolve(m.at, Binary, m.o, m.t, "both changed it, and it is %s", r.Refused)
+		m.clash(Binary, "both changed it, and it is no text")
 		return false, nil
 	case r.Clean:
 		m.setText(texts[1], r.Text)
 		return true, nil
 	}
 	return m.conflicting(texts[1], &r), nil
+}
+
+// clash decides or reports that both sides have another content.
+func (m *merging) clash(kind Kind, reason string) {
+	if m.kindOf(kind) == BothAdded {
+		reason = "both made it, with another content"
+	}
+	m.plan.resolve(m.at, m.kindOf(kind), m.o, m.t, "%s", reason)
+}
+
+// kindOf is kind, or BothAdded if nothing was there before.
+func (m *merging) kindOf(kind Kind) Kind {
+	if m.b.isAbsent() {
+		return BothAdded
+	}
+	return kind
 }
 
 // conflicting decides a text with conflicts.
@@ -178,10 +205,10 @@ func (m *merging) conflicting(ours []byte, r *merge3.Result) (done bool) {
 		if n == 1 {
 			places = "one place"
 		}
-		p.stop(m.at, Text, "both changed the same lines, in %s", places)
+		m.clash(Text, "both changed the same lines, in "+places)
 		return false
 	}
-	m.resolved = Text
+	m.resolved = m.kindOf(Text)
 	return true
 }
 

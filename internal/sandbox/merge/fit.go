@@ -45,9 +45,9 @@ func (p *plan) empties(s *step) (bool, error) {
 	switch {
 	case p.o.Resolve == Ours:
 	case left.hidden && (isReplaced || p.o.Resolve != Theirs):
-		p.stop(s.path, Hidden, "%s removed it, and the policy of %s or of %s hides what is in it", from, into, from)
+		p.stop(s.path, HiddenBelow, "%s removed it, and the policy of %s or of %s hides what is in it", from, into, from)
 	case isReplaced:
-		p.stop(s.path, Type, "a directory with other changes in %s, and a %s in %s", into, record.TypeName(s.becomes.mode), from)
+		p.stop(s.path, TypeChange, "a directory with other changes in %s, and a %s in %s", into, record.TypeName(s.becomes.mode), from)
 	}
 	return false, nil
 }
@@ -106,7 +106,7 @@ func (p *plan) makeWay(s *step) error {
 		default:
 			p.drop(s)
 			if p.o.Resolve != Ours && !p.stopped[dir] {
-				p.stop(s.path, Type, "in %s %s is a %s", p.o.Into.Name(), changes.Quote(dir), record.TypeName(e.mode))
+				p.stop(s.path, Directory, "in %s %s is a %s", p.o.Into.Name(), changes.Quote(dir), record.TypeName(e.mode))
 			}
 			return nil
 		}

@@ -57,17 +57,22 @@ const (
 // Kind is the kind of a conflict.
 type Kind string
 
-// The kinds.
+// The kinds. Those that apply has too have the same words.
 const (
-	Text    Kind = "text"          // both changed the same lines
-	Binary  Kind = "binary"        // both changed a file that cannot be merged by lines
-	Link    Kind = "link"          // both changed the target of a symbolic link
-	Delete  Kind = "delete/modify" // one changed what the other one deleted
-	Rename  Kind = "rename/modify" // one changed what the other one moved
-	Type    Kind = "type"          // they have entries of different types
-	Mode    Kind = "mode"          // both changed the permissions
-	Hidden  Kind = "hidden"        // a policy hides what would be replaced or removed
-	Refused Kind = "refused"       // a policy does not permit the change
+	Text         Kind = "text"          // both changed the same lines
+	Binary       Kind = "binary"        // both changed a file that cannot be merged by lines
+	TooLarge     Kind = "too_large"     // both changed a file that is too large to be merged
+	NoBase       Kind = "no_base"       // both changed a file of which the earlier content is not known
+	Link         Kind = "link"          // both changed the target of a symbolic link
+	Mode         Kind = "mode"          // both changed the permissions
+	DeleteModify Kind = "delete_modify" // one changed what the other one deleted
+	RenameEdit   Kind = "rename_edit"   // one changed what the other one moved
+	TypeChange   Kind = "type_change"   // they have entries of different types
+	BothAdded    Kind = "both_added"    // both made it
+	Directory    Kind = "directory"     // its directory is none
+	Hidden       Kind = "hidden"        // a policy hides the path
+	HiddenBelow  Kind = "hidden_below"  // a policy hides what is in a directory that would go
+	Refused      Kind = "refused"       // a policy does not permit the change
 )
 
 // Conflict says why a path cannot be merged.

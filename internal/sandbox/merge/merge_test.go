@@ -82,27 +82,27 @@ func TestConflictsChangeNothing(t *testing.T) {
 		},
 		"modify, and delete": {
 			func(w *world) { w.write("into", "b", "B\n") },
-			func(w *world) { w.remove("fork", "b") }, "b", merge.Delete,
+			func(w *world) { w.remove("fork", "b") }, "b", merge.DeleteModify,
 		},
 		"delete, and modify": {
 			func(w *world) { w.remove("into", "b") },
-			func(w *world) { w.write("fork", "b", "B\n") }, "b", merge.Delete,
+			func(w *world) { w.write("fork", "b", "B\n") }, "b", merge.DeleteModify,
 		},
 		"rename against edit": {
 			func(w *world) { w.write("into", "b", "B\n") },
-			func(w *world) { w.remove("fork", "b"); w.write("fork", "moved", "b\n") }, "b", merge.Rename,
+			func(w *world) { w.remove("fork", "b"); w.write("fork", "moved", "b\n") }, "b", merge.RenameEdit,
 		},
 		"type": {
 			func(w *world) { w.write("into", "b", "B\n") },
-			func(w *world) { w.remove("fork", "b"); w.symlink("fork", "a", "b") }, "b", merge.Type,
+			func(w *world) { w.remove("fork", "b"); w.symlink("fork", "a", "b") }, "b", merge.TypeChange,
 		},
 		"two links": {
 			func(w *world) { w.symlink("into", "a", "l") },
-			func(w *world) { w.symlink("fork", "b", "l") }, "l", merge.Link,
+			func(w *world) { w.symlink("fork", "b", "l") }, "l", merge.BothAdded,
 		},
 		"two new files": {
 			func(w *world) { w.write("into", "new", "1\n") },
-			func(w *world) { w.write("fork", "new", "2\n") }, "new", merge.Text,
+			func(w *world) { w.write("fork", "new", "2\n") }, "new", merge.BothAdded,
 		},
 		"mode": {
 			func(w *world) { w.chmod("into", "b", 0o700) },
@@ -116,7 +116,7 @@ func TestConflictsChangeNothing(t *testing.T) {
 				w.remove("fork", "d")
 				w.write("fork", "d", "file\n")
 			},
-			"d", merge.Type,
+			"d", merge.TypeChange,
 		},
 		"a file in a directory that became a file": {
 			func(w *world) {
@@ -126,12 +126,12 @@ func TestConflictsChangeNothing(t *testing.T) {
 				w.write("into", "d", "file\n")
 			},
 			func(w *world) { w.write("fork", "d/new", "1\n") },
-			"d/new", merge.Type,
+			"d/new", merge.Directory,
 		},
 		"a git file": {
 			func(w *world) { w.write("into", ".git/HEAD", "1\n\n\n2\n") },
 			func(w *world) { w.write("fork", ".git/HEAD", "1\n\n\n3\n") },
-			".git/HEAD", merge.Binary,
+			".git/HEAD", merge.BothAdded,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestConflictsChangeNothing(t *testing.T) {
 			}
 			before := w.shows("into", c.path)
 			w.merge("fork", "into", merge.Ours)
-			if got := w.shows("into", c.path); got != before && c.kind != merge.Text {
+			if got := w.shows("into", c.path); got != before && c.kind != merge.Text && c.kind != merge.BothAdded {
 				t.Errorf("with ours it is %q, want %q", got, before)
 			}
 			if got := w.shows("into", "other"); got != "other\n" {
@@ -246,7 +246,7 @@ func TestAMergeWidensNothing(t *testing.T) {
 			if replaced {
 				w.write("fork", "d", "file\n")
 			}
-			if diff := cmp.Diff(map[string]merge.Kind{"d": merge.Hidden}, kinds(w.merge("fork", "into", merge.Stop))); diff != "" {
+			if diff := cmp.Diff(map[string]merge.Kind{"d": merge.HiddenBelow}, kinds(w.merge("fork", "into", merge.Stop))); diff != "" {
 				t.Error(diff)
 			}
 			r := w.merge("fork", "into", merge.Theirs)

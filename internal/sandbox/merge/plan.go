@@ -26,7 +26,7 @@ type plan struct {
 	stopped            map[vpath.Path]bool // paths of conflicts
 	emptied            map[vpath.Path]bool // directories in which nothing stays
 	sockets            []vpath.Path
-	moves              map[*state]*moves
+	moves              map[*state]moves
 }
 
 // step is what a merge does at a path.
@@ -63,7 +63,7 @@ func openPlan(o *Options, theirs string) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{o: o, at: map[vpath.Path]*step{}, stopped: map[vpath.Path]bool{}, emptied: map[vpath.Path]bool{}, moves: map[*state]*moves{}}
+	p := &plan{o: o, at: map[vpath.Path]*step{}, stopped: map[vpath.Path]bool{}, emptied: map[vpath.Path]bool{}, moves: map[*state]moves{}}
 	for _, of := range []struct {
 		to  **state
 		sb  *record.Sandbox

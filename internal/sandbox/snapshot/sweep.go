@@ -129,11 +129,11 @@ func addLayer(name, store string, used map[string]bool) error {
 
 // addParents adds the layers of which the head or the layer in dir was made.
 func addParents(dir, store string, used map[string]bool) error {
-	parents, err := layer.Parents(dir)
+	lineage, err := layer.LineageOf(dir)
 	if err != nil {
 		return errdefs.New(errdefs.KindOf(err), "%s: %w", dir, err)
 	}
-	for _, name := range parents {
+	for _, name := range lineage.Parents {
 		if err := addLayer(name, store, used); err != nil {
 			return err
 		}

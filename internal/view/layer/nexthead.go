@@ -11,11 +11,6 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// mergedName is the name of a link in a head, or in a frozen layer, that names another frozen
-// layer, of which a merge has brought the changes. It tells what a later merge begins with: what
-// the stack shows does not depend on it, and the layer may be missing.
-const mergedName = "merged"
-
 // NextHead is a head that is made beside that of a stack which no process has open, and then takes
 // its place in one step. Either Put or Abandon ends it.
 type NextHead struct {
@@ -66,7 +61,7 @@ func (h *NextHead) makeIn(merged string) error {
 	if merged == "" {
 		return nil
 	}
-	return unix.Symlinkat(merged, home, mergedName)
+	return writeLineage(home, []string{merged}, nil)
 }
 
 // Dir returns the host path of the head.
@@ -125,24 +120,6 @@ func (h *NextHead) replaces(home int) error {
 func (h *NextHead) Abandon() {
 	discardLayer(h.store, h.name)
 	unix.Close(h.store)
-}
-
-// Parents returns the frozen layers of which the head, or the frozen layer, in dir was made: the
-// one below it, and the one that a merge has brought in. Errors: Precondition if the link below is
-// damaged.
-func Parents(dir string) ([]string, error) {
-	var parents []string
-	below, err := Below(dir)
-	if err != nil {
-		return nil, err
-	}
-	if below != "" {
-		parents = append(parents, below)
-	}
-	if merged, err := os.Readlink(filepath.Join(dir, mergedName)); err == nil && IsLayerName(merged) {
-		parents = append(parents, merged)
-	}
-	return parents, nil
 }
 
 // CopyBase records what p was in the source as another stack, from, has recorded it in base, with

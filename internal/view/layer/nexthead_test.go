@@ -19,8 +19,10 @@ func TestANextHeadReplacesAnEmptyOneOnly(t *testing.T) {
 	below, err := b.Stack.Freeze()
 	must(t, err)
 	b.close()
+	const merged = "ly_0000000000000001"
+	must(t, os.MkdirAll(filepath.Join(b.o.Store, merged, "top"), 0o700))
 	next := func() *NextHead {
-		h, err := PrepareHead(b.o.Store, below, "ly_0000000000000001")
+		h, err := PrepareHead(b.o.Store, below, merged)
 		must(t, err)
 		o := b.o
 		o.Source, o.Dir = openSourceFile(t, b.source), h.Dir()
@@ -49,25 +51,26 @@ func TestANextHeadReplacesAnEmptyOneOnly(t *testing.T) {
 	if _, err := b.Lookup("/a"); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("the next head does not show: %v", err)
 	}
-	parents, err := Parents(b.dir)
-	if want := []string{below, "ly_0000000000000001"}; err != nil || !slices.Equal(parents, want) {
-		t.Errorf("its parents are %q, %v, want %q", parents, err, want)
+	lineage, err := LineageOf(b.dir)
+	if want := []string{below, merged}; err != nil || !slices.Equal(lineage.Parents, want) {
+		t.Errorf("it was made of %q, %v, want %q", lineage, err, want)
 	}
-	if left, err := os.ReadDir(b.o.Store); err != nil || len(left) != 1 || left[0].Name() != below {
+	if left, err := os.ReadDir(b.o.Store); err != nil || len(left) != 2 {
 		t.Errorf("the store has %v, %v", left, err)
 	}
 
-	// Squashing keeps what was merged, Reset forgets it.
+	// Squashing keeps what it was made of, Reset forgets it.
 	b.write("/b", "later")
 	must(t, b.Freeze())
 	b.write("/c", "later")
 	must(t, b.Drop("/c"))
-	if parents, err := Parents(b.dir); err != nil || !slices.Equal(parents, []string{"ly_0000000000000001"}) {
-		t.Errorf("squashed it has the parents %q, %v", parents, err)
+	lineage, err = LineageOf(b.dir)
+	if err != nil || !slices.Equal(lineage.Parents, []string{merged}) || len(lineage.Earlier) != 2 || !slices.Contains(lineage.Earlier, below) {
+		t.Errorf("squashed it was made of %q, %v", lineage, err)
 	}
 	must(t, b.Reset())
-	if parents, err := Parents(b.dir); err != nil || len(parents) > 0 {
-		t.Errorf("reset it has the parents %q, %v", parents, err)
+	if lineage, err = LineageOf(b.dir); err != nil || len(lineage.Parents)+len(lineage.Earlier) > 0 {
+		t.Errorf("reset it was made of %q, %v", lineage, err)
 	}
 }
 

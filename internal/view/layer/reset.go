@@ -24,8 +24,8 @@ func (s *Stack) Reset() error {
 
 func (s *Stack) reset() error {
 	// First, because what is left after a crash must not come from a frozen layer.
-	for _, link := range []string{belowName, mergedName} {
-		if err := safefs.Unlink(s.home, link); err != nil {
+	for _, name := range []string{belowName, lineageName} {
+		if err := safefs.Unlink(s.home, name); err != nil {
 			return err
 		}
 	}

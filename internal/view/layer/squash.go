@@ -61,7 +61,7 @@ func (s *Stack) squash(bases map[vpath.Path]Base, leave []vpath.Path) error {
 		return err
 	}
 	failpoint.At("squash: merged")
-	if err := s.keepMerged(frozen); err != nil {
+	if err := s.keepLineage(frozen); err != nil {
 		return err
 	}
 	if err := safefs.Unlink(s.home, belowName); err != nil {
@@ -75,30 +75,6 @@ func (s *Stack) squash(bases map[vpath.Path]Base, leave []vpath.Path) error {
 	s.layers = []*layer{s.layers[top], s.layers[s.bottom()]}
 	s.dirs.purge(vpath.Root)
 	return s.dropIdleWhiteouts(bases)
-}
-
-// keepMerged gives the head the link merged of the highest frozen layer that has one, unless it has
-// one.
-func (s *Stack) keepMerged(frozen []*layer) error {
-	for _, home := range append([]int{s.home}, homesOf(frozen)...) {
-		merged, err := readlinkAt(home, mergedName)
-		if err == unix.ENOENT {
-			continue
-		}
-		if err != nil || home == s.home {
-			return err
-		}
-		return unix.Symlinkat(merged, s.home, mergedName)
-	}
-	return nil
-}
-
-func homesOf(layers []*layer) []int {
-	homes := make([]int, len(layers))
-	for i, l := range layers {
-		homes[i] = l.home
-	}
-	return homes
 }
 
 // uncount takes the files of frozen layers out of the quota's counts.
