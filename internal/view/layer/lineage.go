@@ -101,28 +101,29 @@ func writeLineage(home int, merged, was []string) error {
 
 // keepLineage writes what frozen layers are made of to the head, before it lies on the source.
 func (s *Stack) keepLineage(frozen []*layer) error {
-	merged, was := map[string]bool{}, map[string]bool{}
-	for i, home := range append([]int{s.home}, homesOf(frozen)...) {
+	chain, merged := map[string]bool{}, map[string]bool{}
+	for _, l := range frozen {
+		chain[l.name] = true
+	}
+	was := maps.Clone(chain)
+	for _, home := range append([]int{s.home}, homesOf(frozen)...) {
 		l, err := readLineage(home)
 		if err != nil {
 			return err
 		}
 		for _, name := range l.Parents {
-			merged[name] = true
+			if !chain[name] {
+				merged[name] = true
+			}
 		}
 		for _, name := range l.Earlier {
 			was[name] = true
 		}
-		if i > 0 {
-			was[frozen[i-1].name] = true
-		}
 	}
-	for name := range was {
-		delete(merged, name)
-		if _, err := os.Lstat(filepath.Join(s.o.Store, name)); err != nil {
-			delete(was, name)
-		}
-	}
+	maps.DeleteFunc(was, func(name string, _ bool) bool {
+		_, err := os.Lstat(filepath.Join(s.o.Store, name))
+		return err != nil || merged[name]
+	})
 	if err := s.dropAncestors(merged); err != nil {
 		return err
 	}
