@@ -39,6 +39,7 @@ var samples = []audit.Event{
 	audit.SessionClosed{Session: "s1", Exec: "x2", Reason: audit.SessionIdle, DurationMS: 5},
 	audit.SandboxRebased{Source: "/home/me/p", WasInode: 1, Inode: 2},
 	audit.SnapshotChanged{Action: audit.SnapshotForked, Snapshot: "s1", Fork: "b"},
+	audit.Merged{From: "fork", FromID: "sbx_1", Kept: "s2", Paths: []audit.Text{"/d"}},
 	audit.SandboxStopped{},
 	audit.SandboxDestroyed{},
 	audit.EventsOmitted{Reason: audit.OmittedSandboxBudget, Events: []audit.OmittedCount{{Event: audit.KindPermissionDenied, Records: 5}}},
