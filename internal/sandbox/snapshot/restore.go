@@ -42,7 +42,12 @@ func Restore(sb *record.Sandbox, ref string) (Restored, error) {
 	}
 	if r.Kept, err = keepPresent(sb, &l, &r.To); err == nil {
 		failpoint.At("restore: kept")
-		err = rewind(sb, &r.To)
+		if r.To.SyncHeld {
+			err = sb.HoldSync()
+		}
+		if err == nil {
+			err = rewind(sb, &r.To)
+		}
 	}
 	release()
 	if err != nil {

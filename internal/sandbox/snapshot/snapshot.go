@@ -64,6 +64,9 @@ type Snapshot struct {
 	Command string `json:"command,omitempty"`
 	// Parts are the states of the workspace, "", and of mounts by name.
 	Parts map[string]Part `json:"parts"`
+	// SyncHeld says that the server held the sync of the sandbox: the changes may reach the
+	// codebase only by an apply, also after a restore and in a fork.
+	SyncHeld bool `json:"sync_held,omitempty"`
 }
 
 // Part is the state of a workspace or a mount.

@@ -3,10 +3,12 @@ package snapshot
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -31,13 +33,19 @@ func FreezeStopped(sb *record.Sandbox) Freezing {
 	}
 }
 
-// Take makes a snapshot of what freeze returns. s has its label, reason and command. Errors:
-// Unsupported for a sandbox of a server; Exists for a label that another snapshot has; Exhausted
-// if there are too many; those of freeze.
-func Take(sb *record.Sandbox, s Snapshot, freeze Freezing) (Snapshot, error) {
-	if err := mayHave(sb); err != nil {
-		return Snapshot{}, err
+// Before returns what Take needs for a snapshot before a command.
+func Before(argv []string) Snapshot {
+	const longest = 200
+	command := vpath.Escape(strings.Join(argv, " "))
+	if len(command) > longest {
+		command = strings.ToValidUTF8(command[:longest], "") + "…"
 	}
+	return Snapshot{Reason: BeforeCommand, Command: command}
+}
+
+// Take makes a snapshot of what freeze returns. s has its label, reason and command. Errors:
+// Exists for a label that another snapshot has; Exhausted if there are too many; those of freeze.
+func Take(sb *record.Sandbox, s Snapshot, freeze Freezing) (Snapshot, error) {
 	if s.Label != "" {
 		if err := CheckLabel(s.Label); err != nil {
 			return Snapshot{}, err
@@ -53,13 +61,6 @@ func Take(sb *record.Sandbox, s Snapshot, freeze Freezing) (Snapshot, error) {
 		err = Sweep(sb.Home)
 	}
 	return s, err
-}
-
-func mayHave(sb *record.Sandbox) error {
-	if sb.Stored.Served != nil {
-		return errdefs.New(errdefs.Unsupported, "sandbox %s: a server's sandbox has no snapshots and forks", sb.Name())
-	}
-	return nil
 }
 
 func take(sb *record.Sandbox, s *Snapshot, freeze Freezing) (pruned bool, err error) {
@@ -78,6 +79,9 @@ func take(sb *record.Sandbox, s *Snapshot, freeze Freezing) (pruned bool, err er
 		return false, err
 	}
 	failpoint.At("snapshot: frozen")
+	if s.SyncHeld, err = sb.IsSyncHeld(); err != nil {
+		return false, err
+	}
 	s.Parts = partsOf(sb, layers)
 	err = change(sb, func(l *List) error {
 		if err := l.mayAdd(sb.Name(), s); err != nil {
