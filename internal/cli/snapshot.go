@@ -293,9 +293,6 @@ func runFork(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend,
 	}
 	var rules *backend.Rules
 	if changed(cmd, setFlags) {
-		if e.address() != "" {
-			return backend.ErrNoSnapshots()
-		}
 		has, err := b.Policy(ctx, name)
 		if err != nil {
 			return err
@@ -308,6 +305,7 @@ func runFork(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend,
 		if err != nil {
 			return err
 		}
+		next.Grants = changed(cmd, []string{"preset", "policy", "write", "read", "view"})
 		if !isWhole {
 			next.From = has.Record.Rules
 		}

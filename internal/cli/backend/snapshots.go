@@ -9,8 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 )
 
-// Snapshots is what the verbs ask about the states of sandboxes. A server does none of it, and
-// returns ErrNoSnapshots.
+// Snapshots is what the verbs ask about the states of sandboxes.
 //
 // Where this process may not read all of a sandbox, another one runs with the command line again,
 // and the error is a *DoneError.
@@ -25,7 +24,7 @@ type Snapshots interface {
 	Restore(ctx context.Context, name, ref string, again []string) (snapshot.Restored, error)
 	// Fork makes sandboxes that begin with a snapshot of another one, or with "" with its present
 	// state, and that have its rules or the given ones. It returns them, also beside an error.
-	// Errors: Exists.
+	// Errors: Exists; Denied for rules that a server does not let a fork have.
 	Fork(ctx context.Context, name, ref string, names []string, rules *Rules, again []string) ([]Sandbox, error)
 	// Compare shows how two states of one source differ, at and below the paths; without paths,
 	// everywhere. A state is the name of a sandbox, or NAME@SNAPSHOT. Close what it returns.
@@ -40,7 +39,8 @@ type Compared struct {
 	Close func() error
 }
 
-// ErrNoSnapshots says that a server cannot do what a verb asks for. Its kind is Unsupported.
-func ErrNoSnapshots() error {
-	return errdefs.New(errdefs.Unsupported, "snapshots and forks work only on this host, not on a server")
+// ErrHasSnapshots refuses to remove a sandbox with snapshots that somebody asked for. Its kind is
+// Precondition.
+func ErrHasSnapshots(name string) error {
+	return errdefs.New(errdefs.Precondition, "sandbox %[1]s: has snapshots; look: agentfense snapshot ls %[1]s · remove it with them: agentfense rm --force %[1]s", name)
 }

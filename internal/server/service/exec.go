@@ -45,12 +45,12 @@ type job struct {
 	sandbox *record.Sandbox
 	client  *api.Client
 	timeout time.Duration
-	detach  bool  // it continues when the client disconnects
-	named   bool  // its id is sent before its output
-	resumed bool  // it was started by an earlier call
+	detach  bool // it continues when the client disconnects
+	named   bool // its id is sent before its output
+	resumed bool // it was started by an earlier call
 	// checkpoint is the command before which a snapshot is taken; nil: none is.
 	checkpoint []string
-	gone    error // for a supervisor that is gone, or does not know the command
+	gone       error // for a supervisor that is gone, or does not know the command
 	// begun, unless nil, is called when it runs: with its id, if its streams are kept, and how many
 	// bytes of its output are no longer kept.
 	begun func(execID string, lost int64)
