@@ -20,12 +20,14 @@ type Snapshots interface {
 	SnapshotTree(ctx context.Context, name string) (snapshot.Tree, error)
 	// RemoveSnapshots removes snapshots. Errors: NotFound, and then it removes none.
 	RemoveSnapshots(ctx context.Context, name string, refs []string) error
-	// Restore brings a sandbox back to a snapshot. Errors: Precondition if it runs; NotFound.
-	Restore(ctx context.Context, name, ref string, again []string) (snapshot.Restored, error)
+	// Restore brings a sandbox back to a snapshot; with rebase also to one of an earlier directory at
+	// the path of the source. Errors: Precondition if it runs; NotFound; *ReplacedError.
+	Restore(ctx context.Context, name, ref string, rebase bool, again []string) (snapshot.Restored, error)
 	// Fork makes sandboxes that begin with a snapshot of another one, or with "" with its present
 	// state, and that have its rules or the given ones. It returns them, also beside an error.
-	// Errors: Exists; Denied for rules that a server does not let a fork have.
-	Fork(ctx context.Context, name, ref string, names []string, rules *Rules, again []string) ([]Sandbox, error)
+	// rebase is as in Restore. Errors: Exists; *ReplacedError; Denied for rules that a server does
+	// not let a fork have.
+	Fork(ctx context.Context, name, ref string, names []string, rules *Rules, rebase bool, again []string) ([]Sandbox, error)
 	// Compare shows how two states of one source differ, at and below the paths; without paths,
 	// everywhere. A state is the name of a sandbox, or NAME@SNAPSHOT. Close what it returns.
 	// Errors: Precondition for states of two sources; NotFound.

@@ -39,6 +39,15 @@ func (b *Backend) openOwn(name string) (*record.Sandbox, error) {
 	return sb, err
 }
 
+// withRebase is err, or says what to do if the source is another directory than that of a snapshot.
+func withRebase(sb *record.Sandbox, err error) error {
+	replaced, is := errors.AsType[*snapshot.ReplacedError](err)
+	if !is {
+		return err
+	}
+	return &backend.ReplacedError{Why: err, Name: sb.Ref(), Advice: "agentfense diff " + sb.Name() + "@" + replaced.Snapshot + " shows the snapshot over the present one"}
+}
+
 // TakeSnapshot makes a snapshot.
 func (b *Backend) TakeSnapshot(ctx context.Context, name, label string, again []string) (snapshot.Snapshot, error) {
 	sb, err := b.openOwn(name)
@@ -79,7 +88,7 @@ func (b *Backend) RemoveSnapshots(_ context.Context, name string, refs []string)
 }
 
 // Restore brings a sandbox back to a snapshot.
-func (b *Backend) Restore(ctx context.Context, name, ref string, again []string) (snapshot.Restored, error) {
+func (b *Backend) Restore(ctx context.Context, name, ref string, rebase bool, again []string) (snapshot.Restored, error) {
 	sb, err := b.openOwn(name)
 	if err != nil {
 		return snapshot.Restored{}, err
@@ -96,17 +105,17 @@ func (b *Backend) Restore(ctx context.Context, name, ref string, again []string)
 		return snapshot.Restored{}, err
 	}
 	defer lock.Release()
-	r, err := snapshot.Restore(sb, ref)
-	return r, b.orAsOwner(ctx, sb, again, err)
+	r, err := snapshot.Restore(sb, ref, rebase)
+	return r, b.orAsOwner(ctx, sb, again, withRebase(sb, err))
 }
 
 // Fork makes sandboxes that begin with a state of another one.
-func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, rules *backend.Rules, again []string) ([]backend.Sandbox, error) {
+func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, rules *backend.Rules, rebase bool, again []string) ([]backend.Sandbox, error) {
 	sb, err := b.openOwn(name)
 	if err != nil {
 		return nil, err
 	}
-	o := snapshot.ForkOptions{Names: names, Snapshot: ref, Freeze: freeze.Of(ctx, sb)}
+	o := snapshot.ForkOptions{Names: names, Snapshot: ref, Rebase: rebase, Freeze: freeze.Of(ctx, sb)}
 	if rules != nil {
 		if rules.From != nil && !slices.Equal(rules.From, sb.Record().Rules) {
 			return nil, errdefs.New(errdefs.Precondition, "sandbox %s: its policy has just changed: run fork again", sb.Name())
@@ -117,7 +126,7 @@ func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, ru
 		}
 	}
 	made, err := snapshot.Fork(sb, o)
-	err = b.orAsOwner(ctx, sb, again, err)
+	err = b.orAsOwner(ctx, sb, again, withRebase(sb, err))
 	var forks []backend.Sandbox
 	for _, fork := range made {
 		f, describing := sandboxOf(fork)

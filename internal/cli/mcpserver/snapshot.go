@@ -145,7 +145,7 @@ func (s *sandbox) restore(ctx context.Context, ref string) (snapshot.Restored, e
 		}
 	}
 	for deadline := time.Now().Add(endPatience); ; {
-		r, err := s.o.Backend.Restore(ctx, sb.Ref(), ref, nil)
+		r, err := s.o.Backend.Restore(ctx, sb.Ref(), ref, false, nil)
 		isRunning := errdefs.Is(err, errdefs.Precondition) // it may be ending
 		if !isRunning || time.Now().After(deadline) || ctx.Err() != nil {
 			return r, err

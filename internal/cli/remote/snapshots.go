@@ -99,7 +99,10 @@ func (b *Backend) RemoveSnapshots(ctx context.Context, name string, refs []strin
 }
 
 // Restore brings a sandbox back to a snapshot.
-func (b *Backend) Restore(ctx context.Context, name, ref string, _ []string) (snapshot.Restored, error) {
+func (b *Backend) Restore(ctx context.Context, name, ref string, rebase bool, _ []string) (snapshot.Restored, error) {
+	if rebase {
+		return snapshot.Restored{}, localOnly("rebase")
+	}
 	sb, err := b.Sandbox(ctx, name)
 	if err != nil {
 		return snapshot.Restored{}, err
@@ -116,7 +119,10 @@ func (b *Backend) Restore(ctx context.Context, name, ref string, _ []string) (sn
 
 // Fork makes sandboxes that begin with a state of another one. What this host remembers of the
 // directory that was uploaded it remembers for them, too.
-func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, rules *backend.Rules, _ []string) ([]backend.Sandbox, error) {
+func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, rules *backend.Rules, rebase bool, _ []string) ([]backend.Sandbox, error) {
+	if rebase {
+		return nil, localOnly("rebase")
+	}
 	sb, err := b.Sandbox(ctx, name)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,8 @@ type ForkOptions struct {
 	// Snapshot names the state with which they begin; "" means that of now, by Freeze.
 	Snapshot string
 	Freeze   Freezing
+	// Rebase lets the snapshot be of an earlier directory at the path of the source, as in Restore.
+	Rebase bool
 	// Change changes the record of a fork before it is made; nil changes nothing.
 	Change func(*record.Record)
 }
@@ -26,7 +28,7 @@ type ForkOptions struct {
 // error. They share its frozen layers. A fork has the source, the policy and the settings of the
 // other sandbox; it has no snapshots, kept home directory and scratch directories of it. If a
 // server held the sync of the state, it holds that of the fork. Errors: Exists; Invalid for a name;
-// NotFound for the snapshot; Unsupported for a sandbox with a clean repository.
+// NotFound for the snapshot; *ReplacedError; Unsupported for a sandbox with a clean repository.
 func Fork(sb *record.Sandbox, o ForkOptions) ([]*record.Sandbox, error) {
 	if sb.Record().Git.IsClean() {
 		return nil, errdefs.New(errdefs.Unsupported, "sandbox %s: cannot be forked: its commits are in its clean repository (--git=clean), which a fork would not have; make another sandbox of the source", sb.Name())
@@ -95,7 +97,7 @@ func state(sb *record.Sandbox, o ForkOptions) (b beginning, err error) {
 	if err != nil {
 		return b, err
 	}
-	left, err := s.fits(sb)
+	left, err := s.fits(sb, o.Rebase)
 	if err == nil && len(left) > 0 {
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: snapshot %s does not have the mount %s, which the sandbox has now", sb.Name(), s.describe(), left[0])
 	}

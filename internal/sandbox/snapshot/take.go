@@ -162,7 +162,8 @@ func partsOf(sb *record.Sandbox, layers map[string]string) map[string]Part {
 	parts := map[string]Part{}
 	for _, part := range sb.Parts() {
 		if name, ok := layers[part.Mount()]; ok {
-			parts[part.Mount()] = Part{Layer: name, Source: part.Stored.Source.Path}
+			of := part.Stored.Source
+			parts[part.Mount()] = Part{Layer: name, Source: of.Path, Dev: of.Dev, Ino: of.Ino, Born: of.Born}
 		}
 	}
 	return parts

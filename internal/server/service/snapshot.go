@@ -123,7 +123,7 @@ func (c *snapshotServer) RestoreSnapshot(ctx context.Context, m *sandboxv1.Resto
 		return nil, err
 	}
 	defer lock.Release()
-	restored, err := snapshot.Restore(sb, r.Ref)
+	restored, err := snapshot.Restore(sb, r.Ref, false)
 	if err != nil {
 		return nil, withoutSources(ctx, sb, err)
 	}
