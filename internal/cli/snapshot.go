@@ -56,6 +56,7 @@ A kept home directory and scratch directories are not part of a snapshot.`,
 			return err
 		})
 	}
+	marked(cmd)
 	cmd.AddCommand(newSnapshotLs(e), newSnapshotRm(e))
 	return cmd
 }
@@ -85,6 +86,7 @@ and "now" is below the one of which the present state was made.`,
 		})
 	}
 	jsonFlag(cmd, &asJSON)
+	marked(cmd)
 	return cmd
 }
 
@@ -175,6 +177,7 @@ removed ones had is gone.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error { return b.RemoveSnapshots(ctx, args[0], args[1:]) })
 	}
+	marked(cmd)
 	return cmd
 }
 
@@ -241,6 +244,7 @@ not touched. A sandbox that runs must be stopped first.`,
 		})
 	}
 	snapshotRebaseFlag(cmd, &rebase)
+	marked(cmd)
 	return cmd
 }
 
@@ -297,6 +301,7 @@ over.`,
 	}
 	o.registerRules(cmd)
 	snapshotRebaseFlag(cmd, &o.Rebase)
+	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error { return runFork(ctx, e, cmd, b, args, o) })
 	}
