@@ -81,8 +81,8 @@ func snapshotFrom(m *sandboxv1.Snapshot) Snapshot {
 	}
 }
 
-// Snapshot keeps the present state of the sandbox, also while commands run. label may be "". Errors:
-// ErrExists for a label in use; ErrInvalid; ErrExhausted if the sandbox has 200 snapshots.
+// Snapshot keeps the present state of the sandbox, also while commands run. label may be "".
+// Errors: ErrExists for a label in use; ErrInvalid; ErrExhausted if the sandbox has 200 snapshots.
 func (s *Sandbox) Snapshot(ctx context.Context, label string) (Snapshot, error) {
 	m, err := s.c.snapshots.CreateSnapshot(ctx, &sandboxv1.CreateSnapshotRequest{SandboxId: s.ID, Label: label})
 	if err != nil {
@@ -129,8 +129,8 @@ func (s *Sandbox) Restore(ctx context.Context, snapshot string) (Restored, error
 	return r, nil
 }
 
-// Fork makes sandboxes with these names that begin with a state of the sandbox, all or none. It does
-// not start them. They share the client and the codebase of s: close them before s. Errors:
+// Fork makes sandboxes with these names that begin with a state of the sandbox, all or none. It
+// does not start them. They share the client and the codebase of s: close them before s. Errors:
 // ErrExists, ErrInvalid, ErrNotFound for the snapshot; ErrExhausted beyond the owner's limit;
 // ErrDenied for wider rules.
 func (s *Sandbox) Fork(ctx context.Context, names []string, o ForkOptions) ([]*Sandbox, error) {
@@ -166,8 +166,8 @@ func (s *Sandbox) Fork(ctx context.Context, names []string, o ForkOptions) ([]*S
 }
 
 // Compare returns how the workspaces of two states of one codebase differ, at and below paths;
-// without paths, everywhere. Nothing of it can be applied. Errors: ErrNotFound for an unknown state,
-// and for a path at which the states do not differ; ErrPrecondition for two codebases.
+// without paths, everywhere. Nothing of it can be applied. Errors: ErrNotFound for an unknown
+// state, and for a path at which the states do not differ; ErrPrecondition for two codebases.
 func (s *Sandbox) Compare(ctx context.Context, from, to State, paths ...string) ([]FileDiff, error) {
 	r := &sandboxv1.CompareStatesRequest{
 		SandboxId: to.SandboxID, State: to.Snapshot, FromSandboxId: from.SandboxID, FromState: from.Snapshot, Paths: selection(paths),

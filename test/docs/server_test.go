@@ -99,7 +99,7 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 			}
 		})
 		s.call(t, "StartSandbox", `{"sandboxId":"`+sb+`"}`)
-		if regexp.MustCompile(`Snapshot|CompareStates|ForkSandbox|/snapshots|/compare`).MatchString(example) {
+		if regexp.MustCompile(`Snapshot|CompareStates|/snapshots|/restore\b|/compare`).MatchString(example) {
 			s.call(t, "CreateSnapshot", `{"sandboxId":"`+sb+`","label":"start"}`)
 		}
 		s.call(t, "Exec", `{"sandboxId":"`+sb+`","command":"echo '// changed' >> src/main.go; rm src/old.go"}`)

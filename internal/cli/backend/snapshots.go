@@ -20,8 +20,9 @@ type Snapshots interface {
 	SnapshotTree(ctx context.Context, name string) (snapshot.Tree, error)
 	// RemoveSnapshots removes snapshots. Errors: NotFound, and then it removes none.
 	RemoveSnapshots(ctx context.Context, name string, refs []string) error
-	// Restore brings a sandbox back to a snapshot; with rebase also to one of an earlier directory at
-	// the path of the source. Errors: Precondition if it runs; NotFound; *ReplacedError.
+	// Restore brings a sandbox back to a snapshot; with rebase also to one of an earlier
+	// directory at the path of the source. Errors: Precondition if it runs; NotFound;
+	// *ReplacedError.
 	Restore(ctx context.Context, name, ref string, rebase bool, again []string) (snapshot.Restored, error)
 	// Fork makes sandboxes that begin with a snapshot of another one, or with "" with its present
 	// state, and that have its rules or the given ones. It returns them, also beside an error.

@@ -29,8 +29,8 @@ func (b *Backend) orAsOwner(ctx context.Context, sb *record.Sandbox, again []str
 	return err
 }
 
-// openOwn opens a sandbox of which the states are changed here. Errors: Precondition for a sandbox of
-// a server, which has its own rules for them.
+// openOwn opens a sandbox of which the states are changed here. Errors: Precondition for a sandbox
+// of a server, which has its own rules for them.
 func (b *Backend) openOwn(name string) (*record.Sandbox, error) {
 	sb, err := b.open(name)
 	if err == nil && sb.Stored.Served != nil {

@@ -162,8 +162,8 @@ func listOf(t *snapshot.Tree) *snapshot.List {
 	return l
 }
 
-// patchSince shows how a state of the sandbox and the present one differ, as far as a command inside
-// could read it.
+// patchSince shows how a state of the sandbox and the present one differ, as far as a command
+// inside could read it.
 func (s *service) patchSince(ctx context.Context, sb backend.Sandbox, from string, paths []vpath.Path) (string, error) {
 	isShown, err := s.shown(ctx, sb)
 	if err != nil {

@@ -44,8 +44,8 @@ func (b *Backend) snapshotsOf(ctx context.Context, sb backend.Sandbox) (snapshot
 	return wireconv.DecodeSnapshots(list)
 }
 
-// hasSnapshots reports whether a sandbox has snapshots that somebody asked for. A server that is too
-// old for them has none.
+// hasSnapshots reports whether a sandbox has snapshots that somebody asked for. A server that is
+// too old for them has none.
 func (b *Backend) hasSnapshots(ctx context.Context, sb backend.Sandbox) (bool, error) {
 	t, err := b.snapshotsOf(ctx, sb)
 	if errdefs.Is(err, errdefs.Unsupported) {

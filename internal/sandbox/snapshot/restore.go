@@ -35,8 +35,8 @@ func (e *ReplacedError) Unwrap() error { return e.why }
 
 // Restore brings a sandbox, which the caller has locked, back to a snapshot. What was there is kept
 // as a snapshot. After a crash the sandbox is as before, or, of several parts, some are as in the
-// snapshot; Restore can then be repeated. With rebase the snapshot may be of an earlier directory at
-// the path of the source; then what it recorded of the files still says which changes conflict.
+// snapshot; Restore can then be repeated. With rebase the snapshot may be of an earlier directory
+// at the path of the source; then what it recorded of the files still says which changes conflict.
 // Errors: NotFound; Precondition if a source is at another path now; *ReplacedError.
 func Restore(sb *record.Sandbox, ref string, rebase bool) (Restored, error) {
 	var r Restored

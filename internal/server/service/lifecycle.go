@@ -211,7 +211,8 @@ func (s *Service) expireAt(sb *record.Sandbox) {
 	})
 }
 
-// expire stops a sandbox, and removes it if it has no changes and no snapshots. cleanUp tries again what failed.
+// expire stops a sandbox, and removes it if it has no changes and no snapshots. cleanUp tries again
+// what failed.
 func (s *Service) expire(ctx context.Context, id record.ID) {
 	defer s.lives.lock(string(id))()
 	sb, err := s.home.Open(string(id))
