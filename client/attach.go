@@ -61,7 +61,7 @@ func (s *Sandbox) Attach(ctx context.Context, argv []string, options ...AttachOp
 
 func (s *Sandbox) attach(ctx context.Context, argv []string, o *settings) (*AttachedExec, error) {
 	start := &sandboxv1.AttachRequest_Start{
-		SandboxId: s.ID, Argv: argv, Env: o.env, Workdir: o.workdir, Timeout: span(o.timeout), Detach: o.detach,
+		SandboxId: s.ID, Argv: argv, Env: o.env, Workdir: o.workdir, Timeout: span(o.timeout), Detach: o.detach, Checkpoint: o.checkpoint,
 	}
 	if o.terminal {
 		start.Terminal = stream.WindowSize(o.rows, o.columns)

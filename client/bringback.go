@@ -80,6 +80,22 @@ func (s *Sandbox) setUploadRules(given []PermissionRule) error {
 	return nil
 }
 
+// noteFork records for a fork what is recorded of the upload of s.
+func (s *Sandbox) noteFork(fork string, given []PermissionRule) error {
+	if s.unnoted != nil {
+		return s.unnoted
+	}
+	u, err := s.uploadOf()
+	if err != nil || u == nil {
+		return err
+	}
+	rules, err := policyRules("fork", given)
+	if err != nil {
+		return err
+	}
+	return u.RememberFork(record.ID(fork), rules)
+}
+
 // forgetUpload removes the record of a removed sandbox.
 func (s *Sandbox) forgetUpload(ctx context.Context) {
 	u, err := s.uploadOf()

@@ -25,6 +25,8 @@ func (*noted) remember(string, string, []PermissionRule) error { return nil }
 
 func (*Sandbox) setUploadRules([]PermissionRule) error { return nil }
 
+func (*Sandbox) noteFork(string, []PermissionRule) error { return nil }
+
 func (*Sandbox) forgetUpload(context.Context) {}
 
 type shown struct{}

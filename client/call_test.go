@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
@@ -51,13 +52,18 @@ func TestOnlyWhatReadsIsSentAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := map[string]bool{"grpc.health.v1.Health/Check": true}
-	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_sandbox_proto} {
+	var files []protoreflect.FileDescriptor
+	protoregistry.GlobalFiles.RangeFilesByPackage("sandbox.v1", func(file protoreflect.FileDescriptor) bool {
+		files = append(files, file)
+		return true
+	})
+	for _, file := range files {
 		for i := range file.Services().Len() {
 			s := file.Services().Get(i)
 			for j := range s.Methods().Len() {
 				m := s.Methods().Get(j)
 				name := string(m.Name())
-				reads := strings.HasPrefix(name, "Get") || strings.HasPrefix(name, "List") && name != "ListAsks" || name == "Diff" || name == "ExplainPolicy"
+				reads := strings.HasPrefix(name, "Get") || strings.HasPrefix(name, "List") && name != "ListAsks" || name == "Diff" || name == "CompareStates" || name == "ExplainPolicy"
 				calls[string(s.FullName())+"/"+name] = reads && !m.IsStreamingServer()
 			}
 		}

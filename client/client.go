@@ -34,6 +34,7 @@ type Client struct {
 	settings  *settings
 	conn      *grpc.ClientConn
 	sandboxes sandboxv1.SandboxServiceClient
+	snapshots sandboxv1.SnapshotServiceClient
 	codebases sandboxv1.CodebaseServiceClient
 }
 
@@ -62,6 +63,7 @@ func newClient(ctx context.Context, o *settings) (*Client, error) {
 			return &Client{
 				at: found.at, sameHost: found.sameHost, home: found.home, settings: o, conn: conn,
 				sandboxes: sandboxv1.NewSandboxServiceClient(conn), codebases: sandboxv1.NewCodebaseServiceClient(conn),
+				snapshots: sandboxv1.NewSnapshotServiceClient(conn),
 			}, nil
 		}
 		conn.Close()

@@ -98,6 +98,54 @@ func ExampleSandbox_Apply() {
 	// 2 1 # better
 }
 
+func ExampleSandbox_Restore() {
+	try(func(ctx context.Context, dir string) error {
+		box, err := client.FromLocal(ctx, dir, client.WithPreset("development"))
+		if err != nil {
+			return err
+		}
+		defer box.Close()
+
+		if _, err := box.Run(ctx, "echo one >README.md"); err != nil {
+			return err
+		}
+		if _, err := box.Snapshot(ctx, "first"); err != nil {
+			return err
+		}
+		if _, err := box.Run(ctx, "echo two >README.md", client.WithCheckpoint()); err != nil {
+			return err
+		}
+		forks, err := box.Fork(ctx, []string{"try"}, client.ForkOptions{Snapshot: "first"})
+		if err != nil {
+			return err
+		}
+		defer forks[0].Close()
+		changes, err := box.Compare(ctx, forks[0].At(""), box.At(""))
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s\n%s", changes[0].Path, changes[0].Patch)
+		if err := box.Stop(ctx); err != nil {
+			return err
+		}
+		back, err := box.Restore(ctx, "first")
+		if err != nil {
+			return err
+		}
+		fmt.Println(back.Snapshot.Name, back.Kept.Name)
+		return nil
+	})
+	// Output:
+	// README.md
+	// diff --git a/README.md b/README.md
+	// --- a/README.md
+	// +++ b/README.md
+	// @@ -1 +1 @@
+	// -one
+	// +two
+	// s1 s3
+}
+
 func ExampleSandbox_SetPolicy() {
 	try(func(ctx context.Context, dir string) error {
 		source := client.PermissionRule{Pattern: "/src/**", Permission: client.Write, Priority: 20}

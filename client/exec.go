@@ -82,7 +82,7 @@ func (s *Sandbox) Run(ctx context.Context, command string, options ...RunOption)
 
 func (s *Sandbox) request(command string, o *settings) (*sandboxv1.ExecRequest, error) {
 	r := &sandboxv1.ExecRequest{
-		SandboxId: s.ID, Command: command, Env: o.env, Workdir: o.workdir, Timeout: span(o.timeout), Detach: o.detach,
+		SandboxId: s.ID, Command: command, Env: o.env, Workdir: o.workdir, Timeout: span(o.timeout), Detach: o.detach, Checkpoint: o.checkpoint,
 	}
 	if o.stdin == nil {
 		return r, nil

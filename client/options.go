@@ -125,6 +125,8 @@ type settings struct {
 	detach  bool
 	shell   string
 
+	checkpoint bool
+
 	stdout, stderr         io.Writer
 	terminal               bool
 	rows, columns          uint16

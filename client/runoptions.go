@@ -45,6 +45,15 @@ func WithDetach() interface {
 	return option(func(s *settings) { s.detach = true })
 }
 
+// WithCheckpoint takes a snapshot of the sandbox before the command. Restore goes back to it by
+// "@{1}", until the next such command.
+func WithCheckpoint() interface {
+	RunOption
+	AttachOption
+} {
+	return option(func(s *settings) { s.checkpoint = true })
+}
+
 // WithShell sets the shell of a session. Default: /bin/sh.
 func WithShell(path string) SessionOption {
 	return option(func(s *settings) { s.shell = path })

@@ -40,6 +40,7 @@ func newSDK(e *env) *cobra.Command {
 	})
 	add("remember ID", func(_ context.Context, id string) error { return e.sdkRemember(record.ID(id)) })
 	add("rules ID", func(_ context.Context, id string) error { return e.sdkRules(record.ID(id)) })
+	add("fork ID", func(_ context.Context, id string) error { return e.sdkFork(record.ID(id)) })
 	add("forget ID", func(_ context.Context, id string) error {
 		home, err := e.openHome()
 		if err != nil {
@@ -133,6 +134,25 @@ func (e *env) sdkRules(id record.ID) error {
 		return err
 	}
 	return u.SetRules(rules)
+}
+
+// sdkForked is a fork of a sandbox for which something was uploaded.
+type sdkForked struct {
+	Fork  record.ID     `json:"fork"`
+	Rules []policy.Rule `json:"rules"`
+}
+
+// sdkFork remembers for a fork what was uploaded for its sandbox.
+func (e *env) sdkFork(id record.ID) error {
+	var r sdkForked
+	if err := e.sdkRequest(&r); err != nil {
+		return err
+	}
+	u, err := uploaded.Find(e.getenv, id)
+	if err != nil {
+		return err
+	}
+	return u.RememberFork(r.Fork, r.Rules)
 }
 
 // sdkApplied is the request of an apply.

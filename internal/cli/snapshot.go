@@ -56,6 +56,7 @@ A kept home directory and scratch directories are not part of a snapshot.`,
 			return err
 		})
 	}
+	marked(cmd)
 	cmd.AddCommand(newSnapshotLs(e), newSnapshotRm(e))
 	return cmd
 }
@@ -85,6 +86,7 @@ and "now" is below the one of which the present state was made.`,
 		})
 	}
 	jsonFlag(cmd, &asJSON)
+	marked(cmd)
 	return cmd
 }
 
@@ -177,6 +179,7 @@ removed ones had is gone.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error { return b.RemoveSnapshots(ctx, args[0], args[1:]) })
 	}
+	marked(cmd)
 	return cmd
 }
 
@@ -207,6 +210,7 @@ func (e *env) completeSnapshots(upTo int) completer {
 }
 
 func newRestore(e *env) *cobra.Command {
+	var rebase bool
 	cmd := &cobra.Command{
 		Use:   "restore NAME SNAPSHOT",
 		Short: "Bring a sandbox back to a snapshot",
@@ -223,7 +227,11 @@ stopped first.`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
-			r, err := b.Restore(ctx, args[0], args[1], e.args)
+			var r snapshot.Restored
+			err := e.rebasing(rebase, func(rebase bool) (err error) {
+				r, err = b.Restore(ctx, args[0], args[1], rebase, e.args)
+				return err
+			})
 			if err != nil {
 				return err
 			}
@@ -238,7 +246,13 @@ stopped first.`,
 			return nil
 		})
 	}
+	snapshotRebaseFlag(cmd, &rebase)
+	marked(cmd)
 	return cmd
+}
+
+func snapshotRebaseFlag(cmd *cobra.Command, rebase *bool) {
+	cmd.Flags().BoolVar(rebase, "rebase", false, "if the source was deleted and created again since the snapshot, use the new directory")
 }
 
 // describeSnapshot describes an event of the audit log.
@@ -264,8 +278,14 @@ func describeSnapshot(v audit.SnapshotChanged) string {
 	return what + " " + vpath.Escape(v.Action)
 }
 
+// forkOptions are the flags of fork.
+type forkOptions struct {
+	policySource
+	Rebase bool
+}
+
 func newFork(e *env) *cobra.Command {
-	var o policySource
+	var o forkOptions
 	cmd := &cobra.Command{
 		Use:   "fork NAME[@SNAPSHOT] NEW… [flags]",
 		Short: "Make sandboxes that begin with the state of another one",
@@ -285,22 +305,21 @@ over.`,
 		ValidArgsFunction: e.completeNames,
 	}
 	o.registerRules(cmd)
+	snapshotRebaseFlag(cmd, &o.Rebase)
+	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error { return runFork(ctx, e, cmd, b, args, o) })
 	}
 	return cmd
 }
 
-func runFork(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, args []string, o policySource) error {
+func runFork(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend, args []string, o forkOptions) error {
 	name, ref, err := snapshot.SplitRef(args[0])
 	if err != nil {
 		return usageError{err}
 	}
 	var rules *backend.Rules
 	if changed(cmd, setFlags) {
-		if e.address() != "" {
-			return backend.ErrNoSnapshots()
-		}
 		has, err := b.Policy(ctx, name)
 		if err != nil {
 			return err
@@ -313,6 +332,7 @@ func runFork(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend,
 		if err != nil {
 			return err
 		}
+		next.Grants = changed(cmd, []string{"preset", "policy", "write", "read", "view"})
 		if !isWhole {
 			next.From = has.Record.Rules
 		}
@@ -324,7 +344,11 @@ func runFork(ctx context.Context, e *env, cmd *cobra.Command, b backend.Backend,
 	if ref == snapshot.Present {
 		ref = ""
 	}
-	forks, err := b.Fork(ctx, name, ref, args[1:], rules, e.args)
+	var forks []backend.Sandbox
+	err = e.rebasing(o.Rebase, func(rebase bool) (err error) {
+		forks, err = b.Fork(ctx, name, ref, args[1:], rules, rebase, e.args)
+		return err
+	})
 	for _, f := range forks {
 		fmt.Fprintln(e.stdout, f.Record.Name)
 	}

@@ -99,6 +99,9 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 			}
 		})
 		s.call(t, "StartSandbox", `{"sandboxId":"`+sb+`"}`)
+		if regexp.MustCompile(`Snapshot|CompareStates|/snapshots|/restore\b|/compare`).MatchString(example) {
+			s.call(t, "CreateSnapshot", `{"sandboxId":"`+sb+`","label":"start"}`)
+		}
 		s.call(t, "Exec", `{"sandboxId":"`+sb+`","command":"echo '// changed' >> src/main.go; rm src/old.go"}`)
 		if strings.HasPrefix(example, "Logs") {
 			s.call(t, "Exec", `{"sandboxId":"`+sb+`","command":"echo hello","detach":true}`)
@@ -108,7 +111,7 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 		}
 		session := s.call(t, "CreateSession", `{"sandboxId":"`+sb+`"}`)
 		pairs = append(pairs, sandboxID, sb, sessionID, session)
-		if regexp.MustCompile(`StartSandbox|UpdateSandbox|/start\b|PATCH`).MatchString(example) {
+		if regexp.MustCompile(`StartSandbox|UpdateSandbox|RestoreSnapshot|/start\b|/restore\b|PATCH`).MatchString(example) {
 			s.call(t, "StopSandbox", `{"sandboxId":"`+sb+`"}`)
 		}
 	}

@@ -10,21 +10,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 
-	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	_ "github.com/agentfense/agentfense/api/sandbox/v1" // registers its files
 )
 
 // Calls returns every call of the API, as the files have them.
 func Calls() []protoreflect.MethodDescriptor {
 	var all []protoreflect.MethodDescriptor
-	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_sandbox_proto} {
+	for _, file := range files() {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {
@@ -32,6 +35,17 @@ func Calls() []protoreflect.MethodDescriptor {
 			}
 		}
 	}
+	return all
+}
+
+// files are the files of the API, by path.
+func files() []protoreflect.FileDescriptor {
+	var all []protoreflect.FileDescriptor
+	protoregistry.GlobalFiles.RangeFilesByPackage("sandbox.v1", func(file protoreflect.FileDescriptor) bool {
+		all = append(all, file)
+		return true
+	})
+	slices.SortFunc(all, func(a, b protoreflect.FileDescriptor) int { return strings.Compare(a.Path(), b.Path()) })
 	return all
 }
 

@@ -2699,7 +2699,9 @@ type ExecRequest struct {
 	StdinBytes []byte `protobuf:"bytes,100,opt,name=stdin_bytes,json=stdinBytes,proto3" json:"stdin_bytes,omitempty"`
 	// The command keeps running when the client disconnects or the server stops. ListExecs lists it,
 	// and Attach reconnects to it. The last 256 KiB of each of its streams are kept.
-	Detach        bool `protobuf:"varint,101,opt,name=detach,proto3" json:"detach,omitempty"`
+	Detach bool `protobuf:"varint,101,opt,name=detach,proto3" json:"detach,omitempty"`
+	// Takes a snapshot of the sandbox before the command: "@{1}" then names that state.
+	Checkpoint    bool `protobuf:"varint,102,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2786,6 +2788,13 @@ func (x *ExecRequest) GetStdinBytes() []byte {
 func (x *ExecRequest) GetDetach() bool {
 	if x != nil {
 		return x.Detach
+	}
+	return false
+}
+
+func (x *ExecRequest) GetCheckpoint() bool {
+	if x != nil {
+		return x.Checkpoint
 	}
 	return false
 }
@@ -6748,7 +6757,9 @@ type AttachRequest_Start struct {
 	// open.
 	Detach bool `protobuf:"varint,7,opt,name=detach,proto3" json:"detach,omitempty"`
 	// Variables of this command and of all later ones, as in CreateSandboxRequest.env.
-	RememberEnv   map[string]string `protobuf:"bytes,100,rep,name=remember_env,json=rememberEnv,proto3" json:"remember_env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	RememberEnv map[string]string `protobuf:"bytes,100,rep,name=remember_env,json=rememberEnv,proto3" json:"remember_env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// As in ExecRequest.
+	Checkpoint    bool `protobuf:"varint,101,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6837,6 +6848,13 @@ func (x *AttachRequest_Start) GetRememberEnv() map[string]string {
 		return x.RememberEnv
 	}
 	return nil
+}
+
+func (x *AttachRequest_Start) GetCheckpoint() bool {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return false
 }
 
 type AttachRequest_Resume struct {
@@ -7253,7 +7271,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1f\n" +
 	"\vunused_only\x18d \x01(\bR\n" +
-	"unusedOnly\"\xd0\x02\n" +
+	"unusedOnly\"\xf0\x02\n" +
 	"\vExecRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x18\n" +
@@ -7264,7 +7282,10 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1f\n" +
 	"\vstdin_bytes\x18d \x01(\fR\n" +
 	"stdinBytes\x12\x16\n" +
-	"\x06detach\x18e \x01(\bR\x06detach\x1a6\n" +
+	"\x06detach\x18e \x01(\bR\x06detach\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18f \x01(\bR\n" +
+	"checkpoint\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf9\x04\n" +
@@ -7341,14 +7362,14 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x12OUTPUT_TYPE_STDOUT\x10\x01\x12\x16\n" +
 	"\x12OUTPUT_TYPE_STDERR\x10\x02B\f\n" +
 	"\n" +
-	"_exit_code\"\xd8\a\n" +
+	"_exit_code\"\xf8\a\n" +
 	"\rAttachRequest\x127\n" +
 	"\x05start\x18\x01 \x01(\v2\x1f.sandbox.v1.AttachRequest.StartH\x00R\x05start\x12\x16\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x12\x1d\n" +
 	"\tstdin_end\x18\x03 \x01(\bH\x00R\bstdinEnd\x12>\n" +
 	"\x06resize\x18\x04 \x01(\v2$.sandbox.v1.AttachRequest.WindowSizeH\x00R\x06resize\x12\x18\n" +
 	"\x06signal\x18\x05 \x01(\x05H\x00R\x06signal\x12:\n" +
-	"\x06resume\x18\x06 \x01(\v2 .sandbox.v1.AttachRequest.ResumeH\x00R\x06resume\x1a\xec\x03\n" +
+	"\x06resume\x18\x06 \x01(\v2 .sandbox.v1.AttachRequest.ResumeH\x00R\x06resume\x1a\x8c\x04\n" +
 	"\x05Start\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
@@ -7358,7 +7379,10 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12@\n" +
 	"\bterminal\x18\x06 \x01(\v2$.sandbox.v1.AttachRequest.WindowSizeR\bterminal\x12\x16\n" +
 	"\x06detach\x18\a \x01(\bR\x06detach\x12S\n" +
-	"\fremember_env\x18d \x03(\v20.sandbox.v1.AttachRequest.Start.RememberEnvEntryR\vrememberEnv\x1a6\n" +
+	"\fremember_env\x18d \x03(\v20.sandbox.v1.AttachRequest.Start.RememberEnvEntryR\vrememberEnv\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18e \x01(\bR\n" +
+	"checkpoint\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +

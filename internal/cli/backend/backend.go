@@ -186,6 +186,9 @@ type Rules struct {
 	// From are the rules to which others were added; nil if Rules replace them. A fork checks that
 	// they are still in force: a grant may have ended.
 	From []policy.Rule
+	// Grants says that the user gave a flag that may permit more. Without, a server refuses a fork
+	// with rules that permit more.
+	Grants bool
 }
 
 // Explained is what rules say of paths.

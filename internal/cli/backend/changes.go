@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"io"
 
@@ -140,11 +141,13 @@ type View interface {
 type ReplacedError struct {
 	Why  error
 	Name string
+	// Advice says what can be done without Rebase; "" is ElsewhereAdvice.
+	Advice string
 }
 
 // Error says so, and what can be done.
 func (e *ReplacedError) Error() string {
-	return e.Why.Error() + "; --rebase takes it, " + ElsewhereAdvice(e.Name)
+	return e.Why.Error() + "; --rebase takes it, " + cmp.Or(e.Advice, ElsewhereAdvice(e.Name))
 }
 
 // Unwrap is the error of the source.

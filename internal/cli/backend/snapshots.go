@@ -10,8 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 )
 
-// Snapshots is what the verbs ask about the states of sandboxes. A server does none of it, and
-// returns ErrNoSnapshots.
+// Snapshots is what the verbs ask about the states of sandboxes.
 //
 // Where this process may not read all of a sandbox, another one runs with the command line again,
 // and the error is a *DoneError.
@@ -22,12 +21,15 @@ type Snapshots interface {
 	SnapshotTree(ctx context.Context, name string) (snapshot.Tree, error)
 	// RemoveSnapshots removes snapshots. Errors: NotFound, and then it removes none.
 	RemoveSnapshots(ctx context.Context, name string, refs []string) error
-	// Restore brings a sandbox back to a snapshot. Errors: Precondition if it runs; NotFound.
-	Restore(ctx context.Context, name, ref string, again []string) (snapshot.Restored, error)
+	// Restore brings a sandbox back to a snapshot; with rebase also to one of an earlier
+	// directory at the path of the source. Errors: Precondition if it runs; NotFound;
+	// *ReplacedError.
+	Restore(ctx context.Context, name, ref string, rebase bool, again []string) (snapshot.Restored, error)
 	// Fork makes sandboxes that begin with a snapshot of another one, or with "" with its present
 	// state, and that have its rules or the given ones. It returns them, also beside an error.
-	// Errors: Exists.
-	Fork(ctx context.Context, name, ref string, names []string, rules *Rules, again []string) ([]Sandbox, error)
+	// rebase is as in Restore. Errors: Exists; *ReplacedError; Denied for rules that a server does
+	// not let a fork have.
+	Fork(ctx context.Context, name, ref string, names []string, rules *Rules, rebase bool, again []string) ([]Sandbox, error)
 	// Merge brings the changes of a sandbox, or of a snapshot of it, into another one of the same
 	// source. With conflicts it changes nothing. Errors: Precondition if the other one runs, or for
 	// two sources; NotFound; Exhausted.
@@ -54,7 +56,8 @@ type Compared struct {
 	Close func() error
 }
 
-// ErrNoSnapshots says that a server cannot do what a verb asks for. Its kind is Unsupported.
-func ErrNoSnapshots() error {
-	return errdefs.New(errdefs.Unsupported, "snapshots and forks work only on this host, not on a server")
+// ErrHasSnapshots refuses to remove a sandbox with snapshots that somebody asked for. Its kind is
+// Precondition.
+func ErrHasSnapshots(name string) error {
+	return errdefs.New(errdefs.Precondition, "sandbox %[1]s: has snapshots; look: agentfense snapshot ls %[1]s · remove it with them: agentfense rm --force %[1]s", name)
 }

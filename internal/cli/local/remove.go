@@ -146,7 +146,7 @@ func (b *Backend) checkPending(ctx context.Context, name string, sb *record.Sand
 		return errdefs.New(errdefs.KindOf(err), "%w; to remove it with all it holds: agentfense rm --force %s", err, sb.Name())
 	}
 	if l.Asked() > 0 {
-		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: has snapshots; look: agentfense snapshot ls %[1]s · remove it with them: agentfense rm --force %[1]s", sb.Name())
+		return backend.ErrHasSnapshots(sb.Name())
 	}
 	return nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -16,43 +14,9 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/review/between"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
+	"github.com/agentfense/agentfense/internal/sandbox/snapshot/freeze"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
-
-// freezing freezes a sandbox, running or not.
-func freezing(ctx context.Context, sb *record.Sandbox) snapshot.Freezing {
-	return func() (map[string]string, error) {
-		deadline := time.Now().Add(enterTimeout)
-		for {
-			layers, err := freezeNow(ctx, sb)
-			held := (*record.HeldError)(nil)
-			if errors.As(err, &held) && time.Now().Before(deadline) && ctx.Err() == nil {
-				time.Sleep(enterPause) // it is starting, ending, or being applied
-				continue
-			}
-			return layers, err
-		}
-	}
-}
-
-func freezeNow(ctx context.Context, sb *record.Sandbox) (map[string]string, error) {
-	c, err := client(ctx, sb)
-	if err != nil {
-		return nil, err
-	}
-	if c != nil {
-		layers, err := c.Freeze(ctx)
-		if !errdefs.Is(err, errdefs.NotFound) {
-			return layers, err
-		} // it has ended meanwhile
-	}
-	lock, err := sb.TryLock(record.PurposeSnapshot)
-	if err != nil {
-		return nil, err
-	}
-	defer lock.Release()
-	return snapshot.FreezeStopped(sb)()
-}
 
 // orAsOwner is err, or how another process has ended that may read the sandbox, if this one may
 // not.
@@ -66,27 +30,42 @@ func (b *Backend) orAsOwner(ctx context.Context, sb *record.Sandbox, again []str
 	return err
 }
 
+// openOwn opens a sandbox of which the states are changed here. Errors: Precondition for a sandbox
+// of a server, which has its own rules for them.
+func (b *Backend) openOwn(name string) (*record.Sandbox, error) {
+	sb, err := b.open(name)
+	if err == nil && sb.Stored.Served != nil {
+		return nil, errdefs.New(errdefs.Precondition, "sandbox %s: is managed by a server: add --endpoint", sb.Name())
+	}
+	return sb, err
+}
+
+// withRebase is err, or says what to do if the source is another directory than that of a snapshot.
+func withRebase(sb *record.Sandbox, err error) error {
+	replaced, is := errors.AsType[*snapshot.ReplacedError](err)
+	if !is {
+		return err
+	}
+	return &backend.ReplacedError{Why: err, Name: sb.Ref(), Advice: "agentfense diff " + sb.Name() + "@" + replaced.Snapshot + " shows the snapshot over the present one"}
+}
+
 // TakeSnapshot makes a snapshot.
 func (b *Backend) TakeSnapshot(ctx context.Context, name, label string, again []string) (snapshot.Snapshot, error) {
-	sb, err := b.open(name)
+	sb, err := b.openOwn(name)
 	if err != nil {
 		return snapshot.Snapshot{}, err
 	}
 	defer b.home.MakeRoom()()
-	s, err := snapshot.Take(sb, snapshot.Snapshot{Label: label}, freezing(ctx, sb))
+	s, err := snapshot.Take(sb, snapshot.Snapshot{Label: label}, freeze.Of(ctx, sb))
 	return s, b.orAsOwner(ctx, sb, again, err)
 }
 
 // checkpoint makes a snapshot before a command.
 func (l *localLive) checkpoint(ctx context.Context, argv []string) error {
-	const longest = 200
-	command := vpath.Escape(strings.Join(argv, " "))
-	if len(command) > longest {
-		command = strings.ToValidUTF8(command[:longest], "") + "…"
+	if _, err := l.b.openOwn(l.sb.Name()); err != nil {
+		return err
 	}
-	_, err := snapshot.Take(l.sb, snapshot.Snapshot{Reason: snapshot.BeforeCommand, Command: command}, func() (map[string]string, error) {
-		return l.client.Freeze(ctx)
-	})
+	_, err := snapshot.Take(l.sb, snapshot.Before(argv), func() (map[string]string, error) { return l.client.Freeze(ctx) })
 	return err
 }
 
@@ -101,7 +80,7 @@ func (b *Backend) SnapshotTree(_ context.Context, name string) (snapshot.Tree, e
 
 // RemoveSnapshots removes snapshots.
 func (b *Backend) RemoveSnapshots(_ context.Context, name string, refs []string) error {
-	sb, err := b.open(name)
+	sb, err := b.openOwn(name)
 	if err != nil {
 		return err
 	}
@@ -122,8 +101,8 @@ func lockStopped(sb *record.Sandbox, purpose record.LockReason) (*record.Lock, e
 }
 
 // Restore brings a sandbox back to a snapshot.
-func (b *Backend) Restore(ctx context.Context, name, ref string, again []string) (snapshot.Restored, error) {
-	sb, err := b.open(name)
+func (b *Backend) Restore(ctx context.Context, name, ref string, rebase bool, again []string) (snapshot.Restored, error) {
+	sb, err := b.openOwn(name)
 	if err != nil {
 		return snapshot.Restored{}, err
 	}
@@ -133,17 +112,17 @@ func (b *Backend) Restore(ctx context.Context, name, ref string, again []string)
 		return snapshot.Restored{}, err
 	}
 	defer lock.Release()
-	r, err := snapshot.Restore(sb, ref)
-	return r, b.orAsOwner(ctx, sb, again, err)
+	r, err := snapshot.Restore(sb, ref, rebase)
+	return r, b.orAsOwner(ctx, sb, again, withRebase(sb, err))
 }
 
 // Fork makes sandboxes that begin with a state of another one.
-func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, rules *backend.Rules, again []string) ([]backend.Sandbox, error) {
-	sb, err := b.open(name)
+func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, rules *backend.Rules, rebase bool, again []string) ([]backend.Sandbox, error) {
+	sb, err := b.openOwn(name)
 	if err != nil {
 		return nil, err
 	}
-	o := snapshot.ForkOptions{Names: names, Snapshot: ref, Freeze: freezing(ctx, sb)}
+	o := snapshot.ForkOptions{Names: names, Snapshot: ref, Rebase: rebase, Freeze: freeze.Of(ctx, sb)}
 	if rules != nil {
 		if rules.From != nil && !slices.Equal(rules.From, sb.Record().Rules) {
 			return nil, errdefs.New(errdefs.Precondition, "sandbox %s: its policy has just changed: run fork again", sb.Name())
@@ -154,7 +133,7 @@ func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, ru
 		}
 	}
 	made, err := snapshot.Fork(sb, o)
-	err = b.orAsOwner(ctx, sb, again, err)
+	err = b.orAsOwner(ctx, sb, again, withRebase(sb, err))
 	var forks []backend.Sandbox
 	for _, fork := range made {
 		f, describing := sandboxOf(fork)
@@ -165,11 +144,11 @@ func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, ru
 
 // Merge brings the changes of a sandbox into another one.
 func (b *Backend) Merge(ctx context.Context, o backend.MergeOptions, again []string) (merge.Result, error) {
-	into, err := b.open(o.Into)
+	into, err := b.openOwn(o.Into)
 	if err != nil {
 		return merge.Result{}, err
 	}
-	from, err := b.open(o.From)
+	from, err := b.openOwn(o.From)
 	if err != nil {
 		return merge.Result{}, err
 	}
@@ -187,7 +166,7 @@ func (b *Backend) Merge(ctx context.Context, o backend.MergeOptions, again []str
 		defer lock.Release()
 	}
 	r, err := merge.Merge(merge.Options{
-		Into: into, From: from, Snapshot: o.Snapshot, Freeze: freezing(ctx, from),
+		Into: into, From: from, Snapshot: o.Snapshot, Freeze: freeze.Of(ctx, from),
 		Paths: o.Paths, Resolve: o.Resolve, DryRun: o.DryRun,
 	})
 	return r, b.orAsOwner(ctx, into, again, err)
@@ -208,9 +187,7 @@ func (b *Backend) Compare(ctx context.Context, earlier, later string, paths []vp
 	if err != nil {
 		return nil, err
 	}
-	if a, z := x.Sandbox.Stored.Source, y.Sandbox.Stored.Source; !a.IsSame(z) {
-		err = errdefs.New(errdefs.Precondition, "%s and %s: they have two sources, %s and %s", earlier, later, a.Path, z.Path)
-	}
+	err = between.CheckSources(x, y, earlier, later)
 	var r *review.Review
 	if err == nil {
 		r, err = between.Compare(earlier+".."+later, x, y, paths...)
@@ -234,20 +211,5 @@ func (b *Backend) openState(ctx context.Context, text string, again []string) (*
 	if err != nil {
 		return nil, err
 	}
-	switch ref {
-	case "", snapshot.Present:
-		return changes.OpenState(sb, sb.LayersDir())
-	case snapshot.Source:
-		return changes.OpenState(sb, "")
-	}
-	l, err := snapshot.Read(sb)
-	if err != nil {
-		return nil, err
-	}
-	s, err := l.Find(sb.Name(), ref)
-	if err != nil {
-		return nil, err
-	}
-	dir, _ := s.LayerDir(sb, "")
-	return changes.OpenState(sb, dir)
+	return between.Open(sb, ref)
 }

@@ -19,6 +19,7 @@ import (
 
 type diffInput struct {
 	Paths []string `json:"paths,omitempty" jsonschema:"only what changed at and below these paths"`
+	From  string   `json:"from,omitempty" jsonschema:"only what changed since this snapshot, by its name or label"`
 }
 
 // diff is the tool of that name. That a model has seen the changes does not count as a review, so
@@ -34,7 +35,12 @@ func (s *service) diff(ctx context.Context, _ *mcp.CallToolRequest, in diffInput
 	}
 	s.reviewing.Lock()
 	defer s.reviewing.Unlock()
-	text, err := s.patch(ctx, sb, paths)
+	text := ""
+	if in.From == "" {
+		text, err = s.patch(ctx, sb, paths)
+	} else {
+		text, err = s.patchSince(ctx, sb, in.From, paths)
+	}
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -71,15 +77,7 @@ func (s *service) patch(ctx context.Context, sb backend.Sandbox, paths []vpath.P
 	if err != nil {
 		return "", err
 	}
-	var visible []vpath.Path
-	left := 0
-	for _, f := range all.Files() {
-		if isShown(&f) {
-			visible = append(visible, f.Path)
-		} else {
-			left++
-		}
-	}
+	visible, left := split(all.Review, isShown)
 	if err := all.Close(); err != nil || len(visible) == 0 {
 		return "", err
 	}
@@ -91,13 +89,31 @@ func (s *service) patch(ctx context.Context, sb backend.Sandbox, paths []vpath.P
 		return "", err
 	}
 	defer r.Close()
+	return s.print(r.Review, isShown)
+}
+
+// split returns the paths of the changes that may be shown, and how many others there are.
+func split(r *review.Review, isShown func(*review.FileDiff) bool) (visible []vpath.Path, left int) {
+	for _, f := range r.Files() {
+		if isShown(&f) {
+			visible = append(visible, f.Path)
+		} else {
+			left++
+		}
+	}
+	return visible, left
+}
+
+// print returns a review as a patch, cut where it is too long. Errors: Denied if it would show a
+// change that may not be shown.
+func (s *service) print(r *review.Review, isShown func(*review.FileDiff) bool) (string, error) {
 	for _, f := range r.Files() {
 		if !isShown(&f) {
 			return "", errdefs.New(errdefs.Denied, "diff: it would show paths that the policy hides; name the paths to compare")
 		}
 	}
 	out := limited{room: s.o.MaxOutputBytes}
-	err = present.Patch(&out, r.Review, present.PatchOptions{})
+	err := present.Patch(&out, r, present.PatchOptions{})
 	isCut := errors.Is(err, errFull)
 	if err != nil && !isCut {
 		return "", err

@@ -118,8 +118,20 @@ func (s *service) server() *mcp.Server {
 	}, s.list)
 	mcp.AddTool(server, &mcp.Tool{
 		Name: "diff", Annotations: reads,
-		Description: "Show what the sandbox changed and the user has not applied yet, as a unified diff.",
+		Description: "Show what the sandbox changed and the user has not applied yet, or what changed since a snapshot, as a unified diff.",
 	}, s.diff)
+	mcp.AddTool(server, &mcp.Tool{
+		Name: "snapshot", Annotations: writes,
+		Description: "Keep the present state of the sandbox, to which restore can go back. Returns its name.",
+	}, s.snapshot)
+	mcp.AddTool(server, &mcp.Tool{
+		Name: "snapshots", Annotations: reads,
+		Description: "List the snapshots of the sandbox as a tree.",
+	}, s.snapshots)
+	mcp.AddTool(server, &mcp.Tool{
+		Name: "restore", Annotations: writes,
+		Description: "Bring the files of the sandbox back to a snapshot. What was there is kept as another snapshot. Ends background processes in the sandbox; works while no command runs.",
+	}, s.restore)
 	mcp.AddTool(server, &mcp.Tool{
 		Name: "explain", Annotations: reads,
 		Description: "Show what the policy permits at paths, which need not exist: none, view (listed, not readable), read or write.",

@@ -42,6 +42,8 @@ type Call struct {
 	Timeout   time.Duration
 	Rows      uint16 // of a terminal of its own; 0: it gets pipes
 	Columns   uint16
+	// Checkpoint asks for a snapshot before the command.
+	Checkpoint bool
 }
 
 // attach starts the call for a command.
@@ -69,7 +71,7 @@ func (c *Client) Attach(ctx context.Context, command Call) (backend.Attached, er
 func startOf(command Call, detach bool) *sandboxv1.AttachRequest {
 	start := &sandboxv1.AttachRequest_Start{
 		SandboxId: command.SandboxID, Argv: command.Argv, Env: command.Env, Workdir: command.Dir, Detach: detach,
-		RememberEnv: command.Remember,
+		RememberEnv: command.Remember, Checkpoint: command.Checkpoint,
 	}
 	if command.Timeout > 0 {
 		start.Timeout = durationpb.New(command.Timeout)

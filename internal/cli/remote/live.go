@@ -25,6 +25,8 @@ type serverLive struct {
 	ctx       context.Context //nolint:containedctx // its values, for the call that leaves
 	isStarted bool            // by us, to be stopped by us
 	isLost    bool            // the server failed, and says no more
+	// checkpoint says that the next command is to be run with a snapshot before it.
+	checkpoint bool
 }
 
 // Enter starts a sandbox that does not run.
@@ -35,10 +37,7 @@ func (b *Backend) Enter(ctx context.Context, sb backend.Sandbox, o backend.Enter
 	if o.Learn {
 		return nil, localOnly("learn")
 	}
-	if o.Checkpoint != nil {
-		return nil, localOnly("checkpoint")
-	}
-	l := &serverLive{b: b, sb: sb, ctx: context.WithoutCancel(ctx)}
+	l := &serverLive{b: b, sb: sb, ctx: context.WithoutCancel(ctx), checkpoint: o.Checkpoint != nil}
 	if sb.Status != record.Running {
 		err := b.Start(ctx, sb.Ref())
 		if err == nil {
@@ -91,7 +90,9 @@ func (l *serverLive) call(c backend.Command) (Call, error) {
 	}
 	call := Call{
 		SandboxID: l.sb.Ref(), Argv: c.Argv, Dir: c.WorkDir, Timeout: c.Timeout, Rows: c.Rows, Columns: c.Columns,
+		Checkpoint: l.checkpoint,
 	}
+	l.checkpoint = false
 	var names []string
 	if u != nil { // else nothing is known
 		if c.Remember && len(c.Env) > 0 {

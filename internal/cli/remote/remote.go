@@ -33,6 +33,7 @@ type Client struct {
 	greeter   *greeter // nil on a connection of the caller's
 	codebases sandboxv1.CodebaseServiceClient
 	sandboxes sandboxv1.SandboxServiceClient
+	snapshots sandboxv1.SnapshotServiceClient
 	kept      keptPaths
 }
 
@@ -72,6 +73,7 @@ func over(calls grpc.ClientConnInterface, conn *grpc.ClientConn, at endpoint.End
 	return &Client{
 		at: at, conn: conn,
 		codebases: sandboxv1.NewCodebaseServiceClient(calls), sandboxes: sandboxv1.NewSandboxServiceClient(calls),
+		snapshots: sandboxv1.NewSnapshotServiceClient(calls),
 	}
 }
 

@@ -44,6 +44,9 @@ func (b *Backend) Remove(ctx context.Context, name string, how backend.Removal) 
 		if err == nil {
 			err = backend.RefusePending(sb.Record.Name, pending)
 		}
+		if err == nil {
+			err = b.refuseSnapshots(ctx, sb)
+		}
 		if err != nil {
 			return backend.Removed{}, err
 		}
@@ -120,6 +123,12 @@ func (b *Backend) Unused(ctx context.Context, o backend.UnusedOptions) ([]backen
 			continue
 		}
 		holds := backend.HoldsOf(pending.Changes, r.Home)
+		if has, err := b.hasSnapshots(ctx, sb); err != nil {
+			errs = append(errs, err)
+			continue
+		} else if has {
+			holds.Some = true
+		}
 		if !holds.Nothing() && !o.Force {
 			continue
 		}

@@ -144,6 +144,7 @@ type Sandbox struct {
 	Sync               Sync
 	OnConflict         OnConflict
 	SessionIdleTimeout time.Duration // 0: never
+	WiderForks         bool          // a fork may permit more than its sandbox, if asked for
 }
 
 // ServerLimits has the limits of calls and uploads.

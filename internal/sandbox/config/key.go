@@ -57,6 +57,7 @@ var settings = []setting{
 		return oneOf(v, &c.Sandbox.OnConflict, ConflictOverwrite, ConflictRefuse)
 	}},
 	{"sandbox.session_idle_timeout", func(c *Config, v value) error { return v.duration(&c.Sandbox.SessionIdleTimeout) }},
+	{"sandbox.wider_forks", func(c *Config, v value) error { return v.boolean(&c.Sandbox.WiderForks) }},
 
 	{"limits.max_page_size", func(c *Config, v value) error { return v.count(&c.Limits.MaxPageSize, 1) }},
 	{"limits.max_message_size", func(c *Config, v value) error { return v.messageBytes(&c.Limits.MaxMessageBytes) }},

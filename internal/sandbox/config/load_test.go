@@ -111,6 +111,7 @@ sandbox:
   sync: on_stop
   on_conflict: refuse
   session_idle_timeout: 1h
+  wider_forks: true
 limits:
   max_page_size: 10
   max_message_size: 4M
@@ -168,7 +169,7 @@ logging:
 		Network: config.Network{Limits: "connections=100,out=1G"},
 		Sandbox: config.Sandbox{
 			DefaultExpiration: 24 * time.Hour, MaxPerUser: 7, CleanupInterval: 90 * time.Second,
-			Sync: config.SyncOnStop, OnConflict: config.ConflictRefuse, SessionIdleTimeout: time.Hour,
+			Sync: config.SyncOnStop, OnConflict: config.ConflictRefuse, SessionIdleTimeout: time.Hour, WiderForks: true,
 		},
 		Limits: config.ServerLimits{
 			MaxPageSize: 10, MaxMessageBytes: 4 << 20, MaxFileBytes: 1 << 30,

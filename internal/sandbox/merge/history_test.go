@@ -53,7 +53,7 @@ func TestMergesBuildOnEachOther(t *testing.T) {
 	w.clean("y", "into")
 	w.wants("into", "a", changed("three", "three!"))
 
-	_, err := snapshot.Restore(w.box("into"), "@{1}")
+	_, err := snapshot.Restore(w.box("into"), "@{1}", false)
 	must(t, err)
 	w.wants("into", "a", changed("three", "III"))
 	w.clean("y", "into")

@@ -141,9 +141,6 @@ func Merge(o Options) (r Result, err error) {
 
 func (o *Options) check() error {
 	for _, sb := range []*record.Sandbox{o.Into, o.From} {
-		if err := snapshot.MayHave(sb); err != nil {
-			return err
-		}
 		if sb.Record().Git.IsClean() {
 			return errdefs.New(errdefs.Precondition, "sandbox %s: cannot be merged: its commits are in its clean repository (--git=clean), which a merge does not bring along; apply its changes instead", sb.Name())
 		}

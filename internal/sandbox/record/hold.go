@@ -18,11 +18,14 @@ func (s *Sandbox) HoldSync() error {
 	if held || err != nil {
 		return err
 	}
-	if err := safefs.WriteDurably(s.Dir(), heldFile, nil); err != nil {
+	if err := HoldSyncIn(s.Dir()); err != nil {
 		return HostError("sandbox "+s.Name(), err)
 	}
 	return nil
 }
+
+// HoldSyncIn is HoldSync of a sandbox that is being made in a directory.
+func HoldSyncIn(dir string) error { return safefs.WriteDurably(dir, heldFile, nil) }
 
 // IsSyncHeld reports whether the sync is held.
 func (s *Sandbox) IsSyncHeld() (bool, error) {

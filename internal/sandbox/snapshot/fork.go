@@ -18,19 +18,18 @@ type ForkOptions struct {
 	// Snapshot names the state with which they begin; "" means that of now, by Freeze.
 	Snapshot string
 	Freeze   Freezing
+	// Rebase lets the snapshot be of an earlier directory at the path of the source, as in Restore.
+	Rebase bool
 	// Change changes the record of a fork before it is made; nil changes nothing.
 	Change func(*record.Record)
 }
 
 // Fork makes sandboxes that begin with a state of another one, and returns them, also beside an
 // error. They share its frozen layers. A fork has the source, the policy and the settings of the
-// other sandbox; it has no snapshots, kept home directory and scratch directories of it. Errors:
-// Exists; Invalid for a name; NotFound for the snapshot; Unsupported for a sandbox of a server, and
-// for one with a clean repository.
+// other sandbox; it has no snapshots, kept home directory and scratch directories of it. If a
+// server held the sync of the state, it holds that of the fork. Errors: Exists; Invalid for a name;
+// NotFound for the snapshot; *ReplacedError; Unsupported for a sandbox with a clean repository.
 func Fork(sb *record.Sandbox, o ForkOptions) ([]*record.Sandbox, error) {
-	if err := MayHave(sb); err != nil {
-		return nil, err
-	}
 	if sb.Record().Git.IsClean() {
 		return nil, errdefs.New(errdefs.Unsupported, "sandbox %s: cannot be forked: its commits are in its clean repository (--git=clean), which a fork would not have; make another sandbox of the source", sb.Name())
 	}
@@ -51,15 +50,15 @@ func Fork(sb *record.Sandbox, o ForkOptions) ([]*record.Sandbox, error) {
 		return nil, err
 	}
 	defer release()
-	layers, number, err := LayersAt(sb, o.Snapshot, o.Freeze)
+	from, err := state(sb, o)
 	if err != nil {
 		return nil, err
 	}
-	origin := &Origin{Name: sb.Name(), ID: sb.ID(), Snapshot: number, Layer: layers[""]}
+	from.origin.Layer = from.layers[""]
 	failpoint.At("fork: frozen")
 	var forks []*record.Sandbox
 	for _, name := range o.Names {
-		fork, err := forkOne(sb, name, layers, origin, o.Change)
+		fork, err := forkOne(sb, name, &from, o.Change)
 		if err != nil {
 			return forks, err
 		}
@@ -72,33 +71,50 @@ func Fork(sb *record.Sandbox, o ForkOptions) ([]*record.Sandbox, error) {
 	return forks, nil
 }
 
-// LayersAt returns the layers of the snapshot that ref names, with its number, or with "" those of
-// the present state, by freeze, and 0. The caller holds the layers. Errors: NotFound; Precondition
-// if a mount has another source now, or if the snapshot lacks a mount.
-func LayersAt(sb *record.Sandbox, ref string, freeze Freezing) (map[string]string, int, error) {
-	if ref == "" {
+// beginning is the state with which forks begin.
+type beginning struct {
+	layers map[string]string // by mount
+	origin Origin
+	held   bool // the server holds the sync
+}
+
+// state returns the state with which forks begin.
+func state(sb *record.Sandbox, o ForkOptions) (b beginning, err error) {
+	b.origin = Origin{Name: sb.Name(), ID: sb.ID()}
+	if o.Snapshot == "" {
 		if err := requireVersion(sb); err != nil {
-			return nil, 0, err
+			return b, err
 		}
-		layers, err := freeze()
-		return layers, 0, err
+		if b.layers, err = o.Freeze(); err == nil {
+			b.held, err = sb.IsSyncHeld()
+		}
+		return b, err
 	}
 	l, err := Read(sb)
 	if err != nil {
-		return nil, 0, err
+		return b, err
 	}
-	s, err := l.Find(sb.Name(), ref)
+	s, err := l.Find(sb.Name(), o.Snapshot)
 	if err != nil {
-		return nil, 0, err
+		return b, err
 	}
-	left, err := s.fits(sb)
+	left, err := s.fits(sb, o.Rebase)
 	if err == nil && len(left) > 0 {
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: snapshot %s does not have the mount %s, which the sandbox has now", sb.Name(), s.describe(), left[0])
 	}
-	return s.layersOf(), s.Number, err
+	b.layers, b.origin.Snapshot, b.held = s.layersOf(), s.Number, s.SyncHeld
+	return b, err
 }
 
-func forkOne(sb *record.Sandbox, name string, layers map[string]string, origin *Origin, change func(*record.Record)) (*record.Sandbox, error) {
+// LayersAt returns the layers of the snapshot that ref names, with its number, or with "" those of
+// the present state, by freeze, and 0. The caller holds the layers. Errors: NotFound; Precondition
+// if a mount has another source now, or if the snapshot lacks a mount; *ReplacedError.
+func LayersAt(sb *record.Sandbox, ref string, freeze Freezing) (map[string]string, int, error) {
+	b, err := state(sb, ForkOptions{Snapshot: ref, Freeze: freeze})
+	return b.layers, b.origin.Snapshot, err
+}
+
+func forkOne(sb *record.Sandbox, name string, from *beginning, change func(*record.Record)) (*record.Sandbox, error) {
 	r := sb.Record()
 	r.Name, r.HostUID, r.PublishAddress = name, 0, "" // each sandbox has its own
 	if r.Runtime == record.RuntimeDocker {
@@ -108,12 +124,17 @@ func forkOne(sb *record.Sandbox, name string, layers map[string]string, origin *
 		change(&r)
 	}
 	fork, err := sb.Home.CreateWith(r, func(dir string) error {
-		for mount, below := range layers {
+		for mount, below := range from.layers {
 			if err := layer.Rewind(record.PartLayersDir(dir, mount), sb.Home.LayerStore(), below); err != nil {
 				return errdefs.New(errdefs.KindOf(err), "sandbox %s: %w", name, err)
 			}
 		}
-		l := List{Version: listVersion, Next: 1, Origin: origin}
+		if from.held {
+			if err := record.HoldSyncIn(dir); err != nil {
+				return errdefs.New(errdefs.KindOf(err), "sandbox %s: %w", name, err)
+			}
+		}
+		l := List{Version: listVersion, Next: 1, Origin: &from.origin}
 		return l.write(dir)
 	})
 	if err != nil {

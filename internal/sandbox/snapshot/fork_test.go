@@ -1,9 +1,13 @@
 package snapshot_test
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
@@ -34,4 +38,50 @@ func TestAForkHasItsOwnAddress(t *testing.T) {
 		}
 		seen[r.PublishAddress], seen[string(r.ID)] = true, true
 	}
+}
+
+// A snapshot is of its directory: another one at the same path needs a consent.
+func TestASnapshotKnowsItsSource(t *testing.T) {
+	home, err := record.OpenHomeAt(filepath.Join(t.TempDir(), "home"))
+	must(t, err)
+	dir := filepath.Join(t.TempDir(), "project")
+	must(t, os.Mkdir(dir, 0o755))
+	source, err := home.ResolveSource(dir)
+	must(t, err)
+	sb, err := home.Create(record.Record{
+		Name: "fix", Source: source, Workspace: dir, Runtime: record.RuntimeBwrap, Net: record.NetNone,
+		Rules: []policy.Rule{{Pattern: "**", Permission: policy.Write}},
+	})
+	must(t, err)
+	_, err = snapshot.Take(sb, snapshot.Snapshot{Label: "good"}, snapshot.FreezeStopped(sb))
+	must(t, err)
+	_, err = snapshot.Restore(sb, "good", false)
+	must(t, err)
+
+	must(t, os.Rename(dir, dir+".old"))
+	must(t, os.Mkdir(dir, 0o755))
+	now, err := home.ResolveSource(dir)
+	must(t, err)
+	must(t, sb.Rebase(now))
+	fork := snapshot.ForkOptions{Names: []string{"a"}, Snapshot: "good"}
+	_, err = snapshot.Restore(sb, "good", false)
+	if _, is := errors.AsType[*snapshot.ReplacedError](err); !is || !errdefs.Is(err, errdefs.Precondition) {
+		t.Errorf("restore: %v", err)
+	}
+	if _, err := snapshot.Fork(sb, fork); err == nil {
+		t.Error("a fork over another directory")
+	}
+	_, err = snapshot.Restore(sb, "good", true)
+	must(t, err)
+	fork.Rebase = true
+	_, err = snapshot.Fork(sb, fork)
+	must(t, err)
+
+	// A list from before has the path alone.
+	list := filepath.Join(sb.Dir(), "snapshots.json")
+	text, err := os.ReadFile(list)
+	must(t, err)
+	must(t, os.WriteFile(list, regexp.MustCompile(`(?m)^ *"(dev|ino|born)": .*\n`).ReplaceAll(regexp.MustCompile(`("source": "[^"]*"),`).ReplaceAll(text, []byte("$1")), nil), 0o600))
+	_, err = snapshot.Restore(sb, "good", false)
+	must(t, err)
 }

@@ -149,7 +149,7 @@ func (w *world) restore(t *rapid.T) {
 	if !ok {
 		return
 	}
-	r, err := snapshot.Restore(sb, ref)
+	r, err := snapshot.Restore(sb, ref, false)
 	must(t, err)
 	if r.Kept.Number != 0 {
 		w.states[sb.Name()][r.Kept.Ref()] = w.boxes[sb.Name()]

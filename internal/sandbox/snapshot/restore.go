@@ -20,18 +20,32 @@ type Restored struct {
 	Left []string
 }
 
+// ReplacedError says that the source of a sandbox is another directory than that of a snapshot, at
+// the same path: the sandbox took it after the snapshot. Its kind is Precondition.
+type ReplacedError struct {
+	Snapshot string // its name
+	why      error
+}
+
+// Error says so.
+func (e *ReplacedError) Error() string { return e.why.Error() }
+
+// Unwrap returns the error with its kind.
+func (e *ReplacedError) Unwrap() error { return e.why }
+
 // Restore brings a sandbox, which the caller has locked, back to a snapshot. What was there is kept
 // as a snapshot. After a crash the sandbox is as before, or, of several parts, some are as in the
-// snapshot; Restore can then be repeated. Errors: NotFound; Precondition if a mount has another
-// source now.
-func Restore(sb *record.Sandbox, ref string) (Restored, error) {
+// snapshot; Restore can then be repeated. With rebase the snapshot may be of an earlier directory
+// at the path of the source; then what it recorded of the files still says which changes conflict.
+// Errors: NotFound; Precondition if a source is at another path now; *ReplacedError.
+func Restore(sb *record.Sandbox, ref string, rebase bool) (Restored, error) {
 	var r Restored
 	l, err := Read(sb)
 	if err == nil {
 		r.To, err = l.Find(sb.Name(), ref)
 	}
 	if err == nil {
-		r.Left, err = r.To.fits(sb)
+		r.Left, err = r.To.fits(sb, rebase)
 	}
 	if err != nil {
 		return r, err
@@ -42,7 +56,12 @@ func Restore(sb *record.Sandbox, ref string) (Restored, error) {
 	}
 	if r.Kept, err = keepPresent(sb, &l, &r.To); err == nil {
 		failpoint.At("restore: kept")
-		err = rewind(sb, &r.To)
+		if r.To.SyncHeld {
+			err = sb.HoldSync()
+		}
+		if err == nil {
+			err = rewind(sb, &r.To)
+		}
 	}
 	release()
 	if err != nil {
@@ -62,15 +81,18 @@ func refOf(s *Snapshot) string {
 	return s.Ref()
 }
 
-// fits returns the mounts of the sandbox that the snapshot does not have.
-func (s *Snapshot) fits(sb *record.Sandbox) (left []string, err error) {
+// fits returns the mounts of the sandbox that the snapshot does not have. Errors: as Restore.
+func (s *Snapshot) fits(sb *record.Sandbox, rebase bool) (left []string, err error) {
 	for _, part := range sb.Parts() {
 		of, ok := s.Parts[part.Mount()]
+		now := part.Stored.Source
 		switch {
 		case !ok:
 			left = append(left, part.Mount())
-		case of.Source != part.Stored.Source.Path:
-			return nil, errdefs.New(errdefs.Precondition, "sandbox %s: snapshot %s is of the source %s, and the source is %s now", part.Ref(), s.describe(), of.Source, part.Stored.Source.Path)
+		case of.Source != now.Path:
+			return nil, errdefs.New(errdefs.Precondition, "sandbox %s: snapshot %s is of the source %s, and the source is %s now", part.Ref(), s.describe(), of.Source, now.Path)
+		case !rebase && of.isReplaced(now):
+			return nil, &ReplacedError{s.Ref(), errdefs.New(errdefs.Precondition, "sandbox %s: snapshot %s is of an earlier directory at %s, not the present one", part.Ref(), s.describe(), now.Path)}
 		}
 	}
 	return left, nil

@@ -65,14 +65,26 @@ type Snapshot struct {
 	Command string `json:"command,omitempty"`
 	// Parts are the states of the workspace, "", and of mounts by name.
 	Parts map[string]Part `json:"parts"`
+	// SyncHeld says that the server held the sync of the sandbox: the changes may reach the
+	// codebase only by an apply, also after a restore and in a fork.
+	SyncHeld bool `json:"sync_held,omitempty"`
 }
 
 // Part is the state of a workspace or a mount.
 type Part struct {
 	// Layer is the highest frozen layer; "" is the source without changes.
 	Layer string `json:"layer,omitempty"`
-	// Source is the host path of the source.
+	// Source is the host path of the source. Dev, Ino and Born identify it as in record.Source; Ino
+	// is 0 in lists of agentfense before it recorded them.
 	Source record.HostPath `json:"source"`
+	Dev    uint64          `json:"dev,omitempty"`
+	Ino    uint64          `json:"ino,omitempty"`
+	Born   int64           `json:"born,omitempty"`
+}
+
+// isReplaced reports whether now, which is at the path of the part's source, is another directory.
+func (p Part) isReplaced(now record.Source) bool {
+	return p.Ino != 0 && !now.IsSame(record.Source{Path: p.Source, Dev: p.Dev, Ino: p.Ino, Born: p.Born})
 }
 
 // Origin says of which sandbox one is a fork.

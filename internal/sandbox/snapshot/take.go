@@ -3,10 +3,12 @@ package snapshot
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -31,13 +33,19 @@ func FreezeStopped(sb *record.Sandbox) Freezing {
 	}
 }
 
-// Take makes a snapshot of what freeze returns. s has its label, reason and command. Errors:
-// Unsupported for a sandbox of a server; Exists for a label that another snapshot has; Exhausted
-// if there are too many; those of freeze.
-func Take(sb *record.Sandbox, s Snapshot, freeze Freezing) (Snapshot, error) {
-	if err := MayHave(sb); err != nil {
-		return Snapshot{}, err
+// Before returns what Take needs for a snapshot before a command.
+func Before(argv []string) Snapshot {
+	const longest = 200
+	command := vpath.Escape(strings.Join(argv, " "))
+	if len(command) > longest {
+		command = strings.ToValidUTF8(command[:longest], "") + "…"
 	}
+	return Snapshot{Reason: BeforeCommand, Command: command}
+}
+
+// Take makes a snapshot of what freeze returns. s has its label, reason and command. Errors:
+// Exists for a label that another snapshot has; Exhausted if there are too many; those of freeze.
+func Take(sb *record.Sandbox, s Snapshot, freeze Freezing) (Snapshot, error) {
 	if s.Label != "" {
 		if err := CheckLabel(s.Label); err != nil {
 			return Snapshot{}, err
@@ -61,15 +69,6 @@ func TakeHeld(sb *record.Sandbox, s Snapshot, layers map[string]string) (Snapsho
 	return s, err
 }
 
-// MayHave returns an error for a sandbox without snapshots and forks. Errors: Unsupported for one of
-// a server.
-func MayHave(sb *record.Sandbox) error {
-	if sb.Stored.Served != nil {
-		return errdefs.New(errdefs.Unsupported, "sandbox %s: a server's sandbox has no snapshots and forks", sb.Name())
-	}
-	return nil
-}
-
 func take(sb *record.Sandbox, s *Snapshot, freeze Freezing) (pruned bool, err error) {
 	l, err := Read(sb)
 	if err == nil {
@@ -86,6 +85,9 @@ func take(sb *record.Sandbox, s *Snapshot, freeze Freezing) (pruned bool, err er
 		return false, err
 	}
 	failpoint.At("snapshot: frozen")
+	if s.SyncHeld, err = sb.IsSyncHeld(); err != nil {
+		return false, err
+	}
 	s.Parts = partsOf(sb, layers)
 	err = change(sb, func(l *List) error {
 		if err := l.mayAdd(sb.Name(), s); err != nil {
@@ -166,7 +168,8 @@ func partsOf(sb *record.Sandbox, layers map[string]string) map[string]Part {
 	parts := map[string]Part{}
 	for _, part := range sb.Parts() {
 		if name, ok := layers[part.Mount()]; ok {
-			parts[part.Mount()] = Part{Layer: name, Source: part.Stored.Source.Path}
+			of := part.Stored.Source
+			parts[part.Mount()] = Part{Layer: name, Source: of.Path, Dev: of.Dev, Ino: of.Ino, Born: of.Born}
 		}
 	}
 	return parts

@@ -152,6 +152,36 @@ func Remember(h *record.Home, id record.ID, codebaseID string, source record.Sou
 	return nil
 }
 
+// RememberFork stores for a fork of the server's sandbox, with its rules, what is stored for the
+// sandbox.
+func (u *Directory) RememberFork(fork record.ID, rules []policy.Rule) error {
+	name, err := nameOf(fork)
+	if err != nil {
+		return err
+	}
+	r := u.Record()
+	home := u.Sandbox.Home
+	sb, err := home.Create(record.Record{
+		Name: name, Source: r.Source, Workspace: r.Workspace, Rules: rules, Marks: r.Marks, Runtime: r.Runtime, Net: r.Net,
+	})
+	if err != nil {
+		return err
+	}
+	of := Directory{Sandbox: sb, manifest: u.manifest}
+	of.manifest.ID = fork
+	err = of.Store()
+	if err == nil {
+		var names []string
+		if names, err = u.Names(); err == nil && len(names) > 0 {
+			err = of.RememberNames(names)
+		}
+	}
+	if err != nil {
+		return errors.Join(err, home.Remove(name))
+	}
+	return nil
+}
+
 // Store writes the record of the upload durably.
 func (u *Directory) Store() error {
 	text, err := json.Marshal(u.manifest)

@@ -24,6 +24,7 @@ import (
 const (
 	codebasePrefix = "/sandbox.v1.CodebaseService/"
 	sandboxPrefix  = "/sandbox.v1.SandboxService/"
+	snapshotPrefix = "/sandbox.v1.SnapshotService/"
 )
 
 // scopeOf is the scope that a caller needs for a call. A call that is not listed is refused.
@@ -74,6 +75,13 @@ var scopeOf = map[string]store.Scopes{
 	sandboxPrefix + "Audit":         store.ScopeRead,
 	sandboxPrefix + "Logs":          store.ScopeRead,
 	sandboxPrefix + "GetStats":      store.ScopeRead,
+
+	snapshotPrefix + "CreateSnapshot":  store.ScopeExec,
+	snapshotPrefix + "ListSnapshots":   store.ScopeRead,
+	snapshotPrefix + "DeleteSnapshot":  store.ScopeApply,
+	snapshotPrefix + "RestoreSnapshot": store.ScopeApply,
+	snapshotPrefix + "ForkSandbox":     store.ScopeManage,
+	snapshotPrefix + "CompareStates":   store.ScopeRead,
 }
 
 // Health needs no credentials. Reflection needs them, but no scope: it shows only what is

@@ -77,6 +77,9 @@ func (s *Service) newAttached(ctx context.Context, m *sandboxv1.AttachRequest_St
 		return nil, err
 	}
 	j := &job{sandbox: sb, client: api.At(sb.Dir()), timeout: command.Timeout, detach: r.Detach, named: true, gone: notRunning(sb)}
+	if r.Checkpoint {
+		j.checkpoint = r.Argv
+	}
 	j.run = input.run(j, func(ctx context.Context, files ...*os.File) (*api.Running, error) {
 		return j.exec(ctx, command, files...)
 	})

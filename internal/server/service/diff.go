@@ -31,31 +31,50 @@ func (c *sandboxServer) Diff(ctx context.Context, m *sandboxv1.DiffRequest) (ans
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rs.Close()) }()
-	files := slices.DeleteFunc(slices.Clone(rs.Files()), func(f review.FileDiff) bool { return f.Path <= r.Page.After })
+	p, err := pageOf(ctx, rs, r.Page, r.NamesOnly)
+	if err != nil {
+		return nil, err
+	}
+	answer = &sandboxv1.DiffResponse{Files: p.diffs}
+	answer.Digest, err = remember(rs, r, p.files)
+	if p.isLast {
+		answer.Groups = wireconv.EncodeGroups(rs.Groups())
+	} else {
+		answer.NextPageToken = wireconv.EncodeDiffToken(answer.Digest, p.files[len(p.files)-1].Path)
+	}
+	return answer, err
+}
+
+// diffPage is a page of changed files.
+type diffPage struct {
+	files  []review.FileDiff
+	diffs  []*sandboxv1.FileDiff // of files
+	isLast bool
+}
+
+// pageOf returns a page of a review, in the order of the paths.
+func pageOf(ctx context.Context, rs *review.Review, page wireconv.PageAfter, namesOnly bool) (diffPage, error) {
+	files := slices.DeleteFunc(slices.Clone(rs.Files()), func(f review.FileDiff) bool { return f.Path <= page.After })
 	slices.SortFunc(files, func(a, b review.FileDiff) int { return strings.Compare(string(a.Path), string(b.Path)) })
-	answer = &sandboxv1.DiffResponse{}
+	p := diffPage{}
 	size := 0
 	for i := range files {
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return p, ctx.Err()
 		}
-		d, err := fileDiff(rs, &files[i], r.NamesOnly)
+		d, err := fileDiff(rs, &files[i], namesOnly)
 		if err != nil {
-			return nil, err
+			return p, err
 		}
 		size += proto.Size(d) + pageFrame
-		if i > 0 && (r.Page.Size > 0 && i >= r.Page.Size || size+len(files[i].Path)*4 > maxResultBytes) {
-			if answer.Digest, err = remember(rs, r, files[:i]); err != nil {
-				return nil, err
-			}
-			answer.NextPageToken = wireconv.EncodeDiffToken(answer.Digest, files[i-1].Path)
-			return answer, nil
+		if i > 0 && (page.Size > 0 && i >= page.Size || size+len(files[i].Path)*4 > maxResultBytes) {
+			p.files = files[:i]
+			return p, nil
 		}
-		answer.Files = append(answer.Files, d)
+		p.diffs = append(p.diffs, d)
 	}
-	answer.Groups = wireconv.EncodeGroups(rs.Groups())
-	answer.Digest, err = remember(rs, r, files)
-	return answer, err
+	p.files, p.isLast = files, true
+	return p, nil
 }
 
 // remember stores what an answer shows and returns its digest, which also covers the pages before.

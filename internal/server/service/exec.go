@@ -45,10 +45,12 @@ type job struct {
 	sandbox *record.Sandbox
 	client  *api.Client
 	timeout time.Duration
-	detach  bool  // it continues when the client disconnects
-	named   bool  // its id is sent before its output
-	resumed bool  // it was started by an earlier call
-	gone    error // for a supervisor that is gone, or does not know the command
+	detach  bool // it continues when the client disconnects
+	named   bool // its id is sent before its output
+	resumed bool // it was started by an earlier call
+	// checkpoint is the command before which a snapshot is taken; nil: none is.
+	checkpoint []string
+	gone       error // for a supervisor that is gone, or does not know the command
 	// begun, unless nil, is called when it runs: with its id, if its streams are kept, and how many
 	// bytes of its output are no longer kept.
 	begun func(execID string, lost int64)
@@ -89,6 +91,9 @@ func (s *Service) newExec(ctx context.Context, m *sandboxv1.ExecRequest) (*job, 
 		Detached: r.Detach, Kept: r.Detach, NoInput: len(r.Stdin) == 0,
 	}
 	j := &job{sandbox: sb, client: api.At(sb.Dir()), timeout: timeout, detach: r.Detach, named: r.Detach, gone: notRunning(sb)}
+	if r.Checkpoint {
+		j.checkpoint = []string{r.Command}
+	}
 	j.run = func(ctx context.Context, stdout, stderr *os.File) (api.Exit, error) {
 		return j.execute(ctx, command, r.Stdin, stdout, stderr)
 	}
@@ -199,6 +204,9 @@ func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer)
 		return ended{}, err
 	}
 	defer done()
+	if err := s.takeCheckpoint(ctx, j); err != nil {
+		return ended{}, neverStarted(err)
+	}
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		return ended{}, errdefs.New(errdefs.Exhausted, "pipe: %w", err)

@@ -211,7 +211,8 @@ func (s *Service) expireAt(sb *record.Sandbox) {
 	})
 }
 
-// expire stops a sandbox, and removes it if it holds no changes. cleanUp tries again what failed.
+// expire stops a sandbox, and removes it if it has no changes and no snapshots. cleanUp tries again
+// what failed.
 func (s *Service) expire(ctx context.Context, id record.ID) {
 	defer s.lives.lock(string(id))()
 	sb, err := s.home.Open(string(id))
@@ -225,6 +226,9 @@ func (s *Service) expire(ctx context.Context, id record.ID) {
 	changed := true
 	if err == nil {
 		changed, err = review.HasChanges(sb)
+	}
+	if err == nil && !changed {
+		changed, err = hasSnapshots(sb)
 	}
 	if err == nil && !changed {
 		_, err = s.destroy(ctx, sb)

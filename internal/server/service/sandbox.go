@@ -48,7 +48,7 @@ func (c *sandboxServer) CreateSandbox(ctx context.Context, m *sandboxv1.CreateSa
 		return nil, err
 	}
 	// Checked before the sandbox exists, because its audit log would stay.
-	if err := s.store.CheckRoom(ctx, entry.OwnerID, s.config.Sandbox.MaxPerUser); err != nil {
+	if err := s.store.CheckRoom(ctx, entry.OwnerID, 1, s.config.Sandbox.MaxPerUser); err != nil {
 		return nil, err
 	}
 	if err := checkVariables(map[string]string{}, r.Env); err != nil {
@@ -384,6 +384,12 @@ func (s *Service) checkUnused(ctx context.Context, sb *record.Sandbox) error {
 	if err == nil && changed {
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: the sandbox holds changes", sb.ID())
 	}
+	if err == nil {
+		changed, err = hasSnapshots(sb)
+	}
+	if err == nil && changed {
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: the sandbox has snapshots", sb.ID())
+	}
 	return err
 }
 
@@ -419,6 +425,7 @@ func (s *Service) destroy(ctx context.Context, sb *record.Sandbox) (lost int, _ 
 		return 0, err
 	}
 	failpoint.At("destroy: removed")
+	s.sweepLayers(ctx)
 	err = s.store.RemoveSandbox(ctx, sb.ID())
 	if errdefs.Is(err, errdefs.NotFound) {
 		err = nil

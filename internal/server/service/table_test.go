@@ -7,15 +7,21 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"pgregory.net/rapid"
 
-	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	_ "github.com/agentfense/agentfense/api/sandbox/v1" // registers its files
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 func TestEveryCallNeedsAScope(t *testing.T) {
 	known := 0
-	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_sandbox_proto} {
+	var files []protoreflect.FileDescriptor
+	protoregistry.GlobalFiles.RangeFilesByPackage("sandbox.v1", func(file protoreflect.FileDescriptor) bool {
+		files = append(files, file)
+		return true
+	})
+	for _, file := range files {
 		for i := range file.Services().Len() {
 			s := file.Services().Get(i)
 			for j := range s.Methods().Len() {

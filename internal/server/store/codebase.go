@@ -35,7 +35,7 @@ func scanCodebase(row scanner) (c Codebase, err error) {
 // check is atomic. Errors: Exists if the ID is in use; Exhausted.
 func (s *Store) AddCodebase(ctx context.Context, c Codebase, most int) error {
 	return s.write(ctx, "create codebase "+string(c.ID), powerCut, func(tx *sql.Tx) error {
-		if err := roomFor(ctx, tx, "codebases", c.OwnerID, most); err != nil {
+		if err := roomFor(ctx, tx, "codebases", c.OwnerID, 1, most); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO codebases ("+codebaseColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

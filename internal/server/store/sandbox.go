@@ -48,29 +48,29 @@ func (s *Store) AddSandbox(ctx context.Context, b Sandbox, most int) error {
 				return err
 			}
 		}
-		if err := roomFor(ctx, tx, "sandboxes", b.OwnerID, most); err != nil {
+		if err := roomFor(ctx, tx, "sandboxes", b.OwnerID, 1, most); err != nil {
 			return err
 		}
 		return insertSandbox(ctx, tx, b)
 	})
 }
 
-// CheckRoom refuses one more sandbox of an owner, as AddSandbox would. Errors: Exhausted.
-func (s *Store) CheckRoom(ctx context.Context, owner string, most int) error {
-	return failed(ctx, "create sandbox", roomFor(ctx, s.reader, "sandboxes", owner, most))
+// CheckRoom refuses so many more sandboxes of an owner, as AddSandbox would. Errors: Exhausted.
+func (s *Store) CheckRoom(ctx context.Context, owner string, more, most int) error {
+	return failed(ctx, "create sandbox", roomFor(ctx, s.reader, "sandboxes", owner, more, most))
 }
 
-// roomFor checks the number of an owner's rows in a table; most 0: no limit.
+// roomFor checks the number of an owner's rows in a table, and of more of them; most 0: no limit.
 func roomFor(ctx context.Context, in interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}, table, owner string, most int,
+}, table, owner string, more, most int,
 ) error {
 	if most == 0 {
 		return nil
 	}
 	var n int
 	err := in.QueryRowContext(ctx, "SELECT count(*) FROM "+table+" WHERE owner_id = ?", owner).Scan(&n)
-	if err == nil && n >= most {
+	if err == nil && n > most-more {
 		err = errdefs.New(errdefs.Exhausted, "the owner has %d, and %w are allowed: remove one first", n, &errdefs.Limit{Most: int64(most), Resource: table})
 	}
 	return err

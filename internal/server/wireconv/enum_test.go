@@ -23,6 +23,7 @@ func TestEveryEnumValueSurvives(t *testing.T) {
 	allSurvive(t, ChangeKind)
 	allSurvive(t, Stream)
 	allSurvive(t, AskScope)
+	allSurvive(t, SnapshotReason)
 }
 
 func allSurvive[D comparable, W wireEnum](t *testing.T, e Enum[D, W]) {

@@ -21,11 +21,13 @@ type Exec struct {
 	Dir     string        // "": the workspace; relative: below it
 	Timeout time.Duration // 0: the server's default
 	Detach  bool
+	// Checkpoint asks for a snapshot before the command.
+	Checkpoint bool
 }
 
 // DecodeExec reads a request.
 func DecodeExec(r *sandboxv1.ExecRequest) (x Exec, err error) {
-	x = Exec{Command: r.GetCommand(), Stdin: []byte(r.GetStdin()), Env: r.GetEnv(), Dir: r.GetWorkdir(), Detach: r.GetDetach()}
+	x = Exec{Command: r.GetCommand(), Stdin: []byte(r.GetStdin()), Env: r.GetEnv(), Dir: r.GetWorkdir(), Detach: r.GetDetach(), Checkpoint: r.GetCheckpoint()}
 	if x.Sandbox, err = SandboxID(r); err != nil {
 		return x, err
 	}
@@ -95,12 +97,13 @@ type AttachStart struct {
 	Terminal    *WindowSize   // nil: none
 	Detach      bool
 	RememberEnv map[string]string
+	Checkpoint  bool // as in Exec
 }
 
 // DecodeAttachStart reads the first message of an Attach call.
 func DecodeAttachStart(m *sandboxv1.AttachRequest_Start) (a AttachStart, err error) {
 	a = AttachStart{
-		Argv: m.GetArgv(), Env: m.GetEnv(), Dir: m.GetWorkdir(), Detach: m.GetDetach(), RememberEnv: m.GetRememberEnv(),
+		Argv: m.GetArgv(), Env: m.GetEnv(), Dir: m.GetWorkdir(), Detach: m.GetDetach(), RememberEnv: m.GetRememberEnv(), Checkpoint: m.GetCheckpoint(),
 	}
 	if a.Sandbox, err = SandboxID(m); err != nil {
 		return a, err

@@ -46,6 +46,11 @@ var requests = map[string]decode{
 	"ExplainPolicyRequest": by(DecodeExplainPolicy),
 	"ListViewRequest":      by(DecodeListView), "ReadViewRequest": by(DecodeReadView), "WatchViewRequest": by(DecodeWatchView),
 	"AuditRequest": by(DecodeAudit), "LogsRequest": by(DecodeLogs),
+
+	"CreateSnapshotRequest": by(DecodeCreateSnapshot), "ListSnapshotsRequest": by(SandboxID),
+	"DeleteSnapshotRequest":  by(func(r *sandboxv1.DeleteSnapshotRequest) (SnapshotRef, error) { return DecodeSnapshotRef(r) }),
+	"RestoreSnapshotRequest": by(func(r *sandboxv1.RestoreSnapshotRequest) (SnapshotRef, error) { return DecodeSnapshotRef(r) }),
+	"ForkSandboxRequest":     by(DecodeForkSandbox), "CompareStatesRequest": by(DecodeCompareStates),
 }
 
 // notRead are the fields of requests that no converter reads, and why.
@@ -58,7 +63,7 @@ var notRead = map[string]string{
 
 // meaningful are values of fields for which another text has no meaning.
 var meaningful = map[protoreflect.Name]string{
-	"codebase_id": "cb_0123456789abcdef", "sandbox_id": "sb_0123456789abcdef", "session_id": "sess_0123456789abcdef",
+	"codebase_id": "cb_0123456789abcdef", "sandbox_id": "sb_0123456789abcdef", "from_sandbox_id": "sb_fedcba9876543210", "session_id": "sess_0123456789abcdef",
 	"user": "0", "home": "keep", "mount": "data", "events": "permission_denied",
 	"allow_net": "example.com", "net_limits": "out=1M", "publish": "8080:3000", "grant": "example.com", "revoke": "example.com",
 }
@@ -96,6 +101,10 @@ func makeMeaningful(m proto.Message) {
 		r.AskTimeout = durationpb.New(time.Minute)
 	case *sandboxv1.SetPolicyRequest:
 		for _, rule := range r.Permissions {
+			rule.Keep = false
+		}
+	case *sandboxv1.ForkSandboxRequest:
+		for _, rule := range r.Rules.Permissions {
 			rule.Keep = false
 		}
 	case *sandboxv1.GrantPathRequest:
@@ -139,10 +148,20 @@ func eachField(whole proto.Message, at func(proto.Message) protoreflect.Message,
 	}
 }
 
+// apiFiles are the files of the API.
+func apiFiles() []protoreflect.FileDescriptor {
+	var all []protoreflect.FileDescriptor
+	protoregistry.GlobalFiles.RangeFilesByPackage("sandbox.v1", func(file protoreflect.FileDescriptor) bool {
+		all = append(all, file)
+		return true
+	})
+	return all
+}
+
 // requestMessages are what clients send: the requests, and the messages in them that only they use.
 func requestMessages() map[string]protoreflect.MessageDescriptor {
 	all := map[string]protoreflect.MessageDescriptor{}
-	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_codebase_proto} {
+	for _, file := range apiFiles() {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {

@@ -52,6 +52,8 @@ func (s Suite) Run(t *testing.T) {
 		"what was shown of a mount is remembered apart": testMountShown,
 		"a mount has a view":                            testMountView,
 		"scratch directories are stored":                testScratch,
+		"a state is kept, restored and compared":        testSnapshots,
+		"forks begin with a state":                      testForks,
 		"a server refuses what only a host can do":      testLocalOnly,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s) })

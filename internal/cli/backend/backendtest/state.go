@@ -270,9 +270,6 @@ func testLocalOnly(t *testing.T, s Suite) {
 			t.Errorf("--%s: %v names the flag %s", flag, err, only.Flag)
 		}
 	}
-	if _, err := b.TakeSnapshot(t.Context(), sb.Ref(), "", nil); errdefs.Is(err, errdefs.Unsupported) != s.IsServer || !s.IsServer && err != nil {
-		t.Errorf("a snapshot: %v", err)
-	}
 	only, refused := errors.AsType[*backend.ServerOnlyError](b.Check(backend.NewSandbox{Net: "none", CodebaseID: "cb_0123456789abcdef"}))
 	if refused == s.IsServer || refused && only.Flag != "codebase" {
 		t.Errorf("--codebase: %v", only)

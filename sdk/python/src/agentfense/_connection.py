@@ -18,6 +18,7 @@ from ._endpoint import Endpoint, channel_options, credentials, find_token, metad
 from ._errors import Call, error_of
 from ._gen.sandbox.v1.codebase_pb2_grpc import CodebaseServiceStub
 from ._gen.sandbox.v1.sandbox_pb2_grpc import SandboxServiceStub
+from ._gen.sandbox.v1.snapshot_pb2_grpc import SnapshotServiceStub
 from ._interrupts import awaited, finish, finish_async
 from ._server import find_endpoint
 from ._skew import GREET, HEALTH, Versions
@@ -399,8 +400,9 @@ def _channel(interface: Any, endpoint: Endpoint) -> Any:
 
 
 def _methods(channel: Any) -> Dict[str, Any]:
-    """Return the calls of both services by name."""
-    return {**vars(SandboxServiceStub(channel)), **vars(CodebaseServiceStub(channel))}  # type: ignore[no-untyped-call]
+    """Return the calls of all services by name."""
+    stubs = (SandboxServiceStub, CodebaseServiceStub, SnapshotServiceStub)
+    return {name: call for stub in stubs for name, call in vars(stub(channel)).items()}
 
 
 def _health_of(channel: Any) -> Any:

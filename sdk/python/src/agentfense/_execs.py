@@ -36,16 +36,17 @@ class ExecCalls(Calls):
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
         detach: bool = False,
+        checkpoint: bool = False,
     ) -> AttachedExec:
         """Start a program with arguments, to control its input, output and signals.
 
         ``argv[0]`` is looked up in PATH. ``terminal`` is the rows and columns of a terminal for it;
         None means pipes. ``timeout`` is in seconds, or a timedelta; None means the longest that the
         server allows. With ``detach`` the program keeps running without its client, with its input
-        open.
+        open. ``checkpoint`` takes a snapshot first.
         """
         seconds = seconds_of(timeout)
-        first = requests.attach(sandbox_id, argv, terminal, env, workdir, seconds, detach)
+        first = requests.attach(sandbox_id, argv, terminal, env, workdir, seconds, detach, checkpoint)
         about = Call("attach", sandbox_id, command=" ".join(argv), timeout=seconds)
         # A detached command outlives the call, so the call does not have its time-out.
         start = partial(self._connection.talk, "Attach", first, None if detach else within(seconds))
@@ -76,13 +77,17 @@ class ExecCalls(Calls):
         env: Optional[Mapping[str, str]] = None,
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
+        *,
+        checkpoint: bool = False,
     ) -> str:
         """Start ``/bin/sh -c COMMAND``, which keeps running without its client, and return its id for ``resume``.
 
         ``timeout`` is in seconds, or a timedelta; None means the server's default (30 s unless
-        configured).
+        configured). ``checkpoint`` takes a snapshot first.
         """
-        request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds_of(timeout), detach=True)
+        request = requests.execute(
+            sandbox_id, command, stdin, env, workdir, seconds_of(timeout), detach=True, checkpoint=checkpoint
+        )
         start = partial(self._start, "ExecStream", request, Call("exec", sandbox_id))
         return self._connection.finish(start, lambda exec_id: _kill(self.resume(sandbox_id, exec_id)))
 
@@ -126,10 +131,18 @@ class SandboxExecs:
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
         detach: bool = False,
+        checkpoint: bool = False,
     ) -> AttachedExec:
         """Start a program, to control it while it runs; see SandboxClient.attach."""
         return self._client.attach(
-            self.id, argv, terminal=terminal, env=env, workdir=workdir, timeout=timeout, detach=detach
+            self.id,
+            argv,
+            terminal=terminal,
+            env=env,
+            workdir=workdir,
+            timeout=timeout,
+            detach=detach,
+            checkpoint=checkpoint,
         )
 
     def exec_detached(
@@ -139,9 +152,11 @@ class SandboxExecs:
         env: Optional[Mapping[str, str]] = None,
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
+        *,
+        checkpoint: bool = False,
     ) -> str:
         """Start a command that keeps running without its client, and return its id for ``resume``."""
-        return self._client.exec_detached(self.id, command, stdin, env, workdir, timeout)
+        return self._client.exec_detached(self.id, command, stdin, env, workdir, timeout, checkpoint=checkpoint)
 
     def resume(self, exec_id: str, *, stdout_offset: int = 0, stderr_offset: int = 0) -> AttachedExec:
         """Reconnect to a detached command; see SandboxClient.resume."""

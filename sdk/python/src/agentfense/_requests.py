@@ -15,7 +15,7 @@ from google.protobuf.duration_pb2 import Duration
 from . import types as t
 from . import utils
 from ._arguments import PathLike, bytes_of, path_of, text_of, words_of
-from ._gen.sandbox.v1 import codebase_pb2, common_pb2, sandbox_pb2
+from ._gen.sandbox.v1 import codebase_pb2, common_pb2, sandbox_pb2, snapshot_pb2
 from ._wire import (
     Seconds,
     duration_of,
@@ -177,6 +177,7 @@ def execute(
     workdir: Optional[PathLike],
     timeout: Optional[float],
     detach: bool = False,
+    checkpoint: bool = False,
 ) -> Any:
     """Return the request of Exec and ExecStream."""
     return sandbox_pb2.ExecRequest(
@@ -186,6 +187,7 @@ def execute(
         workdir=encode_path(workdir or "", "workdir"),
         timeout=duration_of(timeout),
         detach=detach,
+        checkpoint=checkpoint,
         **wire_stdin(stdin),
     )
 
@@ -227,6 +229,7 @@ def attach(
     workdir: Optional[PathLike],
     timeout: Optional[float],
     detach: bool,
+    checkpoint: bool = False,
 ) -> Any:
     """Return the first message of an Attach that starts a program."""
     if isinstance(argv, (str, bytes)) or not isinstance(argv, abc.Sequence) or not argv:
@@ -241,6 +244,7 @@ def attach(
         timeout=duration_of(timeout),
         terminal=None if terminal is None else window_size(terminal),
         detach=detach,
+        checkpoint=checkpoint,
     )
     return sandbox_pb2.AttachRequest(start=start)
 
@@ -369,6 +373,27 @@ def set_policy(sandbox_id: str, permissions: Sequence[t.RuleLike]) -> Any:
     if permissions is None:
         raise ValueError(NO_RULES)
     return sandbox_pb2.SetPolicyRequest(sandbox_id=sandbox_id, permissions=wire_rules(permissions))
+
+
+def forked(
+    sandbox_id: str,
+    names: Sequence[str],
+    snapshot: str,
+    permissions: Optional[Sequence[t.RuleLike]],
+    allow_wider: bool,
+    expires_in: Timeout,
+) -> Any:
+    """Return the request of ForkSandbox."""
+    if isinstance(names, (str, bytes)) or not isinstance(names, abc.Sequence):
+        raise TypeError(f"names: want a list of names, not {type(names).__name__}")
+    return snapshot_pb2.ForkSandboxRequest(
+        sandbox_id=sandbox_id,
+        names=[text_of(name, "names") for name in names],
+        snapshot=text_of(snapshot, "snapshot"),
+        rules=None if permissions is None else snapshot_pb2.ForkRules(permissions=wire_rules(permissions)),
+        allow_wider=allow_wider,
+        expires_in=duration_of(seconds_of(expires_in, "expires_in")),
+    )
 
 
 def change_hosts(sandbox_id: str, grant: Hosts, grant_for: Timeout, revoke: Hosts) -> Any:

@@ -95,6 +95,19 @@ def set_rules(sandbox_id: str, rules: Sequence[t.RuleLike]) -> None:
         _run("rules", sandbox_id, _rules(rules))
 
 
+def remember_fork(sandbox_id: str, fork: t.Sandbox) -> str:
+    """Record for a fork what was uploaded for its sandbox; if that fails, warn and return why, else an empty string."""
+    if not is_remembered(sandbox_id):
+        return ""
+    try:
+        _run("fork", sandbox_id, {"fork": fork.id, "rules": _rules(fork.permissions)})
+    except SandboxError as why:
+        text = f"apply() will not bring changes of the fork {fork.id} back into the directory: {why}"
+        warnings.warn(text, UserWarning, stacklevel=4)
+        return text
+    return ""
+
+
 def forget(sandbox_id: str) -> None:
     """Remove the record of the upload of a destroyed sandbox."""
     if is_remembered(sandbox_id):

@@ -15,6 +15,7 @@ from ._async_changes import AsyncChangeCalls
 from ._async_codebases import AsyncCodebaseCalls
 from ._async_execs import AsyncExecCalls
 from ._async_output import AsyncExecStream
+from ._async_snapshots import AsyncSnapshotCalls
 from ._connection import WORK, AsyncConnection, within
 from ._errors import Call, next_page
 from ._gen.sandbox.v1 import sandbox_pb2
@@ -34,7 +35,7 @@ from .exceptions import (
 )
 
 
-class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
+class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls, AsyncSnapshotCalls):
     """A client of the server's API.
 
     The server is ``endpoint``, else $AGENTFENSE_ENDPOINT, else your own server, which the client
@@ -229,14 +230,17 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         env: Optional[Mapping[str, str]] = None,
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
+        *,
+        checkpoint: bool = False,
     ) -> t.ExecResult:
         """Run ``/bin/sh -c COMMAND``, and wait for its end. A command that fails raises no error.
 
         ``timeout`` is in seconds, or a timedelta; None means the server's default (30 s unless
-        configured). Then the command is killed, and CommandTimeoutError is raised.
+        configured). Then the command is killed, and CommandTimeoutError is raised. ``checkpoint``
+        takes a snapshot first: ``@{1}`` names that state until the next such command.
         """
         seconds = seconds_of(timeout)
-        request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds)
+        request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds, checkpoint=checkpoint)
         about = Call("exec", sandbox_id, command=command, timeout=seconds)
         return exec_result_of(await self._connection.call("Exec", request, about, within(seconds)), command)
 
@@ -248,10 +252,12 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         env: Optional[Mapping[str, str]] = None,
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
+        *,
+        checkpoint: bool = False,
     ) -> AsyncExecStream:
-        """Run a command, and return its output as it comes; for ``timeout`` see ``exec``."""
+        """Run a command, and return its output as it comes; for ``timeout`` and ``checkpoint`` see ``exec``."""
         seconds = seconds_of(timeout)
-        request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds)
+        request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds, checkpoint=checkpoint)
         about = Call("exec", sandbox_id, command=command, timeout=seconds)
         return AsyncExecStream(
             partial(self._connection.stream, "ExecStream", request, within(seconds)), about, self._connection

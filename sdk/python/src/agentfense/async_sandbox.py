@@ -12,12 +12,13 @@ from . import types as t
 from ._async_cleanup import clean_up_async, give_up_async, remove_async
 from ._async_execs import AsyncSandboxExecs
 from ._async_output import AsyncAuditStream, AsyncExecStream, AsyncLogStream
+from ._async_snapshots import AsyncSandboxSnapshots
 from ._errors import MAX_READ
 from ._interrupts import complete_async
 from ._local import Local
 from ._requests import Hosts, Names, Paths, Resources, Timeout, chosen
 from ._requests import apply as apply_request
-from ._uploads import bring_back, forget, is_remembered, set_rules
+from ._uploads import bring_back, forget, is_remembered, remember_fork, set_rules
 from ._warnings import warn_of_lost, warn_of_rest, warn_of_upload
 from ._wire import Seconds, inside_path
 from .async_client import AsyncSandboxClient, Opening
@@ -28,7 +29,7 @@ from .policy import DEFAULT_PRESET, PolicyLike, rules_of
 from .utils import PathLike, user_name
 
 
-class AsyncSandbox(AsyncSandboxExecs):
+class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
     """A sandbox. Leaving its ``async with`` block destroys it, and the codebase that ``from_local`` made.
 
     Without an ``async with`` block, call ``destroy``: a sandbox outlives the program that created it.
@@ -372,6 +373,39 @@ class AsyncSandbox(AsyncSandboxExecs):
         )
         return self
 
+    async def restore(self, snapshot: str) -> t.Restored:
+        """Bring the stopped sandbox back to a snapshot; see AsyncSandboxClient.restore_snapshot."""
+        return await self._client.restore_snapshot(self.id, snapshot)
+
+    async def fork(
+        self,
+        *names: str,
+        snapshot: str = "",
+        permissions: Optional[Sequence[t.RuleLike]] = None,
+        allow_wider: bool = False,
+        expires_in: Timeout = None,
+    ) -> List[AsyncSandbox]:
+        """Make sandboxes with these names that begin with a state of this one; see AsyncSandboxClient.fork_sandbox.
+
+        Each has a connection of its own, and is to be destroyed like any other. They are not started.
+        Destroy forks of ``from_local`` before this sandbox, whose codebase they use.
+        """
+        made = await self._client.fork_sandbox(
+            self.id,
+            names,
+            snapshot=snapshot,
+            permissions=permissions,
+            allow_wider=allow_wider,
+            expires_in=expires_in,
+        )
+        endpoint, secure, token = self._client._connection.asked
+        forks = []
+        for info in made:
+            fork = type(self)(AsyncSandboxClient(endpoint, secure, token=token), info, self._codebase)
+            fork._unnoted = self._unnoted or await asyncio.to_thread(remember_fork, self.id, info)
+            forks.append(fork)
+        return forks
+
     async def refresh(self) -> AsyncSandbox:
         """Ask the server for ``info`` and ``codebase``, and return the sandbox."""
         self._info = await self._client.get_sandbox(self.id)
@@ -451,13 +485,16 @@ class AsyncSandbox(AsyncSandboxExecs):
         env: Optional[Mapping[str, str]] = None,
         workdir: Optional[PathLike] = None,
         raise_on_error: bool = False,
+        *,
+        checkpoint: bool = False,
     ) -> t.ExecResult:
         """Run ``/bin/sh -c COMMAND`` in the workspace, and wait for its end.
 
         After ``timeout`` seconds the command is killed, and CommandTimeoutError is raised. With
-        ``raise_on_error``, an exit code other than 0 raises CommandExecutionError.
+        ``raise_on_error``, an exit code other than 0 raises CommandExecutionError. ``checkpoint``
+        takes a snapshot first: ``@{1}`` names that state until the next such command.
         """
-        result = await self.exec(command, None, env, workdir, timeout)
+        result = await self.exec(command, None, env, workdir, timeout, checkpoint=checkpoint)
         return result.raise_on_error() if raise_on_error else result
 
     async def exec(
@@ -467,9 +504,11 @@ class AsyncSandbox(AsyncSandboxExecs):
         env: Optional[Mapping[str, str]] = None,
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
+        *,
+        checkpoint: bool = False,
     ) -> t.ExecResult:
         """Run a command, and wait for its end; see AsyncSandboxClient.exec."""
-        return await self._client.exec(self.id, command, stdin, env, workdir, timeout)
+        return await self._client.exec(self.id, command, stdin, env, workdir, timeout, checkpoint=checkpoint)
 
     def exec_stream(
         self,
@@ -478,9 +517,11 @@ class AsyncSandbox(AsyncSandboxExecs):
         env: Optional[Mapping[str, str]] = None,
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
+        *,
+        checkpoint: bool = False,
     ) -> AsyncExecStream:
         """Run a command, and return its output as an iterator of bytes; with ``await`` or without."""
-        return self._client.exec_stream(self.id, command, stdin, env, workdir, timeout)
+        return self._client.exec_stream(self.id, command, stdin, env, workdir, timeout, checkpoint=checkpoint)
 
     def session(self, shell: str = "/bin/sh", env: Optional[Mapping[str, str]] = None) -> Opening:
         """Start a shell that keeps its state between commands; awaited or with ``async with``."""

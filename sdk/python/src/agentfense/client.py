@@ -21,6 +21,7 @@ from ._gen.sandbox.v1 import sandbox_pb2
 from ._output import ExecStream
 from ._requests import Hosts, Names, Resources, Timeout
 from ._results import exec_result_of
+from ._snapshots import SnapshotCalls
 from ._uploads import git_user as git_user_of
 from ._wire import (
     sandbox_of,
@@ -35,7 +36,7 @@ from .exceptions import (
 )
 
 
-class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
+class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls, SnapshotCalls):
     """A client of the server's API.
 
     The server is ``endpoint``, else $AGENTFENSE_ENDPOINT, else your own server, which the client
@@ -225,14 +226,17 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         env: Optional[Mapping[str, str]] = None,
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
+        *,
+        checkpoint: bool = False,
     ) -> t.ExecResult:
         """Run ``/bin/sh -c COMMAND``, and wait for its end. A command that fails raises no error.
 
         ``timeout`` is in seconds, or a timedelta; None means the server's default (30 s unless
-        configured). Then the command is killed, and CommandTimeoutError is raised.
+        configured). Then the command is killed, and CommandTimeoutError is raised. ``checkpoint``
+        takes a snapshot first: ``@{1}`` names that state until the next such command.
         """
         seconds = seconds_of(timeout)
-        request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds)
+        request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds, checkpoint=checkpoint)
         about = Call("exec", sandbox_id, command=command, timeout=seconds)
         return exec_result_of(self._connection.call("Exec", request, about, within(seconds)), command)
 
@@ -244,10 +248,12 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         env: Optional[Mapping[str, str]] = None,
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
+        *,
+        checkpoint: bool = False,
     ) -> ExecStream:
-        """Run a command, and return its output as it comes; for ``timeout`` see ``exec``."""
+        """Run a command, and return its output as it comes; for ``timeout`` and ``checkpoint`` see ``exec``."""
         seconds = seconds_of(timeout)
-        request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds)
+        request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds, checkpoint=checkpoint)
         about = Call("exec", sandbox_id, command=command, timeout=seconds)
         return ExecStream(
             partial(self._connection.stream, "ExecStream", request, within(seconds)), about, self._connection

@@ -18,7 +18,8 @@ from ._local import Local
 from ._output import AuditStream, ExecStream, LogStream
 from ._requests import Hosts, Names, Paths, Resources, Timeout, chosen
 from ._requests import apply as apply_request
-from ._uploads import bring_back, forget, is_remembered, set_rules
+from ._snapshots import SandboxSnapshots
+from ._uploads import bring_back, forget, is_remembered, remember_fork, set_rules
 from ._warnings import warn_of_lost, warn_of_rest, warn_of_upload
 from ._wire import Seconds, inside_path
 from .client import SandboxClient, SessionWrapper
@@ -29,7 +30,7 @@ from .sandbox_policy import SandboxPolicy
 from .utils import PathLike, user_name
 
 
-class Sandbox(SandboxExecs):
+class Sandbox(SandboxExecs, SandboxSnapshots):
     """A sandbox. Leaving its ``with`` block destroys it, and the codebase that ``from_local`` made.
 
     Without a ``with`` block, call ``destroy``: a sandbox outlives the program that created it.
@@ -370,6 +371,39 @@ class Sandbox(SandboxExecs):
         )
         return self
 
+    def restore(self, snapshot: str) -> t.Restored:
+        """Bring the stopped sandbox back to a snapshot; see SandboxClient.restore_snapshot."""
+        return self._client.restore_snapshot(self.id, snapshot)
+
+    def fork(
+        self,
+        *names: str,
+        snapshot: str = "",
+        permissions: Optional[Sequence[t.RuleLike]] = None,
+        allow_wider: bool = False,
+        expires_in: Timeout = None,
+    ) -> List[Sandbox]:
+        """Make sandboxes with these names that begin with a state of this one; see SandboxClient.fork_sandbox.
+
+        Each has a connection of its own, and is to be destroyed like any other. They are not started.
+        Destroy forks of ``from_local`` before this sandbox, whose codebase they use.
+        """
+        made = self._client.fork_sandbox(
+            self.id,
+            names,
+            snapshot=snapshot,
+            permissions=permissions,
+            allow_wider=allow_wider,
+            expires_in=expires_in,
+        )
+        endpoint, secure, token = self._client._connection.asked
+        forks = []
+        for info in made:
+            fork = type(self)(SandboxClient(endpoint, secure, token=token), info, self._codebase)
+            fork._unnoted = self._unnoted or remember_fork(self.id, info)
+            forks.append(fork)
+        return forks
+
     def refresh(self) -> Sandbox:
         """Ask the server for ``info`` and ``codebase``, and return the sandbox."""
         self._info = self._client.get_sandbox(self.id)
@@ -449,13 +483,16 @@ class Sandbox(SandboxExecs):
         env: Optional[Mapping[str, str]] = None,
         workdir: Optional[PathLike] = None,
         raise_on_error: bool = False,
+        *,
+        checkpoint: bool = False,
     ) -> t.ExecResult:
         """Run ``/bin/sh -c COMMAND`` in the workspace, and wait for its end.
 
         After ``timeout`` seconds the command is killed, and CommandTimeoutError is raised. With
-        ``raise_on_error``, an exit code other than 0 raises CommandExecutionError.
+        ``raise_on_error``, an exit code other than 0 raises CommandExecutionError. ``checkpoint``
+        takes a snapshot first: ``@{1}`` names that state until the next such command.
         """
-        result = self.exec(command, None, env, workdir, timeout)
+        result = self.exec(command, None, env, workdir, timeout, checkpoint=checkpoint)
         return result.raise_on_error() if raise_on_error else result
 
     def exec(
@@ -465,9 +502,11 @@ class Sandbox(SandboxExecs):
         env: Optional[Mapping[str, str]] = None,
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
+        *,
+        checkpoint: bool = False,
     ) -> t.ExecResult:
         """Run a command, and wait for its end; see SandboxClient.exec."""
-        return self._client.exec(self.id, command, stdin, env, workdir, timeout)
+        return self._client.exec(self.id, command, stdin, env, workdir, timeout, checkpoint=checkpoint)
 
     def exec_stream(
         self,
@@ -476,9 +515,11 @@ class Sandbox(SandboxExecs):
         env: Optional[Mapping[str, str]] = None,
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
+        *,
+        checkpoint: bool = False,
     ) -> ExecStream:
         """Run a command, and return its output as an iterator of bytes."""
-        return self._client.exec_stream(self.id, command, stdin, env, workdir, timeout)
+        return self._client.exec_stream(self.id, command, stdin, env, workdir, timeout, checkpoint=checkpoint)
 
     def session(self, shell: str = "/bin/sh", env: Optional[Mapping[str, str]] = None) -> SessionWrapper:
         """Start a shell that keeps its state between commands."""

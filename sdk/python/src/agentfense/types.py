@@ -14,6 +14,10 @@ from .results import Denial as Denial
 from .results import FileChange as FileChange
 from .results import KeepResult as KeepResult
 from .results import KeptPath as KeptPath
+from .snapshots import ForkOrigin as ForkOrigin
+from .snapshots import Restored as Restored
+from .snapshots import Snapshot as Snapshot
+from .snapshots import SnapshotList as SnapshotList
 from .words import AskScope as AskScope
 from .words import ChangeKind as ChangeKind
 from .words import ChangeStatus as ChangeStatus
@@ -28,6 +32,7 @@ from .words import RuleOrigin as RuleOrigin
 from .words import RuntimeType as RuntimeType
 from .words import SandboxStatus as SandboxStatus
 from .words import SessionStatus as SessionStatus
+from .words import SnapshotReason as SnapshotReason
 from .words import SyncMode as SyncMode
 
 

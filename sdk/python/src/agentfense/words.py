@@ -26,6 +26,13 @@ class RedactFormat(str, Enum):
     TOML = "toml"
 
 
+class SnapshotReason(str, Enum):
+    """Why a snapshot was taken: a command ran with ``checkpoint``, or it has what was there before a restore."""
+
+    CHECKPOINT = "checkpoint"
+    RESTORE = "restore"
+
+
 class AskScope(str, Enum):
     """For what an answer to an ask counts: the opens that wait, or the sandbox."""
 

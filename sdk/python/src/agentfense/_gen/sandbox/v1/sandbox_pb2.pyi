@@ -529,7 +529,7 @@ class DestroySandboxRequest(_message.Message):
     def __init__(self, sandbox_id: _Optional[str] = ..., unused_only: bool = ...) -> None: ...
 
 class ExecRequest(_message.Message):
-    __slots__ = ("sandbox_id", "command", "stdin", "env", "workdir", "timeout", "stdin_bytes", "detach")
+    __slots__ = ("sandbox_id", "command", "stdin", "env", "workdir", "timeout", "stdin_bytes", "detach", "checkpoint")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -545,6 +545,7 @@ class ExecRequest(_message.Message):
     TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     STDIN_BYTES_FIELD_NUMBER: _ClassVar[int]
     DETACH_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     command: str
     stdin: str
@@ -553,7 +554,8 @@ class ExecRequest(_message.Message):
     timeout: _duration_pb2.Duration
     stdin_bytes: bytes
     detach: bool
-    def __init__(self, sandbox_id: _Optional[str] = ..., command: _Optional[str] = ..., stdin: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., workdir: _Optional[str] = ..., timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., stdin_bytes: _Optional[bytes] = ..., detach: bool = ...) -> None: ...
+    checkpoint: bool
+    def __init__(self, sandbox_id: _Optional[str] = ..., command: _Optional[str] = ..., stdin: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., workdir: _Optional[str] = ..., timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., stdin_bytes: _Optional[bytes] = ..., detach: bool = ..., checkpoint: bool = ...) -> None: ...
 
 class ExecResult(_message.Message):
     __slots__ = ("stdout", "stderr", "exit_code", "duration", "stdout_bytes", "stderr_bytes", "stdout_truncated", "stderr_truncated", "conflicts", "conflict_count", "exec_id", "denied", "denied_count", "changed", "changed_count", "sync_held", "keep")
@@ -694,7 +696,7 @@ class ExecOutput(_message.Message):
 class AttachRequest(_message.Message):
     __slots__ = ("start", "stdin", "stdin_end", "resize", "signal", "resume")
     class Start(_message.Message):
-        __slots__ = ("sandbox_id", "argv", "env", "workdir", "timeout", "terminal", "detach", "remember_env")
+        __slots__ = ("sandbox_id", "argv", "env", "workdir", "timeout", "terminal", "detach", "remember_env", "checkpoint")
         class EnvEntry(_message.Message):
             __slots__ = ("key", "value")
             KEY_FIELD_NUMBER: _ClassVar[int]
@@ -717,6 +719,7 @@ class AttachRequest(_message.Message):
         TERMINAL_FIELD_NUMBER: _ClassVar[int]
         DETACH_FIELD_NUMBER: _ClassVar[int]
         REMEMBER_ENV_FIELD_NUMBER: _ClassVar[int]
+        CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
         sandbox_id: str
         argv: _containers.RepeatedScalarFieldContainer[str]
         env: _containers.ScalarMap[str, str]
@@ -725,7 +728,8 @@ class AttachRequest(_message.Message):
         terminal: AttachRequest.WindowSize
         detach: bool
         remember_env: _containers.ScalarMap[str, str]
-        def __init__(self, sandbox_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., workdir: _Optional[str] = ..., timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., terminal: _Optional[_Union[AttachRequest.WindowSize, _Mapping]] = ..., detach: bool = ..., remember_env: _Optional[_Mapping[str, str]] = ...) -> None: ...
+        checkpoint: bool
+        def __init__(self, sandbox_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., workdir: _Optional[str] = ..., timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., terminal: _Optional[_Union[AttachRequest.WindowSize, _Mapping]] = ..., detach: bool = ..., remember_env: _Optional[_Mapping[str, str]] = ..., checkpoint: bool = ...) -> None: ...
     class Resume(_message.Message):
         __slots__ = ("sandbox_id", "exec_id", "stdout_offset", "stderr_offset")
         SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]

@@ -1,0 +1,53 @@
+package wireconv
+
+import (
+	"fmt"
+	"maps"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
+)
+
+const layersOfTheHost = "of the server's store of layers"
+
+func init() {
+	maps.Copy(messagePairs, map[string]messagePair{
+		"ListSnapshotsResponse": {round: through(&sandboxv1.ListSnapshotsResponse{}, func(m *sandboxv1.ListSnapshotsResponse) {
+			for i, s := range m.Snapshots {
+				s.Name, s.Parent = fmt.Sprintf("s%d", i+7), fmt.Sprintf("s%d", i+6)
+			}
+			m.Present, m.ForkOf.Snapshot = "s7", "s3"
+		}, func(m *sandboxv1.ListSnapshotsResponse) (*sandboxv1.ListSnapshotsResponse, error) {
+			t, err := DecodeSnapshots(m)
+			return EncodeSnapshots(&t), err
+		})},
+		"RestoreSnapshotResponse": {
+			round: through(&sandboxv1.RestoreSnapshotResponse{}, func(m *sandboxv1.RestoreSnapshotResponse) {
+				m.Snapshot.Name, m.Kept.Name = "s7", "s8"
+			}, func(m *sandboxv1.RestoreSnapshotResponse) (*sandboxv1.RestoreSnapshotResponse, error) {
+				r, err := DecodeRestored(m)
+				return EncodeRestored(&r), err
+			}),
+			lost: map[string]string{"Snapshot.parent": "only ListSnapshots has it"},
+		},
+	})
+	maps.Copy(domainPairs, map[string]domainPair{
+		"snapshot.Tree": {
+			round: sentAs(func(t *snapshot.Tree) {
+				for i := range t.Nodes {
+					t.Nodes[i].Reason = snapshot.BeforeCommand
+				}
+				t.Origin.ID = record.ID(meaningful["sandbox_id"])
+			}, func(t snapshot.Tree) (snapshot.Tree, error) { return DecodeSnapshots(EncodeSnapshots(&t)) }),
+			lost: map[string]string{
+				"Node.Depth": "the parents say it", "Snapshot.Parts": layersOfTheHost, "Snapshot.SyncHeld": "the server looks at it",
+			},
+		},
+		"snapshot.Restored": {
+			round: sentAs(func(r *snapshot.Restored) { r.To.Reason, r.Kept.Reason = "", snapshot.BeforeRestore },
+				func(r snapshot.Restored) (snapshot.Restored, error) { return DecodeRestored(EncodeRestored(&r)) }),
+			lost: map[string]string{"Snapshot.Parts": layersOfTheHost, "Snapshot.SyncHeld": "the server looks at it"},
+		},
+	})
+}

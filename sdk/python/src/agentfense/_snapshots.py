@@ -1,0 +1,136 @@
+# Made from _async_snapshots.py by make gen: do not edit.
+
+"""The calls about the states of sandboxes, for threads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, List, Optional, Sequence
+
+from . import types as t
+from ._arguments import text_of
+from ._codebases import Calls
+from ._connection import WORK
+from ._errors import Call, next_page
+from ._gen.sandbox.v1 import snapshot_pb2
+from ._requests import Paths, Timeout, chosen, forked
+from ._states import restored_of, snapshot_list_of, snapshot_of
+from ._wire import file_diff_of, sandbox_of
+
+if TYPE_CHECKING:
+    from .client import SandboxClient
+
+
+class SnapshotCalls(Calls):
+    """The calls about the states of sandboxes.
+
+    A snapshot is named by its name (``s1``), by its label, or by ``@{N}``: the state before the last
+    command but N-1 that ran with ``checkpoint``.
+    """
+
+    def create_snapshot(self, sandbox_id: str, label: str = "") -> t.Snapshot:
+        """Keep the present state of a sandbox, also while commands run. A sandbox can have 200 such snapshots."""
+        request = snapshot_pb2.CreateSnapshotRequest(sandbox_id=sandbox_id, label=text_of(label, "label"))
+        return snapshot_of(self._connection.call("CreateSnapshot", request, Call("snapshot", sandbox_id), WORK))
+
+    def list_snapshots(self, sandbox_id: str) -> t.SnapshotList:
+        """Return the snapshots of a sandbox as a tree."""
+        request = snapshot_pb2.ListSnapshotsRequest(sandbox_id=sandbox_id)
+        return snapshot_list_of(self._connection.call("ListSnapshots", request, Call("list snapshots", sandbox_id)))
+
+    def delete_snapshot(self, sandbox_id: str, snapshot: str) -> None:
+        """Remove a snapshot. What no other state has is lost."""
+        request = snapshot_pb2.DeleteSnapshotRequest(sandbox_id=sandbox_id, snapshot=text_of(snapshot, "snapshot"))
+        self._connection.call("DeleteSnapshot", request, Call("delete snapshot", sandbox_id), WORK)
+
+    def restore_snapshot(self, sandbox_id: str, snapshot: str) -> t.Restored:
+        """Bring a stopped sandbox back to a snapshot, and keep what was there as another snapshot."""
+        request = snapshot_pb2.RestoreSnapshotRequest(sandbox_id=sandbox_id, snapshot=text_of(snapshot, "snapshot"))
+        return restored_of(self._connection.call("RestoreSnapshot", request, Call("restore", sandbox_id), WORK))
+
+    def fork_sandbox(
+        self,
+        sandbox_id: str,
+        names: Sequence[str],
+        *,
+        snapshot: str = "",
+        permissions: Optional[Sequence[t.RuleLike]] = None,
+        allow_wider: bool = False,
+        expires_in: Timeout = None,
+    ) -> List[t.Sandbox]:
+        """Make sandboxes with these names that begin with a state of another one, all or none.
+
+        They are not started. ``snapshot`` is the state; empty means the present one. ``permissions``
+        replace the rules; None keeps those of the other sandbox, and an empty list hides everything.
+        With ``allow_wider`` they may permit more than the other sandbox, if the server's
+        configuration does; else PermissionDeniedError is raised. ``expires_in`` is in seconds, or a
+        timedelta; None means that the forks expire with the other sandbox.
+        """
+        request = forked(sandbox_id, names, snapshot, permissions, allow_wider, expires_in)
+        answer = self._connection.call("ForkSandbox", request, Call("fork", sandbox_id), WORK)
+        return [sandbox_of(message) for message in answer.sandboxes]
+
+    def compare_states(
+        self,
+        sandbox_id: str,
+        state: str = "",
+        *,
+        from_sandbox_id: str = "",
+        from_state: str = "",
+        paths: Paths = None,
+        names_only: bool = False,
+    ) -> List[t.FileDiff]:
+        """Return how the workspaces of two states of one codebase differ. Nothing of it can be applied.
+
+        ``state`` is the later state: a snapshot, ``source`` for the codebase, or empty for the present
+        state. ``from_state`` is the earlier one, of the sandbox ``from_sandbox_id`` or the same. For
+        ``paths`` and ``names_only`` see ``diff``.
+        """
+        wanted = chosen(paths)
+        found: List[t.FileDiff] = []
+        if wanted == []:
+            return found
+        request = snapshot_pb2.CompareStatesRequest(
+            sandbox_id=sandbox_id,
+            state=text_of(state, "state"),
+            from_sandbox_id=from_sandbox_id,
+            from_state=text_of(from_state, "from_state"),
+            paths=wanted,
+            names_only=names_only,
+        )
+        while True:
+            page = self._connection.call("CompareStates", request, Call("compare", sandbox_id), WORK)
+            found.extend(map(file_diff_of, page.files))
+            request.page_token = next_page(request.page_token, page.next_page_token)
+            if not request.page_token:
+                return found
+
+
+class SandboxSnapshots:
+    """The same calls for one sandbox."""
+
+    _client: SandboxClient
+
+    @property
+    def id(self) -> str:
+        """The sandbox's id."""
+        raise NotImplementedError
+
+    def snapshot(self, label: str = "") -> t.Snapshot:
+        """Keep the present state, also while commands run; see SandboxClient.create_snapshot."""
+        return self._client.create_snapshot(self.id, label)
+
+    def snapshots(self) -> t.SnapshotList:
+        """Return the snapshots as a tree."""
+        return self._client.list_snapshots(self.id)
+
+    def delete_snapshot(self, snapshot: str) -> None:
+        """Remove a snapshot. What no other state has is lost."""
+        self._client.delete_snapshot(self.id, snapshot)
+
+    def compare(
+        self, from_state: str, state: str = "", *, from_sandbox_id: str = "", paths: Paths = None
+    ) -> List[t.FileDiff]:
+        """Return how two states differ: snapshots, ``source``, or empty for now; see ``compare_states``."""
+        return self._client.compare_states(
+            self.id, state, from_sandbox_id=from_sandbox_id, from_state=from_state, paths=paths
+        )
