@@ -4775,7 +4775,21 @@ type ApplyRequest struct {
 	// change. A file without one of the ids that name its path is left out with
 	// OUTCOME_CHANGED_SINCE_REVIEW. NOT_FOUND for an id of a path that is no change.
 	// INVALID_ARGUMENT together with paths.
-	Hunks         []string `protobuf:"bytes,120,rep,name=hunks,proto3" json:"hunks,omitempty"`
+	Hunks []string `protobuf:"bytes,120,rep,name=hunks,proto3" json:"hunks,omitempty"`
+	// Commits the changes to this new branch of the source's git repository, instead of applying
+	// them. The work tree and the index stay as they are, and the changes stay in the sandbox.
+	// FAILED_PRECONDITION if the codebase was uploaded, or is in no git repository; ALREADY_EXISTS if
+	// there is such a branch.
+	ToBranch string `protobuf:"bytes,130,opt,name=to_branch,json=toBranch,proto3" json:"to_branch,omitempty"`
+	// The message of the commit. Default: one that names the sandbox.
+	Message string `protobuf:"bytes,131,opt,name=message,proto3" json:"message,omitempty"`
+	// The author and the committer of the commit. INVALID_ARGUMENT for a branch without both fields.
+	GitUser *GitUser `protobuf:"bytes,132,opt,name=git_user,json=gitUser,proto3" json:"git_user,omitempty"`
+	// Returns a statement about what was applied, for the client to sign: see
+	// ApplyResponse.statement. What is applied must be named by reviewed_digest, or the sandbox must
+	// not run. INVALID_ARGUMENT together with hunks or dry_run. The caller needs the scope read, too:
+	// a statement has the policies.
+	Attest        bool `protobuf:"varint,133,opt,name=attest,proto3" json:"attest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4850,6 +4864,34 @@ func (x *ApplyRequest) GetHunks() []string {
 		return x.Hunks
 	}
 	return nil
+}
+
+func (x *ApplyRequest) GetToBranch() string {
+	if x != nil {
+		return x.ToBranch
+	}
+	return ""
+}
+
+func (x *ApplyRequest) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ApplyRequest) GetGitUser() *GitUser {
+	if x != nil {
+		return x.GitUser
+	}
+	return nil
+}
+
+func (x *ApplyRequest) GetAttest() bool {
+	if x != nil {
+		return x.Attest
+	}
+	return false
 }
 
 type PathOutcome struct {
@@ -4949,7 +4991,14 @@ type ApplyResponse struct {
 	// Number of paths that were applied, or would be.
 	AppliedCount int64 `protobuf:"varint,3,opt,name=applied_count,json=appliedCount,proto3" json:"applied_count,omitempty"`
 	// Paths that the sandbox wrote again meanwhile. The later version is still a change.
-	WrittenAgain  []string `protobuf:"bytes,4,rep,name=written_again,json=writtenAgain,proto3" json:"written_again,omitempty"`
+	WrittenAgain []string `protobuf:"bytes,4,rep,name=written_again,json=writtenAgain,proto3" json:"written_again,omitempty"`
+	// The transaction that HistoryService.Undo takes back. Empty if nothing was applied, and for an
+	// uploaded codebase.
+	TransactionId string `protobuf:"bytes,130,opt,name=transaction_id,json=transactionId,proto3" json:"transaction_id,omitempty"`
+	// The commit of to_branch.
+	Commit string `protobuf:"bytes,131,opt,name=commit,proto3" json:"commit,omitempty"`
+	// The statement of attest, an in-toto Statement in JSON. Empty if nothing was applied.
+	Statement     []byte `protobuf:"bytes,132,opt,name=statement,proto3" json:"statement,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5008,6 +5057,27 @@ func (x *ApplyResponse) GetAppliedCount() int64 {
 func (x *ApplyResponse) GetWrittenAgain() []string {
 	if x != nil {
 		return x.WrittenAgain
+	}
+	return nil
+}
+
+func (x *ApplyResponse) GetTransactionId() string {
+	if x != nil {
+		return x.TransactionId
+	}
+	return ""
+}
+
+func (x *ApplyResponse) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *ApplyResponse) GetStatement() []byte {
+	if x != nil {
+		return x.Statement
 	}
 	return nil
 }
@@ -7296,7 +7366,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04mode\x18\x01 \x01(\rR\x04mode\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12%\n" +
 	"\x0esymlink_target\x18\x03 \x01(\tR\rsymlinkTarget\x12\x16\n" +
-	"\x06sha256\x18d \x01(\tR\x06sha256\"\xb1\x01\n" +
+	"\x06sha256\x18d \x01(\tR\x06sha256\"\xb4\x02\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
@@ -7304,19 +7374,26 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12'\n" +
 	"\x0freviewed_digest\x18d \x01(\tR\x0ereviewedDigest\x12\x14\n" +
 	"\x05mount\x18e \x01(\tR\x05mount\x12\x14\n" +
-	"\x05hunks\x18x \x03(\tR\x05hunks\"\xcb\x01\n" +
+	"\x05hunks\x18x \x03(\tR\x05hunks\x12\x1c\n" +
+	"\tto_branch\x18\x82\x01 \x01(\tR\btoBranch\x12\x19\n" +
+	"\amessage\x18\x83\x01 \x01(\tR\amessage\x12/\n" +
+	"\bgit_user\x18\x84\x01 \x01(\v2\x13.sandbox.v1.GitUserR\agitUser\x12\x17\n" +
+	"\x06attest\x18\x85\x01 \x01(\bR\x06attest\"\xcb\x01\n" +
 	"\vPathOutcome\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12-\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x13.sandbox.v1.OutcomeR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x120\n" +
 	"\x06status\x18\x04 \x01(\x0e2\x18.sandbox.v1.ChangeStatusR\x06status\x12\x14\n" +
 	"\x05hunks\x18d \x01(\x03R\x05hunks\x12\x19\n" +
-	"\bof_hunks\x18e \x01(\x03R\aofHunks\"\xaf\x01\n" +
+	"\bof_hunks\x18e \x01(\x03R\aofHunks\"\x8f\x02\n" +
 	"\rApplyResponse\x121\n" +
 	"\aresults\x18\x01 \x03(\v2\x17.sandbox.v1.PathOutcomeR\aresults\x12!\n" +
 	"\fresult_count\x18\x02 \x01(\x03R\vresultCount\x12#\n" +
 	"\rapplied_count\x18\x03 \x01(\x03R\fappliedCount\x12#\n" +
-	"\rwritten_again\x18\x04 \x03(\tR\fwrittenAgain\"\x88\x01\n" +
+	"\rwritten_again\x18\x04 \x03(\tR\fwrittenAgain\x12&\n" +
+	"\x0etransaction_id\x18\x82\x01 \x01(\tR\rtransactionId\x12\x17\n" +
+	"\x06commit\x18\x83\x01 \x01(\tR\x06commit\x12\x1d\n" +
+	"\tstatement\x18\x84\x01 \x01(\fR\tstatement\"\x88\x01\n" +
 	"\x12ReadChangesRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
@@ -7741,103 +7818,104 @@ var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
 	55,  // 74: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
 	53,  // 75: sandbox.v1.FileDiff.hunks:type_name -> sandbox.v1.Hunk
 	54,  // 76: sandbox.v1.Hunk.pieces:type_name -> sandbox.v1.HunkPiece
-	6,   // 77: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
-	4,   // 78: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	57,  // 79: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	91,  // 80: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
-	93,  // 81: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	97,  // 82: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	93,  // 83: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	66,  // 84: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	69,  // 85: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	97,  // 86: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	95,  // 87: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	7,   // 88: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	36,  // 89: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
-	95,  // 90: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	95,  // 91: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	95,  // 92: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
-	8,   // 93: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
-	96,  // 94: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	92,  // 95: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	88,  // 96: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	96,  // 97: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	87,  // 98: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	89,  // 99: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	4,   // 100: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
-	6,   // 101: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
-	55,  // 102: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
-	15,  // 103: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	25,  // 104: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	26,  // 105: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	28,  // 106: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	29,  // 107: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	30,  // 108: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	31,  // 109: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	31,  // 110: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	43,  // 111: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	44,  // 112: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	45,  // 113: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	47,  // 114: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	48,  // 115: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	48,  // 116: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	38,  // 117: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	39,  // 118: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	49,  // 119: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	59,  // 120: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
-	56,  // 121: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	61,  // 122: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	63,  // 123: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	17,  // 124: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
-	18,  // 125: sandbox.v1.SandboxService.UpdateSandbox:input_type -> sandbox.v1.UpdateSandboxRequest
-	19,  // 126: sandbox.v1.SandboxService.GrantPath:input_type -> sandbox.v1.GrantPathRequest
-	20,  // 127: sandbox.v1.SandboxService.ListAsks:input_type -> sandbox.v1.ListAsksRequest
-	23,  // 128: sandbox.v1.SandboxService.AnswerAsk:input_type -> sandbox.v1.AnswerAskRequest
-	64,  // 129: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	67,  // 130: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	70,  // 131: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	72,  // 132: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
-	74,  // 133: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	76,  // 134: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
-	78,  // 135: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	10,  // 136: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	10,  // 137: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	27,  // 138: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	10,  // 139: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	10,  // 140: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	99,  // 141: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	32,  // 142: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	37,  // 143: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	42,  // 144: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	42,  // 145: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	46,  // 146: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	99,  // 147: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	32,  // 148: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	37,  // 149: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	37,  // 150: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	40,  // 151: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	50,  // 152: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	60,  // 153: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
-	58,  // 154: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	62,  // 155: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	10,  // 156: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	10,  // 157: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
-	10,  // 158: sandbox.v1.SandboxService.UpdateSandbox:output_type -> sandbox.v1.Sandbox
-	10,  // 159: sandbox.v1.SandboxService.GrantPath:output_type -> sandbox.v1.Sandbox
-	21,  // 160: sandbox.v1.SandboxService.ListAsks:output_type -> sandbox.v1.ListAsksResponse
-	99,  // 161: sandbox.v1.SandboxService.AnswerAsk:output_type -> sandbox.v1.Empty
-	65,  // 162: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	68,  // 163: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	71,  // 164: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	73,  // 165: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
-	75,  // 166: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	77,  // 167: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
-	79,  // 168: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	136, // [136:169] is the sub-list for method output_type
-	103, // [103:136] is the sub-list for method input_type
-	103, // [103:103] is the sub-list for extension type_name
-	103, // [103:103] is the sub-list for extension extendee
-	0,   // [0:103] is the sub-list for field type_name
+	24,  // 77: sandbox.v1.ApplyRequest.git_user:type_name -> sandbox.v1.GitUser
+	6,   // 78: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
+	4,   // 79: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
+	57,  // 80: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	91,  // 81: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
+	93,  // 82: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	97,  // 83: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	93,  // 84: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	66,  // 85: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	69,  // 86: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	97,  // 87: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	95,  // 88: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	7,   // 89: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	36,  // 90: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
+	95,  // 91: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	95,  // 92: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	95,  // 93: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
+	8,   // 94: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
+	96,  // 95: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	92,  // 96: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	88,  // 97: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	96,  // 98: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	87,  // 99: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	89,  // 100: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	4,   // 101: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
+	6,   // 102: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
+	55,  // 103: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
+	15,  // 104: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	25,  // 105: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	26,  // 106: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	28,  // 107: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	29,  // 108: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	30,  // 109: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	31,  // 110: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	31,  // 111: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	43,  // 112: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	44,  // 113: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	45,  // 114: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	47,  // 115: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	48,  // 116: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	48,  // 117: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	38,  // 118: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	39,  // 119: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	49,  // 120: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	59,  // 121: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
+	56,  // 122: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	61,  // 123: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	63,  // 124: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	17,  // 125: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
+	18,  // 126: sandbox.v1.SandboxService.UpdateSandbox:input_type -> sandbox.v1.UpdateSandboxRequest
+	19,  // 127: sandbox.v1.SandboxService.GrantPath:input_type -> sandbox.v1.GrantPathRequest
+	20,  // 128: sandbox.v1.SandboxService.ListAsks:input_type -> sandbox.v1.ListAsksRequest
+	23,  // 129: sandbox.v1.SandboxService.AnswerAsk:input_type -> sandbox.v1.AnswerAskRequest
+	64,  // 130: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	67,  // 131: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	70,  // 132: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	72,  // 133: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	74,  // 134: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	76,  // 135: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
+	78,  // 136: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	10,  // 137: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	10,  // 138: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	27,  // 139: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	10,  // 140: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	10,  // 141: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	99,  // 142: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	32,  // 143: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	37,  // 144: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	42,  // 145: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	42,  // 146: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	46,  // 147: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	99,  // 148: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	32,  // 149: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	37,  // 150: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	37,  // 151: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	40,  // 152: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	50,  // 153: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	60,  // 154: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
+	58,  // 155: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	62,  // 156: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	10,  // 157: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	10,  // 158: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
+	10,  // 159: sandbox.v1.SandboxService.UpdateSandbox:output_type -> sandbox.v1.Sandbox
+	10,  // 160: sandbox.v1.SandboxService.GrantPath:output_type -> sandbox.v1.Sandbox
+	21,  // 161: sandbox.v1.SandboxService.ListAsks:output_type -> sandbox.v1.ListAsksResponse
+	99,  // 162: sandbox.v1.SandboxService.AnswerAsk:output_type -> sandbox.v1.Empty
+	65,  // 163: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	68,  // 164: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	71,  // 165: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	73,  // 166: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	75,  // 167: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	77,  // 168: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
+	79,  // 169: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	137, // [137:170] is the sub-list for method output_type
+	104, // [104:137] is the sub-list for method input_type
+	104, // [104:104] is the sub-list for extension type_name
+	104, // [104:104] is the sub-list for extension extendee
+	0,   // [0:104] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }

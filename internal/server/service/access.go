@@ -24,6 +24,7 @@ import (
 const (
 	codebasePrefix = "/sandbox.v1.CodebaseService/"
 	sandboxPrefix  = "/sandbox.v1.SandboxService/"
+	historyPrefix  = "/sandbox.v1.HistoryService/"
 )
 
 // scopeOf is the scope that a caller needs for a call. A call that is not listed is refused.
@@ -74,6 +75,10 @@ var scopeOf = map[string]store.Scopes{
 	sandboxPrefix + "Audit":         store.ScopeRead,
 	sandboxPrefix + "Logs":          store.ScopeRead,
 	sandboxPrefix + "GetStats":      store.ScopeRead,
+
+	historyPrefix + "ListTransactions": store.ScopeRead,
+	historyPrefix + "Undo":             store.ScopeApply,
+	historyPrefix + "Redo":             store.ScopeApply,
 }
 
 // Health needs no credentials. Reflection needs them, but no scope: it shows only what is

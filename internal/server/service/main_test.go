@@ -56,6 +56,7 @@ type world struct {
 	interceptor service.AuthInterceptor
 	codebases   sandboxv1.CodebaseServiceClient
 	sandboxes   sandboxv1.SandboxServiceClient
+	history     sandboxv1.HistoryServiceClient
 }
 
 // newWorld starts a service over an in-memory connection, with the
@@ -112,6 +113,7 @@ func newWorld(t testing.TB, change func(*config.Config)) *world {
 	w := &world{
 		t: t, conn: conn, home: home, store: db, interceptor: s.AuthInterceptor(),
 		codebases: sandboxv1.NewCodebaseServiceClient(conn), sandboxes: sandboxv1.NewSandboxServiceClient(conn),
+		history: sandboxv1.NewHistoryServiceClient(conn),
 	}
 	t.Cleanup(func() {
 		w.removeAll()

@@ -28,7 +28,7 @@ func EncodeApplied(result apply.Result) *sandboxv1.ApplyResponse {
 	listed := result.AppliedLast()
 	answer := &sandboxv1.ApplyResponse{
 		ResultCount: int64(len(listed)), AppliedCount: int64(result.Count(apply.Applied)),
-		WrittenAgain: encodePaths(result.Changed[:min(len(result.Changed), maxPaths)]),
+		WrittenAgain: encodePaths(result.Changed[:min(len(result.Changed), maxPaths)]), TransactionId: result.Transaction,
 	}
 	for _, p := range listed[:min(len(listed), maxPaths)] {
 		answer.Results = append(answer.Results, &sandboxv1.PathOutcome{
@@ -52,6 +52,7 @@ func DecodeApplied(answer *sandboxv1.ApplyResponse) (result apply.Result, err er
 		})
 	}
 	slices.SortFunc(result.Paths, func(a, b apply.PathResult) int { return cmp.Compare(a.Path, b.Path) })
+	result.Transaction = answer.TransactionId
 	result.Changed, err = decodePaths(answer.WrittenAgain)
 	return result, err
 }

@@ -17,6 +17,8 @@ func TestEveryEnumValueSurvives(t *testing.T) {
 	allSurvive(t, ChangeStatus)
 	allSurvive(t, Risk)
 	allSurvive(t, Outcome)
+	allSurvive(t, TransactionKind)
+	allSurvive(t, TransactionState)
 	allSurvive(t, ViewOrigin)
 	allSurvive(t, ChangeKind)
 	allSurvive(t, Stream)

@@ -45,6 +45,7 @@ var requests = map[string]decode{
 	"ListAsksRequest": by(DecodeListAsks), "AnswerAskRequest": by(DecodeAnswerAsk), "GrantPathRequest": by(DecodeGrantPath),
 	"ExplainPolicyRequest": by(DecodeExplainPolicy),
 	"ListViewRequest":      by(DecodeListView), "ReadViewRequest": by(DecodeReadView), "WatchViewRequest": by(DecodeWatchView),
+	"ListTransactionsRequest": by(DecodeListTransactions), "UndoRequest": by(DecodeUndo),
 	"AuditRequest": by(DecodeAudit), "LogsRequest": by(DecodeLogs),
 }
 
@@ -59,7 +60,8 @@ var notRead = map[string]string{
 // meaningful are values of fields for which another text has no meaning.
 var meaningful = map[protoreflect.Name]string{
 	"codebase_id": "cb_0123456789abcdef", "sandbox_id": "sb_0123456789abcdef", "session_id": "sess_0123456789abcdef",
-	"user": "0", "home": "keep", "mount": "data", "events": "permission_denied",
+	"transaction_id": "tx_0123456789abcdef",
+	"user":           "0", "home": "keep", "mount": "data", "events": "permission_denied",
 	"allow_net": "example.com", "net_limits": "out=1M", "publish": "8080:3000", "grant": "example.com", "revoke": "example.com",
 }
 
@@ -100,6 +102,10 @@ func makeMeaningful(m proto.Message) {
 		}
 	case *sandboxv1.GrantPathRequest:
 		r.Permission, r.Revoke = sandboxv1.Permission_PERMISSION_WRITE, false
+	case *sandboxv1.ListTransactionsRequest:
+		r.CodebaseId = ""
+	case *sandboxv1.UndoRequest:
+		r.SandboxId = ""
 	case *sandboxv1.ListAsksRequest:
 		r.Wait = durationpb.New(time.Second)
 	case *sandboxv1.AnswerAskRequest:
@@ -142,7 +148,7 @@ func eachField(whole proto.Message, at func(proto.Message) protoreflect.Message,
 // requestMessages are what clients send: the requests, and the messages in them that only they use.
 func requestMessages() map[string]protoreflect.MessageDescriptor {
 	all := map[string]protoreflect.MessageDescriptor{}
-	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_codebase_proto} {
+	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_history_proto} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {
