@@ -82,7 +82,7 @@ type ApplyOptions struct {
 	Rebase   bool   // take the directory that is in the place of the source now
 	To       string // the directory of this host that takes the changes; "" for the source
 	// Branch is a new branch of the source's git repository that gets a commit of the changes in
-	// place of the source, with the message; "" for the source. Only of this host.
+	// place of the source, with the message; "" for the source.
 	Branch, Message string
 	Progress        func(tried, total int)
 	// Waiting and Recovered are those of apply.Options.

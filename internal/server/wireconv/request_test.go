@@ -102,6 +102,8 @@ func makeMeaningful(m proto.Message) {
 		}
 	case *sandboxv1.GrantPathRequest:
 		r.Permission, r.Revoke = sandboxv1.Permission_PERMISSION_WRITE, false
+	case *sandboxv1.ApplyRequest:
+		r.Attest = false
 	case *sandboxv1.ListTransactionsRequest:
 		r.CodebaseId = ""
 	case *sandboxv1.UndoRequest:

@@ -341,8 +341,8 @@ var domainPairs = map[string]domainPair{
 		},
 	},
 	"readview.Entry": {round: sentAs(nil, func(e readview.Entry) (readview.Entry, error) { return DecodeViewEntry(EncodeViewEntry(e)) })},
-	"apply.Result": {
-		round: sentAs(nil, func(r apply.Result) (apply.Result, error) {
+	"Applied": {
+		round: sentAs(nil, func(r Applied) (Applied, error) {
 			for i := range r.Paths {
 				r.Paths[i].Implied = false
 			}
