@@ -93,7 +93,7 @@ type ApplyOptions struct {
 	// result. Only of this host.
 	Unreviewed bool
 	// Attest makes a statement about what was applied, as Applied.Statement. What is applied must
-	// have been shown, or nothing may run. Only of this host, and of the workspace.
+	// have been shown, or nothing may run.
 	Attest bool
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/attest"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
@@ -146,8 +147,11 @@ func (c *serverChanges) take(ctx context.Context, o backend.ApplyOptions) (backe
 	case o.Take == backend.TakeLatest:
 		return last, nil
 	}
-	if c.sb.Status != record.Running {
+	switch {
+	case c.sb.Status != record.Running:
 		return last, nil
+	case o.Attest:
+		return last, attest.ErrUnseen(c.sb.ChangesRef())
 	}
 	return reviewNow(ctx, c.b.Client, c.sb, o.Paths)
 }
@@ -161,8 +165,6 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 		return result, localOnly("to")
 	case o.Rebase:
 		return result, localOnly("rebase")
-	case o.Attest:
-		return result, localOnly("attest")
 	}
 	if err := c.find(ctx); err != nil {
 		return result, err
@@ -185,6 +187,9 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 	case u != nil && len(o.Hunks) > 0:
 		return result, errdefs.New(errdefs.Unsupported, "sandbox %s: hunks cannot be applied to a directory that was uploaded; apply whole files", c.sb.Record.Name)
 	case u != nil:
+		if o.Attest {
+			take.Attest = func(statement []byte) { result.Statement = statement }
+		}
 		result.Result, err = BringBack(ctx, c.b.Client, u, c.sb, o.Paths, o.DryRun, take, o.Progress)
 	default:
 		err = c.applyThere(ctx, o, take.Digest, &result)
@@ -196,7 +201,7 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 // applyThere applies on the server's host, or commits there.
 func (c *serverChanges) applyThere(ctx context.Context, o backend.ApplyOptions, reviewed string, result *backend.Applied) error {
 	r := &sandboxv1.ApplyRequest{
-		Hunks: o.Hunks, DryRun: o.DryRun, ReviewedDigest: reviewed, ToBranch: o.Branch, Message: o.Message,
+		Hunks: o.Hunks, DryRun: o.DryRun, ReviewedDigest: reviewed, ToBranch: o.Branch, Message: o.Message, Attest: o.Attest,
 	}
 	if len(o.Hunks) == 0 {
 		r.Paths = wireconv.EncodeSelection(o.Paths)
@@ -210,7 +215,7 @@ func (c *serverChanges) applyThere(ctx context.Context, o backend.ApplyOptions, 
 		result.Codebase = c.sb.Record.Served.CodebaseID
 	}
 	done, err := c.b.apply(ctx, c.sb, r)
-	result.Result, result.Commit = done.Result, done.Commit
+	result.Result, result.Commit, result.Statement = done.Result, done.Commit, done.Statement
 	return err
 }
 

@@ -35,12 +35,7 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 	if o.Drop, err = api.DropLive(ctx, sb.Dir(), a.Mount); err != nil {
 		return nil, err
 	}
-	var result wireconv.Applied
-	if a.Branch != "" {
-		result, err = commit(ctx, part, o, a)
-	} else {
-		result.Result, err = s.apply(ctx, part, o)
-	}
+	result, err := s.take(ctx, part, o, a)
 	report := o.DryRun && len(result.Paths) > 0 && errdefs.Is(err, errdefs.Precondition)
 	if err != nil && !report {
 		return nil, withoutSources(ctx, sb, withPaths(result.Result, err))
@@ -73,6 +68,18 @@ func (s *Service) apply(ctx context.Context, sb *record.Sandbox, o apply.Options
 	if tellErr != nil {
 		return result, tellErr
 	}
+	return result, err
+}
+
+// take applies or commits what a request selects.
+func (s *Service) take(ctx context.Context, sb *record.Sandbox, o apply.Options, a wireconv.Apply) (result wireconv.Applied, err error) {
+	switch {
+	case a.Branch != "":
+		return commit(ctx, sb, o, a)
+	case a.Attest:
+		return s.applyAttested(ctx, sb, o)
+	}
+	result.Result, err = s.apply(ctx, sb, o)
 	return result, err
 }
 
