@@ -30,6 +30,8 @@ var slow = map[string]bool{
 	sandboxv1.SandboxService_Discard_FullMethodName:         true,
 	sandboxv1.SandboxService_Diff_FullMethodName:            true,
 	sandboxv1.CodebaseService_DeleteCodebase_FullMethodName: true,
+	sandboxv1.HistoryService_Undo_FullMethodName:            true,
+	sandboxv1.HistoryService_Redo_FullMethodName:            true,
 }
 
 // patience is the limit of a call; 0: that of its command.
@@ -70,7 +72,8 @@ const again = `{"methodConfig": [{
 		{"service": "sandbox.v1.SandboxService", "method": "ExplainPolicy"}, {"service": "sandbox.v1.SandboxService", "method": "ListView"},
 		{"service": "sandbox.v1.SandboxService", "method": "GetStats"},
 		{"service": "sandbox.v1.CodebaseService", "method": "GetCodebase"}, {"service": "sandbox.v1.CodebaseService", "method": "ListCodebases"},
-		{"service": "sandbox.v1.CodebaseService", "method": "ListFiles"}, {"service": "grpc.health.v1.Health", "method": "Check"}
+		{"service": "sandbox.v1.CodebaseService", "method": "ListFiles"}, {"service": "sandbox.v1.HistoryService", "method": "ListTransactions"},
+		 {"service": "grpc.health.v1.Health", "method": "Check"}
 	],
 	"retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}
 }]}`

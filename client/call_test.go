@@ -51,7 +51,7 @@ func TestOnlyWhatReadsIsSentAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := map[string]bool{"grpc.health.v1.Health/Check": true}
-	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_sandbox_proto} {
+	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_history_proto} {
 		for i := range file.Services().Len() {
 			s := file.Services().Get(i)
 			for j := range s.Methods().Len() {

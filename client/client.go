@@ -35,6 +35,7 @@ type Client struct {
 	conn      *grpc.ClientConn
 	sandboxes sandboxv1.SandboxServiceClient
 	codebases sandboxv1.CodebaseServiceClient
+	history   sandboxv1.HistoryServiceClient
 }
 
 // New returns a client. With an endpoint it connects at the first call. Errors: ErrInvalid for
@@ -62,6 +63,7 @@ func newClient(ctx context.Context, o *settings) (*Client, error) {
 			return &Client{
 				at: found.at, sameHost: found.sameHost, home: found.home, settings: o, conn: conn,
 				sandboxes: sandboxv1.NewSandboxServiceClient(conn), codebases: sandboxv1.NewCodebaseServiceClient(conn),
+				history: sandboxv1.NewHistoryServiceClient(conn),
 			}, nil
 		}
 		conn.Close()

@@ -33,6 +33,7 @@ transaction the previous versions are gone, so that it cannot be undone.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: e.completeNames,
 	}
+	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
 			name, dir := "", ""

@@ -58,6 +58,7 @@ or in a directory above it. In these two cases redo shows what it would do, and 
 
 // newReversal completes the command of undo or redo.
 func (e *env) newReversal(o undoOptions, cmd *cobra.Command) *cobra.Command {
+	marked(cmd)
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.ValidArgsFunction = e.completeNames
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -49,6 +49,7 @@ not check. If a check fails, the exit code is 1.`,
 			return runVerify(cmd.Context(), e, args[0], o)
 		},
 	}
+	marked(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.Allowed, "allowed-signers", "", "`FILE` of the signers that count (default the one that git uses)")
 	f.StringVar(&o.Signer, "signer", "", "`NAME` of the only signer that counts, as in the file of allowed signers")

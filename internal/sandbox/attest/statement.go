@@ -67,8 +67,8 @@ type Predicate struct {
 	LeftOut int     `json:"left_out"`
 	Review  Review  `json:"review"`
 	Sandbox Sandbox `json:"sandbox"`
-	// Mount is the mount to whose source the changes were applied; empty for the workspace. Paths of
-	// changes then begin at its root.
+	// Mount is the mount to whose source the changes were applied; empty for the workspace. Paths
+	// of changes then begin at its root.
 	Mount string `json:"mount,omitempty"`
 	// Policies are those of the workspace: first the one in force, then earlier ones.
 	Policies []Policy  `json:"policies"`

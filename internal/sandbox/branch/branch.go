@@ -47,7 +47,8 @@ type Result struct {
 }
 
 // Commit commits changes of a sandbox. Errors: Precondition, if a path stops the commit, or the
-// source is in no repository, or in none for Options.For; Exists, Invalid for the branch; those of apply.ReadPlanned.
+// source is in no repository, or in none for Options.For; Exists, Invalid for the branch; those of
+// apply.ReadPlanned.
 func Commit(ctx context.Context, s *record.Sandbox, o Options) (result Result, err error) {
 	source, err := s.Stored.Source.Open()
 	if err != nil {

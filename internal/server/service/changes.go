@@ -83,8 +83,8 @@ func (s *Service) take(ctx context.Context, sb *record.Sandbox, o apply.Options,
 	return result, err
 }
 
-// commit commits changes to a branch. Whatever the client does with its repository, git stays in the
-// source; the call's end ends git.
+// commit commits changes to a branch. Whatever the client does with its repository, git stays in
+// the source; the call's end ends git.
 func commit(ctx context.Context, sb *record.Sandbox, o apply.Options, a wireconv.Apply) (result wireconv.Applied, err error) {
 	if sb.Mount() == "" && sb.Stored.IsUploaded() {
 		return result, errdefs.New(errdefs.Precondition, "to_branch: codebase %s was uploaded, so the server does not commit to it: apply the changes, and commit where the directory is", sb.Record().Served.CodebaseID)
