@@ -87,6 +87,8 @@ from .types import (
     PermissionRule,
     RedactFormat,
     ResourceLimits,
+    Reversal,
+    ReversedPath,
     Risk,
     RuleMatch,
     RuleOrigin,
@@ -98,11 +100,12 @@ from .types import (
     SessionStatus,
     Stats,
     SyncMode,
+    Transaction,
     UploadResult,
     ViewEntry,
 )
 from .types import Sandbox as SandboxInfo
-from .words import ChangeKind
+from .words import ChangeKind, TransactionKind, TransactionState
 
 if TYPE_CHECKING:
     from . import utils
@@ -199,6 +202,8 @@ __all__ = [
     "PermissionRule",
     "Policy",
     "ResourceLimits",
+    "Reversal",
+    "ReversedPath",
     "Risk",
     "RuleMatch",
     "RedactFormat",
@@ -211,6 +216,9 @@ __all__ = [
     "SessionStatus",
     "SyncMode",
     "Stats",
+    "Transaction",
+    "TransactionKind",
+    "TransactionState",
     "UploadResult",
     "ViewEntry",
     "PRESETS",

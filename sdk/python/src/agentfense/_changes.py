@@ -137,6 +137,10 @@ class ChangeCalls(Calls):
         reviewed: t.Reviewed = None,
         mount: Optional[str] = None,
         hunks: Optional[Sequence[str]] = None,
+        to_branch: Optional[str] = None,
+        message: str = "",
+        git_user: Optional[t.GitUser] = None,
+        attest: bool = False,
     ) -> t.ApplyResult:
         """Apply changes to the source: all that are selected, or none and an error.
 
@@ -149,11 +153,27 @@ class ChangeCalls(Calls):
         sandboxes write its source; None means the workspace. ``hunks`` are ids of changes and hunks
         of ``diff``, in place of ``paths``: the rest of a file remains a change, and an empty list
         applies nothing.
+
+        ``to_branch`` commits the changes to a new branch of the linked directory's git repository
+        instead, with ``message``, by ``git_user``; the changes stay in the sandbox. With ``attest``
+        the result has a statement about what was applied, for the user to sign; it needs
+        ``reviewed`` if the sandbox runs.
         """
         wanted = requests.chosen(paths, mount)
         if wanted == [] or (hunks is not None and not hunks):
             return t.ApplyResult([], 0, 0)
-        request = requests.apply(sandbox_id, wanted, dry_run, reviewed, mount, hunks)
+        request = requests.apply(
+            sandbox_id,
+            wanted,
+            dry_run,
+            reviewed,
+            mount,
+            hunks,
+            to_branch=to_branch,
+            message=message,
+            git_user=git_user,
+            attest=attest,
+        )
         return apply_result_of(self._connection.call("Apply", request, Call("apply", sandbox_id), WORK))
 
     def discard(

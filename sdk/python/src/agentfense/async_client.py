@@ -14,6 +14,7 @@ from ._arguments import PathLike
 from ._async_changes import AsyncChangeCalls
 from ._async_codebases import AsyncCodebaseCalls
 from ._async_execs import AsyncExecCalls
+from ._async_history import AsyncHistoryCalls
 from ._async_output import AsyncExecStream
 from ._connection import WORK, AsyncConnection, within
 from ._errors import Call, next_page
@@ -34,7 +35,7 @@ from .exceptions import (
 )
 
 
-class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
+class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls, AsyncHistoryCalls):
     """A client of the server's API.
 
     The server is ``endpoint``, else $AGENTFENSE_ENDPOINT, else your own server, which the client

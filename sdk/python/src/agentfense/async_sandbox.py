@@ -18,6 +18,7 @@ from ._local import Local
 from ._requests import Hosts, Names, Paths, Resources, Timeout, chosen
 from ._requests import apply as apply_request
 from ._uploads import bring_back, forget, is_remembered, set_rules
+from ._uploads import git_user as git_user_of
 from ._warnings import warn_of_lost, warn_of_rest, warn_of_upload
 from ._wire import Seconds, inside_path
 from .async_client import AsyncSandboxClient, Opening
@@ -539,6 +540,10 @@ class AsyncSandbox(AsyncSandboxExecs):
         reviewed: t.Reviewed = None,
         mount: Optional[str] = None,
         hunks: Optional[Sequence[str]] = None,
+        to_branch: Optional[str] = None,
+        message: str = "",
+        git_user: Optional[t.GitUser] = None,
+        attest: bool = False,
     ) -> t.ApplyResult:
         """Apply changes to the source, all if ``paths`` is None; see AsyncSandboxClient.apply.
 
@@ -546,20 +551,30 @@ class AsyncSandbox(AsyncSandboxExecs):
         uploaded. The program ``agentfense`` brings changes back into an uploaded directory if it
         still holds what was uploaded, and then the server changes its copy. For any other codebase
         the source is the server's copy; that of a mount is on the server's host. Raises
-        InvalidConfigurationError if the package could not record the upload, and for ``hunks`` of
-        an uploaded directory.
+        InvalidConfigurationError if the package could not record the upload, and for ``hunks``,
+        ``to_branch`` and ``attest`` of an uploaded directory. For ``to_branch``, ``git_user`` is
+        by default this user, as git's configuration says.
         """
-        if mount is not None:
-            return await self._client.apply(
-                self.id, paths, dry_run=dry_run, reviewed=reviewed, mount=mount, hunks=hunks
-            )
-        if self._unnoted:
+        if mount is None and self._unnoted:
             raise InvalidConfigurationError(self._unnoted)
-        if not is_remembered(self.id):
-            return await self._client.apply(self.id, paths, dry_run=dry_run, reviewed=reviewed, hunks=hunks)
-        if hunks is not None:
+        if mount is not None or not is_remembered(self.id):
+            if to_branch is not None and git_user is None:
+                git_user = await asyncio.to_thread(git_user_of, None)
+            return await self._client.apply(
+                self.id,
+                paths,
+                dry_run=dry_run,
+                reviewed=reviewed,
+                mount=mount,
+                hunks=hunks,
+                to_branch=to_branch,
+                message=message,
+                git_user=git_user,
+                attest=attest,
+            )
+        if hunks is not None or to_branch is not None or attest:
             raise InvalidConfigurationError(
-                "apply: hunks cannot be applied to a directory that was uploaded; apply whole files"
+                "apply: not for a directory that was uploaded: hunks, to_branch, attest; apply whole files"
             )
         wanted = chosen(paths)
         if wanted == []:
@@ -567,6 +582,18 @@ class AsyncSandbox(AsyncSandboxExecs):
         request = apply_request(self.id, wanted, dry_run, reviewed)
         await self._client.open()  # async only
         return await asyncio.to_thread(bring_back, self._client._connection, request, reviewed)
+
+    async def undo(self, *, dry_run: bool = False) -> t.Reversal:
+        """Take the last apply back: the source gets what it had before; see AsyncSandboxClient.undo."""
+        return await self._client.undo(self.id, dry_run=dry_run)
+
+    async def redo(self, *, dry_run: bool = False) -> t.Reversal:
+        """Take the last undo back; see AsyncSandboxClient.redo."""
+        return await self._client.redo(self.id, dry_run=dry_run)
+
+    async def history(self) -> List[t.Transaction]:
+        """Return what was applied and undone, the latest first; see AsyncSandboxClient.list_transactions."""
+        return await self._client.list_transactions(sandbox_id=self.id)
 
     async def discard(
         self, paths: Paths = None, *, dry_run: bool = False, mount: Optional[str] = None
