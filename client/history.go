@@ -96,10 +96,10 @@ func (c *Client) transactions(ctx context.Context, r *sandboxv1.ListTransactions
 	}, transactionFrom)
 }
 
-// Undo takes the last apply of the sandbox back: the source gets what it had before. The sandbox has
-// the changes again if it does not run. Errors: ErrConflict if a path has changed since, and then
-// nothing is changed; ErrNotFound if nothing was applied; ErrPrecondition if the files were uploaded;
-// ErrDenied without the scope apply.
+// Undo takes the last apply of the sandbox back: the source gets what it had before. The sandbox
+// has the changes again if it does not run. Errors: ErrConflict if a path has changed since, and
+// then nothing is changed; ErrNotFound if nothing was applied; ErrPrecondition if the files were
+// uploaded; ErrDenied without the scope apply.
 func (s *Sandbox) Undo(ctx context.Context) (*Reversal, error) {
 	return s.c.reverse(ctx, "undo", s.c.history.Undo, &sandboxv1.UndoRequest{SandboxId: s.ID})
 }

@@ -191,8 +191,8 @@ type ApplyResult struct {
 	// WrittenAgain are paths that the sandbox wrote again meanwhile. The later version is still a
 	// change.
 	WrittenAgain []string
-	// TransactionID is what Client.Undo takes back; "" for an uploaded directory, and if nothing was
-	// applied.
+	// TransactionID is what Client.Undo takes back; "" for an uploaded directory, and if nothing
+	// was applied.
 	TransactionID string
 	Commit        string // of ApplyToBranch
 	// Statement is what ApplyAttested returns, an in-toto Statement in JSON. Sign it with
@@ -245,10 +245,10 @@ func (s *Sandbox) applyHunks(ctx context.Context, r *sandboxv1.ApplyRequest) (*A
 }
 
 // ApplyToBranch is ApplyReviewed, but commits the changes to a new branch of the linked directory's
-// git repository: its work tree stays as it is, and the changes stay in the sandbox. The commit is by
-// this user, as git's configuration or WithGitUser says. With an empty message it names the sandbox.
-// Errors: those of ApplyReviewed; ErrPrecondition without a repository, or for an uploaded directory;
-// ErrExists for a branch that exists; ErrInvalid without a name and an email address.
+// git repository: its work tree stays as it is, and the changes stay in the sandbox. The commit is
+// by this user, as git's configuration or WithGitUser says. With an empty message it names the
+// sandbox. Errors: those of ApplyReviewed; ErrPrecondition without a repository, or for an uploaded
+// directory; ErrExists for a branch that exists; ErrInvalid without a name and an email address.
 func (s *Sandbox) ApplyToBranch(ctx context.Context, branch, message, digest string, paths ...string) (*ApplyResult, error) {
 	if digest == "" {
 		return nil, failure("apply", noDigest, ErrInvalid)

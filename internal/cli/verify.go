@@ -154,7 +154,7 @@ func (v *verifyJSON) checkLog(ctx context.Context, e *env, st *attest.Statement,
 		if err != nil {
 			return err
 		}
-		defer os.Remove(fetched)
+		defer func() { _ = os.Remove(fetched) }()
 		path = fetched
 	case o.Sandbox != "":
 		home, err := e.openHome()

@@ -60,8 +60,8 @@ func (s *service) history(ctx context.Context, _ *mcp.CallToolRequest, _ struct{
 	return nil, out, nil
 }
 
-// requestUndo is the tool request_undo. It changes nothing: as with request_apply, the user runs the
-// command.
+// requestUndo is the tool request_undo. It changes nothing: as with request_apply, the user runs
+// the command.
 func (s *service) requestUndo(ctx context.Context, _ *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
 	list, err := s.transactions(ctx)
 	if err != nil {

@@ -1,6 +1,8 @@
 package attest
 
 import (
+	"slices"
+
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
@@ -84,10 +86,5 @@ func MostBytes(s *record.Sandbox, shown manifest.Manifest, paths []vpath.Path) (
 }
 
 func isChosen(p vpath.Path, paths []vpath.Path) bool {
-	for _, dir := range paths {
-		if p.Within(dir) {
-			return true
-		}
-	}
-	return len(paths) == 0
+	return len(paths) == 0 || slices.ContainsFunc(paths, p.Within)
 }
