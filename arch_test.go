@@ -73,7 +73,7 @@ var inside = map[string]string{
 	"sandbox/audit/export":      "audit",
 	"sandbox/audit/ocsf":        "audit",
 	"sandbox/board":             "record",
-	"sandbox/branch":            "apply audit changes gitcommit record review rights",
+	"sandbox/branch":            "apply audit changes gitcommit gitconfig history record review rights",
 	"sandbox/changes":           "audit gitindex record rights",
 	"sandbox/config":            "audit/export hostlist mountspec",
 	"sandbox/cleangit":          "githistory gitindex",

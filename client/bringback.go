@@ -164,12 +164,19 @@ func (s *Sandbox) bringBack(ctx context.Context, r *sandboxv1.ApplyRequest) (res
 	if err != nil {
 		return nil, s.broughtBack(ctx, apply.Result{}, err)
 	}
-	got, err := remote.BringBack(ctx, server, u, sb, paths, r.DryRun, s.reviewed(r.ReviewedDigest), nil)
+	take := s.reviewed(r.ReviewedDigest)
+	var statement []byte
+	if r.Attest {
+		take.Attest = func(text []byte) { statement = text }
+	}
+	got, err := remote.BringBack(ctx, server, u, sb, paths, r.DryRun, take, nil)
 	toTell := r.DryRun && len(got.Paths) > 0 && errdefs.Is(err, errdefs.Precondition)
 	if err != nil && !toTell {
 		return nil, s.broughtBack(ctx, got, err)
 	}
-	return applyResultFrom(got), nil
+	result = applyResultFrom(got)
+	result.Statement = statement
+	return result, nil
 }
 
 // broughtBack converts the error of an apply to a directory of this host to an *Error.

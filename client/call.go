@@ -36,6 +36,8 @@ var slow = map[string]bool{
 	sandboxv1.SnapshotService_DeleteSnapshot_FullMethodName:  true,
 	sandboxv1.SnapshotService_ForkSandbox_FullMethodName:     true,
 	sandboxv1.SnapshotService_CompareStates_FullMethodName:   true,
+	sandboxv1.HistoryService_Undo_FullMethodName:             true,
+	sandboxv1.HistoryService_Redo_FullMethodName:             true,
 }
 
 // patience is the limit of a call; 0: that of its command.
@@ -77,7 +79,8 @@ const again = `{"methodConfig": [{
 		{"service": "sandbox.v1.SandboxService", "method": "GetStats"},
 		{"service": "sandbox.v1.CodebaseService", "method": "GetCodebase"}, {"service": "sandbox.v1.CodebaseService", "method": "ListCodebases"},
 		{"service": "sandbox.v1.CodebaseService", "method": "ListFiles"}, {"service": "grpc.health.v1.Health", "method": "Check"},
-		{"service": "sandbox.v1.SnapshotService", "method": "ListSnapshots"}, {"service": "sandbox.v1.SnapshotService", "method": "CompareStates"}
+		{"service": "sandbox.v1.SnapshotService", "method": "ListSnapshots"}, {"service": "sandbox.v1.SnapshotService", "method": "CompareStates"},
+		{"service": "sandbox.v1.HistoryService", "method": "ListTransactions"}
 	],
 	"retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}
 }]}`

@@ -36,6 +36,7 @@ type Client struct {
 	sandboxes sandboxv1.SandboxServiceClient
 	snapshots sandboxv1.SnapshotServiceClient
 	codebases sandboxv1.CodebaseServiceClient
+	history   sandboxv1.HistoryServiceClient
 }
 
 // New returns a client. With an endpoint it connects at the first call. Errors: ErrInvalid for
@@ -64,6 +65,7 @@ func newClient(ctx context.Context, o *settings) (*Client, error) {
 				at: found.at, sameHost: found.sameHost, home: found.home, settings: o, conn: conn,
 				sandboxes: sandboxv1.NewSandboxServiceClient(conn), codebases: sandboxv1.NewCodebaseServiceClient(conn),
 				snapshots: sandboxv1.NewSnapshotServiceClient(conn),
+				history:   sandboxv1.NewHistoryServiceClient(conn),
 			}, nil
 		}
 		conn.Close()

@@ -197,6 +197,13 @@ type ApplyResult struct {
 	// WrittenAgain are paths that the sandbox wrote again meanwhile. The later version is still a
 	// change.
 	WrittenAgain []string
+	// TransactionID is what Client.Undo takes back; "" for an uploaded directory, and if nothing
+	// was applied.
+	TransactionID string
+	Commit        string // of ApplyToBranch
+	// Statement is what ApplyAttested returns, an in-toto Statement in JSON. Sign it with
+	// ssh-keygen -Y sign -n agentfense-attest; agentfense verify checks it.
+	Statement []byte
 }
 
 // Apply applies the changes at and below paths to the source: all of them or none. Without paths it
@@ -268,6 +275,33 @@ var resolutions = map[ConflictResolution]sandboxv1.ConflictResolution{
 	ResolveMarkers: sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_MARKERS,
 }
 
+// ApplyToBranch is ApplyReviewed, but commits the changes to a new branch of the linked directory's
+// git repository: its work tree stays as it is, and the changes stay in the sandbox. The commit is
+// by this user, as git's configuration or WithGitUser says. With an empty message it names the
+// sandbox. Errors: those of ApplyReviewed; ErrPrecondition without a repository, or for an uploaded
+// directory; ErrExists for a branch that exists; ErrInvalid without a name and an email address.
+func (s *Sandbox) ApplyToBranch(ctx context.Context, branch, message, digest string, paths ...string) (*ApplyResult, error) {
+	if digest == "" {
+		return nil, failure("apply", noDigest, ErrInvalid)
+	}
+	if branch == "" {
+		return nil, failure("apply", "the name of the branch is empty", ErrInvalid)
+	}
+	by := s.c.settings.gitUser()
+	return s.applyThere(ctx, &sandboxv1.ApplyRequest{
+		SandboxId: s.ID, Paths: selection(paths), ReviewedDigest: digest, ToBranch: branch, Message: message, GitUser: by,
+	})
+}
+
+// ApplyAttested is ApplyReviewed, and returns a statement about what was applied, for this user to
+// sign. Errors: those of ApplyReviewed; ErrDenied without the scope read.
+func (s *Sandbox) ApplyAttested(ctx context.Context, digest string, paths ...string) (*ApplyResult, error) {
+	if digest == "" {
+		return nil, failure("apply", noDigest, ErrInvalid)
+	}
+	return s.apply(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: selection(paths), ReviewedDigest: digest, Attest: true})
+}
+
 const noDigest = "no digest: use the digest of Review (DiffNames has none)"
 
 // ApplyDryRun returns what Apply would do, and changes nothing.
@@ -294,7 +328,7 @@ func (s *Sandbox) applyThere(ctx context.Context, r *sandboxv1.ApplyRequest) (*A
 	if err != nil {
 		return nil, s.c.fail(ctx, "apply", err)
 	}
-	result := &ApplyResult{ResultCount: got.ResultCount, AppliedCount: got.AppliedCount, WrittenAgain: decoded(got.WrittenAgain)}
+	result := &ApplyResult{ResultCount: got.ResultCount, AppliedCount: got.AppliedCount, WrittenAgain: decoded(got.WrittenAgain), TransactionID: got.TransactionId, Commit: got.Commit, Statement: got.Statement}
 	for _, p := range got.Results {
 		result.Results = append(result.Results, PathOutcome{
 			vpath.DecodeText(p.Path), ChangeStatus(word("CHANGE_STATUS_", p.Status)), Outcome(word("OUTCOME_", p.Outcome)), p.Reason, p.Hunks, p.OfHunks,

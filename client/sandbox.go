@@ -264,11 +264,7 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image, Sync: sync, User: s.user, AtHostPath: s.atHostPath, Env: s.env, Home: string(s.home), AllowNet: s.allowNet,
 		NetLimits: s.netLimits, Publish: s.publish, Mounts: mounts, Scratch: encoded(s.scratch), Secrets: s.secrets,
 	}
-	git := s.git
-	if git == nil {
-		git = new(gitconfig.Of(os.Getenv, first(s.dir, "/")))
-	}
-	r.GitUser = &sandboxv1.GitUser{Name: git.Name, Email: git.Email}
+	r.GitUser = s.gitUser()
 	if s.ask != 0 {
 		r.AskTimeout = durationpb.New(s.ask)
 	}
@@ -279,6 +275,15 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 		r.Resources = limitsOf(s.limits)
 	}
 	return r, nil
+}
+
+// gitUser is who this user is for git.
+func (s *settings) gitUser() *sandboxv1.GitUser {
+	git := s.git
+	if git == nil {
+		git = new(gitconfig.Of(os.Getenv, first(s.dir, "/")))
+	}
+	return &sandboxv1.GitUser{Name: git.Name, Email: git.Email}
 }
 
 // Sandbox returns the sandbox with an id. Errors: ErrNotFound.

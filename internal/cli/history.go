@@ -22,7 +22,8 @@ func newHistory(e *env) *cobra.Command {
 		Short: "List what was applied, and what was undone",
 		Long: `List the applies of a sandbox, and their undos, the latest first; without a NAME those
 to the current directory, or to the nearest directory above it that has some. The
-history of a removed sandbox stays until it is too old.
+history of a removed sandbox stays until it is too old. With --endpoint the NAME is
+needed; the id of a linked codebase lists the applies to it, also of removed sandboxes.
 
 The variables AGENTFENSE_HISTORY_RETENTION (default 720h) and
 AGENTFENSE_HISTORY_MAX_BYTES_PER_SOURCE (default 1G) bound what is kept. Of an expired
@@ -32,6 +33,7 @@ transaction the previous versions are gone, so that it cannot be undone.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: e.completeNames,
 	}
+	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
 			name, dir := "", ""
@@ -62,7 +64,8 @@ type transactionRow struct {
 	Sandbox    string       `json:"sandbox"`
 	SandboxID  string       `json:"sandbox_id"`
 	Mount      string       `json:"mount,omitempty"`
-	Source     string       `json:"source"` // escaped
+	Source     string       `json:"source,omitempty"`   // escaped; not of a server
+	Codebase   string       `json:"codebase,omitempty"` // of a server
 	Paths      int          `json:"paths"`
 	ImageBytes int64        `json:"image_bytes"`
 }
@@ -95,7 +98,7 @@ func (e *env) printHistory(list []history.Entry, asJSON bool) error {
 		t := &list[i]
 		doc.Transactions = append(doc.Transactions, transactionRow{
 			ID: t.ID, Kind: t.Kind, Of: t.Of, State: stateOf(t), Time: t.Time, UID: t.UID, Sandbox: t.Name, SandboxID: string(t.Sandbox),
-			Mount: t.Mount, Source: t.Source.Path.String(), Paths: t.Count, ImageBytes: t.Bytes,
+			Mount: t.Mount, Source: t.Source.Path.String(), Codebase: t.Codebase, Paths: t.Count, ImageBytes: t.Bytes,
 		})
 		name := t.Name
 		if t.Mount != "" {
@@ -115,5 +118,13 @@ func (e *env) printHistory(list []history.Entry, asJSON bool) error {
 
 // describeTransaction says what a transaction was.
 func describeTransaction(t *history.Entry) string {
-	return fmt.Sprintf("the %s of sandbox %s to %s at %s", t.Kind, vpath.Escape(t.Name), t.Source.Path, t.Time.Local().Format(time.DateTime))
+	to := t.Source.Path.String()
+	switch {
+	case to != "":
+	case t.Mount != "": // a server does not tell where the source is
+		to = "the source of mount " + vpath.Escape(t.Mount)
+	default:
+		to = "codebase " + vpath.Escape(t.Codebase)
+	}
+	return fmt.Sprintf("the %s of sandbox %s to %s at %s", t.Kind, vpath.Escape(t.Name), to, t.Time.Local().Format(time.DateTime))
 }

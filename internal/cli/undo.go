@@ -35,7 +35,8 @@ it is the last apply to the current directory, or to a directory above it. In th
 cases undo shows what it would do, and asks.
 
 Every path is checked first: if one of them has changed since the apply, nothing is
-changed and the paths are named.`,
+changed and the paths are named. With --endpoint it needs the ID or the NAME; what was
+applied to an uploaded directory cannot be undone.`,
 		Example: `  agentfense undo
   agentfense undo fix --dry-run
   agentfense undo --yes`,
@@ -57,6 +58,7 @@ or in a directory above it. In these two cases redo shows what it would do, and 
 
 // newReversal completes the command of undo or redo.
 func (e *env) newReversal(o undoOptions, cmd *cobra.Command) *cobra.Command {
+	marked(cmd)
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.ValidArgsFunction = e.completeNames
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

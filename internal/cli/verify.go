@@ -2,14 +2,18 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/attest"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/view/policy/prove"
 )
 
@@ -32,21 +36,20 @@ func newVerify(e *env) *cobra.Command {
 The signer must be in the file of allowed signers, which ssh-keygen(1) describes.
 
 The signature covers all that the statement says. --dir compares the files of a directory
-with what was applied; --audit or --sandbox checks the audit log of the sandbox. --prove
-checks an assertion under each policy under which the sandbox ran, as policy prove does:
-if "none **/*.pem" holds, the sandbox could not read such files. verify lists what it did
+with what was applied, for a mount those of its source. --audit or --sandbox checks the
+audit log of the sandbox; with --endpoint, --sandbox is one of the server. --prove checks
+an assertion under each policy under which the sandbox ran, as policy prove does: if
+"none **/*.pem" holds, the sandbox could not read such files. verify lists what it did
 not check. If a check fails, the exit code is 1.`,
 		Example: `  agentfense verify fix.json --dir .
   agentfense verify fix.json --signer alice@example.com --dir . --sandbox fix
   agentfense verify fix.json --allowed-signers signers --prove 'none **/*.pem'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := e.hereOnly("verify"); err != nil {
-				return err
-			}
 			return runVerify(cmd.Context(), e, args[0], o)
 		},
 	}
+	marked(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.Allowed, "allowed-signers", "", "`FILE` of the signers that count (default the one that git uses)")
 	f.StringVar(&o.Signer, "signer", "", "`NAME` of the only signer that counts, as in the file of allowed signers")
@@ -102,7 +105,7 @@ func runVerify(ctx context.Context, e *env, file string, o verifyOptions) error 
 	if err := v.checkFiles(st, o.Dir); err != nil {
 		return err
 	}
-	if err := v.checkLog(e, st, o); err != nil {
+	if err := v.checkLog(ctx, e, st, o); err != nil {
 		return err
 	}
 	if err := v.prove(st, assertions, o.Prove); err != nil {
@@ -143,9 +146,16 @@ func (v *verifyJSON) checkFiles(st *attest.Statement, dir string) error {
 }
 
 // checkLog checks an audit log.
-func (v *verifyJSON) checkLog(e *env, st *attest.Statement, o verifyOptions) error {
+func (v *verifyJSON) checkLog(ctx context.Context, e *env, st *attest.Statement, o verifyOptions) error {
 	path := o.Audit
 	switch {
+	case o.Sandbox != "" && e.address() != "":
+		fetched, err := e.fetchLog(ctx, o.Sandbox)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.Remove(fetched) }()
+		path = fetched
 	case o.Sandbox != "":
 		home, err := e.openHome()
 		if err == nil {
@@ -167,6 +177,26 @@ func (v *verifyJSON) checkLog(e *env, st *attest.Statement, o verifyOptions) err
 		v.add("audit log", "whole, with the record and the policies that the statement names", nil)
 	}
 	return err
+}
+
+// fetchLog writes the audit log of a server's sandbox to a temporary file and returns its name.
+func (e *env) fetchLog(ctx context.Context, name string) (file string, err error) {
+	err = e.onServer(ctx, e.address(), func(ctx context.Context, s backend.Server) error {
+		f, err := os.CreateTemp("", "agentfense-audit-")
+		if err != nil {
+			return errdefs.New(errdefs.Internal, "audit log: %w", err)
+		}
+		file = f.Name()
+		err = s.Audit(ctx, name, 0, false, func(r audit.Record) error {
+			_, err := fmt.Fprintf(f, "%s\n", r.Raw)
+			return err
+		})
+		return errors.Join(err, f.Close())
+	})
+	if err != nil && file != "" {
+		_ = os.Remove(file) // the error says what is wrong
+	}
+	return file, err
 }
 
 // prove checks the assertions for each policy.
@@ -197,7 +227,11 @@ func (v *verifyJSON) prove(st *attest.Statement, assertions []prove.Assertion, t
 func (v *verifyJSON) print(e *env, st *attest.Statement) error {
 	var b strings.Builder
 	p := &st.Predicate
-	fmt.Fprintf(&b, "%s of sandbox %s, applied %s\n", plural(len(p.Changes), "change"), vpath.Escape(p.Sandbox.Name), p.Time.Local().Format("2006-01-02 15:04"))
+	in := ""
+	if p.Mount != "" {
+		in = ", in mount " + vpath.Escape(p.Mount)
+	}
+	fmt.Fprintf(&b, "%s of sandbox %s%s, applied %s\n", plural(len(p.Changes), "change"), vpath.Escape(p.Sandbox.Name), in, p.Time.Local().Format("2006-01-02 15:04"))
 	if p.LeftOut > 0 {
 		fmt.Fprintf(&b, "%s left out of the apply\n", plural(p.LeftOut, "change"))
 	}

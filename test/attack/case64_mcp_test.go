@@ -57,7 +57,7 @@ func TestMCPToolsGrantNothing(t *testing.T) {
 		names = append(names, tool.Name)
 	}
 	slices.Sort(names)
-	if want := []string{"ask", "diff", "exec", "explain", "list", "read", "request_apply", "write"}; !slices.Equal(names, want) {
+	if want := []string{"ask", "diff", "exec", "explain", "history", "list", "read", "request_apply", "request_undo", "write"}; !slices.Equal(names, want) {
 		t.Errorf("tools: %q, want %q", names, want)
 	}
 

@@ -26,6 +26,7 @@ const (
 	codebaseID = "cb_0123456789abcdef"
 	sandboxID  = "sb_0123456789abcdef"
 	sessionID  = "sess_0123456789abcdef"
+	txID       = "tx_0123456789abcdef"
 )
 
 // stage is a server, on which each example finds what the documents suppose
@@ -91,6 +92,9 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 		`{"metadata":{"filePath":"src/main.go"}}`, `{"data":"cGFja2FnZSBtYWluCg=="}`,
 		`{"metadata":{"filePath":"src/old.go"}}`, `{"data":"cGFja2FnZSBtYWluCg=="}`)
 	pairs := []string{codebaseID, cb, "/srv/demo", s.linked, "/srv/data", s.data}
+	if ofHistory.MatchString(example) {
+		return replacers(s.applied(t, strings.Contains(strings.ToLower(example), "redo")))
+	}
 	if strings.Contains(example, sandboxID) || strings.Contains(example, sessionID) {
 		sb := s.call(t, "CreateSandbox", `{"codebaseId":"`+cb+`","permissions":[{"pattern":"**","permission":"PERMISSION_WRITE"}],"allowNet":["example.org"],"askTimeout":"60s"}`)
 		t.Cleanup(func() {
@@ -115,11 +119,53 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 			s.call(t, "StopSandbox", `{"sandboxId":"`+sb+`"}`)
 		}
 	}
+	return replacers(pairs)
+}
+
+// replacers returns what puts the second of each pair in place of the first, and back.
+func replacers(pairs []string) (there, back *strings.Replacer) {
 	reversed := make([]string, len(pairs))
 	for i, p := range pairs {
 		reversed[len(pairs)-1-i] = p
 	}
 	return strings.NewReplacer(pairs...), strings.NewReplacer(reversed...)
+}
+
+// ofHistory are the examples for which changes were applied to a linked codebase.
+var ofHistory = regexp.MustCompile(`ListTransactions|Undo|Redo|/transactions`)
+
+// applied makes such a codebase and a sandbox of it, and returns what stands for their ids and that
+// of the transaction.
+func (s *stage) applied(t *testing.T, undone bool) (pairs []string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "src"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"README.md", "src/main.go", "src/old.go"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("package main\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cb := s.call(t, "LinkCodebase", `{"name":"demo","ownerId":"me","path":"`+dir+`"}`)
+	sb := s.call(t, "CreateSandbox", `{"codebaseId":"`+cb+`","permissions":[{"pattern":"**","permission":"PERMISSION_WRITE"}]}`)
+	s.call(t, "StartSandbox", `{"sandboxId":"`+sb+`"}`)
+	s.call(t, "Exec", `{"sandboxId":"`+sb+`","command":"echo '// changed' >> src/main.go; rm src/old.go"}`)
+	s.call(t, "StopSandbox", `{"sandboxId":"`+sb+`"}`)
+	s.call(t, "Apply", `{"sandboxId":"`+sb+`"}`)
+	list, err := wire.Call("ListTransactions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := s.grpc.One(t.Context(), list, `{"sandboxId":"`+sb+`"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx := regexp.MustCompile(`tx_[0-9a-f]{16}`).FindString(answer)
+	if undone {
+		s.call(t, "Undo", `{"transactionId":"`+tx+`"}`)
+	}
+	return []string{codebaseID, cb, sandboxID, sb, txID, tx}
 }
 
 // asking are the examples for which a program waits for an answer.

@@ -142,6 +142,11 @@ func TestToolsOverStdio(t *testing.T) {
 	if r := s.Agentfense("apply", name, "b.txt", "--reviewed", digest); r.Code != 0 || s.Read("b.txt") != "x\n" {
 		t.Errorf("apply: %+v", r)
 	}
+	contains(t, "history", c.Text("history", nil), `"kind":"apply"`, `"reversed":false`, `"paths":1`)
+	contains(t, "request_undo", c.Text("request_undo", nil), "Paths that the last apply changed: 1. Nothing is undone yet", "agentfense undo tx_")
+	if s.Read("b.txt") != "x\n" {
+		t.Error("the request has undone an apply")
+	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}

@@ -4943,7 +4943,21 @@ type ApplyRequest struct {
 	// What to do where the source and the sandbox have changed the same lines of a text. It concerns
 	// linked codebases and mounts. FAILED_PRECONDITION, unless it is unspecified, for a codebase that
 	// was uploaded, whose texts are not merged.
-	OnConflict    ConflictResolution `protobuf:"varint,121,opt,name=on_conflict,json=onConflict,proto3,enum=sandbox.v1.ConflictResolution" json:"on_conflict,omitempty"`
+	OnConflict ConflictResolution `protobuf:"varint,121,opt,name=on_conflict,json=onConflict,proto3,enum=sandbox.v1.ConflictResolution" json:"on_conflict,omitempty"`
+	// Commits the changes to this new branch of the source's git repository, instead of applying
+	// them. The work tree and the index stay as they are, and the changes stay in the sandbox.
+	// FAILED_PRECONDITION if the codebase was uploaded, or is in no git repository; ALREADY_EXISTS if
+	// there is such a branch.
+	ToBranch string `protobuf:"bytes,130,opt,name=to_branch,json=toBranch,proto3" json:"to_branch,omitempty"`
+	// The message of the commit. Default: one that names the sandbox.
+	Message string `protobuf:"bytes,131,opt,name=message,proto3" json:"message,omitempty"`
+	// The author and the committer of the commit. INVALID_ARGUMENT for a branch without both fields.
+	GitUser *GitUser `protobuf:"bytes,132,opt,name=git_user,json=gitUser,proto3" json:"git_user,omitempty"`
+	// Returns a statement about what was applied, for the client to sign: see
+	// ApplyResponse.statement. What is applied must be named by reviewed_digest, or the sandbox must
+	// not run. INVALID_ARGUMENT together with to_branch, hunks or dry_run. The caller needs the scope
+	// read, too: a statement has the policies.
+	Attest        bool `protobuf:"varint,133,opt,name=attest,proto3" json:"attest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5025,6 +5039,34 @@ func (x *ApplyRequest) GetOnConflict() ConflictResolution {
 		return x.OnConflict
 	}
 	return ConflictResolution_CONFLICT_RESOLUTION_UNSPECIFIED
+}
+
+func (x *ApplyRequest) GetToBranch() string {
+	if x != nil {
+		return x.ToBranch
+	}
+	return ""
+}
+
+func (x *ApplyRequest) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ApplyRequest) GetGitUser() *GitUser {
+	if x != nil {
+		return x.GitUser
+	}
+	return nil
+}
+
+func (x *ApplyRequest) GetAttest() bool {
+	if x != nil {
+		return x.Attest
+	}
+	return false
 }
 
 type PathOutcome struct {
@@ -5152,7 +5194,14 @@ type ApplyResponse struct {
 	// Number of paths that were applied, or would be.
 	AppliedCount int64 `protobuf:"varint,3,opt,name=applied_count,json=appliedCount,proto3" json:"applied_count,omitempty"`
 	// Paths that the sandbox wrote again meanwhile. The later version is still a change.
-	WrittenAgain  []string `protobuf:"bytes,4,rep,name=written_again,json=writtenAgain,proto3" json:"written_again,omitempty"`
+	WrittenAgain []string `protobuf:"bytes,4,rep,name=written_again,json=writtenAgain,proto3" json:"written_again,omitempty"`
+	// The transaction that HistoryService.Undo takes back. Empty if nothing was applied, and for an
+	// uploaded codebase.
+	TransactionId string `protobuf:"bytes,130,opt,name=transaction_id,json=transactionId,proto3" json:"transaction_id,omitempty"`
+	// The commit of to_branch.
+	Commit string `protobuf:"bytes,131,opt,name=commit,proto3" json:"commit,omitempty"`
+	// The statement of attest, an in-toto Statement in JSON. Empty if nothing was applied.
+	Statement     []byte `protobuf:"bytes,132,opt,name=statement,proto3" json:"statement,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5211,6 +5260,27 @@ func (x *ApplyResponse) GetAppliedCount() int64 {
 func (x *ApplyResponse) GetWrittenAgain() []string {
 	if x != nil {
 		return x.WrittenAgain
+	}
+	return nil
+}
+
+func (x *ApplyResponse) GetTransactionId() string {
+	if x != nil {
+		return x.TransactionId
+	}
+	return ""
+}
+
+func (x *ApplyResponse) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *ApplyResponse) GetStatement() []byte {
+	if x != nil {
+		return x.Statement
 	}
 	return nil
 }
@@ -7514,7 +7584,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04mode\x18\x01 \x01(\rR\x04mode\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12%\n" +
 	"\x0esymlink_target\x18\x03 \x01(\tR\rsymlinkTarget\x12\x16\n" +
-	"\x06sha256\x18d \x01(\tR\x06sha256\"\xf2\x01\n" +
+	"\x06sha256\x18d \x01(\tR\x06sha256\"\xf5\x02\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
@@ -7524,7 +7594,11 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x05mount\x18e \x01(\tR\x05mount\x12\x14\n" +
 	"\x05hunks\x18x \x03(\tR\x05hunks\x12?\n" +
 	"\von_conflict\x18y \x01(\x0e2\x1e.sandbox.v1.ConflictResolutionR\n" +
-	"onConflict\"\xc0\x02\n" +
+	"onConflict\x12\x1c\n" +
+	"\tto_branch\x18\x82\x01 \x01(\tR\btoBranch\x12\x19\n" +
+	"\amessage\x18\x83\x01 \x01(\tR\amessage\x12/\n" +
+	"\bgit_user\x18\x84\x01 \x01(\v2\x13.sandbox.v1.GitUserR\agitUser\x12\x17\n" +
+	"\x06attest\x18\x85\x01 \x01(\bR\x06attest\"\xc0\x02\n" +
 	"\vPathOutcome\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12-\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x13.sandbox.v1.OutcomeR\aoutcome\x12\x16\n" +
@@ -7534,12 +7608,15 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\bof_hunks\x18e \x01(\x03R\aofHunks\x12\x16\n" +
 	"\x06merged\x18x \x01(\bR\x06merged\x12\x1c\n" +
 	"\tconflicts\x18y \x01(\x03R\tconflicts\x12=\n" +
-	"\rconflict_kind\x18z \x01(\x0e2\x18.sandbox.v1.ConflictKindR\fconflictKind\"\xaf\x01\n" +
+	"\rconflict_kind\x18z \x01(\x0e2\x18.sandbox.v1.ConflictKindR\fconflictKind\"\x8f\x02\n" +
 	"\rApplyResponse\x121\n" +
 	"\aresults\x18\x01 \x03(\v2\x17.sandbox.v1.PathOutcomeR\aresults\x12!\n" +
 	"\fresult_count\x18\x02 \x01(\x03R\vresultCount\x12#\n" +
 	"\rapplied_count\x18\x03 \x01(\x03R\fappliedCount\x12#\n" +
-	"\rwritten_again\x18\x04 \x03(\tR\fwrittenAgain\"\x88\x01\n" +
+	"\rwritten_again\x18\x04 \x03(\tR\fwrittenAgain\x12&\n" +
+	"\x0etransaction_id\x18\x82\x01 \x01(\tR\rtransactionId\x12\x17\n" +
+	"\x06commit\x18\x83\x01 \x01(\tR\x06commit\x12\x1d\n" +
+	"\tstatement\x18\x84\x01 \x01(\fR\tstatement\"\x88\x01\n" +
 	"\x12ReadChangesRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
@@ -7988,104 +8065,105 @@ var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
 	55,  // 75: sandbox.v1.FileDiff.hunks:type_name -> sandbox.v1.Hunk
 	56,  // 76: sandbox.v1.Hunk.pieces:type_name -> sandbox.v1.HunkPiece
 	6,   // 77: sandbox.v1.ApplyRequest.on_conflict:type_name -> sandbox.v1.ConflictResolution
-	8,   // 78: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
-	4,   // 79: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	7,   // 80: sandbox.v1.PathOutcome.conflict_kind:type_name -> sandbox.v1.ConflictKind
-	59,  // 81: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	93,  // 82: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
-	95,  // 83: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	99,  // 84: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	95,  // 85: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	68,  // 86: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	71,  // 87: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	99,  // 88: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	97,  // 89: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	9,   // 90: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	38,  // 91: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
-	97,  // 92: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	97,  // 93: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	97,  // 94: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
-	10,  // 95: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
-	98,  // 96: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	94,  // 97: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	90,  // 98: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	98,  // 99: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	89,  // 100: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	91,  // 101: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	4,   // 102: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
-	8,   // 103: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
-	57,  // 104: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
-	17,  // 105: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	27,  // 106: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	28,  // 107: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	30,  // 108: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	31,  // 109: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	32,  // 110: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	33,  // 111: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	33,  // 112: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	45,  // 113: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	46,  // 114: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	47,  // 115: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	49,  // 116: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	50,  // 117: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	50,  // 118: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	40,  // 119: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	41,  // 120: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	51,  // 121: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	61,  // 122: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
-	58,  // 123: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	63,  // 124: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	65,  // 125: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	19,  // 126: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
-	20,  // 127: sandbox.v1.SandboxService.UpdateSandbox:input_type -> sandbox.v1.UpdateSandboxRequest
-	21,  // 128: sandbox.v1.SandboxService.GrantPath:input_type -> sandbox.v1.GrantPathRequest
-	22,  // 129: sandbox.v1.SandboxService.ListAsks:input_type -> sandbox.v1.ListAsksRequest
-	25,  // 130: sandbox.v1.SandboxService.AnswerAsk:input_type -> sandbox.v1.AnswerAskRequest
-	66,  // 131: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	69,  // 132: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	72,  // 133: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	74,  // 134: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
-	76,  // 135: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	78,  // 136: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
-	80,  // 137: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	12,  // 138: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	12,  // 139: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	29,  // 140: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	12,  // 141: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	12,  // 142: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	101, // 143: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	34,  // 144: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	39,  // 145: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	44,  // 146: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	44,  // 147: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	48,  // 148: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	101, // 149: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	34,  // 150: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	39,  // 151: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	39,  // 152: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	42,  // 153: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	52,  // 154: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	62,  // 155: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
-	60,  // 156: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	64,  // 157: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	12,  // 158: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	12,  // 159: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
-	12,  // 160: sandbox.v1.SandboxService.UpdateSandbox:output_type -> sandbox.v1.Sandbox
-	12,  // 161: sandbox.v1.SandboxService.GrantPath:output_type -> sandbox.v1.Sandbox
-	23,  // 162: sandbox.v1.SandboxService.ListAsks:output_type -> sandbox.v1.ListAsksResponse
-	101, // 163: sandbox.v1.SandboxService.AnswerAsk:output_type -> sandbox.v1.Empty
-	67,  // 164: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	70,  // 165: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	73,  // 166: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	75,  // 167: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
-	77,  // 168: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	79,  // 169: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
-	81,  // 170: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	138, // [138:171] is the sub-list for method output_type
-	105, // [105:138] is the sub-list for method input_type
-	105, // [105:105] is the sub-list for extension type_name
-	105, // [105:105] is the sub-list for extension extendee
-	0,   // [0:105] is the sub-list for field type_name
+	26,  // 78: sandbox.v1.ApplyRequest.git_user:type_name -> sandbox.v1.GitUser
+	8,   // 79: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
+	4,   // 80: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
+	7,   // 81: sandbox.v1.PathOutcome.conflict_kind:type_name -> sandbox.v1.ConflictKind
+	59,  // 82: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	93,  // 83: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
+	95,  // 84: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	99,  // 85: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	95,  // 86: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	68,  // 87: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	71,  // 88: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	99,  // 89: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	97,  // 90: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	9,   // 91: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	38,  // 92: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
+	97,  // 93: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	97,  // 94: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	97,  // 95: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
+	10,  // 96: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
+	98,  // 97: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	94,  // 98: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	90,  // 99: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	98,  // 100: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	89,  // 101: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	91,  // 102: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	4,   // 103: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
+	8,   // 104: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
+	57,  // 105: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
+	17,  // 106: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	27,  // 107: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	28,  // 108: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	30,  // 109: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	31,  // 110: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	32,  // 111: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	33,  // 112: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	33,  // 113: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	45,  // 114: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	46,  // 115: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	47,  // 116: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	49,  // 117: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	50,  // 118: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	50,  // 119: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	40,  // 120: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	41,  // 121: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	51,  // 122: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	61,  // 123: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
+	58,  // 124: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	63,  // 125: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	65,  // 126: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	19,  // 127: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
+	20,  // 128: sandbox.v1.SandboxService.UpdateSandbox:input_type -> sandbox.v1.UpdateSandboxRequest
+	21,  // 129: sandbox.v1.SandboxService.GrantPath:input_type -> sandbox.v1.GrantPathRequest
+	22,  // 130: sandbox.v1.SandboxService.ListAsks:input_type -> sandbox.v1.ListAsksRequest
+	25,  // 131: sandbox.v1.SandboxService.AnswerAsk:input_type -> sandbox.v1.AnswerAskRequest
+	66,  // 132: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	69,  // 133: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	72,  // 134: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	74,  // 135: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	76,  // 136: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	78,  // 137: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
+	80,  // 138: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	12,  // 139: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	12,  // 140: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	29,  // 141: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	12,  // 142: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	12,  // 143: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	101, // 144: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	34,  // 145: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	39,  // 146: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	44,  // 147: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	44,  // 148: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	48,  // 149: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	101, // 150: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	34,  // 151: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	39,  // 152: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	39,  // 153: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	42,  // 154: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	52,  // 155: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	62,  // 156: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
+	60,  // 157: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	64,  // 158: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	12,  // 159: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	12,  // 160: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
+	12,  // 161: sandbox.v1.SandboxService.UpdateSandbox:output_type -> sandbox.v1.Sandbox
+	12,  // 162: sandbox.v1.SandboxService.GrantPath:output_type -> sandbox.v1.Sandbox
+	23,  // 163: sandbox.v1.SandboxService.ListAsks:output_type -> sandbox.v1.ListAsksResponse
+	101, // 164: sandbox.v1.SandboxService.AnswerAsk:output_type -> sandbox.v1.Empty
+	67,  // 165: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	70,  // 166: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	73,  // 167: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	75,  // 168: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	77,  // 169: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	79,  // 170: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
+	81,  // 171: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	139, // [139:172] is the sub-list for method output_type
+	106, // [106:139] is the sub-list for method input_type
+	106, // [106:106] is the sub-list for extension type_name
+	106, // [106:106] is the sub-list for extension extendee
+	0,   // [0:106] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }

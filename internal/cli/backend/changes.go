@@ -83,7 +83,7 @@ type ApplyOptions struct {
 	Rebase   bool   // take the directory that is in the place of the source now
 	To       string // the directory of this host that takes the changes; "" for the source
 	// Branch is a new branch of the source's git repository that gets a commit of the changes in
-	// place of the source, with the message; "" for the source. Only of this host.
+	// place of the source, with the message; "" for the source.
 	Branch, Message string
 	Progress        func(tried, total int)
 	// OnConflict says what to do with lines that the source and the sandbox have changed; without
@@ -97,7 +97,7 @@ type ApplyOptions struct {
 	// result. Only of this host.
 	Unreviewed bool
 	// Attest makes a statement about what was applied, as Applied.Statement. What is applied must
-	// have been shown, or nothing may run. Only of this host, and of the workspace.
+	// have been shown, or nothing may run.
 	Attest bool
 }
 

@@ -7,12 +7,13 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/undo"
 )
 
-// History is what was applied, and taken back. A server has none for its clients: the error is a
-// *LocalOnlyError.
+// History is what was applied, and taken back. A server has the history of linked codebases and of
+// the sources of mounts.
 type History interface {
 	// History lists the transactions of a sandbox, which may be removed, or without a name of the
 	// source that is, or contains, the directory. The oldest is first. Errors: NotFound for a name
-	// that neither a sandbox nor a transaction has.
+	// that neither a sandbox nor a transaction has. A server needs a name, which may be the id of a
+	// linked codebase. Its errors: Invalid without one; Precondition for what was uploaded.
 	History(ctx context.Context, name, dir string) ([]history.Entry, error)
 	// Undo reverses a transaction. Where this process may not read all files of the sandbox, it
 	// does as Changes. Errors: NotFound if there is nothing to reverse; those of undo.Reverse.

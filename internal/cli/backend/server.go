@@ -53,6 +53,8 @@ type Reviewed struct {
 	Digest string // the server's, "" for all that is there
 	// Shown is what the server showed of it, nil where that is not known here.
 	Shown *apply.Shown
+	// Attest, if not nil, gets the server's statement about what the codebase got.
+	Attest func(statement []byte)
 }
 
 // Tokens are those of this host's server.

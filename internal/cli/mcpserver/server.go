@@ -144,5 +144,13 @@ func (s *service) server() *mcp.Server {
 		Name: "request_apply", Annotations: writes,
 		Description: "Ask the user to review and apply the changes. Nothing is applied by this call. Returns the command that the user runs.",
 	}, s.requestApply)
+	mcp.AddTool(server, &mcp.Tool{
+		Name: "history", Annotations: reads,
+		Description: "List what the user has applied of the sandbox's changes, and what was undone, the latest first.",
+	}, s.history)
+	mcp.AddTool(server, &mcp.Tool{
+		Name: "request_undo", Annotations: reads,
+		Description: "Ask the user to take the last apply back. Nothing is undone by this call. Returns the command that the user runs.",
+	}, s.requestUndo)
 	return server
 }

@@ -6,11 +6,13 @@ import (
 	"io"
 	"slices"
 
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/uploaded"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // admitting is put, which gets nothing but what was shown.
@@ -46,10 +48,11 @@ func reviewNow(ctx context.Context, c *Client, sb backend.Sandbox, paths []vpath
 // apply.Upload and of c; Internal for what was not shown.
 func BringBack(ctx context.Context, c *Client, u *uploaded.Directory, sb backend.Sandbox, paths []vpath.Path, dryRun bool, take backend.Reviewed, progress func(tried, total int)) (apply.Result, error) {
 	if take.Digest == "" { // so that both get the same
-		var err error
-		if take, err = reviewNow(ctx, c, sb, paths); err != nil {
+		now, err := reviewNow(ctx, c, sb, paths)
+		if err != nil {
 			return apply.Result{}, err
 		}
+		take.Digest, take.Shown = now.Digest, now.Shown
 	}
 	fetch := func(put func(apply.CarriedChange, io.Reader) error) error {
 		return c.Changes(ctx, sb, paths, take.Digest, admitting(take, put))
@@ -58,11 +61,11 @@ func BringBack(ctx context.Context, c *Client, u *uploaded.Directory, sb backend
 	if dryRun {
 		return result, err
 	}
-	return result, errors.Join(err, settle(ctx, c, sb, paths, take.Digest, &result))
+	return result, errors.Join(err, settle(ctx, c, sb, paths, take, &result))
 }
 
 // settle has the server bring into the codebase what the directory has now.
-func settle(ctx context.Context, c *Client, sb backend.Sandbox, paths []vpath.Path, reviewed string, result *apply.Result) error {
+func settle(ctx context.Context, c *Client, sb backend.Sandbox, paths []vpath.Path, take backend.Reviewed, result *apply.Result) error {
 	var done []vpath.Path
 	left := map[vpath.Path]bool{} // what is not here, and what it is in
 	own := map[vpath.Path]bool{}  // what holds what no apply takes
@@ -91,10 +94,15 @@ func settle(ctx context.Context, c *Client, sb backend.Sandbox, paths []vpath.Pa
 			return nil
 		}
 	}
-	settled, err := c.Apply(context.WithoutCancel(ctx), sb, paths, false, reviewed)
+	settled, err := c.apply(context.WithoutCancel(ctx), sb, &sandboxv1.ApplyRequest{
+		Paths: wireconv.EncodeSelection(paths), ReviewedDigest: take.Digest, Attest: take.Attest != nil,
+	})
 	if err != nil {
 		return errdefs.New(errdefs.KindOf(err), "codebase %s: the changes were applied locally but not yet to the codebase: %w", sb.Record.Served.CodebaseID, err)
 	}
 	result.Changed = settled.Changed
+	if take.Attest != nil {
+		take.Attest(settled.Statement)
+	}
 	return nil
 }

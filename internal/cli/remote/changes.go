@@ -75,38 +75,29 @@ func ShownOf(sent []*sandboxv1.FileDiff) (*apply.Shown, error) {
 // the digest reviewed names or all there are. If something stands in the way, the result tells
 // what, beside the error.
 func (c *Client) Apply(ctx context.Context, s backend.Sandbox, paths []vpath.Path, dryRun bool, reviewed string) (apply.Result, error) {
-	return c.applyAs(ctx, s, backend.ApplyOptions{Paths: paths, DryRun: dryRun}, reviewed)
+	done, err := c.apply(ctx, s, &sandboxv1.ApplyRequest{Paths: wireconv.EncodeSelection(paths), DryRun: dryRun, ReviewedDigest: reviewed})
+	return done.Result, err
 }
 
-// applyAs is Apply of what o selects: paths or hunks.
-func (c *Client) applyAs(ctx context.Context, s backend.Sandbox, o backend.ApplyOptions, reviewed string) (apply.Result, error) {
-	r := &sandboxv1.ApplyRequest{
-		SandboxId: string(s.Record.ID), Mount: s.Mount, Hunks: o.Hunks, DryRun: o.DryRun, ReviewedDigest: reviewed,
-		OnConflict: wireconv.OnConflict.Encode(o.OnConflict),
-	}
-	if len(o.Hunks) == 0 {
-		r.Paths = wireconv.EncodeSelection(o.Paths)
-	}
-	return c.apply(ctx, s, r)
-}
-
-func (c *Client) apply(ctx context.Context, s backend.Sandbox, r *sandboxv1.ApplyRequest) (apply.Result, error) {
+// apply is Apply of a request that does not name the sandbox.
+func (c *Client) apply(ctx context.Context, s backend.Sandbox, r *sandboxv1.ApplyRequest) (done wireconv.Applied, err error) {
+	r.SandboxId, r.Mount = string(s.Record.ID), s.Mount
 	answer, err := c.sandboxes.Apply(ctx, r)
-	if err = c.failed(err); !r.DryRun && errdefs.Is(err, errdefs.Precondition) {
+	if err = c.failed(err); !r.DryRun && !r.Attest && errdefs.Is(err, errdefs.Precondition) {
 		r.DryRun = true
-		if result, dryErr := c.apply(ctx, s, r); errdefs.Is(dryErr, errdefs.Precondition) {
-			result.Skip()
-			return result, err
+		if planned, dryErr := c.apply(ctx, s, r); errdefs.Is(dryErr, errdefs.Precondition) {
+			planned.Skip()
+			return planned, err
 		}
 	}
 	if err != nil {
-		return apply.Result{}, err
+		return done, err
 	}
-	result, err := wireconv.DecodeApplied(answer)
+	done, err = wireconv.DecodeApplied(answer)
 	if err == nil && r.DryRun {
-		err = apply.Refusal(s.ChangesRef(), result.Paths)
+		err = apply.Refusal(s.ChangesRef(), done.Paths)
 	}
-	return result, err
+	return done, err
 }
 
 // Discard forgets changes. It returns which, and which paths were written again

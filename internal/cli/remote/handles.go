@@ -7,15 +7,19 @@ import (
 	"maps"
 	"slices"
 
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/attest"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // serverChanges are the changes of a server's sandbox.
@@ -143,8 +147,11 @@ func (c *serverChanges) take(ctx context.Context, o backend.ApplyOptions) (backe
 	case o.Take == backend.TakeLatest:
 		return last, nil
 	}
-	if c.sb.Status != record.Running {
+	switch {
+	case c.sb.Status != record.Running:
 		return last, nil
+	case o.Attest:
+		return last, attest.ErrUnseen(c.sb.ChangesRef())
 	}
 	return reviewNow(ctx, c.b.Client, c.sb, o.Paths)
 }
@@ -158,10 +165,6 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 		return result, localOnly("to")
 	case o.Rebase:
 		return result, localOnly("rebase")
-	case o.Attest:
-		return result, localOnly("attest")
-	case o.Branch != "":
-		return result, localOnly("to-branch")
 	}
 	if err := c.find(ctx); err != nil {
 		return result, err
@@ -179,20 +182,50 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 		return result, err
 	}
 	switch {
+	case u != nil && o.Branch != "":
+		return result, errdefs.New(errdefs.Unsupported, "sandbox %s: its directory was uploaded, so the server does not commit to it; apply the changes, and commit them here", c.sb.Record.Name)
 	case u != nil && len(o.Hunks) > 0:
 		return result, errdefs.New(errdefs.Unsupported, "sandbox %s: hunks cannot be applied to a directory that was uploaded; apply whole files", c.sb.Record.Name)
 	case u != nil && o.OnConflict != apply.Merge:
 		return result, errdefs.New(errdefs.Unsupported, "sandbox %s: texts of a directory that was uploaded are not merged: apply the other paths, and discard those in conflict", c.sb.Record.Name)
 	case u != nil:
+		if o.Attest {
+			take.Attest = func(statement []byte) { result.Statement = statement }
+		}
 		result.Result, err = BringBack(ctx, c.b.Client, u, c.sb, o.Paths, o.DryRun, take, o.Progress)
 	default:
-		if c.mount == "" {
-			result.Codebase = c.sb.Record.Served.CodebaseID
-		}
-		result.Result, err = c.b.applyAs(ctx, c.sb, o, take.Digest)
+		err = c.applyThere(ctx, o, take.Digest, &result)
 	}
 	showAs(listed, &result.Result)
 	return result, err
+}
+
+// applyThere applies on the server's host, or commits there.
+func (c *serverChanges) applyThere(ctx context.Context, o backend.ApplyOptions, reviewed string, result *backend.Applied) error {
+	r := &sandboxv1.ApplyRequest{
+		Hunks: o.Hunks, DryRun: o.DryRun, ReviewedDigest: reviewed, ToBranch: o.Branch, Message: o.Message, Attest: o.Attest,
+		OnConflict: wireconv.OnConflict.Encode(o.OnConflict),
+	}
+	if len(o.Hunks) == 0 {
+		r.Paths = wireconv.EncodeSelection(o.Paths)
+	}
+	switch by := c.b.author(); {
+	case o.Branch != "" && (by.Name == "" || by.Email == ""):
+		return errdefs.New(errdefs.Precondition, "git does not know who you are: set it with git config --global user.name and git config --global user.email")
+	case o.Branch != "":
+		r.GitUser = wireconv.EncodeGit(by)
+	case c.mount == "":
+		result.Codebase = c.sb.Record.Served.CodebaseID
+	}
+	done, err := c.b.apply(ctx, c.sb, r)
+	result.Result, result.Commit, result.Statement = done.Result, done.Commit, done.Statement
+	return err
+}
+
+// author is by whom this user's commits are.
+func (b *Backend) author() gitconfig.User {
+	u := gitconfig.Of(b.getenv, "/")
+	return gitconfig.User{Name: cmp.Or(b.getenv("GIT_AUTHOR_NAME"), u.Name), Email: cmp.Or(b.getenv("GIT_AUTHOR_EMAIL"), u.Email)}
 }
 
 // showAs adds to a result how a review shows its paths, which a server's apply does

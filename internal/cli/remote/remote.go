@@ -34,6 +34,7 @@ type Client struct {
 	codebases sandboxv1.CodebaseServiceClient
 	sandboxes sandboxv1.SandboxServiceClient
 	snapshots sandboxv1.SnapshotServiceClient
+	history   sandboxv1.HistoryServiceClient
 	kept      keptPaths
 }
 
@@ -73,7 +74,7 @@ func over(calls grpc.ClientConnInterface, conn *grpc.ClientConn, at endpoint.End
 	return &Client{
 		at: at, conn: conn,
 		codebases: sandboxv1.NewCodebaseServiceClient(calls), sandboxes: sandboxv1.NewSandboxServiceClient(calls),
-		snapshots: sandboxv1.NewSnapshotServiceClient(calls),
+		snapshots: sandboxv1.NewSnapshotServiceClient(calls), history: sandboxv1.NewHistoryServiceClient(calls),
 	}
 }
 

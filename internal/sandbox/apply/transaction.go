@@ -93,6 +93,9 @@ func (p *plan) begin(h *history.Source, o Options) error {
 		ID: history.NewID(), Kind: history.Apply, Time: time.Now().UTC(), UID: os.Geteuid(),
 		Sandbox: p.work.Sandbox.ID(), Name: p.work.Sandbox.Name(), Mount: p.work.Sandbox.Mount(), Elsewhere: p.work.Elsewhere,
 	}
+	if of := p.work.Sandbox.Stored.Served; of != nil && header.Mount == "" && !header.Elsewhere {
+		header.Codebase = of.CodebaseID
+	}
 	if o.Keep != nil {
 		header.Kind = history.Keep
 	}

@@ -67,6 +67,9 @@ type Predicate struct {
 	LeftOut int     `json:"left_out"`
 	Review  Review  `json:"review"`
 	Sandbox Sandbox `json:"sandbox"`
+	// Mount is the mount to whose source the changes were applied; empty for the workspace. Paths
+	// of changes then begin at its root.
+	Mount string `json:"mount,omitempty"`
 	// Policies are those of the workspace: first the one in force, then earlier ones.
 	Policies []Policy  `json:"policies"`
 	Mounts   []Mount   `json:"mounts"`
@@ -145,13 +148,16 @@ type About struct {
 // New makes a statement about an apply of what shown has. log is the state of the audit log
 // afterwards. Errors: Precondition, if shown does not have what was applied.
 func New(s *record.Sandbox, shown manifest.Manifest, result *apply.Result, log *audit.Summary, about About) (*Statement, error) {
-	r := s.Record()
+	r, err := wholeOf(s)
+	if err != nil {
+		return nil, err
+	}
 	policies, err := policiesOf(r.Rules, r.EarlierRules)
 	if err != nil {
 		return nil, err
 	}
 	st := &Statement{Type: StatementType, PredicateType: PredicateType, Predicate: Predicate{
-		Changes: []Change{}, Mounts: []Mount{}, Policies: policies, Review: Review{about.Reviewed}, Version: about.Version, Time: about.Time.UTC(),
+		Changes: []Change{}, Mounts: []Mount{}, Mount: s.Mount(), Policies: policies, Review: Review{about.Reviewed}, Version: about.Version, Time: about.Time.UTC(),
 		Sandbox: Sandbox{Name: r.Name, ID: string(r.ID), Runtime: r.Runtime, Image: r.Image, Created: r.CreatedAt.UTC()},
 		Network: Network{Mode: r.Net, Allow: r.AllowNet},
 		Audit:   Audit{Head: log.Head.String(), Archived: log.Archived, Gaps: log.Gaps, Lost: log.Lost},
@@ -169,6 +175,21 @@ func New(s *record.Sandbox, shown manifest.Manifest, result *apply.Result, log *
 		st.Predicate.Mounts = append(st.Predicate.Mounts, mount)
 	}
 	return st, st.add(shown, result)
+}
+
+// wholeOf returns the record of a sandbox for which s stands, also if it stands for a mount.
+func wholeOf(s *record.Sandbox) (record.Record, error) {
+	if s.Mount() == "" {
+		return s.Record(), nil
+	}
+	whole, err := s.Home.Open(s.Name())
+	switch {
+	case err != nil:
+		return record.Record{}, err
+	case whole.ID() != s.ID():
+		return record.Record{}, errdefs.New(errdefs.Precondition, "attest: sandbox %s was replaced", s.Name())
+	}
+	return whole.Record(), nil
 }
 
 // add adds what was applied.
@@ -326,6 +347,9 @@ func Parse(text []byte) (*Statement, error) {
 func (st *Statement) checkPolicies() error {
 	if len(st.Predicate.Policies) == 0 {
 		return errdefs.New(errdefs.Invalid, "it has no policy")
+	}
+	if in := st.Predicate.Mount; in != "" && !slices.ContainsFunc(st.Predicate.Mounts, func(m Mount) bool { return m.Name == in }) {
+		return errdefs.New(errdefs.Invalid, "its changes are of the mount %s, which it does not have", vpath.Quote(in))
 	}
 	all := slices.Clone(st.Predicate.Policies)
 	for _, m := range st.Predicate.Mounts {

@@ -23,6 +23,8 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/gitcommit"
+	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
+	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/rights"
@@ -33,6 +35,9 @@ type Options struct {
 	apply.Options        // Paths, Hunks, DryRun, Reviewed, AtStart and Drop
 	Branch        string // that does not exist yet
 	Message       string // of the commit; "" for one that names the sandbox
+	// For is a user of a server, by whom the commit is; nil for the caller. git then neither reads
+	// nor writes anything outside of the source, and Commit waits for the source's lock.
+	For *gitconfig.User
 }
 
 // Result is what became of the changes: apply.Applied means that the commit has it.
@@ -42,16 +47,25 @@ type Result struct {
 }
 
 // Commit commits changes of a sandbox. Errors: Precondition, if a path stops the commit, or the
-// source is in no repository; Exists, Invalid for the branch; those of apply.ReadPlanned.
+// source is in no repository, or in none for Options.For; Exists, Invalid for the branch; those of
+// apply.ReadPlanned.
 func Commit(ctx context.Context, s *record.Sandbox, o Options) (result Result, err error) {
 	source, err := s.Stored.Source.Open()
 	if err != nil {
 		return result, err
 	}
 	defer source.Close()
+	unlock, err := contain(ctx, s, o)
+	if err != nil {
+		return result, errdefs.New(errdefs.KindOf(err), "apply %s to a branch: %w", s.Ref(), err)
+	}
+	defer unlock()
 	repo, err := gitcommit.Open(ctx, string(s.Stored.Source.Path))
 	if err != nil {
 		return result, errdefs.New(errdefs.KindOf(err), "apply %s to a branch: %w", s.Ref(), err)
+	}
+	if o.For != nil {
+		repo.ActFor(o.For.Name, o.For.Email)
 	}
 	defer func() { err = errors.Join(err, repo.Close()) }()
 	if err := repo.CheckBranch(ctx, o.Branch); err != nil {
@@ -82,6 +96,23 @@ func Commit(ctx context.Context, s *record.Sandbox, o Options) (result Result, e
 		return result, err
 	}
 	return result, s.Log(c.event(s.Mount(), o.Branch, result.Commit))
+}
+
+// contain checks the repository of a source for a commit by a user of a server, and keeps applies
+// from changing it until unlock is called.
+func contain(ctx context.Context, s *record.Sandbox, o Options) (unlock func(), err error) {
+	if o.For == nil {
+		return func() {}, nil
+	}
+	h := history.Open(s.Home, s.Stored.Source)
+	if err := h.Lock(ctx, o.Waiting); err != nil {
+		return nil, err
+	}
+	if err := gitcommit.CheckContained(string(s.Stored.Source.Path)); err != nil {
+		h.Unlock()
+		return nil, err
+	}
+	return h.Unlock, nil
 }
 
 // commit is a commit in the making.

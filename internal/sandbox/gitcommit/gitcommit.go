@@ -40,6 +40,9 @@ type Repository struct {
 	owner   *syscall.Credential // of the repository, if it is not the caller
 	head    string              // the commit; "" if there is none yet
 	zero    string              // an object id of zeros
+	// identity are the variables of ActFor; contained says that it was called.
+	identity  []string
+	contained bool
 }
 
 // Open finds the repository of the directory source. Close it after. Errors: Precondition if source
@@ -234,12 +237,19 @@ func (r *Repository) environment(w where) []string {
 	if w == inScratch {
 		env = append(env, "GIT_OBJECT_DIRECTORY="+filepath.Join(r.scratch, "git/objects"), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+quoted(r.objects))
 	}
+	env = append(env, r.identity...)
 	for _, name := range passed {
+		if r.contained && name != "TZ" {
+			continue
+		}
 		if value, is := os.LookupEnv(name); is && (r.owner == nil || strings.HasPrefix(name, "GIT_AUTHOR") || strings.HasPrefix(name, "GIT_COMMITTER")) {
 			env = append(env, name+"="+value)
 		}
 	}
-	if r.owner != nil {
+	switch {
+	case r.contained:
+		env = append(env, "HOME=/nonexistent")
+	case r.owner != nil:
 		env = append(env, "HOME="+homeOf(r.owner.Uid))
 	}
 	for i, hook := range r.hooks {
@@ -286,6 +296,11 @@ func (r *Repository) command(ctx context.Context, w where, args ...string) *exec
 	for _, s := range settings {
 		all = append(all, "-c", s)
 	}
+	if r.contained {
+		for _, s := range containedSettings {
+			all = append(all, "-c", s)
+		}
+	}
 	cmd := exec.CommandContext(ctx, r.git, append(all, args...)...)
 	cmd.Dir, cmd.Env = r.top, r.environment(w)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: r.owner}
@@ -299,7 +314,7 @@ func (r *Repository) run(ctx context.Context, w where, stdin io.Reader, args ...
 	var out, complaint bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &complaint
 	err := cmd.Run()
-	return out.String(), failed(ctx, err, args[0], complaint.String())
+	return out.String(), failed(ctx, err, args[0], strings.ReplaceAll(complaint.String(), r.scratch, "the scratch directory"))
 }
 
 func failed(ctx context.Context, err error, verb, complaint string) error {

@@ -68,6 +68,8 @@ type Header struct {
 	Source  record.Source `json:"source"` // the directory that was changed
 	// Elsewhere says that the source is not the sandbox's: the delta kept the changes.
 	Elsewhere bool `json:"elsewhere,omitempty"`
+	// Codebase is the server's codebase that the source is, or "".
+	Codebase string `json:"codebase,omitempty"`
 	// Owner is in the names of temporary files in the source.
 	Owner record.ID `json:"owner"`
 }

@@ -184,7 +184,7 @@ func (r *Reversal) checkImage(i int) string {
 // since the plan; those of Begin and of the host.
 func (s *Source) Reverse(r *Reversal, h Header) (id string, err error) {
 	h.Of = r.of.ID
-	h.Sandbox, h.Name, h.Mount, h.Elsewhere = r.of.Sandbox, r.of.Name, r.of.Mount, r.of.Elsewhere
+	h.Sandbox, h.Name, h.Mount, h.Elsewhere, h.Codebase = r.of.Sandbox, r.of.Name, r.of.Mount, r.of.Elsewhere, r.of.Codebase
 	t, err := s.Begin(r.tree, h, r.steps)
 	if err != nil {
 		return "", err

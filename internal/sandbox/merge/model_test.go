@@ -139,7 +139,7 @@ func (m *model) mergeFork(t *rapid.T, fork string) {
 	if rapid.IntRange(0, 3).Draw(t, "take back") > 0 {
 		return
 	}
-	_, err := snapshot.Restore(m.box("into"), "@{1}")
+	_, err := snapshot.Restore(m.box("into"), "@{1}", false)
 	must(t, err)
 	m.shows["into"] = before
 	m.check(t)

@@ -66,6 +66,7 @@ type gateway struct {
 	sandboxes sandboxv1.SandboxServiceClient
 	codebases sandboxv1.CodebaseServiceClient
 	snapshots sandboxv1.SnapshotServiceClient
+	history   sandboxv1.HistoryServiceClient
 	openAPI   []byte
 	metrics   http.Handler
 	o         Options
@@ -92,6 +93,7 @@ func New(o Options) (http.Handler, error) {
 		sandboxes: sandboxv1.NewSandboxServiceClient(o.Conn),
 		codebases: sandboxv1.NewCodebaseServiceClient(o.Conn),
 		snapshots: sandboxv1.NewSnapshotServiceClient(o.Conn),
+		history:   sandboxv1.NewHistoryServiceClient(o.Conn),
 		o:         o,
 	}
 	if err := g.register(); err != nil {
@@ -147,6 +149,9 @@ func (g *gateway) register() error {
 		return err
 	}
 	if err := sandboxv1.RegisterSnapshotServiceHandlerClient(ctx, g.mux, g.snapshots); err != nil {
+		return err
+	}
+	if err := sandboxv1.RegisterHistoryServiceHandlerClient(ctx, g.mux, g.history); err != nil {
 		return err
 	}
 	return sandboxv1.RegisterCodebaseServiceHandlerClient(ctx, g.mux, g.codebases)

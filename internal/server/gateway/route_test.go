@@ -195,7 +195,7 @@ var additionRoutes = []route{
 	{
 		name: "apply", method: "POST", path: "/v1/sandboxes/sb_1/apply", rpc: "Apply", body: `{"paths":["a"],"dryRun":true}`,
 		want:   &sandboxv1.ApplyRequest{SandboxId: "sb_1", Paths: []string{"a"}, DryRun: true},
-		answer: &sandboxv1.ApplyResponse{ResultCount: 2}, json: `{"results":[],"resultCount":"2","appliedCount":"0","writtenAgain":[]}`,
+		answer: &sandboxv1.ApplyResponse{ResultCount: 2}, json: `{"results":[],"resultCount":"2","appliedCount":"0","writtenAgain":[],"transactionId":"","commit":"","statement":""}`,
 	},
 	{
 		name: "discard", method: "POST", path: "/v1/sandboxes/sb_1/discard", rpc: "Discard", body: `{"paths":["a"]}`,

@@ -25,6 +25,7 @@ const (
 	codebasePrefix = "/sandbox.v1.CodebaseService/"
 	sandboxPrefix  = "/sandbox.v1.SandboxService/"
 	snapshotPrefix = "/sandbox.v1.SnapshotService/"
+	historyPrefix  = "/sandbox.v1.HistoryService/"
 )
 
 // scopeOf is the scope that a caller needs for a call. A call that is not listed is refused.
@@ -82,6 +83,9 @@ var scopeOf = map[string]store.Scopes{
 	snapshotPrefix + "RestoreSnapshot": store.ScopeApply,
 	snapshotPrefix + "ForkSandbox":     store.ScopeManage,
 	snapshotPrefix + "CompareStates":   store.ScopeRead,
+	historyPrefix + "ListTransactions": store.ScopeRead,
+	historyPrefix + "Undo":             store.ScopeApply,
+	historyPrefix + "Redo":             store.ScopeApply,
 }
 
 // Health needs no credentials. Reflection needs them, but no scope: it shows only what is

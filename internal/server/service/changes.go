@@ -6,6 +6,7 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/branch"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/server/codebase"
@@ -27,16 +28,19 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	ctx, o := context.WithoutCancel(ctx), a.Options
+	o := a.Options
+	if a.Branch == "" {
+		ctx = context.WithoutCancel(ctx)
+	}
 	if o.Drop, err = api.DropLive(ctx, sb.Dir(), a.Mount); err != nil {
 		return nil, err
 	}
-	result, err := s.apply(ctx, part, o)
+	result, err := s.take(ctx, part, o, a)
 	report := o.DryRun && len(result.Paths) > 0 && errdefs.Is(err, errdefs.Precondition)
 	if err != nil && !report {
-		return nil, withoutSources(ctx, sb, withPaths(result, err))
+		return nil, withoutSources(ctx, sb, withPaths(result.Result, err))
 	}
-	if err == nil && !o.DryRun {
+	if err == nil && !o.DryRun && a.Branch == "" {
 		if err := s.released(ctx, sb); err != nil {
 			return nil, err
 		}
@@ -81,6 +85,28 @@ func withoutMerging(sb *record.Sandbox, how apply.OnConflict) (apply.OnConflict,
 		return how, errdefs.New(errdefs.Precondition, "sandbox %s: texts of a codebase that was uploaded are not merged: apply the other paths, and discard those in conflict", sb.Name())
 	}
 	return apply.Stop, nil
+}
+
+// take applies or commits what a request selects.
+func (s *Service) take(ctx context.Context, sb *record.Sandbox, o apply.Options, a wireconv.Apply) (result wireconv.Applied, err error) {
+	switch {
+	case a.Branch != "":
+		return commit(ctx, sb, o, a)
+	case a.Attest:
+		return s.applyAttested(ctx, sb, o)
+	}
+	result.Result, err = s.apply(ctx, sb, o)
+	return result, err
+}
+
+// commit commits changes to a branch. Whatever the client does with its repository, git stays in
+// the source; the call's end ends git.
+func commit(ctx context.Context, sb *record.Sandbox, o apply.Options, a wireconv.Apply) (result wireconv.Applied, err error) {
+	if sb.Mount() == "" && sb.Stored.IsUploaded() {
+		return result, errdefs.New(errdefs.Precondition, "to_branch: codebase %s was uploaded, so the server does not commit to it: apply the changes, and commit where the directory is", sb.Record().Served.CodebaseID)
+	}
+	made, err := branch.Commit(ctx, sb, branch.Options{Options: o, Branch: a.Branch, Message: a.Message, For: &a.Git})
+	return wireconv.Applied{Result: made.Result, Commit: made.Commit}, err
 }
 
 // unknownPolicy is the reason of a refusal for a caller who may not know the policy.

@@ -114,6 +114,11 @@ func sentBytes(message string) int {
 	return n
 }
 
+// violationBytes is the room of a violation in a status.
+func violationBytes(v *errdetails.PreconditionFailure_Violation) int {
+	return len(v.Type) + len(v.Subject) + 8 // of the encoding
+}
+
 // withPaths adds the paths that prevented an apply, as many as fit: a
 // google.rpc.PreconditionFailure whose violations have the type "conflict" or "refused" and the
 // path as subject. The detail means that nothing was applied: an apply that failed midway does not
@@ -130,7 +135,7 @@ func withPaths(result apply.Result, err error) error {
 			continue
 		}
 		v := &errdetails.PreconditionFailure_Violation{Type: string(p.Outcome), Subject: p.Path.Text()}
-		if left -= len(v.Type) + len(v.Subject) + 8; left < 0 { // 8: of the encoding
+		if left -= violationBytes(v); left < 0 {
 			break
 		}
 		failure.Violations = append(failure.Violations, v)

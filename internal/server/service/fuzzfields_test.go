@@ -28,6 +28,9 @@ func withID(call protoreflect.MethodDescriptor, id string) (request string, has 
 			}
 		}
 	}
+	if call.Name() == "ListTransactions" { // it takes one of two ids
+		delete(given, "codebaseId")
+	}
 	if call.Name() == "ListSandboxes" { // there the id narrows a list
 		has = false
 	}

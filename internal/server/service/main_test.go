@@ -57,6 +57,7 @@ type world struct {
 	codebases   sandboxv1.CodebaseServiceClient
 	sandboxes   sandboxv1.SandboxServiceClient
 	snapshots   sandboxv1.SnapshotServiceClient
+	history     sandboxv1.HistoryServiceClient
 }
 
 // newWorld starts a service over an in-memory connection, with the
@@ -114,6 +115,7 @@ func newWorld(t testing.TB, change func(*config.Config)) *world {
 		t: t, conn: conn, home: home, store: db, interceptor: s.AuthInterceptor(),
 		codebases: sandboxv1.NewCodebaseServiceClient(conn), sandboxes: sandboxv1.NewSandboxServiceClient(conn),
 		snapshots: sandboxv1.NewSnapshotServiceClient(conn),
+		history:   sandboxv1.NewHistoryServiceClient(conn),
 	}
 	t.Cleanup(func() {
 		w.removeAll()

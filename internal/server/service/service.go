@@ -86,6 +86,7 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 	sandboxv1.RegisterCodebaseServiceServer(to, &codebaseServer{service: s})
 	sandboxv1.RegisterSandboxServiceServer(to, &sandboxServer{service: s})
 	sandboxv1.RegisterSnapshotServiceServer(to, &snapshotServer{service: s})
+	sandboxv1.RegisterHistoryServiceServer(to, &historyServer{service: s})
 }
 
 // Drain ends the calls that only wait: followed logs, watches and detached commands, which keep

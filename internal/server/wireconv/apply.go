@@ -23,12 +23,20 @@ func EncodeSelection(paths []vpath.Path) []string {
 	return out
 }
 
+// Applied is what an apply did.
+type Applied struct {
+	apply.Result
+	Commit    string // of Apply.Branch
+	Statement []byte // of Apply.Attest
+}
+
 // EncodeApplied returns the result of an apply; paths that were applied come last.
-func EncodeApplied(result apply.Result) *sandboxv1.ApplyResponse {
+func EncodeApplied(result Applied) *sandboxv1.ApplyResponse {
 	listed := result.AppliedLast()
 	answer := &sandboxv1.ApplyResponse{
 		ResultCount: int64(len(listed)), AppliedCount: int64(result.Count(apply.Applied)),
-		WrittenAgain: encodePaths(result.Changed[:min(len(result.Changed), maxPaths)]),
+		WrittenAgain:  encodePaths(result.Changed[:min(len(result.Changed), maxPaths)]),
+		TransactionId: result.Transaction, Commit: result.Commit, Statement: result.Statement,
 	}
 	for _, p := range listed[:min(len(listed), maxPaths)] {
 		answer.Results = append(answer.Results, &sandboxv1.PathOutcome{
@@ -41,7 +49,8 @@ func EncodeApplied(result apply.Result) *sandboxv1.ApplyResponse {
 }
 
 // DecodeApplied returns the result of an apply, by path. Errors: Internal for an invalid path.
-func DecodeApplied(answer *sandboxv1.ApplyResponse) (result apply.Result, err error) {
+func DecodeApplied(answer *sandboxv1.ApplyResponse) (result Applied, err error) {
+	result.Transaction, result.Commit, result.Statement = answer.TransactionId, answer.Commit, answer.Statement
 	for _, p := range answer.Results {
 		path, err := decodePath(p.Path)
 		if err != nil {

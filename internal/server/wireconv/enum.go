@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -135,6 +136,17 @@ var (
 		review.NoRisk:       sandboxv1.Risk_RISK_UNSPECIFIED,
 		review.TrustedLater: sandboxv1.Risk_RISK_TRUSTED_LATER,
 		review.RunsOnHost:   sandboxv1.Risk_RISK_RUNS_ON_HOST,
+	})
+	TransactionKind = enum(map[history.Kind]sandboxv1.TransactionKind{
+		history.Apply: sandboxv1.TransactionKind_TRANSACTION_KIND_APPLY,
+		history.Keep:  sandboxv1.TransactionKind_TRANSACTION_KIND_KEEP,
+		history.Undo:  sandboxv1.TransactionKind_TRANSACTION_KIND_UNDO,
+		history.Redo:  sandboxv1.TransactionKind_TRANSACTION_KIND_REDO,
+	})
+	TransactionState = enum(map[history.State]sandboxv1.TransactionState{
+		history.Pending:    sandboxv1.TransactionState_TRANSACTION_STATE_PENDING,
+		history.Committed:  sandboxv1.TransactionState_TRANSACTION_STATE_COMMITTED,
+		history.RolledBack: sandboxv1.TransactionState_TRANSACTION_STATE_ROLLED_BACK,
 	})
 	Outcome = enum(map[apply.Outcome]sandboxv1.Outcome{
 		apply.Applied:            sandboxv1.Outcome_OUTCOME_APPLIED,

@@ -19,6 +19,8 @@ func TestEveryEnumValueSurvives(t *testing.T) {
 	allSurvive(t, Outcome)
 	allSurvive(t, ConflictKind)
 	allSurvive(t, OnConflict)
+	allSurvive(t, TransactionKind)
+	allSurvive(t, TransactionState)
 	allSurvive(t, ViewOrigin)
 	allSurvive(t, ChangeKind)
 	allSurvive(t, Stream)

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -134,6 +135,8 @@ var values = map[reflect.Type][]any{
 	reflect.TypeFor[readview.Origin]():    {readview.OfFrozen, readview.OfDelta},
 	reflect.TypeFor[apply.ConflictKind](): {apply.Text, apply.RenameEdit, apply.HiddenBelow},
 	reflect.TypeFor[apply.Outcome]():      {apply.Kept, apply.Conflict, apply.LeftOut},
+	reflect.TypeFor[history.Kind]():       {history.Apply, history.Undo},
+	reflect.TypeFor[history.State]():      {history.Committed, history.RolledBack},
 	reflect.TypeFor[api.ChangeKind]():     {api.Created, api.Modified, api.Deleted, api.Renamed},
 	reflect.TypeFor[outlog.Stream]():      {outlog.Stderr},
 	reflect.TypeFor[scratch.Path]():       {scratch.Path("/nm"), scratch.Path("/out")},

@@ -5,9 +5,11 @@ import (
 	"strings"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/id"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
@@ -63,16 +65,48 @@ type Apply struct {
 	Sandbox id.Sandbox
 	Mount   string // "": the workspace
 	Options apply.Options
+	// Branch is a new branch that gets a commit of the changes by Git, in place of the source, with
+	// the Message; or "".
+	Branch, Message string
+	Git             gitconfig.User
+	Attest          bool
 }
+
+// maxCommitMessage is the maximum length of a commit's message, in bytes.
+const maxCommitMessage = 64 << 10
 
 // DecodeApply reads a request.
 func DecodeApply(r *sandboxv1.ApplyRequest) (a Apply, err error) {
 	paths, pathErr := requestPaths(r.GetPaths())
+	a = Apply{Branch: r.GetToBranch(), Message: r.GetMessage(), Git: DecodeGit(r.GetGitUser()), Attest: r.GetAttest()}
 	a.Options = apply.Options{Paths: paths, Hunks: r.GetHunks(), DryRun: r.GetDryRun(), Reviewed: r.GetReviewedDigest()}
 	a.Sandbox, a.Mount, err = changesOf(r)
 	how, howErr := OnConflict.Parse("on_conflict", r.GetOnConflict())
 	a.Options.OnConflict = how
-	return a, cmp.Or(err, pathErr, howErr)
+	return a, cmp.Or(err, pathErr, howErr, a.checkBranch(), a.checkAttest())
+}
+
+// checkBranch checks what belongs to a branch. Errors: Invalid.
+func (a *Apply) checkBranch() error {
+	switch {
+	case a.Branch == "" && a.Message != "":
+		return errdefs.New(errdefs.Invalid, "message: it needs to_branch")
+	case len(a.Message) > maxCommitMessage:
+		return errdefs.New(errdefs.Invalid, "message: %d bytes are more than %d", len(a.Message), maxCommitMessage)
+	case a.Branch != "" && a.Options.OnConflict != apply.Merge:
+		return errdefs.New(errdefs.Invalid, "on_conflict: not together with to_branch")
+	case a.Branch != "" && (a.Git.Name == "" || a.Git.Email == ""):
+		return errdefs.New(errdefs.Invalid, "git_user: a commit needs its name and its email")
+	}
+	return a.Git.Check()
+}
+
+// checkAttest refuses what no statement can be made of. Errors: Invalid.
+func (a *Apply) checkAttest() error {
+	if a.Attest && (a.Branch != "" || a.Options.DryRun || len(a.Options.Hunks) > 0) {
+		return errdefs.New(errdefs.Invalid, "attest: not together with to_branch, hunks or dry_run")
+	}
+	return nil
 }
 
 // DecodeReadChanges reads a request.

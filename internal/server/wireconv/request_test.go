@@ -45,6 +45,7 @@ var requests = map[string]decode{
 	"ListAsksRequest": by(DecodeListAsks), "AnswerAskRequest": by(DecodeAnswerAsk), "GrantPathRequest": by(DecodeGrantPath),
 	"ExplainPolicyRequest": by(DecodeExplainPolicy),
 	"ListViewRequest":      by(DecodeListView), "ReadViewRequest": by(DecodeReadView), "WatchViewRequest": by(DecodeWatchView),
+	"ListTransactionsRequest": by(DecodeListTransactions), "UndoRequest": by(DecodeUndo),
 	"AuditRequest": by(DecodeAudit), "LogsRequest": by(DecodeLogs),
 
 	"CreateSnapshotRequest": by(DecodeCreateSnapshot), "ListSnapshotsRequest": by(SandboxID),
@@ -64,7 +65,8 @@ var notRead = map[string]string{
 // meaningful are values of fields for which another text has no meaning.
 var meaningful = map[protoreflect.Name]string{
 	"codebase_id": "cb_0123456789abcdef", "sandbox_id": "sb_0123456789abcdef", "from_sandbox_id": "sb_fedcba9876543210", "session_id": "sess_0123456789abcdef",
-	"user": "0", "home": "keep", "mount": "data", "events": "permission_denied",
+	"transaction_id": "tx_0123456789abcdef",
+	"user":           "0", "home": "keep", "mount": "data", "events": "permission_denied",
 	"allow_net": "example.com", "net_limits": "out=1M", "publish": "8080:3000", "grant": "example.com", "revoke": "example.com",
 }
 
@@ -109,6 +111,12 @@ func makeMeaningful(m proto.Message) {
 		}
 	case *sandboxv1.GrantPathRequest:
 		r.Permission, r.Revoke = sandboxv1.Permission_PERMISSION_WRITE, false
+	case *sandboxv1.ApplyRequest:
+		r.Attest = false
+	case *sandboxv1.ListTransactionsRequest:
+		r.CodebaseId = ""
+	case *sandboxv1.UndoRequest:
+		r.SandboxId = ""
 	case *sandboxv1.ListAsksRequest:
 		r.Wait = durationpb.New(time.Second)
 	case *sandboxv1.AnswerAskRequest:

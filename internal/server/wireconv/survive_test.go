@@ -20,6 +20,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/review/held"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/undo"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -132,6 +133,15 @@ var messagePairs = map[string]messagePair{
 			"ApplyResponse.result_count": "the reader counts the results that it got", "ApplyResponse.applied_count": "as result_count",
 		},
 	},
+	"Reversal": {
+		round: through(&sandboxv1.Reversal{}, nil, func(m *sandboxv1.Reversal) (*sandboxv1.Reversal, error) {
+			r, err := DecodeReversal(m)
+			return EncodeReversal(r), err
+		}),
+		lost: map[string]string{
+			"Reversal.path_count": "the reader counts the paths that it got", "Reversal.conflict_count": "as path_count",
+		},
+	},
 	"DiscardResponse": {
 		round: through(&sandboxv1.DiscardResponse{}, nil, func(m *sandboxv1.DiscardResponse) (*sandboxv1.DiscardResponse, error) {
 			result, err := DecodeDiscarded(m)
@@ -186,7 +196,7 @@ func TestEveryFieldSurvives(t *testing.T) {
 var oneWay = map[string]string{
 	"Empty":                 "a number alone, which the command line does not ask for",
 	"ListSandboxesResponse": "a page", "ListCodebasesResponse": "a page", "ListViewResponse": "a page", "ListFilesResponse": "a page",
-	"DiffResponse": "a page", "ListExecsResponse": "a page", "ListSessionsResponse": "a page",
+	"DiffResponse": "a page", "ListTransactionsResponse": "a page", "ListExecsResponse": "a page", "ListSessionsResponse": "a page",
 	"Session": "only the SDKs read it", "DetachedExec": "only the SDKs read it", "ExecResult": "only the SDKs read it; ExecOutput has its fields",
 	"WatchViewResponse":   "only the SDKs read it",
 	"AuditEvent":          "its reader is that of the log: audit.ReadFrom",
@@ -329,8 +339,8 @@ var domainPairs = map[string]domainPair{
 		},
 	},
 	"readview.Entry": {round: sentAs(nil, func(e readview.Entry) (readview.Entry, error) { return DecodeViewEntry(EncodeViewEntry(e)) })},
-	"apply.Result": {
-		round: sentAs(nil, func(r apply.Result) (apply.Result, error) {
+	"Applied": {
+		round: sentAs(nil, func(r Applied) (Applied, error) {
 			for i := range r.Paths {
 				r.Paths[i].Implied = false
 			}
@@ -339,7 +349,14 @@ var domainPairs = map[string]domainPair{
 		lost: map[string]string{
 			"PathResult.Keys": keptHere, "PathResult.KeyConflicts": keptHere, "PathResult.Mark": ofReview, "PathResult.Group": ofReview, "PathResult.RenamedFrom": ofReview, "PathResult.RenamedTo": ofReview,
 			"PathResult.Overwrote": "a server has no option to overwrite", "Result.Groups": ofReview,
-			"Result.Growth": "what a directory of this host grows by", "Result.Transaction": "a server has no history",
+			"Result.Growth": "what a directory of this host grows by",
+		},
+	},
+	"undo.Result": {
+		round: sentAs(nil, func(r undo.Result) (undo.Result, error) { return DecodeReversal(EncodeReversal(r)) }),
+		lost: map[string]string{
+			"Header.Version": ofTheHost, "Header.Seq": ofTheHost, "Header.UID": ofTheHost, "Header.Source": ofTheHost, "Header.Elsewhere": ofTheHost,
+			"Header.Owner": ofTheHost, "Entry.Steps": ofTheHost,
 		},
 	},
 	"apply.DiscardResult": {round: sentAs(nil, func(r apply.DiscardResult) (apply.DiscardResult, error) { return DecodeDiscarded(EncodeDiscarded(r)) })},

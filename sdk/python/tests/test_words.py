@@ -8,7 +8,7 @@ from typing import Any, Set, Type
 import pytest
 
 from agentfense import _wire, words
-from agentfense._gen.sandbox.v1 import common_pb2, sandbox_pb2
+from agentfense._gen.sandbox.v1 import common_pb2, history_pb2, sandbox_pb2
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,8 @@ from agentfense._gen.sandbox.v1 import common_pb2, sandbox_pb2
         (words.ConflictResolution, sandbox_pb2.ConflictResolution, "CONFLICT_RESOLUTION_", set()),
         (words.ChangeKind, sandbox_pb2.ChangeKind, "CHANGE_KIND_", {"lost"}),
         (words.Outcome, sandbox_pb2.Outcome, "OUTCOME_", set()),
+        (words.TransactionKind, history_pb2.TransactionKind, "TRANSACTION_KIND_", set()),
+        (words.TransactionState, history_pb2.TransactionState, "TRANSACTION_STATE_", set()),
     ],
 )
 def test_the_words_are_those_of_the_api(kind: Type[Enum], enum: Any, prefix: str, more: Set[str]) -> None:

@@ -91,6 +91,8 @@ from .types import (
     RedactFormat,
     ResourceLimits,
     Restored,
+    Reversal,
+    ReversedPath,
     Risk,
     RuleMatch,
     RuleOrigin,
@@ -105,11 +107,12 @@ from .types import (
     SnapshotReason,
     Stats,
     SyncMode,
+    Transaction,
     UploadResult,
     ViewEntry,
 )
 from .types import Sandbox as SandboxInfo
-from .words import ChangeKind
+from .words import ChangeKind, TransactionKind, TransactionState
 
 if TYPE_CHECKING:
     from . import utils
@@ -208,6 +211,8 @@ __all__ = [
     "PermissionRule",
     "Policy",
     "ResourceLimits",
+    "Reversal",
+    "ReversedPath",
     "Risk",
     "RuleMatch",
     "RedactFormat",
@@ -225,6 +230,9 @@ __all__ = [
     "ForkOrigin",
     "SyncMode",
     "Stats",
+    "Transaction",
+    "TransactionKind",
+    "TransactionState",
     "UploadResult",
     "ViewEntry",
     "PRESETS",

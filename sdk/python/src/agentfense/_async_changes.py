@@ -138,6 +138,10 @@ class AsyncChangeCalls(AsyncCalls):
         mount: Optional[str] = None,
         hunks: Optional[Sequence[str]] = None,
         on_conflict: Union[t.ConflictResolution, str, None] = None,
+        to_branch: Optional[str] = None,
+        message: str = "",
+        git_user: Optional[t.GitUser] = None,
+        attest: bool = False,
     ) -> t.ApplyResult:
         """Apply changes to the source: all that are selected, or none and an error.
 
@@ -152,11 +156,28 @@ class AsyncChangeCalls(AsyncCalls):
         applies nothing. A text that the source and the sandbox changed at different lines is
         merged; ``on_conflict`` says what to do with lines that both changed. Neither is possible in
         a codebase that was uploaded.
+
+        ``to_branch`` commits the changes to a new branch of the linked directory's git repository
+        instead, with ``message``, by ``git_user``; the changes stay in the sandbox. With ``attest``
+        the result has a statement about what was applied, for the user to sign; it needs
+        ``reviewed`` if the sandbox runs.
         """
         wanted = requests.chosen(paths, mount)
         if wanted == [] or (hunks is not None and not hunks):
             return t.ApplyResult([], 0, 0)
-        request = requests.apply(sandbox_id, wanted, dry_run, reviewed, mount, hunks, on_conflict)
+        request = requests.apply(
+            sandbox_id,
+            wanted,
+            dry_run,
+            reviewed,
+            mount,
+            hunks,
+            on_conflict,
+            to_branch=to_branch,
+            message=message,
+            git_user=git_user,
+            attest=attest,
+        )
         return apply_result_of(await self._connection.call("Apply", request, Call("apply", sandbox_id), WORK))
 
     async def discard(

@@ -17,6 +17,7 @@ import grpc.aio
 from ._endpoint import Endpoint, channel_options, credentials, find_token, metadata_of
 from ._errors import Call, error_of
 from ._gen.sandbox.v1.codebase_pb2_grpc import CodebaseServiceStub
+from ._gen.sandbox.v1.history_pb2_grpc import HistoryServiceStub
 from ._gen.sandbox.v1.sandbox_pb2_grpc import SandboxServiceStub
 from ._gen.sandbox.v1.snapshot_pb2_grpc import SnapshotServiceStub
 from ._interrupts import awaited, finish, finish_async
@@ -401,7 +402,7 @@ def _channel(interface: Any, endpoint: Endpoint) -> Any:
 
 def _methods(channel: Any) -> Dict[str, Any]:
     """Return the calls of all services by name."""
-    stubs = (SandboxServiceStub, CodebaseServiceStub, SnapshotServiceStub)
+    stubs = (SandboxServiceStub, CodebaseServiceStub, SnapshotServiceStub, HistoryServiceStub)
     return {name: call for stub in stubs for name, call in vars(stub(channel)).items()}
 
 

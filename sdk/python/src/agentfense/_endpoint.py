@@ -193,6 +193,7 @@ _READS = (
     ("sandbox.v1.SandboxService", ("GetSandbox", "ListSandboxes", "GetSession", "ListSessions", "Diff")),
     ("sandbox.v1.SandboxService", ("ExplainPolicy", "ListExecs", "ListView", "GetStats")),
     ("sandbox.v1.CodebaseService", ("GetCodebase", "ListCodebases", "ListFiles")),
+    ("sandbox.v1.HistoryService", ("ListTransactions",)),
     ("grpc.health.v1.Health", ("Check",)),
 )
 

@@ -15,7 +15,7 @@ from google.protobuf.duration_pb2 import Duration
 from . import types as t
 from . import utils
 from ._arguments import PathLike, bytes_of, path_of, text_of, words_of
-from ._gen.sandbox.v1 import codebase_pb2, common_pb2, sandbox_pb2, snapshot_pb2
+from ._gen.sandbox.v1 import codebase_pb2, common_pb2, history_pb2, sandbox_pb2, snapshot_pb2
 from ._wire import (
     Seconds,
     duration_of,
@@ -349,10 +349,22 @@ def apply(
     mount: Optional[str] = None,
     hunks: Optional[Sequence[str]] = None,
     on_conflict: Union[t.ConflictResolution, str, None] = None,
+    *,
+    to_branch: Optional[str] = None,
+    message: str = "",
+    git_user: Optional[t.GitUser] = None,
+    attest: bool = False,
 ) -> Any:
     """Return the request of Apply. Raises ValueError for an unknown resolution of conflicts."""
     how = t.ConflictResolution(on_conflict).name if on_conflict is not None else "UNSPECIFIED"
+    if to_branch == "" or (message and to_branch is None):
+        raise InvalidConfigurationError("apply: to_branch: want the name of a new branch")
+    user = {"name": git_user.name, "email": git_user.email} if git_user and to_branch is not None else None
     return sandbox_pb2.ApplyRequest(
+        to_branch=to_branch or "",
+        message=message,
+        git_user=user,
+        attest=attest,
         hunks=hunks or (),
         on_conflict="CONFLICT_RESOLUTION_" + how,
         sandbox_id=sandbox_id,
@@ -361,6 +373,11 @@ def apply(
         reviewed_digest=digest_of(reviewed, "reviewed"),
         mount=mount_of(mount),
     )
+
+
+def undo(sandbox_id: str, transaction_id: str, dry_run: bool) -> Any:
+    """Return the request of Undo and Redo; one of the ids is empty."""
+    return history_pb2.UndoRequest(sandbox_id=sandbox_id, transaction_id=transaction_id, dry_run=dry_run)
 
 
 def discard(sandbox_id: str, paths: Chosen, dry_run: bool, mount: Optional[str]) -> Any:

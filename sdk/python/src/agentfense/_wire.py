@@ -13,7 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from . import types as t
 from ._arguments import PathLike, bytes_of, path_of, text_of
-from ._gen.sandbox.v1 import common_pb2, sandbox_pb2
+from ._gen.sandbox.v1 import common_pb2, history_pb2, sandbox_pb2
 from .exceptions import InvalidConfigurationError, PolicyError, SandboxError
 from .presets import as_rules
 
@@ -463,6 +463,48 @@ def apply_result_of(message: Any) -> t.ApplyResult:
         result_count=message.result_count,
         applied_count=message.applied_count,
         written_again=[decode_path(path) for path in message.written_again],
+        transaction_id=message.transaction_id,
+        commit=message.commit,
+        statement=message.statement,
+    )
+
+
+def transaction_of(message: Any) -> t.Transaction:
+    """Return a transaction."""
+    return t.Transaction(
+        id=message.id,
+        kind=t.TransactionKind(named(history_pb2.TransactionKind, "TRANSACTION_KIND_", message.kind, "apply")),
+        state=t.TransactionState(named(history_pb2.TransactionState, "TRANSACTION_STATE_", message.state, "pending")),
+        time=time_of(message.time),
+        sandbox_id=message.sandbox_id,
+        sandbox_name=message.sandbox_name,
+        path_count=message.path_count,
+        mount=message.mount,
+        codebase_id=message.codebase_id,
+        reverses=message.reverses,
+        reversed_by=message.reversed_by,
+        expired=message.expired,
+        image_bytes=message.image_bytes,
+    )
+
+
+def reversal_of(message: Any) -> t.Reversal:
+    """Return the result of undo or redo."""
+    return t.Reversal(
+        of=transaction_of(message.of),
+        kind=t.TransactionKind(named(history_pb2.TransactionKind, "TRANSACTION_KIND_", message.kind, "undo")),
+        transaction_id=message.transaction_id,
+        paths=[
+            t.ReversedPath(
+                path=decode_path(path.path),
+                status=t.ChangeStatus(_change(path.status)) if _change(path.status) else None,
+                conflict=path.conflict,
+            )
+            for path in message.paths
+        ],
+        path_count=message.path_count,
+        conflict_count=message.conflict_count,
+        given_back=message.given_back,
     )
 
 

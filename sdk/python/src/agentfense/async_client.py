@@ -14,6 +14,7 @@ from ._arguments import PathLike
 from ._async_changes import AsyncChangeCalls
 from ._async_codebases import AsyncCodebaseCalls
 from ._async_execs import AsyncExecCalls
+from ._async_history import AsyncHistoryCalls
 from ._async_output import AsyncExecStream
 from ._async_snapshots import AsyncSnapshotCalls
 from ._connection import WORK, AsyncConnection, within
@@ -35,7 +36,7 @@ from .exceptions import (
 )
 
 
-class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls, AsyncSnapshotCalls):
+class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls, AsyncSnapshotCalls, AsyncHistoryCalls):
     """A client of the server's API.
 
     The server is ``endpoint``, else $AGENTFENSE_ENDPOINT, else your own server, which the client

@@ -19,6 +19,7 @@ from ._local import Local
 from ._requests import Hosts, Names, Paths, Resources, Timeout, chosen
 from ._requests import apply as apply_request
 from ._uploads import bring_back, forget, is_remembered, remember_fork, set_rules
+from ._uploads import git_user as git_user_of
 from ._warnings import warn_of_lost, warn_of_rest, warn_of_upload
 from ._wire import Seconds, inside_path
 from .async_client import AsyncSandboxClient, Opening
@@ -581,6 +582,10 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
         mount: Optional[str] = None,
         hunks: Optional[Sequence[str]] = None,
         on_conflict: Union[t.ConflictResolution, str, None] = None,
+        to_branch: Optional[str] = None,
+        message: str = "",
+        git_user: Optional[t.GitUser] = None,
+        attest: bool = False,
     ) -> t.ApplyResult:
         """Apply changes to the source, all if ``paths`` is None; see AsyncSandboxClient.apply.
 
@@ -588,10 +593,15 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
         uploaded. The program ``agentfense`` brings changes back into an uploaded directory if it
         still holds what was uploaded, and then the server changes its copy. For any other codebase
         the source is the server's copy; that of a mount is on the server's host. Raises
-        InvalidConfigurationError if the package could not record the upload, and for ``hunks`` and
-        ``on_conflict`` of an uploaded directory.
+        InvalidConfigurationError if the package could not record the upload, and for ``hunks``,
+        ``on_conflict``, ``to_branch`` and ``attest`` of an uploaded directory. For ``to_branch``,
+        ``git_user`` is by default this user, as git's configuration says.
         """
-        if mount is not None:
+        if mount is None and self._unnoted:
+            raise InvalidConfigurationError(self._unnoted)
+        if mount is not None or not is_remembered(self.id):
+            if to_branch is not None and git_user is None:
+                git_user = await asyncio.to_thread(git_user_of, None)
             return await self._client.apply(
                 self.id,
                 paths,
@@ -600,16 +610,14 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
                 mount=mount,
                 hunks=hunks,
                 on_conflict=on_conflict,
+                to_branch=to_branch,
+                message=message,
+                git_user=git_user,
+                attest=attest,
             )
-        if self._unnoted:
-            raise InvalidConfigurationError(self._unnoted)
-        if not is_remembered(self.id):
-            return await self._client.apply(
-                self.id, paths, dry_run=dry_run, reviewed=reviewed, hunks=hunks, on_conflict=on_conflict
-            )
-        if hunks is not None:
+        if hunks is not None or to_branch is not None or attest:
             raise InvalidConfigurationError(
-                "apply: hunks cannot be applied to a directory that was uploaded; apply whole files"
+                "apply: not for a directory that was uploaded: hunks, to_branch, attest; apply whole files"
             )
         if on_conflict is not None:
             raise InvalidConfigurationError(
@@ -622,6 +630,18 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
         request = apply_request(self.id, wanted, dry_run, reviewed)
         await self._client.open()  # async only
         return await asyncio.to_thread(bring_back, self._client._connection, request, reviewed)
+
+    async def undo(self, *, dry_run: bool = False) -> t.Reversal:
+        """Take the last apply back: the source gets what it had before; see AsyncSandboxClient.undo."""
+        return await self._client.undo(self.id, dry_run=dry_run)
+
+    async def redo(self, *, dry_run: bool = False) -> t.Reversal:
+        """Take the last undo back; see AsyncSandboxClient.redo."""
+        return await self._client.redo(self.id, dry_run=dry_run)
+
+    async def history(self) -> List[t.Transaction]:
+        """Return what was applied and undone, the latest first; see AsyncSandboxClient.list_transactions."""
+        return await self._client.list_transactions(sandbox_id=self.id)
 
     async def discard(
         self, paths: Paths = None, *, dry_run: bool = False, mount: Optional[str] = None

@@ -18,6 +18,7 @@ from ._connection import WORK, Connection, within
 from ._errors import Call, next_page
 from ._execs import ExecCalls
 from ._gen.sandbox.v1 import sandbox_pb2
+from ._history import HistoryCalls
 from ._output import ExecStream
 from ._requests import Hosts, Names, Resources, Timeout
 from ._results import exec_result_of
@@ -36,7 +37,7 @@ from .exceptions import (
 )
 
 
-class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls, SnapshotCalls):
+class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls, SnapshotCalls, HistoryCalls):
     """A client of the server's API.
 
     The server is ``endpoint``, else $AGENTFENSE_ENDPOINT, else your own server, which the client

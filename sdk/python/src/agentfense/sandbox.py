@@ -20,6 +20,7 @@ from ._requests import Hosts, Names, Paths, Resources, Timeout, chosen
 from ._requests import apply as apply_request
 from ._snapshots import SandboxSnapshots
 from ._uploads import bring_back, forget, is_remembered, remember_fork, set_rules
+from ._uploads import git_user as git_user_of
 from ._warnings import warn_of_lost, warn_of_rest, warn_of_upload
 from ._wire import Seconds, inside_path
 from .client import SandboxClient, SessionWrapper
@@ -579,6 +580,10 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
         mount: Optional[str] = None,
         hunks: Optional[Sequence[str]] = None,
         on_conflict: Union[t.ConflictResolution, str, None] = None,
+        to_branch: Optional[str] = None,
+        message: str = "",
+        git_user: Optional[t.GitUser] = None,
+        attest: bool = False,
     ) -> t.ApplyResult:
         """Apply changes to the source, all if ``paths`` is None; see SandboxClient.apply.
 
@@ -586,10 +591,15 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
         uploaded. The program ``agentfense`` brings changes back into an uploaded directory if it
         still holds what was uploaded, and then the server changes its copy. For any other codebase
         the source is the server's copy; that of a mount is on the server's host. Raises
-        InvalidConfigurationError if the package could not record the upload, and for ``hunks`` and
-        ``on_conflict`` of an uploaded directory.
+        InvalidConfigurationError if the package could not record the upload, and for ``hunks``,
+        ``on_conflict``, ``to_branch`` and ``attest`` of an uploaded directory. For ``to_branch``,
+        ``git_user`` is by default this user, as git's configuration says.
         """
-        if mount is not None:
+        if mount is None and self._unnoted:
+            raise InvalidConfigurationError(self._unnoted)
+        if mount is not None or not is_remembered(self.id):
+            if to_branch is not None and git_user is None:
+                git_user = git_user_of(None)
             return self._client.apply(
                 self.id,
                 paths,
@@ -598,16 +608,14 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
                 mount=mount,
                 hunks=hunks,
                 on_conflict=on_conflict,
+                to_branch=to_branch,
+                message=message,
+                git_user=git_user,
+                attest=attest,
             )
-        if self._unnoted:
-            raise InvalidConfigurationError(self._unnoted)
-        if not is_remembered(self.id):
-            return self._client.apply(
-                self.id, paths, dry_run=dry_run, reviewed=reviewed, hunks=hunks, on_conflict=on_conflict
-            )
-        if hunks is not None:
+        if hunks is not None or to_branch is not None or attest:
             raise InvalidConfigurationError(
-                "apply: hunks cannot be applied to a directory that was uploaded; apply whole files"
+                "apply: not for a directory that was uploaded: hunks, to_branch, attest; apply whole files"
             )
         if on_conflict is not None:
             raise InvalidConfigurationError(
@@ -619,6 +627,18 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
             return t.ApplyResult([], 0, 0)
         request = apply_request(self.id, wanted, dry_run, reviewed)
         return bring_back(self._client._connection, request, reviewed)
+
+    def undo(self, *, dry_run: bool = False) -> t.Reversal:
+        """Take the last apply back: the source gets what it had before; see SandboxClient.undo."""
+        return self._client.undo(self.id, dry_run=dry_run)
+
+    def redo(self, *, dry_run: bool = False) -> t.Reversal:
+        """Take the last undo back; see SandboxClient.redo."""
+        return self._client.redo(self.id, dry_run=dry_run)
+
+    def history(self) -> List[t.Transaction]:
+        """Return what was applied and undone, the latest first; see SandboxClient.list_transactions."""
+        return self._client.list_transactions(sandbox_id=self.id)
 
     def discard(self, paths: Paths = None, *, dry_run: bool = False, mount: Optional[str] = None) -> t.DiscardResult:
         """Discard changes, all if ``paths`` is None; see SandboxClient.discard."""

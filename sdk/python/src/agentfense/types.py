@@ -34,6 +34,8 @@ from .words import SandboxStatus as SandboxStatus
 from .words import SessionStatus as SessionStatus
 from .words import SnapshotReason as SnapshotReason
 from .words import SyncMode as SyncMode
+from .words import TransactionKind as TransactionKind
+from .words import TransactionState as TransactionState
 
 
 @dataclass(frozen=True)
@@ -553,6 +555,66 @@ class ApplyResult:
     applied_count: int
     written_again: List[str] = field(default_factory=list)
     """The paths that the sandbox changed again meanwhile; the later version is still a change."""
+    transaction_id: str = ""
+    """What ``undo_transaction`` takes back; empty for an uploaded directory, and if nothing was applied."""
+    commit: str = ""
+    """The commit, if ``to_branch`` was given."""
+    statement: bytes = b""
+    """The statement, if ``attest`` was given: ``ssh-keygen -Y sign -n agentfense-attest`` signs it."""
+
+
+@dataclass
+class Transaction:
+    """An apply to a linked directory or to the source of a mount, or its undo."""
+
+    id: str
+    kind: TransactionKind
+    state: TransactionState
+    time: Optional[datetime]
+    sandbox_id: str
+    """The sandbox of which the changes are. It may be destroyed."""
+    sandbox_name: str
+    path_count: int
+    mount: str = ""
+    """The mount to whose source they were applied; empty for the codebase."""
+    codebase_id: str = ""
+    """The linked codebase to which they were applied."""
+    reverses: str = ""
+    """The transaction that this one reverses."""
+    reversed_by: str = ""
+    """The transaction that reverses this one."""
+    expired: bool = False
+    """Whether it can no longer be reversed, because the previous versions are not stored."""
+    image_bytes: int = 0
+    """The size of the stored previous versions."""
+
+
+@dataclass
+class ReversedPath:
+    """A path that undo or redo changed, or would change."""
+
+    path: str
+    status: Optional[ChangeStatus]
+    """How the source changes."""
+    conflict: str = ""
+    """Why the path prevents it; empty if it does not."""
+
+
+@dataclass
+class Reversal:
+    """What undo or redo did, or with ``dry_run`` would do."""
+
+    of: Transaction
+    """The transaction that is reversed."""
+    kind: TransactionKind
+    transaction_id: str
+    """The transaction that reverses it; empty with ``dry_run``."""
+    paths: List[ReversedPath]
+    """The paths, those with a conflict first; as many as fit into a message."""
+    path_count: int
+    conflict_count: int
+    given_back: bool
+    """Whether the sandbox has the undone changes again."""
 
 
 @dataclass

@@ -148,3 +148,22 @@ class ChangeKind(str, Enum):
     RENAMED = "renamed"
     LOST = "lost"
     """In a watch only: there were too many changes at the path and below to report all."""
+
+
+class TransactionKind(str, Enum):
+    """What a transaction is: an apply, also one by rules with keep, or what reverses another transaction."""
+
+    APPLY = "apply"
+    KEEP = "keep"
+    UNDO = "undo"
+    REDO = "redo"
+
+
+class TransactionState(str, Enum):
+    """How a transaction ended."""
+
+    PENDING = "pending"
+    """It has not ended, or its process was killed."""
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled_back"
+    """The source is as before."""

@@ -990,7 +990,7 @@ class FileState(_message.Message):
     def __init__(self, mode: _Optional[int] = ..., size: _Optional[int] = ..., symlink_target: _Optional[str] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class ApplyRequest(_message.Message):
-    __slots__ = ("sandbox_id", "paths", "dry_run", "reviewed_digest", "mount", "hunks", "on_conflict")
+    __slots__ = ("sandbox_id", "paths", "dry_run", "reviewed_digest", "mount", "hunks", "on_conflict", "to_branch", "message", "git_user", "attest")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATHS_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
@@ -998,6 +998,10 @@ class ApplyRequest(_message.Message):
     MOUNT_FIELD_NUMBER: _ClassVar[int]
     HUNKS_FIELD_NUMBER: _ClassVar[int]
     ON_CONFLICT_FIELD_NUMBER: _ClassVar[int]
+    TO_BRANCH_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    GIT_USER_FIELD_NUMBER: _ClassVar[int]
+    ATTEST_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     paths: _containers.RepeatedScalarFieldContainer[str]
     dry_run: bool
@@ -1005,7 +1009,11 @@ class ApplyRequest(_message.Message):
     mount: str
     hunks: _containers.RepeatedScalarFieldContainer[str]
     on_conflict: ConflictResolution
-    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., dry_run: bool = ..., reviewed_digest: _Optional[str] = ..., mount: _Optional[str] = ..., hunks: _Optional[_Iterable[str]] = ..., on_conflict: _Optional[_Union[ConflictResolution, str]] = ...) -> None: ...
+    to_branch: str
+    message: str
+    git_user: GitUser
+    attest: bool
+    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., dry_run: bool = ..., reviewed_digest: _Optional[str] = ..., mount: _Optional[str] = ..., hunks: _Optional[_Iterable[str]] = ..., on_conflict: _Optional[_Union[ConflictResolution, str]] = ..., to_branch: _Optional[str] = ..., message: _Optional[str] = ..., git_user: _Optional[_Union[GitUser, _Mapping]] = ..., attest: bool = ...) -> None: ...
 
 class PathOutcome(_message.Message):
     __slots__ = ("path", "outcome", "reason", "status", "hunks", "of_hunks", "merged", "conflicts", "conflict_kind")
@@ -1030,16 +1038,22 @@ class PathOutcome(_message.Message):
     def __init__(self, path: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ..., hunks: _Optional[int] = ..., of_hunks: _Optional[int] = ..., merged: bool = ..., conflicts: _Optional[int] = ..., conflict_kind: _Optional[_Union[ConflictKind, str]] = ...) -> None: ...
 
 class ApplyResponse(_message.Message):
-    __slots__ = ("results", "result_count", "applied_count", "written_again")
+    __slots__ = ("results", "result_count", "applied_count", "written_again", "transaction_id", "commit", "statement")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     RESULT_COUNT_FIELD_NUMBER: _ClassVar[int]
     APPLIED_COUNT_FIELD_NUMBER: _ClassVar[int]
     WRITTEN_AGAIN_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    STATEMENT_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[PathOutcome]
     result_count: int
     applied_count: int
     written_again: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, results: _Optional[_Iterable[_Union[PathOutcome, _Mapping]]] = ..., result_count: _Optional[int] = ..., applied_count: _Optional[int] = ..., written_again: _Optional[_Iterable[str]] = ...) -> None: ...
+    transaction_id: str
+    commit: str
+    statement: bytes
+    def __init__(self, results: _Optional[_Iterable[_Union[PathOutcome, _Mapping]]] = ..., result_count: _Optional[int] = ..., applied_count: _Optional[int] = ..., written_again: _Optional[_Iterable[str]] = ..., transaction_id: _Optional[str] = ..., commit: _Optional[str] = ..., statement: _Optional[bytes] = ...) -> None: ...
 
 class ReadChangesRequest(_message.Message):
     __slots__ = ("sandbox_id", "paths", "reviewed_digest", "mount")

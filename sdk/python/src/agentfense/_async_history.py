@@ -1,0 +1,56 @@
+"""The calls about what was applied, for an event loop."""
+
+from __future__ import annotations
+
+from typing import Any, List
+
+from . import _requests as requests
+from . import types as t
+from ._async_codebases import AsyncCalls
+from ._connection import WORK
+from ._errors import Call, next_page
+from ._gen.sandbox.v1 import history_pb2
+from ._wire import reversal_of, transaction_of
+
+
+class AsyncHistoryCalls(AsyncCalls):
+    """The calls about what was applied to linked directories and to the sources of mounts."""
+
+    async def list_transactions(self, *, sandbox_id: str = "", codebase_id: str = "") -> List[t.Transaction]:
+        """Return the transactions of a sandbox, or of a linked codebase, the latest first.
+
+        Those of a codebase include those of destroyed sandboxes. Give one of the ids.
+        """
+        request = history_pb2.ListTransactionsRequest(sandbox_id=sandbox_id, codebase_id=codebase_id)
+        found: List[t.Transaction] = []
+        while True:
+            about = Call("history", sandbox_id, codebase_id=codebase_id)
+            page = await self._connection.call("ListTransactions", request, about)
+            found += map(transaction_of, page.transactions)
+            request.page_token = next_page(request.page_token, page.next_page_token)
+            if not request.page_token:
+                return found
+
+    async def undo(self, sandbox_id: str, *, dry_run: bool = False) -> t.Reversal:
+        """Take the last apply of a sandbox back: the source gets what it had before.
+
+        The sandbox has the changes again, if it does not run. With ``dry_run`` nothing changes.
+        Raises ConflictError if a path has changed since, and SandboxError if nothing was applied,
+        or if the files were uploaded.
+        """
+        return await self._reverse("Undo", requests.undo(sandbox_id, "", dry_run), Call("undo", sandbox_id))
+
+    async def redo(self, sandbox_id: str, *, dry_run: bool = False) -> t.Reversal:
+        """Take the last undo of a sandbox back; see ``undo``."""
+        return await self._reverse("Redo", requests.undo(sandbox_id, "", dry_run), Call("redo", sandbox_id))
+
+    async def undo_transaction(self, transaction_id: str, *, dry_run: bool = False) -> t.Reversal:
+        """Take an apply back, also one of a destroyed sandbox of a linked codebase; see ``undo``."""
+        return await self._reverse("Undo", requests.undo("", transaction_id, dry_run), Call("undo"))
+
+    async def redo_transaction(self, transaction_id: str, *, dry_run: bool = False) -> t.Reversal:
+        """Take the undo of a transaction back; see ``undo``."""
+        return await self._reverse("Redo", requests.undo("", transaction_id, dry_run), Call("redo"))
+
+    async def _reverse(self, method: str, request: Any, about: Call) -> t.Reversal:
+        return reversal_of(await self._connection.call(method, request, about, WORK))
