@@ -64,14 +64,8 @@ type versions struct {
 func (p *plan) merge(s *step, how OnConflict, name string) error {
 	v, err := p.readVersions(s)
 	switch {
-	case errors.Is(err, changes.ErrMoved), errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition):
-		s.conflict(ChangedMeanwhile, "%s, and while it was merged", changedInSource)
-		return nil
-	case errdefs.Is(err, errdefs.Denied):
-		s.conflict(NoBase, "%s, and it cannot be read: %s", changedInSource, record.UnwrapErrno(err))
-		return nil
 	case err != nil:
-		return err
+		return s.cannotRead(err)
 	case p.checkSum(s, v.sum) != nil:
 		s.stop(ChangedSinceReview, nowElse)
 		return nil
@@ -96,6 +90,19 @@ func (p *plan) merge(s *step, how OnConflict, name string) error {
 		s.stop(Skipped, sourceWins)
 	default:
 		return p.placeMerged(s, v, text, len(r.Conflicts))
+	}
+	return nil
+}
+
+// cannotRead says what the conflict is about if a version cannot be read, or returns err.
+func (s *step) cannotRead(err error) error {
+	switch {
+	case errors.Is(err, changes.ErrMoved), errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition):
+		s.conflict(ChangedMeanwhile, "%s, and while it was merged", changedInSource)
+	case errdefs.Is(err, errdefs.Denied):
+		s.conflict(NoBase, "%s, and it cannot be read: %s", changedInSource, record.UnwrapErrno(err))
+	default:
+		return err
 	}
 	return nil
 }
