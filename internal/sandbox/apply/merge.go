@@ -27,6 +27,9 @@ import (
 // reviewed and from the source's present one, and is placed like the text of chosen hunks. If the
 // source changes again before that, it is a conflict.
 
+// mergeBytes bounds the merged texts of an apply, which are in memory until they are placed.
+var mergeBytes = 256 << 20
+
 // mergeAll merges the files that the source and the sandbox have changed.
 func (p *plan) mergeAll(how OnConflict, name string) error {
 	for _, s := range p.steps {
@@ -64,14 +67,8 @@ type versions struct {
 func (p *plan) merge(s *step, how OnConflict, name string) error {
 	v, err := p.readVersions(s)
 	switch {
-	case errors.Is(err, changes.ErrMoved), errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition):
-		s.conflict(ChangedMeanwhile, "%s, and while it was merged", changedInSource)
-		return nil
-	case errdefs.Is(err, errdefs.Denied):
-		s.conflict(NoBase, "%s, and it cannot be read: %s", changedInSource, record.UnwrapErrno(err))
-		return nil
 	case err != nil:
-		return err
+		return s.cannotRead(err)
 	case p.checkSum(s, v.sum) != nil:
 		s.stop(ChangedSinceReview, nowElse)
 		return nil
@@ -96,6 +93,19 @@ func (p *plan) merge(s *step, how OnConflict, name string) error {
 		s.stop(Skipped, sourceWins)
 	default:
 		return p.placeMerged(s, v, text, len(r.Conflicts))
+	}
+	return nil
+}
+
+// cannotRead says what the conflict is about if a version cannot be read, or returns err.
+func (s *step) cannotRead(err error) error {
+	switch {
+	case errors.Is(err, changes.ErrMoved), errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition):
+		s.conflict(ChangedMeanwhile, "%s, and while it was merged", changedInSource)
+	case errdefs.Is(err, errdefs.Denied):
+		s.conflict(NoBase, "%s, and it cannot be read: %s", changedInSource, record.UnwrapErrno(err))
+	default:
+		return err
 	}
 	return nil
 }
@@ -126,6 +136,10 @@ func inConflict(n int) string {
 
 // placeMerged plans that the source gets the text.
 func (p *plan) placeMerged(s *step, v *versions, text []byte, conflicts int) error {
+	if p.merged += len(text); p.merged > mergeBytes {
+		s.conflict(TooLarge, "%s, and the texts to merge are larger than %d MiB together: apply fewer paths at once", changedInSource, mergeBytes>>20)
+		return nil
+	}
 	mtime, err := unix.TimeToTimespec(time.Now())
 	if err != nil {
 		return errdefs.New(errdefs.Internal, "apply %s: %w", s.Path, err)

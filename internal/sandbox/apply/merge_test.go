@@ -600,3 +600,24 @@ func TestAMergeThatIsRolledBackIsMergedAgain(t *testing.T) {
 		})
 	}
 }
+
+func TestTheMergedTextsOfAnApplyAreBounded(t *testing.T) {
+	apply.SetMergeBytes(t, 2*len(numbered(nil))+20)
+	files := []string{"a", "b", "c"}
+	b := newBench(t, tree{"a": numbered(nil), "b": numbered(nil), "c": numbered(nil)})
+	b.agent(func(a *agent) {
+		for _, name := range files {
+			a.write(vpath.Path("/"+name), numbered(map[int]string{30: "thirty\n"}))
+		}
+	})
+	for _, name := range files {
+		write(t, filepath.Join(b.dir, name), numbered(map[int]string{5: "five\n"}))
+	}
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{})
+	if p := resultAt(r, "/c"); !errdefs.Is(err, errdefs.Precondition) || p.Kind != apply.TooLarge {
+		t.Errorf("%v, %+v, want /c too large", err, r.Paths)
+	}
+	b.apply("/a", "/b")
+	b.apply("/c")
+	wantFile(t, filepath.Join(b.dir, "c"), numbered(map[int]string{5: "five\n", 30: "thirty\n"}))
+}

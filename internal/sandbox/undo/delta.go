@@ -101,30 +101,37 @@ func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 		switch {
 		case err != nil:
 			return g, err
-		case has && s.Moved && !isOf(bases[at], s.Before):
-			// It was not made of what was merged, which the reversal takes out, and keeps its base.
-		case has:
-			base, err := d.baseNow(at)
-			if err != nil {
-				return g, err
-			}
-			versions = append(versions, changes.Version{Path: s.Path, Made: base})
-		case !d.work.MayWrite(at) && !(s.Before.IsDir() && s.After == nil && d.work.Policy.MayMkdir(at)):
-			g.closed = true
-		default:
-			if s.Before == nil || s.After != nil && s.After.Mode&record.TypeBits != s.Before.Mode&record.TypeBits {
-				g.gone = append(g.gone, i)
-			}
-			if s.Before != nil {
-				g.made = append(g.made, i)
-			}
+		case !has:
+			d.giveBack(&g, i, s, at)
+			continue
+		case s.Moved && !isOf(bases[at], s.Before):
+			continue // it was not made of what was merged, which the reversal takes out
 		}
+		base, err := d.baseNow(at)
+		if err != nil {
+			return g, err
+		}
+		versions = append(versions, changes.Version{Path: s.Path, Made: base})
 	}
 	slices.Reverse(g.gone)
 	if len(versions) > 0 {
 		_, err = d.work.Drop(versions)
 	}
 	return g, err
+}
+
+// giveBack adds the step i, at which the delta has nothing, to what is to be given back.
+func (d *delta) giveBack(g *givingBack, i int, s *history.Step, at vpath.Path) {
+	if !d.work.MayWrite(at) && !(s.Before.IsDir() && s.After == nil && d.work.Policy.MayMkdir(at)) {
+		g.closed = true
+		return
+	}
+	if s.Before == nil || s.After != nil && s.After.Mode&record.TypeBits != s.Before.Mode&record.TypeBits {
+		g.gone = append(g.gone, i)
+	}
+	if s.Before != nil {
+		g.made = append(g.made, i)
+	}
 }
 
 // isOf reports whether base describes the entry.
