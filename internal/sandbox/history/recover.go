@@ -176,7 +176,7 @@ func rebase(w *changes.Work, steps []Step) error {
 			return err
 		}
 		base, recorded := bases[at]
-		if !recorded || s.Before == nil || s.Before.IsDir() {
+		if !recorded || s.Moved || s.Before == nil || s.Before.IsDir() {
 			continue
 		}
 		if fresh, err := w.IsFresh(at, &base); err != nil || fresh {

@@ -86,6 +86,10 @@ type givingBack struct {
 // rebase returns the steps at which the delta has nothing. Where it has a later version, that is
 // made of what the source has now.
 func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
+	bases, err := d.work.Stack.Bases()
+	if err != nil {
+		return g, err
+	}
 	var versions []changes.Version
 	for i := range e.Steps {
 		s := &e.Steps[i]
@@ -97,28 +101,42 @@ func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 		switch {
 		case err != nil:
 			return g, err
-		case has:
-			base, err := d.baseNow(at)
-			if err != nil {
-				return g, err
-			}
-			versions = append(versions, changes.Version{Path: s.Path, Made: base})
-		case !d.work.MayWrite(at) && !(s.Before.IsDir() && s.After == nil && d.work.Policy.MayMkdir(at)):
-			g.closed = true
-		default:
-			if s.Before == nil || s.After != nil && s.After.Mode&record.TypeBits != s.Before.Mode&record.TypeBits {
-				g.gone = append(g.gone, i)
-			}
-			if s.Before != nil {
-				g.made = append(g.made, i)
-			}
+		case !has:
+			d.giveBack(&g, i, s, at)
+			continue
+		case s.Moved && !isOf(bases[at], s.Before):
+			continue // it was not made of what was merged, which the reversal takes out
 		}
+		base, err := d.baseNow(at)
+		if err != nil {
+			return g, err
+		}
+		versions = append(versions, changes.Version{Path: s.Path, Made: base})
 	}
 	slices.Reverse(g.gone)
 	if len(versions) > 0 {
 		_, err = d.work.Drop(versions)
 	}
 	return g, err
+}
+
+// giveBack adds the step i, at which the delta has nothing, to what is to be given back.
+func (d *delta) giveBack(g *givingBack, i int, s *history.Step, at vpath.Path) {
+	if !d.work.MayWrite(at) && !(s.Before.IsDir() && s.After == nil && d.work.Policy.MayMkdir(at)) {
+		g.closed = true
+		return
+	}
+	if s.Before == nil || s.After != nil && s.After.Mode&record.TypeBits != s.Before.Mode&record.TypeBits {
+		g.gone = append(g.gone, i)
+	}
+	if s.Before != nil {
+		g.made = append(g.made, i)
+	}
+}
+
+// isOf reports whether base describes the entry.
+func isOf(base layer.Base, e *history.Entity) bool {
+	return e != nil && !base.Absent && base.Ino == e.Ino && base.Size == e.Size && base.Mtime == e.Mtime
 }
 
 // has reports whether the delta has, or hides, an entry of its own at p.
