@@ -163,7 +163,7 @@ func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, ru
 
 // Merge fails.
 func (b *Backend) Merge(context.Context, backend.MergeOptions, []string) (merge.Result, error) {
-	return merge.Result{}, localOnly("merge")
+	return merge.Result{}, errdefs.New(errdefs.Unsupported, "merge: works only on this host")
 }
 
 // Compare shows how two states differ.

@@ -100,6 +100,35 @@ func TestASquashedForkHasItsBase(t *testing.T) {
 	}
 }
 
+// A fork whose changes were discarded has removed those with which it began.
+func TestADiscardedForkHasItsBase(t *testing.T) {
+	w := newTest(t, source)
+	w.write("into", "early", "1\n")
+	w.fork("x")
+	w.fork("y")
+	w.in("x", func(s *layer.Stack) { must(t, s.Reset()) })
+	must(t, snapshot.Sweep(w.home))
+	w.write("x", "b", "x\n")
+	for _, box := range []string{"into", "y"} {
+		w.clean("x", box)
+		w.wants(box, "early", "")
+		w.wants(box, "b", "x\n")
+	}
+}
+
+// What was removed and made again is merged too, also if its earlier content was not kept.
+func TestAFileThatWasMadeAgain(t *testing.T) {
+	w := newTest(t, source)
+	w.fork("x")
+	w.remove("x", "a")
+	_, err := snapshot.Take(w.box("x"), snapshot.Snapshot{}, snapshot.FreezeStopped(w.box("x")))
+	must(t, err)
+	w.write("x", "a", changed("one", "1"))
+	w.write("into", "a", changed("five", "5"))
+	w.clean("x", "into")
+	w.wants("into", "a", strings.Replace(changed("one", "1"), "five", "5", 1))
+}
+
 // A fork of a removed sandbox, and a sandbox that is none, can be merged.
 func TestSandboxesWithoutACommonLayer(t *testing.T) {
 	w := newTest(t, source)

@@ -12,7 +12,7 @@ import (
 
 const lines = "one\ntwo\nthree\nfour\nfive\n"
 
-var source = map[string]string{"a": lines, "b": "b\n", "bin": "x\x00y", "d/e": "e\n", "d/f": "f\n"}
+var source = map[string]string{"a": lines, "b": "b\n", "bin": "x\x00y", "d/e": "e\n", "d/f": "f\n", "r/.git/config": lines}
 
 func kinds(r merge.Result) map[string]merge.Kind {
 	found := map[string]merge.Kind{}
@@ -129,9 +129,9 @@ func TestConflictsChangeNothing(t *testing.T) {
 			"d/new", merge.Directory,
 		},
 		"a git file": {
-			func(w *world) { w.write("into", ".git/HEAD", "1\n\n\n2\n") },
-			func(w *world) { w.write("fork", ".git/HEAD", "1\n\n\n3\n") },
-			".git/HEAD", merge.BothAdded,
+			func(w *world) { w.write("into", "r/.git/config", change("one", "1")) },
+			func(w *world) { w.write("fork", "r/.git/config", change("five", "5")) },
+			"r/.git/config", merge.Binary,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -238,8 +238,12 @@ func TestAMergeWidensNothing(t *testing.T) {
 		}
 	})
 	t.Run("a directory with an entry that the fork does not see", func(t *testing.T) {
-		for _, replaced := range []bool{false, true} {
+		for i := range 4 {
+			replaced, changed := i%2 > 0, i > 1
 			w := newTest(t, source)
+			if changed {
+				w.write("into", "d/f", "f\n")
+			}
 			w.fork("fork", rule("/d/f", policy.None))
 			w.remove("fork", "d/e")
 			w.rmdirSeeing("fork", "d", "e")
@@ -255,7 +259,7 @@ func TestAMergeWidensNothing(t *testing.T) {
 			}
 			w.merge("fork", "into", merge.Ours)
 			if w.shows("into", "d/f") != "f\n" || w.shows("into", "d/e") != "" {
-				t.Errorf("replaced %v: ours", replaced)
+				t.Errorf("replaced %v, changed %v: ours", replaced, changed)
 			}
 		}
 	})

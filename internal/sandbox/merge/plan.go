@@ -177,7 +177,7 @@ func (p *plan) baseAt(at vpath.Path) (*entry, error) {
 		return p.base.at(at)
 	}
 	s, b := older(p.ours, p.ours.base(at), p.theirs, p.theirs.base(at))
-	return s.recorded(b), nil
+	return s.recorded(at, b), nil
 }
 
 // isChanged reports whether a state, which has e at a path, has changed what both began with.

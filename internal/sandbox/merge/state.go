@@ -117,14 +117,27 @@ func (s *state) open(p vpath.Path, origin layer.Origin) (f *os.File, err error) 
 }
 
 // recorded returns what the source had at a path when the state saw it.
-func (s *state) recorded(b *layer.Base) *entry {
+func (s *state) recorded(at vpath.Path, b *layer.Base) *entry {
 	if b == nil || b.Absent {
 		return &entry{}
 	}
 	return &entry{
 		mode: b.Mode &^ (unix.S_ISUID | unix.S_ISGID), size: b.Size, mtime: b.Mtime, sum: b.SHA256,
-		open: func() (*os.File, error) { return s.work.Stack.BaseContent(b) },
+		open: func() (*os.File, error) { return s.openRecorded(at, b) },
 	}
+}
+
+// openRecorded opens the content that b recorded: the one that was kept, or that of the source if
+// it has not changed.
+func (s *state) openRecorded(at vpath.Path, b *layer.Base) (*os.File, error) {
+	f, err := s.work.Stack.BaseContent(b)
+	if !errdefs.Is(err, errdefs.NotFound) {
+		return f, err
+	}
+	if fresh, freshErr := s.work.IsFresh(at, b); freshErr != nil || !fresh {
+		return nil, err
+	}
+	return s.work.Stack.OpenSource(at)
 }
 
 // digest returns the SHA-256 of the content or the target, nil if it is not known.
