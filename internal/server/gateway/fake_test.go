@@ -33,11 +33,12 @@ type received struct {
 	metadata metadata.MD
 }
 
-// fake is both services: unary calls are answered by the interceptor, streams by
+// fake is all services: unary calls are answered by the interceptor, streams by
 // the functions.
 type fake struct {
 	sandboxv1.UnimplementedSandboxServiceServer
 	sandboxv1.UnimplementedCodebaseServiceServer
+	sandboxv1.UnimplementedSnapshotServiceServer
 
 	answer proto.Message
 	err    error
@@ -184,6 +185,7 @@ func handlerOf(t testing.TB, f *fake, o gateway.Options) http.Handler {
 	server := grpc.NewServer(grpc.UnaryInterceptor(f.unary))
 	sandboxv1.RegisterSandboxServiceServer(server, f)
 	sandboxv1.RegisterCodebaseServiceServer(server, f)
+	sandboxv1.RegisterSnapshotServiceServer(server, f)
 	served := make(chan error)
 	go func() { served <- server.Serve(listener) }()
 	conn, err := grpc.NewClient("passthrough:///bufconn",
