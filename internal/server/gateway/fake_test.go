@@ -39,6 +39,7 @@ type fake struct {
 	sandboxv1.UnimplementedSandboxServiceServer
 	sandboxv1.UnimplementedCodebaseServiceServer
 	sandboxv1.UnimplementedHistoryServiceServer
+	sandboxv1.UnimplementedSnapshotServiceServer
 
 	answer proto.Message
 	err    error
@@ -186,6 +187,7 @@ func handlerOf(t testing.TB, f *fake, o gateway.Options) http.Handler {
 	sandboxv1.RegisterSandboxServiceServer(server, f)
 	sandboxv1.RegisterCodebaseServiceServer(server, f)
 	sandboxv1.RegisterHistoryServiceServer(server, f)
+	sandboxv1.RegisterSnapshotServiceServer(server, f)
 	served := make(chan error)
 	go func() { served <- server.Serve(listener) }()
 	conn, err := grpc.NewClient("passthrough:///bufconn",

@@ -14,7 +14,7 @@ import (
 // or false for one that needs no id.
 func withID(call protoreflect.MethodDescriptor, id string) (request string, has bool) {
 	fields := map[string]any{
-		"command": "true", "filePath": "x", "path": "x", "permission": "PERMISSION_READ", "askId": "1", "clear": []string{"secrets"}, "metadata": map[string]any{"codebaseId": id, "filePath": "x"},
+		"command": "true", "filePath": "x", "path": "x", "permission": "PERMISSION_READ", "askId": "1", "snapshot": "s1", "names": []string{"fuzzed"}, "clear": []string{"secrets"}, "metadata": map[string]any{"codebaseId": id, "filePath": "x"},
 		"start":      map[string]any{"sandboxId": id, "argv": []string{"true"}},
 		"codebaseId": id, "sandboxId": id, "sessionId": id,
 	}

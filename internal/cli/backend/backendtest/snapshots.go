@@ -24,22 +24,7 @@ func testSnapshots(t *testing.T, s Suite) {
 	}
 	_, err = b.TakeSnapshot(ctx, sb.Ref(), "good", nil)
 	wantKind(t, "a label in use", err, errdefs.Exists)
-
-	argv := []string{"/bin/sh", "-c", "echo two >old; echo x >new"}
-	live, err := b.Enter(ctx, sb, backend.EnterOptions{Checkpoint: argv})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sh(t, live, argv[2], "")
-	_, err = b.Restore(ctx, sb.Ref(), "good", false, nil)
-	wantKind(t, "a restore while it runs", err, errdefs.Precondition)
-	if err := live.Leave(); err != nil {
-		t.Error(err)
-	}
-	tree, err := b.SnapshotTree(ctx, sb.Ref())
-	if err != nil || len(tree.Nodes) != 2 || tree.Present != 1 || tree.Nodes[1].Parent != 1 || tree.Nodes[1].Depth != 1 || tree.Nodes[1].Reason != snapshot.BeforeCommand || !strings.HasSuffix(tree.Nodes[1].Command, argv[2]) {
-		t.Fatalf("SnapshotTree = %+v, %v", tree, err)
-	}
+	s.checkpoint(t, sb)
 
 	wantStates(t, s, sb.Ref()+"@good", sb.Ref(), "/new", "/old")
 	wantStates(t, s, sb.Ref()+"@source", sb.Ref()+"@s1", "/gone", "/old")
@@ -58,23 +43,59 @@ func testSnapshots(t *testing.T, s Suite) {
 	if got := read(t, dir, "old"); got != files["old"] {
 		t.Errorf("the source has %q", got)
 	}
+	_, err = b.Restore(ctx, sb.Ref(), "good", true, nil)
+	if _, refused := errors.AsType[*backend.LocalOnlyError](err); refused != s.IsServer {
+		t.Errorf("--rebase: %v", err)
+	}
+	s.removeSnapshots(t, sb)
+}
 
-	wantKind(t, "a removal with an unknown snapshot", b.RemoveSnapshots(ctx, sb.Ref(), []string{"good", "s9"}), errdefs.NotFound)
+// checkpoint runs a command with a snapshot before it in a sandbox that has s1.
+func (s Suite) checkpoint(t *testing.T, sb backend.Sandbox) {
+	t.Helper()
+	argv := []string{"/bin/sh", "-c", "echo two >old; echo x >new"}
+	live, err := s.Backend.Enter(t.Context(), sb, backend.EnterOptions{Checkpoint: argv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh(t, live, argv[2], "")
+	_, err = s.Backend.Restore(t.Context(), sb.Ref(), "good", false, nil)
+	wantKind(t, "a restore while it runs", err, errdefs.Precondition)
+	if err := live.Leave(); err != nil {
+		t.Error(err)
+	}
+	tree, err := s.Backend.SnapshotTree(t.Context(), sb.Ref())
+	if err != nil || len(tree.Nodes) != 2 || tree.Present != 1 {
+		t.Fatalf("SnapshotTree = %+v, %v", tree, err)
+	}
+	if n := tree.Nodes[1]; n.Parent != 1 || n.Depth != 1 || n.Reason != snapshot.BeforeCommand || !strings.HasSuffix(n.Command, argv[2]) {
+		t.Errorf("the checkpoint is %+v", n)
+	}
+}
+
+// removeSnapshots removes all snapshots of a sandbox, and its changes.
+func (s Suite) removeSnapshots(t *testing.T, sb backend.Sandbox) {
+	t.Helper()
+	ctx, b := t.Context(), s.Backend
+	wantKind(t, "a removal with an unknown snapshot", b.RemoveSnapshots(ctx, sb.Ref(), []string{"good", "s999"}), errdefs.NotFound)
 	if _, err := s.changes(t, sb).Discard(ctx, nil, false); err != nil {
 		t.Error(err)
 	}
-	_, err = b.Remove(ctx, sb.Ref(), backend.RemoveEmpty)
+	_, err := b.Remove(ctx, sb.Ref(), backend.RemoveEmpty)
 	wantKind(t, "the removal of a sandbox with snapshots", err, errdefs.Precondition)
-	if err := b.RemoveSnapshots(ctx, sb.Ref(), []string{"good", "s2", "s3"}); err != nil {
+	tree, err := b.SnapshotTree(ctx, sb.Ref())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, n := range tree.Nodes {
+		all = append(all, n.Ref())
+	}
+	if err := b.RemoveSnapshots(ctx, sb.Ref(), all); err != nil {
 		t.Error(err)
 	}
 	if tree, err := b.SnapshotTree(ctx, sb.Ref()); err != nil || len(tree.Nodes) != 0 {
 		t.Errorf("after the removal: %+v, %v", tree, err)
-	}
-	if _, err := b.Restore(ctx, sb.Ref(), "good", true, nil); s.IsServer {
-		if _, refused := errors.AsType[*backend.LocalOnlyError](err); !refused {
-			t.Errorf("--rebase: %v", err)
-		}
 	}
 }
 
@@ -86,7 +107,7 @@ func wantStates(t *testing.T, s Suite, earlier, later string, want ...vpath.Path
 		t.Errorf("%s and %s: %v", earlier, later, err)
 		return
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }() // it only read
 	var got []vpath.Path
 	for _, f := range r.Files() {
 		got = append(got, f.Path)
@@ -97,6 +118,23 @@ func wantStates(t *testing.T, s Suite, earlier, later string, want ...vpath.Path
 	}
 }
 
+// fork makes forks, and removes them after the test.
+func (s Suite) fork(t *testing.T, sb backend.Sandbox, ref string, rules *backend.Rules, names ...string) []backend.Sandbox {
+	t.Helper()
+	forks, err := s.Backend.Fork(t.Context(), sb.Ref(), ref, names, rules, false, nil)
+	for _, f := range forks {
+		t.Cleanup(func() {
+			if _, err := s.Backend.Remove(context.WithoutCancel(t.Context()), f.Ref(), backend.RemoveForced); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err != nil || len(forks) != len(names) {
+		t.Fatalf("Fork = %v, %v", forks, err)
+	}
+	return forks
+}
+
 func testForks(t *testing.T, s Suite) {
 	ctx, b := t.Context(), s.Backend
 	sb, dir := s.create(t, "forked")
@@ -105,25 +143,10 @@ func testForks(t *testing.T, s Suite) {
 		t.Fatal(err)
 	}
 	s.change(t, sb, "echo two >old")
-	fork := func(ref string, rules *backend.Rules, names ...string) []backend.Sandbox {
-		t.Helper()
-		forks, err := b.Fork(ctx, sb.Ref(), ref, names, rules, false, nil)
-		for _, f := range forks {
-			t.Cleanup(func() {
-				if _, err := b.Remove(context.WithoutCancel(ctx), f.Ref(), backend.RemoveForced); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		if err != nil || len(forks) != len(names) {
-			t.Fatalf("Fork = %v, %v", forks, err)
-		}
-		return forks
-	}
-	now := fork("", nil, "fork-a", "fork-b")
-	early := fork("early", nil, "fork-early")[0]
+	now := s.fork(t, sb, "", nil, "fork-a", "fork-b")
+	early := s.fork(t, sb, "early", nil, "fork-early")[0]
 	hiding := backend.Rules{Note: "test", Rules: append(slices.Clone(writable.Rules), policy.Rule{Pattern: "/old", Permission: policy.None, Priority: 10, Source: "test"})}
-	narrow := fork("", &hiding, "fork-narrow")[0]
+	narrow := s.fork(t, sb, "", &hiding, "fork-narrow")[0]
 	_, err := b.Fork(ctx, sb.Ref(), "", []string{"fork-a"}, nil, false, nil)
 	wantKind(t, "a name in use", err, errdefs.Exists)
 	_, err = b.Fork(ctx, sb.Ref(), "s9", []string{"fork-c"}, nil, false, nil)
