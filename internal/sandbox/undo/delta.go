@@ -84,8 +84,12 @@ type givingBack struct {
 }
 
 // rebase returns the steps at which the delta has nothing. Where it has a later version, that is
-// made of what the source has now.
+// made of what the source has now; a later removal of what the source no longer has is dropped.
 func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
+	bases, err := d.work.Stack.Bases()
+	if err != nil {
+		return g, err
+	}
 	var versions []changes.Version
 	for i := range e.Steps {
 		s := &e.Steps[i]
@@ -93,10 +97,13 @@ func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 		if err != nil {
 			return g, err
 		}
-		has, err := d.has(at, s)
+		has, removed, err := d.has(at, s)
+		_, recorded := bases[at]
 		switch {
 		case err != nil:
 			return g, err
+		case removed && recorded:
+			versions = append(versions, changes.Version{Path: s.Path, Deleted: true})
 		case has:
 			base, err := d.baseNow(at)
 			if err != nil {
@@ -121,16 +128,17 @@ func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 	return g, err
 }
 
-// has reports whether the delta has, or hides, an entry of its own at p.
-func (d *delta) has(p vpath.Path, s *history.Step) (bool, error) {
+// has reports whether the delta has, or hides, an entry of its own at p. removed says that neither
+// the view nor the source has one.
+func (d *delta) has(p vpath.Path, s *history.Step) (has, removed bool, err error) {
 	info, err := d.work.Stack.Lookup(p)
 	switch {
 	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition):
-		return s.After != nil, nil // the source has it now
+		return s.After != nil, s.After == nil, nil // the source has what was restored
 	case err != nil:
-		return false, err
+		return false, false, err
 	}
-	return info.Origin != layer.Source && !(info.IsDir() && s.After.IsDir() && s.Before.IsDir()), nil
+	return info.Origin != layer.Source && !(info.IsDir() && s.After.IsDir() && s.Before.IsDir()), false, nil
 }
 
 func (d *delta) baseNow(p vpath.Path) (base *layer.Base, err error) {
