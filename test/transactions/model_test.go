@@ -11,13 +11,17 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/agentfense/agentfense/test/harness"
 )
+
+var binary string // which can be killed
 
 func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", "40"); err != nil { // a flag still has its way
 		panic(err)
 	}
-	os.Exit(m.Run())
+	harness.Main(m, &binary, harness.BuildAloneToCrash)
 }
 
 func TestTransactionsKeepEverything(t *testing.T) {
@@ -35,6 +39,8 @@ func TestTransactionsKeepEverything(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"": w.check, "source": w.editSource, "inside": w.editInside, "inside2": w.editInside, "snapshot": w.snapshot,
 			"restore": w.restore, "fork": w.fork, "remove": w.remove, "apply": w.apply, "apply2": w.apply, "reverse": w.reverse, "reverse2": w.reverse,
+			"hunks": w.applyHunks, "killed apply": w.killedApply, "killed reverse": w.killedReverse, "killed snapshot": w.killedSnapshot,
+			"killed restore": w.killedRestore, "killed fork": w.killedFork,
 		})
 	})
 }

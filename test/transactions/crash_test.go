@@ -1,0 +1,180 @@
+package transactions_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"pgregory.net/rapid"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/history"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
+)
+
+// The points at which a process is killed: before the commit mark of the journal, and after it.
+var (
+	beforeCommit = []string{
+		"journal: made", "journal: ready", "sync: intended", "journal: placing", "sync: staged", "sync: swapped", "journal: taken",
+		"sync: moved away", "sync: one placed", "history: one moved",
+	}
+	afterCommit   = []string{"journal: committed", "sync: settled", "sync: told", "squash: copied", "squash: merged", "sync: dropped"}
+	whileSnapshot = []string{"freeze: prepared", "freeze: exchanged", "snapshot: frozen", "snapshot: listed"}
+	whileRestore  = append([]string{"restore: kept", "restore: rewound", "restore: done"}, whileSnapshot...)
+	whileFork     = []string{"freeze: prepared", "freeze: exchanged", "fork: frozen", "fork: made"}
+)
+
+// killed runs the program, which is killed at a point, unless it ends without having come there.
+func (w *world) killed(rt *rapid.T, point string, args ...string) bool {
+	armed := filepath.Join(filepath.Dir(w.dir), "point")
+	w.must(rt, os.WriteFile(armed, []byte(point), 0o600))
+	cmd := exec.CommandContext(rt.Context(), binary, args...)
+	cmd.Dir = filepath.Dir(w.dir)
+	cmd.Env = append(os.Environ(), "AGENTFENSE_HOME="+w.home.Dir(), failpoint.Variable+"="+armed)
+	out, err := cmd.CombinedOutput()
+	exit := (*exec.ExitError)(nil)
+	if err == nil || errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
+		return err != nil
+	}
+	rt.Fatalf("agentfense %q: %v\n%s", args, err, out)
+	return false
+}
+
+// killedApply kills an apply, and lets the next one find what it left.
+func (w *world) killedApply(rt *rapid.T) {
+	b, sb := w.anyBox(rt)
+	paths := drawPaths(rt, b.changes(w.src))
+	steps := b.plan(w.src, paths)
+	if len(inConflict(steps)) > 0 || !slices.ContainsFunc(parentsFirst(steps), func(p string) bool { return steps[p].outcome == applies }) {
+		return
+	}
+	point := pick(rt, slices.Concat(beforeCommit, afterCommit))
+	killed := w.killed(rt, point, append([]string{"apply", b.name, "--latest"}, paths...)...)
+	if killed && slices.Contains(beforeCommit, point) {
+		w.rolledBack(rt, b, sb, parentsFirst(steps))
+		return
+	}
+	all := len(paths) == 0
+	if killed {
+		// The next apply finds nothing to do in the source.
+		r, err := apply.Changes(rt.Context(), sb, apply.Options{Paths: pathsOf(paths)})
+		if err != nil && !(errdefs.Is(err, errdefs.NotFound) && !all) || r.Transaction != "" {
+			rt.Fatalf("the apply after the one killed at %q: %v, %+v", point, err, r)
+		}
+	}
+	done := b.applyTo(w.src, steps, all)
+	w.applied(rt, b, done, w.last(rt).ID)
+}
+
+// last returns the last transaction of the source.
+func (w *world) last(rt *rapid.T) history.Entry {
+	_, entries := w.history(rt)
+	for i := range slices.Backward(entries) {
+		if entries[i].State == history.Committed {
+			return entries[i]
+		}
+	}
+	rt.Fatal("nothing is in the history")
+	return history.Entry{}
+}
+
+// rolledBack recovers what a killed process has left: the source is as before.
+func (w *world) rolledBack(rt *rapid.T, b *box, sb *record.Sandbox, paths []string) {
+	w.must(rt, apply.RecoverSource(sb, nil))
+	now, err := onDisk(w.dir)
+	w.must(rt, err)
+	w.same(rt, "the source after the recovery", w.src, now)
+	w.identify(rt)
+	if b == nil {
+		return
+	}
+	var moved []string // they have another identity now
+	for _, p := range paths {
+		n, there := w.src[p]
+		if _, recorded := b.base[p]; recorded && there && !n.isDir() && !b.isFresh(w.src, p) && isSame(n, b.base[p]) {
+			moved = append(moved, p)
+		}
+	}
+	b.rebase(w.src, moved)
+}
+
+// killedReverse kills an undo or a redo.
+func (w *world) killedReverse(rt *rapid.T) {
+	if len(w.done) == 0 {
+		return
+	}
+	t := w.done[len(w.done)-1]
+	b := w.boxes[t.box]
+	if b == nil || len(t.refused(w.src)) > 0 {
+		return
+	}
+	sb := w.open(rt, b)
+	verb := "undo"
+	if t.undoes {
+		verb = "redo"
+	}
+	point := pick(rt, append(slices.Clone(beforeCommit), "journal: committed"))
+	killed := w.killed(rt, point, verb, t.id)
+	if killed && point != "journal: committed" {
+		w.rolledBack(rt, b, sb, parentsFirst(t.done))
+		return
+	}
+	w.reversed(rt, t, w.last(rt).ID, b, !killed)
+}
+
+// killedSnapshot kills the making of a snapshot, or a restore, or a fork.
+func (w *world) killedSnapshot(rt *rapid.T) {
+	b, sb := w.anyBox(rt)
+	point := pick(rt, whileSnapshot)
+	killed := w.killed(rt, point, "snapshot", b.name)
+	w.frozen(rt, b, sb, killed, point)
+}
+
+// frozen is the effect of what froze a sandbox, or was killed in it.
+func (w *world) frozen(rt *rapid.T, b *box, sb *record.Sandbox, killed bool, point string) {
+	if killed && point == "freeze: prepared" {
+		return
+	}
+	b.freeze()
+	list, err := snapshot.Read(sb)
+	w.must(rt, err)
+	for _, s := range list.Snapshots {
+		if b.states[s.Ref()] == nil {
+			b.states[s.Ref()] = b.clone()
+		}
+	}
+}
+
+func (w *world) killedRestore(rt *rapid.T) {
+	b, sb := w.anyBox(rt)
+	ref, ok := b.anyState(rt)
+	if !ok {
+		return
+	}
+	point := pick(rt, whileRestore)
+	killed := w.killed(rt, point, "restore", b.name, ref)
+	w.frozen(rt, b, sb, killed, point)
+	if !killed || point == "restore: rewound" || point == "restore: done" {
+		b.delta = b.states[ref].clone()
+	}
+}
+
+func (w *world) killedFork(rt *rapid.T) {
+	if len(w.boxes) >= maxBoxes {
+		return
+	}
+	b, sb := w.anyBox(rt)
+	name := w.newName()
+	point := pick(rt, whileFork)
+	killed := w.killed(rt, point, "fork", b.name, name)
+	w.frozen(rt, b, sb, killed, point)
+	if !killed || point == "fork: made" {
+		w.boxes[name] = &box{name, b.clone(), map[string]*delta{}}
+	}
+}
