@@ -196,6 +196,7 @@ var inside = map[string]string{
 	"lib/id":                   "errdefs vpath",
 	"lib/jsonkeys":             "errdefs vpath",
 	"lib/linetest":             "",
+	"lib/merge3":               "textdiff",
 	"lib/nearest":              "errdefs vpath",
 	"lib/ownport":              "",
 	"lib/pidfd":                "pollfd",

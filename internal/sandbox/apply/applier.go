@@ -165,7 +165,7 @@ func (a *applier) finish(s *step, err error) {
 		return
 	case errors.Is(err, changes.ErrMoved):
 		kind = errdefs.Precondition
-		s.stop(Conflict, "%s", err)
+		s.conflict(ChangedMeanwhile, "%s", err)
 	case errors.Is(err, unix.EIO):
 		kind = record.DiskKind(err)
 		s.stop(Failed, "input/output error on the disk of the source or of the state directory; see the kernel log")
@@ -307,7 +307,7 @@ func (a *applier) settle() error {
 			versions = append(versions, changes.Version{Path: s.Version().Path, Made: s.made})
 		case s.done:
 			v := s.Version()
-			v.Made = s.made
+			v.Made, v.Merged = s.made, s.merged
 			versions = append(versions, v)
 		}
 	}

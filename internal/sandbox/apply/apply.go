@@ -121,7 +121,7 @@ func changesIn(ctx context.Context, h *history.Source, s *record.Sandbox, o Opti
 			return result, err
 		}
 	}
-	if err := p.answer(o.OnConflict, s.Ref()); err != nil {
+	if err := p.answer(o.OnConflict, s); err != nil {
 		return p.result(), err
 	}
 	if o.DryRun {
@@ -152,7 +152,7 @@ func (p *plan) teller(log *audit.Log, o Options) func() error {
 	told := false
 	return func() error {
 		event := p.event()
-		if told || len(event.Paths) == 0 && (o.OnConflict != Stop || len(event.Refused) == 0) {
+		if told || len(event.Paths) == 0 && (!o.OnConflict.stops() || len(event.Refused) == 0) {
 			return nil
 		}
 		told = true
@@ -207,12 +207,17 @@ func (p *plan) settled() map[vpath.Path]bool {
 }
 
 // answer resolves the conflicts, and returns an error if a path stops the apply.
-func (p *plan) answer(how OnConflict, name string) error {
-	if how != Stop {
+func (p *plan) answer(how OnConflict, sb *record.Sandbox) error {
+	if how.merges() {
+		if err := p.mergeAll(how, sb.Name()); err != nil {
+			return err
+		}
+	}
+	if !how.stops() {
 		if err := p.resolve(how); err != nil {
 			return err
 		}
-	} else if err := p.refusal(name); err != nil {
+	} else if err := p.refusal(sb.Ref()); err != nil {
 		p.skip()
 		return err
 	}

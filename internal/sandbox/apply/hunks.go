@@ -43,13 +43,15 @@ func (p *plan) takePicked(picked *hunk.Picked, paths []vpath.Path) error {
 		return err
 	}
 	for _, s := range p.steps {
+		why, part := picked.Stale[s.Path], picked.Parts[s.Path]
+		s.partly = s.outcome == Conflict && (why != "" || part != nil)
 		if s.outcome != Applied || s.done {
 			continue
 		}
-		if why := picked.Stale[s.Path]; why != "" {
+		if why != "" {
 			s.stop(ChangedSinceReview, "%s", why)
 		}
-		if part := picked.Parts[s.Path]; part != nil {
+		if part != nil {
 			s.part, s.merging = part, &part.Merged
 		}
 	}

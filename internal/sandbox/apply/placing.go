@@ -24,7 +24,7 @@ import (
 // result cannot be predicted.
 func (a *applier) placing(s *step, file *changes.Staged) (v changes.Version, known bool) {
 	v = s.Version()
-	v.Keep = s.keepsRest()
+	v.Keep, v.Merged = s.keepsRest(), s.merged
 	v.Made = &layer.Base{Mode: s.Info.Mode & (record.TypeBits | record.StickyBits), Mtime: s.Info.Mtime}
 	switch {
 	case s.Status == changes.Deleted:

@@ -24,6 +24,7 @@ type step struct {
 	changes.Change
 	outcome  Outcome // before its execution, Applied means planned
 	reason   string
+	kind     ConflictKind    // of a conflict
 	shown    review.FileDiff // as a review shows it
 	implied  bool            // a review does not list it
 	withRest bool            // left out because another change of its git directory is
@@ -37,10 +38,19 @@ type step struct {
 	made       *layer.Base     // the source's entry after the step; nil if unknown
 	merging    *keeping.Merged // of a file of which only a part is applied, else nil
 	part       *hunk.Part      // the part, if hunks were chosen
+	partly     bool            // a part of a file was chosen that has changed in the source
+	merged     bool            // merging has the source's changes, too
+	conflicts  int             // places at which they contradict the sandbox's
 }
 
 func (s *step) stop(o Outcome, format string, args ...any) {
-	s.outcome, s.reason = o, fmt.Sprintf(format, args...)
+	s.outcome, s.reason, s.kind = o, fmt.Sprintf(format, args...), ""
+}
+
+// conflict is stop with a conflict.
+func (s *step) conflict(kind ConflictKind, format string, args ...any) {
+	s.stop(Conflict, format, args...)
+	s.kind = kind
 }
 
 // plan has the steps of an apply, parents before children.
@@ -145,17 +155,22 @@ func (p *plan) decideChanged(s *step) error {
 	switch {
 	case err != nil:
 		return err
-	case present:
-		s.stop(Present, "the source has it already")
-		s.done = true
+	case present || p.work.HasMerged(s.Path):
+		s.isPresent()
 	case s.Base != nil && s.Base.Absent && p.work.Policy.Decide(s.Path).Permission == policy.None:
-		s.stop(Conflict, "the source has an entry there that the policy hides")
+		s.conflict(Hidden, "the source has an entry there that the policy hides")
 	case s.Base != nil && s.Base.Absent:
-		s.stop(Conflict, "also made in the source")
+		s.conflict(BothAdded, "also made in the source")
 	default:
-		s.stop(Conflict, "changed in the source since the sandbox saw it")
+		return p.nameConflict(s)
 	}
 	return nil
+}
+
+// isPresent says that the source already has what the step would make.
+func (s *step) isPresent() {
+	s.stop(Present, "the source has it already")
+	s.done = true
 }
 
 // mayWrite reports whether the present policy permits the change. changes.Work.keeps checks
@@ -177,7 +192,7 @@ func (p *plan) checkParent(s *step) error {
 	if parent := p.at[dir]; parent != nil {
 		switch parent.outcome {
 		case Conflict, Refused:
-			s.stop(Conflict, "its directory cannot be applied")
+			s.conflict(Directory, "its directory cannot be applied")
 		}
 		return nil
 	}
@@ -188,7 +203,7 @@ func (p *plan) checkParent(s *step) error {
 	if err != nil && errdefs.Is(err, errdefs.Internal) {
 		return err
 	}
-	s.stop(Conflict, "its directory no longer exists in the source")
+	s.conflict(Directory, "its directory no longer exists in the source")
 	return nil
 }
 
@@ -218,7 +233,7 @@ func (s *step) keepFor(below *step) {
 		s.stop(Kept, "it contains %s, which is kept", changes.Quote(below.Path))
 		s.done = true
 	case becameOther:
-		s.stop(Conflict, "a directory that contains %s, which the sandbox did not delete, became a %s", changes.Quote(below.Path), record.TypeName(s.Info.Mode))
+		s.conflict(HiddenBelow, "a directory that contains %s, which the sandbox did not delete, became a %s", changes.Quote(below.Path), record.TypeName(s.Info.Mode))
 	}
 }
 

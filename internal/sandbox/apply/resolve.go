@@ -11,12 +11,24 @@ import (
 // OnConflict says what an apply does with a path that has changed in the source.
 type OnConflict uint8
 
-// The values. All except Stop apply the paths without a conflict.
+// The values. With the first four, a text that the source and the sandbox have changed is merged,
+// and a conflict that remains stops the apply. Leave and Overwrite apply the paths without a
+// conflict.
 const (
-	Stop      OnConflict = iota // nothing is applied
+	Merge     OnConflict = iota // nothing is applied if the changes of a text contradict each other
+	Ours                        // where they do, the source's lines win
+	Theirs                      // where they do, the sandbox's lines win
+	Markers                     // where they do, both are placed between markers
+	Stop                        // nothing is applied, also where a text could be merged
 	Leave                       // the source keeps its entry, and the delta keeps the sandbox's
 	Overwrite                   // the sandbox's version wins, unless a directory is in the way
 )
+
+// merges reports whether texts are merged.
+func (how OnConflict) merges() bool { return how <= Markers }
+
+// stops reports whether a conflict that remains stops the apply.
+func (how OnConflict) stops() bool { return how <= Stop }
 
 // resolve applies how to the conflicts of the plan, parents before children.
 func (p *plan) resolve(how OnConflict) error {
@@ -90,7 +102,7 @@ func (p *plan) keepAbove(s *step) {
 			continue
 		}
 		if above.Status == changes.Deleted || above.Status == changes.Retyped && !record.IsDir(above.Info.Mode) {
-			above.stop(Conflict, "it contains %s, which stays", changes.Quote(s.Path))
+			above.conflict(DeleteModify, "it contains %s, which stays", changes.Quote(s.Path))
 			above.done = false
 		}
 	}

@@ -47,6 +47,12 @@ type PathResult struct {
 	RenamedFrom, RenamedTo vpath.Path
 	// Overwrote says that the source had changed, and the sandbox's version replaced it.
 	Overwrote bool
+	// Kind is what the conflict is about.
+	Kind ConflictKind
+	// Merged says that the source had changed, too, and has the changes of both now. Conflicts are
+	// the places at which these contradict each other, which Options.OnConflict resolved.
+	Merged    bool
+	Conflicts int
 	// Keys are all that Keep applied of the file; KeyConflicts are those that it left, because
 	// the source had changed them.
 	Keys, KeyConflicts []string
@@ -134,7 +140,10 @@ func (p *plan) result() Result {
 func (s *step) result() PathResult {
 	r := PathResult{
 		Path: s.Path.Plain(), Status: s.Status, Outcome: s.outcome, Reason: s.reason, Overwrote: s.overwrites, Implied: s.implied,
-		Mark: s.shown.Mark, Group: s.shown.Group, RenamedFrom: s.shown.RenamedFrom, RenamedTo: s.shown.RenamedTo,
+		Kind: s.kind, Merged: s.merged && s.outcome == Applied, Mark: s.shown.Mark, Group: s.shown.Group, RenamedFrom: s.shown.RenamedFrom, RenamedTo: s.shown.RenamedTo,
+	}
+	if r.Merged {
+		r.Conflicts = s.conflicts
 	}
 	if s.merging != nil {
 		r.Keys, r.KeyConflicts = s.merging.Keys, s.merging.Conflicts
@@ -213,6 +222,9 @@ func (p *plan) event() audit.Applied {
 			e.Paths = append(e.Paths, audit.Text(s.Path))
 			if s.overwrites {
 				e.Overwrote = append(e.Overwrote, audit.Text(s.Path))
+			}
+			if s.merged {
+				e.Merged = append(e.Merged, audit.Text(s.Path))
 			}
 		case s.outcome == Present && p.work.Resumed[s.Path]:
 			e.Paths = append(e.Paths, audit.Text(s.Path)) // applied by a killed apply, which wrote no record

@@ -129,7 +129,8 @@ func bound(ev Event, bytes int) Event {
 		e.Paths, n[0] = fit(&room, e.Paths)
 		e.Refused, n[1] = fit(&room, e.Refused)
 		e.Overwrote, n[2] = fit(&room, e.Overwrote)
-		e.Omitted += n[0] + n[1] + n[2]
+		e.Merged, n[3] = fit(&room, e.Merged)
+		e.Omitted += n[0] + n[1] + n[2] + n[3]
 		e.Paths = orEmpty(e.Paths)
 		return e
 	case Discarded:

@@ -262,7 +262,7 @@ func (w *Work) clearTemp(p vpath.Path, base *layer.Base) error {
 // has changed its entry since, else nil.
 func (w *Work) placed(p vpath.Path) *layer.Base {
 	v, listed := w.placing[p]
-	if !listed {
+	if !listed || v.Merged {
 		return nil
 	}
 	info, err := w.Stack.Lookup(p)
@@ -290,12 +290,33 @@ func (w *Work) placed(p vpath.Path) *layer.Base {
 	return made
 }
 
-// rebasePlaced makes the placed entries the bases of the delta's entries, and records them
-// in the audit log.
+// HasMerged reports whether a killed apply has placed a merge of the delta's entry at p, and
+// both are still the same. What was merged must not be merged again.
+func (w *Work) HasMerged(p vpath.Path) (is bool) {
+	v, listed := w.placing[p]
+	if !listed || !v.Merged {
+		return false
+	}
+	if same, err := v.Holds(w.Stack, p); err != nil || !same {
+		return false
+	}
+	err := w.Tree.At(p, func(e Entry) error {
+		now, err := e.Stat()
+		is = err == nil && e.IsPlaced(v.Made, now)
+		return err
+	})
+	return is && err == nil
+}
+
+// rebasePlaced makes the placed entries the bases of the delta's entries, drops those that were
+// merged, and records all in the audit log.
 func (w *Work) rebasePlaced() error {
 	var versions []Version
 	var told []vpath.Path
-	for p := range w.placing {
+	for p, v := range w.placing {
+		if w.HasMerged(p) {
+			versions, told = append(versions, v), append(told, p)
+		}
 		if made := w.placed(p); made != nil {
 			// A version that the delta cannot have, so that it drops nothing.
 			versions = append(versions, Version{Path: p.String(), Made: made})

@@ -27,6 +27,9 @@ type Version struct {
 	// Made is the source's entry after an apply. It becomes the base of the delta's entry
 	// if that is no longer this version. Nil means unknown.
 	Made *layer.Base `json:"made,omitempty"`
+	// Merged says that Made has changes of the source, too, that a later version of the entry does
+	// not have. It never becomes a base then.
+	Merged bool `json:"merged,omitempty"`
 }
 
 func versionOf(p vpath.Path, i *layer.Info) Version {
@@ -73,7 +76,7 @@ func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err e
 		if err != nil {
 			return nil, err
 		}
-		if v.Made != nil {
+		if v.Made != nil && !v.Merged {
 			made[p] = *v.Made
 		}
 		same, err := v.Holds(s, p)
@@ -192,6 +195,6 @@ func (v Version) isAt(p vpath.Path, info layer.Info, err error) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	v.Keep, v.Made = false, nil
+	v.Keep, v.Made, v.Merged = false, nil, false
 	return versionOf(p, &info) == v, nil
 }

@@ -1,0 +1,217 @@
+package apply
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/merge3"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/keeping"
+	"github.com/agentfense/agentfense/internal/sandbox/rights"
+	"github.com/agentfense/agentfense/internal/view/layer"
+)
+
+// A file that the source and the sandbox have changed is merged against the version that the
+// sandbox began with. The merged text is made in memory, from the sandbox's version that was
+// reviewed and from the source's present one, and is placed like the text of chosen hunks. If the
+// source changes again before that, it is a conflict.
+
+// mergeAll merges the files that the source and the sandbox have changed.
+func (p *plan) mergeAll(how OnConflict, name string) error {
+	for _, s := range p.steps {
+		_, _, inGit := review.GitDirOf(s.Path)
+		switch {
+		case s.outcome != Conflict:
+		case s.kind == DeleteModify && s.Status == changes.Deleted && s.shown.RenamedTo != "":
+			s.conflict(RenameEdit, "%s, and the sandbox renamed it to %s", s.reason, changes.Quote(s.shown.RenamedTo))
+		case s.kind != Text:
+		case inGit:
+			s.conflict(Binary, "%s, and git's own files are not merged", changedInSource)
+		case s.partly:
+			s.conflict(Text, "%s, and of such a file no part can be applied: apply all of it, which merges it", changedInSource)
+		default:
+			if err := p.merge(s, how, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// versions are the three versions of a file.
+type versions struct {
+	base, ours, theirs []byte
+	now                *layer.Base // describes the source's file
+	sum                string      // SHA-256 of theirs, in hex
+	mode               uint32      // merged permission bits
+	modes              bool        // both have changed the mode, differently
+	missing            bool        // the first version was not stored
+	large              bool        // one is larger than a merge can be
+}
+
+// merge plans a merge of the file, or says what it is in conflict about.
+func (p *plan) merge(s *step, how OnConflict, name string) error {
+	v, err := p.readVersions(s)
+	switch {
+	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition):
+		s.conflict(ChangedMeanwhile, "%s, and while it was merged", changedInSource)
+		return nil
+	case errdefs.Is(err, errdefs.Denied):
+		s.conflict(NoBase, "%s, and it cannot be read: %s", changedInSource, record.UnwrapErrno(err))
+		return nil
+	case err != nil:
+		return err
+	case p.checkSum(s, v.sum) != nil:
+		s.stop(ChangedSinceReview, nowElse)
+		return nil
+	case v.modes && how != Ours && how != Theirs:
+		s.conflict(Mode, "its mode was changed in the source and in the sandbox")
+		return nil
+	}
+	if v.modes {
+		v.mode = v.now.Mode & record.PermBits
+		if how == Theirs {
+			v.mode = s.Info.Mode & record.PermBits
+		}
+	}
+	r := merge3.Lines(v.base, v.ours, v.theirs)
+	if v.missing || v.large || r.Refused != "" {
+		return p.takeWhole(s, v, how)
+	}
+	text := r.Text
+	switch {
+	case r.Clean:
+	case how == Merge:
+		s.conflict(Text, "%s: %s", changedInSource, inConflict(len(r.Conflicts)))
+		return nil
+	case how == Ours:
+		text = r.Ours()
+	case how == Theirs:
+		text = r.Theirs()
+	case how == Markers:
+		text = r.Markers("source", "sandbox "+name)
+	}
+	if bytes.Equal(text, v.ours) && v.mode == v.now.Mode&record.PermBits {
+		if r.Clean {
+			s.isPresent()
+		} else {
+			s.stop(Skipped, sourceWins)
+		}
+		return nil
+	}
+	return p.placeMerged(s, v, text, len(r.Conflicts))
+}
+
+// sourceWins is why a change is left in the sandbox, although the source's lines are to win.
+const sourceWins = "the source's version stays; the sandbox keeps its own"
+
+// inConflict counts the places in conflict.
+func inConflict(n int) string {
+	if n == 1 {
+		return "the changes of 1 place contradict each other"
+	}
+	return fmt.Sprintf("the changes of %d places contradict each other", n)
+}
+
+// placeMerged plans that the source gets the text.
+func (p *plan) placeMerged(s *step, v *versions, text []byte, conflicts int) error {
+	mtime, err := unix.TimeToTimespec(time.Now())
+	if err != nil {
+		return errdefs.New(errdefs.Internal, "apply %s: %w", s.Path, err)
+	}
+	s.merging = &keeping.Merged{Text: text, Mode: v.mode, Sum: v.sum, Mtime: mtime}
+	s.stop(Applied, "")
+	s.Base, s.Fresh, s.SameContent, s.merged, s.conflicts = v.now, true, false, true, conflicts
+	return nil
+}
+
+// takeWhole decides about a file that cannot be merged by lines.
+func (p *plan) takeWhole(s *step, v *versions, how OnConflict) error {
+	switch {
+	case how == Ours:
+		s.stop(Skipped, sourceWins)
+	case how == Theirs:
+		return p.overwrite(s)
+	case v.missing:
+		s.conflict(NoBase, "%s, and the version that the sandbox began with is not stored", changedInSource)
+	case v.large:
+		s.conflict(TooLarge, "%s, and it is larger than %d MiB", changedInSource, merge3.MaxBytes>>20)
+	default:
+		s.conflict(Binary, "%s, and it is not a text", changedInSource)
+	}
+	return nil
+}
+
+// readVersions reads the versions of a file. It describes the source's file before it reads it, so
+// that the apply notices every later change.
+func (p *plan) readVersions(s *step) (*versions, error) {
+	v := &versions{}
+	var err error
+	if v.now, err = p.baseNow(s); err != nil {
+		return nil, err
+	}
+	if v.now.Mode&record.TypeBits != unix.S_IFREG {
+		return nil, changes.ErrMoved
+	}
+	err = rights.AsUser(func() (err error) {
+		v.ours, err = v.read(func() (*os.File, error) { return p.work.Stack.OpenSource(s.Path) })
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = rights.AsOwner(func() (err error) {
+		v.theirs, err = v.read(func() (*os.File, error) { return p.work.Stack.OpenDelta(s.Path) })
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.base, err = v.read(func() (*os.File, error) { return p.work.Stack.BaseContent(s.Base) })
+	if v.missing = errdefs.Is(err, errdefs.NotFound); err != nil && !v.missing {
+		return nil, err
+	}
+	sum := sha256.Sum256(v.theirs)
+	v.sum = hex.EncodeToString(sum[:])
+	if len(v.ours) <= layer.ContentMax {
+		sum := sha256.Sum256(v.ours)
+		v.now.SHA256 = sum[:]
+	}
+	v.mergeModes(s.Base.Mode, v.now.Mode, s.Info.Mode)
+	return v, nil
+}
+
+// read reads one version, as far as it can be merged.
+func (v *versions) read(open func() (*os.File, error)) ([]byte, error) {
+	f, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, merge3.MaxBytes+1))
+	v.large = v.large || len(text) > merge3.MaxBytes
+	return text, err
+}
+
+// mergeModes merges the permission bits.
+func (v *versions) mergeModes(base, ours, theirs uint32) {
+	base, ours, theirs = base&record.PermBits, ours&record.PermBits, theirs&record.PermBits
+	switch {
+	case ours == theirs || theirs == base:
+		v.mode = ours
+	case ours == base:
+		v.mode = theirs
+	default:
+		v.modes = true
+	}
+}
