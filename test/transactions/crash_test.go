@@ -2,6 +2,7 @@ package transactions_test
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,10 @@ func (w *world) killed(rt *rapid.T, point string, args ...string) bool {
 	cmd.Env = append(os.Environ(), "AGENTFENSE_HOME="+w.home.Dir(), failpoint.Variable+"="+armed)
 	out, err := cmd.CombinedOutput()
 	exit := (*exec.ExitError)(nil)
+	if f, e := os.OpenFile("/tmp/h/model/kills", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); e == nil {
+		f.WriteString(args[0] + " " + point + " " + map[bool]string{true: "killed", false: "ended"}[err != nil] + "\n")
+		f.Close()
+	}
 	if err == nil || errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
 		return err != nil
 	}
@@ -90,17 +95,15 @@ func (w *world) rolledBack(rt *rapid.T, b *box, sb *record.Sandbox, paths []stri
 	now, err := onDisk(w.dir)
 	w.must(rt, err)
 	w.same(rt, "the source after the recovery", w.src, now)
-	w.identify(rt)
-	if b == nil {
-		return
-	}
-	var moved []string // they have another identity now
+	var moved []string // what the sandbox began with, which may have another identity now
 	for _, p := range paths {
-		n, there := w.src[p]
-		if _, recorded := b.base[p]; recorded && there && !n.isDir() && !b.isFresh(w.src, p) && isSame(n, b.base[p]) {
+		base, recorded := b.base[p]
+		if n, there := w.src[p]; recorded && there && !n.isDir() && n.identity == base.identity {
 			moved = append(moved, p)
 		}
 	}
+	w.identify(rt)
+	moved = slices.DeleteFunc(moved, func(p string) bool { return b.isFresh(w.src, p) })
 	b.rebase(w.src, moved)
 }
 
@@ -158,11 +161,16 @@ func (w *world) killedRestore(rt *rapid.T) {
 		return
 	}
 	point := pick(rt, whileRestore)
-	killed := w.killed(rt, point, "restore", b.name, ref)
-	w.frozen(rt, b, sb, killed, point)
-	if !killed || point == "restore: rewound" || point == "restore: done" {
-		b.delta = b.states[ref].clone()
+	before, after := b.view(w.src).describe(), b.states[ref].view(w.src).describe()
+	w.killed(rt, point, "restore", b.name, ref)
+	now := w.shown(rt, sb, sb.LayersDir()).describe()
+	if !maps.Equal(now, before) && !maps.Equal(now, after) {
+		rt.Fatalf("a restore killed at %q shows %v, want %v or %v", point, now, before, after)
 	}
+	w.frozen(rt, b, sb, false, point)
+	r, err := snapshot.Restore(sb, ref) // again
+	w.must(rt, err)
+	b.restored(ref, r.Kept)
 }
 
 func (w *world) killedFork(rt *rapid.T) {

@@ -6,7 +6,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/textdiff"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -54,19 +53,23 @@ func (w *world) applyHunks(rt *rapid.T) {
 	if len(ids) == 0 {
 		return
 	}
-	c := b.plan(w.src, []string{p})[p]
-	r, err := apply.Changes(rt.Context(), sb, apply.Options{Hunks: ids})
-	if c.outcome != applies {
-		if c.outcome == conflicts && !errdefs.Is(err, errdefs.Precondition) || c.outcome == isPresent && err != nil {
-			rt.Fatalf("apply of hunks of %s: %v, %v", p, err, r.Paths)
-		}
-		if c.outcome == isPresent {
-			b.settlePart(w.src, p)
-		}
-		return
-	}
+	steps := b.plan(w.src, []string{p})
+	text, err := textdiff.Patched([]byte(b.base[p].text), chosen)
 	w.must(rt, err)
-	w.tookPart(rt, b, p, chosen, withMode, r.Transaction)
+	whole := string(text) == b.own[p].text && withMode == (set.Mode != "")
+	if c := steps[p]; !whole && c.outcome != isPresent && !b.isFresh(w.src, p) {
+		c.outcome = conflicts // of such a file no part is applied
+		steps[p] = c
+	}
+	r, err := apply.Changes(rt.Context(), sb, apply.Options{Hunks: ids})
+	w.wantOutcomes(rt, steps, r, err)
+	switch {
+	case len(inConflict(steps)) > 0:
+	case whole || steps[p].outcome != applies:
+		w.applied(rt, b, b.applyTo(w.src, steps, false), r.Transaction)
+	default:
+		w.tookPart(rt, b, p, string(text), withMode, r.Transaction)
+	}
 }
 
 func drawHunks(rt *rapid.T, set hunk.Set) (ids []string, chosen []textdiff.Hunk) {
@@ -85,12 +88,10 @@ func drawHunks(rt *rapid.T, set hunk.Set) (ids []string, chosen []textdiff.Hunk)
 }
 
 // tookPart is the effect of an apply of hunks.
-func (w *world) tookPart(rt *rapid.T, b *box, p string, chosen []textdiff.Hunk, withMode bool, id string) {
+func (w *world) tookPart(rt *rapid.T, b *box, p, text string, withMode bool, id string) {
 	before := w.src[p]
-	text, err := textdiff.Patched([]byte(before.text), chosen)
-	w.must(rt, err)
 	after := before
-	after.text = string(text)
+	after.text = text
 	if withMode {
 		after.mode = b.own[p].mode
 	}

@@ -1,7 +1,12 @@
 package transactions_test
 
 import (
+	"errors"
+	"fmt"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 )
 
@@ -139,7 +144,7 @@ func (d *delta) decide(src tree, p string, c change, steps map[string]change) ou
 	case !d.isFresh(src, p) && !isCleared && d.isPresent(src, p, c):
 		return isPresent
 	case !d.isFresh(src, p) && !isCleared:
-		return conflicts
+		return d.decideBoth(src, p, c)
 	case c.status == 'D' || parent(p) == "":
 		return applies
 	}
@@ -153,6 +158,66 @@ func (d *delta) decide(src tree, p string, c change, steps map[string]change) ou
 		return applies
 	}
 	return conflicts
+}
+
+// decideBoth decides about a path that the source and the sandbox have changed: a text is merged.
+func (d *delta) decideBoth(src tree, p string, c change) outcome {
+	base, ours, theirs := d.base[p], src[p], d.own[p].node
+	if c.status != 'M' || !base.byHash || !base.isFile() || !ours.isFile() {
+		return conflicts
+	}
+	merged, clean := mergeFiles(base, ours, theirs)
+	switch {
+	case !clean:
+		return conflicts
+	case isSame(merged, ours):
+		return isPresent
+	}
+	return applies
+}
+
+// mergeFiles merges two versions of a file, as git does.
+func mergeFiles(base, ours, theirs node) (merged node, clean bool) {
+	merged = ours
+	switch {
+	case ours.mode == theirs.mode || theirs.mode == base.mode:
+	case ours.mode == base.mode:
+		merged.mode = theirs.mode
+	default:
+		return node{}, false
+	}
+	switch {
+	case theirs.text == base.text:
+		return merged, true // whatever ours is
+	case ours.text == base.text, ours.text == theirs.text:
+		merged.text = theirs.text
+		return merged, true
+	case !base.isText() || !ours.isText() || !theirs.isText():
+		return node{}, false
+	}
+	merged.text, clean = gitMergeFile(base.text, ours.text, theirs.text)
+	return merged, clean
+}
+
+// gitMergeFile merges two versions of a text.
+func gitMergeFile(base, ours, theirs string) (merged string, clean bool) {
+	dir, err := os.MkdirTemp("/dev/shm", "merge")
+	if err != nil {
+		panic(err)
+	}
+	defer removeDir(dir)
+	for name, text := range map[string]string{"ours": ours, "base": base, "theirs": theirs} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			panic(err)
+		}
+	}
+	cmd := exec.Command("git", "merge-file", "-p", "ours", "base", "theirs")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() < 0 || exit.ExitCode() > 127) {
+		panic(fmt.Sprintf("git merge-file: %v", err)) // a number of conflicts is no error
+	}
+	return string(out), err == nil
 }
 
 // inConflict returns the paths that stop an apply.
@@ -202,8 +267,11 @@ func (d *delta) applyTo(src tree, steps map[string]change, all bool) map[string]
 		}
 		m := move{before: src.has(p)}
 		if c.status != 'D' {
-			m.after = &node{}
-			*m.after = d.own[p].node
+			n := d.own[p].node
+			if !d.isFresh(src, p) && m.before != nil {
+				n, _ = mergeFiles(d.base[p], *m.before, n)
+			}
+			m.after = &n
 		}
 		done[p] = m
 	}
