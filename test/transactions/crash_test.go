@@ -67,14 +67,26 @@ func (w *world) killedApply(rt *rapid.T) {
 	}
 	all := len(paths) == 0
 	if killed {
-		// The next apply finds nothing to do in the source.
-		r, err := apply.Changes(rt.Context(), sb, apply.Options{Paths: pathsOf(paths)})
-		if err != nil && !(errdefs.Is(err, errdefs.NotFound) && !all) || r.Transaction != "" {
-			rt.Fatalf("the apply after the one killed at %q: %v, %+v", point, err, r)
-		}
+		w.applyAgain(rt, sb, paths)
 	}
 	done := b.applyTo(w.src, steps, all)
 	w.applied(rt, b, done, w.last(rt).ID)
+}
+
+// applyAgain applies what a killed apply has committed: nothing is to do in the source, and nothing
+// is left to do in the delta then.
+func (w *world) applyAgain(rt *rapid.T, sb *record.Sandbox, paths []string) {
+	each := [][]string{nil}
+	if len(paths) > 0 {
+		each = slices.Collect(slices.Chunk(paths, 1))
+	}
+	for _, paths := range each {
+		r, err := apply.Changes(rt.Context(), sb, apply.Options{Paths: pathsOf(paths)})
+		isGone := len(paths) > 0 && errdefs.Is(err, errdefs.NotFound) // the delta does not have it any more
+		if err != nil && !isGone || r.Transaction != "" {
+			rt.Fatalf("the apply of %q after the killed one: %v, %+v", paths, err, r)
+		}
+	}
 }
 
 // last returns the last transaction of the source.
