@@ -40,10 +40,6 @@ func (w *world) killed(rt *rapid.T, point string, args ...string) bool {
 	cmd.Env = append(os.Environ(), "AGENTFENSE_HOME="+w.home.Dir(), failpoint.Variable+"="+armed)
 	out, err := cmd.CombinedOutput()
 	exit := (*exec.ExitError)(nil)
-	if f, e := os.OpenFile("/tmp/h/model/kills", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); e == nil {
-		f.WriteString(args[0] + " " + point + " " + map[bool]string{true: "killed", false: "ended"}[err != nil] + "\n")
-		f.Close()
-	}
 	if err == nil || errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
 		return err != nil
 	}
