@@ -30,7 +30,7 @@ func (w *world) drawEdit(rt *rapid.T, t tree) (edit, bool) {
 	}
 	now, there := t[p]
 	if !there {
-		return edit{what: "put", path: p, node: w.drawNode(rt)}, true
+		return edit{what: "put", path: p, node: w.drawNode(rt, p == "d" || p == "e")}, true
 	}
 	does := []string{"remove", "rename", "chmod"}
 	switch now.kind {
@@ -57,9 +57,13 @@ func (w *world) drawEdit(rt *rapid.T, t tree) (edit, bool) {
 	return e, true
 }
 
-// drawNode draws an entry to make.
-func (w *world) drawNode(rt *rapid.T) node {
-	switch rapid.SampledFrom([]string{"file", "file", "same", "binary", "directory", "link"}).Draw(rt, "kind") {
+// drawNode draws an entry to make, at some names mostly a directory.
+func (w *world) drawNode(rt *rapid.T, mostlyDir bool) node {
+	kinds := []string{"file", "file", "same", "binary", "directory", "link"}
+	if mostlyDir {
+		kinds = []string{"directory", "directory", "directory", "file", "link"}
+	}
+	switch rapid.SampledFrom(kinds).Draw(rt, "kind") {
 	case "same":
 		return file("the same\n")
 	case "binary":
