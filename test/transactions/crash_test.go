@@ -31,6 +31,12 @@ var (
 	whileFork     = []string{"freeze: prepared", "freeze: exchanged", "fork: frozen", "fork: made"}
 )
 
+// kill kills something.
+func (w *world) kill(rt *rapid.T) {
+	does := []func(*rapid.T){w.killedApply, w.killedApply, w.killedReverse, w.killedSnapshot, w.killedRestore, w.killedFork}
+	does[rapid.IntRange(0, len(does)-1).Draw(rt, "what")](rt)
+}
+
 // killed runs the program, which is killed at a point, unless it ends without having come there.
 func (w *world) killed(rt *rapid.T, point string, args ...string) bool {
 	armed := filepath.Join(filepath.Dir(w.dir), "point")

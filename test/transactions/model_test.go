@@ -18,8 +18,10 @@ import (
 var binary string // which can be killed
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", "40"); err != nil { // a flag still has its way
-		panic(err)
+	for name, value := range map[string]string{"checks": "8", "steps": "60"} { // a flag still has its way
+		if err := flag.Set("rapid."+name, value); err != nil {
+			panic(err)
+		}
 	}
 	harness.Main(m, &binary, harness.BuildAloneToCrash)
 }
@@ -39,8 +41,7 @@ func TestTransactionsKeepEverything(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"": w.check, "source": w.editSource, "inside": w.editInside, "inside2": w.editInside, "snapshot": w.snapshot,
 			"restore": w.restore, "fork": w.fork, "remove": w.remove, "apply": w.apply, "apply2": w.apply, "reverse": w.reverse, "reverse2": w.reverse,
-			"hunks": w.applyHunks, "killed apply": w.killedApply, "killed reverse": w.killedReverse, "killed snapshot": w.killedSnapshot,
-			"killed restore": w.killedRestore, "killed fork": w.killedFork,
+			"hunks": w.applyHunks, "kill": w.kill,
 		})
 	})
 }

@@ -43,8 +43,8 @@ type world struct {
 // lines is the text with which files begin.
 const lines = "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
 
-// names are those of files and directories: few, so that operations meet.
-var names = []string{"a", "b", "d", "e", "d/a", "d/b", "e/a", "e/b"}
+// names are those of files and directories: few, and some more often, so that operations meet.
+var names = []string{"a", "a", "a", "b", "d", "d", "e", "d/a", "d/a", "d/b", "e/a", "e/b"}
 
 func newWorld(t *testing.T, rt *rapid.T, root string) *world {
 	w := &world{t: t, dir: filepath.Join(root, "source"), src: tree{}, boxes: map[string]*box{}}
