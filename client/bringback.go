@@ -132,6 +132,8 @@ func (s *Sandbox) bringBack(ctx context.Context, r *sandboxv1.ApplyRequest) (res
 		return nil, nil
 	case len(r.Hunks) > 0:
 		return nil, failure(operation, "hunks cannot be applied to a directory that was uploaded; apply whole files", ErrPrecondition)
+	case r.OnConflict != 0:
+		return nil, failure(operation, "texts of a directory that was uploaded are not merged; apply the other paths, and discard those in conflict", ErrPrecondition)
 	}
 	var paths []vpath.Path
 	for _, text := range r.Paths {
@@ -183,7 +185,7 @@ func applyResultFrom(got apply.Result) *ApplyResult {
 	result := &ApplyResult{ResultCount: int64(len(listed)), AppliedCount: int64(got.Count(apply.Applied))}
 	for _, p := range listed {
 		result.Results = append(result.Results, PathOutcome{
-			vpath.DecodeText(p.Path.Text()), changeWords[p.Status], Outcome(p.Outcome), p.Reason, 0, 0,
+			vpath.DecodeText(p.Path.Text()), changeWords[p.Status], Outcome(p.Outcome), p.Reason, 0, 0, false, 0, ConflictKind(p.Kind),
 		})
 	}
 	for _, p := range got.Changed {

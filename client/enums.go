@@ -46,6 +46,42 @@ const (
 	OutcomeLeftOut Outcome = "left_out"
 )
 
+// ConflictKind is what a conflict is about.
+type ConflictKind string
+
+// The kinds.
+const (
+	ConflictText             ConflictKind = "text"              // both changed the same lines
+	ConflictBinary           ConflictKind = "binary"            // both changed a file that is not merged by lines
+	ConflictTooLarge         ConflictKind = "too_large"         // both changed a file that is too large to be merged
+	ConflictNoBase           ConflictKind = "no_base"           // both changed a file of which a version cannot be read
+	ConflictMode             ConflictKind = "mode"              // both changed the mode
+	ConflictDeleteModify     ConflictKind = "delete_modify"     // one deleted what the other changed
+	ConflictRenameEdit       ConflictKind = "rename_edit"       // the sandbox renamed what the source changed
+	ConflictTypeChange       ConflictKind = "type_change"       // one made something of another type of it
+	ConflictBothAdded        ConflictKind = "both_added"        // both made it
+	ConflictDirectory        ConflictKind = "directory"         // its directory is missing, or in conflict
+	ConflictHidden           ConflictKind = "hidden"            // the source has an entry there that the policy hides
+	ConflictHiddenBelow      ConflictKind = "hidden_below"      // it replaces a directory with entries that the sandbox did not delete
+	ConflictChangedMeanwhile ConflictKind = "changed_meanwhile" // the source changed it during the apply
+)
+
+// ConflictResolution is what ApplyResolving does with lines that the source and the sandbox have
+// both changed.
+type ConflictResolution string
+
+// The resolutions.
+const (
+	// ResolveOurs takes the source's lines. Of a file that cannot be merged by lines, the source
+	// keeps its version, and the sandbox its own.
+	ResolveOurs ConflictResolution = "ours"
+	// ResolveTheirs takes the sandbox's lines, and its version of a file that cannot be merged by
+	// lines.
+	ResolveTheirs ConflictResolution = "theirs"
+	// ResolveMarkers places both between conflict markers, as git does.
+	ResolveMarkers ConflictResolution = "markers"
+)
+
 // ChangeKind is the kind of a change of a view.
 type ChangeKind string
 

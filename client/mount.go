@@ -96,6 +96,13 @@ func (m *MountChanges) ApplyHunks(ctx context.Context, digest string, ids ...str
 	return m.s.applyHunks(ctx, r)
 }
 
+// ApplyResolving is Sandbox.ApplyResolving in the mount.
+func (m *MountChanges) ApplyResolving(ctx context.Context, how ConflictResolution, digest string, paths ...string) (*ApplyResult, error) {
+	r := m.applyRequest(paths)
+	r.ReviewedDigest = digest
+	return m.s.applyResolving(ctx, how, r)
+}
+
 // Review is Sandbox.Review in the mount.
 func (m *MountChanges) Review(ctx context.Context, paths ...string) (*Review, error) {
 	return m.s.diff(ctx, m.diffRequest(paths))

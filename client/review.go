@@ -181,6 +181,12 @@ type PathOutcome struct {
 	Reason  string // unless it was applied
 	// Hunks are how many parts of the file ApplyHunks selected, of OfHunks; 0 if it was all.
 	Hunks, OfHunks int64
+	// Merged says that the source had changed, too, and has the changes of both now. Conflicts are
+	// the places at which these contradicted each other, which ApplyResolving resolved.
+	Merged    bool
+	Conflicts int64
+	// Kind is what the conflict is about, with OutcomeConflict.
+	Kind ConflictKind
 }
 
 // ApplyResult is what Apply did, or would do.
@@ -194,7 +200,9 @@ type ApplyResult struct {
 }
 
 // Apply applies the changes at and below paths to the source: all of them or none. Without paths it
-// applies all changes: check that a list of your own (Apply(ctx, list...)) is not empty.
+// applies all changes: check that a list of your own (Apply(ctx, list...)) is not empty. A text
+// that the source and the sandbox have changed at different lines is merged, but not in a directory
+// or codebase that was uploaded.
 //
 // The source is the linked directory, or the codebase. If FromLocal uploaded a directory of this
 // host, Apply changes that directory, if it still has the uploaded content, and the server's copy.
@@ -237,6 +245,29 @@ func (s *Sandbox) applyHunks(ctx context.Context, r *sandboxv1.ApplyRequest) (*A
 	return s.apply(ctx, r)
 }
 
+// ApplyResolving is Apply that resolves conflicts in texts, and says so in PathOutcome.Conflicts.
+// With a digest, it is ApplyReviewed. Other conflicts, such as a deletion of a file that the source
+// has changed, are those of Apply. Errors: those of ApplyReviewed; ErrInvalid for an unknown how;
+// ErrPrecondition for a directory or a codebase that was uploaded.
+func (s *Sandbox) ApplyResolving(ctx context.Context, how ConflictResolution, digest string, paths ...string) (*ApplyResult, error) {
+	return s.applyResolving(ctx, how, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: selection(paths), ReviewedDigest: digest})
+}
+
+func (s *Sandbox) applyResolving(ctx context.Context, how ConflictResolution, r *sandboxv1.ApplyRequest) (*ApplyResult, error) {
+	value, known := resolutions[how]
+	if !known {
+		return nil, failure("apply", "unknown resolution of conflicts: want ResolveOurs, ResolveTheirs or ResolveMarkers", ErrInvalid)
+	}
+	r.OnConflict = value
+	return s.apply(ctx, r)
+}
+
+var resolutions = map[ConflictResolution]sandboxv1.ConflictResolution{
+	ResolveOurs:    sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_OURS,
+	ResolveTheirs:  sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_THEIRS,
+	ResolveMarkers: sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_MARKERS,
+}
+
 const noDigest = "no digest: use the digest of Review (DiffNames has none)"
 
 // ApplyDryRun returns what Apply would do, and changes nothing.
@@ -267,6 +298,7 @@ func (s *Sandbox) applyThere(ctx context.Context, r *sandboxv1.ApplyRequest) (*A
 	for _, p := range got.Results {
 		result.Results = append(result.Results, PathOutcome{
 			vpath.DecodeText(p.Path), ChangeStatus(word("CHANGE_STATUS_", p.Status)), Outcome(word("OUTCOME_", p.Outcome)), p.Reason, p.Hunks, p.OfHunks,
+			p.Merged, p.Conflicts, ConflictKind(word("CONFLICT_KIND_", p.ConflictKind)),
 		})
 	}
 	return result, nil

@@ -80,7 +80,7 @@ type appliedGroup struct {
 // fold adds p as a line, or to what is told of its group.
 func (l *appliedLines) fold(p *apply.PathResult) {
 	switch {
-	case p.Group != "" && (placeInList(p) == inGroup || p.Reason == apply.PartOfRepository):
+	case p.Group != "" && !p.Merged && (placeInList(p) == inGroup || p.Reason == apply.PartOfRepository):
 		l.groups[appliedGroup{p.Group, p.Outcome, p.Reason}]++
 	case p.RenamedTo != "" && p.Outcome == apply.Applied:
 		// it is told at what it became
@@ -90,12 +90,19 @@ func (l *appliedLines) fold(p *apply.PathResult) {
 }
 
 func (l *appliedLines) path(p *apply.PathResult) {
-	line := fmt.Sprintf("%s\t%s\t%s", p.Outcome, p.Status, l.shown(p.Path))
+	word := string(p.Outcome)
+	if p.Merged {
+		word = "merged"
+	}
+	line := fmt.Sprintf("%s\t%s\t%s", word, p.Status, l.shown(p.Path))
 	if p.RenamedFrom != "" {
 		line += "\trenamed from " + l.shown(p.RenamedFrom)
 	}
 	if p.OfHunks > 0 {
 		line += fmt.Sprintf("\t%d of %s", p.Hunks, plural(p.OfHunks, "hunk"))
+	}
+	if p.Conflicts > 0 {
+		line += "\t" + plural(p.Conflicts, "conflict")
 	}
 	if p.Mark != nil {
 		line += "\t! " + p.Mark.Reason

@@ -27,6 +27,7 @@ type applyOptions struct {
 	Rebase   bool
 	Verbose  bool
 	attestOptions
+	mergeOptions
 	Patch   bool
 	Hunks   []string
 	Branch  string
@@ -44,10 +45,12 @@ What is applied is what was shown to you last, by diff or by the summary after
 run. What changed since is left out, named, and stays in the sandbox; the exit
 code is then 3. --latest takes what is there now.
 
-Every path is checked first: if the source at one of them has changed since the
-sandbox saw it, nothing is applied and the paths are named. Each file is then
-replaced whole, and leaves the delta once the source holds it. What changed in a
-.git directory is applied as a whole or not at all. agentfense undo takes an apply back.
+Every path is checked first. A text that has changed in the source, too, is merged by
+lines, as git does. If the same lines have changed, or something that is not a text,
+nothing is applied and the paths are named. --ours, --theirs or --markers says what to
+do with such lines. Each file is then replaced whole, and leaves the delta once the
+source holds it. What changed in a .git directory is applied as a whole or not at all.
+agentfense undo takes an apply back.
 
 --to applies the changes to another directory with the same checks: what is there
 must be what the sandbox saw, by content. The changes stay in the sandbox. If the
@@ -72,6 +75,7 @@ signs it with a key of ssh in FILE.sig. agentfense verify checks it.`,
   agentfense apply fix --latest
   agentfense apply fix src/main.go docs
   agentfense apply fix -p src
+  agentfense apply fix --markers
   agentfense apply fix --to ../copy
   agentfense apply fix --to-branch agent/fix --message "Fix the parser"
   agentfense apply fix --in data
@@ -94,12 +98,13 @@ signs it with a key of ssh in FILE.sig. agentfense verify checks it.`,
 	cmd.Flags().BoolVarP(&o.Verbose, "verbose", "v", false, "list each path, also those in a group and, if a path stops the apply, the others")
 	jsonFlag(cmd, &o.JSON)
 	partFlags(cmd, &o)
-	o.register(cmd)
+	o.attestOptions.register(cmd)
+	o.mergeOptions.register(cmd)
 	return cmd
 }
 
 func runApply(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o applyOptions) error {
-	options := backend.ApplyOptions{Paths: paths, Hunks: o.Hunks, DryRun: o.DryRun, Reviewed: o.Reviewed, To: o.To, Branch: o.Branch, Message: o.Message}
+	options := backend.ApplyOptions{Paths: paths, Hunks: o.Hunks, DryRun: o.DryRun, Reviewed: o.Reviewed, To: o.To, Branch: o.Branch, Message: o.Message, OnConflict: o.onConflict()}
 	if o.Latest {
 		options.Take = backend.TakeLatest
 	}
@@ -207,13 +212,16 @@ func (e *env) tellApplied(c changesIn, result backend.Applied, err error, o appl
 	}
 	switch n := result.Count(apply.Applied); {
 	case result.Count(apply.Conflict) > 0:
-		e.say("to look at a conflict: agentfense diff %[1]s PATH · to apply the other paths, name them · to drop a conflict: agentfense discard %[1]s PATH", c.Ref())
+		e.sayApplyConflicts(c.Ref(), &result.Result)
 	case err != nil && n == 0 && leftOut == 0:
 	case o.DryRun:
-		e.say("would apply %s%s", plural(n, "change"), c.where())
+		e.say("would apply %s%s%s", plural(n, "change"), c.where(), mergedNote(&result.Result))
 	case o.Branch != "": // runApply says it
 	default:
-		e.say("applied %s%s", plural(n, "change"), c.where())
+		e.say("applied %s%s%s", plural(n, "change"), c.where(), mergedNote(&result.Result))
+		if o.Markers {
+			e.sayMarkers(&result.Result)
+		}
 	}
 	if o.Patch || len(o.Hunks) > 0 {
 		e.sayHunksLeftOut(c.Ref(), leftOut)
@@ -272,6 +280,12 @@ type appliedPath struct {
 	// Of a file of which a part was chosen: how many of its hunks.
 	Hunks   int `json:"hunks,omitempty"`
 	OfHunks int `json:"of_hunks,omitempty"`
+	// Merged says that the source had changed, too, and has the changes of both now; Conflicts are
+	// the places at which these contradicted each other.
+	Merged    bool `json:"merged,omitempty"`
+	Conflicts int  `json:"conflicts,omitempty"`
+	// Conflict is the kind of a conflict.
+	Conflict apply.ConflictKind `json:"conflict,omitempty"`
 }
 
 type applied struct {
@@ -291,7 +305,7 @@ func applyDocument(mount string, result apply.Result, dryRun bool) applied {
 	for _, p := range result.Listed() {
 		doc.Results = append(doc.Results, appliedPath{
 			Mount: mount, Path: shown(p.Path), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), RiskFlag: p.Mark, Group: p.Group,
-			Hunks: p.Hunks, OfHunks: p.OfHunks,
+			Hunks: p.Hunks, OfHunks: p.OfHunks, Merged: p.Merged, Conflicts: p.Conflicts, Conflict: p.Kind,
 		})
 	}
 	return doc

@@ -353,12 +353,167 @@ func (Risk) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
 }
 
+// ConflictResolution is what an apply does with lines that the source and the sandbox have changed.
+// Where they have changed different lines of a text, both changes are merged.
+type ConflictResolution int32
+
+const (
+	// Nothing is applied.
+	ConflictResolution_CONFLICT_RESOLUTION_UNSPECIFIED ConflictResolution = 0
+	// The source's lines win. Of a file that cannot be merged by lines, the source keeps its version,
+	// and the sandbox its own.
+	ConflictResolution_CONFLICT_RESOLUTION_OURS ConflictResolution = 1
+	// The sandbox's lines win, and its version of a file that cannot be merged by lines.
+	ConflictResolution_CONFLICT_RESOLUTION_THEIRS ConflictResolution = 2
+	// Both are placed between conflict markers, as git does.
+	ConflictResolution_CONFLICT_RESOLUTION_MARKERS ConflictResolution = 3
+)
+
+// Enum value maps for ConflictResolution.
+var (
+	ConflictResolution_name = map[int32]string{
+		0: "CONFLICT_RESOLUTION_UNSPECIFIED",
+		1: "CONFLICT_RESOLUTION_OURS",
+		2: "CONFLICT_RESOLUTION_THEIRS",
+		3: "CONFLICT_RESOLUTION_MARKERS",
+	}
+	ConflictResolution_value = map[string]int32{
+		"CONFLICT_RESOLUTION_UNSPECIFIED": 0,
+		"CONFLICT_RESOLUTION_OURS":        1,
+		"CONFLICT_RESOLUTION_THEIRS":      2,
+		"CONFLICT_RESOLUTION_MARKERS":     3,
+	}
+)
+
+func (x ConflictResolution) Enum() *ConflictResolution {
+	p := new(ConflictResolution)
+	*p = x
+	return p
+}
+
+func (x ConflictResolution) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ConflictResolution) Descriptor() protoreflect.EnumDescriptor {
+	return file_sandbox_v1_sandbox_proto_enumTypes[6].Descriptor()
+}
+
+func (ConflictResolution) Type() protoreflect.EnumType {
+	return &file_sandbox_v1_sandbox_proto_enumTypes[6]
+}
+
+func (x ConflictResolution) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ConflictResolution.Descriptor instead.
+func (ConflictResolution) EnumDescriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{6}
+}
+
+// ConflictKind is what a conflict is about.
+type ConflictKind int32
+
+const (
+	ConflictKind_CONFLICT_KIND_UNSPECIFIED ConflictKind = 0
+	// Both changed the same lines of a text.
+	ConflictKind_CONFLICT_KIND_TEXT ConflictKind = 1
+	// Both changed a file that is not merged by lines.
+	ConflictKind_CONFLICT_KIND_BINARY ConflictKind = 2
+	// Both changed a file that is too large to be merged.
+	ConflictKind_CONFLICT_KIND_TOO_LARGE ConflictKind = 3
+	// Both changed a file, and a version of it cannot be read.
+	ConflictKind_CONFLICT_KIND_NO_BASE ConflictKind = 4
+	// Both changed the mode.
+	ConflictKind_CONFLICT_KIND_MODE ConflictKind = 5
+	// One deleted what the other changed.
+	ConflictKind_CONFLICT_KIND_DELETE_MODIFY ConflictKind = 6
+	// The sandbox renamed what the source changed.
+	ConflictKind_CONFLICT_KIND_RENAME_EDIT ConflictKind = 7
+	// One made something of another type of it.
+	ConflictKind_CONFLICT_KIND_TYPE_CHANGE ConflictKind = 8
+	// Both made it.
+	ConflictKind_CONFLICT_KIND_BOTH_ADDED ConflictKind = 9
+	// Its directory is missing, or in conflict.
+	ConflictKind_CONFLICT_KIND_DIRECTORY ConflictKind = 10
+	// The source has made an entry there that the policy hides.
+	ConflictKind_CONFLICT_KIND_HIDDEN ConflictKind = 11
+	// It replaces a directory that has entries which the sandbox did not delete.
+	ConflictKind_CONFLICT_KIND_HIDDEN_BELOW ConflictKind = 12
+	// The source changed it while it was applied.
+	ConflictKind_CONFLICT_KIND_CHANGED_MEANWHILE ConflictKind = 13
+)
+
+// Enum value maps for ConflictKind.
+var (
+	ConflictKind_name = map[int32]string{
+		0:  "CONFLICT_KIND_UNSPECIFIED",
+		1:  "CONFLICT_KIND_TEXT",
+		2:  "CONFLICT_KIND_BINARY",
+		3:  "CONFLICT_KIND_TOO_LARGE",
+		4:  "CONFLICT_KIND_NO_BASE",
+		5:  "CONFLICT_KIND_MODE",
+		6:  "CONFLICT_KIND_DELETE_MODIFY",
+		7:  "CONFLICT_KIND_RENAME_EDIT",
+		8:  "CONFLICT_KIND_TYPE_CHANGE",
+		9:  "CONFLICT_KIND_BOTH_ADDED",
+		10: "CONFLICT_KIND_DIRECTORY",
+		11: "CONFLICT_KIND_HIDDEN",
+		12: "CONFLICT_KIND_HIDDEN_BELOW",
+		13: "CONFLICT_KIND_CHANGED_MEANWHILE",
+	}
+	ConflictKind_value = map[string]int32{
+		"CONFLICT_KIND_UNSPECIFIED":       0,
+		"CONFLICT_KIND_TEXT":              1,
+		"CONFLICT_KIND_BINARY":            2,
+		"CONFLICT_KIND_TOO_LARGE":         3,
+		"CONFLICT_KIND_NO_BASE":           4,
+		"CONFLICT_KIND_MODE":              5,
+		"CONFLICT_KIND_DELETE_MODIFY":     6,
+		"CONFLICT_KIND_RENAME_EDIT":       7,
+		"CONFLICT_KIND_TYPE_CHANGE":       8,
+		"CONFLICT_KIND_BOTH_ADDED":        9,
+		"CONFLICT_KIND_DIRECTORY":         10,
+		"CONFLICT_KIND_HIDDEN":            11,
+		"CONFLICT_KIND_HIDDEN_BELOW":      12,
+		"CONFLICT_KIND_CHANGED_MEANWHILE": 13,
+	}
+)
+
+func (x ConflictKind) Enum() *ConflictKind {
+	p := new(ConflictKind)
+	*p = x
+	return p
+}
+
+func (x ConflictKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ConflictKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_sandbox_v1_sandbox_proto_enumTypes[7].Descriptor()
+}
+
+func (ConflictKind) Type() protoreflect.EnumType {
+	return &file_sandbox_v1_sandbox_proto_enumTypes[7]
+}
+
+func (x ConflictKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ConflictKind.Descriptor instead.
+func (ConflictKind) EnumDescriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{7}
+}
+
 // Outcome is what apply did, or would do, with a path.
 type Outcome int32
 
 const (
 	Outcome_OUTCOME_UNSPECIFIED Outcome = 0
-	// The change was applied to the source.
+	// The change was applied to the source, or merged into it.
 	Outcome_OUTCOME_APPLIED Outcome = 1
 	// The source already had the same state.
 	Outcome_OUTCOME_PRESENT Outcome = 2
@@ -419,11 +574,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[6].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[8].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[6]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[8]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -432,7 +587,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{6}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 // ViewOrigin is the layer that holds a file.
@@ -475,11 +630,11 @@ func (x ViewOrigin) String() string {
 }
 
 func (ViewOrigin) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[7].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[9].Descriptor()
 }
 
 func (ViewOrigin) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[7]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[9]
 }
 
 func (x ViewOrigin) Number() protoreflect.EnumNumber {
@@ -488,7 +643,7 @@ func (x ViewOrigin) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ViewOrigin.Descriptor instead.
 func (ViewOrigin) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{7}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 type ExecOutput_OutputType int32
@@ -524,11 +679,11 @@ func (x ExecOutput_OutputType) String() string {
 }
 
 func (ExecOutput_OutputType) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[8].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[10].Descriptor()
 }
 
 func (ExecOutput_OutputType) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[8]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[10]
 }
 
 func (x ExecOutput_OutputType) Number() protoreflect.EnumNumber {
@@ -4775,7 +4930,11 @@ type ApplyRequest struct {
 	// change. A file without one of the ids that name its path is left out with
 	// OUTCOME_CHANGED_SINCE_REVIEW. NOT_FOUND for an id of a path that is no change.
 	// INVALID_ARGUMENT together with paths.
-	Hunks         []string `protobuf:"bytes,120,rep,name=hunks,proto3" json:"hunks,omitempty"`
+	Hunks []string `protobuf:"bytes,120,rep,name=hunks,proto3" json:"hunks,omitempty"`
+	// What to do where the source and the sandbox have changed the same lines of a text. It concerns
+	// linked codebases and mounts. FAILED_PRECONDITION, unless it is unspecified, for a codebase that
+	// was uploaded, whose texts are not merged.
+	OnConflict    ConflictResolution `protobuf:"varint,121,opt,name=on_conflict,json=onConflict,proto3,enum=sandbox.v1.ConflictResolution" json:"on_conflict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4852,6 +5011,13 @@ func (x *ApplyRequest) GetHunks() []string {
 	return nil
 }
 
+func (x *ApplyRequest) GetOnConflict() ConflictResolution {
+	if x != nil {
+		return x.OnConflict
+	}
+	return ConflictResolution_CONFLICT_RESOLUTION_UNSPECIFIED
+}
+
 type PathOutcome struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Path    string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -4863,7 +5029,14 @@ type PathOutcome struct {
 	// themselves. Otherwise 0.
 	Hunks int64 `protobuf:"varint,100,opt,name=hunks,proto3" json:"hunks,omitempty"`
 	// How many there are.
-	OfHunks       int64 `protobuf:"varint,101,opt,name=of_hunks,json=ofHunks,proto3" json:"of_hunks,omitempty"`
+	OfHunks int64 `protobuf:"varint,101,opt,name=of_hunks,json=ofHunks,proto3" json:"of_hunks,omitempty"`
+	// With OUTCOME_APPLIED: the source had changed, too, and has the changes of both now.
+	Merged bool `protobuf:"varint,120,opt,name=merged,proto3" json:"merged,omitempty"`
+	// If it is merged: at how many places the changes contradicted each other, which on_conflict
+	// resolved.
+	Conflicts int64 `protobuf:"varint,121,opt,name=conflicts,proto3" json:"conflicts,omitempty"`
+	// With OUTCOME_CONFLICT: what the conflict is about.
+	ConflictKind  ConflictKind `protobuf:"varint,122,opt,name=conflict_kind,json=conflictKind,proto3,enum=sandbox.v1.ConflictKind" json:"conflict_kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4938,6 +5111,27 @@ func (x *PathOutcome) GetOfHunks() int64 {
 		return x.OfHunks
 	}
 	return 0
+}
+
+func (x *PathOutcome) GetMerged() bool {
+	if x != nil {
+		return x.Merged
+	}
+	return false
+}
+
+func (x *PathOutcome) GetConflicts() int64 {
+	if x != nil {
+		return x.Conflicts
+	}
+	return 0
+}
+
+func (x *PathOutcome) GetConflictKind() ConflictKind {
+	if x != nil {
+		return x.ConflictKind
+	}
+	return ConflictKind_CONFLICT_KIND_UNSPECIFIED
 }
 
 type ApplyResponse struct {
@@ -7296,7 +7490,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04mode\x18\x01 \x01(\rR\x04mode\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12%\n" +
 	"\x0esymlink_target\x18\x03 \x01(\tR\rsymlinkTarget\x12\x16\n" +
-	"\x06sha256\x18d \x01(\tR\x06sha256\"\xb1\x01\n" +
+	"\x06sha256\x18d \x01(\tR\x06sha256\"\xf2\x01\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
@@ -7304,14 +7498,19 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12'\n" +
 	"\x0freviewed_digest\x18d \x01(\tR\x0ereviewedDigest\x12\x14\n" +
 	"\x05mount\x18e \x01(\tR\x05mount\x12\x14\n" +
-	"\x05hunks\x18x \x03(\tR\x05hunks\"\xcb\x01\n" +
+	"\x05hunks\x18x \x03(\tR\x05hunks\x12?\n" +
+	"\von_conflict\x18y \x01(\x0e2\x1e.sandbox.v1.ConflictResolutionR\n" +
+	"onConflict\"\xc0\x02\n" +
 	"\vPathOutcome\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12-\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x13.sandbox.v1.OutcomeR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x120\n" +
 	"\x06status\x18\x04 \x01(\x0e2\x18.sandbox.v1.ChangeStatusR\x06status\x12\x14\n" +
 	"\x05hunks\x18d \x01(\x03R\x05hunks\x12\x19\n" +
-	"\bof_hunks\x18e \x01(\x03R\aofHunks\"\xaf\x01\n" +
+	"\bof_hunks\x18e \x01(\x03R\aofHunks\x12\x16\n" +
+	"\x06merged\x18x \x01(\bR\x06merged\x12\x1c\n" +
+	"\tconflicts\x18y \x01(\x03R\tconflicts\x12=\n" +
+	"\rconflict_kind\x18z \x01(\x0e2\x18.sandbox.v1.ConflictKindR\fconflictKind\"\xaf\x01\n" +
 	"\rApplyResponse\x121\n" +
 	"\aresults\x18\x01 \x03(\v2\x17.sandbox.v1.PathOutcomeR\aresults\x12!\n" +
 	"\fresult_count\x18\x02 \x01(\x03R\vresultCount\x12#\n" +
@@ -7491,7 +7690,28 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04Risk\x12\x14\n" +
 	"\x10RISK_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12RISK_TRUSTED_LATER\x10\x01\x12\x15\n" +
-	"\x11RISK_RUNS_ON_HOST\x10\x02*\xea\x01\n" +
+	"\x11RISK_RUNS_ON_HOST\x10\x02*\x98\x01\n" +
+	"\x12ConflictResolution\x12#\n" +
+	"\x1fCONFLICT_RESOLUTION_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18CONFLICT_RESOLUTION_OURS\x10\x01\x12\x1e\n" +
+	"\x1aCONFLICT_RESOLUTION_THEIRS\x10\x02\x12\x1f\n" +
+	"\x1bCONFLICT_RESOLUTION_MARKERS\x10\x03*\xa8\x03\n" +
+	"\fConflictKind\x12\x1d\n" +
+	"\x19CONFLICT_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12CONFLICT_KIND_TEXT\x10\x01\x12\x18\n" +
+	"\x14CONFLICT_KIND_BINARY\x10\x02\x12\x1b\n" +
+	"\x17CONFLICT_KIND_TOO_LARGE\x10\x03\x12\x19\n" +
+	"\x15CONFLICT_KIND_NO_BASE\x10\x04\x12\x16\n" +
+	"\x12CONFLICT_KIND_MODE\x10\x05\x12\x1f\n" +
+	"\x1bCONFLICT_KIND_DELETE_MODIFY\x10\x06\x12\x1d\n" +
+	"\x19CONFLICT_KIND_RENAME_EDIT\x10\a\x12\x1d\n" +
+	"\x19CONFLICT_KIND_TYPE_CHANGE\x10\b\x12\x1c\n" +
+	"\x18CONFLICT_KIND_BOTH_ADDED\x10\t\x12\x1b\n" +
+	"\x17CONFLICT_KIND_DIRECTORY\x10\n" +
+	"\x12\x18\n" +
+	"\x14CONFLICT_KIND_HIDDEN\x10\v\x12\x1e\n" +
+	"\x1aCONFLICT_KIND_HIDDEN_BELOW\x10\f\x12#\n" +
+	"\x1fCONFLICT_KIND_CHANGED_MEANWHILE\x10\r*\xea\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x13\n" +
@@ -7559,7 +7779,7 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_sandbox_v1_sandbox_proto_rawDescData
 }
 
-var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
 var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                   // 0: sandbox.v1.RuntimeType
@@ -7568,276 +7788,280 @@ var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(ChangeKind)(0),                    // 3: sandbox.v1.ChangeKind
 	(ChangeStatus)(0),                  // 4: sandbox.v1.ChangeStatus
 	(Risk)(0),                          // 5: sandbox.v1.Risk
-	(Outcome)(0),                       // 6: sandbox.v1.Outcome
-	(ViewOrigin)(0),                    // 7: sandbox.v1.ViewOrigin
-	(ExecOutput_OutputType)(0),         // 8: sandbox.v1.ExecOutput.OutputType
-	(*ResourceLimits)(nil),             // 9: sandbox.v1.ResourceLimits
-	(*Sandbox)(nil),                    // 10: sandbox.v1.Sandbox
-	(*PathGrant)(nil),                  // 11: sandbox.v1.PathGrant
-	(*Mount)(nil),                      // 12: sandbox.v1.Mount
-	(*SandboxSecret)(nil),              // 13: sandbox.v1.SandboxSecret
-	(*SandboxUsage)(nil),               // 14: sandbox.v1.SandboxUsage
-	(*CreateSandboxRequest)(nil),       // 15: sandbox.v1.CreateSandboxRequest
-	(*AllowedHost)(nil),                // 16: sandbox.v1.AllowedHost
-	(*ChangeHostsRequest)(nil),         // 17: sandbox.v1.ChangeHostsRequest
-	(*UpdateSandboxRequest)(nil),       // 18: sandbox.v1.UpdateSandboxRequest
-	(*GrantPathRequest)(nil),           // 19: sandbox.v1.GrantPathRequest
-	(*ListAsksRequest)(nil),            // 20: sandbox.v1.ListAsksRequest
-	(*ListAsksResponse)(nil),           // 21: sandbox.v1.ListAsksResponse
-	(*Ask)(nil),                        // 22: sandbox.v1.Ask
-	(*AnswerAskRequest)(nil),           // 23: sandbox.v1.AnswerAskRequest
-	(*GitUser)(nil),                    // 24: sandbox.v1.GitUser
-	(*GetSandboxRequest)(nil),          // 25: sandbox.v1.GetSandboxRequest
-	(*ListSandboxesRequest)(nil),       // 26: sandbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),      // 27: sandbox.v1.ListSandboxesResponse
-	(*StartSandboxRequest)(nil),        // 28: sandbox.v1.StartSandboxRequest
-	(*StopSandboxRequest)(nil),         // 29: sandbox.v1.StopSandboxRequest
-	(*DestroySandboxRequest)(nil),      // 30: sandbox.v1.DestroySandboxRequest
-	(*ExecRequest)(nil),                // 31: sandbox.v1.ExecRequest
-	(*ExecResult)(nil),                 // 32: sandbox.v1.ExecResult
-	(*KeepResult)(nil),                 // 33: sandbox.v1.KeepResult
-	(*KeptPath)(nil),                   // 34: sandbox.v1.KeptPath
-	(*Denial)(nil),                     // 35: sandbox.v1.Denial
-	(*FileChange)(nil),                 // 36: sandbox.v1.FileChange
-	(*ExecOutput)(nil),                 // 37: sandbox.v1.ExecOutput
-	(*AttachRequest)(nil),              // 38: sandbox.v1.AttachRequest
-	(*ListExecsRequest)(nil),           // 39: sandbox.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),          // 40: sandbox.v1.ListExecsResponse
-	(*DetachedExec)(nil),               // 41: sandbox.v1.DetachedExec
-	(*Session)(nil),                    // 42: sandbox.v1.Session
-	(*CreateSessionRequest)(nil),       // 43: sandbox.v1.CreateSessionRequest
-	(*GetSessionRequest)(nil),          // 44: sandbox.v1.GetSessionRequest
-	(*ListSessionsRequest)(nil),        // 45: sandbox.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 46: sandbox.v1.ListSessionsResponse
-	(*DestroySessionRequest)(nil),      // 47: sandbox.v1.DestroySessionRequest
-	(*SessionExecRequest)(nil),         // 48: sandbox.v1.SessionExecRequest
-	(*DiffRequest)(nil),                // 49: sandbox.v1.DiffRequest
-	(*DiffResponse)(nil),               // 50: sandbox.v1.DiffResponse
-	(*ChangeGroup)(nil),                // 51: sandbox.v1.ChangeGroup
-	(*FileDiff)(nil),                   // 52: sandbox.v1.FileDiff
-	(*Hunk)(nil),                       // 53: sandbox.v1.Hunk
-	(*HunkPiece)(nil),                  // 54: sandbox.v1.HunkPiece
-	(*FileState)(nil),                  // 55: sandbox.v1.FileState
-	(*ApplyRequest)(nil),               // 56: sandbox.v1.ApplyRequest
-	(*PathOutcome)(nil),                // 57: sandbox.v1.PathOutcome
-	(*ApplyResponse)(nil),              // 58: sandbox.v1.ApplyResponse
-	(*ReadChangesRequest)(nil),         // 59: sandbox.v1.ReadChangesRequest
-	(*ReadChangesResponse)(nil),        // 60: sandbox.v1.ReadChangesResponse
-	(*DiscardRequest)(nil),             // 61: sandbox.v1.DiscardRequest
-	(*DiscardResponse)(nil),            // 62: sandbox.v1.DiscardResponse
-	(*SetPolicyRequest)(nil),           // 63: sandbox.v1.SetPolicyRequest
-	(*ExplainPolicyRequest)(nil),       // 64: sandbox.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),      // 65: sandbox.v1.ExplainPolicyResponse
-	(*RuleMatch)(nil),                  // 66: sandbox.v1.RuleMatch
-	(*ListViewRequest)(nil),            // 67: sandbox.v1.ListViewRequest
-	(*ListViewResponse)(nil),           // 68: sandbox.v1.ListViewResponse
-	(*ViewEntry)(nil),                  // 69: sandbox.v1.ViewEntry
-	(*ReadViewRequest)(nil),            // 70: sandbox.v1.ReadViewRequest
-	(*ReadViewResponse)(nil),           // 71: sandbox.v1.ReadViewResponse
-	(*WatchViewRequest)(nil),           // 72: sandbox.v1.WatchViewRequest
-	(*WatchViewResponse)(nil),          // 73: sandbox.v1.WatchViewResponse
-	(*AuditRequest)(nil),               // 74: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),                 // 75: sandbox.v1.AuditEvent
-	(*LogsRequest)(nil),                // 76: sandbox.v1.LogsRequest
-	(*LogRecord)(nil),                  // 77: sandbox.v1.LogRecord
-	(*GetStatsRequest)(nil),            // 78: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                      // 79: sandbox.v1.Stats
-	nil,                                // 80: sandbox.v1.Sandbox.LabelsEntry
-	nil,                                // 81: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                                // 82: sandbox.v1.CreateSandboxRequest.EnvEntry
-	nil,                                // 83: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                                // 84: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),        // 85: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_Resume)(nil),       // 86: sandbox.v1.AttachRequest.Resume
-	(*AttachRequest_WindowSize)(nil),   // 87: sandbox.v1.AttachRequest.WindowSize
-	nil,                                // 88: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                                // 89: sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	nil,                                // 90: sandbox.v1.CreateSessionRequest.EnvEntry
-	(*ReadChangesResponse_Change)(nil), // 91: sandbox.v1.ReadChangesResponse.Change
-	nil,                                // 92: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),             // 93: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),                 // 94: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),      // 95: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 96: google.protobuf.Duration
-	(Permission)(0),                    // 97: sandbox.v1.Permission
-	(SessionStatus)(0),                 // 98: sandbox.v1.SessionStatus
-	(*Empty)(nil),                      // 99: sandbox.v1.Empty
+	(ConflictResolution)(0),            // 6: sandbox.v1.ConflictResolution
+	(ConflictKind)(0),                  // 7: sandbox.v1.ConflictKind
+	(Outcome)(0),                       // 8: sandbox.v1.Outcome
+	(ViewOrigin)(0),                    // 9: sandbox.v1.ViewOrigin
+	(ExecOutput_OutputType)(0),         // 10: sandbox.v1.ExecOutput.OutputType
+	(*ResourceLimits)(nil),             // 11: sandbox.v1.ResourceLimits
+	(*Sandbox)(nil),                    // 12: sandbox.v1.Sandbox
+	(*PathGrant)(nil),                  // 13: sandbox.v1.PathGrant
+	(*Mount)(nil),                      // 14: sandbox.v1.Mount
+	(*SandboxSecret)(nil),              // 15: sandbox.v1.SandboxSecret
+	(*SandboxUsage)(nil),               // 16: sandbox.v1.SandboxUsage
+	(*CreateSandboxRequest)(nil),       // 17: sandbox.v1.CreateSandboxRequest
+	(*AllowedHost)(nil),                // 18: sandbox.v1.AllowedHost
+	(*ChangeHostsRequest)(nil),         // 19: sandbox.v1.ChangeHostsRequest
+	(*UpdateSandboxRequest)(nil),       // 20: sandbox.v1.UpdateSandboxRequest
+	(*GrantPathRequest)(nil),           // 21: sandbox.v1.GrantPathRequest
+	(*ListAsksRequest)(nil),            // 22: sandbox.v1.ListAsksRequest
+	(*ListAsksResponse)(nil),           // 23: sandbox.v1.ListAsksResponse
+	(*Ask)(nil),                        // 24: sandbox.v1.Ask
+	(*AnswerAskRequest)(nil),           // 25: sandbox.v1.AnswerAskRequest
+	(*GitUser)(nil),                    // 26: sandbox.v1.GitUser
+	(*GetSandboxRequest)(nil),          // 27: sandbox.v1.GetSandboxRequest
+	(*ListSandboxesRequest)(nil),       // 28: sandbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),      // 29: sandbox.v1.ListSandboxesResponse
+	(*StartSandboxRequest)(nil),        // 30: sandbox.v1.StartSandboxRequest
+	(*StopSandboxRequest)(nil),         // 31: sandbox.v1.StopSandboxRequest
+	(*DestroySandboxRequest)(nil),      // 32: sandbox.v1.DestroySandboxRequest
+	(*ExecRequest)(nil),                // 33: sandbox.v1.ExecRequest
+	(*ExecResult)(nil),                 // 34: sandbox.v1.ExecResult
+	(*KeepResult)(nil),                 // 35: sandbox.v1.KeepResult
+	(*KeptPath)(nil),                   // 36: sandbox.v1.KeptPath
+	(*Denial)(nil),                     // 37: sandbox.v1.Denial
+	(*FileChange)(nil),                 // 38: sandbox.v1.FileChange
+	(*ExecOutput)(nil),                 // 39: sandbox.v1.ExecOutput
+	(*AttachRequest)(nil),              // 40: sandbox.v1.AttachRequest
+	(*ListExecsRequest)(nil),           // 41: sandbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),          // 42: sandbox.v1.ListExecsResponse
+	(*DetachedExec)(nil),               // 43: sandbox.v1.DetachedExec
+	(*Session)(nil),                    // 44: sandbox.v1.Session
+	(*CreateSessionRequest)(nil),       // 45: sandbox.v1.CreateSessionRequest
+	(*GetSessionRequest)(nil),          // 46: sandbox.v1.GetSessionRequest
+	(*ListSessionsRequest)(nil),        // 47: sandbox.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 48: sandbox.v1.ListSessionsResponse
+	(*DestroySessionRequest)(nil),      // 49: sandbox.v1.DestroySessionRequest
+	(*SessionExecRequest)(nil),         // 50: sandbox.v1.SessionExecRequest
+	(*DiffRequest)(nil),                // 51: sandbox.v1.DiffRequest
+	(*DiffResponse)(nil),               // 52: sandbox.v1.DiffResponse
+	(*ChangeGroup)(nil),                // 53: sandbox.v1.ChangeGroup
+	(*FileDiff)(nil),                   // 54: sandbox.v1.FileDiff
+	(*Hunk)(nil),                       // 55: sandbox.v1.Hunk
+	(*HunkPiece)(nil),                  // 56: sandbox.v1.HunkPiece
+	(*FileState)(nil),                  // 57: sandbox.v1.FileState
+	(*ApplyRequest)(nil),               // 58: sandbox.v1.ApplyRequest
+	(*PathOutcome)(nil),                // 59: sandbox.v1.PathOutcome
+	(*ApplyResponse)(nil),              // 60: sandbox.v1.ApplyResponse
+	(*ReadChangesRequest)(nil),         // 61: sandbox.v1.ReadChangesRequest
+	(*ReadChangesResponse)(nil),        // 62: sandbox.v1.ReadChangesResponse
+	(*DiscardRequest)(nil),             // 63: sandbox.v1.DiscardRequest
+	(*DiscardResponse)(nil),            // 64: sandbox.v1.DiscardResponse
+	(*SetPolicyRequest)(nil),           // 65: sandbox.v1.SetPolicyRequest
+	(*ExplainPolicyRequest)(nil),       // 66: sandbox.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),      // 67: sandbox.v1.ExplainPolicyResponse
+	(*RuleMatch)(nil),                  // 68: sandbox.v1.RuleMatch
+	(*ListViewRequest)(nil),            // 69: sandbox.v1.ListViewRequest
+	(*ListViewResponse)(nil),           // 70: sandbox.v1.ListViewResponse
+	(*ViewEntry)(nil),                  // 71: sandbox.v1.ViewEntry
+	(*ReadViewRequest)(nil),            // 72: sandbox.v1.ReadViewRequest
+	(*ReadViewResponse)(nil),           // 73: sandbox.v1.ReadViewResponse
+	(*WatchViewRequest)(nil),           // 74: sandbox.v1.WatchViewRequest
+	(*WatchViewResponse)(nil),          // 75: sandbox.v1.WatchViewResponse
+	(*AuditRequest)(nil),               // 76: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),                 // 77: sandbox.v1.AuditEvent
+	(*LogsRequest)(nil),                // 78: sandbox.v1.LogsRequest
+	(*LogRecord)(nil),                  // 79: sandbox.v1.LogRecord
+	(*GetStatsRequest)(nil),            // 80: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                      // 81: sandbox.v1.Stats
+	nil,                                // 82: sandbox.v1.Sandbox.LabelsEntry
+	nil,                                // 83: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                                // 84: sandbox.v1.CreateSandboxRequest.EnvEntry
+	nil,                                // 85: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                                // 86: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),        // 87: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),       // 88: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil),   // 89: sandbox.v1.AttachRequest.WindowSize
+	nil,                                // 90: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                                // 91: sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	nil,                                // 92: sandbox.v1.CreateSessionRequest.EnvEntry
+	(*ReadChangesResponse_Change)(nil), // 93: sandbox.v1.ReadChangesResponse.Change
+	nil,                                // 94: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),             // 95: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),                 // 96: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),      // 97: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 98: google.protobuf.Duration
+	(Permission)(0),                    // 99: sandbox.v1.Permission
+	(SessionStatus)(0),                 // 100: sandbox.v1.SessionStatus
+	(*Empty)(nil),                      // 101: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	93,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	94,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	80,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	95,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	95,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	95,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	95,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	95,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	96,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	82,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	97,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	97,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	97,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	97,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
-	9,   // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
+	11,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
 	1,   // 9: sandbox.v1.Sandbox.sync:type_name -> sandbox.v1.SyncMode
-	14,  // 10: sandbox.v1.Sandbox.usage:type_name -> sandbox.v1.SandboxUsage
-	16,  // 11: sandbox.v1.Sandbox.allow_net:type_name -> sandbox.v1.AllowedHost
-	12,  // 12: sandbox.v1.Sandbox.mounts:type_name -> sandbox.v1.Mount
-	13,  // 13: sandbox.v1.Sandbox.secrets:type_name -> sandbox.v1.SandboxSecret
-	96,  // 14: sandbox.v1.Sandbox.ask_timeout:type_name -> google.protobuf.Duration
-	11,  // 15: sandbox.v1.Sandbox.grants:type_name -> sandbox.v1.PathGrant
-	97,  // 16: sandbox.v1.PathGrant.permission:type_name -> sandbox.v1.Permission
-	95,  // 17: sandbox.v1.PathGrant.until:type_name -> google.protobuf.Timestamp
-	93,  // 18: sandbox.v1.Mount.rules:type_name -> sandbox.v1.PermissionRule
-	93,  // 19: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	96,  // 20: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	81,  // 21: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	16,  // 10: sandbox.v1.Sandbox.usage:type_name -> sandbox.v1.SandboxUsage
+	18,  // 11: sandbox.v1.Sandbox.allow_net:type_name -> sandbox.v1.AllowedHost
+	14,  // 12: sandbox.v1.Sandbox.mounts:type_name -> sandbox.v1.Mount
+	15,  // 13: sandbox.v1.Sandbox.secrets:type_name -> sandbox.v1.SandboxSecret
+	98,  // 14: sandbox.v1.Sandbox.ask_timeout:type_name -> google.protobuf.Duration
+	13,  // 15: sandbox.v1.Sandbox.grants:type_name -> sandbox.v1.PathGrant
+	99,  // 16: sandbox.v1.PathGrant.permission:type_name -> sandbox.v1.Permission
+	97,  // 17: sandbox.v1.PathGrant.until:type_name -> google.protobuf.Timestamp
+	95,  // 18: sandbox.v1.Mount.rules:type_name -> sandbox.v1.PermissionRule
+	95,  // 19: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	98,  // 20: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	83,  // 21: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
 	0,   // 22: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
-	9,   // 23: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
+	11,  // 23: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
 	1,   // 24: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
-	24,  // 25: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
-	82,  // 26: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
-	12,  // 27: sandbox.v1.CreateSandboxRequest.mounts:type_name -> sandbox.v1.Mount
-	96,  // 28: sandbox.v1.CreateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
-	95,  // 29: sandbox.v1.AllowedHost.until:type_name -> google.protobuf.Timestamp
-	96,  // 30: sandbox.v1.ChangeHostsRequest.grant_for:type_name -> google.protobuf.Duration
-	9,   // 31: sandbox.v1.UpdateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
-	96,  // 32: sandbox.v1.UpdateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
-	97,  // 33: sandbox.v1.GrantPathRequest.permission:type_name -> sandbox.v1.Permission
-	96,  // 34: sandbox.v1.GrantPathRequest.grant_for:type_name -> google.protobuf.Duration
-	96,  // 35: sandbox.v1.ListAsksRequest.wait:type_name -> google.protobuf.Duration
-	22,  // 36: sandbox.v1.ListAsksResponse.asks:type_name -> sandbox.v1.Ask
-	97,  // 37: sandbox.v1.Ask.permission:type_name -> sandbox.v1.Permission
-	97,  // 38: sandbox.v1.Ask.needed:type_name -> sandbox.v1.Permission
-	95,  // 39: sandbox.v1.Ask.since:type_name -> google.protobuf.Timestamp
-	95,  // 40: sandbox.v1.Ask.until:type_name -> google.protobuf.Timestamp
+	26,  // 25: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
+	84,  // 26: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
+	14,  // 27: sandbox.v1.CreateSandboxRequest.mounts:type_name -> sandbox.v1.Mount
+	98,  // 28: sandbox.v1.CreateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
+	97,  // 29: sandbox.v1.AllowedHost.until:type_name -> google.protobuf.Timestamp
+	98,  // 30: sandbox.v1.ChangeHostsRequest.grant_for:type_name -> google.protobuf.Duration
+	11,  // 31: sandbox.v1.UpdateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
+	98,  // 32: sandbox.v1.UpdateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
+	99,  // 33: sandbox.v1.GrantPathRequest.permission:type_name -> sandbox.v1.Permission
+	98,  // 34: sandbox.v1.GrantPathRequest.grant_for:type_name -> google.protobuf.Duration
+	98,  // 35: sandbox.v1.ListAsksRequest.wait:type_name -> google.protobuf.Duration
+	24,  // 36: sandbox.v1.ListAsksResponse.asks:type_name -> sandbox.v1.Ask
+	99,  // 37: sandbox.v1.Ask.permission:type_name -> sandbox.v1.Permission
+	99,  // 38: sandbox.v1.Ask.needed:type_name -> sandbox.v1.Permission
+	97,  // 39: sandbox.v1.Ask.since:type_name -> google.protobuf.Timestamp
+	97,  // 40: sandbox.v1.Ask.until:type_name -> google.protobuf.Timestamp
 	2,   // 41: sandbox.v1.AnswerAskRequest.scope:type_name -> sandbox.v1.AskScope
-	83,  // 42: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
-	10,  // 43: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	84,  // 44: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	96,  // 45: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	96,  // 46: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
-	35,  // 47: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
-	36,  // 48: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
-	33,  // 49: sandbox.v1.ExecResult.keep:type_name -> sandbox.v1.KeepResult
-	34,  // 50: sandbox.v1.KeepResult.kept:type_name -> sandbox.v1.KeptPath
-	34,  // 51: sandbox.v1.KeepResult.not_kept:type_name -> sandbox.v1.KeptPath
-	97,  // 52: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
+	85,  // 42: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	12,  // 43: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
+	86,  // 44: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	98,  // 45: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	98,  // 46: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	37,  // 47: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
+	38,  // 48: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
+	35,  // 49: sandbox.v1.ExecResult.keep:type_name -> sandbox.v1.KeepResult
+	36,  // 50: sandbox.v1.KeepResult.kept:type_name -> sandbox.v1.KeptPath
+	36,  // 51: sandbox.v1.KeepResult.not_kept:type_name -> sandbox.v1.KeptPath
+	99,  // 52: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
 	3,   // 53: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
-	8,   // 54: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
-	35,  // 55: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
-	36,  // 56: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
-	33,  // 57: sandbox.v1.ExecOutput.keep:type_name -> sandbox.v1.KeepResult
-	85,  // 58: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	87,  // 59: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	86,  // 60: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
-	41,  // 61: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
-	95,  // 62: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
-	98,  // 63: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	95,  // 64: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	95,  // 65: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	90,  // 66: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
-	42,  // 67: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	96,  // 68: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
-	52,  // 69: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
-	51,  // 70: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
+	10,  // 54: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
+	37,  // 55: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
+	38,  // 56: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
+	35,  // 57: sandbox.v1.ExecOutput.keep:type_name -> sandbox.v1.KeepResult
+	87,  // 58: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	89,  // 59: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	88,  // 60: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	43,  // 61: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
+	97,  // 62: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	100, // 63: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	97,  // 64: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	97,  // 65: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	92,  // 66: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	44,  // 67: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
+	98,  // 68: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	54,  // 69: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
+	53,  // 70: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
 	4,   // 71: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
 	5,   // 72: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
-	55,  // 73: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
-	55,  // 74: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
-	53,  // 75: sandbox.v1.FileDiff.hunks:type_name -> sandbox.v1.Hunk
-	54,  // 76: sandbox.v1.Hunk.pieces:type_name -> sandbox.v1.HunkPiece
-	6,   // 77: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
-	4,   // 78: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	57,  // 79: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	91,  // 80: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
-	93,  // 81: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	97,  // 82: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	93,  // 83: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	66,  // 84: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	69,  // 85: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	97,  // 86: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	95,  // 87: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	7,   // 88: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	36,  // 89: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
-	95,  // 90: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	95,  // 91: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	95,  // 92: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
-	8,   // 93: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
-	96,  // 94: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	92,  // 95: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	88,  // 96: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	96,  // 97: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	87,  // 98: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	89,  // 99: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	4,   // 100: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
-	6,   // 101: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
-	55,  // 102: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
-	15,  // 103: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	25,  // 104: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	26,  // 105: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	28,  // 106: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	29,  // 107: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	30,  // 108: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	31,  // 109: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	31,  // 110: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	43,  // 111: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	44,  // 112: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	45,  // 113: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	47,  // 114: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	48,  // 115: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	48,  // 116: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	38,  // 117: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	39,  // 118: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	49,  // 119: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	59,  // 120: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
-	56,  // 121: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	61,  // 122: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	63,  // 123: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	17,  // 124: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
-	18,  // 125: sandbox.v1.SandboxService.UpdateSandbox:input_type -> sandbox.v1.UpdateSandboxRequest
-	19,  // 126: sandbox.v1.SandboxService.GrantPath:input_type -> sandbox.v1.GrantPathRequest
-	20,  // 127: sandbox.v1.SandboxService.ListAsks:input_type -> sandbox.v1.ListAsksRequest
-	23,  // 128: sandbox.v1.SandboxService.AnswerAsk:input_type -> sandbox.v1.AnswerAskRequest
-	64,  // 129: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	67,  // 130: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	70,  // 131: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	72,  // 132: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
-	74,  // 133: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	76,  // 134: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
-	78,  // 135: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	10,  // 136: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	10,  // 137: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	27,  // 138: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	10,  // 139: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	10,  // 140: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	99,  // 141: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	32,  // 142: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	37,  // 143: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	42,  // 144: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	42,  // 145: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	46,  // 146: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	99,  // 147: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	32,  // 148: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	37,  // 149: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	37,  // 150: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	40,  // 151: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	50,  // 152: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	60,  // 153: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
-	58,  // 154: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	62,  // 155: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	10,  // 156: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	10,  // 157: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
-	10,  // 158: sandbox.v1.SandboxService.UpdateSandbox:output_type -> sandbox.v1.Sandbox
-	10,  // 159: sandbox.v1.SandboxService.GrantPath:output_type -> sandbox.v1.Sandbox
-	21,  // 160: sandbox.v1.SandboxService.ListAsks:output_type -> sandbox.v1.ListAsksResponse
-	99,  // 161: sandbox.v1.SandboxService.AnswerAsk:output_type -> sandbox.v1.Empty
-	65,  // 162: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	68,  // 163: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	71,  // 164: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	73,  // 165: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
-	75,  // 166: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	77,  // 167: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
-	79,  // 168: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	136, // [136:169] is the sub-list for method output_type
-	103, // [103:136] is the sub-list for method input_type
-	103, // [103:103] is the sub-list for extension type_name
-	103, // [103:103] is the sub-list for extension extendee
-	0,   // [0:103] is the sub-list for field type_name
+	57,  // 73: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
+	57,  // 74: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
+	55,  // 75: sandbox.v1.FileDiff.hunks:type_name -> sandbox.v1.Hunk
+	56,  // 76: sandbox.v1.Hunk.pieces:type_name -> sandbox.v1.HunkPiece
+	6,   // 77: sandbox.v1.ApplyRequest.on_conflict:type_name -> sandbox.v1.ConflictResolution
+	8,   // 78: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
+	4,   // 79: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
+	7,   // 80: sandbox.v1.PathOutcome.conflict_kind:type_name -> sandbox.v1.ConflictKind
+	59,  // 81: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	93,  // 82: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
+	95,  // 83: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	99,  // 84: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	95,  // 85: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	68,  // 86: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	71,  // 87: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	99,  // 88: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	97,  // 89: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	9,   // 90: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	38,  // 91: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
+	97,  // 92: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	97,  // 93: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	97,  // 94: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
+	10,  // 95: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
+	98,  // 96: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	94,  // 97: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	90,  // 98: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	98,  // 99: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	89,  // 100: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	91,  // 101: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	4,   // 102: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
+	8,   // 103: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
+	57,  // 104: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
+	17,  // 105: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	27,  // 106: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	28,  // 107: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	30,  // 108: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	31,  // 109: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	32,  // 110: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	33,  // 111: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	33,  // 112: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	45,  // 113: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	46,  // 114: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	47,  // 115: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	49,  // 116: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	50,  // 117: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	50,  // 118: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	40,  // 119: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	41,  // 120: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	51,  // 121: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	61,  // 122: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
+	58,  // 123: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	63,  // 124: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	65,  // 125: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	19,  // 126: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
+	20,  // 127: sandbox.v1.SandboxService.UpdateSandbox:input_type -> sandbox.v1.UpdateSandboxRequest
+	21,  // 128: sandbox.v1.SandboxService.GrantPath:input_type -> sandbox.v1.GrantPathRequest
+	22,  // 129: sandbox.v1.SandboxService.ListAsks:input_type -> sandbox.v1.ListAsksRequest
+	25,  // 130: sandbox.v1.SandboxService.AnswerAsk:input_type -> sandbox.v1.AnswerAskRequest
+	66,  // 131: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	69,  // 132: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	72,  // 133: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	74,  // 134: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	76,  // 135: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	78,  // 136: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
+	80,  // 137: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	12,  // 138: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	12,  // 139: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	29,  // 140: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	12,  // 141: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	12,  // 142: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	101, // 143: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	34,  // 144: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	39,  // 145: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	44,  // 146: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	44,  // 147: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	48,  // 148: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	101, // 149: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	34,  // 150: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	39,  // 151: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	39,  // 152: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	42,  // 153: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	52,  // 154: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	62,  // 155: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
+	60,  // 156: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	64,  // 157: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	12,  // 158: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	12,  // 159: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
+	12,  // 160: sandbox.v1.SandboxService.UpdateSandbox:output_type -> sandbox.v1.Sandbox
+	12,  // 161: sandbox.v1.SandboxService.GrantPath:output_type -> sandbox.v1.Sandbox
+	23,  // 162: sandbox.v1.SandboxService.ListAsks:output_type -> sandbox.v1.ListAsksResponse
+	101, // 163: sandbox.v1.SandboxService.AnswerAsk:output_type -> sandbox.v1.Empty
+	67,  // 164: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	70,  // 165: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	73,  // 166: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	75,  // 167: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	77,  // 168: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	79,  // 169: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
+	81,  // 170: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	138, // [138:171] is the sub-list for method output_type
+	105, // [105:138] is the sub-list for method input_type
+	105, // [105:105] is the sub-list for extension type_name
+	105, // [105:105] is the sub-list for extension extendee
+	0,   // [0:105] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -7868,7 +8092,7 @@ func file_sandbox_v1_sandbox_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
-			NumEnums:      9,
+			NumEnums:      11,
 			NumMessages:   84,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -85,6 +85,9 @@ type ApplyOptions struct {
 	// place of the source, with the message; "" for the source. Only of this host.
 	Branch, Message string
 	Progress        func(tried, total int)
+	// OnConflict says what to do with lines that the source and the sandbox have changed; without
+	// Unreviewed, one of Merge, Ours, Theirs and Markers.
+	OnConflict apply.OnConflict
 	// Waiting and Recovered are those of apply.Options.
 	Waiting   func(holder string)
 	Recovered func(history.Recovered)

@@ -117,8 +117,11 @@ func (c *localChanges) shownBefore(ctx context.Context) (string, error) {
 // Apply brings changes into the source. A live supervisor forgets what it has of them.
 func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (result backend.Applied, err error) {
 	options := apply.Options{Paths: o.Paths, Hunks: o.Hunks, DryRun: o.DryRun, Reviewed: o.Reviewed, Progress: o.Progress, Unreviewed: o.Unreviewed, Waiting: o.Waiting, Recovered: o.Recovered}
-	if o.Unreviewed {
+	switch options.OnConflict = o.OnConflict; {
+	case o.Unreviewed:
 		options.OnConflict = apply.Leave
+	case o.Attest: // nobody has looked at what a merge makes
+		options.OnConflict = apply.Stop
 	}
 	if options.To, err = c.target(ctx, o); err != nil {
 		return result, err

@@ -75,12 +75,19 @@ func ShownOf(sent []*sandboxv1.FileDiff) (*apply.Shown, error) {
 // the digest reviewed names or all there are. If something stands in the way, the result tells
 // what, beside the error.
 func (c *Client) Apply(ctx context.Context, s backend.Sandbox, paths []vpath.Path, dryRun bool, reviewed string) (apply.Result, error) {
-	return c.apply(ctx, s, &sandboxv1.ApplyRequest{SandboxId: string(s.Record.ID), Mount: s.Mount, Paths: wireconv.EncodeSelection(paths), DryRun: dryRun, ReviewedDigest: reviewed})
+	return c.applyAs(ctx, s, backend.ApplyOptions{Paths: paths, DryRun: dryRun}, reviewed)
 }
 
-// ApplyHunks is Apply of what ids select.
-func (c *Client) ApplyHunks(ctx context.Context, s backend.Sandbox, ids []string, dryRun bool, reviewed string) (apply.Result, error) {
-	return c.apply(ctx, s, &sandboxv1.ApplyRequest{SandboxId: string(s.Record.ID), Mount: s.Mount, Hunks: ids, DryRun: dryRun, ReviewedDigest: reviewed})
+// applyAs is Apply of what o selects: paths or hunks.
+func (c *Client) applyAs(ctx context.Context, s backend.Sandbox, o backend.ApplyOptions, reviewed string) (apply.Result, error) {
+	r := &sandboxv1.ApplyRequest{
+		SandboxId: string(s.Record.ID), Mount: s.Mount, Hunks: o.Hunks, DryRun: o.DryRun, ReviewedDigest: reviewed,
+		OnConflict: wireconv.OnConflict.Encode(o.OnConflict),
+	}
+	if len(o.Hunks) == 0 {
+		r.Paths = wireconv.EncodeSelection(o.Paths)
+	}
+	return c.apply(ctx, s, r)
 }
 
 func (c *Client) apply(ctx context.Context, s backend.Sandbox, r *sandboxv1.ApplyRequest) (apply.Result, error) {

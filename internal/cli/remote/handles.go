@@ -181,17 +181,15 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 	switch {
 	case u != nil && len(o.Hunks) > 0:
 		return result, errdefs.New(errdefs.Unsupported, "sandbox %s: hunks cannot be applied to a directory that was uploaded; apply whole files", c.sb.Record.Name)
+	case u != nil && o.OnConflict != apply.Merge:
+		return result, errdefs.New(errdefs.Unsupported, "sandbox %s: texts of a directory that was uploaded are not merged: apply the other paths, and discard those in conflict", c.sb.Record.Name)
 	case u != nil:
 		result.Result, err = BringBack(ctx, c.b.Client, u, c.sb, o.Paths, o.DryRun, take, o.Progress)
 	default:
 		if c.mount == "" {
 			result.Codebase = c.sb.Record.Served.CodebaseID
 		}
-		if len(o.Hunks) > 0 {
-			result.Result, err = c.b.ApplyHunks(ctx, c.sb, o.Hunks, o.DryRun, take.Digest)
-		} else {
-			result.Result, err = c.b.Apply(ctx, c.sb, o.Paths, o.DryRun, take.Digest)
-		}
+		result.Result, err = c.b.applyAs(ctx, c.sb, o, take.Digest)
 	}
 	showAs(listed, &result.Result)
 	return result, err

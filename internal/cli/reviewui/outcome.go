@@ -36,6 +36,9 @@ func (m *model) outcome(a applied) (title string, lines []string) {
 		lines = append(lines, "They are in codebase "+r.Codebase+": agentfense codebase pull "+r.Codebase+" DIR")
 	}
 	for _, p := range r.Paths {
+		if p.Merged {
+			lines = append(lines, "merged with what changed in the source: "+m.nameOf(p.Path))
+		}
 		switch {
 		case p.Outcome == apply.Applied && !p.Implied:
 			m.forget(p.Path)

@@ -96,7 +96,8 @@ func (r *Result) merge(base []string) {
 	}
 }
 
-// Ours returns the merged text with our lines at the conflicts; our version if the merge is refused.
+// Ours returns the merged text with our lines at the conflicts; our version if the merge is
+// refused.
 func (r *Result) Ours() []byte {
 	if r.Refused != "" {
 		return r.ours

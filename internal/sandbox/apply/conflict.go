@@ -1,10 +1,13 @@
 package apply
 
 import (
+	"encoding/hex"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
@@ -55,4 +58,27 @@ func (p *plan) nameConflict(s *step) error {
 		s.conflict(Binary, changedInSource)
 	}
 	return nil
+}
+
+// renameTries is how many new files are compared with a deleted one.
+const renameTries = 16
+
+// findRename names the conflict of a file that the sandbox has deleted after the new file with its
+// content, if there is one: the sandbox has renamed it.
+func (p *plan) findRename(s *step) {
+	if s.Base == nil || s.Base.SHA256 == nil || s.Base.Size == 0 {
+		return
+	}
+	sum, tries := hex.EncodeToString(s.Base.SHA256), 0
+	for _, to := range p.steps {
+		isNew := to.Status == changes.Added && to.Info.Mode&record.TypeBits == unix.S_IFREG
+		if !isNew || to.Info.Size != s.Base.Size || tries == renameTries {
+			continue
+		}
+		tries++
+		if has, err := manifest.SumOfDelta(p.work, to.Path); err == nil && has == sum {
+			s.conflict(RenameEdit, "%s, which renamed it to %s", s.reason, changes.Quote(to.Path))
+			return
+		}
+	}
 }

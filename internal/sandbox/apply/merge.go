@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,8 +33,8 @@ func (p *plan) mergeAll(how OnConflict, name string) error {
 		_, _, inGit := review.GitDirOf(s.Path)
 		switch {
 		case s.outcome != Conflict:
-		case s.kind == DeleteModify && s.Status == changes.Deleted && s.shown.RenamedTo != "":
-			s.conflict(RenameEdit, "%s, and the sandbox renamed it to %s", s.reason, changes.Quote(s.shown.RenamedTo))
+		case s.kind == DeleteModify && s.Status == changes.Deleted:
+			p.findRename(s)
 		case s.kind != Text:
 		case inGit:
 			s.conflict(Binary, "%s, and git's own files are not merged", changedInSource)
@@ -63,7 +64,7 @@ type versions struct {
 func (p *plan) merge(s *step, how OnConflict, name string) error {
 	v, err := p.readVersions(s)
 	switch {
-	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition):
+	case errors.Is(err, changes.ErrMoved), errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition):
 		s.conflict(ChangedMeanwhile, "%s, and while it was merged", changedInSource)
 		return nil
 	case errdefs.Is(err, errdefs.Denied):

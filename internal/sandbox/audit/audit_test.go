@@ -67,7 +67,7 @@ var everyEvent = []audit.Event{
 		AllowNet: []audit.AllowedHost{{Host: "example.com:443", Until: "2026-01-02T03:04:05Z"}, {Host: "10.0.0.1:22,raw"}},
 	},
 	audit.PolicyChanged{Reason: "flags at a resume", Rules: []audit.Rule{{Pattern: "/src/**", Permission: "write"}}},
-	audit.Applied{Paths: []audit.Text{"/new"}, Refused: []audit.Text{"/both"}},
+	audit.Applied{Paths: []audit.Text{"/new", "/merged"}, Merged: []audit.Text{"/merged"}, Refused: []audit.Text{"/both"}},
 	audit.Discarded{Paths: []audit.Text{"/old"}},
 	audit.Undone{Transaction: "tx_1", Of: "tx_0", Redo: true, Paths: []audit.Text{"/new"}},
 	audit.SessionCreated{Session: "sess_0123456789abcdef", Exec: "2", Shell: "/bin/sh", Dir: "/workspace"},

@@ -275,7 +275,8 @@ type Applied struct {
 	// Overwrote are those of Paths that had changed in the source since the sandbox saw
 	// them.
 	Overwrote []Text `json:"overwrote,omitempty"`
-	// Merged are those of Paths that had changed in the source, too: it has the changes of both now.
+	// Merged are those of Paths that had changed in the source, too, and have the changes of both
+	// now.
 	Merged []Text `json:"merged,omitempty"`
 	// To is the directory to which they were applied instead of the source; they also stay
 	// in the sandbox.

@@ -57,7 +57,13 @@ func (s *Service) apply(ctx context.Context, sb *record.Sandbox, o apply.Options
 	if err != nil {
 		return apply.Result{}, err
 	}
-	if _, linked := files.Linked(); linked || o.DryRun {
+	_, linked := files.Linked()
+	if !linked {
+		if o.OnConflict, err = withoutMerging(sb, o.OnConflict); err != nil {
+			return apply.Result{}, err
+		}
+	}
+	if linked || o.DryRun {
 		return apply.Changes(ctx, sb, o)
 	}
 	result, err, tellErr := s.applyAndTell(ctx, files, sb, o)
@@ -65,6 +71,16 @@ func (s *Service) apply(ctx context.Context, sb *record.Sandbox, o apply.Options
 		return result, tellErr
 	}
 	return result, err
+}
+
+// withoutMerging is how conflicts with an uploaded codebase are resolved. A client brings the same
+// changes into the directory that it uploaded, by file: a merge would make them differ. Errors:
+// Precondition.
+func withoutMerging(sb *record.Sandbox, how apply.OnConflict) (apply.OnConflict, error) {
+	if how != apply.Merge {
+		return how, errdefs.New(errdefs.Precondition, "sandbox %s: texts of a codebase that was uploaded are not merged: apply the other paths, and discard those in conflict", sb.Name())
+	}
+	return apply.Stop, nil
 }
 
 // unknownPolicy is the reason of a refusal for a caller who may not know the policy.

@@ -34,6 +34,7 @@ func EncodeApplied(result apply.Result) *sandboxv1.ApplyResponse {
 		answer.Results = append(answer.Results, &sandboxv1.PathOutcome{
 			Path: p.Path.Text(), Outcome: Outcome.Encode(p.Outcome), Reason: p.Reason, Status: ChangeStatus.Encode(p.Status),
 			Hunks: int64(p.Hunks), OfHunks: int64(p.OfHunks),
+			Merged: p.Merged, Conflicts: int64(p.Conflicts), ConflictKind: ConflictKind.Encode(p.Kind),
 		})
 	}
 	return answer
@@ -49,6 +50,7 @@ func DecodeApplied(answer *sandboxv1.ApplyResponse) (result apply.Result, err er
 		result.Paths = append(result.Paths, apply.PathResult{
 			Path: path, Status: ChangeStatus.Decode(p.Status), Outcome: Outcome.Decode(p.Outcome), Reason: vpath.Escape(p.Reason),
 			Hunks: int(p.Hunks), OfHunks: int(p.OfHunks),
+			Merged: p.Merged, Conflicts: int(p.Conflicts), Kind: ConflictKind.Decode(p.ConflictKind),
 		})
 	}
 	slices.SortFunc(result.Paths, func(a, b apply.PathResult) int { return cmp.Compare(a.Path, b.Path) })

@@ -147,6 +147,28 @@ var (
 		apply.ChangedSinceReview: sandboxv1.Outcome_OUTCOME_CHANGED_SINCE_REVIEW,
 		apply.LeftOut:            sandboxv1.Outcome_OUTCOME_LEFT_OUT,
 	})
+	ConflictKind = enum(map[apply.ConflictKind]sandboxv1.ConflictKind{
+		"":                     sandboxv1.ConflictKind_CONFLICT_KIND_UNSPECIFIED,
+		apply.Text:             sandboxv1.ConflictKind_CONFLICT_KIND_TEXT,
+		apply.Binary:           sandboxv1.ConflictKind_CONFLICT_KIND_BINARY,
+		apply.TooLarge:         sandboxv1.ConflictKind_CONFLICT_KIND_TOO_LARGE,
+		apply.NoBase:           sandboxv1.ConflictKind_CONFLICT_KIND_NO_BASE,
+		apply.Mode:             sandboxv1.ConflictKind_CONFLICT_KIND_MODE,
+		apply.DeleteModify:     sandboxv1.ConflictKind_CONFLICT_KIND_DELETE_MODIFY,
+		apply.RenameEdit:       sandboxv1.ConflictKind_CONFLICT_KIND_RENAME_EDIT,
+		apply.TypeChange:       sandboxv1.ConflictKind_CONFLICT_KIND_TYPE_CHANGE,
+		apply.BothAdded:        sandboxv1.ConflictKind_CONFLICT_KIND_BOTH_ADDED,
+		apply.Directory:        sandboxv1.ConflictKind_CONFLICT_KIND_DIRECTORY,
+		apply.Hidden:           sandboxv1.ConflictKind_CONFLICT_KIND_HIDDEN,
+		apply.HiddenBelow:      sandboxv1.ConflictKind_CONFLICT_KIND_HIDDEN_BELOW,
+		apply.ChangedMeanwhile: sandboxv1.ConflictKind_CONFLICT_KIND_CHANGED_MEANWHILE,
+	})
+	OnConflict = enum(map[apply.OnConflict]sandboxv1.ConflictResolution{
+		apply.Merge:   sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_UNSPECIFIED,
+		apply.Ours:    sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_OURS,
+		apply.Theirs:  sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_THEIRS,
+		apply.Markers: sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_MARKERS,
+	})
 )
 
 // The enums of a view and of the effects of commands.

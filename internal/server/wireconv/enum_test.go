@@ -17,6 +17,8 @@ func TestEveryEnumValueSurvives(t *testing.T) {
 	allSurvive(t, ChangeStatus)
 	allSurvive(t, Risk)
 	allSurvive(t, Outcome)
+	allSurvive(t, ConflictKind)
+	allSurvive(t, OnConflict)
 	allSurvive(t, ViewOrigin)
 	allSurvive(t, ChangeKind)
 	allSurvive(t, Stream)

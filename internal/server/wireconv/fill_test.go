@@ -132,6 +132,7 @@ var values = map[reflect.Type][]any{
 	reflect.TypeFor[changes.Status]():     {changes.Added, changes.Modified, changes.Deleted, changes.Retyped},
 	reflect.TypeFor[review.Risk]():        {review.TrustedLater, review.RunsOnHost},
 	reflect.TypeFor[readview.Origin]():    {readview.OfFrozen, readview.OfDelta},
+	reflect.TypeFor[apply.ConflictKind](): {apply.Text, apply.RenameEdit, apply.HiddenBelow},
 	reflect.TypeFor[apply.Outcome]():      {apply.Kept, apply.Conflict, apply.LeftOut},
 	reflect.TypeFor[api.ChangeKind]():     {api.Created, api.Modified, api.Deleted, api.Renamed},
 	reflect.TypeFor[outlog.Stream]():      {outlog.Stderr},

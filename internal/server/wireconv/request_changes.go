@@ -70,7 +70,9 @@ func DecodeApply(r *sandboxv1.ApplyRequest) (a Apply, err error) {
 	paths, pathErr := requestPaths(r.GetPaths())
 	a.Options = apply.Options{Paths: paths, Hunks: r.GetHunks(), DryRun: r.GetDryRun(), Reviewed: r.GetReviewedDigest()}
 	a.Sandbox, a.Mount, err = changesOf(r)
-	return a, cmp.Or(err, pathErr)
+	how, howErr := OnConflict.Parse("on_conflict", r.GetOnConflict())
+	a.Options.OnConflict = how
+	return a, cmp.Or(err, pathErr, howErr)
 }
 
 // DecodeReadChanges reads a request.

@@ -24,6 +24,8 @@ from agentfense import (
     CommandExecutionError,
     CommandTimeoutError,
     ConflictError,
+    ConflictKind,
+    ConflictResolution,
     FileNotFoundError,
     InvalidConfigurationError,
     Outcome,
@@ -388,6 +390,27 @@ def test_apply_of_hunks(sandbox: Sandbox, project: Path) -> None:
     assert (project / "long").read_text().splitlines() == [*map(str, range(1, 12)), "last"]
     assert sandbox.apply(hunks=[change.id]).applied_count == 1
     assert sandbox.diff() == [] and (project / "long").read_text().startswith("first\n")
+
+
+def test_apply_merges_texts(sandbox: Sandbox, project: Path) -> None:
+    text = project / "long"
+    text.write_text("".join(f"{i}\n" for i in range(1, 9)))
+    sandbox.run("sed -i 's/^8$/eight/' long")
+    text.write_text(text.read_text().replace("1\n", "one\n"))
+    (merged,) = sandbox.apply().results
+    assert (merged.outcome, merged.merged, merged.conflicts) == (Outcome.APPLIED, True, 0)
+    sandbox.run("sed -i 's/^4$/by the sandbox/' long")
+    text.write_text(text.read_text().replace("4\n", "by a person\n"))
+    (conflict,) = sandbox.apply(dry_run=True).results
+    assert (conflict.outcome, conflict.conflict_kind) == (Outcome.CONFLICT, ConflictKind.TEXT)
+    with pytest.raises(ConflictError):
+        sandbox.apply()
+    with pytest.raises(ValueError, match="both"):
+        sandbox.apply(on_conflict="both")
+    (marked,) = sandbox.apply(on_conflict=ConflictResolution.MARKERS).results
+    assert marked.merged and marked.conflicts == 1
+    assert "<<<<<<< source\nby a person\n=======\nby the sandbox\n>>>>>>> sandbox " in text.read_text()
+    assert text.read_text().startswith("one\n") and text.read_text().endswith("eight\n")
 
 
 def test_apply_takes_what_was_reviewed(sandbox: Sandbox, project: Path) -> None:

@@ -20,6 +20,8 @@ from agentfense._gen.sandbox.v1 import common_pb2, sandbox_pb2
         (words.RuntimeType, sandbox_pb2.RuntimeType, "RUNTIME_TYPE_", set()),
         (words.SyncMode, sandbox_pb2.SyncMode, "SYNC_MODE_", set()),
         (words.ChangeStatus, sandbox_pb2.ChangeStatus, "CHANGE_STATUS_", set()),
+        (words.ConflictKind, sandbox_pb2.ConflictKind, "CONFLICT_KIND_", set()),
+        (words.ConflictResolution, sandbox_pb2.ConflictResolution, "CONFLICT_RESOLUTION_", set()),
         (words.ChangeKind, sandbox_pb2.ChangeKind, "CHANGE_KIND_", {"lost"}),
         (words.Outcome, sandbox_pb2.Outcome, "OUTCOME_", set()),
     ],

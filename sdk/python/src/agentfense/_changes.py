@@ -137,6 +137,7 @@ class ChangeCalls(Calls):
         reviewed: t.Reviewed = None,
         mount: Optional[str] = None,
         hunks: Optional[Sequence[str]] = None,
+        on_conflict: Union[t.ConflictResolution, str, None] = None,
     ) -> t.ApplyResult:
         """Apply changes to the source: all that are selected, or none and an error.
 
@@ -148,12 +149,14 @@ class ChangeCalls(Calls):
         is the name of a mount that is meant, and the server's configuration must still let
         sandboxes write its source; None means the workspace. ``hunks`` are ids of changes and hunks
         of ``diff``, in place of ``paths``: the rest of a file remains a change, and an empty list
-        applies nothing.
+        applies nothing. A text that the source and the sandbox changed at different lines is
+        merged; ``on_conflict`` says what to do with lines that both changed. Neither is possible in
+        a codebase that was uploaded.
         """
         wanted = requests.chosen(paths, mount)
         if wanted == [] or (hunks is not None and not hunks):
             return t.ApplyResult([], 0, 0)
-        request = requests.apply(sandbox_id, wanted, dry_run, reviewed, mount, hunks)
+        request = requests.apply(sandbox_id, wanted, dry_run, reviewed, mount, hunks, on_conflict)
         return apply_result_of(self._connection.call("Apply", request, Call("apply", sandbox_id), WORK))
 
     def discard(

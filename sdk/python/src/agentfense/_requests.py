@@ -344,10 +344,13 @@ def apply(
     reviewed: t.Reviewed,
     mount: Optional[str] = None,
     hunks: Optional[Sequence[str]] = None,
+    on_conflict: Union[t.ConflictResolution, str, None] = None,
 ) -> Any:
-    """Return the request of Apply."""
+    """Return the request of Apply. Raises ValueError for an unknown resolution of conflicts."""
+    how = t.ConflictResolution(on_conflict).name if on_conflict is not None else "UNSPECIFIED"
     return sandbox_pb2.ApplyRequest(
         hunks=hunks or (),
+        on_conflict="CONFLICT_RESOLUTION_" + how,
         sandbox_id=sandbox_id,
         paths=paths,
         dry_run=dry_run,

@@ -454,6 +454,9 @@ def apply_result_of(message: Any) -> t.ApplyResult:
                 status=t.ChangeStatus(_change(r.status)) if _change(r.status) else None,
                 hunks=r.hunks,
                 of_hunks=r.of_hunks,
+                merged=r.merged,
+                conflicts=r.conflicts,
+                conflict_kind=_conflict_kind(r.conflict_kind),
             )
             for r in message.results
         ],
@@ -461,6 +464,12 @@ def apply_result_of(message: Any) -> t.ApplyResult:
         applied_count=message.applied_count,
         written_again=[decode_path(path) for path in message.written_again],
     )
+
+
+def _conflict_kind(value: int) -> Optional[t.ConflictKind]:
+    """Return a kind of conflict; None for none, and for one of a newer server."""
+    word = named(sandbox_pb2.ConflictKind, "CONFLICT_KIND_", value, "")
+    return t.ConflictKind(word) if word else None
 
 
 def discard_result_of(message: Any) -> t.DiscardResult:

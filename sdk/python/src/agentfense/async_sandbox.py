@@ -539,6 +539,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         reviewed: t.Reviewed = None,
         mount: Optional[str] = None,
         hunks: Optional[Sequence[str]] = None,
+        on_conflict: Union[t.ConflictResolution, str, None] = None,
     ) -> t.ApplyResult:
         """Apply changes to the source, all if ``paths`` is None; see AsyncSandboxClient.apply.
 
@@ -546,20 +547,33 @@ class AsyncSandbox(AsyncSandboxExecs):
         uploaded. The program ``agentfense`` brings changes back into an uploaded directory if it
         still holds what was uploaded, and then the server changes its copy. For any other codebase
         the source is the server's copy; that of a mount is on the server's host. Raises
-        InvalidConfigurationError if the package could not record the upload, and for ``hunks`` of
-        an uploaded directory.
+        InvalidConfigurationError if the package could not record the upload, and for ``hunks`` and
+        ``on_conflict`` of an uploaded directory.
         """
         if mount is not None:
             return await self._client.apply(
-                self.id, paths, dry_run=dry_run, reviewed=reviewed, mount=mount, hunks=hunks
+                self.id,
+                paths,
+                dry_run=dry_run,
+                reviewed=reviewed,
+                mount=mount,
+                hunks=hunks,
+                on_conflict=on_conflict,
             )
         if self._unnoted:
             raise InvalidConfigurationError(self._unnoted)
         if not is_remembered(self.id):
-            return await self._client.apply(self.id, paths, dry_run=dry_run, reviewed=reviewed, hunks=hunks)
+            return await self._client.apply(
+                self.id, paths, dry_run=dry_run, reviewed=reviewed, hunks=hunks, on_conflict=on_conflict
+            )
         if hunks is not None:
             raise InvalidConfigurationError(
                 "apply: hunks cannot be applied to a directory that was uploaded; apply whole files"
+            )
+        if on_conflict is not None:
+            raise InvalidConfigurationError(
+                "apply: texts of a directory that was uploaded are not merged; apply the other paths, "
+                "and discard those in conflict"
             )
         wanted = chosen(paths)
         if wanted == []:

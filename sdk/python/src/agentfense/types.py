@@ -17,6 +17,8 @@ from .results import KeptPath as KeptPath
 from .words import AskScope as AskScope
 from .words import ChangeKind as ChangeKind
 from .words import ChangeStatus as ChangeStatus
+from .words import ConflictKind as ConflictKind
+from .words import ConflictResolution as ConflictResolution
 from .words import Outcome as Outcome
 from .words import PatternType as PatternType
 from .words import Permission as Permission
@@ -528,6 +530,12 @@ class PathOutcome:
     """How many parts of the file ``apply(hunks=…)`` selected; 0 if it was all."""
     of_hunks: int = 0
     """How many parts there are."""
+    merged: bool = False
+    """With ``APPLIED``: the source had changed, too, and has the changes of both now."""
+    conflicts: int = 0
+    """If it is merged: at how many places the changes contradicted each other."""
+    conflict_kind: Optional[ConflictKind] = None
+    """With ``CONFLICT``: what the conflict is about."""
 
 
 @dataclass

@@ -82,6 +82,44 @@ class Outcome(str, Enum):
     """Never applied: see ``FileDiff.left_out``."""
 
 
+class ConflictKind(str, Enum):
+    """What a conflict is about."""
+
+    TEXT = "text"
+    """Both changed the same lines."""
+    BINARY = "binary"
+    """Both changed a file that is not merged by lines."""
+    TOO_LARGE = "too_large"
+    NO_BASE = "no_base"
+    """Both changed a file of which a version cannot be read."""
+    MODE = "mode"
+    DELETE_MODIFY = "delete_modify"
+    """One deleted what the other changed."""
+    RENAME_EDIT = "rename_edit"
+    """The sandbox renamed what the source changed."""
+    TYPE_CHANGE = "type_change"
+    BOTH_ADDED = "both_added"
+    DIRECTORY = "directory"
+    """Its directory is missing, or in conflict."""
+    HIDDEN = "hidden"
+    """The source has an entry there that the policy hides."""
+    HIDDEN_BELOW = "hidden_below"
+    """It replaces a directory with entries that the sandbox did not delete."""
+    CHANGED_MEANWHILE = "changed_meanwhile"
+    """The source changed it during the apply."""
+
+
+class ConflictResolution(str, Enum):
+    """What ``apply`` does with lines that the source and the sandbox have both changed."""
+
+    OURS = "ours"
+    """The source's lines win; the source keeps its version of a file that is not merged by lines."""
+    THEIRS = "theirs"
+    """The sandbox's lines win, and its version of a file that is not merged by lines."""
+    MARKERS = "markers"
+    """Both are placed between conflict markers, as git does."""
+
+
 class SyncMode(str, Enum):
     """When a sandbox's changes reach its codebase."""
 

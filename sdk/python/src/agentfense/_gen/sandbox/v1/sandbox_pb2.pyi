@@ -51,6 +51,30 @@ class Risk(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RISK_TRUSTED_LATER: _ClassVar[Risk]
     RISK_RUNS_ON_HOST: _ClassVar[Risk]
 
+class ConflictResolution(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CONFLICT_RESOLUTION_UNSPECIFIED: _ClassVar[ConflictResolution]
+    CONFLICT_RESOLUTION_OURS: _ClassVar[ConflictResolution]
+    CONFLICT_RESOLUTION_THEIRS: _ClassVar[ConflictResolution]
+    CONFLICT_RESOLUTION_MARKERS: _ClassVar[ConflictResolution]
+
+class ConflictKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CONFLICT_KIND_UNSPECIFIED: _ClassVar[ConflictKind]
+    CONFLICT_KIND_TEXT: _ClassVar[ConflictKind]
+    CONFLICT_KIND_BINARY: _ClassVar[ConflictKind]
+    CONFLICT_KIND_TOO_LARGE: _ClassVar[ConflictKind]
+    CONFLICT_KIND_NO_BASE: _ClassVar[ConflictKind]
+    CONFLICT_KIND_MODE: _ClassVar[ConflictKind]
+    CONFLICT_KIND_DELETE_MODIFY: _ClassVar[ConflictKind]
+    CONFLICT_KIND_RENAME_EDIT: _ClassVar[ConflictKind]
+    CONFLICT_KIND_TYPE_CHANGE: _ClassVar[ConflictKind]
+    CONFLICT_KIND_BOTH_ADDED: _ClassVar[ConflictKind]
+    CONFLICT_KIND_DIRECTORY: _ClassVar[ConflictKind]
+    CONFLICT_KIND_HIDDEN: _ClassVar[ConflictKind]
+    CONFLICT_KIND_HIDDEN_BELOW: _ClassVar[ConflictKind]
+    CONFLICT_KIND_CHANGED_MEANWHILE: _ClassVar[ConflictKind]
+
 class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
@@ -93,6 +117,24 @@ CHANGE_STATUS_RETYPED: ChangeStatus
 RISK_UNSPECIFIED: Risk
 RISK_TRUSTED_LATER: Risk
 RISK_RUNS_ON_HOST: Risk
+CONFLICT_RESOLUTION_UNSPECIFIED: ConflictResolution
+CONFLICT_RESOLUTION_OURS: ConflictResolution
+CONFLICT_RESOLUTION_THEIRS: ConflictResolution
+CONFLICT_RESOLUTION_MARKERS: ConflictResolution
+CONFLICT_KIND_UNSPECIFIED: ConflictKind
+CONFLICT_KIND_TEXT: ConflictKind
+CONFLICT_KIND_BINARY: ConflictKind
+CONFLICT_KIND_TOO_LARGE: ConflictKind
+CONFLICT_KIND_NO_BASE: ConflictKind
+CONFLICT_KIND_MODE: ConflictKind
+CONFLICT_KIND_DELETE_MODIFY: ConflictKind
+CONFLICT_KIND_RENAME_EDIT: ConflictKind
+CONFLICT_KIND_TYPE_CHANGE: ConflictKind
+CONFLICT_KIND_BOTH_ADDED: ConflictKind
+CONFLICT_KIND_DIRECTORY: ConflictKind
+CONFLICT_KIND_HIDDEN: ConflictKind
+CONFLICT_KIND_HIDDEN_BELOW: ConflictKind
+CONFLICT_KIND_CHANGED_MEANWHILE: ConflictKind
 OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_APPLIED: Outcome
 OUTCOME_PRESENT: Outcome
@@ -944,36 +986,44 @@ class FileState(_message.Message):
     def __init__(self, mode: _Optional[int] = ..., size: _Optional[int] = ..., symlink_target: _Optional[str] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class ApplyRequest(_message.Message):
-    __slots__ = ("sandbox_id", "paths", "dry_run", "reviewed_digest", "mount", "hunks")
+    __slots__ = ("sandbox_id", "paths", "dry_run", "reviewed_digest", "mount", "hunks", "on_conflict")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATHS_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     REVIEWED_DIGEST_FIELD_NUMBER: _ClassVar[int]
     MOUNT_FIELD_NUMBER: _ClassVar[int]
     HUNKS_FIELD_NUMBER: _ClassVar[int]
+    ON_CONFLICT_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     paths: _containers.RepeatedScalarFieldContainer[str]
     dry_run: bool
     reviewed_digest: str
     mount: str
     hunks: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., dry_run: bool = ..., reviewed_digest: _Optional[str] = ..., mount: _Optional[str] = ..., hunks: _Optional[_Iterable[str]] = ...) -> None: ...
+    on_conflict: ConflictResolution
+    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., dry_run: bool = ..., reviewed_digest: _Optional[str] = ..., mount: _Optional[str] = ..., hunks: _Optional[_Iterable[str]] = ..., on_conflict: _Optional[_Union[ConflictResolution, str]] = ...) -> None: ...
 
 class PathOutcome(_message.Message):
-    __slots__ = ("path", "outcome", "reason", "status", "hunks", "of_hunks")
+    __slots__ = ("path", "outcome", "reason", "status", "hunks", "of_hunks", "merged", "conflicts", "conflict_kind")
     PATH_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     HUNKS_FIELD_NUMBER: _ClassVar[int]
     OF_HUNKS_FIELD_NUMBER: _ClassVar[int]
+    MERGED_FIELD_NUMBER: _ClassVar[int]
+    CONFLICTS_FIELD_NUMBER: _ClassVar[int]
+    CONFLICT_KIND_FIELD_NUMBER: _ClassVar[int]
     path: str
     outcome: Outcome
     reason: str
     status: ChangeStatus
     hunks: int
     of_hunks: int
-    def __init__(self, path: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ..., hunks: _Optional[int] = ..., of_hunks: _Optional[int] = ...) -> None: ...
+    merged: bool
+    conflicts: int
+    conflict_kind: ConflictKind
+    def __init__(self, path: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ..., hunks: _Optional[int] = ..., of_hunks: _Optional[int] = ..., merged: bool = ..., conflicts: _Optional[int] = ..., conflict_kind: _Optional[_Union[ConflictKind, str]] = ...) -> None: ...
 
 class ApplyResponse(_message.Message):
     __slots__ = ("results", "result_count", "applied_count", "written_again")

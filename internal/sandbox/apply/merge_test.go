@@ -1,0 +1,524 @@
+package apply_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// resultAt is the result at a path.
+func resultAt(r apply.Result, p vpath.Path) apply.PathResult {
+	for _, one := range r.Paths {
+		if one.Path == p {
+			return one
+		}
+	}
+	return apply.PathResult{}
+}
+
+// changedInBoth is a bench with a text of which the person has changed the third line, and the
+// sandbox that line, to others, and the last line.
+func changedInBoth(t *testing.T) *bench {
+	b := newBench(t, tree{"f": numbered(nil)})
+	b.agent(func(a *agent) {
+		a.write("/f", numbered(map[int]string{3: "sandbox\n", 40: "last\n"}))
+		a.write("/other", "new")
+	})
+	write(t, filepath.Join(b.dir, "f"), numbered(map[int]string{1: "first\n", 3: "person\n"}))
+	return b
+}
+
+func TestTextChangedInBothIsMerged(t *testing.T) {
+	b := newBench(t, tree{"f": numbered(nil), "same": numbered(nil)})
+	b.agent(func(a *agent) {
+		a.write("/f", numbered(map[int]string{30: "thirty\n"}))
+		a.chmod("/f", 0o755)
+		a.write("/same", numbered(map[int]string{5: "five\n"}))
+	})
+	mine := numbered(map[int]string{5: "five\n"})
+	write(t, filepath.Join(b.dir, "f"), mine)
+	write(t, filepath.Join(b.dir, "same"), numbered(map[int]string{5: "five\n", 30: "thirty\n"}))
+	want := numbered(map[int]string{5: "five\n", 30: "thirty\n"})
+
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{DryRun: true})
+	if p := resultAt(r, "/f"); err != nil || p.Outcome != apply.Applied || !p.Merged || p.Conflicts != 0 {
+		t.Errorf("dry run: %v, %+v", err, r.Paths)
+	}
+	wantFile(t, filepath.Join(b.dir, "f"), mine)
+
+	r = b.apply()
+	if p := resultAt(r, "/f"); p.Outcome != apply.Applied || !p.Merged || p.Overwrote {
+		t.Errorf("result = %+v, want it merged", p)
+	}
+	if p := resultAt(r, "/same"); p.Outcome != apply.Present || p.Merged {
+		t.Errorf("result = %+v, want it present: the source has all of the change", p)
+	}
+	wantFile(t, filepath.Join(b.dir, "f"), want)
+	if mode := statOf(t, filepath.Join(b.dir, "f")).Mode & 0o777; mode != 0o755 {
+		t.Errorf("mode = %o, want the sandbox's", mode)
+	}
+	if left := b.changes(); len(left) != 0 {
+		t.Errorf("left %q", left)
+	}
+	if r.Growth.Files != 0 || r.Growth.Bytes != int64(len(want)-len(mine)) {
+		t.Errorf("growth = %+v, want %d bytes", r.Growth, len(want)-len(mine))
+	}
+
+	b.mustReverse(false)
+	wantFile(t, filepath.Join(b.dir, "f"), mine)
+	b.agent(func(a *agent) { a.check(a.stack.Drop()) })
+	if got := b.changes(); !cmp.Equal(got, []string{"M /f"}) {
+		t.Errorf("after undo the sandbox has %q, want its change of /f", got)
+	}
+	b.mustReverse(true)
+	wantFile(t, filepath.Join(b.dir, "f"), want)
+}
+
+func TestModesAreMerged(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		sandbox, person os.FileMode
+		how             apply.OnConflict
+		want            os.FileMode
+		kind            apply.ConflictKind
+	}{
+		{name: "only the sandbox changed it", sandbox: 0o600, person: 0o644, want: 0o600},
+		{name: "only the source changed it", sandbox: 0o644, person: 0o755, want: 0o755},
+		{name: "both made the same of it", sandbox: 0o600, person: 0o600, want: 0o600},
+		{name: "both changed it", sandbox: 0o600, person: 0o755, want: 0o755, kind: apply.Mode},
+		{name: "both changed it, and the source wins", sandbox: 0o600, person: 0o755, how: apply.Ours, want: 0o755},
+		{name: "both changed it, and the sandbox wins", sandbox: 0o600, person: 0o755, how: apply.Theirs, want: 0o600},
+		{name: "markers cannot be placed in a mode", sandbox: 0o600, person: 0o755, how: apply.Markers, want: 0o755, kind: apply.Mode},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, tree{"f": "1\n2\n3\n"})
+			b.agent(func(a *agent) { a.write("/f", "1\n2\nthree\n"); a.chmod("/f", uint32(tt.sandbox)) })
+			write(t, filepath.Join(b.dir, "f"), "one\n2\n3\n")
+			if err := os.Chmod(filepath.Join(b.dir, "f"), tt.person); err != nil {
+				t.Fatal(err)
+			}
+			r, err := apply.Changes(t.Context(), b.box, apply.Options{OnConflict: tt.how})
+			if p := resultAt(r, "/f"); p.Kind != tt.kind || (err == nil) != (tt.kind == "") {
+				t.Errorf("%v, %+v, want kind %q", err, p, tt.kind)
+			}
+			if got := statOf(t, filepath.Join(b.dir, "f")).Mode & 0o777; got != uint32(tt.want) {
+				t.Errorf("mode = %o, want %o", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestConflictsAreNamedByKind(t *testing.T) {
+	all := []policy.Rule{{Pattern: "**", Permission: policy.Write}, {Pattern: "**/secret", Permission: policy.None, Priority: 10}}
+	tests := []struct {
+		name   string
+		source tree
+		agent  func(a *agent)
+		person func(t *testing.T, dir string)
+		path   vpath.Path
+		want   apply.ConflictKind
+	}{
+		{
+			"text", tree{"f": "1\n"},
+			func(a *agent) { a.write("/f", "2\n") },
+			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", apply.Text,
+		},
+		{
+			"binary", tree{"f": "1\x00\n"},
+			func(a *agent) { a.write("/f", "2\x00\n") },
+			func(t *testing.T, dir string) { write(t, dir+"/f", "3\x00\n") }, "/f", apply.Binary,
+		},
+		{
+			"a file of git", tree{".git/HEAD": "1\n", ".git/objects/": "", ".git/refs/": "", ".git/config": "1\n2\n3\n"},
+			func(a *agent) { a.write("/.git/config", "one\n2\n3\n") },
+			func(t *testing.T, dir string) { write(t, dir+"/.git/config", "1\n2\nthree\n") }, "/.git/config", apply.Binary,
+		},
+		{
+			"deleted in the source", tree{"f": "1\n"},
+			func(a *agent) { a.write("/f", "2\n") },
+			func(t *testing.T, dir string) { os.Remove(dir + "/f") }, "/f", apply.DeleteModify,
+		},
+		{
+			"deleted in the sandbox", tree{"f": "1\n"},
+			func(a *agent) { a.remove("/f") },
+			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", apply.DeleteModify,
+		},
+		{
+			"renamed in the sandbox", tree{"f": "one line\nanother line\n"},
+			func(a *agent) { a.rename("/f", "/g") },
+			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", apply.RenameEdit,
+		},
+		{
+			"another type in the source", tree{"f": "1\n"},
+			func(a *agent) { a.write("/f", "2\n") },
+			func(t *testing.T, dir string) { os.Remove(dir + "/f"); os.Symlink("x", dir+"/f") }, "/f", apply.TypeChange,
+		},
+		{
+			"another type in the sandbox", tree{"f": "1\n"},
+			func(a *agent) { a.remove("/f"); a.symlink("x", "/f") },
+			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", apply.TypeChange,
+		},
+		{
+			"made in both", tree{},
+			func(a *agent) { a.write("/f", "2\n") },
+			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", apply.BothAdded,
+		},
+		{
+			"the mode of a directory", tree{"d/": ""},
+			func(a *agent) { a.chmod("/d", 0o700) },
+			func(t *testing.T, dir string) { os.Chmod(dir+"/d", 0o711) }, "/d", apply.Mode,
+		},
+		{
+			"a directory that is gone", tree{"d/": ""},
+			func(a *agent) { a.write("/d/f", "2\n") },
+			func(t *testing.T, dir string) { os.Remove(dir + "/d") }, "/d/f", apply.Directory,
+		},
+		{
+			"hidden entries below", tree{"d/f": "1\n", "d/secret": "1\n"},
+			func(a *agent) { a.removeAll("/d"); a.write("/d", "2\n") },
+			func(*testing.T, string) {}, "/d", apply.HiddenBelow,
+		},
+		{
+			"a large file", tree{"f": strings.Repeat("a", 1<<20) + "\n"},
+			func(a *agent) { a.write("/f", "2\n") },
+			func(t *testing.T, dir string) { write(t, dir+"/f", strings.Repeat("b", 17<<20)) }, "/f", "",
+		},
+	}
+	for _, tt := range tests {
+		for _, how := range []apply.OnConflict{apply.Merge, apply.Markers} {
+			t.Run(tt.name, func(t *testing.T) {
+				b := newBench(t, tt.source, all...)
+				b.agent(func(a *agent) {
+					tt.agent(a)
+					a.write("/other", "new")
+				})
+				tt.person(t, b.dir)
+				before := snapshot(t, b.dir)
+				r, err := apply.Changes(t.Context(), b.box, apply.Options{OnConflict: how})
+				p := resultAt(r, tt.path)
+				if tt.want == apply.Text && how == apply.Markers {
+					if err != nil || !p.Merged || p.Conflicts != 1 {
+						t.Errorf("with markers: %v, %+v", err, p)
+					}
+					return
+				}
+				if want := tt.want; !errdefs.Is(err, errdefs.Precondition) || p.Outcome != apply.Conflict || want != "" && p.Kind != want {
+					t.Errorf("%v, %+v, want a conflict of kind %q", err, p, want)
+				}
+				if diff := cmp.Diff(before, snapshot(t, b.dir)); diff != "" {
+					t.Errorf("the source changed (-before +after):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestConflictingLinesAreResolved(t *testing.T) {
+	conflict := func(lines string) string { return numbered(map[int]string{1: "first\n", 3: lines, 40: "last\n"}) }
+	for _, tt := range []struct {
+		name string
+		how  apply.OnConflict
+		want string
+	}{
+		{"the source's lines win", apply.Ours, conflict("person\n")},
+		{"the sandbox's lines win", apply.Theirs, conflict("sandbox\n")},
+		{"both are placed", apply.Markers, conflict("<<<<<<< source\nperson\n=======\nsandbox\n>>>>>>> sandbox fix\n")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := changedInBoth(t)
+			was, err := os.ReadFile(filepath.Join(b.dir, "f"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := apply.Changes(t.Context(), b.box, apply.Options{})
+			if !errdefs.Is(err, errdefs.Precondition) || resultAt(r, "/f").Kind != apply.Text || !strings.Contains(resultAt(r, "/f").Reason, "1 place") {
+				t.Fatalf("unasked: %v, %+v", err, r.Paths)
+			}
+			r, err = apply.Changes(t.Context(), b.box, apply.Options{OnConflict: tt.how})
+			if p := resultAt(r, "/f"); err != nil || !p.Merged || p.Conflicts != 1 {
+				t.Fatalf("%v, %+v", err, r.Paths)
+			}
+			wantFile(t, filepath.Join(b.dir, "f"), tt.want)
+			wantFile(t, filepath.Join(b.dir, "other"), "new")
+			if left := b.changes(); len(left) != 0 {
+				t.Errorf("left %q", left)
+			}
+			b.mustReverse(false)
+			wantFile(t, filepath.Join(b.dir, "f"), string(was))
+		})
+	}
+}
+
+func TestOfABinaryOneVersionWins(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		how  apply.OnConflict
+		want string
+		left []string
+	}{
+		{"the source's, and the sandbox keeps its own", apply.Ours, "3\x00", []string{"M /f"}},
+		{"the sandbox's", apply.Theirs, "2\x00", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, tree{"f": "1\x00"})
+			b.agent(func(a *agent) { a.write("/f", "2\x00"); a.write("/other", "new") })
+			write(t, filepath.Join(b.dir, "f"), "3\x00")
+			if _, err := apply.Changes(t.Context(), b.box, apply.Options{OnConflict: tt.how}); err != nil {
+				t.Fatal(err)
+			}
+			wantFile(t, filepath.Join(b.dir, "f"), tt.want)
+			wantFile(t, filepath.Join(b.dir, "other"), "new")
+			if left := b.changes(); !slices.Equal(left, tt.left) {
+				t.Errorf("left %q, want %q", left, tt.left)
+			}
+		})
+	}
+}
+
+func TestOnlyWhatWasReviewedIsMerged(t *testing.T) {
+	b := newBench(t, tree{"f": numbered(nil)})
+	b.agent(func(a *agent) { a.write("/f", numbered(map[int]string{30: "thirty\n"})) })
+	digest := b.shown("")
+	b.agent(func(a *agent) { a.write("/f", numbered(map[int]string{30: "THIRTY\n"})) })
+	mine := numbered(map[int]string{5: "five\n"})
+	write(t, filepath.Join(b.dir, "f"), mine)
+	for _, how := range []apply.OnConflict{apply.Merge, apply.Ours, apply.Theirs, apply.Markers} {
+		for _, dry := range []bool{true, false} {
+			r, err := apply.Changes(t.Context(), b.box, apply.Options{Reviewed: digest, OnConflict: how, DryRun: dry})
+			if err != nil || resultAt(r, "/f").Outcome != apply.ChangedSinceReview {
+				t.Errorf("%d: %v, %+v", how, err, r.Paths)
+			}
+			wantFile(t, filepath.Join(b.dir, "f"), mine)
+		}
+	}
+}
+
+// What a killed apply has merged is not merged again: the lines would be there twice.
+func TestAKilledMergeIsNotRepeated(t *testing.T) {
+	for name, next := range map[string]func(t *testing.T, b *bench){
+		"by the next apply": func(t *testing.T, b *bench) {
+			r := b.apply()
+			if len(r.Paths) != 1 || r.Paths[0].Path != "/other" {
+				t.Errorf("the next apply has %+v, want only /other", r.Paths)
+			}
+		},
+		"after a discard of something else": func(t *testing.T, b *bench) {
+			if _, err := apply.Discard(b.box, apply.DiscardOptions{Paths: []vpath.Path{"/other"}}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := apply.Changes(t.Context(), b.box, apply.Options{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"in a dry run": func(t *testing.T, b *bench) {
+			r, err := apply.Changes(t.Context(), b.box, apply.Options{DryRun: true})
+			if p := resultAt(r, "/f"); err != nil || p.Outcome != apply.Present {
+				t.Errorf("%v, %+v, want /f present", err, r.Paths)
+			}
+			b.apply()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, tree{"f": "b\n"})
+			b.agent(func(a *agent) { a.write("/f", "b\nb\n"); a.write("/other", "new") })
+			write(t, filepath.Join(b.dir, "f"), "a\nb\n")
+			kill := func([]changes.Version) ([]vpath.Path, error) { return nil, errKilled }
+			if _, err := apply.Changes(t.Context(), b.box, apply.Options{Paths: []vpath.Path{"/f"}, Drop: kill}); !errors.Is(err, errKilled) {
+				t.Fatal(err)
+			}
+			wantFile(t, filepath.Join(b.dir, "f"), "a\nb\nb\n")
+			next(t, b)
+			wantFile(t, filepath.Join(b.dir, "f"), "a\nb\nb\n")
+			if left := b.changes(); len(left) != 0 {
+				t.Errorf("left %q", left)
+			}
+		})
+	}
+}
+
+// A sandbox that writes on to a file while it is merged does not take the source's changes back
+// with its next apply.
+func TestASandboxThatWritesOnDuringAMerge(t *testing.T) {
+	b := newBench(t, tree{"f": numbered(nil)})
+	b.agent(func(a *agent) {
+		a.write("/f", numbered(map[int]string{30: "thirty\n"}))
+		write(t, filepath.Join(b.dir, "f"), numbered(map[int]string{5: "five\n"}))
+		r, err := b.applyLive(a, placed, func(a *agent) { a.write("/f", numbered(map[int]string{20: "twenty\n", 30: "thirty\n"})) })
+		if err != nil || len(r.Changed) != 1 {
+			t.Fatalf("%v, %+v, want /f written again", err, r)
+		}
+	})
+	wantFile(t, filepath.Join(b.dir, "f"), numbered(map[int]string{5: "five\n", 30: "thirty\n"}))
+	b.apply()
+	wantFile(t, filepath.Join(b.dir, "f"), numbered(map[int]string{5: "five\n", 20: "twenty\n", 30: "thirty\n"}))
+}
+
+// A part of a file that has changed in the source is no part of the merged file.
+func TestNoPartOfAMergedFileIsApplied(t *testing.T) {
+	b := newBench(t, tree{"f": numbered(nil)})
+	b.agent(func(a *agent) { a.write("/f", numbered(map[int]string{5: "five\n", 30: "thirty\n"})) })
+	set := b.hunks()["/f"]
+	mine := numbered(map[int]string{20: "twenty\n"})
+	write(t, filepath.Join(b.dir, "f"), mine)
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{Hunks: []string{set.Text[0].ID}, OnConflict: apply.Theirs})
+	if !errdefs.Is(err, errdefs.Precondition) || resultAt(r, "/f").Kind != apply.Text {
+		t.Errorf("%v, %+v, want a conflict", err, r.Paths)
+	}
+	wantFile(t, filepath.Join(b.dir, "f"), mine)
+	b.applyHunks(apply.Options{}, set.Whole)
+	wantFile(t, filepath.Join(b.dir, "f"), numbered(map[int]string{5: "five\n", 20: "twenty\n", 30: "thirty\n"}))
+}
+
+// gitMerge is what "git merge-file" makes of the versions, and how many conflicts it finds.
+func gitMerge(t *rapid.T, dir, base, ours, theirs string) (text string, conflicts int) {
+	for name, content := range map[string]string{"base": base, "ours": ours, "theirs": theirs} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("git", "merge-file", "-p", "-q", "-L", "source", "-L", "base", "-L", "sandbox fix", "ours", "base", "theirs")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// drawEdit draws what somebody makes of a text: some lines are removed, replaced or added.
+func drawEdit(t *rapid.T, text, who string) string {
+	lines := strings.SplitAfter(text, "\n")
+	for range rapid.IntRange(0, 3).Draw(t, who+" edits") {
+		at := rapid.IntRange(0, len(lines)).Draw(t, "line")
+		end := min(len(lines), at+rapid.IntRange(0, 2).Draw(t, "removed"))
+		var with []string
+		for range rapid.IntRange(0, 2).Draw(t, "added") {
+			with = append(with, rapid.SampledFrom([]string{who + "\n", "a\n", "\n", "}\n"}).Draw(t, "text"))
+		}
+		lines = append(append(lines[:at:at], with...), lines[end:]...)
+	}
+	return strings.Join(lines, "")
+}
+
+func TestApplyMergesAsGitDoes(t *testing.T) {
+	testenv.Command(t, "git")
+	scratch := t.TempDir()
+	files := []string{"x", "y", "z"}
+	rapid.Check(t, func(rt *rapid.T) {
+		n, done := newArena(t, rt, everything)
+		defer done()
+		base, ours, theirs := tree{}, tree{}, tree{}
+		for _, name := range files {
+			base[name] = drawText(rt)
+		}
+		build(t, n.dir, base)
+		n.agent(func(a *agent) {
+			for _, name := range files {
+				theirs[name] = drawEdit(rt, base[name], "sandbox")
+				a.write(vpath.Path("/"+name), theirs[name])
+			}
+		})
+		for _, name := range files {
+			ours[name] = drawEdit(rt, base[name], "person")
+			write(t, filepath.Join(n.dir, name), ours[name])
+		}
+		merged, marked := tree{}, tree{}
+		var conflicts []string
+		for _, name := range files {
+			text, count := gitMerge(rt, scratch, base[name], ours[name], theirs[name])
+			if merged[name] = text; count > 0 {
+				conflicts = append(conflicts, "/"+name)
+			}
+			marked[name] = text
+		}
+		r, err := apply.Changes(t.Context(), n.box, apply.Options{})
+		var found []string
+		for _, p := range r.Paths {
+			if p.Outcome == apply.Conflict {
+				found = append(found, string(p.Path))
+			}
+		}
+		if diff := cmp.Diff(conflicts, found); diff != "" || (err == nil) != (conflicts == nil) {
+			rt.Fatalf("%v, conflicts (-git +apply):\n%s", err, diff)
+		}
+		if err != nil {
+			for _, name := range files {
+				if got := read(t, n.dir, name); got != ours[name] {
+					rt.Fatalf("%s is %q although nothing was applied, want %q", name, got, ours[name])
+				}
+			}
+			if _, err := apply.Changes(t.Context(), n.box, apply.Options{OnConflict: apply.Markers}); err != nil {
+				rt.Fatal(err)
+			}
+			merged = marked
+		}
+		for _, name := range files {
+			if got := read(t, n.dir, name); got != merged[name] {
+				rt.Fatalf("%s is %q, want %q", name, got, merged[name])
+			}
+		}
+		if _, entries := n.history(); len(entries) == 0 {
+			return // nothing was to be changed
+		}
+		n.mustReverse(false)
+		for _, name := range files {
+			if got := read(t, n.dir, name); got != ours[name] {
+				rt.Fatalf("after undo %s is %q, want %q", name, got, ours[name])
+			}
+		}
+	})
+}
+
+// If the source changes again after the merge was made, the file is left as it is then.
+func TestAMergeIsMadeOfTheSourceAsItIs(t *testing.T) {
+	b := newBench(t, tree{"a": "1\n", "f": numbered(nil)})
+	b.agent(func(a *agent) { a.write("/a", "2\n"); a.write("/f", numbered(map[int]string{30: "thirty\n"})) })
+	write(t, filepath.Join(b.dir, "f"), numbered(map[int]string{5: "five\n"}))
+	later := numbered(map[int]string{6: "six\n"})
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{Progress: func(tried, _ int) {
+		if tried == 1 {
+			write(t, filepath.Join(b.dir, "f"), later)
+		}
+	}})
+	if p := resultAt(r, "/f"); !errdefs.Is(err, errdefs.Precondition) || p.Kind != apply.ChangedMeanwhile || p.Merged {
+		t.Errorf("%v, %+v, want a conflict", err, r.Paths)
+	}
+	wantFile(t, filepath.Join(b.dir, "f"), later)
+	b.apply()
+	wantFile(t, filepath.Join(b.dir, "f"), numbered(map[int]string{6: "six\n", 30: "thirty\n"}))
+}
+
+// A sandbox that only changed the mode of a file that the source has changed does not change it
+// back.
+func TestAModeIsMergedWithANewContent(t *testing.T) {
+	b := newBench(t, tree{"f": "old\n"})
+	b.agent(func(a *agent) { a.chmod("/f", 0o755) })
+	digest := b.shown("")
+	write(t, filepath.Join(b.dir, "f"), "new\n")
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{Reviewed: digest})
+	if p := resultAt(r, "/f"); err != nil || !p.Merged {
+		t.Errorf("%v, %+v, want it merged", err, r.Paths)
+	}
+	if diff := cmp.Diff(tree{"f": "x:new\n"}, snapshot(t, b.dir)); diff != "" {
+		t.Errorf("source (-want +got):\n%s", diff)
+	}
+	b.mustReverse(false)
+	if diff := cmp.Diff(tree{"f": "new\n"}, snapshot(t, b.dir)); diff != "" {
+		t.Errorf("after undo (-want +got):\n%s", diff)
+	}
+}
