@@ -119,6 +119,7 @@ var inside = map[string]string{
 	"sandbox/supervise/narrow":  "supervise/worker",
 	"sandbox/supervise/notes":   "",
 	"sandbox/trust":             "record",
+	"sandbox/merge":             "audit changes manifest record rights scratch snapshot",
 	"sandbox/undo":              "apply audit changes history record",
 	"sandbox/uploaded":          "gitindex manifest record",
 	"sandbox/userrules":         "hostlist record",

@@ -299,6 +299,8 @@ func describeSession(ev audit.Event) string {
 		return fmt.Sprintf("%s %s after %d ms", vpath.Escape(v.Session), vpath.Escape(v.Reason), v.DurationMS)
 	case audit.SnapshotChanged:
 		return describeSnapshot(v)
+	case audit.Merged:
+		return fmt.Sprintf("%s of %s; what was there is %s: %s", plural(len(v.Paths), "path"), escape(v.From), vpath.Escape(v.Kept), joinTexts(v.Paths))
 	}
 	return describeOwnEvent(ev)
 }

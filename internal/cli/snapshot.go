@@ -156,6 +156,8 @@ func whyTaken(s *snapshot.Snapshot) string {
 	switch s.Reason {
 	case snapshot.BeforeCommand:
 		return "before: " + vpath.Escape(s.Command)
+	case snapshot.BeforeMerge:
+		return "before merge of " + vpath.Escape(s.Command)
 	case snapshot.BeforeRestore:
 		return "before restore of " + vpath.Escape(s.Command)
 	}
@@ -209,9 +211,10 @@ func newRestore(e *env) *cobra.Command {
 		Use:   "restore NAME SNAPSHOT",
 		Short: "Bring a sandbox back to a snapshot",
 		Long: `Bring the workspace and the mounts of a sandbox back to a snapshot: its name, its
-label, or @{N}: @{1} is the state before the last command that ran with --checkpoint,
-@{2} the state before the one before it. What was there is kept as another snapshot, so that nothing is lost. The source is
-not touched. A sandbox that runs must be stopped first.`,
+label, or @{N}: @{1} is the state before the last merge, or the last command that ran with
+--checkpoint, @{2} the state before the one before it. What was there is kept as another
+snapshot, so that nothing is lost. The source is not touched. A sandbox that runs must be
+stopped first.`,
 		Example: `  agentfense restore fix s1
   agentfense exec fix --checkpoint -- make clean
   agentfense restore fix @{1}`,
@@ -253,6 +256,8 @@ func describeSnapshot(v audit.SnapshotChanged) string {
 		return what + " restored; what was there is " + v.Kept
 	case v.Reason == string(snapshot.BeforeCommand):
 		return what + " taken before a command"
+	case v.Reason == string(snapshot.BeforeMerge):
+		return what + " taken before a merge"
 	case v.Reason == string(snapshot.BeforeRestore):
 		return what + " taken before a restore"
 	}

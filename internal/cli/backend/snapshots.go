@@ -5,6 +5,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 )
@@ -27,10 +28,23 @@ type Snapshots interface {
 	// state, and that have its rules or the given ones. It returns them, also beside an error.
 	// Errors: Exists.
 	Fork(ctx context.Context, name, ref string, names []string, rules *Rules, again []string) ([]Sandbox, error)
+	// Merge brings the changes of a sandbox, or of a snapshot of it, into another one of the same
+	// source. With conflicts it changes nothing. Errors: Precondition if the other one runs, or for
+	// two sources; NotFound; Exhausted.
+	Merge(ctx context.Context, o MergeOptions, again []string) (merge.Result, error)
 	// Compare shows how two states of one source differ, at and below the paths; without paths,
 	// everywhere. A state is the name of a sandbox, or NAME@SNAPSHOT. Close what it returns.
 	// Errors: Precondition for states of two sources; NotFound.
 	Compare(ctx context.Context, earlier, later string, paths []vpath.Path, again []string) (*Compared, error)
+}
+
+// MergeOptions say what is merged.
+type MergeOptions struct {
+	From, Into string // names of sandboxes
+	Snapshot   string // of From; "" is its present state
+	Paths      []vpath.Path
+	Resolve    merge.Resolution
+	DryRun     bool
 }
 
 // Compared is how two states differ.

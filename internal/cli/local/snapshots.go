@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/review/between"
@@ -108,20 +109,26 @@ func (b *Backend) RemoveSnapshots(_ context.Context, name string, refs []string)
 	return snapshot.Remove(sb, refs...)
 }
 
+// lockStopped locks a sandbox that does not run.
+func lockStopped(sb *record.Sandbox, purpose record.LockReason) (*record.Lock, error) {
+	if err := launch.Cleanup(sb); err != nil {
+		return nil, err
+	}
+	lock, err := sb.TryLock(purpose)
+	if held := (*record.HeldError)(nil); errors.As(err, &held) && held.Owner.Purpose == record.PurposeSupervise {
+		err = errdefs.New(errdefs.KindOf(err), "%w; stop it first: agentfense stop %s", err, sb.Name())
+	}
+	return lock, err
+}
+
 // Restore brings a sandbox back to a snapshot.
 func (b *Backend) Restore(ctx context.Context, name, ref string, again []string) (snapshot.Restored, error) {
 	sb, err := b.open(name)
 	if err != nil {
 		return snapshot.Restored{}, err
 	}
-	if err := launch.Cleanup(sb); err != nil {
-		return snapshot.Restored{}, err
-	}
 	defer b.home.MakeRoom()()
-	lock, err := sb.TryLock(record.PurposeRestore)
-	if held := (*record.HeldError)(nil); errors.As(err, &held) && held.Owner.Purpose == record.PurposeSupervise {
-		err = errdefs.New(errdefs.KindOf(err), "%w; stop it first: agentfense stop %s", err, sb.Name())
-	}
+	lock, err := lockStopped(sb, record.PurposeRestore)
 	if err != nil {
 		return snapshot.Restored{}, err
 	}
@@ -154,6 +161,36 @@ func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, ru
 		forks, err = append(forks, f), errors.Join(err, describing)
 	}
 	return forks, err
+}
+
+// Merge brings the changes of a sandbox into another one.
+func (b *Backend) Merge(ctx context.Context, o backend.MergeOptions, again []string) (merge.Result, error) {
+	into, err := b.open(o.Into)
+	if err != nil {
+		return merge.Result{}, err
+	}
+	from, err := b.open(o.From)
+	if err != nil {
+		return merge.Result{}, err
+	}
+	for _, sb := range []*record.Sandbox{into, from} {
+		if err := b.asOwner(ctx, sb, again); err != nil {
+			return merge.Result{}, err
+		}
+	}
+	defer b.home.MakeRoom()()
+	if !o.DryRun {
+		lock, err := lockStopped(into, record.PurposeMerge)
+		if err != nil {
+			return merge.Result{}, err
+		}
+		defer lock.Release()
+	}
+	r, err := merge.Merge(merge.Options{
+		Into: into, From: from, Snapshot: o.Snapshot, Freeze: freezing(ctx, from),
+		Paths: o.Paths, Resolve: o.Resolve, DryRun: o.DryRun,
+	})
+	return r, b.orAsOwner(ctx, into, again, err)
 }
 
 // Compare shows how two states differ.

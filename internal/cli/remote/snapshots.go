@@ -5,6 +5,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 )
 
@@ -33,6 +34,11 @@ func (b *Backend) Restore(context.Context, string, string, []string) (snapshot.R
 // Fork fails.
 func (b *Backend) Fork(context.Context, string, string, []string, *backend.Rules, []string) ([]backend.Sandbox, error) {
 	return nil, backend.ErrNoSnapshots()
+}
+
+// Merge fails.
+func (b *Backend) Merge(context.Context, backend.MergeOptions, []string) (merge.Result, error) {
+	return merge.Result{}, backend.ErrNoSnapshots()
 }
 
 // Compare fails.

@@ -75,6 +75,7 @@ var everyEvent = []audit.Event{
 	audit.SandboxRebased{Source: "/project", WasInode: 7, Inode: 8},
 	audit.ChangesImported{File: "/home/me/fix.db", SHA256: "ab12", Changes: 7, Deletions: 2, LeftOut: 1},
 	audit.SnapshotChanged{Action: audit.SnapshotRestored, Snapshot: "s1", Label: "good", Kept: "s2"},
+	audit.Merged{From: "fork@s1", FromID: "sbx_1", Kept: "s2", Paths: []audit.Text{"/new"}},
 	audit.SandboxStopped{Reason: "stopped by its user"},
 	audit.SandboxDestroyed{},
 	audit.EventsOmitted{

@@ -24,6 +24,7 @@ const (
 	KindApplied               Kind = "applied"
 	KindDiscarded             Kind = "discarded"
 	KindUndone                Kind = "undone"
+	KindMerged                Kind = "merged"
 	KindSessionCreated        Kind = "session_created"
 	KindSessionClosed         Kind = "session_closed"
 	KindSandboxRebased        Kind = "sandbox_rebased"
@@ -50,7 +51,7 @@ type Event interface {
 // real directory, and events on which people rely.
 var durable = map[Kind]bool{
 	KindSandboxCreated: true, KindCommandExecuted: true, KindPolicyChanged: true, KindHostsChanged: true,
-	KindApplyRequested: true, KindApplied: true, KindDiscarded: true, KindUndone: true, KindSandboxRebased: true, KindChangesImported: true, KindSandboxDestroyed: true, KindGap: true,
+	KindApplyRequested: true, KindApplied: true, KindDiscarded: true, KindUndone: true, KindMerged: true, KindSandboxRebased: true, KindChangesImported: true, KindSandboxDestroyed: true, KindGap: true,
 	KindEventsOmitted: true, KindArchived: true, KindAccessAnswered: true,
 }
 
@@ -306,6 +307,16 @@ type Undone struct {
 	Omitted     int64  `json:"omitted,omitempty"`
 }
 
+// Merged says that changes of another sandbox were merged into this one's. The source did not
+// change.
+type Merged struct {
+	From    Text   `json:"from"` // the name of the other sandbox, or NAME@SNAPSHOT
+	FromID  string `json:"from_id"`
+	Kept    string `json:"kept"` // the snapshot with what was there before
+	Paths   []Text `json:"paths"`
+	Omitted int64  `json:"omitted,omitempty"`
+}
+
 // SessionCreated says that a session's shell waits for commands.
 type SessionCreated struct {
 	Session string `json:"session"`
@@ -448,6 +459,9 @@ func (Discarded) Kind() Kind { return KindDiscarded }
 
 // Kind returns KindUndone.
 func (Undone) Kind() Kind { return KindUndone }
+
+// Kind returns KindMerged.
+func (Merged) Kind() Kind { return KindMerged }
 
 // Kind returns KindSessionCreated.
 func (SessionCreated) Kind() Kind { return KindSessionCreated }

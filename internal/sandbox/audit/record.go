@@ -138,6 +138,11 @@ func bound(ev Event, bytes int) Event {
 		e.Omitted += n[0]
 		e.Paths = orEmpty(e.Paths)
 		return e
+	case Merged:
+		e.Paths, n[0] = fit(&room, e.Paths)
+		e.Omitted += n[0]
+		e.Paths = orEmpty(e.Paths)
+		return e
 	case Undone:
 		e.Paths, n[0] = fit(&room, e.Paths)
 		e.Omitted += n[0]
@@ -232,6 +237,7 @@ var decoders = map[Kind]func(line []byte) (Event, error){
 	KindApplied:               decodeAs[Applied],
 	KindDiscarded:             decodeAs[Discarded],
 	KindUndone:                decodeAs[Undone],
+	KindMerged:                decodeAs[Merged],
 	KindSessionCreated:        decodeAs[SessionCreated],
 	KindSessionClosed:         decodeAs[SessionClosed],
 	KindSandboxRebased:        decodeAs[SandboxRebased],

@@ -88,6 +88,17 @@ func OpenLayers(s *record.Sandbox, source *os.File, o layer.Options) (*layer.Sta
 	return layer.Open(o)
 }
 
+// bytesPerInode is how many bytes a limit of the disk must leave for each inode where these have no
+// limit of their own: a quarter of what the smallest file takes that is not empty. Else empty ones
+// could take all that the host has.
+const bytesPerInode = 1 << 10
+
+// QuotaOf returns the limit of what the sandbox's layers store.
+func QuotaOf(r *record.Record) layer.Quota {
+	limits := r.Limits
+	return layer.Quota{Bytes: limits.DiskBytes, Inodes: cmp.Or(limits.DiskInodes, limits.DiskBytes/bytesPerInode)}
+}
+
 // dropping drops versions from a delta, like DropVersions.
 type dropping = func([]Version) (stale []vpath.Path, err error)
 

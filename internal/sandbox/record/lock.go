@@ -28,6 +28,7 @@ const (
 	PurposeRebase    LockReason = "rebase"
 	PurposeSnapshot  LockReason = "snapshot"
 	PurposeRestore   LockReason = "restore"
+	PurposeMerge     LockReason = "merge"
 )
 
 // Owner is the holder of a sandbox's lock, as written in the lock file. It is for

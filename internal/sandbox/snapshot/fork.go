@@ -28,7 +28,7 @@ type ForkOptions struct {
 // Exists; Invalid for a name; NotFound for the snapshot; Unsupported for a sandbox of a server, and
 // for one with a clean repository.
 func Fork(sb *record.Sandbox, o ForkOptions) ([]*record.Sandbox, error) {
-	if err := mayHave(sb); err != nil {
+	if err := MayHave(sb); err != nil {
 		return nil, err
 	}
 	if sb.Record().Git.IsClean() {
@@ -51,10 +51,11 @@ func Fork(sb *record.Sandbox, o ForkOptions) ([]*record.Sandbox, error) {
 		return nil, err
 	}
 	defer release()
-	layers, origin, err := state(sb, o)
+	layers, number, err := LayersAt(sb, o.Snapshot, o.Freeze)
 	if err != nil {
 		return nil, err
 	}
+	origin := &Origin{Name: sb.Name(), ID: sb.ID(), Snapshot: number, Layer: layers[""]}
 	failpoint.At("fork: frozen")
 	var forks []*record.Sandbox
 	for _, name := range o.Names {
@@ -71,30 +72,30 @@ func Fork(sb *record.Sandbox, o ForkOptions) ([]*record.Sandbox, error) {
 	return forks, nil
 }
 
-// state returns the layers with which forks begin.
-func state(sb *record.Sandbox, o ForkOptions) (map[string]string, *Origin, error) {
-	origin := &Origin{Name: sb.Name(), ID: sb.ID()}
-	if o.Snapshot == "" {
+// LayersAt returns the layers of the snapshot that ref names, with its number, or with "" those of
+// the present state, by freeze, and 0. The caller holds the layers. Errors: NotFound; Precondition
+// if a mount has another source now, or if the snapshot lacks a mount.
+func LayersAt(sb *record.Sandbox, ref string, freeze Freezing) (map[string]string, int, error) {
+	if ref == "" {
 		if err := requireVersion(sb); err != nil {
-			return nil, nil, err
+			return nil, 0, err
 		}
-		layers, err := o.Freeze()
-		return layers, origin, err
+		layers, err := freeze()
+		return layers, 0, err
 	}
 	l, err := Read(sb)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
-	s, err := l.Find(sb.Name(), o.Snapshot)
+	s, err := l.Find(sb.Name(), ref)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
 	left, err := s.fits(sb)
 	if err == nil && len(left) > 0 {
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: snapshot %s does not have the mount %s, which the sandbox has now", sb.Name(), s.describe(), left[0])
 	}
-	origin.Snapshot = s.Number
-	return s.layersOf(), origin, err
+	return s.layersOf(), s.Number, err
 }
 
 func forkOne(sb *record.Sandbox, name string, layers map[string]string, origin *Origin, change func(*record.Record)) (*record.Sandbox, error) {

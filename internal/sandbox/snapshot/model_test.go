@@ -227,6 +227,10 @@ func (w *world) sweep(t *rapid.T) {
 		l, err := snapshot.Read(sb)
 		must(t, err)
 		heads := []string{sb.LayersDir()}
+		if o := l.Origin; o != nil && o.Layer != "" {
+			used[o.Layer] = true
+			heads = append(heads, filepath.Join(w.home.LayerStore(), o.Layer))
+		}
 		for _, s := range l.Snapshots {
 			if dir, _ := s.LayerDir(sb, ""); dir != "" {
 				used[filepath.Base(dir)] = true

@@ -93,8 +93,7 @@ func keepPresent(sb *record.Sandbox, l *List, to *Snapshot) (Snapshot, error) {
 		return Snapshot{}, nil
 	}
 	kept := Snapshot{Reason: BeforeRestore, Command: to.Ref()}
-	_, err = take(sb, &kept, func() (map[string]string, error) { return layers, nil })
-	return kept, err
+	return TakeHeld(sb, kept, layers)
 }
 
 func rewind(sb *record.Sandbox, to *Snapshot) error {

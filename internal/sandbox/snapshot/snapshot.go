@@ -37,6 +37,7 @@ type Reason string
 const (
 	BeforeCommand Reason = "checkpoint" // run or exec with --checkpoint
 	BeforeRestore Reason = "restore"
+	BeforeMerge   Reason = "merge"
 )
 
 // The states that a sandbox always has, where a command names two states.
@@ -60,7 +61,7 @@ type Snapshot struct {
 	CreatedAt time.Time `json:"created_at"`
 	Reason    Reason    `json:"reason,omitempty"`
 	// Command is the command before which it was made, escaped, or the snapshot that was
-	// restored.
+	// restored, or the sandbox, or NAME@SNAPSHOT, of which the changes were merged.
 	Command string `json:"command,omitempty"`
 	// Parts are the states of the workspace, "", and of mounts by name.
 	Parts map[string]Part `json:"parts"`
@@ -80,6 +81,9 @@ type Origin struct {
 	ID   record.ID `json:"id"`
 	// Snapshot is the number of a snapshot, 0 for the state at that time.
 	Snapshot int `json:"snapshot,omitempty"`
+	// Layer is the frozen layer with which its workspace began; "" is the source without changes.
+	// It stays as long as the sandbox: a merge compares with it.
+	Layer string `json:"layer,omitempty"`
 }
 
 // List is what a sandbox has of snapshots.
@@ -134,6 +138,9 @@ func readList(dir string) (List, error) {
 	if l.Version != listVersion {
 		return List{}, errdefs.New(errdefs.Precondition, "snapshots %s: has version %d, this agentfense knows %d", path, l.Version, listVersion)
 	}
+	if o := l.Origin; o != nil && o.Layer != "" && !layer.IsLayerName(o.Layer) {
+		return List{}, errdefs.New(errdefs.Precondition, "snapshots %s: damaged: origin names no layer", path)
+	}
 	for _, s := range l.Snapshots {
 		for _, part := range s.Parts {
 			if part.Layer != "" && !layer.IsLayerName(part.Layer) {
@@ -171,7 +178,8 @@ func change(sb *record.Sandbox, do func(*List) error) error {
 }
 
 // Find returns the snapshot that ref names: "s" and a number, a label, or "@{N}", the state before
-// the last command but N-1 that --checkpoint has kept. Errors: NotFound.
+// the last step but N-1 of those that keep it: commands with --checkpoint, and merges. Errors:
+// NotFound.
 func (l *List) Find(sandbox, ref string) (Snapshot, error) {
 	for _, s := range l.Snapshots {
 		if s.Ref() == ref || s.Label == ref && ref != "" {
@@ -184,14 +192,14 @@ func (l *List) Find(sandbox, ref string) (Snapshot, error) {
 	}
 	n, _ := strconv.Atoi(m[1]) // of nine digits
 	for _, s := range slices.Backward(l.Snapshots) {
-		if s.Reason != BeforeCommand {
+		if s.Reason != BeforeCommand && s.Reason != BeforeMerge {
 			continue
 		}
 		if n--; n == 0 {
 			return s, nil
 		}
 	}
-	return Snapshot{}, errdefs.New(errdefs.NotFound, "sandbox %s: no snapshot @{%s}: run and exec keep one before a command with --checkpoint, %d at most", sandbox, m[1], MaxAutomatic)
+	return Snapshot{}, errdefs.New(errdefs.NotFound, "sandbox %s: no snapshot @{%s}: run and exec keep one before a command with --checkpoint, and merge keeps one, %d of each at most", sandbox, m[1], MaxAutomatic)
 }
 
 // SplitRef splits NAME@SNAPSHOT; snapshot is "" without.

@@ -95,11 +95,7 @@ func referencesOf(dir, store string, used map[string]bool) error {
 		return err
 	}
 	for _, head := range heads {
-		below, err := layer.Below(head)
-		if err != nil {
-			return errdefs.New(errdefs.KindOf(err), "%s: %w", head, err)
-		}
-		if err := addChain(below, store, used); err != nil {
+		if err := addParents(head, store, used); err != nil {
 			return err
 		}
 	}
@@ -107,9 +103,14 @@ func referencesOf(dir, store string, used map[string]bool) error {
 	if err != nil {
 		return err
 	}
+	if l.Origin != nil {
+		if err := addLayer(l.Origin.Layer, store, used); err != nil {
+			return err
+		}
+	}
 	for _, s := range l.Snapshots {
 		for _, part := range s.Parts {
-			if err := addChain(part.Layer, store, used); err != nil {
+			if err := addLayer(part.Layer, store, used); err != nil {
 				return err
 			}
 		}
@@ -117,12 +118,23 @@ func referencesOf(dir, store string, used map[string]bool) error {
 	return nil
 }
 
-// addChain adds a layer and those below it.
-func addChain(name, store string, used map[string]bool) error {
-	for name != "" && !used[name] {
-		used[name] = true
-		var err error
-		if name, err = layer.Below(filepath.Join(store, name)); err != nil {
+// addLayer adds a layer and those of which it was made.
+func addLayer(name, store string, used map[string]bool) error {
+	if name == "" || used[name] {
+		return nil
+	}
+	used[name] = true
+	return addParents(filepath.Join(store, name), store, used)
+}
+
+// addParents adds the layers of which the head or the layer in dir was made.
+func addParents(dir, store string, used map[string]bool) error {
+	lineage, err := layer.LineageOf(dir)
+	if err != nil {
+		return errdefs.New(errdefs.KindOf(err), "%s: %w", dir, err)
+	}
+	for _, name := range lineage.Parents {
+		if err := addLayer(name, store, used); err != nil {
 			return err
 		}
 	}

@@ -35,7 +35,7 @@ func FreezeStopped(sb *record.Sandbox) Freezing {
 // Unsupported for a sandbox of a server; Exists for a label that another snapshot has; Exhausted
 // if there are too many; those of freeze.
 func Take(sb *record.Sandbox, s Snapshot, freeze Freezing) (Snapshot, error) {
-	if err := mayHave(sb); err != nil {
+	if err := MayHave(sb); err != nil {
 		return Snapshot{}, err
 	}
 	if s.Label != "" {
@@ -55,7 +55,15 @@ func Take(sb *record.Sandbox, s Snapshot, freeze Freezing) (Snapshot, error) {
 	return s, err
 }
 
-func mayHave(sb *record.Sandbox) error {
+// TakeHeld is Take for a caller that holds the layers, which it has frozen, and sweeps afterwards.
+func TakeHeld(sb *record.Sandbox, s Snapshot, layers map[string]string) (Snapshot, error) {
+	_, err := take(sb, &s, func() (map[string]string, error) { return layers, nil })
+	return s, err
+}
+
+// MayHave returns an error for a sandbox without snapshots and forks. Errors: Unsupported for one of
+// a server.
+func MayHave(sb *record.Sandbox) error {
 	if sb.Stored.Served != nil {
 		return errdefs.New(errdefs.Unsupported, "sandbox %s: a server's sandbox has no snapshots and forks", sb.Name())
 	}

@@ -135,19 +135,13 @@ func (s *supervisor) openState(context.Context) error {
 	return nil
 }
 
-// bytesPerInode is how many bytes a limit of the disk must leave for each inode
-// where these have no limit of their own: a quarter of what the smallest file
-// takes that is not empty. Else empty ones could take all that the host has.
-const bytesPerInode = 1 << 10
-
 func (s *supervisor) openLayers(context.Context) error {
-	limits := s.record.Limits
 	options := layer.Options{
 		Source:      s.source,
 		Dir:         s.box.LayersDir(),
 		Store:       s.home.LayerStore(),
 		MountPoints: s.mountPoints(),
-		Quota:       layer.Quota{Bytes: limits.DiskBytes, Inodes: cmp.Or(limits.DiskInodes, limits.DiskBytes/bytesPerInode)},
+		Quota:       changes.QuotaOf(&s.record),
 		User:        layerUser(),
 	}
 	var err error

@@ -24,8 +24,10 @@ func (s *Stack) Reset() error {
 
 func (s *Stack) reset() error {
 	// First, because what is left after a crash must not come from a frozen layer.
-	if err := safefs.Unlink(s.home, belowName); err != nil {
-		return err
+	for _, name := range []string{belowName, lineageName} {
+		if err := safefs.Unlink(s.home, name); err != nil {
+			return err
+		}
 	}
 	if err := s.moveToGarbage(s.home, "top"); err != nil && err != unix.ENOENT {
 		return err

@@ -61,6 +61,9 @@ func (s *Stack) squash(bases map[vpath.Path]Base, leave []vpath.Path) error {
 		return err
 	}
 	failpoint.At("squash: merged")
+	if err := s.keepLineage(frozen); err != nil {
+		return err
+	}
 	if err := safefs.Unlink(s.home, belowName); err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ var mappings = map[audit.Kind]mapping{
 	audit.KindApplied:               {fileSystem, activity{3, "Update"}, low, applied},
 	audit.KindDiscarded:             {fileSystem, activity{4, "Delete"}, informational, discarded},
 	audit.KindUndone:                {fileSystem, activity{3, "Update"}, low, undone},
+	audit.KindMerged:                {fileSystem, activity{3, "Update"}, low, merged},
 	audit.KindNetworkAllowed:        {network, activity{2, "Close"}, informational, connected},
 	audit.KindNetworkDenied:         {network, activity{5, "Refuse"}, medium, refused},
 	audit.KindPortConnected:         {network, activity{2, "Close"}, informational, entered},
@@ -215,6 +216,13 @@ func undone(e Event, r audit.Record) []Event {
 		e.Message = "applied again: " + vpath.Escape(u.Of)
 	}
 	return withOmitted(each(e, u.Mount, u.Paths), e, u.Omitted)
+}
+
+func merged(e Event, r audit.Record) []Event {
+	m := r.Event.(audit.Merged)
+	e.allow()
+	e.Message, e.StatusDetail = "merged into the sandbox", m.From
+	return withOmitted(each(e, "", m.Paths), e, m.Omitted)
 }
 
 // outbound is a connection from the sandbox.

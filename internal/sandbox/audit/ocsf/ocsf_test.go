@@ -40,6 +40,7 @@ var samples = []audit.Event{
 	audit.SandboxRebased{Source: "/home/me/p", WasInode: 1, Inode: 2},
 	audit.ChangesImported{File: "/home/me/fix.db", SHA256: "ab12", Changes: 7, Deletions: 2},
 	audit.SnapshotChanged{Action: audit.SnapshotForked, Snapshot: "s1", Fork: "b"},
+	audit.Merged{From: "fork", FromID: "sbx_1", Kept: "s2", Paths: []audit.Text{"/d"}},
 	audit.SandboxStopped{},
 	audit.SandboxDestroyed{},
 	audit.EventsOmitted{Reason: audit.OmittedSandboxBudget, Events: []audit.OmittedCount{{Event: audit.KindPermissionDenied, Records: 5}}},
