@@ -11,8 +11,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// mergeForks makes two forks of a sandbox, edits files in both, merges one into the other, takes that
-// back, and removes them.
+// mergeForks makes two forks of a sandbox, edits files in both, merges one into the other, takes
+// that back, and removes them.
 func (w *world) mergeForks(rt *rapid.T) {
 	of, sb := w.anyBox(rt)
 	ours := &box{w.newName(), nil, map[string]*delta{}}
@@ -65,7 +65,7 @@ func (w *world) editFiles(rt *rapid.T, b *box) {
 	})
 }
 
-// mergeViews merges what two sandboxes show that began with base, and returns the paths in conflict.
+// mergeViews merges what two sandboxes show that began with base. stops are the paths in conflict.
 func mergeViews(base, ours, theirs tree) (merged tree, stops []string) {
 	merged = maps.Clone(ours)
 	all := maps.Clone(theirs)
