@@ -184,10 +184,6 @@ func (w *world) reverseOne(rt *rapid.T, t *transaction) {
 		sb = w.open(rt, b)
 	}
 	refused := t.refused(w.src)
-	var before tree
-	if b != nil {
-		before = b.view(w.src)
-	}
 	r, err := undo.Reverse(rt.Context(), h, e, sb, undo.Options{})
 	var why []string
 	for _, p := range r.Paths {
@@ -204,7 +200,6 @@ func (w *world) reverseOne(rt *rapid.T, t *transaction) {
 		return
 	}
 	w.reversed(rt, t, r.ID, b, true)
-	_ = before
 }
 
 // reversed is the effect of a reversal, in the source and, if it came to that, in the sandbox.

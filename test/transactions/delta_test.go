@@ -112,7 +112,7 @@ func (d *delta) remove(src tree, p string) {
 	}
 }
 
-// hasWay reports whether what lies below the delta can show at p: it has no opaque directory above p.
+// hasWay reports whether what lies below the delta can show at p: no directory above p is opaque.
 func (d *delta) hasWay(p string) bool {
 	for _, a := range ancestors(p) {
 		if d.own[a].opaque && !d.frozen[a].opaque {
@@ -156,8 +156,7 @@ func (d *delta) chmod(src tree, p string, n node) {
 	d.own[p] = e
 }
 
-// drop removes the changes at the paths: the view shows the source there. gone are directories above
-// them that the sandbox has removed.
+// drop removes the changes at the paths: the view shows the source there.
 func (d *delta) drop(src tree, paths []string) {
 	m := map[string]bool{}
 	for _, p := range paths {

@@ -103,7 +103,7 @@ func (w *world) drawText(rt *rapid.T, text string) string {
 	return strings.Join(list, "")
 }
 
-// source edits the source, as a person does.
+// editSource edits the source, as a person does.
 func (w *world) editSource(rt *rapid.T) {
 	e, ok := w.drawEdit(rt, w.src)
 	if !ok {

@@ -258,7 +258,7 @@ func (t tree) set(p string, n *node) {
 	}
 }
 
-// applyTo does what the plan says in the source and the delta. It returns what it did in the source.
+// applyTo does what the plan says. It returns what it did in the source.
 func (d *delta) applyTo(src tree, steps map[string]change, all bool) map[string]move {
 	done := map[string]move{}
 	for p, c := range steps {
@@ -286,7 +286,7 @@ func (d *delta) applyTo(src tree, steps map[string]change, all bool) map[string]
 	return done
 }
 
-// reversed are the paths that prevent the reversal of a transaction.
+// refused returns the paths that prevent the reversal of a transaction.
 func (t *transaction) refused(src tree) []string {
 	var list []string
 	for _, p := range parentsFirst(t.done) {

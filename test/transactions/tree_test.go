@@ -55,7 +55,7 @@ func ancestors(p string) []string {
 
 func isBelow(p, dir string) bool { return dir == "" || strings.HasPrefix(p, dir+"/") }
 
-// childrenFirst and parentsFirst are the paths of a map in order.
+// parentsFirst returns the paths of a map, directories before what is in them.
 func parentsFirst[V any](m map[string]V) []string {
 	list := slices.Collect(maps.Keys(m))
 	slices.SortFunc(list, func(a, b string) int {
@@ -64,6 +64,7 @@ func parentsFirst[V any](m map[string]V) []string {
 	return list
 }
 
+// childrenFirst returns them the other way round.
 func childrenFirst[V any](m map[string]V) []string {
 	list := parentsFirst(m)
 	slices.Reverse(list)

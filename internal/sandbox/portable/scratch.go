@@ -40,7 +40,7 @@ func scratchDir(prefix string) (dir string, remove func() error, err error) {
 	}
 }
 
-// sweepScratch removes the directories that no process has locked. What it cannot remove, it leaves.
+// sweepScratch removes the directories that no process has locked, as far as it can.
 func sweepScratch(prefix string) {
 	list, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*")) // the pattern is well-formed
 	for _, dir := range list {
