@@ -99,7 +99,7 @@ chaos: setup ## kill every process at random moments for CHAOS_TIME (10m), from 
 	$(GO) test -vet=off -count=1 -timeout 0 -v $(TESTFLAGS) ./test/chaos -chaos.duration=$(CHAOS_TIME) -chaos.seed=$(CHAOS_SEED)
 
 .PHONY: test-long
-test-long: chaos ## what make test does a sample of: chaos, long proofs, learning, git histories, all agents
+test-long: chaos ## what make test does a sample of: chaos, transactions, proofs, learning, git histories, all agents
 	$(GO) test -vet=off -count=1 $(TESTFLAGS) ./internal/sandbox/cleangit -cleangit.commits=10000 -cleangit.histories=500
 	$(GO) test -vet=off -count=1 -timeout 0 $(TESTFLAGS) ./internal/sandbox/learn -rapid.checks=2000 -learn.exact=20
 	$(GO) test -vet=off -count=1 -timeout 0 $(TESTFLAGS) ./test/realwork -run TestLearn -learn.all

@@ -69,7 +69,8 @@ func openImport(ctx context.Context, file string) (*cli.Import, error) {
 		return nil, err
 	}
 	return &cli.Import{
-		Notes: in.Notes,
+		Digest: in.Digest,
+		Notes:  in.Notes,
 		Fill: func(ctx context.Context, home *record.Home, r *record.Record, dir string, partial bool) (cli.ExportResult, error) {
 			result, err := in.Fill(ctx, home, r, dir, partial)
 			return cli.ExportResult(result), err

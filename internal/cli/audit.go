@@ -245,6 +245,8 @@ func describeEvent(ev audit.Event) string {
 		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(inMount(v.Mount, v.Paths)))
 	case audit.SandboxRebased:
 		return "onto the directory that is at " + escape(v.Source) + " now"
+	case audit.ChangesImported:
+		return fmt.Sprintf("%s from %s", plural(int(v.Changes), "change"), escape(v.File))
 	case audit.SandboxStopped:
 		return escape(v.Reason)
 	case audit.AccessAsked, audit.AccessAnswered, audit.AsksSuppressed, audit.LocksChanged, audit.ApplyRequested:

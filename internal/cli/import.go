@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // Import is a portable.Import.
 type Import struct {
+	Digest string // SHA-256 of the file, in hex
 	// Notes say what a sandbox with the source cannot take over.
 	Notes func(source string) []string
 	// Fill writes the changes to the layers of a sandbox that is being made in dir.
@@ -39,8 +42,9 @@ Review the changes with diff and apply them as always. The flags are those of cr
 The policy is from the flags, the project's policy file or the default preset, never
 from FILE. It must let the sandbox write all changes; --partial leaves out and lists the
 others. A file that is damaged or inconsistent is refused. If anything fails, no sandbox
-is made. Owners, setuid and setgid bits, devices, the key-value store and the list of tool
-calls are not taken over.`,
+is made. Owners, setuid and setgid bits, devices, the list of tool calls, and the audit log
+and the policy of an exported sandbox are not taken over. The key-value store is kept for
+the next export.`,
 		Example: `  agentfense import fix.db fix
   agentfense import fix.db fix --dir ~/app --preset development
   agentfense diff fix`,
@@ -91,7 +95,24 @@ func runImport(ctx context.Context, e *env, cmd *cobra.Command, file, name strin
 	if err != nil {
 		return err
 	}
+	if err := logImport(home, name, file, in.Digest, &result); err != nil {
+		return err
+	}
 	return e.sayImported(sb, in.Notes(string(sb.Record.Source.Path)), &result)
+}
+
+// logImport writes to the audit log where the changes of the new sandbox are from.
+func logImport(home *record.Home, name, file, digest string, r *ExportResult) error {
+	sb, err := home.Open(name)
+	if err != nil {
+		return err
+	}
+	if path, err := filepath.Abs(file); err == nil {
+		file = path
+	}
+	return sb.Log(audit.ChangesImported{
+		File: audit.Text(file), SHA256: digest, Changes: int64(r.Entries + r.Deletions), Deletions: int64(r.Deletions), LeftOut: int64(len(r.Skipped)),
+	})
 }
 
 func (e *env) sayImported(sb backend.Sandbox, notes []string, result *ExportResult) error {

@@ -76,3 +76,19 @@ func TestKilledSnapshotsLoseNothing(t *testing.T) {
 		t.Errorf("layers are left: %v, %v", left, err)
 	}
 }
+
+// A sandbox that went back to a snapshot is in conflict with what it has applied since. The roll
+// back of a killed undo does not hide that.
+func TestAKilledUndoHidesNoConflict(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"f": "old\n"})
+	wantCode(t, s.Run("echo one > f", "--preset", "full-access"), 0)
+	wantCode(t, s.Agentfense("snapshot", s.Name, "one"), 0)
+	wantCode(t, s.Run("echo two > f"), 0)
+	wantCode(t, s.Agentfense("apply", s.Name), 0)
+	wantCode(t, s.Agentfense("restore", s.Name, "one"), 0)
+	s.KilledAt("sync: swapped", "undo", s.Name, "--yes")
+	appliesNothing(t, s)
+	if r := s.Agentfense("apply", s.Name, "--latest"); r.Code == 0 || s.Read("f") != "two\n" {
+		t.Errorf("exit code %d, f holds %q, want it in conflict\n%s", r.Code, s.Read("f"), r.Stdout)
+	}
+}

@@ -269,6 +269,35 @@ func TestThePartThatAKilledApplyPlaced(t *testing.T) {
 	}
 }
 
+// What a killed apply has removed is no change any more: the sandbox sees a new file there.
+func TestTheRemovalThatAKilledApplyMade(t *testing.T) {
+	b := newBench(t, tree{"f": "1", "d/f": "1", "g": "1"})
+	b.agent(func(a *agent) {
+		a.remove("/f")
+		a.removeAll("/d")
+		a.write("/g", "2")
+	})
+	kill := func([]changes.Version) ([]vpath.Path, error) { return nil, errKilled }
+	_, err := apply.Changes(t.Context(), b.box, apply.Options{Paths: []vpath.Path{"/f", "/d"}, Drop: kill})
+	if !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	if _, err := apply.Changes(t.Context(), b.box, apply.Options{Paths: []vpath.Path{"/f"}}); !errdefs.Is(err, errdefs.NotFound) {
+		t.Fatal(err)
+	}
+	build(t, b.dir, tree{"f": "a person's", "d/other": "a person's"})
+	if got := b.changes(); !slices.Equal(got, []string{"M /g"}) {
+		t.Errorf("changes = %q, want that of /g alone", got)
+	}
+	b.agent(func(a *agent) {
+		for _, p := range []vpath.Path{"/f", "/d/other"} {
+			if _, err := a.stack.Lookup(p); err != nil {
+				t.Errorf("the sandbox does not see what was made in the source: %v", err)
+			}
+		}
+	})
+}
+
 // drawText draws lines of which some are the same.
 func drawText(t *rapid.T) string {
 	lines := rapid.SliceOfN(rapid.SampledFrom([]string{"a\n", "b\n", "c\n", "\n", "{\r\n", "}\n", "\xff\n"}), 1, 30).Draw(t, "lines")

@@ -121,6 +121,36 @@ func TestUndoRestoresWhatAFileWasBesides(t *testing.T) {
 	}
 }
 
+// What the sandbox removed after the apply does not come back with the undo.
+func TestUndoLeavesALaterRemovalAlone(t *testing.T) {
+	b := newBench(t, tree{"f": "old"})
+	b.agent(func(a *agent) {
+		a.write("/f", "new")
+		a.write("/made", "new")
+		a.mkdir("/d")
+		a.write("/d/made", "new")
+	})
+	b.apply()
+	b.agent(func(a *agent) {
+		a.remove("/f")
+		a.remove("/made")
+		a.removeAll("/d")
+	})
+	b.mustReverse(false)
+	if diff := cmp.Diff(tree{"f": "old"}, snapshot(t, b.dir)); diff != "" {
+		t.Errorf("after undo (-want +got):\n%s", diff)
+	}
+	if got, want := b.changes(), []string{"D /f"}; !cmp.Equal(got, want) {
+		t.Errorf("changes = %q, want %q", got, want)
+	}
+	build(t, b.dir, tree{"made": "a person's"})
+	b.agent(func(a *agent) {
+		if _, err := a.stack.Lookup("/made"); err != nil {
+			t.Errorf("the sandbox does not show a new file of the source: %v", err)
+		}
+	})
+}
+
 func TestUndoAfterTheSourceMovedOn(t *testing.T) {
 	tests := []struct {
 		name string

@@ -73,6 +73,7 @@ var everyEvent = []audit.Event{
 	audit.SessionCreated{Session: "sess_0123456789abcdef", Exec: "2", Shell: "/bin/sh", Dir: "/workspace"},
 	audit.SessionClosed{Session: "sess_0123456789abcdef", Exec: "2", Reason: audit.SessionIdle, DurationMS: 1234},
 	audit.SandboxRebased{Source: "/project", WasInode: 7, Inode: 8},
+	audit.ChangesImported{File: "/home/me/fix.db", SHA256: "ab12", Changes: 7, Deletions: 2, LeftOut: 1},
 	audit.SnapshotChanged{Action: audit.SnapshotRestored, Snapshot: "s1", Label: "good", Kept: "s2"},
 	audit.Merged{From: "fork@s1", FromID: "sbx_1", Kept: "s2", Paths: []audit.Text{"/new"}},
 	audit.SandboxStopped{Reason: "stopped by its user"},

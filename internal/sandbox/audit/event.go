@@ -29,6 +29,7 @@ const (
 	KindSessionClosed         Kind = "session_closed"
 	KindSandboxRebased        Kind = "sandbox_rebased"
 	KindSnapshotChanged       Kind = "snapshot_changed"
+	KindChangesImported       Kind = "changes_imported"
 	KindSandboxStopped        Kind = "sandbox_stopped"
 	KindSandboxDestroyed      Kind = "sandbox_destroyed"
 	KindEventsOmitted         Kind = "events_omitted"
@@ -50,7 +51,7 @@ type Event interface {
 // real directory, and events on which people rely.
 var durable = map[Kind]bool{
 	KindSandboxCreated: true, KindCommandExecuted: true, KindPolicyChanged: true, KindHostsChanged: true,
-	KindApplyRequested: true, KindApplied: true, KindDiscarded: true, KindUndone: true, KindMerged: true, KindSandboxRebased: true, KindSandboxDestroyed: true, KindGap: true,
+	KindApplyRequested: true, KindApplied: true, KindDiscarded: true, KindUndone: true, KindMerged: true, KindSandboxRebased: true, KindChangesImported: true, KindSandboxDestroyed: true, KindGap: true,
 	KindEventsOmitted: true, KindArchived: true, KindAccessAnswered: true,
 }
 
@@ -350,6 +351,15 @@ type SandboxRebased struct {
 	Inode    uint64 `json:"inode"`
 }
 
+// ChangesImported says that the sandbox began with the changes in a file.
+type ChangesImported struct {
+	File      Text   `json:"file"`               // host path
+	SHA256    string `json:"sha256"`             // of the file, without its write-ahead log
+	Changes   int64  `json:"changes"`            // entries made and deleted
+	Deletions int64  `json:"deletions"`          // of these
+	LeftOut   int64  `json:"left_out,omitempty"` // changes that the policy refused
+}
+
 // SnapshotChanged says what was done with a state of the sandbox.
 type SnapshotChanged struct {
 	Action   string `json:"action"`             // SnapshotTaken, …
@@ -458,6 +468,9 @@ func (SessionCreated) Kind() Kind { return KindSessionCreated }
 
 // Kind returns KindSessionClosed.
 func (SessionClosed) Kind() Kind { return KindSessionClosed }
+
+// Kind returns KindChangesImported.
+func (ChangesImported) Kind() Kind { return KindChangesImported }
 
 // Kind returns KindSandboxRebased.
 func (SandboxRebased) Kind() Kind { return KindSandboxRebased }

@@ -242,6 +242,7 @@ var decoders = map[Kind]func(line []byte) (Event, error){
 	KindSessionClosed:         decodeAs[SessionClosed],
 	KindSandboxRebased:        decodeAs[SandboxRebased],
 	KindSnapshotChanged:       decodeAs[SnapshotChanged],
+	KindChangesImported:       decodeAs[ChangesImported],
 	KindSandboxStopped:        decodeAs[SandboxStopped],
 	KindSandboxDestroyed:      decodeAs[SandboxDestroyed],
 	KindEventsOmitted:         decodeAs[EventsOmitted],

@@ -308,13 +308,26 @@ func (w *Work) HasMerged(p vpath.Path) (is bool) {
 	return is && err == nil
 }
 
+// hasRemoved reports whether a killed apply has removed the entry that the delta removes: nothing
+// else remembers that, because it is no change any more.
+func (w *Work) hasRemoved(p vpath.Path, v Version) bool {
+	if !v.Deleted {
+		return false
+	}
+	if same, err := v.Holds(w.Stack, p); err != nil || !same {
+		return false
+	}
+	_, err := w.Stack.SourceInfo(p)
+	return errdefs.Is(err, errdefs.NotFound) || errdefs.Is(err, errdefs.Precondition)
+}
+
 // rebasePlaced makes the placed entries the bases of the delta's entries, drops those that were
-// merged, and records all in the audit log.
+// merged or removed, and records all in the audit log.
 func (w *Work) rebasePlaced() error {
 	var versions []Version
 	var told []vpath.Path
 	for p, v := range w.placing {
-		if w.HasMerged(p) {
+		if w.HasMerged(p) || w.hasRemoved(p, v) {
 			versions, told = append(versions, v), append(told, p)
 		}
 		if made := w.placed(p); made != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // Step is what a transaction does at one path.
@@ -144,4 +145,9 @@ func sumOf(e changes.Entry, size int64) (string, error) {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// isBase reports whether b describes the entry, apart from the ctime.
+func (a *Entity) isBase(b *layer.Base) bool {
+	return a.isSameFile(&unix.Stat_t{Dev: b.Dev, Ino: b.Ino}) && b.Mode == a.Mode && b.Size == a.Size && b.Mtime == a.Mtime
 }

@@ -143,6 +143,7 @@ func (w *agentfsWriter) write(s *record.Sandbox) error {
 		w.root,
 		w.entries,
 		func() error { return w.toolCalls(s) },
+		func() error { return w.keyValues(s) },
 		func() error { return fillTables(w.ctx, w.tx, "agentfense_", w.d, s) },
 	}
 	for _, step := range steps {

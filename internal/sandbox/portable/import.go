@@ -21,6 +21,7 @@ import (
 // Import is a database of AgentFS that becomes the delta of a new sandbox. Nothing in it is
 // trusted.
 type Import struct {
+	Digest   string // SHA-256 of the file without its write-ahead log, in hex
 	file     string
 	conn     *sql.Conn
 	closeAll func() error
@@ -31,11 +32,12 @@ type Import struct {
 // reads a copy, for which the directory of temporary files needs room. Errors: Invalid; Canceled;
 // those of the host.
 func OpenImport(ctx context.Context, file string) (*Import, error) {
-	conn, closeAll, err := openForeign(ctx, file)
-	if err != nil {
+	in := &Import{file: file}
+	var err error
+	if in.conn, in.closeAll, err = openForeign(ctx, file, &in.Digest); err != nil {
 		return nil, err
 	}
-	in := &Import{file: file, conn: conn, closeAll: closeAll}
+	conn := in.conn
 	columns, err := readSchema(ctx, conn)
 	if err == nil {
 		err = checkPages(ctx, conn)
@@ -95,7 +97,7 @@ func (in *Import) Fill(ctx context.Context, home *record.Home, r *record.Record,
 	if len(f.result.Skipped) > 0 && !partial {
 		return result, in.explain(ctx, refusedPaths(f.result.Skipped))
 	}
-	return f.result, nil
+	return f.result, writeValues(dir, in.tree.values)
 }
 
 func refusedPaths(list []Skipped) error {

@@ -2,7 +2,9 @@ package portable_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -203,5 +205,110 @@ func TestAnExportNotesAnArchivedLog(t *testing.T) {
 	must(t, err)
 	if len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "archived") {
 		t.Errorf("notes: %q", result.Notes)
+	}
+}
+
+// queryFile returns the rows of a statement on a file, as text.
+func queryFile(t *testing.T, file, statement string) (rows []string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", file)
+	must(t, err)
+	defer db.Close()
+	r, err := db.Query(statement)
+	must(t, err)
+	defer r.Close()
+	for r.Next() {
+		var row string
+		must(t, r.Scan(&row))
+		rows = append(rows, row)
+	}
+	must(t, r.Err())
+	return rows
+}
+
+func TestTheKeyValueStoreIsKept(t *testing.T) {
+	box := newSandbox(t, map[string]string{"f": "old"}, func(s *layer.Stack) {
+		_, err := s.Unlink("/f", false)
+		must(t, err)
+	})
+	file, again := filepath.Join(t.TempDir(), "file.db"), filepath.Join(t.TempDir(), "again.db")
+	_, err := portable.AgentFS(t.Context(), box, file)
+	must(t, err)
+	db, err := sql.Open("sqlite", file)
+	must(t, err)
+	_, err = db.Exec(`INSERT INTO kv_store VALUES ('a', '{"x":"\n"}', 1, 2), ('b', '"é"', NULL, NULL)`)
+	must(t, errors.Join(err, db.Close()))
+
+	imported, _, err := importTo(box, file, "imported", box.Record().Rules, false)
+	must(t, err)
+	_, err = portable.AgentFS(t.Context(), imported, again)
+	must(t, err)
+	const all = "SELECT key || value || coalesce(created_at, '-') || coalesce(updated_at, '-') FROM kv_store ORDER BY key"
+	if diff := cmp.Diff(queryFile(t, file, all), queryFile(t, again, all)); diff != "" {
+		t.Errorf("the rows (-imported +exported again):\n%s", diff)
+	}
+
+	db, err = sql.Open("sqlite", file)
+	must(t, err)
+	_, err = db.Exec(`INSERT INTO kv_store VALUES ('large', zeroblob(17 << 20), 1, 2), ('larger', CAST(zeroblob(17 << 20) AS TEXT), 1, 2)`)
+	must(t, errors.Join(err, db.Close()))
+	in, err := portable.OpenImport(t.Context(), file)
+	must(t, err)
+	defer in.Close()
+	if notes := strings.Join(in.Notes(""), "\n"); !strings.Contains(notes, "left out: 4 rows of kv_store: a sandbox keeps at most 16 MiB") {
+		t.Errorf("notes: %s", notes)
+	}
+}
+
+func TestAnImportSaysWhatItLeaves(t *testing.T) {
+	box := newSandbox(t, nil, func(*layer.Stack) {})
+	file := filepath.Join(t.TempDir(), "file.db")
+	_, err := portable.AgentFS(t.Context(), box, file)
+	must(t, err)
+	in, err := portable.OpenImport(t.Context(), file)
+	must(t, err)
+	defer in.Close()
+	notes := strings.Join(in.Notes(string(box.Record().Source.Path)), "\n")
+	for _, want := range []string{"1 row of agentfense_audit: the audit log of the", "1 row of agentfense_meta: the policy of the"} {
+		if !strings.Contains(notes, "left out: "+want) {
+			t.Errorf("notes %q do not say %q", notes, want)
+		}
+	}
+	content, err := os.ReadFile(file)
+	must(t, err)
+	if want := fmt.Sprintf("%x", sha256.Sum256(content)); in.Digest != want {
+		t.Errorf("digest %s, want %s", in.Digest, want)
+	}
+}
+
+// An import removes what killed ones have left, and nothing of one that runs.
+func TestLeftoversOfKilledImports(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	box := newSandbox(t, nil, func(*layer.Stack) {})
+	file := filepath.Join(t.TempDir(), "file.db")
+	_, err := portable.AgentFS(t.Context(), box, file)
+	must(t, err)
+	dead, running := filepath.Join(temp, "agentfense-import-1"), filepath.Join(temp, "agentfense-import-2")
+	for _, dir := range []string{dead, running} {
+		must(t, os.Mkdir(dir, 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, "copy.db"), nil, 0o600))
+	}
+	must(t, os.Symlink(t.TempDir(), filepath.Join(temp, "agentfense-import-3")))
+	lock, err := os.Open(running)
+	must(t, err)
+	defer lock.Close()
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	in, err := portable.OpenImport(t.Context(), file)
+	must(t, err)
+	must(t, in.Close())
+	entries, err := os.ReadDir(temp)
+	must(t, err)
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if diff := cmp.Diff([]string{"agentfense-import-2", "agentfense-import-3"}, left); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }

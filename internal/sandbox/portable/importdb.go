@@ -2,7 +2,9 @@ package portable
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
@@ -21,16 +23,16 @@ import (
 )
 
 // openForeign copies a database that may be hostile, with its write-ahead log, and opens the copy.
-// The copy has no name any more, so that it is gone with this process. Errors: Invalid; those of
-// the host.
-func openForeign(ctx context.Context, file string) (conn *sql.Conn, closeAll func() error, err error) {
-	dir, err := os.MkdirTemp("", "agentfense-import-*")
+// The copy has no name any more, so that it is gone with this process. digest gets the SHA-256 of
+// the database. Errors: Invalid; those of the host.
+func openForeign(ctx context.Context, file string, digest *string) (conn *sql.Conn, closeAll func() error, err error) {
+	dir, remove, err := scratchDir("agentfense-import-")
 	if err != nil {
 		return nil, nil, failedImport(file, err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	path := filepath.Join(dir, "copy.db")
-	if err := copyForeign(ctx, file, path); err != nil {
+	if err := copyForeign(ctx, file, path, digest); err != nil {
 		return nil, nil, err
 	}
 	// An exclusive lock keeps the index of the write-ahead log in memory.
@@ -56,21 +58,24 @@ func openForeign(ctx context.Context, file string) (conn *sql.Conn, closeAll fun
 
 // copyForeign copies the database and its write-ahead log. Errors: Invalid for what is no regular
 // file, and for a database with an unfinished transaction.
-func copyForeign(ctx context.Context, file, to string) error {
+func copyForeign(ctx context.Context, file, to string, digest *string) error {
 	if st, err := os.Stat(file + "-journal"); err == nil && st.Size() > 0 {
 		return errdefs.New(errdefs.Invalid, "import %s: it has an unfinished transaction in %s: open it once with the program that made it", vpath.Quote(file), vpath.Quote(file+"-journal"))
 	}
-	if err := copyOne(ctx, file, to); err != nil {
+	sum := sha256.New()
+	if err := copyOne(ctx, file, to, sum); err != nil {
 		return err
 	}
-	err := copyOne(ctx, file+"-wal", to+"-wal")
+	*digest = hex.EncodeToString(sum.Sum(nil))
+	err := copyOne(ctx, file+"-wal", to+"-wal", io.Discard)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-func copyOne(ctx context.Context, from, to string) (err error) {
+// copyOne copies a file, and also writes its content to sum.
+func copyOne(ctx context.Context, from, to string, sum io.Writer) (err error) {
 	in, err := os.OpenFile(from, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return failedImport(from, err)
@@ -84,7 +89,7 @@ func copyOne(ctx context.Context, from, to string) (err error) {
 		return failedImport(from, err)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	if _, err := io.Copy(out, readUntil{ctx, in}); err != nil {
+	if _, err := io.Copy(io.MultiWriter(out, sum), readUntil{ctx, in}); err != nil {
 		return failedImport(from, err)
 	}
 	return nil

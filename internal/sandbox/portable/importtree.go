@@ -48,6 +48,7 @@ type tree struct {
 	whiteouts []vpath.Path
 	chunk     int64
 	base      string // of an overlay
+	values    []keyValue
 	notes     []string
 }
 
@@ -65,7 +66,7 @@ func malformed(format string, args ...any) error {
 
 func readTree(ctx context.Context, conn *sql.Conn, columns map[string][]string) (*tree, error) {
 	r := &treeReader{ctx: ctx, conn: conn, columns: columns, tree: tree{inodes: map[int64]*inode{}, children: map[int64][]dentry{}}}
-	for _, step := range []func() error{r.config, r.readInodes, r.readNames, r.readLinks, r.readOrigins, r.readWhiteouts, r.check, r.readNotes} {
+	for _, step := range []func() error{r.config, r.readInodes, r.readNames, r.readLinks, r.readOrigins, r.readWhiteouts, r.check, r.readValues, r.readNotes} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -280,24 +281,22 @@ func (t *tree) walk(do func(p vpath.Path, ino int64, i *inode) (bool, error)) er
 	return nil
 }
 
-// readNotes counts what a sandbox cannot hold.
+// readNotes counts what a sandbox does not take over.
 func (r *treeReader) readNotes() error {
-	for table, why := range map[string]string{
-		"kv_store": "a sandbox has no key-value store", "tool_calls": "the audit log has only what the new sandbox does",
+	for _, t := range []struct{ table, where, why string }{
+		{"tool_calls", "", "the audit log has only what the new sandbox does"},
+		{"agentfense_audit", "", "the audit log of the exported sandbox is in the file alone"},
+		{"agentfense_meta", " WHERE key = 'policy'", "the policy of the new sandbox is not from the file"},
 	} {
-		if r.columns[table] == nil {
+		if r.columns[t.table] == nil {
 			continue
 		}
 		var n int64
-		if err := r.conn.QueryRowContext(r.ctx, "SELECT count(*) FROM "+table).Scan(&n); err != nil {
+		if err := r.conn.QueryRowContext(r.ctx, "SELECT count(*) FROM "+t.table+t.where).Scan(&n); err != nil {
 			return err
 		}
 		if n > 0 {
-			rows := "rows"
-			if n == 1 {
-				rows = "row"
-			}
-			r.notes = append(r.notes, fmt.Sprintf("left out: %d %s of %s: %s", n, rows, table, why))
+			r.notes = append(r.notes, fmt.Sprintf("left out: %s of %s: %s", rowsOf(n), t.table, t.why))
 		}
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -53,11 +52,11 @@ func Query(ctx context.Context, s *record.Sandbox, statement string, b Bounds) (
 	if err := checkStatement(statement); err != nil {
 		return rows, err
 	}
-	dir, err := os.MkdirTemp("", "agentfense-sql-*")
+	dir, remove, err := scratchDir("agentfense-sql-")
 	if err != nil {
 		return rows, errdefs.New(errdefs.Internal, "sql: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	path := filepath.Join(dir, "tables.db")
 	if err := makeTables(ctx, s, path); err != nil {
 		return rows, err

@@ -39,7 +39,12 @@ func fillTables(ctx context.Context, tx *sql.Tx, prefix string, d *delta, s *rec
 			return err
 		}
 	}
-	err := audit.Read(s.AuditPath(), t.record)
+	err := audit.Read(s.AuditPath(), func(r audit.Record) error {
+		if _, is := r.Event.(audit.Archived); is {
+			d.notes = append(d.notes, "the older part of the audit log was archived: it is not in the tables audit, network and processes")
+		}
+		return t.record(r)
+	})
 	if errdefs.Is(err, errdefs.NotFound) {
 		d.notes = append(d.notes, "the audit log was archived: the tables audit, network and processes are empty")
 		return nil

@@ -84,7 +84,7 @@ type givingBack struct {
 }
 
 // rebase returns the steps at which the delta has nothing. Where it has a later version, that is
-// made of what the source has now.
+// made of what the source has now; a later removal of what the source no longer has is dropped.
 func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 	bases, err := d.work.Stack.Bases()
 	if err != nil {
@@ -97,10 +97,14 @@ func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 		if err != nil {
 			return g, err
 		}
-		has, err := d.has(at, s)
+		has, removed, err := d.has(at, s)
+		_, recorded := bases[at]
 		switch {
 		case err != nil:
 			return g, err
+		case removed && recorded:
+			versions = append(versions, changes.Version{Path: s.Path, Deleted: true})
+			continue
 		case !has:
 			d.giveBack(&g, i, s, at)
 			continue
@@ -139,16 +143,17 @@ func isOf(base layer.Base, e *history.Entity) bool {
 	return e != nil && !base.Absent && base.Ino == e.Ino && base.Size == e.Size && base.Mtime == e.Mtime
 }
 
-// has reports whether the delta has, or hides, an entry of its own at p.
-func (d *delta) has(p vpath.Path, s *history.Step) (bool, error) {
+// has reports whether the delta has, or hides, an entry of its own at p. removed says that neither
+// the view nor the source has one.
+func (d *delta) has(p vpath.Path, s *history.Step) (has, removed bool, err error) {
 	info, err := d.work.Stack.Lookup(p)
 	switch {
 	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition):
-		return s.After != nil, nil // the source has it now
+		return s.After != nil, s.After == nil, nil // the source has what was restored
 	case err != nil:
-		return false, err
+		return false, false, err
 	}
-	return info.Origin != layer.Source && !(info.IsDir() && s.After.IsDir() && s.Before.IsDir()), nil
+	return info.Origin != layer.Source && !(info.IsDir() && s.After.IsDir() && s.Before.IsDir()), false, nil
 }
 
 func (d *delta) baseNow(p vpath.Path) (base *layer.Base, err error) {

@@ -289,7 +289,7 @@ func (s *Stack) place(p vpath.Path) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	covers, err := s.vacant(v, p.Base())
+	at, err := s.vacant(v, p.Base())
 	if err == nil {
 		err = v.mayFill()
 	}
@@ -305,8 +305,8 @@ func (s *Stack) place(p vpath.Path) (*place, error) {
 		return nil, err
 	}
 	pl := newPlace(v, p)
-	pl.covers = covers
-	if covers {
+	pl.covers = at.covered
+	if at.hidden {
 		if err := s.keepCovered(p, v); err != nil {
 			s.dirs.release(v)
 			return nil, err
@@ -339,21 +339,20 @@ func (s *Stack) placeOver(p vpath.Path) (*place, error) {
 	return newPlace(v, p), nil
 }
 
-// vacant returns EEXIST if v has the name. covers reports whether a whiteout of the delta
-// hides the name. If only the delta has the directory, vacant does not look: the kernel
-// refuses an existing name.
-func (s *Stack) vacant(v *mergedDir, name string) (covers bool, err error) {
+// vacant returns EEXIST if v has the name. The entry says whether a whiteout hides it. If only the
+// delta has the directory, vacant does not look: the kernel refuses an existing name.
+func (s *Stack) vacant(v *mergedDir, name string) (entry, error) {
 	if v.sealed {
-		return false, unix.EROFS
+		return entry{}, unix.EROFS
 	}
 	if v.inTop() && len(v.parts) == 1 && !s.isMountPoint(v.path.Child(name)) {
-		return false, nil
+		return entry{}, nil
 	}
 	e, err := s.find(v, name, top)
 	if err == unix.ENOENT {
-		return e.covered, nil
+		return e, nil
 	}
-	return false, orExist(err)
+	return entry{}, orExist(err)
 }
 
 func orExist(err error) error {

@@ -40,6 +40,9 @@ func TestFreezeLeavesTheViewAsItIs(t *testing.T) {
 	if got := b.names("/dir"); len(got) != 0 {
 		t.Errorf("the directory made again shows %q", got)
 	}
+	if got := b.baseText("/b"); got != "source" {
+		t.Errorf("the content that a frozen whiteout hides, and a new file replaces, is kept as %q", got)
+	}
 	frozen, err := os.ReadFile(b.frozen("a"))
 	if err != nil || string(frozen) != "first" {
 		t.Errorf("the frozen file reads %q, %v", frozen, err)

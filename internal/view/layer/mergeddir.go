@@ -336,7 +336,9 @@ type entry struct {
 	stored string // the name in that layer
 	st     stat
 
-	covered bool // not found, because a whiteout of the delta hides the name
+	// Not found, because a whiteout hides the name: covered if it is one of the delta, hidden
+	// also if it is one of a frozen layer.
+	covered, hidden bool
 }
 
 // isDots reports whether name would not name an entry of its directory. A vpath.Path has no
@@ -387,7 +389,7 @@ func (s *Stack) findInLayers(v *mergedDir, name string, from int) (entry, error)
 			return entry{}, err
 		}
 		if hidden {
-			return entry{covered: pt.layer == top}, unix.ENOENT
+			return entry{covered: pt.layer == top, hidden: true}, unix.ENOENT
 		}
 	}
 	return entry{}, unix.ENOENT

@@ -326,7 +326,7 @@ func (m *move) clear() error {
 
 // keepCovered records the content that a whiteout at path hides, as place does.
 func (m *move) keepCovered() error {
-	if !m.to.covered || !m.from.st.isRegular() {
+	if !m.to.hidden || !m.from.st.isRegular() {
 		return nil
 	}
 	return m.s.keepCovered(m.path, m.toV)

@@ -25,6 +25,7 @@ var mappings = map[audit.Kind]mapping{
 	audit.KindSandboxDestroyed:      {lifecycle, activity{2, "Remove"}, informational, sandbox},
 	audit.KindSandboxRebased:        {lifecycle, activity{8, "Update"}, low, sandbox},
 	audit.KindSnapshotChanged:       {lifecycle, activity{8, "Update"}, low, sandbox},
+	audit.KindChangesImported:       {lifecycle, activity{8, "Update"}, low, sandbox},
 	audit.KindCommandExecuted:       {processes, activity{2, "Terminate"}, informational, command},
 	audit.KindSessionCreated:        {processes, activity{1, "Launch"}, informational, session},
 	audit.KindSessionClosed:         {processes, activity{2, "Terminate"}, informational, session},
@@ -60,7 +61,7 @@ func sandbox(e Event, r audit.Record) []Event {
 	e.succeed(true)
 	e.App = &product{"sandbox " + vpath.Escape(string(r.Sandbox)), "agentfense", e.Metadata.Product.Version}
 	switch r.Event.(type) {
-	case audit.SandboxCreated, audit.SandboxStarted, audit.SandboxRebased, audit.SnapshotChanged:
+	case audit.SandboxCreated, audit.SandboxStarted, audit.SandboxRebased, audit.SnapshotChanged, audit.ChangesImported:
 		return asItIs(e, r)
 	}
 	return []Event{e}

@@ -38,6 +38,7 @@ var samples = []audit.Event{
 	audit.SessionCreated{Session: "s1", Exec: "x2", Shell: "/bin/bash"},
 	audit.SessionClosed{Session: "s1", Exec: "x2", Reason: audit.SessionIdle, DurationMS: 5},
 	audit.SandboxRebased{Source: "/home/me/p", WasInode: 1, Inode: 2},
+	audit.ChangesImported{File: "/home/me/fix.db", SHA256: "ab12", Changes: 7, Deletions: 2},
 	audit.SnapshotChanged{Action: audit.SnapshotForked, Snapshot: "s1", Fork: "b"},
 	audit.Merged{From: "fork", FromID: "sbx_1", Kept: "s2", Paths: []audit.Text{"/d"}},
 	audit.SandboxStopped{},

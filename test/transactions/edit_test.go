@@ -1,0 +1,224 @@
+package transactions_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"pgregory.net/rapid"
+
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
+)
+
+// edit is an operation of a person or of a program in a sandbox.
+type edit struct {
+	what string // "put", "remove", "rename" or "chmod"
+	path string
+	to   string // of a rename
+	node node   // what is at path afterwards
+}
+
+// drawEdit draws an edit that is possible in t.
+func (w *world) drawEdit(rt *rapid.T, t tree) (edit, bool) {
+	p := rapid.SampledFrom(names).Draw(rt, "path")
+	if !t.isDir(parent(p)) {
+		return edit{}, false
+	}
+	now, there := t[p]
+	if !there {
+		return edit{what: "put", path: p, node: w.drawNode(rt, p == "d" || p == "e")}, true
+	}
+	does := []string{"remove", "rename", "chmod"}
+	switch now.kind {
+	case 'f':
+		does = append(does, "edit", "edit", "edit", "edit", "binary")
+	case 'l':
+		does = []string{"remove", "rename"}
+	}
+	e := edit{what: rapid.SampledFrom(does).Draw(rt, "operation"), path: p, node: now}
+	switch e.what {
+	case "chmod":
+		e.node.mode ^= 0o055 // between the usual modes: 0644 and 0611, 0755 and 0700
+	case "edit":
+		e.what, e.node.text = "put", w.drawText(rt, now.text)
+	case "binary":
+		e.what, e.node.text = "put", w.binary()
+	case "rename":
+		e.to = rapid.SampledFrom(names).Draw(rt, "to")
+		at, taken := t[e.to]
+		if e.to == p || isBelow(e.to, p) || !t.isDir(parent(e.to)) || taken && (now.isDir() || at.isDir()) || now.isDir() && strings.Contains(e.to, "/") {
+			return edit{}, false
+		}
+	}
+	return e, true
+}
+
+// drawNode draws an entry to make, at some names mostly a directory.
+func (w *world) drawNode(rt *rapid.T, mostlyDir bool) node {
+	kinds := []string{"file", "file", "same", "binary", "directory", "link"}
+	if mostlyDir {
+		kinds = []string{"directory", "directory", "directory", "file", "link"}
+	}
+	switch rapid.SampledFrom(kinds).Draw(rt, "kind") {
+	case "same":
+		return file("the same\n")
+	case "binary":
+		return file(w.binary())
+	case "directory":
+		return dir()
+	case "link":
+		w.wrote++
+		return link(fmt.Sprint("to ", w.wrote))
+	}
+	return file(w.drawText(rt, lines))
+}
+
+func (w *world) binary() string {
+	w.wrote++
+	return fmt.Sprintf("\x00%d", w.wrote)
+}
+
+// drawText changes a line or two of a text.
+func (w *world) drawText(rt *rapid.T, text string) string {
+	list := strings.SplitAfter(text, "\n")
+	for range rapid.IntRange(1, 2).Draw(rt, "lines") {
+		at := rapid.IntRange(0, max(len(list)-1, 0)).Draw(rt, "line")
+		w.wrote++
+		line := fmt.Sprintf("text %d\n", w.wrote)
+		switch what := rapid.SampledFrom([]string{"change", "change", "insert", "delete", "the same"}).Draw(rt, "edit"); {
+		case what == "insert":
+			list = slices.Insert(list, at, line)
+		case what == "delete" && len(list) > 2:
+			list = slices.Delete(list, at, at+1)
+		case what == "the same":
+			list[at] = "the same\n"
+		default:
+			list[at] = line
+		}
+	}
+	return strings.Join(list, "")
+}
+
+// editSource edits the source, as a person does.
+func (w *world) editSource(rt *rapid.T) {
+	e, ok := w.drawEdit(rt, w.src)
+	if !ok {
+		return
+	}
+	at := w.host(e.path)
+	switch e.what {
+	case "put":
+		w.must(rt, place(at, e.node))
+		w.src[e.path] = e.node
+	case "chmod":
+		w.must(rt, os.Chmod(at, e.node.mode))
+		w.src[e.path] = e.node
+	case "remove":
+		w.must(rt, os.RemoveAll(at))
+		w.src.removeAll(e.path)
+	case "rename":
+		w.must(rt, os.Rename(at, w.host(e.to)))
+		moved := tree{}
+		for p, n := range w.src {
+			if p == e.path || isBelow(p, e.path) {
+				moved[e.to+p[len(e.path):]] = n
+			}
+		}
+		w.src.removeAll(e.path)
+		maps.Copy(w.src, moved)
+	}
+	w.identify(rt)
+}
+
+// editInside edits in a sandbox, once or several times.
+func (w *world) editInside(rt *rapid.T) {
+	b, sb := w.anyBox(rt)
+	w.editBox(rt, b, sb)
+}
+
+func (w *world) editBox(rt *rapid.T, b *box, sb *record.Sandbox) {
+	w.inside(rt, sb, func(s *layer.Stack) {
+		for range rapid.IntRange(1, 4).Draw(rt, "edits") {
+			if e, ok := w.drawEdit(rt, b.view(w.src)); ok {
+				w.must(rt, w.do(b, s, e))
+			}
+		}
+	})
+}
+
+// do does an edit in a sandbox and in its model.
+func (w *world) do(b *box, s *layer.Stack, e edit) error {
+	p := pathOf(e.path)
+	switch e.what {
+	case "chmod":
+		b.chmod(w.src, e.path, e.node)
+		mode := uint32(e.node.mode)
+		_, err := s.SetAttr(p, layer.SetAttr{Mode: &mode})
+		return err
+	case "remove":
+		return w.removeInside(b, s, e.path)
+	case "rename":
+		b.rename(w.src, e.path, e.to)
+		_, err := s.Rename(p, pathOf(e.to), layer.RenameOptions{})
+		return err
+	}
+	_, exists := b.at(w.src, e.path)
+	if exists {
+		b.write(w.src, e.path, e.node.text)
+		return write(s, p, e.node, true)
+	}
+	b.put(w.src, e.path, e.node)
+	switch e.node.kind {
+	case 'd':
+		_, err := s.Mkdir(p, uint32(e.node.mode))
+		return err
+	case 'l':
+		_, err := s.Symlink(e.node.text, p)
+		return err
+	}
+	return write(s, p, e.node, false)
+}
+
+// removeInside is rm -r.
+func (w *world) removeInside(b *box, s *layer.Stack, p string) error {
+	view := b.view(w.src)
+	for _, q := range childrenFirst(view) {
+		if q != p && !isBelow(q, p) {
+			continue
+		}
+		b.remove(w.src, q)
+		var err error
+		if view[q].isDir() {
+			err = s.Rmdir(pathOf(q), nil)
+		} else {
+			_, err = s.Unlink(pathOf(q), false)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write gives a file its content.
+func write(s *layer.Stack, p vpath.Path, n node, exists bool) (err error) {
+	var f *layer.File
+	if exists {
+		f, _, err = s.Open(p, true)
+	} else {
+		f, _, err = s.Create(p, uint32(n.mode))
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := s.SetAttr(p, layer.SetAttr{Size: new(int64)}); err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte(n.text), 0)
+	return err
+}

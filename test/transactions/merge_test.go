@@ -1,0 +1,94 @@
+package transactions_test
+
+import (
+	"maps"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/agentfense/agentfense/internal/sandbox/merge"
+	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
+	"github.com/agentfense/agentfense/internal/view/layer"
+)
+
+// mergeForks makes two forks of a sandbox, edits files in both, merges one into the other, takes
+// that back, and removes them.
+func (w *world) mergeForks(rt *rapid.T) {
+	of, sb := w.anyBox(rt)
+	ours := &box{w.newName(), nil, map[string]*delta{}}
+	theirs := &box{w.newName(), nil, map[string]*delta{}}
+	of.freeze()
+	_, err := snapshot.Fork(sb, snapshot.ForkOptions{Names: []string{ours.name, theirs.name}, Freeze: snapshot.FreezeStopped(sb)})
+	w.must(rt, err)
+	base := of.view(w.src)
+	for _, b := range []*box{ours, theirs} {
+		b.delta = of.clone()
+		w.editFiles(rt, b)
+	}
+	want, stops := mergeViews(base, ours.view(w.src), theirs.view(w.src))
+	into, from := w.open(rt, ours), w.open(rt, theirs)
+	r, err := merge.Merge(merge.Options{Into: into, From: from, Freeze: snapshot.FreezeStopped(from)})
+	w.must(rt, err)
+	var got []string
+	for _, c := range r.Conflicts {
+		got = append(got, c.Path.Rel())
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, stops) {
+		rt.Fatalf("the merge of %s into %s is in conflict at %q, want %q", theirs.name, ours.name, got, stops)
+	}
+	before := ours.view(w.src)
+	if len(stops) > 0 {
+		want = before
+	}
+	w.same(rt, "what was merged into", want, w.shown(rt, into, into.LayersDir()))
+	w.same(rt, "what was merged", theirs.view(w.src), w.shown(rt, from, from.LayersDir()))
+	if r.Kept.Number != 0 {
+		_, err := snapshot.Restore(into, r.Kept.Ref())
+		w.must(rt, err)
+		w.same(rt, "what was before the merge", before, w.shown(rt, into, into.LayersDir()))
+	}
+	w.must(rt, w.home.Remove(ours.name))
+	w.must(rt, w.home.Remove(theirs.name))
+}
+
+// editFiles changes, makes and removes files in a sandbox.
+func (w *world) editFiles(rt *rapid.T, b *box) {
+	w.inside(rt, w.open(rt, b), func(s *layer.Stack) {
+		for range rapid.IntRange(1, 4).Draw(rt, "edits") {
+			e, ok := w.drawEdit(rt, b.view(w.src))
+			now, there := b.at(w.src, e.path)
+			if ok && e.what != "rename" && !e.node.isDir() && (!there || now.isFile()) {
+				w.must(rt, w.do(b, s, e))
+			}
+		}
+	})
+}
+
+// mergeViews merges what two sandboxes show that began with base. stops are the paths in conflict.
+func mergeViews(base, ours, theirs tree) (merged tree, stops []string) {
+	merged = maps.Clone(ours)
+	all := maps.Clone(theirs)
+	maps.Copy(all, ours)
+	for _, p := range slices.Sorted(maps.Keys(all)) {
+		b, o, t := base.has(p), ours.has(p), theirs.has(p)
+		switch {
+		case isEqual(o, t) || isEqual(t, b):
+		case isEqual(o, b):
+			merged.set(p, t)
+		case b == nil || o == nil || t == nil || !b.isFile() || !o.isFile() || !t.isFile():
+			stops = append(stops, p)
+		default:
+			if n, clean := mergeFiles(*b, *o, *t); clean {
+				merged.set(p, &n)
+			} else {
+				stops = append(stops, p)
+			}
+		}
+	}
+	return merged, stops
+}
+
+func isEqual(a, b *node) bool {
+	return a == nil && b == nil || a != nil && b != nil && isSame(*a, *b)
+}

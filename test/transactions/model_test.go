@@ -1,0 +1,47 @@
+// Package transactions_test edits a source and its sandboxes at random, takes snapshots, forks,
+// applies, undoes and kills, and compares everything with a model after each step: no byte may be
+// lost, nothing may change but what was applied, and an apply is refused exactly where it must be.
+package transactions_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+var binary string // which can be killed
+
+func TestMain(m *testing.M) {
+	for name, value := range map[string]string{"checks": "15", "steps": "60"} { // a flag still has its way
+		if err := flag.Set("rapid."+name, value); err != nil {
+			panic(err)
+		}
+	}
+	harness.Main(m, &binary, harness.BuildAloneToCrash)
+}
+
+func TestTransactionsKeepEverything(t *testing.T) {
+	base, err := os.MkdirTemp("/dev/shm", "transactions") // where fsync costs nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removeDir(base) })
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		root := filepath.Join(base, fmt.Sprint(n))
+		defer removeDir(root)
+		w := newWorld(t, rt, root)
+		rt.Repeat(map[string]func(*rapid.T){
+			"": w.check, "source": w.editSource, "inside": w.editInside, "inside2": w.editInside, "snapshot": w.snapshot,
+			"restore": w.restore, "fork": w.fork, "remove": w.remove, "apply": w.apply, "apply2": w.apply, "reverse": w.reverse, "reverse2": w.reverse,
+			"hunks": w.applyHunks, "kill": w.kill, "merge forks": w.mergeForks,
+		})
+	})
+}

@@ -1,0 +1,431 @@
+package transactions_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+)
+
+// outcome is what an apply does with a change.
+type outcome rune
+
+const (
+	applies   outcome = 'a'
+	isPresent outcome = 'p' // the source has it already
+	isKept    outcome = 'k' // the sandbox did not delete it itself
+	conflicts outcome = 'c'
+	unchanged outcome = '-'
+)
+
+// change is a path that a delta has or hides, and what an apply does with it.
+type change struct {
+	status rune // 'A', 'M', 'D', 'T', or '-' for none
+	made   bool // a directory that the sandbox made
+	outcome
+}
+
+// changes are those of a delta, without their outcomes.
+func (d *delta) changes(src tree) map[string]change {
+	list := map[string]change{}
+	for p, e := range d.own {
+		base, recorded := d.base[p]
+		switch {
+		case e.gone:
+		case !recorded:
+			list[p] = change{status: 'A', made: e.isDir()}
+		case base.kind != e.kind:
+			list[p] = change{status: 'T', made: e.isDir()}
+		case !isSame(base, e.node), !e.isDir() && !base.byHash && !d.isFresh(src, p):
+			list[p] = change{status: 'M'}
+		case !e.isDir():
+			list[p] = change{status: '-'}
+		}
+	}
+	for p := range src {
+		if _, shown := d.at(src, p); !shown {
+			list[p] = change{status: 'D'}
+		}
+	}
+	return list
+}
+
+// isSame reports whether two entries are the same in a source.
+func isSame(a, b node) bool {
+	return a.kind == b.kind && a.text == b.text && (a.mode == b.mode || a.kind == 'l')
+}
+
+// isFresh reports whether the source still has what the sandbox saw.
+func (d *delta) isFresh(src tree, p string) bool {
+	base, recorded := d.base[p]
+	now, there := src[p]
+	switch {
+	case !recorded || !there:
+		return !recorded && !there
+	case base.isDir() && now.isDir():
+		return base.mode == now.mode
+	}
+	return base.identity == now.identity || base.byHash && isSame(base, now)
+}
+
+// isPresent reports whether the source has what the change would give it.
+func (d *delta) isPresent(src tree, p string, c change) bool {
+	now, there := src[p]
+	if c.status == 'D' || !there {
+		return c.status == 'D' && !there
+	}
+	_, recorded := d.base[p]
+	return isSame(now, d.own[p].node) || now.isDir() && d.own[p].isDir() && !recorded
+}
+
+// selectChanges leaves the changes at and below paths (none: all), with the directories that the
+// sandbox made above them.
+func selectChanges(all map[string]change, paths []string) map[string]change {
+	if len(paths) == 0 {
+		return all
+	}
+	wanted := map[string]change{}
+	for p, c := range all {
+		if slices.ContainsFunc(paths, func(at string) bool { return p == at || isBelow(p, at) }) {
+			wanted[p] = c
+		}
+	}
+	for _, p := range childrenFirst(wanted) {
+		for _, a := range ancestors(p) {
+			if c := all[a]; c.made {
+				wanted[a] = c
+			}
+		}
+	}
+	return wanted
+}
+
+// plan returns the selected changes with what an apply does with them.
+func (d *delta) plan(src tree, paths []string) map[string]change {
+	steps := selectChanges(d.changes(src), paths)
+	for _, p := range parentsFirst(steps) {
+		c := steps[p]
+		c.outcome = d.decide(src, p, c, steps)
+		steps[p] = c
+	}
+	for _, p := range childrenFirst(steps) {
+		if c := steps[p]; c.status != 'D' || c.outcome != isKept {
+			continue
+		}
+		for _, a := range ancestors(p) {
+			c, is := steps[a]
+			switch {
+			case !is || c.outcome != applies:
+			case c.status == 'D':
+				c.outcome = isKept
+			case c.status == 'T' && !d.own[a].isDir():
+				c.outcome = conflicts
+			}
+			if is {
+				steps[a] = c
+			}
+		}
+	}
+	return steps
+}
+
+func (d *delta) decide(src tree, p string, c change, steps map[string]change) outcome {
+	base, recorded := d.base[p]
+	_, there := src[p]
+	isCleared := c.status == 'T' && base.isDir() && !there // nothing can be lost
+	switch {
+	case c.status == '-':
+		return unchanged
+	case c.status == 'D' && !recorded:
+		return isKept
+	case !d.isFresh(src, p) && !isCleared && d.isPresent(src, p, c):
+		return isPresent
+	case !d.isFresh(src, p) && !isCleared:
+		return d.decideBoth(src, p, c)
+	case c.status == 'D' || parent(p) == "":
+		return applies
+	}
+	if above, is := steps[parent(p)]; is {
+		if above.outcome == conflicts {
+			return conflicts
+		}
+		return applies
+	}
+	if src.isDir(parent(p)) {
+		return applies
+	}
+	return conflicts
+}
+
+// decideBoth decides about a path that the source and the sandbox have changed: a text is merged.
+func (d *delta) decideBoth(src tree, p string, c change) outcome {
+	base, ours, theirs := d.base[p], src[p], d.own[p].node
+	if c.status != 'M' || !base.byHash || !base.isFile() || !ours.isFile() {
+		return conflicts
+	}
+	merged, clean := mergeFiles(base, ours, theirs)
+	switch {
+	case !clean:
+		return conflicts
+	case isSame(merged, ours):
+		return isPresent
+	}
+	return applies
+}
+
+// mergeFiles merges two versions of a file, as git does.
+func mergeFiles(base, ours, theirs node) (merged node, clean bool) {
+	merged = ours
+	switch {
+	case ours.mode == theirs.mode || theirs.mode == base.mode:
+	case ours.mode == base.mode:
+		merged.mode = theirs.mode
+	default:
+		return node{}, false
+	}
+	switch {
+	case theirs.text == base.text:
+		return merged, true // whatever ours is
+	case ours.text == base.text, ours.text == theirs.text:
+		merged.text = theirs.text
+		return merged, true
+	case !base.isText() || !ours.isText() || !theirs.isText():
+		return node{}, false
+	}
+	merged.text, clean = gitMergeFile(base.text, ours.text, theirs.text)
+	return merged, clean
+}
+
+// gitMergeFile merges two versions of a text.
+func gitMergeFile(base, ours, theirs string) (merged string, clean bool) {
+	dir, err := os.MkdirTemp("/dev/shm", "merge")
+	if err != nil {
+		panic(err)
+	}
+	defer removeDir(dir)
+	for name, text := range map[string]string{"ours": ours, "base": base, "theirs": theirs} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			panic(err)
+		}
+	}
+	cmd := exec.Command("git", "merge-file", "-p", "ours", "base", "theirs")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() < 0 || exit.ExitCode() > 127) {
+		panic(fmt.Sprintf("git merge-file: %v", err)) // a number of conflicts is no error
+	}
+	return string(out), err == nil
+}
+
+// inConflict returns the paths that stop an apply.
+func inConflict(steps map[string]change) []string {
+	var list []string
+	for _, p := range parentsFirst(steps) {
+		if steps[p].outcome == conflicts {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// move is what a transaction does with a path of the source.
+type move struct{ before, after *node }
+
+// transaction is an entry of the source's history.
+type transaction struct {
+	id     string
+	box    string // the name of the sandbox, which no other one gets
+	undoes bool
+	done   map[string]move
+	by     string // the transaction that reverses it
+}
+
+func (t tree) has(p string) *node {
+	if n, there := t[p]; there {
+		return &n
+	}
+	return nil
+}
+
+func (t tree) set(p string, n *node) {
+	if n == nil {
+		delete(t, p)
+	} else {
+		t[p] = *n
+	}
+}
+
+// applyTo does what the plan says. It returns what it did in the source.
+func (d *delta) applyTo(src tree, steps map[string]change, all bool) map[string]move {
+	done := map[string]move{}
+	for p, c := range steps {
+		if c.outcome != applies {
+			continue
+		}
+		m := move{before: src.has(p)}
+		if c.status != 'D' {
+			n := d.own[p].node
+			if !d.isFresh(src, p) && m.before != nil {
+				n, _ = mergeFiles(d.base[p], *m.before, n)
+			}
+			m.after = &n
+		}
+		done[p] = m
+	}
+	for p, m := range done {
+		src.set(p, m.after)
+	}
+	if all {
+		d.reset()
+	} else {
+		d.drop(src, slices.Collect(maps.Keys(steps)))
+	}
+	return done
+}
+
+// refused returns the paths that prevent the reversal of a transaction.
+func (t *transaction) refused(src tree) []string {
+	var list []string
+	for _, p := range parentsFirst(t.done) {
+		m, now := t.done[p], src.has(p)
+		switch {
+		case !src.isDir(parent(p)):
+			// Below what the reversal makes a directory again.
+			above, is := t.done[parent(p)]
+			if m.after != nil || !is || above.before == nil || !above.before.isDir() {
+				list = append(list, p)
+			}
+		case (now == nil) != (m.after == nil), now != nil && !isSame(*now, *m.after):
+			list = append(list, p)
+		case now != nil && now.isDir() && (m.before == nil || !m.before.isDir()) && t.leaves(src, p):
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// leaves reports whether the directory p contains what the reversal does not remove.
+func (t *transaction) leaves(src tree, p string) bool {
+	for q := range src {
+		if m, is := t.done[q]; isBelow(q, p) && (!is || m.before != nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// reverse does in the source what takes t back, and returns it.
+func (t *transaction) reverse(src tree) map[string]move {
+	done := map[string]move{}
+	for p, m := range t.done {
+		done[p] = move{before: m.after, after: m.before}
+		src.set(p, m.before)
+	}
+	return done
+}
+
+// giveBack gives the delta what an undo, which did these moves in the source, has taken from there.
+func (d *delta) giveBack(src tree, done map[string]move) {
+	var gone, made, rebased, removed []string
+	for p, m := range done {
+		_, recorded := d.base[p]
+		_, shown := d.at(src, p)
+		switch {
+		case m.after == nil && !shown && recorded: // the sandbox removed it later
+			removed = append(removed, p)
+		case d.has(src, p, m):
+			rebased = append(rebased, p)
+		default:
+			if m.before == nil || m.after != nil && m.after.kind != m.before.kind {
+				gone = append(gone, p)
+			}
+			if m.before != nil {
+				made = append(made, p)
+			}
+		}
+	}
+	d.rebase(src, rebased)
+	if len(removed) > 0 {
+		d.drop(src, removed)
+	}
+	in := func(list []string) map[string]bool {
+		m := map[string]bool{}
+		for _, p := range list {
+			m[p] = true
+		}
+		return m
+	}
+	for _, p := range childrenFirst(in(gone)) {
+		if n, shown := d.at(src, p); shown && (!n.isDir() || d.view(src).isEmpty(p)) && n.isDir() == done[p].after.isDir() {
+			d.remove(src, p)
+		}
+	}
+	for _, p := range parentsFirst(in(made)) {
+		d.make(src, p, *done[p].before)
+	}
+}
+
+// make makes n at p, unless something else is in its way.
+func (d *delta) make(src tree, p string, n node) {
+	view := d.view(src)
+	now, shown := view[p]
+	switch {
+	case !view.isDir(parent(p)), shown && now.kind != n.kind:
+	case n.isDir() && shown, n.isFile() && shown && now.text == n.text:
+		d.chmod(src, p, n)
+	default:
+		d.put(src, p, n)
+	}
+}
+
+// has reports whether the delta has, or hides, its own entry at p.
+func (d *delta) has(src tree, p string, m move) bool {
+	n, shown := d.at(src, p)
+	if !shown {
+		return m.after != nil
+	}
+	_, own := d.own[p]
+	wereDirs := m.before != nil && m.after != nil && m.before.isDir() && m.after.isDir()
+	return own && !(n.isDir() && wereDirs)
+}
+
+// rebase makes what the source has now the base of the delta's entries at the paths.
+func (d *delta) rebase(src tree, paths []string) {
+	if len(paths) == 0 {
+		return
+	}
+	for _, p := range paths {
+		if n, there := src[p]; there {
+			if _, own := d.own[p]; own {
+				d.base[p] = withContent(n)
+			} else if _, shown := d.at(src, p); !shown {
+				d.base[p] = withContent(n)
+			}
+		} else {
+			delete(d.base, p)
+		}
+	}
+	d.squash(src)
+}
+
+// takeOut drops from the delta what a redo has put into the source again.
+func (d *delta) takeOut(src tree, done map[string]move) {
+	var present, later []string
+	for p, c := range d.changes(src) {
+		if _, is := done[p]; !is {
+			continue
+		}
+		if d.isPresent(src, p, c) {
+			present = append(present, p)
+		} else {
+			later = append(later, p)
+		}
+	}
+	d.rebase(src, later)
+	if len(present) > 0 {
+		d.drop(src, present)
+	}
+}

@@ -1,0 +1,252 @@
+package transactions_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// box is the model of a sandbox.
+type box struct {
+	name string
+	*delta
+	states map[string]*delta // its snapshots, by number
+}
+
+// world is a source with its sandboxes, and what they must be.
+type world struct {
+	t     *testing.T
+	home  *record.Home
+	dir   string // the source
+	src   tree
+	boxes map[string]*box
+	done  []*transaction
+	made  int // sandboxes
+	wrote int // texts
+}
+
+// lines is the text with which files begin.
+const lines = "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
+
+// names are those of files and directories: few, and some more often, so that operations meet.
+var names = []string{"a", "a", "a", "b", "d", "d", "e", "d/a", "d/a", "d/b", "e/a", "e/b"}
+
+func newWorld(t *testing.T, rt *rapid.T, root string) *world {
+	w := &world{t: t, dir: filepath.Join(root, "source"), src: tree{}, boxes: map[string]*box{}}
+	w.must(rt, os.MkdirAll(w.dir, 0o755))
+	for _, p := range []string{"a", "d", "d/a", "d/b"} {
+		n := file(lines)
+		if p == "d" {
+			n = dir()
+		}
+		w.src[p] = n
+		w.must(rt, place(w.host(p), n))
+	}
+	w.identify(rt)
+	var err error
+	w.home, err = record.OpenHomeAt(filepath.Join(root, "home"))
+	w.must(rt, err)
+	source, err := w.home.ResolveSource(w.dir)
+	w.must(rt, err)
+	for range 2 {
+		name := w.newName()
+		_, err = w.home.Create(record.Record{
+			Name: name, Source: source, Workspace: w.dir, Runtime: record.RuntimeBwrap, Net: record.NetNone,
+			Rules: []policy.Rule{{Pattern: "**", Permission: policy.Write}},
+		})
+		w.must(rt, err)
+		w.boxes[name] = &box{name, newDelta(), map[string]*delta{}}
+	}
+	return w
+}
+
+func (w *world) newName() string {
+	w.made++
+	return fmt.Sprintf("s%d", w.made)
+}
+
+func (w *world) must(rt *rapid.T, err error) {
+	if err != nil {
+		rt.Helper()
+		rt.Fatal(err)
+	}
+}
+
+func (w *world) host(p string) string { return filepath.Join(w.dir, p) }
+
+// place makes n at the path of the host, as an editor does: in the place of what is there.
+func place(at string, n node) error {
+	switch n.kind {
+	case 'd':
+		if err := os.Mkdir(at, 0o700); err != nil {
+			return err
+		}
+		return os.Chmod(at, n.mode)
+	case 'l':
+		return os.Symlink(n.text, at)
+	}
+	temp := filepath.Join(filepath.Dir(filepath.Dir(at)), ".new") // never in a snapshot of the source
+	if err := os.WriteFile(temp, []byte(n.text), n.mode); err != nil {
+		return err
+	}
+	if err := os.Chmod(temp, n.mode); err != nil {
+		return err
+	}
+	return os.Rename(temp, at)
+}
+
+func pathOf(p string) vpath.Path {
+	at := vpath.Root
+	for name := range strings.SplitSeq(p, "/") {
+		at = at.Child(name)
+	}
+	return at
+}
+
+func (w *world) anyBox(rt *rapid.T) (*box, *record.Sandbox) {
+	b := w.boxes[rapid.SampledFrom(slices.Sorted(maps.Keys(w.boxes))).Draw(rt, "sandbox")]
+	return b, w.open(rt, b)
+}
+
+func (w *world) open(rt *rapid.T, b *box) *record.Sandbox {
+	sb, err := w.home.Open(b.name)
+	w.must(rt, err)
+	return sb
+}
+
+// identify notes the identities of the source's entries, after it has changed.
+func (w *world) identify(rt *rapid.T) {
+	now, err := onDisk(w.dir)
+	w.must(rt, err)
+	for p, n := range w.src {
+		n.identity = now[p].identity
+		w.src[p] = n
+	}
+}
+
+// inside opens the layers of a sandbox to change them.
+func (w *world) inside(rt *rapid.T, sb *record.Sandbox, do func(*layer.Stack)) {
+	source, err := sb.Stored.Source.Open()
+	w.must(rt, err)
+	defer source.Close()
+	s, err := changes.OpenLayers(sb, source, layer.Options{})
+	w.must(rt, err)
+	do(s)
+	w.must(rt, s.Close())
+}
+
+// check fails unless the source, each sandbox and each of their snapshots are as the model says.
+func (w *world) check(rt *rapid.T) {
+	now, err := onDisk(w.dir)
+	w.must(rt, err)
+	w.same(rt, "the source", w.src, now)
+	for _, name := range slices.Sorted(maps.Keys(w.boxes)) {
+		b := w.boxes[name]
+		sb := w.open(rt, b)
+		w.same(rt, name, b.view(w.src), w.shown(rt, sb, sb.LayersDir()))
+		want := map[string]string{}
+		for p, c := range b.changes(w.src) {
+			want[p] = string(c.status)
+		}
+		if diff := cmp.Diff(want, w.listed(rt, sb)); diff != "" {
+			rt.Fatalf("the changes of %s (-want +got):\n%s", name, diff)
+		}
+		list, err := snapshot.Read(sb)
+		w.must(rt, err)
+		if len(list.Snapshots) != len(b.states) {
+			rt.Fatalf("%s has %d snapshots, want %d", name, len(list.Snapshots), len(b.states))
+		}
+		for ref, state := range b.states {
+			s, err := list.Find(name, ref)
+			w.must(rt, err)
+			dir, _ := s.LayerDir(sb, "")
+			w.same(rt, name+"@"+ref, state.view(w.src), w.shown(rt, sb, dir))
+		}
+	}
+}
+
+func (w *world) same(rt *rapid.T, what string, want, got tree) {
+	if diff := cmp.Diff(want.describe(), got.describe()); diff != "" {
+		rt.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// shown reads what a state of the sandbox shows.
+func (w *world) shown(rt *rapid.T, sb *record.Sandbox, dir string) tree {
+	state, err := changes.OpenState(sb, dir)
+	w.must(rt, err)
+	defer state.Close()
+	t := tree{}
+	pending := []vpath.Path{vpath.Root}
+	for len(pending) > 0 {
+		at := pending[0]
+		pending = pending[1:]
+		entries, err := state.Stack.ReadDir(at)
+		w.must(rt, err)
+		for _, e := range entries {
+			p := at.Child(e.Name)
+			n := w.read(rt, state.Stack, p)
+			t[p.Rel()] = n
+			if n.isDir() {
+				pending = append(pending, p)
+			}
+		}
+	}
+	return t
+}
+
+func (w *world) read(rt *rapid.T, s *layer.Stack, p vpath.Path) node {
+	info, err := s.Lookup(p)
+	w.must(rt, err)
+	n := node{mode: os.FileMode(info.Mode & 0o777)}
+	switch info.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		n.kind = 'd'
+	case unix.S_IFLNK:
+		n.kind = 'l'
+		n.text, err = s.Readlink(p)
+		w.must(rt, err)
+	default:
+		n.kind = 'f'
+		f, _, err := s.Open(p, false)
+		w.must(rt, err)
+		defer f.Close()
+		content := make([]byte, info.Size)
+		_, err = f.ReadAt(content, 0)
+		w.must(rt, err)
+		n.text = string(content)
+	}
+	return n
+}
+
+// listed returns the letters of the changes that the sandbox has, by path.
+func (w *world) listed(rt *rapid.T, sb *record.Sandbox) map[string]string {
+	work, err := changes.OpenToRead(sb)
+	w.must(rt, err)
+	defer work.Close()
+	list, err := work.Changes(nil, false)
+	w.must(rt, err)
+	m := map[string]string{}
+	for _, c := range list {
+		m[c.Path.Rel()] = "-"
+		if c.Status != 0 {
+			m[c.Path.Rel()] = c.Status.String()
+		}
+	}
+	return m
+}
