@@ -43,7 +43,7 @@ func (w *world) restore(rt *rapid.T) {
 	if !ok {
 		return
 	}
-	r, err := snapshot.Restore(sb, ref)
+	r, err := snapshot.Restore(sb, ref, false)
 	w.must(rt, err)
 	b.restored(ref, r.Kept)
 }

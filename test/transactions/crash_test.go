@@ -182,7 +182,7 @@ func (w *world) killedRestore(rt *rapid.T) {
 		rt.Fatalf("a restore killed at %q shows %v, want %v or %v", point, now, before, after)
 	}
 	w.frozen(rt, b, sb, false, point)
-	r, err := snapshot.Restore(sb, ref) // again
+	r, err := snapshot.Restore(sb, ref, false) // again
 	w.must(rt, err)
 	b.restored(ref, r.Kept)
 }

@@ -44,7 +44,7 @@ func (w *world) mergeForks(rt *rapid.T) {
 	w.same(rt, "what was merged into", want, w.shown(rt, into, into.LayersDir()))
 	w.same(rt, "what was merged", theirs.view(w.src), w.shown(rt, from, from.LayersDir()))
 	if r.Kept.Number != 0 {
-		_, err := snapshot.Restore(into, r.Kept.Ref())
+		_, err := snapshot.Restore(into, r.Kept.Ref(), false)
 		w.must(rt, err)
 		w.same(rt, "what was before the merge", before, w.shown(rt, into, into.LayersDir()))
 	}

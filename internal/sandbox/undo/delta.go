@@ -98,7 +98,7 @@ func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 			return g, err
 		}
 		has, removed, err := d.has(at, s)
-		_, recorded := bases[at]
+		base, recorded := bases[at]
 		switch {
 		case err != nil:
 			return g, err
@@ -108,14 +108,14 @@ func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 		case !has:
 			d.giveBack(&g, i, s, at)
 			continue
-		case s.Moved && !isOf(bases[at], s.Before):
+		case s.Moved && (s.Before == nil || !s.Before.IsBase(&base)):
 			continue // it was not made of what was merged, which the reversal takes out
 		}
-		base, err := d.baseNow(at)
+		now, err := d.baseNow(at)
 		if err != nil {
 			return g, err
 		}
-		versions = append(versions, changes.Version{Path: s.Path, Made: base})
+		versions = append(versions, changes.Version{Path: s.Path, Made: now})
 	}
 	slices.Reverse(g.gone)
 	if len(versions) > 0 {
@@ -136,11 +136,6 @@ func (d *delta) giveBack(g *givingBack, i int, s *history.Step, at vpath.Path) {
 	if s.Before != nil {
 		g.made = append(g.made, i)
 	}
-}
-
-// isOf reports whether base describes the entry.
-func isOf(base layer.Base, e *history.Entity) bool {
-	return e != nil && !base.Absent && base.Ino == e.Ino && base.Size == e.Size && base.Mtime == e.Mtime
 }
 
 // has reports whether the delta has, or hides, an entry of its own at p. removed says that neither
