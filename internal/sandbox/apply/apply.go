@@ -71,9 +71,9 @@ type Options struct {
 // write there, it applies nothing: the error is a Precondition, and the result names all such
 // paths. The caller can select the other paths, or set Options.OnConflict. Otherwise Changes
 // replaces each file by one rename, directories first and deletions last, and then drops from
-// the delta what the source has durably. It keeps a journal (package history): if the disk is full or ctx ends midway, it
-// restores the source, and if it is killed, the next command does. If the host refuses a path,
-// the result reports it, and it stays in the delta.
+// the delta what the source has durably. It keeps a journal (package history): if the disk is
+// full or ctx ends midway, it restores the source, and if it is killed, the next command does.
+// If the host refuses a path, the result reports it, and it stays in the delta.
 //
 // Errors: Precondition, also if the sandbox is locked; NotFound for a path without changes, for an
 // id that no change has, and for an Options.Reviewed that is no longer stored; Invalid; Denied and
