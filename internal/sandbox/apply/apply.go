@@ -121,7 +121,7 @@ func changesIn(ctx context.Context, h *history.Source, s *record.Sandbox, o Opti
 			return result, err
 		}
 	}
-	if err := p.answer(o.OnConflict, s); err != nil {
+	if err := p.answer(o.onConflict(), s); err != nil {
 		return p.result(), err
 	}
 	if o.DryRun {

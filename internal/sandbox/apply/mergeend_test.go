@@ -155,3 +155,25 @@ func TestAMergeIsMadeOfTheSourceAsItIs(t *testing.T) {
 	b.apply()
 	wantFile(t, filepath.Join(b.dir, "f"), numbered(map[int]string{6: "six\n", 30: "thirty\n"}))
 }
+
+// The delta keeps what is applied to another directory: a second apply there must not merge again.
+func TestTextsAreMergedElsewhereOnlyIfAsked(t *testing.T) {
+	b := newBench(t, tree{"f": numbered(nil)})
+	b.agent(func(a *agent) { a.write("/f", numbered(map[int]string{30: "thirty\n"})) })
+	other := t.TempDir()
+	build(t, other, tree{"f": numbered(map[int]string{5: "five\n"})})
+	to, err := apply.ResolveTarget(b.box, other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{To: to})
+	if p := resultAt(r, "/f"); !errdefs.Is(err, errdefs.Precondition) || p.Kind != apply.Text {
+		t.Errorf("%v, %+v, want a conflict", err, r.Paths)
+	}
+	r, err = apply.Changes(t.Context(), b.box, apply.Options{To: to, OnConflict: apply.Theirs})
+	if p := resultAt(r, "/f"); err != nil || !p.Merged {
+		t.Errorf("%v, %+v, want it merged", err, r.Paths)
+	}
+	wantFile(t, filepath.Join(other, "f"), numbered(map[int]string{5: "five\n", 30: "thirty\n"}))
+	wantFile(t, filepath.Join(b.dir, "f"), numbered(nil))
+}
