@@ -68,12 +68,12 @@ type Options struct {
 //
 // It first checks every selected path. A text that has changed in the source, too, is merged. If
 // that is not possible at one of the paths, or if the policy does not permit the sandbox to
-// write there, it applies nothing: the error is a Precondition, and the result names all such paths. The caller can select the other paths,
-// or set Options.OnConflict. Otherwise Changes replaces each file by one rename,
-// directories first and deletions last, and then drops from the delta what the source has
-// durably. It keeps a journal (package history): if the disk is full or ctx ends midway, it
-// restores the source, and if it is killed, the next command does. If the host refuses a path,
-// the result reports it, and it stays in the delta.
+// write there, it applies nothing: the error is a Precondition, and the result names all such
+// paths. The caller can select the other paths, or set Options.OnConflict. Otherwise Changes
+// replaces each file by one rename, directories first and deletions last, and then drops from
+// the delta what the source has durably. It keeps a journal (package history): if the disk is
+// full or ctx ends midway, it restores the source, and if it is killed, the next command does.
+// If the host refuses a path, the result reports it, and it stays in the delta.
 //
 // Errors: Precondition, also if the sandbox is locked; NotFound for a path without changes, for an
 // id that no change has, and for an Options.Reviewed that is no longer stored; Invalid; Denied and
@@ -121,7 +121,7 @@ func changesIn(ctx context.Context, h *history.Source, s *record.Sandbox, o Opti
 			return result, err
 		}
 	}
-	if err := p.answer(o.OnConflict, s); err != nil {
+	if err := p.answer(o.onConflict(), s); err != nil {
 		return p.result(), err
 	}
 	if o.DryRun {

@@ -27,6 +27,16 @@ const (
 // merges reports whether texts are merged.
 func (how OnConflict) merges() bool { return how <= Markers }
 
+// onConflict is what an apply does with conflicts. The delta keeps what is applied to another
+// directory, and a second such apply could repeat merged lines: there texts are merged only if
+// asked for.
+func (o *Options) onConflict() OnConflict {
+	if o.To != nil && o.OnConflict == Merge {
+		return Stop
+	}
+	return o.OnConflict
+}
+
 // stops reports whether a conflict that remains stops the apply.
 func (how OnConflict) stops() bool { return how <= Stop }
 
