@@ -219,9 +219,7 @@ func (e *env) tellApplied(c changesIn, result backend.Applied, err error, o appl
 	case o.Branch != "": // runApply says it
 	default:
 		e.say("applied %s%s%s", plural(n, "change"), c.where(), mergedNote(&result.Result))
-		if o.Markers {
-			e.sayMarkers(&result.Result)
-		}
+		o.sayMarkers(e, &result.Result)
 	}
 	if o.Patch || len(o.Hunks) > 0 {
 		e.sayHunksLeftOut(c.Ref(), leftOut)

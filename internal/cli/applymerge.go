@@ -66,7 +66,10 @@ func mergedNote(result *apply.Result) string {
 }
 
 // sayMarkers says in how many files an apply has placed markers.
-func (e *env) sayMarkers(result *apply.Result) {
+func (o *mergeOptions) sayMarkers(e *env, result *apply.Result) {
+	if !o.Markers {
+		return
+	}
 	n := 0
 	for _, p := range result.Paths {
 		if p.Merged && p.Conflicts > 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// A merge that is killed at any step leaves the sandbox as it was or with the whole merge. It can be
-// repeated, and nothing stays when all is removed.
+// A merge that is killed at any step leaves the sandbox as it was or with the whole merge. It can
+// be repeated, and nothing stays when all is removed.
 func TestAKilledMergeIsWholeOrNothing(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"f": "1\n2\n3\n4\n5\n", "g": "source\n", "h": "source\n"})
 	wantCode(t, s.Run("echo early > e", "--preset", "full-access"), 0)
@@ -49,7 +49,8 @@ func TestAKilledMergeIsWholeOrNothing(t *testing.T) {
 	}
 }
 
-// A merge for which the disk, or the limit of the sandbox, has no room changes nothing and says why.
+// A merge for which the disk, or the limit of the sandbox, has no room changes nothing and says
+// why.
 func TestAMergeWithoutRoomChangesNothing(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"f": "source\n"})
 	ownMounts(t)

@@ -48,7 +48,8 @@ func (g git) merge(t interface{ Fatal(...any) }, base, ours, theirs []byte, favo
 func (g git) compare(t interface {
 	Fatal(...any)
 	Fatalf(string, ...any)
-}, base, ours, theirs []byte) {
+}, base, ours, theirs []byte,
+) {
 	want, conflicts := g.merge(t, base, ours, theirs)
 	r := merge3.Lines(base, ours, theirs)
 	got := r.Markers("ours", "theirs")

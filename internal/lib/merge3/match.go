@@ -151,23 +151,15 @@ func (s *search) best() split {
 	front, back := split{exactBefore: true}, split{exactAfter: true}
 	far, near := -1, math.MaxInt
 	for d := s.ahead.high; d >= s.ahead.low; d -= 2 {
-		i := min(s.forward[s.zero+d], s.a.End)
-		j := i - d
-		if j > s.b.End {
-			i, j = s.b.End+d, s.b.End
-		}
-		if i+j > far {
-			far, front.old, front.new = i+j, i, j
+		i := min(s.forward[s.zero+d], s.a.End, s.b.End+d)
+		if sum := 2*i - d; sum > far {
+			far, front.old, front.new = sum, i, i-d
 		}
 	}
 	for d := s.behind.high; d >= s.behind.low; d -= 2 {
-		i := max(s.backward[s.zero+d], s.a.Start)
-		j := i - d
-		if j < s.b.Start {
-			i, j = s.b.Start+d, s.b.Start
-		}
-		if i+j < near {
-			near, back.old, back.new = i+j, i, j
+		i := max(s.backward[s.zero+d], s.a.Start, s.b.Start+d)
+		if sum := 2*i - d; sum < near {
+			near, back.old, back.new = sum, i, i-d
 		}
 	}
 	if s.a.End+s.b.End-near < far-s.a.Start-s.b.Start {

@@ -92,7 +92,7 @@ func (r *Result) merge(base []string) {
 		}
 	}
 	if r.Clean = len(r.Conflicts) == 0; r.Clean {
-		r.Text = r.render(func(b *strings.Builder, _ chunk, _ string) {})
+		r.Text = r.render(func(*strings.Builder, chunk, string) {})
 	}
 }
 
@@ -102,7 +102,7 @@ func (r *Result) Ours() []byte {
 	if r.Refused != "" {
 		return r.ours
 	}
-	return r.resolved(func(b *strings.Builder, c chunk, newline string) { r.copyOurs(b, c.ours, "") })
+	return r.resolved(func(b *strings.Builder, c chunk, _ string) { r.copyOurs(b, c.ours, "") })
 }
 
 // Theirs is Ours with their lines.
@@ -110,7 +110,7 @@ func (r *Result) Theirs() []byte {
 	if r.Refused != "" {
 		return r.theirs
 	}
-	return r.resolved(func(b *strings.Builder, c chunk, newline string) { copyLines(b, r.theirLines, c.theirs, "") })
+	return r.resolved(func(b *strings.Builder, c chunk, _ string) { copyLines(b, r.theirLines, c.theirs, "") })
 }
 
 // Markers returns the merged text with both versions at the conflicts, between markers with the

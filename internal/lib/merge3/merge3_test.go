@@ -16,17 +16,27 @@ func TestLines(t *testing.T) {
 		{"changes of different lines are merged", "a\nb\nc\nd\n", "A\nb\nc\nd\n", "a\nb\nc\nD\n", "A\nb\nc\nD\n"},
 		{"the same change is no conflict", "a\nb\n", "A\nb\n", "A\nb\n", "A\nb\n"},
 		{"the same change beside another one is no conflict", "a\nb\nc\n", "A\nb\nc\n", "A\nb\nC\n", "A\nb\nC\n"},
-		{"changes that touch each other are a conflict", "a\nb\n", "A\nb\n", "a\nB\n",
-			"<<<<<<< source\nA\nb\n=======\na\nB\n>>>>>>> sandbox\n"},
-		{"equal lines at the ends of a conflict are no part of it", "a\n", "x\nA\ny\n", "x\nB\ny\n",
-			"x\n<<<<<<< source\nA\n=======\nB\n>>>>>>> sandbox\ny\n"},
-		{"without a base, both versions are a conflict", "", "a\n", "b\n",
-			"<<<<<<< source\na\n=======\nb\n>>>>>>> sandbox\n"},
+		{
+			"changes that touch each other are a conflict", "a\nb\n", "A\nb\n", "a\nB\n",
+			"<<<<<<< source\nA\nb\n=======\na\nB\n>>>>>>> sandbox\n",
+		},
+		{
+			"equal lines at the ends of a conflict are no part of it", "a\n", "x\nA\ny\n", "x\nB\ny\n",
+			"x\n<<<<<<< source\nA\n=======\nB\n>>>>>>> sandbox\ny\n",
+		},
+		{
+			"without a base, both versions are a conflict", "", "a\n", "b\n",
+			"<<<<<<< source\na\n=======\nb\n>>>>>>> sandbox\n",
+		},
 		{"a removed final newline is a change of the last line", "a\nb\nc\n", "A\nb\nc\n", "a\nb\nc", "A\nb\nc"},
-		{"a version without a final newline gets one before a marker", "a\n", "b", "c",
-			"<<<<<<< source\nb\n=======\nc\n>>>>>>> sandbox\n"},
-		{"markers end as the lines around them", "a\r\n", "b\r\n", "c\r\n",
-			"<<<<<<< source\r\nb\r\n=======\r\nc\r\n>>>>>>> sandbox\r\n"},
+		{
+			"a version without a final newline gets one before a marker", "a\n", "b", "c",
+			"<<<<<<< source\nb\n=======\nc\n>>>>>>> sandbox\n",
+		},
+		{
+			"markers end as the lines around them", "a\r\n", "b\r\n", "c\r\n",
+			"<<<<<<< source\r\nb\r\n=======\r\nc\r\n>>>>>>> sandbox\r\n",
+		},
 		{"line ends are content", "a\nb\n", "a\r\nb\n", "a\nb\nc\n", "a\r\nb\nc\n"},
 		{"one version deleted all", "a\nb\n", "", "a\nB\n", "<<<<<<< source\n=======\na\nB\n>>>>>>> sandbox\n"},
 	}

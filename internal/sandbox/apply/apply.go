@@ -1,7 +1,7 @@
 // Package apply applies the changes of a sandbox to its source, or discards them. No data
-// is lost: apply refuses a path that has changed in the source since the sandbox saw it, it
-// replaces each file in one step, and it drops an entry from the delta only after the
-// source has it durably. The next command finishes a killed apply.
+// is lost: apply merges a text that has changed in the source since the sandbox saw it, and
+// refuses any other such path, it replaces each file in one step, and it drops an entry from
+// the delta only after the source has it durably. The next command finishes a killed apply.
 package apply
 
 import (
@@ -66,9 +66,9 @@ type Options struct {
 
 // Changes applies the sandbox's changes to its source.
 //
-// It first checks every selected path. If one of them has changed in the source, or if the
-// policy does not permit the sandbox to write there, it applies nothing: the error is a
-// Precondition, and the result names all such paths. The caller can select the other paths,
+// It first checks every selected path. A text that has changed in the source, too, is merged. If
+// that is not possible at one of the paths, or if the policy does not permit the sandbox to
+// write there, it applies nothing: the error is a Precondition, and the result names all such paths. The caller can select the other paths,
 // or set Options.OnConflict. Otherwise Changes replaces each file by one rename,
 // directories first and deletions last, and then drops from the delta what the source has
 // durably. It keeps a journal (package history): if the disk is full or ctx ends midway, it

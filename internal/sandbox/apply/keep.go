@@ -108,7 +108,9 @@ func (p *plan) mergeKeys(s *step, keys []string) error {
 	case len(s.merging.Keys) == 0:
 		s.stop(Skipped, "")
 	default:
-		s.Base, s.Fresh, s.outcome, s.reason = now, true, Applied, ""
+		s.stop(Applied, "")
+		s.moved = !s.Fresh
+		s.Base, s.Fresh = now, true
 	}
 	return nil
 }

@@ -64,14 +64,8 @@ type versions struct {
 func (p *plan) merge(s *step, how OnConflict, name string) error {
 	v, err := p.readVersions(s)
 	switch {
-	case errors.Is(err, changes.ErrMoved), errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition):
-		s.conflict(ChangedMeanwhile, "%s, and while it was merged", changedInSource)
-		return nil
-	case errdefs.Is(err, errdefs.Denied):
-		s.conflict(NoBase, "%s, and it cannot be read: %s", changedInSource, record.UnwrapErrno(err))
-		return nil
 	case err != nil:
-		return err
+		return s.cannotRead(err)
 	case p.checkSum(s, v.sum) != nil:
 		s.stop(ChangedSinceReview, nowElse)
 		return nil
@@ -79,38 +73,51 @@ func (p *plan) merge(s *step, how OnConflict, name string) error {
 		s.conflict(Mode, "its mode was changed in the source and in the sandbox")
 		return nil
 	}
-	if v.modes {
-		v.mode = v.now.Mode & record.PermBits
-		if how == Theirs {
-			v.mode = s.Info.Mode & record.PermBits
-		}
-	}
 	r := merge3.Lines(v.base, v.ours, v.theirs)
-	if v.missing || v.large || r.Refused != "" {
-		return p.takeWhole(s, v, how)
-	}
-	text := r.Text
 	switch {
-	case r.Clean:
-	case how == Merge:
+	case v.missing || v.large || r.Refused != "":
+		return p.takeWhole(s, v, how)
+	case !r.Clean && how == Merge:
 		s.conflict(Text, "%s: %s", changedInSource, inConflict(len(r.Conflicts)))
 		return nil
+	}
+	v.resolveModes(s.Info.Mode, how)
+	text := resolved(&r, how, name)
+	switch isSame := bytes.Equal(text, v.ours) && v.mode == v.now.Mode&record.PermBits; {
+	case isSame && r.Clean:
+		s.isPresent()
+	case isSame:
+		s.stop(Skipped, sourceWins)
+	default:
+		return p.placeMerged(s, v, text, len(r.Conflicts))
+	}
+	return nil
+}
+
+// cannotRead says what the conflict is about if a version cannot be read, or returns err.
+func (s *step) cannotRead(err error) error {
+	switch {
+	case errors.Is(err, changes.ErrMoved), errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition):
+		s.conflict(ChangedMeanwhile, "%s, and while it was merged", changedInSource)
+	case errdefs.Is(err, errdefs.Denied):
+		s.conflict(NoBase, "%s, and it cannot be read: %s", changedInSource, record.UnwrapErrno(err))
+	default:
+		return err
+	}
+	return nil
+}
+
+// resolved returns the merged text.
+func resolved(r *merge3.Result, how OnConflict, name string) []byte {
+	switch {
+	case r.Clean:
+		return r.Text
 	case how == Ours:
-		text = r.Ours()
+		return r.Ours()
 	case how == Theirs:
-		text = r.Theirs()
-	case how == Markers:
-		text = r.Markers("source", "sandbox "+name)
+		return r.Theirs()
 	}
-	if bytes.Equal(text, v.ours) && v.mode == v.now.Mode&record.PermBits {
-		if r.Clean {
-			s.isPresent()
-		} else {
-			s.stop(Skipped, sourceWins)
-		}
-		return nil
-	}
-	return p.placeMerged(s, v, text, len(r.Conflicts))
+	return r.Markers("source", "sandbox "+name)
 }
 
 // sourceWins is why a change is left in the sandbox, although the source's lines are to win.
@@ -132,7 +139,8 @@ func (p *plan) placeMerged(s *step, v *versions, text []byte, conflicts int) err
 	}
 	s.merging = &keeping.Merged{Text: text, Mode: v.mode, Sum: v.sum, Mtime: mtime}
 	s.stop(Applied, "")
-	s.Base, s.Fresh, s.SameContent, s.merged, s.conflicts = v.now, true, false, true, conflicts
+	s.Base, s.Fresh, s.SameContent, s.moved = v.now, true, false, true
+	s.merged, s.conflicts = true, conflicts
 	return nil
 }
 
@@ -214,5 +222,15 @@ func (v *versions) mergeModes(base, ours, theirs uint32) {
 		v.mode = theirs
 	default:
 		v.modes = true
+	}
+}
+
+// resolveModes decides which mode wins if both have changed it.
+func (v *versions) resolveModes(theirs uint32, how OnConflict) {
+	switch {
+	case v.modes && how == Theirs:
+		v.mode = theirs & record.PermBits
+	case v.modes:
+		v.mode = v.now.Mode & record.PermBits
 	}
 }

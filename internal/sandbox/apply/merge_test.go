@@ -1,6 +1,7 @@
 package apply_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -133,67 +134,80 @@ func TestConflictsAreNamedByKind(t *testing.T) {
 		want   apply.ConflictKind
 	}{
 		{
-			"text", tree{"f": "1\n"},
+			"text",
+			tree{"f": "1\n"},
 			func(a *agent) { a.write("/f", "2\n") },
 			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", apply.Text,
 		},
 		{
-			"binary", tree{"f": "1\x00\n"},
+			"binary",
+			tree{"f": "1\x00\n"},
 			func(a *agent) { a.write("/f", "2\x00\n") },
 			func(t *testing.T, dir string) { write(t, dir+"/f", "3\x00\n") }, "/f", apply.Binary,
 		},
 		{
-			"a file of git", tree{".git/HEAD": "1\n", ".git/objects/": "", ".git/refs/": "", ".git/config": "1\n2\n3\n"},
+			"a file of git",
+			tree{".git/HEAD": "1\n", ".git/objects/": "", ".git/refs/": "", ".git/config": "1\n2\n3\n"},
 			func(a *agent) { a.write("/.git/config", "one\n2\n3\n") },
 			func(t *testing.T, dir string) { write(t, dir+"/.git/config", "1\n2\nthree\n") }, "/.git/config", apply.Binary,
 		},
 		{
-			"deleted in the source", tree{"f": "1\n"},
+			"deleted in the source",
+			tree{"f": "1\n"},
 			func(a *agent) { a.write("/f", "2\n") },
 			func(t *testing.T, dir string) { os.Remove(dir + "/f") }, "/f", apply.DeleteModify,
 		},
 		{
-			"deleted in the sandbox", tree{"f": "1\n"},
+			"deleted in the sandbox",
+			tree{"f": "1\n"},
 			func(a *agent) { a.remove("/f") },
 			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", apply.DeleteModify,
 		},
 		{
-			"renamed in the sandbox", tree{"f": "one line\nanother line\n"},
+			"renamed in the sandbox",
+			tree{"f": "one line\nanother line\n"},
 			func(a *agent) { a.rename("/f", "/g") },
 			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", apply.RenameEdit,
 		},
 		{
-			"another type in the source", tree{"f": "1\n"},
+			"another type in the source",
+			tree{"f": "1\n"},
 			func(a *agent) { a.write("/f", "2\n") },
 			func(t *testing.T, dir string) { os.Remove(dir + "/f"); os.Symlink("x", dir+"/f") }, "/f", apply.TypeChange,
 		},
 		{
-			"another type in the sandbox", tree{"f": "1\n"},
+			"another type in the sandbox",
+			tree{"f": "1\n"},
 			func(a *agent) { a.remove("/f"); a.symlink("x", "/f") },
 			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", apply.TypeChange,
 		},
 		{
-			"made in both", tree{},
+			"made in both",
+			tree{},
 			func(a *agent) { a.write("/f", "2\n") },
 			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", apply.BothAdded,
 		},
 		{
-			"the mode of a directory", tree{"d/": ""},
+			"the mode of a directory",
+			tree{"d/": ""},
 			func(a *agent) { a.chmod("/d", 0o700) },
 			func(t *testing.T, dir string) { os.Chmod(dir+"/d", 0o711) }, "/d", apply.Mode,
 		},
 		{
-			"a directory that is gone", tree{"d/": ""},
+			"a directory that is gone",
+			tree{"d/": ""},
 			func(a *agent) { a.write("/d/f", "2\n") },
 			func(t *testing.T, dir string) { os.Remove(dir + "/d") }, "/d/f", apply.Directory,
 		},
 		{
-			"hidden entries below", tree{"d/f": "1\n", "d/secret": "1\n"},
+			"hidden entries below",
+			tree{"d/f": "1\n", "d/secret": "1\n"},
 			func(a *agent) { a.removeAll("/d"); a.write("/d", "2\n") },
 			func(*testing.T, string) {}, "/d", apply.HiddenBelow,
 		},
 		{
-			"a large file", tree{"f": strings.Repeat("a", 1<<20) + "\n"},
+			"a large file",
+			tree{"f": strings.Repeat("a", 1<<20) + "\n"},
 			func(a *agent) { a.write("/f", "2\n") },
 			func(t *testing.T, dir string) { write(t, dir+"/f", strings.Repeat("b", 17<<20)) }, "/f", "",
 		},
@@ -520,5 +534,69 @@ func TestAModeIsMergedWithANewContent(t *testing.T) {
 	b.mustReverse(false)
 	if diff := cmp.Diff(tree{"f": "new\n"}, snapshot(t, b.dir)); diff != "" {
 		t.Errorf("after undo (-want +got):\n%s", diff)
+	}
+}
+
+// What a sandbox wrote while its file was merged has the old base, also after the apply is undone:
+// with the restored file as its base it would take the person's change back.
+func TestUndoOfAMergeDuringWhichTheSandboxWroteOn(t *testing.T) {
+	b := newBench(t, tree{"f": numbered(nil)})
+	b.agent(func(a *agent) {
+		a.write("/f", numbered(map[int]string{30: "thirty\n"}))
+		write(t, filepath.Join(b.dir, "f"), numbered(map[int]string{5: "five\n"}))
+		if _, err := b.applyLive(a, placed, func(a *agent) { a.write("/f", numbered(map[int]string{20: "twenty\n", 30: "thirty\n"})) }); err != nil {
+			t.Fatal(err)
+		}
+	})
+	b.mustReverse(false)
+	wantFile(t, filepath.Join(b.dir, "f"), numbered(map[int]string{5: "five\n"}))
+	b.apply()
+	wantFile(t, filepath.Join(b.dir, "f"), numbered(map[int]string{5: "five\n", 20: "twenty\n", 30: "thirty\n"}))
+}
+
+// The sandbox's next version of a merged file is made of the merged one, also after an undo.
+func TestUndoOfAMergeAfterWhichTheSandboxWroteOn(t *testing.T) {
+	b := newBench(t, tree{"f": numbered(nil)})
+	b.agent(func(a *agent) { a.write("/f", numbered(map[int]string{30: "thirty\n"})) })
+	write(t, filepath.Join(b.dir, "f"), numbered(map[int]string{5: "five\n"}))
+	b.apply()
+	all := numbered(map[int]string{5: "five\n", 20: "twenty\n", 30: "thirty\n"})
+	b.agent(func(a *agent) { a.write("/f", all) })
+	b.mustReverse(false)
+	wantFile(t, filepath.Join(b.dir, "f"), numbered(map[int]string{5: "five\n"}))
+	b.apply()
+	wantFile(t, filepath.Join(b.dir, "f"), all)
+}
+
+// A failure that rolls a merge back leaves the sandbox's version with its base.
+func TestAMergeThatIsRolledBackIsMergedAgain(t *testing.T) {
+	for name, how := range map[string]apply.OnConflict{"merged": apply.Merge, "overwritten": apply.Theirs} {
+		t.Run(name, func(t *testing.T) {
+			old, mine, want := numbered(nil), numbered(map[int]string{5: "five\n"}), numbered(map[int]string{5: "five\n", 30: "thirty\n"})
+			if how == apply.Theirs {
+				old, mine, want = old+"\x00", mine+"\x00", numbered(map[int]string{30: "thirty\n"})+"\x00"
+			}
+			b := newBench(t, tree{"f": old, "g": "1\n"})
+			b.agent(func(a *agent) {
+				a.write("/f", strings.Replace(old, "line 30\n", "thirty\n", 1))
+				a.remove("/g") // after f
+			})
+			write(t, filepath.Join(b.dir, "f"), mine)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			o := apply.Options{OnConflict: how, Progress: func(int, int) { cancel() }}
+			if _, err := apply.Changes(ctx, b.box, o); !errdefs.Is(err, errdefs.Canceled) {
+				t.Fatalf("%v, want it canceled after the first path", err)
+			}
+			wantFile(t, filepath.Join(b.dir, "f"), mine)
+			r, err := apply.Changes(t.Context(), b.box, apply.Options{DryRun: true})
+			if p := resultAt(r, "/f"); how == apply.Merge && (err != nil || !p.Merged) || how == apply.Theirs && p.Kind != apply.Binary {
+				t.Fatalf("%v, %+v: the source's change is no change any more", err, r.Paths)
+			}
+			if _, err := apply.Changes(t.Context(), b.box, apply.Options{OnConflict: how}); err != nil {
+				t.Fatal(err)
+			}
+			wantFile(t, filepath.Join(b.dir, "f"), want)
+		})
 	}
 }

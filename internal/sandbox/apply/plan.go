@@ -33,6 +33,7 @@ type step struct {
 	remade   bool            // only the mode of the source's directory is missing, see changes.Work.Unfinished
 	// overwrites says that the source has changed since the sandbox saw it.
 	overwrites bool
+	moved      bool            // Base is not what the sandbox saw, but what the source has
 	was        *layer.Base     // the replaced entry
 	places     *layer.Base     // the resulting entry of the source, see placing; nil if unknown
 	made       *layer.Base     // the source's entry after the step; nil if unknown

@@ -72,7 +72,8 @@ func (p *plan) overwrite(s *step) error {
 		s.Status = changes.Modified
 	}
 	s.Base, s.Fresh = base, true
-	s.outcome, s.reason, s.overwrites = Applied, "", true
+	s.stop(Applied, "")
+	s.overwrites, s.moved = true, true
 	return p.checkParent(s)
 }
 

@@ -121,7 +121,7 @@ func (p *plan) begin(h *history.Source, o Options) error {
 
 // describe returns what the step does, as far as it is known before the step.
 func (p *plan) describe(s *step) (history.Step, error) {
-	st := history.Step{Path: vpath.Escape(string(s.Path))}
+	st := history.Step{Path: vpath.Escape(string(s.Path)), Moved: s.moved}
 	err := p.work.Tree.At(s.Path, func(e changes.Entry) error {
 		now, err := e.Stat()
 		if err == nil && now != nil {

@@ -76,9 +76,7 @@ func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err e
 		if err != nil {
 			return nil, err
 		}
-		if v.Made != nil && !v.Merged {
-			made[p] = *v.Made
-		}
+		v.noteMade(p, made)
 		same, err := v.Holds(s, p)
 		switch {
 		case err != nil:
@@ -123,6 +121,13 @@ func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err e
 	}
 	maps.DeleteFunc(gone, func(_ vpath.Path, still bool) bool { return !still })
 	return stale, deleteAgain(s, slices.SortedFunc(maps.Keys(gone), deepestFirst))
+}
+
+// noteMade adds what an apply has made of the version at p, if that may become a base.
+func (v *Version) noteMade(p vpath.Path, made map[vpath.Path]layer.Base) {
+	if v.Made != nil && !v.Merged {
+		made[p] = *v.Made
+	}
 }
 
 // rebaseKept rebases the entries that stay, and removes them from current.

@@ -21,6 +21,10 @@ type Step struct {
 	// Linked says that the file before has other names, which must not share its inode with the
 	// image.
 	Linked bool `json:"linked,omitempty"`
+	// Moved says that the source's entry was not what the sandbox saw, in the apply or in the one
+	// that is reversed. So it must not become the base of a version of the sandbox that does not
+	// have its changes.
+	Moved bool `json:"moved,omitempty"`
 	// Left says that the step was not executed.
 	Left bool `json:"-"`
 }

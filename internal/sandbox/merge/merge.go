@@ -241,7 +241,7 @@ func holdBack(sb *record.Sandbox) error {
 
 // put makes the merged state beside the present one and exchanges the two.
 func (o *Options) put(p *plan, theirs string) (kept snapshot.Snapshot, err error) {
-	layers, err := snapshot.FreezeStopped(o.Into)()
+	layers, _, err := snapshot.LayersAt(o.Into, "", snapshot.FreezeStopped(o.Into))
 	if err != nil {
 		return kept, err
 	}

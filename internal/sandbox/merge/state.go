@@ -127,8 +127,8 @@ func (s *state) recorded(at vpath.Path, b *layer.Base) *entry {
 	}
 }
 
-// openRecorded opens the content that b recorded: the one that was kept, or that of the source if it
-// has not changed.
+// openRecorded opens the content that b recorded: the one that was kept, or that of the source if
+// it has not changed.
 func (s *state) openRecorded(at vpath.Path, b *layer.Base) (*os.File, error) {
 	f, err := s.work.Stack.BaseContent(b)
 	if !errdefs.Is(err, errdefs.NotFound) {

@@ -61,8 +61,8 @@ func TakeHeld(sb *record.Sandbox, s Snapshot, layers map[string]string) (Snapsho
 	return s, err
 }
 
-// MayHave returns an error for a sandbox without snapshots and forks. Errors: Unsupported for one of
-// a server.
+// MayHave returns an error for a sandbox without snapshots and forks. Errors: Unsupported for one
+// of a server.
 func MayHave(sb *record.Sandbox) error {
 	if sb.Stored.Served != nil {
 		return errdefs.New(errdefs.Unsupported, "sandbox %s: a server's sandbox has no snapshots and forks", sb.Name())

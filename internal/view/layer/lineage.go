@@ -31,8 +31,8 @@ type Lineage struct {
 	Earlier []string // those that were below before layers were merged into one; they may be missing
 }
 
-// LineageOf returns the lineage of the head, or of the frozen layer, in dir; an empty one if there is
-// none. Errors: Precondition if it is damaged.
+// LineageOf returns the lineage of the head, or of the frozen layer, in dir; an empty one if there
+// is none. Errors: Precondition if it is damaged.
 func LineageOf(dir string) (Lineage, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT {

@@ -273,6 +273,10 @@ func testLocalOnly(t *testing.T, s Suite) {
 	if _, err := b.TakeSnapshot(t.Context(), sb.Ref(), "", nil); errdefs.Is(err, errdefs.Unsupported) != s.IsServer || !s.IsServer && err != nil {
 		t.Errorf("a snapshot: %v", err)
 	}
+	_, err := b.Merge(t.Context(), backend.MergeOptions{From: sb.Ref(), Into: sb.Ref()}, nil)
+	if want := map[bool]errdefs.Kind{true: errdefs.Unsupported, false: errdefs.Invalid}[s.IsServer]; !errdefs.Is(err, want) {
+		t.Errorf("a merge of a sandbox into itself: %v", err)
+	}
 	only, refused := errors.AsType[*backend.ServerOnlyError](b.Check(backend.NewSandbox{Net: "none", CodebaseID: "cb_0123456789abcdef"}))
 	if refused == s.IsServer || refused && only.Flag != "codebase" {
 		t.Errorf("--codebase: %v", only)
