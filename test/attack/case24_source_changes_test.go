@@ -24,7 +24,7 @@ func TestTheUsersChangesAreNotOverwritten(t *testing.T) {
 		},
 		{"the user replaces it by rename, with the same size and time", "echo sandbox > f", replaceAlike},
 		{"the user removes it", "echo sandbox >> f", os.Remove},
-		{"the user changes its mode", "echo sandbox > f", func(p string) error { return os.Chmod(p, 0o600) }},
+		{"the user changes its mode, too", "chmod 755 f", func(p string) error { return os.Chmod(p, 0o600) }},
 		{"the user puts a directory in its place", "echo sandbox > f", func(p string) error {
 			return swapFor(p, func() error { return os.MkdirAll(p+"/x", 0o755) })
 		}},
@@ -37,10 +37,6 @@ func TestTheUsersChangesAreNotOverwritten(t *testing.T) {
 		},
 		{
 			"the user writes what the sandbox moved away", "mv f g",
-			func(p string) error { return os.WriteFile(p, []byte("user\n"), 0o644) },
-		},
-		{
-			"the user writes what the sandbox gave another mode", "chmod 755 f",
 			func(p string) error { return os.WriteFile(p, []byte("user\n"), 0o644) },
 		},
 	} {
@@ -107,6 +103,45 @@ var wait = program("wait", func(in *inside, _ []string) {
 	os.Stdout.WriteString("waiting\n")
 	bufio.NewScanner(os.Stdin).Scan()
 })
+
+// Where apply merges, the source has the change of the user and that of the sandbox.
+func TestTheUsersChangesAreMerged(t *testing.T) {
+	const old = "1\n2\n3\n4\n5\n"
+	for _, tt := range []struct {
+		name, inside string
+		change       func(path string) error
+		want         string
+		mode         os.FileMode
+	}{
+		{
+			"the user changes the mode of what the sandbox wrote", "sed -i s/5/five/ f",
+			func(p string) error { return os.Chmod(p, 0o600) }, "1\n2\n3\n4\nfive\n", 0o600,
+		},
+		{
+			"the user writes what the sandbox gave another mode", "chmod 755 f",
+			func(p string) error { return os.WriteFile(p, []byte("user\n"), 0o644) }, "user\n", 0o755,
+		},
+		{
+			"the user writes another line", "sed -i s/5/five/ f",
+			func(p string) error { return os.WriteFile(p, []byte("one\n2\n3\n4\n5\n"), 0o644) }, "one\n2\n3\n4\nfive\n", 0o644,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := harness.New(t, binary, map[string]string{"f": old})
+			wantCode(t, s.Run(tt.inside, "--preset", "full-access"), 0)
+			if err := tt.change(filepath.Join(s.Source, "f")); err != nil {
+				t.Fatal(err)
+			}
+			r := s.Agentfense("apply", s.Name)
+			wantCode(t, r, 0)
+			wantLines(t, r.Stdout, "merged\tM\tf")
+			info, err := os.Stat(filepath.Join(s.Source, "f"))
+			if err != nil || info.Mode().Perm() != tt.mode || s.Read("f") != tt.want {
+				t.Errorf("f is %q (%v, %v), want %q (%v)", s.Read("f"), info.Mode(), err, tt.want, tt.mode)
+			}
+		})
+	}
+}
 
 // The sandbox sees the user's present version of files that it has not changed, and its own
 // version of the others.

@@ -68,10 +68,10 @@ type Options struct {
 //
 // It first checks every selected path. A text that has changed in the source, too, is merged. If
 // that is not possible at one of the paths, or if the policy does not permit the sandbox to
-// write there, it applies nothing: the error is a Precondition, and the result names all such paths. The caller can select the other paths,
-// or set Options.OnConflict. Otherwise Changes replaces each file by one rename,
-// directories first and deletions last, and then drops from the delta what the source has
-// durably. It keeps a journal (package history): if the disk is full or ctx ends midway, it
+// write there, it applies nothing: the error is a Precondition, and the result names all such
+// paths. The caller can select the other paths, or set Options.OnConflict. Otherwise Changes
+// replaces each file by one rename, directories first and deletions last, and then drops from
+// the delta what the source has durably. It keeps a journal (package history): if the disk is full or ctx ends midway, it
 // restores the source, and if it is killed, the next command does. If the host refuses a path,
 // the result reports it, and it stays in the delta.
 //

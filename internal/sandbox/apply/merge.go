@@ -27,6 +27,9 @@ import (
 // reviewed and from the source's present one, and is placed like the text of chosen hunks. If the
 // source changes again before that, it is a conflict.
 
+// mergeBytes bounds the merged texts of an apply, which are in memory until they are placed.
+var mergeBytes = 256 << 20
+
 // mergeAll merges the files that the source and the sandbox have changed.
 func (p *plan) mergeAll(how OnConflict, name string) error {
 	for _, s := range p.steps {
@@ -133,6 +136,10 @@ func inConflict(n int) string {
 
 // placeMerged plans that the source gets the text.
 func (p *plan) placeMerged(s *step, v *versions, text []byte, conflicts int) error {
+	if p.merged += len(text); p.merged > mergeBytes {
+		s.conflict(TooLarge, "%s, and the texts to merge are larger than %d MiB together: apply fewer paths at once", changedInSource, mergeBytes>>20)
+		return nil
+	}
 	mtime, err := unix.TimeToTimespec(time.Now())
 	if err != nil {
 		return errdefs.New(errdefs.Internal, "apply %s: %w", s.Path, err)

@@ -68,6 +68,7 @@ type plan struct {
 	named    []vpath.Path // named by the caller
 	kept     bool         // by rules with apply: keep, see Keeper
 	whole    bool         // all steps are of one database: placed together
+	merged   int          // bytes of the merged texts
 	// history is that of the source, or nil for an apply without a journal. txn is the journal
 	// while the plan is executed, transaction its id if something was applied.
 	history     *history.Source
