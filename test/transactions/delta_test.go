@@ -136,7 +136,11 @@ func (d *delta) rename(src tree, p, q string) {
 	for _, at := range parentsFirst(moved) {
 		to := q + at[len(p):]
 		if at == p {
+			hidden, covers := d.base[to], d.own[to].gone
 			d.put(src, to, moved[at])
+			if covers && !moved[at].isFile() { // such an entry is never merged
+				d.base[to] = hidden
+			}
 		} else {
 			d.own[to] = entry{node: moved[at]}
 		}

@@ -53,11 +53,13 @@ func (w *world) applyHunks(rt *rapid.T) {
 	if len(ids) == 0 {
 		return
 	}
-	steps := b.plan(w.src, []string{p})
+	c := b.changes(w.src)[p]
+	c.outcome = b.decide(w.src, p, c, nil) // hunks choose this path alone
+	steps := map[string]change{p: c}
 	text, err := textdiff.Patched([]byte(b.base[p].text), chosen)
 	w.must(rt, err)
 	whole := string(text) == b.own[p].text && withMode == (set.Mode != "")
-	if c := steps[p]; !whole && c.outcome != isPresent && !b.isFresh(w.src, p) {
+	if !whole && c.outcome != isPresent && !b.isFresh(w.src, p) {
 		c.outcome = conflicts // of such a file no part is applied
 		steps[p] = c
 	}

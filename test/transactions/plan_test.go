@@ -321,7 +321,7 @@ func (t *transaction) leaves(src tree, p string) bool {
 func (t *transaction) reverse(src tree) map[string]move {
 	done := map[string]move{}
 	for p, m := range t.done {
-		done[p] = move{before: m.after, after: m.before}
+		done[p] = move{before: src.has(p), after: m.before}
 		src.set(p, m.before)
 	}
 	return done
@@ -337,7 +337,9 @@ func (d *delta) giveBack(src tree, done map[string]move) {
 		case m.after == nil && !shown && recorded: // the sandbox removed it later
 			removed = append(removed, p)
 		case d.has(src, p, m):
-			rebased = append(rebased, p)
+			if d.wasMadeOf(p, m.before) {
+				rebased = append(rebased, p)
+			}
 		default:
 			if m.before == nil || m.after != nil && m.after.kind != m.before.kind {
 				gone = append(gone, p)
@@ -392,6 +394,18 @@ func (d *delta) has(src tree, p string, m move) bool {
 	return own && !(n.isDir() && wereDirs)
 }
 
+// wasMadeOf reports whether the delta's entry was made of what a reversal takes out of the source.
+func (d *delta) wasMadeOf(p string, n *node) bool {
+	base, recorded := d.base[p]
+	switch {
+	case n == nil || !recorded:
+		return n == nil && !recorded
+	case n.isDir():
+		return base.isDir() && base.mode == n.mode
+	}
+	return base.inode == n.inode
+}
+
 // rebase makes what the source has now the base of the delta's entries at the paths.
 func (d *delta) rebase(src tree, paths []string) {
 	if len(paths) == 0 {
@@ -420,7 +434,7 @@ func (d *delta) takeOut(src tree, done map[string]move) {
 		}
 		if d.isPresent(src, p, c) {
 			present = append(present, p)
-		} else {
+		} else if d.wasMadeOf(p, done[p].before) {
 			later = append(later, p)
 		}
 	}

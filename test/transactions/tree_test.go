@@ -19,6 +19,7 @@ type node struct {
 	text string // the content, or the target
 
 	identity string // of the source's entry: what stat(2) says of it
+	inode    string // the same without the time of a rename
 	byHash   bool   // of a base: its content was recorded, so that another entry may be the same
 }
 
@@ -133,7 +134,8 @@ func onDisk(root string) (tree, error) {
 			return fmt.Errorf("%s: a %v", p, info.Mode())
 		}
 		st := info.Sys().(*syscall.Stat_t)
-		n.identity = fmt.Sprint(st.Ino, st.Size, st.Mode, st.Mtim, st.Ctim)
+		n.inode = fmt.Sprint(st.Ino, st.Size, st.Mtim)
+		n.identity = fmt.Sprint(n.inode, st.Mode, st.Ctim)
 		t[p] = n
 		return nil
 	})

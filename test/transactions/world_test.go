@@ -134,7 +134,7 @@ func (w *world) identify(rt *rapid.T) {
 	now, err := onDisk(w.dir)
 	w.must(rt, err)
 	for p, n := range w.src {
-		n.identity = now[p].identity
+		n.identity, n.inode = now[p].identity, now[p].inode
 		w.src[p] = n
 	}
 }

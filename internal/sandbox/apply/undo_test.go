@@ -19,6 +19,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	sandboxsnapshot "github.com/agentfense/agentfense/internal/sandbox/snapshot"
 	"github.com/agentfense/agentfense/internal/sandbox/undo"
 )
 
@@ -149,6 +150,35 @@ func TestUndoLeavesALaterRemovalAlone(t *testing.T) {
 			t.Errorf("the sandbox does not show a new file of the source: %v", err)
 		}
 	})
+}
+
+// A version that was made of another one than the undo takes out stays in conflict with the source.
+func TestUndoHidesNoConflict(t *testing.T) {
+	b := newBench(t, tree{"f": "old"})
+	b.agent(func(a *agent) { a.write("/f", "one") })
+	s, err := sandboxsnapshot.Take(b.box, sandboxsnapshot.Snapshot{}, sandboxsnapshot.FreezeStopped(b.box))
+	if err != nil {
+		t.Fatal(err)
+	}
+	build(t, b.dir, tree{"f": "a person's"})
+	b.agent(func(a *agent) {
+		if err := a.stack.Drop("/f"); err != nil {
+			t.Fatal(err)
+		}
+		a.write("/f", "two")
+	})
+	b.apply()
+	if _, err := sandboxsnapshot.Restore(b.box, s.Ref(), false); err != nil {
+		t.Fatal(err)
+	}
+	for _, redo := range []bool{false, true, false} {
+		b.mustReverse(redo)
+		want := map[bool]string{false: "a person's", true: "two"}[redo]
+		if _, err := apply.Changes(t.Context(), b.box, apply.Options{}); !errdefs.Is(err, errdefs.Precondition) {
+			t.Errorf("apply over %q: %v, want a conflict", want, err)
+		}
+		wantFile(t, filepath.Join(b.dir, "f"), want)
+	}
 }
 
 func TestUndoAfterTheSourceMovedOn(t *testing.T) {

@@ -131,7 +131,7 @@ func (b *bench) agent(do func(a *agent)) {
 		b.t.Fatal(err)
 	}
 	defer source.Close()
-	stack, err := layer.Open(layer.Options{Source: source, Dir: b.box.LayersDir()})
+	stack, err := layer.Open(layer.Options{Source: source, Dir: b.box.LayersDir(), Store: b.home.LayerStore()})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -147,7 +147,7 @@ func sumOf(e changes.Entry, size int64) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// IsBase reports whether b describes the entry, apart from the ctime.
-func (a *Entity) IsBase(b *layer.Base) bool {
+// isBase reports whether b describes the entry, apart from the ctime.
+func (a *Entity) isBase(b *layer.Base) bool {
 	return a.isSameFile(&unix.Stat_t{Dev: b.Dev, Ino: b.Ino}) && b.Mode == a.Mode && b.Size == a.Size && b.Mtime == a.Mtime
 }

@@ -176,7 +176,7 @@ func rebase(w *changes.Work, steps []Step) error {
 			return err
 		}
 		base, recorded := bases[at]
-		if !recorded || s.Moved || s.Before == nil || s.Before.IsDir() || !s.Before.IsBase(&base) {
+		if !recorded || s.Moved || s.Before == nil || s.Before.IsDir() || !s.Before.isBase(&base) {
 			continue // also if the sandbox began with another version: that stays a conflict
 		}
 		if fresh, err := w.IsFresh(at, &base); err != nil || fresh {

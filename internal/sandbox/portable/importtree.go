@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -281,12 +280,12 @@ func (t *tree) walk(do func(p vpath.Path, ino int64, i *inode) (bool, error)) er
 	return nil
 }
 
-// readNotes counts what a sandbox does not take over.
+// readNotes notes what a sandbox does not take over.
 func (r *treeReader) readNotes() error {
-	for _, t := range []struct{ table, where, why string }{
-		{"tool_calls", "", "the audit log has only what the new sandbox does"},
-		{"agentfense_audit", "", "the audit log of the exported sandbox is in the file alone"},
-		{"agentfense_meta", " WHERE key = 'policy'", "the policy of the new sandbox is not from the file"},
+	for _, t := range []struct{ table, where, note string }{
+		{"tool_calls", "", "the rows of tool_calls: the audit log has only what the new sandbox does"},
+		{"agentfense_audit", "", "the audit log of the exported sandbox"},
+		{"agentfense_meta", " WHERE key = 'policy'", "the policy of the exported sandbox: the new one has its own"},
 	} {
 		if r.columns[t.table] == nil {
 			continue
@@ -296,7 +295,7 @@ func (r *treeReader) readNotes() error {
 			return err
 		}
 		if n > 0 {
-			r.notes = append(r.notes, fmt.Sprintf("left out: %s of %s: %s", rowsOf(n), t.table, t.why))
+			r.notes = append(r.notes, "left out: "+t.note)
 		}
 	}
 	return nil

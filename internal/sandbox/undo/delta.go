@@ -98,7 +98,7 @@ func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 			return g, err
 		}
 		has, removed, err := d.has(at, s)
-		base, recorded := bases[at]
+		_, recorded := bases[at]
 		switch {
 		case err != nil:
 			return g, err
@@ -108,14 +108,14 @@ func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 		case !has:
 			d.giveBack(&g, i, s, at)
 			continue
-		case s.Moved && (s.Before == nil || !s.Before.IsBase(&base)):
-			continue // it was not made of what was merged, which the reversal takes out
+		case !wasMadeOf(bases, at, s.Before):
+			continue // it was made of another version: that stays a conflict
 		}
-		now, err := d.baseNow(at)
+		base, err := d.baseNow(at)
 		if err != nil {
 			return g, err
 		}
-		versions = append(versions, changes.Version{Path: s.Path, Made: now})
+		versions = append(versions, changes.Version{Path: s.Path, Made: base})
 	}
 	slices.Reverse(g.gone)
 	if len(versions) > 0 {
@@ -136,6 +136,18 @@ func (d *delta) giveBack(g *givingBack, i int, s *history.Step, at vpath.Path) {
 	if s.Before != nil {
 		g.made = append(g.made, i)
 	}
+}
+
+// wasMadeOf reports whether the delta's entry at p was made of e, which the reversal takes out.
+func wasMadeOf(bases map[vpath.Path]layer.Base, p vpath.Path, e *history.Entity) bool {
+	base, recorded := bases[p]
+	switch {
+	case e == nil || !recorded || base.Absent:
+		return e == nil && (!recorded || base.Absent)
+	case e.IsDir():
+		return base.Mode == e.Mode
+	}
+	return base.Ino == e.Ino && base.Size == e.Size && base.Mtime == e.Mtime
 }
 
 // has reports whether the delta has, or hides, an entry of its own at p. removed says that neither
@@ -272,24 +284,30 @@ func (d *delta) write(e *history.Entry, i int, at vpath.Path, exists bool) (err 
 	return err
 }
 
-// takeOut drops from the delta what the source has again after a redo, and rebases the rest.
+// takeOut drops from the delta what the source has again after a redo, and rebases what was made of
+// what it had before.
 func (d *delta) takeOut(e *history.Entry) error {
 	list, err := d.work.Changes(nil, true)
 	if err != nil {
 		return err
 	}
-	at := map[vpath.Path]bool{}
+	bases, err := d.work.Stack.Bases()
+	if err != nil {
+		return err
+	}
+	at := map[vpath.Path]*history.Step{}
 	for i := range e.Steps {
 		p, err := e.Steps[i].At()
 		if err != nil {
 			return err
 		}
-		at[p] = true
+		at[p] = &e.Steps[i]
 	}
 	var versions []changes.Version
 	for i := range list {
 		c := &list[i]
-		if !at[c.Path] {
+		s := at[c.Path]
+		if s == nil {
 			continue
 		}
 		present, err := apply.IsPresent(d.work, c)
@@ -297,7 +315,11 @@ func (d *delta) takeOut(e *history.Entry) error {
 			return err
 		}
 		v := c.Version()
-		if !present {
+		switch {
+		case present:
+		case !wasMadeOf(bases, c.Path, s.Before):
+			continue // it was made of another version: that stays a conflict
+		default:
 			v = changes.Version{Path: v.Path}
 		}
 		if v.Made, err = d.baseNow(c.Path); err != nil {
