@@ -247,7 +247,7 @@ func describeEvent(ev audit.Event) string {
 		return "onto the directory that is at " + escape(v.Source) + " now"
 	case audit.SandboxStopped:
 		return escape(v.Reason)
-	case audit.AccessAsked, audit.AccessAnswered, audit.AsksSuppressed, audit.LocksChanged, audit.ApplyRequested:
+	case audit.AccessAsked, audit.AccessAnswered, audit.AsksSuppressed, audit.LocksChanged, audit.MessagePosted, audit.ApplyRequested:
 		return describeAsk(v)
 	}
 	return describeSession(ev)

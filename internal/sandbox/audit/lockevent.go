@@ -17,3 +17,15 @@ type LocksChanged struct {
 
 // Kind returns KindLocksChanged.
 func (LocksChanged) Kind() Kind { return KindLocksChanged }
+
+// MessagePosted says that the sandbox posted a message on the board of its source. The record does
+// not have the text.
+type MessagePosted struct {
+	Seq   uint64 `json:"seq"`
+	By    string `json:"by"` // "agent" or "user"
+	Topic string `json:"topic"`
+	Bytes int    `json:"bytes"` // of the text
+}
+
+// Kind returns KindMessagePosted.
+func (MessagePosted) Kind() Kind { return KindMessagePosted }

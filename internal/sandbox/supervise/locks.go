@@ -51,9 +51,9 @@ func (s *supervisor) joinBoard(context.Context) error {
 		return err
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	s.followLocked(&t)
-	return nil
+	l.mu.Unlock()
+	return s.serveBoard()
 }
 
 // leaveBoard ends the locks of this sandbox.
@@ -81,13 +81,20 @@ func (l *lockState) stop() {
 	}
 }
 
-// answerLocks follows the locks of others, or ends own ones. It refuses any other operation.
+// answerLocks follows the locks of others, ends own ones, lists them, or posts a message. It refuses
+// any other operation.
 func (s *supervisor) answerLocks(ctx context.Context, r api.Request) (api.Reply, error) {
 	switch {
 	case r.Op == api.OpLocks:
 		return api.Reply{OK: true}, s.lookAtLocks(ctx)
 	case r.Op == api.OpUnlock && r.Lock != nil:
 		return api.Reply{OK: true}, s.unlock(ctx, *r.Lock)
+	case r.Op == api.OpHeld:
+		list, err := s.shownLocks()
+		return api.Reply{OK: true, Locks: list}, err
+	case r.Op == api.OpPost && r.Post != nil:
+		m, err := s.postMessage(*r.Post)
+		return api.Reply{OK: true, Posted: m.Seq}, err
 	}
 	return api.Reply{}, errdefs.New(errdefs.Invalid, "control: unknown operation %q", r.Op)
 }
