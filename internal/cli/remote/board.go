@@ -4,37 +4,79 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/sandbox/board"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// Lock is not possible: the server has no call for it.
-func (b *Backend) Lock(context.Context, string, api.LockRequest) error { return localOnly("") }
-
-// Unlock is not possible: the server has no call for it.
-func (b *Backend) Unlock(context.Context, string, api.LockRequest) error { return localOnly("") }
-
-// Locks is not possible: the server has no call for it.
-func (b *Backend) Locks(context.Context, string, string) ([]board.Entry, error) {
-	return nil, localOnly("")
+// Lock locks paths of the codebase for a sandbox.
+func (b *Backend) Lock(ctx context.Context, name string, r api.LockRequest) error {
+	sb, err := b.Sandbox(ctx, name)
+	if err != nil {
+		return err
+	}
+	_, err = b.boards.LockPaths(ctx, wireconv.EncodeLockPaths(wireconv.LockPaths{Sandbox: sb.Record.ID, Lock: r}))
+	return b.failed(err)
 }
 
-// ShownLocks is not possible: the server has no call for it.
-func (b *Backend) ShownLocks(context.Context, string) ([]board.Entry, error) {
-	return nil, localOnly("")
+// Unlock ends locks of a sandbox.
+func (b *Backend) Unlock(ctx context.Context, name string, r api.LockRequest) error {
+	sb, err := b.Sandbox(ctx, name)
+	if err != nil {
+		return err
+	}
+	_, err = b.boards.UnlockPaths(ctx, wireconv.EncodeUnlockPaths(wireconv.LockPaths{Sandbox: sb.Record.ID, Lock: r}))
+	return b.failed(err)
 }
 
-// PostMessage is not possible: the server has no call for it.
-func (b *Backend) PostMessage(context.Context, string, board.Draft) (uint64, error) {
-	return 0, localOnly("")
+// Locks lists the locks of the codebase that the policy of a sandbox shows.
+func (b *Backend) Locks(ctx context.Context, name, _ string) ([]board.Entry, error) {
+	return b.ShownLocks(ctx, name)
 }
 
-// Messages is not possible: the server has no call for it.
-func (b *Backend) Messages(context.Context, string, string, board.Query, time.Duration) (board.Page, error) {
-	return board.Page{}, localOnly("")
+// ShownLocks lists the locks of the codebase that the policy of a sandbox shows.
+func (b *Backend) ShownLocks(ctx context.Context, name string) ([]board.Entry, error) {
+	sb, err := b.Sandbox(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	m, err := b.boards.ListLocks(ctx, &sandboxv1.ListLocksRequest{SandboxId: string(sb.Record.ID)})
+	return wireconv.DecodeLocks(m), b.failed(err)
 }
 
-// BoardState is not possible: the server has no call for it.
-func (b *Backend) BoardState(context.Context, string, string) (board.State, error) {
-	return board.State{}, localOnly("")
+// PostMessage posts a message for a sandbox.
+func (b *Backend) PostMessage(ctx context.Context, name string, d board.Draft) (uint64, error) {
+	sb, err := b.Sandbox(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	m, err := b.boards.PostMessage(ctx, wireconv.EncodePostMessage(wireconv.PostMessage{Sandbox: sb.Record.ID, Draft: d}))
+	return m.GetSeq(), b.failed(err)
+}
+
+// Messages returns messages of the codebase of a sandbox.
+func (b *Backend) Messages(ctx context.Context, name, _ string, q board.Query, wait time.Duration) (board.Page, error) {
+	sb, err := b.Sandbox(ctx, name)
+	if err != nil {
+		return board.Page{}, err
+	}
+	r := &sandboxv1.ReadMessagesRequest{SandboxId: string(sb.Record.ID), After: q.After, Topic: q.Topic, Limit: int32(q.Limit)}
+	if wait > 0 {
+		r.Wait = durationpb.New(min(wait, wireconv.MaxMessageWait))
+	}
+	m, err := b.boards.ReadMessages(ctx, r)
+	return wireconv.DecodePage(m), b.failed(err)
+}
+
+// BoardState tells who uses the codebase of a sandbox.
+func (b *Backend) BoardState(ctx context.Context, name, _ string) (board.State, error) {
+	sb, err := b.Sandbox(ctx, name)
+	if err != nil {
+		return board.State{}, err
+	}
+	m, err := b.boards.GetBoard(ctx, &sandboxv1.GetBoardRequest{SandboxId: string(sb.Record.ID)})
+	return wireconv.DecodeBoard(m), b.failed(err)
 }

@@ -102,6 +102,8 @@ func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) 
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; to let it reach fewer hosts: agentfense policy revoke %[1]s --net HOST", name)
 	case r.Given("allow-net"), r.Given("net-allow"):
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; to let it reach more hosts: agentfense policy grant %[1]s --net HOST", name)
+	case r.Given("board") && n.Board != known.Record.Board:
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; --board of a server's sandbox cannot be changed", name)
 	case r.Given("ask-hook"):
 		err = localOnly("ask-hook")
 	case r.Given("mount"):

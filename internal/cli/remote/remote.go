@@ -33,6 +33,7 @@ type Client struct {
 	greeter   *greeter // nil on a connection of the caller's
 	codebases sandboxv1.CodebaseServiceClient
 	sandboxes sandboxv1.SandboxServiceClient
+	boards    sandboxv1.BoardServiceClient
 	kept      keptPaths
 }
 
@@ -71,7 +72,7 @@ func Over(conn *grpc.ClientConn, at endpoint.Endpoint) *Client { return over(con
 func over(calls grpc.ClientConnInterface, conn *grpc.ClientConn, at endpoint.Endpoint) *Client {
 	return &Client{
 		at: at, conn: conn,
-		codebases: sandboxv1.NewCodebaseServiceClient(calls), sandboxes: sandboxv1.NewSandboxServiceClient(calls),
+		codebases: sandboxv1.NewCodebaseServiceClient(calls), sandboxes: sandboxv1.NewSandboxServiceClient(calls), boards: sandboxv1.NewBoardServiceClient(calls),
 	}
 }
 

@@ -62,6 +62,17 @@ type Query struct {
 	Limit int    // at most so many, the oldest; 0: MaxPage
 }
 
+// Check refuses a query that means nothing. Errors: Invalid.
+func (q Query) Check() error {
+	if q.Limit < 0 {
+		return errdefs.New(errdefs.Invalid, "limit %d: want a number above 0", q.Limit)
+	}
+	if q.Topic == "" {
+		return nil
+	}
+	return CheckTopic(q.Topic)
+}
+
 // Page are messages in their order.
 type Page struct {
 	Messages []Message

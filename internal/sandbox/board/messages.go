@@ -107,13 +107,8 @@ func (b *Board) readMessages() ([]byte, error) {
 
 // Read returns messages. Errors: Invalid.
 func (b *Board) Read(q Query) (Page, error) {
-	if q.Topic != "" {
-		if err := CheckTopic(q.Topic); err != nil {
-			return Page{}, err
-		}
-	}
-	if q.Limit < 0 {
-		return Page{}, errdefs.New(errdefs.Invalid, "limit %d: want a number above 0", q.Limit)
+	if err := q.Check(); err != nil {
+		return Page{}, err
 	}
 	text, err := b.readMessages()
 	if err != nil {

@@ -65,6 +65,7 @@ type gateway struct {
 	mux       *runtime.ServeMux // the generated routes
 	sandboxes sandboxv1.SandboxServiceClient
 	codebases sandboxv1.CodebaseServiceClient
+	boards    sandboxv1.BoardServiceClient
 	openAPI   []byte
 	metrics   http.Handler
 	o         Options
@@ -90,6 +91,7 @@ func New(o Options) (http.Handler, error) {
 		mux:       newMux(),
 		sandboxes: sandboxv1.NewSandboxServiceClient(o.Conn),
 		codebases: sandboxv1.NewCodebaseServiceClient(o.Conn),
+		boards:    sandboxv1.NewBoardServiceClient(o.Conn),
 		o:         o,
 	}
 	if err := g.register(); err != nil {
@@ -142,6 +144,9 @@ func newMux() *runtime.ServeMux {
 func (g *gateway) register() error {
 	ctx := context.Background()
 	if err := sandboxv1.RegisterSandboxServiceHandlerClient(ctx, g.mux, g.sandboxes); err != nil {
+		return err
+	}
+	if err := sandboxv1.RegisterBoardServiceHandlerClient(ctx, g.mux, g.boards); err != nil {
 		return err
 	}
 	return sandboxv1.RegisterCodebaseServiceHandlerClient(ctx, g.mux, g.codebases)

@@ -38,3 +38,33 @@ func sendViewChanges(out *events, changes *sandboxv1.WatchViewResponse) error {
 	}
 	return out.send("change", data)
 }
+
+// watchMessages sends the messages of a sandbox's board.
+func (g *gateway) watchMessages(w http.ResponseWriter, r *http.Request, sandboxID string) {
+	request := &sandboxv1.WatchMessagesRequest{}
+	if err := readQuery(r, request); err != nil {
+		writeError(w, r, err)
+		return
+	}
+	request.SandboxId = sandboxID
+	ctx, err := g.call(r, sandboxv1.BoardService_WatchMessages_FullMethodName)
+	if err != nil {
+		writeError(w, r, err)
+		return
+	}
+	stream(ctx, g, w, r, source[sandboxv1.ReadMessagesResponse]{
+		open: func(ctx context.Context) (grpc.ServerStreamingClient[sandboxv1.ReadMessagesResponse], error) {
+			return g.boards.WatchMessages(ctx, request)
+		},
+		emit: sendMessages,
+		end:  (*events).start,
+	})
+}
+
+func sendMessages(out *events, page *sandboxv1.ReadMessagesResponse) error {
+	data, err := newCodec().Marshal(page)
+	if err != nil {
+		return err
+	}
+	return out.send("messages", data)
+}

@@ -24,6 +24,7 @@ import (
 const (
 	codebasePrefix = "/sandbox.v1.CodebaseService/"
 	sandboxPrefix  = "/sandbox.v1.SandboxService/"
+	boardPrefix    = "/sandbox.v1.BoardService/"
 )
 
 // scopeOf is the scope that a caller needs for a call. A call that is not listed is refused.
@@ -74,6 +75,14 @@ var scopeOf = map[string]store.Scopes{
 	sandboxPrefix + "Audit":         store.ScopeRead,
 	sandboxPrefix + "Logs":          store.ScopeRead,
 	sandboxPrefix + "GetStats":      store.ScopeRead,
+
+	boardPrefix + "LockPaths":     store.ScopeExec,
+	boardPrefix + "UnlockPaths":   store.ScopeExec,
+	boardPrefix + "ListLocks":     store.ScopeRead,
+	boardPrefix + "PostMessage":   store.ScopeExec,
+	boardPrefix + "ReadMessages":  store.ScopeRead,
+	boardPrefix + "WatchMessages": store.ScopeRead,
+	boardPrefix + "GetBoard":      store.ScopeRead,
 }
 
 // Health needs no credentials. Reflection needs them, but no scope: it shows only what is

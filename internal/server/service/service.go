@@ -30,7 +30,7 @@ import (
 	"github.com/agentfense/agentfense/internal/server/store"
 )
 
-// Service answers the calls of both services of the API.
+// Service answers the calls of the services of the API.
 type Service struct {
 	config    *config.Config
 	home      *record.Home
@@ -85,6 +85,7 @@ func New(o Options) *Service {
 func (s *Service) Register(to grpc.ServiceRegistrar) {
 	sandboxv1.RegisterCodebaseServiceServer(to, &codebaseServer{service: s})
 	sandboxv1.RegisterSandboxServiceServer(to, &sandboxServer{service: s})
+	sandboxv1.RegisterBoardServiceServer(to, &boardServer{service: s})
 }
 
 // Drain ends the calls that only wait: followed logs, watches and detached commands, which keep
