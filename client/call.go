@@ -43,6 +43,9 @@ func patience(method string, request any) time.Duration {
 	if slow[method] {
 		return workPatience
 	}
+	if waits, ok := request.(interface{ GetWait() *durationpb.Duration }); ok {
+		return waits.GetWait().AsDuration() + answerPatience
+	}
 	return answerPatience
 }
 
@@ -70,6 +73,7 @@ const again = `{"methodConfig": [{
 		{"service": "sandbox.v1.SandboxService", "method": "ExplainPolicy"}, {"service": "sandbox.v1.SandboxService", "method": "ListView"},
 		{"service": "sandbox.v1.SandboxService", "method": "GetStats"},
 		{"service": "sandbox.v1.CodebaseService", "method": "GetCodebase"}, {"service": "sandbox.v1.CodebaseService", "method": "ListCodebases"},
+		{"service": "sandbox.v1.BoardService", "method": "ListLocks"}, {"service": "sandbox.v1.BoardService", "method": "GetBoard"},
 		{"service": "sandbox.v1.CodebaseService", "method": "ListFiles"}, {"service": "grpc.health.v1.Health", "method": "Check"}
 	],
 	"retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}

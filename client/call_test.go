@@ -30,6 +30,7 @@ func TestEveryWaitForAnAnswerHasALimit(t *testing.T) {
 		{"a start", sandboxv1.SandboxService_StartSandbox_FullMethodName, &sandboxv1.StartSandboxRequest{}, workPatience},
 		{"a command with a time-out", sandboxv1.SandboxService_Exec_FullMethodName, &sandboxv1.ExecRequest{Timeout: durationpb.New(time.Hour)}, time.Hour + grace},
 		{"a command, which the server bounds", sandboxv1.SandboxService_Exec_FullMethodName, &sandboxv1.ExecRequest{}, 0},
+		{"a lock that waits", sandboxv1.BoardService_LockPaths_FullMethodName, &sandboxv1.LockPathsRequest{Wait: durationpb.New(time.Hour)}, time.Hour + answerPatience},
 		{"a session's command", sandboxv1.SandboxService_SessionExec_FullMethodName, &sandboxv1.SessionExecRequest{Timeout: durationpb.New(time.Second)}, time.Second + grace},
 	} {
 		if got := patience(tt.method, tt.request); got != tt.want {
@@ -51,7 +52,7 @@ func TestOnlyWhatReadsIsSentAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := map[string]bool{"grpc.health.v1.Health/Check": true}
-	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_sandbox_proto} {
+	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_board_proto} {
 		for i := range file.Services().Len() {
 			s := file.Services().Get(i)
 			for j := range s.Methods().Len() {

@@ -35,6 +35,7 @@ type Client struct {
 	conn      *grpc.ClientConn
 	sandboxes sandboxv1.SandboxServiceClient
 	codebases sandboxv1.CodebaseServiceClient
+	boards    sandboxv1.BoardServiceClient
 }
 
 // New returns a client. With an endpoint it connects at the first call. Errors: ErrInvalid for
@@ -61,7 +62,7 @@ func newClient(ctx context.Context, o *settings) (*Client, error) {
 		if !found.own || isReady(ctx, conn) {
 			return &Client{
 				at: found.at, sameHost: found.sameHost, home: found.home, settings: o, conn: conn,
-				sandboxes: sandboxv1.NewSandboxServiceClient(conn), codebases: sandboxv1.NewCodebaseServiceClient(conn),
+				sandboxes: sandboxv1.NewSandboxServiceClient(conn), codebases: sandboxv1.NewCodebaseServiceClient(conn), boards: sandboxv1.NewBoardServiceClient(conn),
 			}, nil
 		}
 		conn.Close()
