@@ -54,11 +54,15 @@ func (s *Sandbox) unlock(ctx context.Context, r *sandboxv1.UnlockPathsRequest) e
 	return nil
 }
 
-// lockPaths are paths as they are sent; "" is the root.
+// lockPaths are paths as they are sent. An empty one stays empty, and is an error: an unset variable
+// must not lock all.
 func lockPaths(paths []string) []string {
 	var sent []string
 	for _, p := range paths {
-		sent = append(sent, first(inside(p), "/"))
+		if p != "" {
+			p = first(inside(p), "/")
+		}
+		sent = append(sent, p)
 	}
 	return sent
 }

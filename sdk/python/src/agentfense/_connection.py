@@ -16,6 +16,7 @@ import grpc.aio
 
 from ._endpoint import Endpoint, channel_options, credentials, find_token, metadata_of
 from ._errors import Call, error_of
+from ._gen.sandbox.v1.board_pb2_grpc import BoardServiceStub
 from ._gen.sandbox.v1.codebase_pb2_grpc import CodebaseServiceStub
 from ._gen.sandbox.v1.sandbox_pb2_grpc import SandboxServiceStub
 from ._interrupts import awaited, finish, finish_async
@@ -399,8 +400,9 @@ def _channel(interface: Any, endpoint: Endpoint) -> Any:
 
 
 def _methods(channel: Any) -> Dict[str, Any]:
-    """Return the calls of both services by name."""
-    return {**vars(SandboxServiceStub(channel)), **vars(CodebaseServiceStub(channel))}  # type: ignore[no-untyped-call]
+    """Return the calls of all services by name."""
+    services = SandboxServiceStub, CodebaseServiceStub, BoardServiceStub
+    return {name: call for service in services for name, call in vars(service(channel)).items()}
 
 
 def _health_of(channel: Any) -> Any:

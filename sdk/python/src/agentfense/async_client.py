@@ -11,7 +11,7 @@ from typing import Any, Coroutine, Generator, List, Mapping, Optional, Sequence,
 from . import _requests as requests
 from . import types as t
 from ._arguments import PathLike
-from ._async_changes import AsyncChangeCalls
+from ._async_board import AsyncBoardCalls
 from ._async_codebases import AsyncCodebaseCalls
 from ._async_execs import AsyncExecCalls
 from ._async_output import AsyncExecStream
@@ -34,7 +34,7 @@ from .exceptions import (
 )
 
 
-class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
+class AsyncSandboxClient(AsyncCodebaseCalls, AsyncBoardCalls, AsyncExecCalls):
     """A client of the server's API.
 
     The server is ``endpoint``, else $AGENTFENSE_ENDPOINT, else your own server, which the client
@@ -102,6 +102,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         net_limits: Names = (),
         publish: Names = (),
         ask_timeout: Timeout = None,
+        board: bool = False,
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -133,6 +134,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
             net_limits,
             publish,
             ask_timeout,
+            board,
             mounts,
             scratch,
             secrets,
