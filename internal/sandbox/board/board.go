@@ -189,15 +189,30 @@ func (b *Board) isAlive(h Holder) bool {
 	return err != nil || held && owner.Purpose == record.PurposeSupervise && owner.PID == h.PID
 }
 
+// maxTries bounds how often a board is made anew that others remove meanwhile.
+const maxTries = 1000
+
 // locked runs do while no other process changes the board.
 func (b *Board) locked(do func() error) error {
-	for {
-		if err := os.MkdirAll(filepath.Join(b.dir, membersDir), 0o700); err != nil {
-			return record.HostError("board", err)
+	for try := 1; ; try++ {
+		err := os.MkdirAll(b.dir, 0o700)
+		there := false
+		if err == nil {
+			there, err = b.lockedIn(os.O_RDWR|os.O_CREATE, func() error {
+				if err := os.Mkdir(filepath.Join(b.dir, membersDir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+					return record.HostError("board", err)
+				}
+				return do()
+			})
 		}
-		there, err := b.lockedIn(os.O_RDWR|os.O_CREATE, do)
-		if there {
+		removed := err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist)
+		switch {
+		case there:
 			return err
+		case !removed:
+			return record.HostError("board", err)
+		case try == maxTries:
+			return errdefs.New(errdefs.Unavailable, "board: %s cannot be made: other processes remove it again and again: try again", record.HostPath(b.dir))
 		}
 	}
 }

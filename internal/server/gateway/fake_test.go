@@ -38,6 +38,7 @@ type received struct {
 type fake struct {
 	sandboxv1.UnimplementedSandboxServiceServer
 	sandboxv1.UnimplementedCodebaseServiceServer
+	sandboxv1.UnimplementedBoardServiceServer
 
 	answer proto.Message
 	err    error
@@ -131,6 +132,11 @@ func (f *fake) WatchView(r *sandboxv1.WatchViewRequest, s grpc.ServerStreamingSe
 	return f.watch(s)
 }
 
+func (f *fake) WatchMessages(r *sandboxv1.WatchMessagesRequest, s grpc.ServerStreamingServer[sandboxv1.ReadMessagesResponse]) error {
+	f.record(s.Context(), sandboxv1.BoardService_WatchMessages_FullMethodName, r)
+	return s.Send(&sandboxv1.ReadMessagesResponse{Next: 9})
+}
+
 func (f *fake) ReadView(r *sandboxv1.ReadViewRequest, s grpc.ServerStreamingServer[sandboxv1.ReadViewResponse]) error {
 	f.record(s.Context(), sandboxv1.SandboxService_ReadView_FullMethodName, r)
 	if f.err != nil {
@@ -184,6 +190,7 @@ func handlerOf(t testing.TB, f *fake, o gateway.Options) http.Handler {
 	server := grpc.NewServer(grpc.UnaryInterceptor(f.unary))
 	sandboxv1.RegisterSandboxServiceServer(server, f)
 	sandboxv1.RegisterCodebaseServiceServer(server, f)
+	sandboxv1.RegisterBoardServiceServer(server, f)
 	served := make(chan error)
 	go func() { served <- server.Serve(listener) }()
 	conn, err := grpc.NewClient("passthrough:///bufconn",

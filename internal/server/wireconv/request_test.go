@@ -44,6 +44,8 @@ var requests = map[string]decode{
 	"SetPolicyRequest": by(DecodeSetPolicy), "ChangeHostsRequest": by(DecodeChangeHosts), "UpdateSandboxRequest": by(DecodeUpdateSandbox),
 	"ListAsksRequest": by(DecodeListAsks), "AnswerAskRequest": by(DecodeAnswerAsk), "GrantPathRequest": by(DecodeGrantPath),
 	"ExplainPolicyRequest": by(DecodeExplainPolicy),
+	"LockPathsRequest":     by(DecodeLockPaths), "UnlockPathsRequest": by(DecodeUnlockPaths), "ListLocksRequest": by(SandboxID),
+	"PostMessageRequest": by(DecodePostMessage), "ReadMessagesRequest": by(DecodeReadMessages), "WatchMessagesRequest": by(DecodeWatchMessages), "GetBoardRequest": by(SandboxID),
 	"ListViewRequest":      by(DecodeListView), "ReadViewRequest": by(DecodeReadView), "WatchViewRequest": by(DecodeWatchView),
 	"AuditRequest": by(DecodeAudit), "LogsRequest": by(DecodeLogs),
 }
@@ -102,6 +104,12 @@ func makeMeaningful(m proto.Message) {
 		r.Permission, r.Revoke = sandboxv1.Permission_PERMISSION_WRITE, false
 	case *sandboxv1.ListAsksRequest:
 		r.Wait = durationpb.New(time.Second)
+	case *sandboxv1.UnlockPathsRequest:
+		r.All = false
+	case *sandboxv1.LockPathsRequest:
+		r.Wait = durationpb.New(time.Second)
+	case *sandboxv1.ReadMessagesRequest:
+		r.Wait, r.Topic = durationpb.New(time.Second), "plan"
 	case *sandboxv1.AnswerAskRequest:
 		r.Scope = sandboxv1.AskScope_ASK_SCOPE_SANDBOX
 	case *sandboxv1.ExecRequest:
@@ -142,7 +150,7 @@ func eachField(whole proto.Message, at func(proto.Message) protoreflect.Message,
 // requestMessages are what clients send: the requests, and the messages in them that only they use.
 func requestMessages() map[string]protoreflect.MessageDescriptor {
 	all := map[string]protoreflect.MessageDescriptor{}
-	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_codebase_proto} {
+	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_board_proto, sandboxv1.File_sandbox_v1_codebase_proto} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {
