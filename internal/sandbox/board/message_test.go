@@ -64,7 +64,7 @@ func TestMessagesAgainstAModel(t *testing.T) {
 			*testing.T
 		}{t})
 		var all []Message // of the model
-		for range rapid.IntRange(1, 120).Draw(rt, "steps") {
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			who := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "who")
 			switch rapid.IntRange(0, 9).Draw(rt, "step") {
 			case 0: // a supervisor is killed while it writes
