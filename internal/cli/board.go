@@ -77,6 +77,7 @@ Then list the topics.`,
 		ValidArgsFunction: e.completeNames,
 	}
 	jsonFlag(cmd, &asJSON)
+	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
 			name, err := e.boardOf(args)
@@ -168,6 +169,7 @@ message in the topic status says what the sandbox works on.`,
 		ValidArgsFunction: e.completeNames,
 	}
 	cmd.Flags().StringVar(&topic, "topic", board.DefaultTopic, "topic of the message")
+	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		d := board.Draft{By: board.ByUser, Topic: topic, Text: args[1]}
 		if d.Text == "-" {
@@ -214,6 +216,7 @@ A board keeps about the last 1000 messages, and none for longer than 7 days.`,
 	f.Uint64Var(&o.After, "after", 0, "only messages behind the one with this number")
 	f.BoolVarP(&o.Follow, "follow", "f", false, "go on with new messages until interrupted")
 	jsonFlag(cmd, &o.JSON)
+	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 		defer stop()

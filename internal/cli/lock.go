@@ -71,6 +71,7 @@ still write; only their locks are refused.`,
 		})
 	}
 	cmd.AddCommand(newLockLs(e))
+	marked(cmd)
 	return cmd
 }
 
@@ -99,6 +100,7 @@ do what their policies permit, and the next request that waits is served.`,
 			return b.Unlock(ctx, args[0], api.LockRequest{Paths: paths, All: o.All})
 		})
 	}
+	marked(cmd)
 	return cmd
 }
 
@@ -144,6 +146,7 @@ the requests that wait.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: e.completeNames,
 	}
+	marked(cmd)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {

@@ -55,7 +55,8 @@ type BoardServiceClient interface {
 	PostMessage(ctx context.Context, in *PostMessageRequest, opts ...grpc.CallOption) (*PostMessageResponse, error)
 	// ReadMessages returns messages of the board, the oldest first. It can wait for one.
 	ReadMessages(ctx context.Context, in *ReadMessagesRequest, opts ...grpc.CallOption) (*ReadMessagesResponse, error)
-	// WatchMessages sends the messages of the board, and then new ones until the client disconnects.
+	// WatchMessages sends the messages of the board, and then new ones until the sandbox is destroyed or
+	// the client disconnects.
 	WatchMessages(ctx context.Context, in *WatchMessagesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadMessagesResponse], error)
 	// GetBoard returns which sandboxes of the codebase run, what they work on, and the topics.
 	GetBoard(ctx context.Context, in *GetBoardRequest, opts ...grpc.CallOption) (*Board, error)
@@ -175,7 +176,8 @@ type BoardServiceServer interface {
 	PostMessage(context.Context, *PostMessageRequest) (*PostMessageResponse, error)
 	// ReadMessages returns messages of the board, the oldest first. It can wait for one.
 	ReadMessages(context.Context, *ReadMessagesRequest) (*ReadMessagesResponse, error)
-	// WatchMessages sends the messages of the board, and then new ones until the client disconnects.
+	// WatchMessages sends the messages of the board, and then new ones until the sandbox is destroyed or
+	// the client disconnects.
 	WatchMessages(*WatchMessagesRequest, grpc.ServerStreamingServer[ReadMessagesResponse]) error
 	// GetBoard returns which sandboxes of the codebase run, what they work on, and the topics.
 	GetBoard(context.Context, *GetBoardRequest) (*Board, error)

@@ -134,7 +134,10 @@ func (c *boardServer) messages(ctx context.Context, b *board.Board, q board.Quer
 	return page, err
 }
 
-// WatchMessages sends messages until the client disconnects.
+// watchLook is how long a watch may go on without a look at whether its sandbox is there.
+const watchLook = 10 * time.Second
+
+// WatchMessages sends messages until the client disconnects or the sandbox is destroyed.
 func (c *boardServer) WatchMessages(m *sandboxv1.WatchMessagesRequest, to sandboxv1.BoardService_WatchMessagesServer) error {
 	ctx := to.Context()
 	r, err := wireconv.DecodeWatchMessages(m)
@@ -148,13 +151,16 @@ func (c *boardServer) WatchMessages(m *sandboxv1.WatchMessagesRequest, to sandbo
 	err = to.SendHeader(nil)
 	for err == nil {
 		var page board.Page
-		page, err = c.messages(ctx, b, r.Query, wireconv.MaxMessageWait)
+		page, err = c.messages(ctx, b, r.Query, watchLook)
 		if err == nil && (len(page.Messages) > 0 || page.Lost > 0) {
 			err = to.Send(wireconv.EncodePage(page))
 		}
-		if err == nil { // the caller may have lost its sandbox
-			r.Query.After = page.Next
-			b, err = c.board(ctx, r.Sandbox)
+		if err != nil {
+			break
+		}
+		r.Query.After = page.Next
+		if b, err = c.board(ctx, r.Sandbox); errdefs.Is(err, errdefs.NotFound) {
+			return nil
 		}
 	}
 	return cmp.Or(ctx.Err(), err)

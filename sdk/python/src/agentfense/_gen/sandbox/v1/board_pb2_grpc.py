@@ -106,7 +106,8 @@ class BoardServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WatchMessages(self, request, context):
-        """WatchMessages sends the messages of the board, and then new ones until the client disconnects.
+        """WatchMessages sends the messages of the board, and then new ones until the sandbox is destroyed or
+        the client disconnects.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
