@@ -209,5 +209,13 @@ func describeLocks(v audit.LocksChanged) string {
 	if v.ForMS > 0 {
 		text += " for " + (time.Duration(v.ForMS) * time.Millisecond).String()
 	}
+	switch v.Reason {
+	case audit.LocksTimeOver:
+		text += ": the time is over"
+	case audit.LocksStopped:
+		text += ": the sandbox stops"
+	case audit.LocksKilled:
+		text += ": sandbox " + vpath.Escape(v.Sandbox) + " was killed"
+	}
 	return text
 }

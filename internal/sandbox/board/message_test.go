@@ -274,7 +274,9 @@ func TestAnUnusedBoardIsRemoved(t *testing.T) {
 	exists(true)
 	past := time.Now().Add(-2 * kept.age)
 	old := Message{Seq: 7, Time: past, Text: "x", Topic: "t"}
-	if err := b.locked(func() error { return b.replace(messagesFile, fmt.Appendf(nil, `{"seq":%d,"time":%q,"text":"x"}`+"\n", old.Seq, past.Format(time.RFC3339))) }); err != nil {
+	if err := b.locked(func() error {
+		return b.replace(messagesFile, fmt.Appendf(nil, `{"seq":%d,"time":%q,"text":"x"}`+"\n", old.Seq, past.Format(time.RFC3339)))
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if p, err := b.Read(Query{}); err != nil || len(p.Messages) > 0 {

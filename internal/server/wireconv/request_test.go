@@ -46,7 +46,7 @@ var requests = map[string]decode{
 	"ExplainPolicyRequest": by(DecodeExplainPolicy),
 	"LockPathsRequest":     by(DecodeLockPaths), "UnlockPathsRequest": by(DecodeUnlockPaths), "ListLocksRequest": by(SandboxID),
 	"PostMessageRequest": by(DecodePostMessage), "ReadMessagesRequest": by(DecodeReadMessages), "WatchMessagesRequest": by(DecodeWatchMessages), "GetBoardRequest": by(SandboxID),
-	"ListViewRequest":      by(DecodeListView), "ReadViewRequest": by(DecodeReadView), "WatchViewRequest": by(DecodeWatchView),
+	"ListViewRequest": by(DecodeListView), "ReadViewRequest": by(DecodeReadView), "WatchViewRequest": by(DecodeWatchView),
 	"AuditRequest": by(DecodeAudit), "LogsRequest": by(DecodeLogs),
 }
 
