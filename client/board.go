@@ -54,8 +54,8 @@ func (s *Sandbox) unlock(ctx context.Context, r *sandboxv1.UnlockPathsRequest) e
 	return nil
 }
 
-// lockPaths are paths as they are sent. An empty one stays empty, and is an error: an unset variable
-// must not lock all.
+// lockPaths are paths as they are sent. An empty one stays empty, and is an error: an unset
+// variable must not lock all.
 func lockPaths(paths []string) []string {
 	var sent []string
 	for _, p := range paths {

@@ -144,7 +144,8 @@ func TestTheBoardInsideCanOnlyLockAndPost(t *testing.T) {
 	})
 }
 
-// The socket exists only in sandboxes that were started with it, and a sandbox can use only its own.
+// The socket exists only in sandboxes that were started with it, and a sandbox can use only its
+// own.
 func TestASandboxWithoutABoardHasNoSocket(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"f": "x"})
 	agentfense(t, s, "run", "--detach", "--preset", "full-access", "--board", "--name", "other")

@@ -36,9 +36,9 @@ const (
 // exchange messages. Each codebase has one board, which sandboxes of other codebases do not see. No
 // message is executed or changes a policy.
 type BoardServiceClient interface {
-	// LockPaths locks paths for a running sandbox. When it returns, each other sandbox of the codebase
-	// can read them at most, also through open files. FAILED_PRECONDITION if another sandbox has one
-	// of the paths, a directory above or a path below, or if the sandbox does not run;
+	// LockPaths locks paths for a running sandbox. When it returns, each other sandbox of the
+	// codebase can read them at most, also through open files. FAILED_PRECONDITION if another sandbox
+	// has one of the paths, a directory above or a path below, or if the sandbox does not run;
 	// PERMISSION_DENIED for a path that the sandbox may not write; DEADLINE_EXCEEDED after wait;
 	// RESOURCE_EXHAUSTED for too many locks; UNAVAILABLE if another sandbox does not answer. After an
 	// error nothing is locked.
@@ -50,13 +50,13 @@ type BoardServiceClient interface {
 	// sandbox that does not run.
 	ListLocks(ctx context.Context, in *ListLocksRequest, opts ...grpc.CallOption) (*ListLocksResponse, error)
 	// PostMessage posts a message for a running sandbox. FAILED_PRECONDITION for a sandbox that does
-	// not run; INVALID_ARGUMENT for a malformed topic and an empty text; RESOURCE_EXHAUSTED for a text
-	// of more than 4096 bytes, and after 30 messages at once or more than one each second.
+	// not run; INVALID_ARGUMENT for a malformed topic and an empty text; RESOURCE_EXHAUSTED for a
+	// text of more than 4096 bytes, and after 30 messages at once or more than one each second.
 	PostMessage(ctx context.Context, in *PostMessageRequest, opts ...grpc.CallOption) (*PostMessageResponse, error)
 	// ReadMessages returns messages of the board, the oldest first. It can wait for one.
 	ReadMessages(ctx context.Context, in *ReadMessagesRequest, opts ...grpc.CallOption) (*ReadMessagesResponse, error)
-	// WatchMessages sends the messages of the board, and then new ones until the sandbox is destroyed or
-	// the client disconnects.
+	// WatchMessages sends the messages of the board, and then new ones until the sandbox is destroyed
+	// or the client disconnects.
 	WatchMessages(ctx context.Context, in *WatchMessagesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadMessagesResponse], error)
 	// GetBoard returns which sandboxes of the codebase run, what they work on, and the topics.
 	GetBoard(ctx context.Context, in *GetBoardRequest, opts ...grpc.CallOption) (*Board, error)
@@ -157,9 +157,9 @@ func (c *boardServiceClient) GetBoard(ctx context.Context, in *GetBoardRequest, 
 // exchange messages. Each codebase has one board, which sandboxes of other codebases do not see. No
 // message is executed or changes a policy.
 type BoardServiceServer interface {
-	// LockPaths locks paths for a running sandbox. When it returns, each other sandbox of the codebase
-	// can read them at most, also through open files. FAILED_PRECONDITION if another sandbox has one
-	// of the paths, a directory above or a path below, or if the sandbox does not run;
+	// LockPaths locks paths for a running sandbox. When it returns, each other sandbox of the
+	// codebase can read them at most, also through open files. FAILED_PRECONDITION if another sandbox
+	// has one of the paths, a directory above or a path below, or if the sandbox does not run;
 	// PERMISSION_DENIED for a path that the sandbox may not write; DEADLINE_EXCEEDED after wait;
 	// RESOURCE_EXHAUSTED for too many locks; UNAVAILABLE if another sandbox does not answer. After an
 	// error nothing is locked.
@@ -171,13 +171,13 @@ type BoardServiceServer interface {
 	// sandbox that does not run.
 	ListLocks(context.Context, *ListLocksRequest) (*ListLocksResponse, error)
 	// PostMessage posts a message for a running sandbox. FAILED_PRECONDITION for a sandbox that does
-	// not run; INVALID_ARGUMENT for a malformed topic and an empty text; RESOURCE_EXHAUSTED for a text
-	// of more than 4096 bytes, and after 30 messages at once or more than one each second.
+	// not run; INVALID_ARGUMENT for a malformed topic and an empty text; RESOURCE_EXHAUSTED for a
+	// text of more than 4096 bytes, and after 30 messages at once or more than one each second.
 	PostMessage(context.Context, *PostMessageRequest) (*PostMessageResponse, error)
 	// ReadMessages returns messages of the board, the oldest first. It can wait for one.
 	ReadMessages(context.Context, *ReadMessagesRequest) (*ReadMessagesResponse, error)
-	// WatchMessages sends the messages of the board, and then new ones until the sandbox is destroyed or
-	// the client disconnects.
+	// WatchMessages sends the messages of the board, and then new ones until the sandbox is destroyed
+	// or the client disconnects.
 	WatchMessages(*WatchMessagesRequest, grpc.ServerStreamingServer[ReadMessagesResponse]) error
 	// GetBoard returns which sandboxes of the codebase run, what they work on, and the topics.
 	GetBoard(context.Context, *GetBoardRequest) (*Board, error)

@@ -199,7 +199,7 @@ func TestDraftsAreBounded(t *testing.T) {
 	}
 }
 
-// TestAReaderIsWoken checks that Wait returns with the message, also if the board is made only then,
+// TestAReaderIsWoken checks that Wait returns with the message, also if the board is made later,
 // and that many writers get different numbers.
 func TestAReaderIsWoken(t *testing.T) {
 	b := newBoard(t)

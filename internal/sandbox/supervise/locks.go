@@ -83,7 +83,7 @@ func (l *lockState) stop() {
 	}
 }
 
-// answerLocks follows the locks of others, ends own ones, lists them, or posts a message. It refuses
+// answerLocks follows the locks of others, ends own ones, lists all, or posts a message. It refuses
 // any other operation.
 func (s *supervisor) answerLocks(ctx context.Context, r api.Request) (api.Reply, error) {
 	switch {

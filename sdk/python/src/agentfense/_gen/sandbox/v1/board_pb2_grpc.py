@@ -62,9 +62,9 @@ class BoardServiceServicer(object):
     """
 
     def LockPaths(self, request, context):
-        """LockPaths locks paths for a running sandbox. When it returns, each other sandbox of the codebase
-        can read them at most, also through open files. FAILED_PRECONDITION if another sandbox has one
-        of the paths, a directory above or a path below, or if the sandbox does not run;
+        """LockPaths locks paths for a running sandbox. When it returns, each other sandbox of the
+        codebase can read them at most, also through open files. FAILED_PRECONDITION if another sandbox
+        has one of the paths, a directory above or a path below, or if the sandbox does not run;
         PERMISSION_DENIED for a path that the sandbox may not write; DEADLINE_EXCEEDED after wait;
         RESOURCE_EXHAUSTED for too many locks; UNAVAILABLE if another sandbox does not answer. After an
         error nothing is locked.
@@ -91,8 +91,8 @@ class BoardServiceServicer(object):
 
     def PostMessage(self, request, context):
         """PostMessage posts a message for a running sandbox. FAILED_PRECONDITION for a sandbox that does
-        not run; INVALID_ARGUMENT for a malformed topic and an empty text; RESOURCE_EXHAUSTED for a text
-        of more than 4096 bytes, and after 30 messages at once or more than one each second.
+        not run; INVALID_ARGUMENT for a malformed topic and an empty text; RESOURCE_EXHAUSTED for a
+        text of more than 4096 bytes, and after 30 messages at once or more than one each second.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,8 +106,8 @@ class BoardServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WatchMessages(self, request, context):
-        """WatchMessages sends the messages of the board, and then new ones until the sandbox is destroyed or
-        the client disconnects.
+        """WatchMessages sends the messages of the board, and then new ones until the sandbox is destroyed
+        or the client disconnects.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
