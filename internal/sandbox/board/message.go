@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -132,8 +133,7 @@ func (k bounds) trim(all []stored, now time.Time) []stored {
 	type share struct{ messages, bytes int }
 	ofSandbox, topics, total := map[record.ID]share{}, map[string]bool{}, share{}
 	var stay []stored
-	for i := len(all) - 1; i >= 0; i-- {
-		m := all[i]
+	for i, m := range slices.Backward(all) {
 		own := ofSandbox[m.ID]
 		own.messages, own.bytes = own.messages+1, own.bytes+len(m.line)
 		newest := i == len(all)-1 // it has the number from which the next one follows
@@ -148,9 +148,7 @@ func (k bounds) trim(all []stored, now time.Time) []stored {
 		ofSandbox[m.ID], topics[m.Topic] = own, true
 		stay = append(stay, m)
 	}
-	for i, j := 0, len(stay)-1; i < j; i, j = i+1, j-1 {
-		stay[i], stay[j] = stay[j], stay[i]
-	}
+	slices.Reverse(stay)
 	return stay
 }
 
@@ -172,8 +170,6 @@ func parse(text []byte, want func(Message) bool) []stored {
 		}
 		end = begin - 1
 	}
-	for i, j := 0, len(list)-1; i < j; i, j = i+1, j-1 {
-		list[i], list[j] = list[j], list[i]
-	}
+	slices.Reverse(list)
 	return list
 }

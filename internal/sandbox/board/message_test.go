@@ -18,10 +18,8 @@ import (
 )
 
 // newBoard returns a board in a new state directory.
-func newBoard(t interface {
-	TempDir() string
-	Fatal(...any)
-}) *Board {
+func newBoard(t *testing.T) *Board {
+	t.Helper()
 	home, err := record.OpenHomeAt(filepath.Join(t.TempDir(), "home"))
 	if err != nil {
 		t.Fatal(err)
@@ -60,9 +58,7 @@ func TestMessagesAgainstAModel(t *testing.T) {
 	kept = bounds{fileBytes: 8 << 10, bytes: 4 << 10, messages: 30, ofSandbox: 12, sandboxCut: 2 << 10, topics: 4, age: time.Hour}
 	t.Cleanup(func() { kept = before })
 	rapid.Check(t, func(rt *rapid.T) {
-		b := newBoard(struct {
-			*testing.T
-		}{t})
+		b := newBoard(t)
 		var all []Message // of the model
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			who := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "who")

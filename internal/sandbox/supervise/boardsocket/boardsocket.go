@@ -15,7 +15,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-
 	"sync"
 	"time"
 
