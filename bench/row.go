@@ -219,6 +219,8 @@ var allRows = []row{
 	{ID: "exec", Group: groupStart, Title: "exec NAME -- true, above its own start", Bound: bound{Most: 10e6}, Host: measureExec},
 	{ID: "agent-version", Group: groupStart, Title: "claude --version", Bound: bound{More: 60e6}, Host: measureAgentVersion, Floor: true, MaxRounds: 3},
 	{ID: "agent-start", Group: groupStart, Title: "claude, until it asks its model", Bound: bound{Ratio: 1.1}, Host: measureAgentStart, Floor: true, MaxRounds: 3},
+	{ID: "lock", Group: groupStart, Title: "lock NAME PATH beside 8 sandboxes, above its own start", Bound: bound{Most: 2e6}, Host: measureLock, MaxRounds: 3},
+	{ID: "message", Group: groupStart, Title: "board post, until a reader has it, above its own start", Bound: bound{Most: 2e6}, Host: measureMessage, MaxRounds: 3},
 	{ID: "inner", Group: groupStart, Title: "bwrap inside, above exec", Host: measureInner},
 
 	{

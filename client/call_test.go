@@ -31,6 +31,7 @@ func TestEveryWaitForAnAnswerHasALimit(t *testing.T) {
 		{"a start", sandboxv1.SandboxService_StartSandbox_FullMethodName, &sandboxv1.StartSandboxRequest{}, workPatience},
 		{"a command with a time-out", sandboxv1.SandboxService_Exec_FullMethodName, &sandboxv1.ExecRequest{Timeout: durationpb.New(time.Hour)}, time.Hour + grace},
 		{"a command, which the server bounds", sandboxv1.SandboxService_Exec_FullMethodName, &sandboxv1.ExecRequest{}, 0},
+		{"a lock that waits", sandboxv1.BoardService_LockPaths_FullMethodName, &sandboxv1.LockPathsRequest{Wait: durationpb.New(time.Hour)}, time.Hour + answerPatience},
 		{"a session's command", sandboxv1.SandboxService_SessionExec_FullMethodName, &sandboxv1.SessionExecRequest{Timeout: durationpb.New(time.Second)}, time.Second + grace},
 	} {
 		if got := patience(tt.method, tt.request); got != tt.want {

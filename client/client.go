@@ -37,6 +37,7 @@ type Client struct {
 	snapshots sandboxv1.SnapshotServiceClient
 	codebases sandboxv1.CodebaseServiceClient
 	history   sandboxv1.HistoryServiceClient
+	boards    sandboxv1.BoardServiceClient
 }
 
 // New returns a client. With an endpoint it connects at the first call. Errors: ErrInvalid for
@@ -66,6 +67,7 @@ func newClient(ctx context.Context, o *settings) (*Client, error) {
 				sandboxes: sandboxv1.NewSandboxServiceClient(conn), codebases: sandboxv1.NewCodebaseServiceClient(conn),
 				snapshots: sandboxv1.NewSnapshotServiceClient(conn),
 				history:   sandboxv1.NewHistoryServiceClient(conn),
+				boards:    sandboxv1.NewBoardServiceClient(conn),
 			}, nil
 		}
 		conn.Close()

@@ -109,6 +109,7 @@ type settings struct {
 	allowNet         []string
 	netLimits        []string
 	ask              time.Duration
+	board            bool
 	publish          []string
 	mounts           []Mount
 	scratch, secrets []string
@@ -315,6 +316,12 @@ func WithNetLimits(limits ...string) SandboxOption {
 // refused, for 1 s to 1 h. Default: it is refused at once.
 func WithAsk(timeout time.Duration) SandboxOption {
 	return option(func(s *settings) { s.ask = timeout })
+}
+
+// WithBoard lets programs inside lock paths for the sandbox, and exchange messages with the other
+// sandboxes of the codebase, over the socket /run/agentfense/board.socket.
+func WithBoard() SandboxOption {
+	return option(func(s *settings) { s.board = true })
 }
 
 // WithPublish shows ports inside at an address 127.0.0.N of the server's host: "3000", or

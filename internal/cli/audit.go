@@ -249,7 +249,7 @@ func describeEvent(ev audit.Event) string {
 		return fmt.Sprintf("%s from %s", plural(int(v.Changes), "change"), escape(v.File))
 	case audit.SandboxStopped:
 		return escape(v.Reason)
-	case audit.AccessAsked, audit.AccessAnswered, audit.AsksSuppressed, audit.LocksChanged, audit.ApplyRequested:
+	case audit.AccessAsked, audit.AccessAnswered, audit.AsksSuppressed, audit.LocksChanged, audit.MessagePosted, audit.ApplyRequested:
 		return describeAsk(v)
 	}
 	return describeSession(ev)

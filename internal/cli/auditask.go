@@ -31,6 +31,8 @@ func describeAsk(ev audit.Event) string {
 		return fmt.Sprintf("%s %s: %s by %s after %s", vpath.Escape(v.Ask), askedText(v.Mount, v.Path, v.Need, v.Host), answer, escape(v.By), waited)
 	case audit.LocksChanged:
 		return describeLocks(v)
+	case audit.MessagePosted:
+		return fmt.Sprintf("message %d by the %s in %s, %s", v.Seq, vpath.Escape(v.By), vpath.Escape(v.Topic), plural(v.Bytes, "byte"))
 	case audit.AsksSuppressed:
 		return fmt.Sprintf("%s denied without asking: too many", plural(v.Count, "ask"))
 	}

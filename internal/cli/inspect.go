@@ -108,6 +108,9 @@ func (d inspection) rows() [][]string {
 	if r.Git.IsClean() {
 		rows = append(rows, []string{"git:", cleanText(r.Git)})
 	}
+	if r.Board {
+		rows = append(rows, []string{"board:", "programs inside may use it"})
+	}
 	for _, name := range d.Variables {
 		rows = append(rows, []string{"variable:", name.String()})
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/cli/local"
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
@@ -58,8 +58,8 @@ still write; only their locks are refused.`,
 				return usageError{errdefs.New(errdefs.Invalid, "--%s %s: want a time above 0, such as 10m", flag, value)}
 			}
 		}
-		return e.onBoard(cmd, func(ctx context.Context, b *local.Backend) error {
-			paths, err := lockPaths(b, args[0], args[1:])
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
+			paths, err := lockPaths(ctx, b, args[0], args[1:])
 			if err != nil {
 				return err
 			}
@@ -71,6 +71,7 @@ still write; only their locks are refused.`,
 		})
 	}
 	cmd.AddCommand(newLockLs(e))
+	marked(cmd)
 	return cmd
 }
 
@@ -91,32 +92,21 @@ do what their policies permit, and the next request that waits is served.`,
 		if o.All == (len(args) > 1) {
 			return usageError{errdefs.New(errdefs.Invalid, "unlock: want paths or --all")}
 		}
-		return e.onBoard(cmd, func(ctx context.Context, b *local.Backend) error {
-			paths, err := lockPaths(b, args[0], args[1:])
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
+			paths, err := lockPaths(ctx, b, args[0], args[1:])
 			if err != nil {
 				return err
 			}
 			return b.Unlock(ctx, args[0], api.LockRequest{Paths: paths, All: o.All})
 		})
 	}
+	marked(cmd)
 	return cmd
 }
 
-// onBoard has do act on this host.
-func (e *env) onBoard(cmd *cobra.Command, do func(context.Context, *local.Backend) error) error {
-	if err := e.hereOnly(cmd.CommandPath()); err != nil {
-		return err
-	}
-	home, err := e.openHome()
-	if err != nil {
-		return err
-	}
-	return do(cmd.Context(), local.New(home, e.getenv, e.owner))
-}
-
 // lockPaths reads paths of a sandbox's source, as messages have them.
-func lockPaths(b *local.Backend, name string, args []string) ([]string, error) {
-	sb, err := b.Source(name)
+func lockPaths(ctx context.Context, b backend.Backend, name string, args []string) ([]string, error) {
+	sb, err := b.Sandbox(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -156,42 +146,34 @@ the requests that wait.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: e.completeNames,
 	}
+	marked(cmd)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return e.onBoard(cmd, func(_ context.Context, b *local.Backend) error {
-			name := ""
-			if len(args) > 0 {
-				name = args[0]
-			}
-			t, err := b.Locks(name, ".")
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
+			name, err := e.boardOf(args)
 			if err != nil {
 				return err
 			}
-			return e.printLocks(listedLocks(&t), asJSON)
+			list, err := b.Locks(ctx, name, ".")
+			if err != nil {
+				return err
+			}
+			return e.printLocks(list, asJSON)
 		})
 	}
 	return cmd
 }
 
-func listedLocks(t *board.Table) []lockJSON {
-	list := []lockJSON{}
-	for _, l := range t.Locks {
-		list = append(list, lockJSON{Sandbox: l.Name, Path: l.Path, Advisory: l.Advisory, Since: l.Since, Until: l.Until})
-	}
-	for _, w := range t.Waiting {
-		for _, p := range w.Paths {
-			list = append(list, lockJSON{Sandbox: w.Name, Path: p, Advisory: w.Advisory, Waits: true, Since: w.Since})
-		}
-	}
-	return list
-}
-
-func (e *env) printLocks(list []lockJSON, asJSON bool) error {
+func (e *env) printLocks(list []board.Entry, asJSON bool) error {
 	if asJSON {
+		locks := []lockJSON{}
+		for _, l := range list {
+			locks = append(locks, lockJSON{Sandbox: l.Sandbox, Path: l.Path, Advisory: l.Advisory, Waits: l.Waits, Since: l.Since, Until: l.Until})
+		}
 		return e.printJSON(struct {
 			SchemaVersion int        `json:"schema_version"`
 			Locks         []lockJSON `json:"locks"`
-		}{schemaVersion, list})
+		}{schemaVersion, locks})
 	}
 	if len(list) == 0 {
 		e.say("no path is locked")
@@ -226,6 +208,14 @@ func describeLocks(v audit.LocksChanged) string {
 	}
 	if v.ForMS > 0 {
 		text += " for " + (time.Duration(v.ForMS) * time.Millisecond).String()
+	}
+	switch v.Reason {
+	case audit.LocksTimeOver:
+		text += ": the time is over"
+	case audit.LocksStopped:
+		text += ": the sandbox stops"
+	case audit.LocksKilled:
+		text += ": sandbox " + vpath.Escape(v.Sandbox) + " was killed"
 	}
 	return text
 }

@@ -35,6 +35,8 @@ type listedEntry struct {
 	MoreChanges bool   `json:"pending_changes_more,omitempty"`
 	DiskBytes   *int64 `json:"disk_bytes,omitempty"`
 	MoreDisk    bool   `json:"disk_bytes_more,omitempty"`
+	// Board says that programs inside may use the board of the source.
+	Board bool `json:"board,omitempty"`
 	// Scratch are the directories of the workspace that are not reviewed.
 	Scratch []scratch.Path `json:"scratch,omitempty"`
 	Git     cleangit.Mode  `json:"git,omitempty"` // of a clean repository, with its depth
@@ -90,7 +92,7 @@ func (l *listedEntry) holds(u held.Usage) {
 func listedOf(r record.Record, status string) listedEntry {
 	entry := listedEntry{
 		Name: r.Name, ID: r.ID, Status: status, Source: r.Source.Path, Policy: r.PolicyNote, CreatedAt: r.CreatedAt,
-		Scratch: r.Scratch, Git: r.Git,
+		Board: r.Board, Scratch: r.Scratch, Git: r.Git,
 	}
 	if s := r.Served; s != nil {
 		entry.CodebaseID, entry.OwnerID, entry.Labels, entry.ExpiresAt = s.CodebaseID, s.OwnerID, s.Labels, s.ExpiresAt

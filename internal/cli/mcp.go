@@ -75,6 +75,7 @@ standard input and output, or with --http on a loopback address.
 
 The agent gets tools that run commands, read, write and list files, show the changes,
 explain the policy, and ask you for more access (with --ask) and to apply the changes.
+With --board they also lock paths and exchange messages with other sandboxes.
 All of them act in the sandbox. No tool changes the policy or applies changes: you do that
 with agentfense policy ask, agentfense review and agentfense apply.
 

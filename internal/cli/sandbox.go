@@ -70,7 +70,7 @@ func (o *sandboxOptions) described(cmd *cobra.Command, b backend.Backend, forCom
 	}
 	n := backend.NewSandbox{
 		Name: o.Name, CodebaseID: o.Codebase, Image: o.Image, User: o.User, Mounts: o.Mounts, MountRules: o.mountRules,
-		Home: o.home(), Limits: o.limits(), Env: env, Ask: o.Ask.record(cmd),
+		Home: o.home(), Limits: o.limits(), Env: env, Ask: o.Ask.record(cmd), Board: o.Board,
 		ForCommand: forCommand, Rebase: o.Rebase,
 	}
 	n.Net, n.AllowNet = o.network()

@@ -62,6 +62,7 @@ type sandboxOptions struct {
 	Timeout    time.Duration
 	Home       string
 	Ask        askOptions
+	Board      bool
 	Rebase     bool
 
 	// marks, fileNetwork and fileScratch are those of the policy file that the rules are
@@ -94,7 +95,7 @@ type sandboxOptions struct {
 var policyFlags = []string{"preset", "policy", "write", "read", "view", "hide"}
 
 // limitFlags are those whose presence at a resume replaces the stored setting.
-var limitFlags = []string{"runtime", "image", "user", "net", "allow-net", "net-allow", "net-limit", "secret", "secret-allow", "secret-limit", "publish", "mount", "toolchains", "scratch", "memory", "cpus", "pids", "disk", "timeout", "home", "ask", "ask-timeout", "ask-hook"}
+var limitFlags = []string{"runtime", "image", "user", "net", "allow-net", "net-allow", "net-limit", "secret", "secret-allow", "secret-limit", "publish", "mount", "toolchains", "scratch", "memory", "cpus", "pids", "disk", "timeout", "home", "ask", "ask-timeout", "ask-hook", "board"}
 
 func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -130,6 +131,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.DurationVar(&o.Timeout, "timeout", 0, "end each command after this time, such as 30s")
 	f.StringVar(&o.Home, "home", record.HomePrivate, "home directory inside: private, new and empty with each start, or keep, which stays until the sandbox is removed")
 	o.Ask.register(cmd)
+	f.BoolVar(&o.Board, "board", false, "let programs inside lock paths for it, and exchange messages with the other sandboxes of the source")
 	cmd.RegisterFlagCompletionFunc("home", cobra.FixedCompletions(record.Homes(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("preset", cobra.FixedCompletions(allPresets(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions(runtimeNames, cobra.ShellCompDirectiveNoFileComp))

@@ -54,6 +54,11 @@ func TestALockHoldsUntilItsHolderIsKilled(t *testing.T) {
 		}
 	}
 	ask("make", "success")
+	for end := time.Now().Add(patience); !strings.Contains(s.Agentfense("audit", s.Name).Stdout, "sandbox holder was killed"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the audit log does not have the end of the locks")
+		}
+	}
 	if r := d.End(); r.Code != 0 {
 		t.Error(r.Stderr)
 	}

@@ -113,6 +113,10 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 		if asking.MatchString(example) {
 			s.ask(t, sb)
 		}
+		if onBoard.MatchString(example) {
+			s.call(t, "LockPaths", `{"sandboxId":"`+sb+`","paths":["src"]}`)
+			s.call(t, "PostMessage", `{"sandboxId":"`+sb+`","topic":"status","text":"I change the parser"}`)
+		}
 		session := s.call(t, "CreateSession", `{"sandboxId":"`+sb+`"}`)
 		pairs = append(pairs, sandboxID, sb, sessionID, session)
 		if regexp.MustCompile(`StartSandbox|UpdateSandbox|RestoreSnapshot|/start\b|/restore\b|PATCH`).MatchString(example) {
@@ -167,6 +171,9 @@ func (s *stage) applied(t *testing.T, undone bool) (pairs []string) {
 	}
 	return []string{codebaseID, cb, sandboxID, sb, txID, tx}
 }
+
+// onBoard are the examples for which a path is locked and there is a message.
+var onBoard = regexp.MustCompile(`UnlockPaths|ListLocks|ReadMessages|WatchMessages|GetBoard|/locks\b|/messages\b|/board\b`)
 
 // asking are the examples for which a program waits for an answer.
 var asking = regexp.MustCompile(`ListAsks|AnswerAsk|/asks\b`)
@@ -226,7 +233,7 @@ func TestEveryCallOfTheReference(t *testing.T) {
 
 // answerOf is all that a call answers, of one without an end the first message.
 func (s *stage) answerOf(ctx context.Context, call protoreflect.MethodDescriptor, requests []string) (string, error) {
-	if call.Name() != "WatchView" {
+	if call.Name() != "WatchView" && call.Name() != "WatchMessages" {
 		return s.grpc.One(ctx, call, requests...)
 	}
 	answer, enough := "", errors.New("enough")
@@ -262,7 +269,7 @@ func (s *stage) keepChanging(t *testing.T, sandbox string) (stop func()) {
 }
 
 // endless are the requests whose answers do not end.
-var endless = regexp.MustCompile(`audit:stream|view:watch`)
+var endless = regexp.MustCompile(`audit:stream|view:watch|messages:watch`)
 
 func TestEveryRequestOfREST(t *testing.T) {
 	testenv.Command(t, "curl")

@@ -396,3 +396,42 @@ esac
 	c = mcpclient.Start(t, s, nil, "--ask=false", "--name", "asks")
 	contains(t, "without --ask", call(args{"path": "b.txt", "permission": "write", "reason": "r"}), "the user must start the server with --ask")
 }
+
+// With --board an agent locks paths and exchanges messages with those of other sandboxes of the
+// directory. Without it, no tool does anything there.
+func TestAgentsShareABoard(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"a.txt": "one\n", "hidden": "x"})
+	if r := s.Agentfense("run", "--detach", "--preset", "full-access", "--name", "other"); r.Code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	c := mcpclient.Start(t, s, nil, "--preset", "full-access", "--hide", "hidden", "--board", "--name", "agent")
+	s.Agentfense("lock", "other", "hidden")
+	contains(t, "lock", c.Text("lock", args{"paths": []string{"a.txt", s.Source + "/new"}, "for_seconds": 600}), "locked: 2")
+	if r := s.Agentfense("exec", "other", "--", "sh", "-c", "echo x > a.txt"); r.Code == 0 {
+		t.Error("the lock does not hold")
+	}
+	locks := c.Text("locks", args{})
+	contains(t, "locks", locks, `"own":true,"path":"a.txt"`, `"path":"new"`, `"sandbox":"other"`)
+	if strings.Contains(locks, "hidden") {
+		t.Errorf("locks tells of a hidden path: %s", locks)
+	}
+	if texts, isError := c.Call("lock", args{"paths": []string{"hidden"}}); !isError || !strings.Contains(texts[0], "may not write it") {
+		t.Errorf("lock of a hidden path: %q", texts)
+	}
+	contains(t, "post", c.Text("post", args{"topic": "status", "text": "edits a.txt"}), "message 1")
+	s.Agentfense("board", "post", "other", "ok")
+	contains(t, "messages", c.Text("messages", args{"after": 1, "wait_seconds": 30}), `"by":"user","sandbox":"other"`, `"text":"ok"`, `"next":2`)
+	contains(t, "board read", s.Agentfense("board", "read").Stdout, "agent (agent) status: edits a.txt")
+	contains(t, "unlock", c.Text("unlock", args{"all": true}), "unlocked")
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+
+	c = mcpclient.Start(t, s, nil, "--preset", "full-access", "--name", "plain")
+	for tool, a := range map[string]args{"lock": {"paths": []string{"a.txt"}}, "locks": {}, "post": {"text": "x"}, "messages": {}, "unlock": {"all": true}} {
+		if texts, isError := c.Call(tool, a); !isError || !strings.Contains(texts[0], "start the server with --board") {
+			t.Errorf("%s without a board: %q", tool, texts)
+		}
+	}
+	s.Agentfense("stop", "other")
+}

@@ -30,6 +30,7 @@ var handwritten = map[protoreflect.Name][]Route{
 	"SessionExecStream": {{"POST", "/v1/sessions/{session_id}/exec:stream", true}},
 	"ReadView":          {{"GET", "/v1/sandboxes/{sandbox_id}/view:read", false}},
 	"WatchView":         {{"GET", "/v1/sandboxes/{sandbox_id}/view:watch", false}},
+	"WatchMessages":     {{"GET", "/v1/sandboxes/{sandbox_id}/messages:watch", false}},
 	"Audit":             {{"GET", "/v1/sandboxes/{sandbox_id}/audit:stream", false}},
 }
 

@@ -844,7 +844,9 @@ type Sandbox struct {
 	AskTimeout *durationpb.Duration `protobuf:"bytes,127,opt,name=ask_timeout,json=askTimeout,proto3" json:"ask_timeout,omitempty"`
 	// Paths that were granted beside permissions, by GrantPath or by an answer. Empty for a token
 	// without the scopes read and manage.
-	Grants        []*PathGrant `protobuf:"bytes,128,rep,name=grants,proto3" json:"grants,omitempty"`
+	Grants []*PathGrant `protobuf:"bytes,128,rep,name=grants,proto3" json:"grants,omitempty"`
+	// Programs inside may use the board.
+	Board         bool `protobuf:"varint,140,opt,name=board,proto3" json:"board,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1087,6 +1089,13 @@ func (x *Sandbox) GetGrants() []*PathGrant {
 		return x.Grants
 	}
 	return nil
+}
+
+func (x *Sandbox) GetBoard() bool {
+	if x != nil {
+		return x.Board
+	}
+	return false
 }
 
 // PathGrant is a path of the workspace with a permission beside those of the rules.
@@ -1442,7 +1451,10 @@ type CreateSandboxRequest struct {
 	Publish []string `protobuf:"bytes,116,rep,name=publish,proto3" json:"publish,omitempty"`
 	// How long an open or a change of a listed file, or the name of a host, waits for AnswerAsk
 	// before it is refused: 1 s to 1 h. 0: it is refused at once.
-	AskTimeout    *durationpb.Duration `protobuf:"bytes,117,opt,name=ask_timeout,json=askTimeout,proto3" json:"ask_timeout,omitempty"`
+	AskTimeout *durationpb.Duration `protobuf:"bytes,117,opt,name=ask_timeout,json=askTimeout,proto3" json:"ask_timeout,omitempty"`
+	// Lets programs inside lock paths for the sandbox, and exchange messages with the other sandboxes
+	// of the codebase (BoardService), over the socket /run/agentfense/board.socket.
+	Board         bool `protobuf:"varint,140,opt,name=board,proto3" json:"board,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1622,6 +1634,13 @@ func (x *CreateSandboxRequest) GetAskTimeout() *durationpb.Duration {
 		return x.AskTimeout
 	}
 	return nil
+}
+
+func (x *CreateSandboxRequest) GetBoard() bool {
+	if x != nil {
+		return x.Board
+	}
+	return false
 }
 
 // AllowedHost is a host that a sandbox may reach.
@@ -7146,7 +7165,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"disk_bytes\x18d \x01(\x03R\tdiskBytes\x12\x1f\n" +
 	"\vdisk_inodes\x18e \x01(\x03R\n" +
-	"diskInodes\"\xa7\n" +
+	"diskInodes\"\xbe\n" +
 	"\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
@@ -7186,7 +7205,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x0fpublish_address\x18~ \x01(\tR\x0epublishAddress\x12:\n" +
 	"\vask_timeout\x18\x7f \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"askTimeout\x12.\n" +
-	"\x06grants\x18\x80\x01 \x03(\v2\x15.sandbox.v1.PathGrantR\x06grants\x1a9\n" +
+	"\x06grants\x18\x80\x01 \x03(\v2\x15.sandbox.v1.PathGrantR\x06grants\x12\x15\n" +
+	"\x05board\x18\x8c\x01 \x01(\bR\x05board\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x01\n" +
@@ -7211,7 +7231,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x14pending_changes_more\x18\x02 \x01(\bR\x12pendingChangesMore\x12\x1d\n" +
 	"\n" +
 	"disk_bytes\x18\x03 \x01(\x03R\tdiskBytes\x12&\n" +
-	"\x0fdisk_bytes_more\x18\x04 \x01(\bR\rdiskBytesMore\"\xd1\a\n" +
+	"\x0fdisk_bytes_more\x18\x04 \x01(\bR\rdiskBytesMore\"\xe8\a\n" +
 	"\x14CreateSandboxRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12<\n" +
@@ -7238,7 +7258,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"net_limits\x18s \x03(\tR\tnetLimits\x12\x18\n" +
 	"\apublish\x18t \x03(\tR\apublish\x12:\n" +
 	"\vask_timeout\x18u \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"askTimeout\x1a9\n" +
+	"askTimeout\x12\x15\n" +
+	"\x05board\x18\x8c\x01 \x01(\bR\x05board\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +

@@ -24,6 +24,7 @@ import (
 type Backend interface {
 	io.Closer
 	Asks
+	Board
 	History
 	Snapshots
 

@@ -90,6 +90,7 @@ type NewSandbox struct {
 	Home       string // as a record has it
 	Limits     record.Limits
 	Ask        *record.Ask // nil: refusals do not wait for an answer
+	Board      bool        // programs inside may use the board of the source
 	Env        []string    // of all its commands: NAME=VALUE, or NAME for the caller's value
 	Uploading  Uploading
 	// ForCommand says that it is made for a command, which is given Limits.Timeout itself.

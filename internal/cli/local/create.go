@@ -75,7 +75,7 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 		Name: n.Name, Source: n.Source, Workspace: string(n.Source.Path),
 		Rules: n.Rules.Rules, PolicyNote: n.Rules.Note, Marks: n.Rules.Marks,
 		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, List: hostlist.List{AllowNet: n.AllowNet}, NetLimits: n.NetLimits, Secrets: secrets, Ports: published.Ports{Publish: n.Publish}, Mounts: mounts, Limits: n.Limits,
-		Home: n.Home, Scratch: dirs, Git: n.Git, Ask: n.Ask,
+		Home: n.Home, Scratch: dirs, Git: n.Git, Ask: n.Ask, Board: n.Board,
 	}
 	sb, err := b.home.CreateWith(r, func(dir string) error {
 		if repository != nil {
@@ -214,6 +214,7 @@ func (b *Backend) setLimits(ctx context.Context, sb *record.Sandbox, r backend.R
 		{"ask", func(to *record.Record) { to.Ask = n.Ask }},
 		{"ask-timeout", func(to *record.Record) { to.Ask = n.Ask }},
 		{"ask-hook", func(to *record.Record) { to.Ask = n.Ask }},
+		{"board", func(to *record.Record) { to.Board = n.Board }},
 		{"home", func(to *record.Record) { to.Home = n.Home }},
 		{"timeout", func(to *record.Record) { to.Limits.Timeout = n.Limits.Timeout }},
 	}

@@ -2,8 +2,8 @@ package local
 
 import (
 	"context"
+	"time"
 
-	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/board"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -27,34 +27,65 @@ func (b *Backend) onLive(ctx context.Context, name string, do func(*api.Client) 
 		return err
 	}
 	if sb.Record().Served != nil {
-		return errdefs.New(errdefs.Precondition, "sandbox %s: managed by a server: paths can be locked for sandboxes of this host only", sb.Name())
+		return errdefs.New(errdefs.Precondition, "sandbox %s: managed by a server: name the server with --endpoint", sb.Name())
 	}
 	live, err := client(ctx, sb)
 	if err != nil {
 		return err
 	}
 	if live == nil {
-		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: does not run, and a lock lasts while its sandbox runs; start it: agentfense run --detach --name %[1]s", sb.Name())
+		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: does not run, and only a sandbox that runs has locks and posts messages; start it: agentfense run --detach --name %[1]s", sb.Name())
 	}
 	return do(live)
 }
 
-// Source returns the sandbox with the name, for what belongs to its source.
-func (b *Backend) Source(name string) (backend.Sandbox, error) {
-	sb, err := b.open(name)
-	if err != nil {
-		return backend.Sandbox{}, err
-	}
-	return backend.Sandbox{Record: sb.Record()}, nil
-}
-
 // Locks lists the locks of the source of a sandbox, or of the source dir if name is "".
-func (b *Backend) Locks(name, dir string) (board.Table, error) {
+func (b *Backend) Locks(_ context.Context, name, dir string) ([]board.Entry, error) {
 	at, err := b.board(name, dir)
 	if err != nil {
-		return board.Table{}, err
+		return nil, err
 	}
-	return at.Locks()
+	t, err := at.Locks()
+	return t.Entries(board.Holder{}), err
+}
+
+// ShownLocks lists the locks that the policy of a sandbox shows: none if it does not run.
+func (b *Backend) ShownLocks(ctx context.Context, name string) (list []board.Entry, err error) {
+	err = b.onLive(ctx, name, func(live *api.Client) error {
+		list, err = live.Locks(ctx)
+		return err
+	})
+	return list, err
+}
+
+// PostMessage posts a message for a sandbox that runs.
+func (b *Backend) PostMessage(ctx context.Context, name string, d board.Draft) (seq uint64, err error) {
+	err = b.onLive(ctx, name, func(live *api.Client) error {
+		seq, err = live.Post(ctx, d)
+		return err
+	})
+	return seq, err
+}
+
+// Messages returns messages of the source of a sandbox, or of the source dir if name is "".
+func (b *Backend) Messages(ctx context.Context, name, dir string, q board.Query, wait time.Duration) (board.Page, error) {
+	at, err := b.board(name, dir)
+	if err != nil {
+		return board.Page{}, err
+	}
+	if wait > 0 {
+		return at.Wait(ctx, q, wait)
+	}
+	return at.Read(q)
+}
+
+// BoardState tells who uses the source of a sandbox, or the source dir if name is "".
+func (b *Backend) BoardState(_ context.Context, name, dir string) (board.State, error) {
+	at, err := b.board(name, dir)
+	if err != nil {
+		return board.State{}, err
+	}
+	return at.State()
 }
 
 // board returns the board of a sandbox, or of the source dir if name is "".

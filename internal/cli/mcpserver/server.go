@@ -3,8 +3,9 @@
 //
 // The other side is a model, and what it read may have been written by an attacker. So a tool does
 // what a command inside the sandbox could do, and tells what such a command could learn: paths are
-// paths of the view, and hidden ones do not exist. No tool changes the policy, applies changes or
-// acts on another sandbox. What a person must decide is recorded, and the person decides outside.
+// paths of the view, and hidden ones do not exist. No tool changes the policy, applies changes or,
+// but for locks and messages, acts on another sandbox. What a person must decide is recorded, and
+// the person decides outside.
 //
 // The sandbox is found or made when a tool needs it first, and runs until the server ends.
 package mcpserver
@@ -152,5 +153,6 @@ func (s *service) server() *mcp.Server {
 		Name: "request_undo", Annotations: reads,
 		Description: "Ask the user to take the last apply back. Nothing is undone by this call. Returns the command that the user runs.",
 	}, s.requestUndo)
+	s.boardTools(server, reads, writes)
 	return server
 }

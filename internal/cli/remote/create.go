@@ -106,13 +106,24 @@ func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) 
 		err = localOnly("ask-hook")
 	case r.Given("mount"):
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the mounts of a server's sandbox cannot be changed", name)
-	case r.Given("home") && n.Home != known.Record.Home:
-		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; --home of a server's sandbox cannot be changed", name)
+	case fixedFlag(r, known) != "":
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: exists already; --%s of a server's sandbox cannot be changed", name, fixedFlag(r, known))
 	}
 	if err != nil {
 		return known, err
 	}
 	return b.update(ctx, known, r)
+}
+
+// fixedFlag returns the flag of a setting that a server's sandbox keeps, if r would change it.
+func fixedFlag(r backend.Reopening, known backend.Sandbox) string {
+	switch {
+	case r.Given("home") && r.New.Home != known.Record.Home:
+		return "home"
+	case r.Given("board") && r.New.Board != known.Record.Board:
+		return "board"
+	}
+	return ""
 }
 
 // Unshown is empty: what a codebase has, the server shows.

@@ -35,6 +35,7 @@ type Client struct {
 	sandboxes sandboxv1.SandboxServiceClient
 	snapshots sandboxv1.SnapshotServiceClient
 	history   sandboxv1.HistoryServiceClient
+	boards    sandboxv1.BoardServiceClient
 	kept      keptPaths
 }
 
@@ -75,6 +76,7 @@ func over(calls grpc.ClientConnInterface, conn *grpc.ClientConn, at endpoint.End
 		at: at, conn: conn,
 		codebases: sandboxv1.NewCodebaseServiceClient(calls), sandboxes: sandboxv1.NewSandboxServiceClient(calls),
 		snapshots: sandboxv1.NewSnapshotServiceClient(calls), history: sandboxv1.NewHistoryServiceClient(calls),
+		boards: sandboxv1.NewBoardServiceClient(calls),
 	}
 }
 

@@ -92,7 +92,7 @@ func (c *Client) create(ctx context.Context, n backend.NewSandbox, sync config.S
 		CodebaseId: n.CodebaseID, Permissions: rules, Runtime: wireconv.Runtime.Encode(n.Runtime), Image: n.Image,
 		Resources: wireconv.EncodeLimits(n.Limits), Name: n.Name, User: n.User, Home: n.Home, Sync: wireconv.Sync.Encode(sync),
 		GitUser: wireconv.EncodeGit(git), Env: given(n.Env), AllowNet: n.AllowNet, NetLimits: wireconv.EncodeNetLimits(n.NetLimits),
-		Mounts: mounts, Scratch: scratchOf(n.Scratch), Secrets: n.ServerSecrets, Publish: (&published.Ports{Publish: n.Publish}).Texts(), AskTimeout: wireconv.EncodeAskTimeout(n.Ask),
+		Mounts: mounts, Scratch: scratchOf(n.Scratch), Secrets: n.ServerSecrets, Publish: (&published.Ports{Publish: n.Publish}).Texts(), AskTimeout: wireconv.EncodeAskTimeout(n.Ask), Board: n.Board,
 	})
 	if err != nil {
 		return backend.Sandbox{}, c.failed(err)

@@ -9,3 +9,6 @@ var (
 	AuthorityStubs = []string{authorityName, bundleName}
 	DockerStubs    = []string{"init", "socket"}
 )
+
+// BoardSocket is the name in Spec.Notes of the socket of the board, if the sandbox has one.
+const BoardSocket = "board.socket"

@@ -43,6 +43,7 @@ var classes = map[Kind]class{
 	KindNetworkAllowed: detail, KindNetworkDenied: detail, KindPortConnected: detail,
 	KindAccessAsked: detail, KindAsksSuppressed: detail, KindAccessAnswered: repeated,
 	KindLocksChanged:    detail,
+	KindMessagePosted:   detail,
 	KindCommandExecuted: repeated, KindSessionCreated: repeated, KindSessionClosed: repeated,
 }
 

@@ -20,6 +20,7 @@ const (
 	KindAccessAnswered        Kind = "access_answered"
 	KindAsksSuppressed        Kind = "asks_suppressed"
 	KindLocksChanged          Kind = "locks_changed"
+	KindMessagePosted         Kind = "message_posted"
 	KindApplyRequested        Kind = "apply_requested"
 	KindApplied               Kind = "applied"
 	KindDiscarded             Kind = "discarded"

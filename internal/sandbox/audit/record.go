@@ -233,6 +233,7 @@ var decoders = map[Kind]func(line []byte) (Event, error){
 	KindAccessAnswered:        decodeAs[AccessAnswered],
 	KindAsksSuppressed:        decodeAs[AsksSuppressed],
 	KindLocksChanged:          decodeAs[LocksChanged],
+	KindMessagePosted:         decodeAs[MessagePosted],
 	KindApplyRequested:        decodeAs[ApplyRequested],
 	KindApplied:               decodeAs[Applied],
 	KindDiscarded:             decodeAs[Discarded],

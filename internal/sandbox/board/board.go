@@ -1,9 +1,10 @@
-// Package board is what the sandboxes of one source share: which paths they have locked.
+// Package board is what the sandboxes of one source share: which paths they have locked, and their
+// messages.
 //
 // A board is a directory of the state directory, which no view shows. It belongs to a source and,
 // on a server, to one owner: sandboxes of others have another board. Every change is made under a
-// file lock, and its file is replaced in one step, so a process that is killed leaves the old state
-// or the new one. Locks mean nothing after a reboot, so they are not synced to the disk.
+// file lock. The table of locks is replaced in one step, and messages are appended, so a process
+// that is killed leaves the old state or the new one. Nothing is synced to the disk.
 //
 // A lock belongs to one run of a sandbox. The lock that the supervisor has on its sandbox, which
 // the kernel frees when the supervisor ends, tells whether the run goes on. A lock only ever
@@ -30,7 +31,7 @@ import (
 
 const (
 	boardsDir  = "boards"  // in the state directory
-	membersDir = "members" // has an empty file for each sandbox that runs
+	membersDir = "members" // has a file with the status of each sandbox that runs
 	locksFile  = "locks.json"
 	mutexFile  = "lock"
 
@@ -117,7 +118,8 @@ func (b *Board) Join(h Holder) error {
 	return b.locked(func() error { return b.write(filepath.Join(membersDir, h.Name), nil) })
 }
 
-// Leave ends what Join began, and all locks of the sandbox. It reports whether it had any.
+// Leave ends what Join began, and all locks of the sandbox. It reports whether it had any. With the
+// last member, a board without messages is removed.
 func (b *Board) Leave(h Holder) (had bool, err error) {
 	_, had, err = b.Update(func(t *Table) error {
 		t.Release(h, func(Lock) bool { return true })
@@ -128,7 +130,7 @@ func (b *Board) Leave(h Holder) (had bool, err error) {
 	if errors.Is(gone, fs.ErrNotExist) {
 		gone = nil
 	}
-	return had, errors.Join(err, gone)
+	return had, errors.Join(err, gone, b.removeIfUnused(), b.removeOthers())
 }
 
 // Members returns the other sandboxes that are to be informed of a change. Those that no longer run
@@ -187,20 +189,56 @@ func (b *Board) isAlive(h Holder) bool {
 	return err != nil || held && owner.Purpose == record.PurposeSupervise && owner.PID == h.PID
 }
 
+// maxTries bounds how often a board is made anew that others remove meanwhile.
+const maxTries = 1000
+
 // locked runs do while no other process changes the board.
 func (b *Board) locked(do func() error) error {
-	if err := os.MkdirAll(filepath.Join(b.dir, membersDir), 0o700); err != nil {
-		return record.HostError("board", err)
+	for try := 1; ; try++ {
+		err := os.MkdirAll(b.dir, 0o700)
+		there := false
+		if err == nil {
+			there, err = b.lockedIn(os.O_RDWR|os.O_CREATE, func() error {
+				if err := os.Mkdir(filepath.Join(b.dir, membersDir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+					return record.HostError("board", err)
+				}
+				return do()
+			})
+		}
+		removed := err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist)
+		switch {
+		case there:
+			return err
+		case !removed:
+			return record.HostError("board", err)
+		case try == maxTries:
+			return errdefs.New(errdefs.Unavailable, "board: %s cannot be made: other processes remove it again and again: try again", record.HostPath(b.dir))
+		}
 	}
-	f, err := os.OpenFile(filepath.Join(b.dir, mutexFile), os.O_RDWR|os.O_CREATE, 0o600)
+}
+
+// lockedIn is locked for a board that is there. It reports whether it was: another process may
+// remove the board until we have its lock.
+func (b *Board) lockedIn(how int, do func() error) (there bool, err error) {
+	f, err := os.OpenFile(filepath.Join(b.dir, mutexFile), how, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
 	if err != nil {
-		return record.HostError("board", err)
+		return true, record.HostError("board", err)
 	}
 	defer f.Close()
 	if err := record.Flock(f, unix.LOCK_EX); err != nil {
-		return record.HostError("board", err)
+		return true, record.HostError("board", err)
 	}
-	return do()
+	var now unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &now); err != nil {
+		return true, record.HostError("board", err)
+	}
+	if now.Nlink == 0 {
+		return false, nil
+	}
+	return true, do()
 }
 
 // replace replaces a file in one step. The board is locked.

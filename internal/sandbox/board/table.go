@@ -45,6 +45,17 @@ type Lock struct {
 	Ticket uint64 `json:"ticket"`
 }
 
+// Entry is a path that is locked, or for which a request waits.
+type Entry struct {
+	Sandbox  string    `json:"sandbox"`
+	Path     string    `json:"path"`          // as Lock.Path
+	Own      bool      `json:"own,omitempty"` // of the holder for whom the list is
+	Advisory bool      `json:"advisory,omitempty"`
+	Waits    bool      `json:"waits,omitempty"`
+	Since    time.Time `json:"since"`
+	Until    time.Time `json:"until,omitzero"` // zero: until the sandbox stops
+}
+
 // Waiting is a request that waits for its turn.
 type Waiting struct {
 	Holder
@@ -180,6 +191,20 @@ func (t *Table) Prune(now time.Time, alive func(Holder) bool) bool {
 	})
 	t.Waiting = slices.DeleteFunc(t.Waiting, func(w Waiting) bool { return ended(w.Holder) })
 	return len(t.Locks) < locks || len(t.Waiting) < waiting
+}
+
+// Entries lists the locks, then what requests wait for. Those of h are its own.
+func (t *Table) Entries(h Holder) []Entry {
+	list := []Entry{}
+	for _, l := range t.Locks {
+		list = append(list, Entry{Sandbox: l.Name, Path: l.Path, Own: l.Holder == h, Advisory: l.Advisory, Since: l.Since, Until: l.Until})
+	}
+	for _, w := range t.Waiting {
+		for _, p := range w.Paths {
+			list = append(list, Entry{Sandbox: w.Name, Path: p, Own: w.Holder == h, Advisory: w.Advisory, Waits: true, Since: w.Since})
+		}
+	}
+	return list
 }
 
 // Next returns when the next lock ends by its time, if one does.

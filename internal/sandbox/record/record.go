@@ -65,6 +65,8 @@ type Record struct {
 	granted.Paths                 // rules among Rules that end, and some that have ended
 	// Ask is nil if refusals do not wait for an answer.
 	Ask *Ask `json:"ask,omitempty"`
+	// Board lets programs inside use the board of the source.
+	Board bool `json:"board,omitempty"`
 	// Marks are the project's marks, in addition to the built-in ones.
 	Marks           []policyfile.RiskFlag `json:"marks,omitempty"`
 	Runtime         string                `json:"runtime"`         // RuntimeBwrap or RuntimeDocker

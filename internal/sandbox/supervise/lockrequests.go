@@ -107,7 +107,7 @@ func (s *supervisor) askForLocks(ctx context.Context, request board.Request, wai
 // errBlocked names what is in the way. A path that the policy hides is not named.
 func (s *supervisor) errBlocked(b *board.Blocker) error {
 	what := "a path that overlaps"
-	if p, err := vpath.ParseText(b.Path); err == nil && s.policy.Load().Decide(p).ForDir() != policy.None {
+	if p, err := vpath.ParseText(b.Path); err == nil && s.shows(p) {
 		what = p.String()
 	}
 	if b.Waits {

@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/pidfd"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/board"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -31,6 +32,7 @@ type lockState struct {
 	mu      sync.Mutex // one look at the table at a time
 	timer   *time.Timer
 	watched map[board.Holder]context.CancelFunc // others, for whose end somebody waits
+	held    []board.Lock                        // as the last look found them
 	ticket  uint64                              // of our request that waits; 0: none
 	news    chan struct{}                       // closed with each look that finds the ticket granted
 	over    bool
@@ -51,9 +53,9 @@ func (s *supervisor) joinBoard(context.Context) error {
 		return err
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	s.followLocked(&t)
-	return nil
+	l.mu.Unlock()
+	return s.serveBoard()
 }
 
 // leaveBoard ends the locks of this sandbox.
@@ -81,13 +83,20 @@ func (l *lockState) stop() {
 	}
 }
 
-// answerLocks follows the locks of others, or ends own ones. It refuses any other operation.
+// answerLocks follows the locks of others, ends own ones, lists all, or posts a message. It refuses
+// any other operation.
 func (s *supervisor) answerLocks(ctx context.Context, r api.Request) (api.Reply, error) {
 	switch {
 	case r.Op == api.OpLocks:
 		return api.Reply{OK: true}, s.lookAtLocks(ctx)
 	case r.Op == api.OpUnlock && r.Lock != nil:
 		return api.Reply{OK: true}, s.unlock(ctx, *r.Lock)
+	case r.Op == api.OpHeld:
+		list, err := s.shownLocks()
+		return api.Reply{OK: true, Locks: list}, err
+	case r.Op == api.OpPost && r.Post != nil:
+		m, err := s.postMessage(*r.Post)
+		return api.Reply{OK: true, Posted: m.Seq}, err
 	}
 	return api.Reply{}, errdefs.New(errdefs.Invalid, "control: unknown operation %q", r.Op)
 }
@@ -172,6 +181,8 @@ func (s *supervisor) followLocked(t *board.Table) {
 	if l.over {
 		return
 	}
+	s.noteTimeOver(l.held, t.Locks)
+	l.held = t.Locks
 	s.enforceLocks(locks)
 	s.watchHoldersLocked(others)
 	if l.timer != nil {
@@ -179,6 +190,52 @@ func (s *supervisor) followLocked(t *board.Table) {
 	}
 	if end, ends := t.Next(); ends {
 		l.timer = time.AfterFunc(max(0, min(time.Until(end), clockPause)), s.locksMayHaveEnded)
+	}
+}
+
+// noteTimeOver records own locks whose time was over between two looks.
+func (s *supervisor) noteTimeOver(before, after []board.Lock) {
+	var ended []string
+	for _, l := range before {
+		if l.Holder == s.locks.self && !l.Until.IsZero() && !time.Now().Before(l.Until) && !slices.Contains(after, l) {
+			ended = append(ended, l.Path)
+		}
+	}
+	if len(ended) > 0 {
+		s.append(audit.LocksChanged{Action: audit.LocksEnd, Paths: lockPathTexts(ended), Reason: audit.LocksTimeOver})
+	}
+}
+
+// lastLocks is the end of the own locks with the run; nothing if there is none.
+func (s *supervisor) lastLocks() []audit.Event {
+	s.locks.mu.Lock()
+	defer s.locks.mu.Unlock()
+	paths := s.heldByLocked(s.locks.self)
+	if len(paths) == 0 {
+		return nil
+	}
+	return []audit.Event{audit.LocksChanged{Action: audit.LocksEnd, Paths: lockPathTexts(paths), Reason: audit.LocksStopped}}
+}
+
+// heldByLocked are the paths that a holder had locked at the last look.
+func (s *supervisor) heldByLocked(h board.Holder) []string {
+	var paths []string
+	for _, l := range s.locks.held {
+		if l.Holder == h {
+			paths = append(paths, l.Path)
+		}
+	}
+	return paths
+}
+
+// noteKilled records the locks of another sandbox whose process ended while it had them: one that
+// stops gives them up before. ctx is done once they are not in the table.
+func (s *supervisor) noteKilled(ctx context.Context, h board.Holder) {
+	s.locks.mu.Lock()
+	defer s.locks.mu.Unlock()
+	paths := s.heldByLocked(h)
+	if ctx.Err() == nil && len(paths) > 0 && !s.locks.over {
+		s.append(audit.LocksChanged{Action: audit.LocksEnd, Paths: lockPathTexts(paths), Reason: audit.LocksKilled, Sandbox: h.Name})
 	}
 }
 
@@ -237,6 +294,7 @@ func (s *supervisor) watchHolder(ctx context.Context, h board.Holder) {
 		if err := pidfd.Wait(ctx, process); err != nil && ctx.Err() == nil {
 			s.log.Warn("locks: wait for a holder", "holder", h.Name, "err", err)
 		}
+		s.noteKilled(ctx, h)
 	}
 	for ctx.Err() == nil {
 		s.locksMayHaveEnded()

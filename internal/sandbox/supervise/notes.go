@@ -47,7 +47,7 @@ func (s *supervisor) facts() notes.Facts {
 	r := &s.record
 	f := notes.Facts{
 		Sandbox: r.Name, Workspace: r.Workspace, Rules: s.rules(), Named: s.hasNamedNet(), Hosts: s.hosts.inForce(),
-		HostNet: r.Net == record.NetHost || r.Net == record.NetBridge, Asks: r.Ask != nil,
+		HostNet: r.Net == record.NetHost || r.Net == record.NetBridge, Asks: r.Ask != nil, Board: r.Board,
 	}
 	for _, m := range r.Mounts {
 		f.Mounts = append(f.Mounts, string(m.Target))

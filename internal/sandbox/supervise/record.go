@@ -72,6 +72,7 @@ func (s *supervisor) lastEvents() []audit.Event {
 			events = append(events, c.Event("", m.name))
 		}
 	}
+	events = append(events, s.lastLocks()...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append(events, audit.SandboxStopped{Reason: audit.Text(s.endReason)})

@@ -62,7 +62,8 @@ import (
 // Goroutines: one accepts; one per connection, and one more while it has a session's command run;
 // one per stream of a detached command and of each client attached to it; one per session; two per
 // client that watches the view, of which one listens to it; one per command that has ended and left
-// processes behind; one accepts requests for inner sandboxes, and four serve each of these; one
+// processes behind; one accepts requests for inner sandboxes, and four serve each of these; with a
+// board inside, those of an HTTP server; one
 // waits for the process tree, one for the starter's lease; timers trim and close idle sessions.
 type supervisor struct {
 	log    *slog.Logger
@@ -95,6 +96,7 @@ type supervisor struct {
 	hosts     hostClock
 	grants    clock // also: one change of the rules at a time
 	locks     lockState
+	messages  messageState
 	notes     *notes.Dir
 	asks      *asking.Table // nil: a refusal does not wait for an answer
 	narrower  innerTable

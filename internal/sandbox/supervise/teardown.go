@@ -32,6 +32,7 @@ func (s *supervisor) tearDown() {
 	s.endAsking() // no process can end while it waits in the view
 	s.grants.stop()
 	s.locks.stop()
+	s.endBoard()
 	s.endInner()
 	s.stopWatching()
 	ended := true // all that we have started

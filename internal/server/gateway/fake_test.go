@@ -40,6 +40,7 @@ type fake struct {
 	sandboxv1.UnimplementedCodebaseServiceServer
 	sandboxv1.UnimplementedHistoryServiceServer
 	sandboxv1.UnimplementedSnapshotServiceServer
+	sandboxv1.UnimplementedBoardServiceServer
 
 	answer proto.Message
 	err    error
@@ -133,6 +134,11 @@ func (f *fake) WatchView(r *sandboxv1.WatchViewRequest, s grpc.ServerStreamingSe
 	return f.watch(s)
 }
 
+func (f *fake) WatchMessages(r *sandboxv1.WatchMessagesRequest, s grpc.ServerStreamingServer[sandboxv1.ReadMessagesResponse]) error {
+	f.record(s.Context(), sandboxv1.BoardService_WatchMessages_FullMethodName, r)
+	return s.Send(&sandboxv1.ReadMessagesResponse{Next: 9})
+}
+
 func (f *fake) ReadView(r *sandboxv1.ReadViewRequest, s grpc.ServerStreamingServer[sandboxv1.ReadViewResponse]) error {
 	f.record(s.Context(), sandboxv1.SandboxService_ReadView_FullMethodName, r)
 	if f.err != nil {
@@ -188,6 +194,7 @@ func handlerOf(t testing.TB, f *fake, o gateway.Options) http.Handler {
 	sandboxv1.RegisterCodebaseServiceServer(server, f)
 	sandboxv1.RegisterHistoryServiceServer(server, f)
 	sandboxv1.RegisterSnapshotServiceServer(server, f)
+	sandboxv1.RegisterBoardServiceServer(server, f)
 	served := make(chan error)
 	go func() { served <- server.Serve(listener) }()
 	conn, err := grpc.NewClient("passthrough:///bufconn",

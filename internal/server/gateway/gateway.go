@@ -67,6 +67,7 @@ type gateway struct {
 	codebases sandboxv1.CodebaseServiceClient
 	snapshots sandboxv1.SnapshotServiceClient
 	history   sandboxv1.HistoryServiceClient
+	boards    sandboxv1.BoardServiceClient
 	openAPI   []byte
 	metrics   http.Handler
 	o         Options
@@ -94,6 +95,7 @@ func New(o Options) (http.Handler, error) {
 		codebases: sandboxv1.NewCodebaseServiceClient(o.Conn),
 		snapshots: sandboxv1.NewSnapshotServiceClient(o.Conn),
 		history:   sandboxv1.NewHistoryServiceClient(o.Conn),
+		boards:    sandboxv1.NewBoardServiceClient(o.Conn),
 		o:         o,
 	}
 	if err := g.register(); err != nil {
@@ -152,6 +154,9 @@ func (g *gateway) register() error {
 		return err
 	}
 	if err := sandboxv1.RegisterHistoryServiceHandlerClient(ctx, g.mux, g.history); err != nil {
+		return err
+	}
+	if err := sandboxv1.RegisterBoardServiceHandlerClient(ctx, g.mux, g.boards); err != nil {
 		return err
 	}
 	return sandboxv1.RegisterCodebaseServiceHandlerClient(ctx, g.mux, g.codebases)

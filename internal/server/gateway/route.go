@@ -146,6 +146,8 @@ func (g *gateway) handwritten(p path) methods {
 		return methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { g.readView(w, r, p.elements[2]) }}
 	case p.is("v1", "sandboxes", "*", "view:watch"):
 		return methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { g.watchView(w, r, p.elements[2]) }}
+	case p.is("v1", "sandboxes", "*", "messages:watch"):
+		return methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { g.watchMessages(w, r, p.elements[2]) }}
 	case p.is("v1", "sandboxes", "*", "audit:stream"):
 		return methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { g.auditStream(w, r, p.elements[2]) }}
 	}

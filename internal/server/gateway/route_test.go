@@ -37,7 +37,7 @@ var moment = timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 600e6, time.UTC))
 
 const emptySandbox = `"id":"sb_1","codebaseId":"","permissions":[],"status":"SANDBOX_STATUS_UNSPECIFIED","labels":{},` +
 	`"createdAt":null,"startedAt":null,"stoppedAt":null,"expiresAt":null,"runtime":"RUNTIME_TYPE_UNSPECIFIED","image":"",` +
-	`"resources":null,"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[],"publish":[],"publishAddress":"","askTimeout":null,"grants":[]`
+	`"resources":null,"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[],"publish":[],"publishAddress":"","askTimeout":null,"grants":[],"board":false`
 
 const emptyResult = `"stdout":"","stderr":"","exitCode":0,"duration":null,"stdoutBytes":"","stderrBytes":"",` +
 	`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0","execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0","syncHeld":false,"keep":null`
@@ -66,7 +66,7 @@ var sandboxRoutes = []route{
 		json: `{"id":"sb_1","codebaseId":"cb_1","permissions":[{"pattern":"**","type":"PATTERN_TYPE_UNSPECIFIED","permission":"PERMISSION_READ","priority":0,"origin":"RULE_ORIGIN_UNSPECIFIED","own":false,"redact":"REDACT_FORMAT_UNSPECIFIED","substitute":"","keep":false,"keepKeys":[]}],` +
 			`"status":"SANDBOX_STATUS_PENDING","labels":{"a":"b"},"createdAt":"2026-01-02T03:04:05.600Z","startedAt":null,"stoppedAt":null,"expiresAt":null,` +
 			`"runtime":"RUNTIME_TYPE_BWRAP","image":"","resources":{"memoryBytes":"1099511627776","cpuQuota":"0","cpuShares":"0","pidsLimit":"0","diskBytes":"0","diskInodes":"0"},` +
-			`"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[],"publish":[],"publishAddress":"","askTimeout":null,"grants":[]}`,
+			`"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[],"publish":[],"publishAddress":"","askTimeout":null,"grants":[],"board":false}`,
 	},
 	{
 		name: "the other spelling, and a field that is not known", method: "POST", path: "/v1/sandboxes", rpc: "CreateSandbox",
@@ -228,6 +228,36 @@ var additionRoutes = []route{
 		answer: &sandboxv1.ListAsksResponse{Version: "0b"}, json: `{"asks":[],"version":"0b"}`,
 	},
 	{
+		name: "lock paths", method: "POST", path: "/v1/sandboxes/sb_1/locks", rpc: "LockPaths", body: `{"paths":["a"],"wait":"2s"}`,
+		want:   &sandboxv1.LockPathsRequest{SandboxId: "sb_1", Paths: []string{"a"}, Wait: durationpb.New(2 * time.Second)},
+		answer: &sandboxv1.Empty{}, json: `{}`,
+	},
+	{
+		name: "unlock paths", method: "POST", path: "/v1/sandboxes/sb_1/locks:release", rpc: "UnlockPaths", body: `{"all":true}`,
+		want:   &sandboxv1.UnlockPathsRequest{SandboxId: "sb_1", All: true},
+		answer: &sandboxv1.Empty{}, json: `{}`,
+	},
+	{
+		name: "list locks", method: "GET", path: "/v1/sandboxes/sb_1/locks", rpc: "ListLocks",
+		want:   &sandboxv1.ListLocksRequest{SandboxId: "sb_1"},
+		answer: &sandboxv1.ListLocksResponse{}, json: `{"locks":[]}`,
+	},
+	{
+		name: "post a message", method: "POST", path: "/v1/sandboxes/sb_1/messages", rpc: "PostMessage", body: `{"topic":"t","text":"x","asAgent":true}`,
+		want:   &sandboxv1.PostMessageRequest{SandboxId: "sb_1", Topic: "t", Text: "x", AsAgent: true},
+		answer: &sandboxv1.PostMessageResponse{Seq: 7}, json: `{"seq":"7"}`,
+	},
+	{
+		name: "read messages", method: "GET", path: "/v1/sandboxes/sb_1/messages?after=3&topic=t&limit=2&wait=30s", rpc: "ReadMessages",
+		want:   &sandboxv1.ReadMessagesRequest{SandboxId: "sb_1", After: 3, Topic: "t", Limit: 2, Wait: durationpb.New(30 * time.Second)},
+		answer: &sandboxv1.ReadMessagesResponse{Next: 3}, json: `{"messages":[],"next":"3","lost":"0"}`,
+	},
+	{
+		name: "get the board", method: "GET", path: "/v1/sandboxes/sb_1/board", rpc: "GetBoard",
+		want:   &sandboxv1.GetBoardRequest{SandboxId: "sb_1"},
+		answer: &sandboxv1.Board{}, json: `{"members":[],"topics":[]}`,
+	},
+	{
 		name: "answer an ask", method: "POST", path: "/v1/sandboxes/sb_1/asks/7", rpc: "AnswerAsk", body: `{"allow":true,"scope":"ASK_SCOPE_SANDBOX"}`,
 		want:   &sandboxv1.AnswerAskRequest{SandboxId: "sb_1", AskId: "7", Allow: true, Scope: sandboxv1.AskScope_ASK_SCOPE_SANDBOX},
 		answer: &sandboxv1.Empty{}, json: `{}`,
@@ -312,7 +342,7 @@ func compact(t *testing.T, text string) string {
 // Every method of the services that has a route is in the tables above or in the
 // tests of streams: a new one cannot be forgotten.
 func TestEveryMethodHasARoute(t *testing.T) {
-	byHand := strings.Fields("ExecStream SessionExecStream Audit Logs UploadFiles DownloadFile ReadView WatchView")
+	byHand := strings.Fields("ExecStream SessionExecStream Audit Logs UploadFiles DownloadFile ReadView WatchView WatchMessages")
 	// They need more than one direction at once, or carry many files: gRPC only.
 	without := strings.Fields("Attach UploadTree ReadChanges")
 	tested := map[string]bool{}
@@ -324,7 +354,7 @@ func TestEveryMethodHasARoute(t *testing.T) {
 			tested[c.rpc] = true
 		}
 	}
-	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_codebase_proto} {
+	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_board_proto} {
 		services := file.Services()
 		for i := range services.Len() {
 			methods := services.Get(i).Methods()

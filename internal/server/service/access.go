@@ -26,6 +26,7 @@ const (
 	sandboxPrefix  = "/sandbox.v1.SandboxService/"
 	snapshotPrefix = "/sandbox.v1.SnapshotService/"
 	historyPrefix  = "/sandbox.v1.HistoryService/"
+	boardPrefix    = "/sandbox.v1.BoardService/"
 )
 
 // scopeOf is the scope that a caller needs for a call. A call that is not listed is refused.
@@ -86,6 +87,13 @@ var scopeOf = map[string]store.Scopes{
 	historyPrefix + "ListTransactions": store.ScopeRead,
 	historyPrefix + "Undo":             store.ScopeApply,
 	historyPrefix + "Redo":             store.ScopeApply,
+	boardPrefix + "LockPaths":     store.ScopeExec,
+	boardPrefix + "UnlockPaths":   store.ScopeExec,
+	boardPrefix + "ListLocks":     store.ScopeRead,
+	boardPrefix + "PostMessage":   store.ScopeExec,
+	boardPrefix + "ReadMessages":  store.ScopeRead,
+	boardPrefix + "WatchMessages": store.ScopeRead,
+	boardPrefix + "GetBoard":      store.ScopeRead,
 }
 
 // Health needs no credentials. Reflection needs them, but no scope: it shows only what is

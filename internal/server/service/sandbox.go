@@ -155,7 +155,7 @@ func (s *Service) newRecord(ctx context.Context, r wireconv.NewSandbox, of store
 	return record.Record{
 		Name: r.Name, Source: source, Workspace: at, Rules: rules, PolicyNote: preset.Attribute(rules, wireconv.SentNote),
 		Runtime: how.name, Image: how.image, UID: r.UID, Home: r.Home, Net: how.net, List: hostlist.List{AllowNet: r.AllowNet}, NetLimits: how.netLimits, Limits: r.Limits, Ignore: ignored, Served: served, Mounts: mounts, Scratch: r.Scratch, Secrets: named,
-		Ports: published.Ports{Publish: r.Publish}, Ask: r.Ask,
+		Ports: published.Ports{Publish: r.Publish}, Ask: r.Ask, Board: r.Board,
 	}, err
 }
 

@@ -87,6 +87,7 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 	sandboxv1.RegisterSandboxServiceServer(to, &sandboxServer{service: s})
 	sandboxv1.RegisterSnapshotServiceServer(to, &snapshotServer{service: s})
 	sandboxv1.RegisterHistoryServiceServer(to, &historyServer{service: s})
+	sandboxv1.RegisterBoardServiceServer(to, &boardServer{service: s})
 }
 
 // Drain ends the calls that only wait: followed logs, watches and detached commands, which keep

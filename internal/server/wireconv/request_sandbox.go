@@ -56,6 +56,7 @@ type NewSandbox struct {
 	Secrets    []string
 	Publish    []published.Port
 	Ask        *record.Ask
+	Board      bool
 }
 
 // DecodeCreateSandbox reads a request.
@@ -94,6 +95,7 @@ func DecodeCreateSandbox(r *sandboxv1.CreateSandboxRequest) (s NewSandbox, err e
 	if s.Publish, err = published.Parse(r.GetPublish()); err != nil {
 		return s, errdefs.New(errdefs.Invalid, "publish: %w", err)
 	}
+	s.Board = r.GetBoard()
 	if s.Ask, err = requestAskTimeout(r.GetAskTimeout()); err != nil {
 		return s, err
 	}

@@ -46,6 +46,8 @@ var requests = map[string]decode{
 	"ExplainPolicyRequest": by(DecodeExplainPolicy),
 	"ListViewRequest":      by(DecodeListView), "ReadViewRequest": by(DecodeReadView), "WatchViewRequest": by(DecodeWatchView),
 	"ListTransactionsRequest": by(DecodeListTransactions), "UndoRequest": by(DecodeUndo),
+	"LockPathsRequest": by(DecodeLockPaths), "UnlockPathsRequest": by(DecodeUnlockPaths), "ListLocksRequest": by(SandboxID),
+	"PostMessageRequest": by(DecodePostMessage), "ReadMessagesRequest": by(DecodeReadMessages), "WatchMessagesRequest": by(DecodeWatchMessages), "GetBoardRequest": by(SandboxID),
 	"AuditRequest": by(DecodeAudit), "LogsRequest": by(DecodeLogs),
 
 	"CreateSnapshotRequest": by(DecodeCreateSnapshot), "ListSnapshotsRequest": by(SandboxID),
@@ -119,6 +121,12 @@ func makeMeaningful(m proto.Message) {
 		r.SandboxId = ""
 	case *sandboxv1.ListAsksRequest:
 		r.Wait = durationpb.New(time.Second)
+	case *sandboxv1.UnlockPathsRequest:
+		r.All = false
+	case *sandboxv1.LockPathsRequest:
+		r.Wait = durationpb.New(time.Second)
+	case *sandboxv1.ReadMessagesRequest:
+		r.Wait, r.Topic = durationpb.New(time.Second), "plan"
 	case *sandboxv1.AnswerAskRequest:
 		r.Scope = sandboxv1.AskScope_ASK_SCOPE_SANDBOX
 	case *sandboxv1.ExecRequest:

@@ -65,6 +65,7 @@ func EncodeSandbox(s Sandbox) *sandboxv1.Sandbox {
 	}
 	m.NetLimits, m.Mounts = EncodeNetLimits(r.NetLimits), EncodeMounts(r.Mounts)
 	m.Publish, m.PublishAddress = r.Texts(), r.PublishAddress
+	m.Board = r.Board
 	m.AskTimeout, m.Grants = EncodeAskTimeout(r.Ask), encodeGrants(r.ListGrants(r.Rules))
 	for _, p := range r.Scratch {
 		m.Scratch = append(m.Scratch, p.At().Text())
@@ -128,6 +129,7 @@ func DecodeSandbox(m *sandboxv1.Sandbox) (Sandbox, error) {
 	if s.Record.Mounts, err = DecodeMounts(m.Mounts); err != nil {
 		return Sandbox{}, errdefs.New(errdefs.KindOf(err), "sandbox %s: mounts: %w", vpath.Escape(m.Id), err)
 	}
+	s.Record.Board = m.Board
 	s.Record.Ask = decodeAskTimeout(m.AskTimeout)
 	grants, err := decodeGrants(m.Grants)
 	if err != nil {

@@ -49,7 +49,7 @@ func through[M proto.Message](of M, prepare func(M), round func(M) (M, error)) f
 
 const (
 	keptHere = "a server reports it when a command ends"
-	noLocks  = "the sandboxes of a server have no locks"
+	noLocks  = "the audit log has the lock; its message has the permission that it leaves"
 )
 
 const inContent = "EncodeContent writes it, see TestContentSurvives"
@@ -82,6 +82,15 @@ var messagePairs = map[string]messagePair{
 	}, func(m *sandboxv1.Sandbox) (*sandboxv1.Sandbox, error) {
 		s, err := DecodeSandbox(m)
 		return EncodeSandbox(s), err
+	})},
+	"ListLocksResponse": {round: through(&sandboxv1.ListLocksResponse{}, nil, func(m *sandboxv1.ListLocksResponse) (*sandboxv1.ListLocksResponse, error) {
+		return EncodeLocks(DecodeLocks(m)), nil
+	})},
+	"ReadMessagesResponse": {round: through(&sandboxv1.ReadMessagesResponse{}, nil, func(m *sandboxv1.ReadMessagesResponse) (*sandboxv1.ReadMessagesResponse, error) {
+		return EncodePage(DecodePage(m)), nil
+	})},
+	"Board": {round: through(&sandboxv1.Board{}, nil, func(m *sandboxv1.Board) (*sandboxv1.Board, error) {
+		return EncodeBoard(DecodeBoard(m)), nil
 	})},
 	"ListAsksResponse": {
 		round: through(&sandboxv1.ListAsksResponse{}, nil, func(m *sandboxv1.ListAsksResponse) (*sandboxv1.ListAsksResponse, error) {

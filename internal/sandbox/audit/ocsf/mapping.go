@@ -45,6 +45,7 @@ var mappings = map[audit.Kind]mapping{
 	audit.KindAccessAnswered:        {baseEvent, other("Access answered"), low, asItIs},
 	audit.KindAsksSuppressed:        {baseEvent, other("Asks suppressed"), medium, asItIs},
 	audit.KindLocksChanged:          {baseEvent, other("Locks changed"), low, asItIs},
+	audit.KindMessagePosted:         {baseEvent, other("Message posted"), low, asItIs},
 	audit.KindApplyRequested:        {baseEvent, other("Apply requested"), low, asItIs},
 	audit.KindEventsOmitted:         {baseEvent, other("Events omitted"), medium, asItIs},
 	audit.KindArchived:              {baseEvent, other("Archived"), informational, asItIs},

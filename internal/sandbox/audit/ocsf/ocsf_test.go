@@ -53,6 +53,7 @@ var samples = []audit.Event{
 	audit.AsksSuppressed{Count: 30},
 	audit.NetworkDenied{Socket: "vsock socket", Program: "socat", Reason: "no program gets a socket of this kind", Count: 2},
 	audit.LocksChanged{Action: audit.LocksBegin, Paths: []audit.Path{"/src"}, ForMS: 600_000},
+	audit.MessagePosted{Seq: 7, By: "agent", Topic: "status", Bytes: 12},
 }
 
 func recordOf(t *testing.T, seq int, ev audit.Event) audit.Record {

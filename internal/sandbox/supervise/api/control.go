@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/fdmessage"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/board"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -53,6 +54,8 @@ const (
 	OpLock   operation = "lock"   // paths; a second reply tells that they are locked
 	OpUnlock operation = "unlock" // paths
 	OpLocks  operation = "locks"  // follow the locks of other sandboxes
+	OpHeld   operation = "held"   // the locks that the sandbox may know of
+	OpPost   operation = "post"   // a message on the board
 
 	OpAsks      operation = "asks"       // what waits for an answer
 	OpWatchAsks operation = "watch_asks" // the same with each change, until the connection ends
@@ -87,6 +90,7 @@ type Request struct {
 	Answer   *Answer           `json:"answer,omitempty"`
 	Ask      *Ask              `json:"ask,omitempty"`
 	Lock     *LockRequest      `json:"lock,omitempty"`
+	Post     *board.Draft      `json:"post,omitempty"`
 }
 
 // Reply is what the supervisor answers.
@@ -106,6 +110,9 @@ type Reply struct {
 	Layers map[string]string `json:"layers,omitempty"`
 	Used   []usedJSON        `json:"used,omitempty"`
 	OK     bool              `json:"ok,omitempty"`
+	Locks  []board.Entry     `json:"locks,omitempty"`
+	// Posted is the number of a message.
+	Posted uint64 `json:"posted,omitempty"`
 	// HasSecrets says that the network has the values of the secrets.
 	HasSecrets bool     `json:"has_secrets,omitempty"`
 	Error      *failure `json:"error,omitempty"`

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/board"
 )
 
 // LockRequest asks for locks of paths of the source, all at once.
@@ -53,6 +54,20 @@ func (c *Client) Unlock(ctx context.Context, r LockRequest) error {
 func (c *Client) TakeLocks(ctx context.Context) error {
 	_, err := c.call(ctx, Request{Op: OpLocks})
 	return err
+}
+
+// Locks lists the locks of the board, without those of other sandboxes on paths that the policy of
+// this one hides.
+func (c *Client) Locks(ctx context.Context) ([]board.Entry, error) {
+	answer, err := c.call(ctx, Request{Op: OpHeld})
+	return answer.Locks, err
+}
+
+// Post posts a message for the sandbox and returns its number. Errors: Invalid; Exhausted, if it is
+// too long, or after too many.
+func (c *Client) Post(ctx context.Context, d board.Draft) (uint64, error) {
+	answer, err := c.call(ctx, Request{Op: OpPost, Post: &d})
+	return answer.Posted, err
 }
 
 // PathTexts are the texts of paths, as messages have them.

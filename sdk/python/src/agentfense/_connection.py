@@ -16,6 +16,7 @@ import grpc.aio
 
 from ._endpoint import Endpoint, channel_options, credentials, find_token, metadata_of
 from ._errors import Call, error_of
+from ._gen.sandbox.v1.board_pb2_grpc import BoardServiceStub
 from ._gen.sandbox.v1.codebase_pb2_grpc import CodebaseServiceStub
 from ._gen.sandbox.v1.history_pb2_grpc import HistoryServiceStub
 from ._gen.sandbox.v1.sandbox_pb2_grpc import SandboxServiceStub
@@ -402,7 +403,7 @@ def _channel(interface: Any, endpoint: Endpoint) -> Any:
 
 def _methods(channel: Any) -> Dict[str, Any]:
     """Return the calls of all services by name."""
-    stubs = (SandboxServiceStub, CodebaseServiceStub, SnapshotServiceStub, HistoryServiceStub)
+    stubs = (SandboxServiceStub, CodebaseServiceStub, SnapshotServiceStub, HistoryServiceStub, BoardServiceStub)
     return {name: call for stub in stubs for name, call in vars(stub(channel)).items()}
 
 

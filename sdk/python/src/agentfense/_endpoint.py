@@ -192,6 +192,7 @@ def metadata_of(token: Optional[str]) -> List[Tuple[str, str]]:
 _READS = (
     ("sandbox.v1.SandboxService", ("GetSandbox", "ListSandboxes", "GetSession", "ListSessions", "Diff")),
     ("sandbox.v1.SandboxService", ("ExplainPolicy", "ListExecs", "ListView", "GetStats")),
+    ("sandbox.v1.BoardService", ("ListLocks", "GetBoard")),
     ("sandbox.v1.CodebaseService", ("GetCodebase", "ListCodebases", "ListFiles")),
     ("sandbox.v1.HistoryService", ("ListTransactions",)),
     ("grpc.health.v1.Health", ("Check",)),

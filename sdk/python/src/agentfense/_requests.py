@@ -15,7 +15,7 @@ from google.protobuf.duration_pb2 import Duration
 from . import types as t
 from . import utils
 from ._arguments import PathLike, bytes_of, path_of, text_of, words_of
-from ._gen.sandbox.v1 import codebase_pb2, common_pb2, history_pb2, sandbox_pb2, snapshot_pb2
+from ._gen.sandbox.v1 import board_pb2, codebase_pb2, common_pb2, history_pb2, sandbox_pb2, snapshot_pb2
 from ._wire import (
     Seconds,
     duration_of,
@@ -68,6 +68,7 @@ def create_sandbox(
     net_limits: Names,
     publish: Names,
     ask_timeout: Timeout,
+    board: bool,
     mounts: Sequence[t.MountLike],
     scratch: Names,
     secrets: Names,
@@ -92,6 +93,7 @@ def create_sandbox(
         net_limits=_texts(net_limits, "net_limits"),
         publish=_texts(publish, "publish"),
         ask_timeout=duration_of(seconds_of(ask_timeout, "ask_timeout")),
+        board=board,
         mounts=wire_mounts(mounts),
         scratch=[encode_path(path, "scratch") for path in _listed(scratch)],
         secrets=_texts(secrets, "secrets"),
@@ -459,6 +461,47 @@ def answer_ask(sandbox_id: str, ask: Union[t.Ask, str], allow: bool, scope: Unio
         ask_id=text_of(ask.id if isinstance(ask, t.Ask) else ask, "ask"),
         allow=allow,
         scope=number_of(sandbox_pb2.AskScope, "ASK_SCOPE_", t.AskScope(scope).value),
+    )
+
+
+def lock_paths(sandbox_id: str, paths: Paths, advisory: bool, lock_for: Timeout, wait: Timeout) -> Any:
+    """Return the request of LockPaths."""
+    return board_pb2.LockPathsRequest(
+        sandbox_id=sandbox_id,
+        paths=_lock_paths(paths),
+        advisory=advisory,
+        lock_for=duration_of(seconds_of(lock_for, "lock_for")),
+        wait=duration_of(seconds_of(wait, "wait")),
+    )
+
+
+def unlock_paths(sandbox_id: str, paths: Optional[Paths]) -> Any:
+    """Return the request of UnlockPaths."""
+    if paths is None:
+        return board_pb2.UnlockPathsRequest(sandbox_id=sandbox_id, all=True)
+    return board_pb2.UnlockPathsRequest(sandbox_id=sandbox_id, paths=_lock_paths(paths))
+
+
+def _lock_paths(paths: Paths) -> List[str]:
+    """Return paths to lock. An empty one stays empty, and is an error: it is not the root."""
+    listed = [paths] if isinstance(paths, (str, os.PathLike)) else paths or []
+    return [path_of(path) and (encode_path(inside_path(path)) or "/") for path in listed]
+
+
+def post_message(sandbox_id: str, text: str, topic: str, as_agent: bool) -> Any:
+    """Return the request of PostMessage."""
+    return board_pb2.PostMessageRequest(
+        sandbox_id=sandbox_id, topic=text_of(topic, "topic"), text=text_of(text, "text"), as_agent=as_agent
+    )
+
+
+def read_messages(sandbox_id: str, after: int, topic: str, wait: Timeout) -> Any:
+    """Return the request of ReadMessages."""
+    return board_pb2.ReadMessagesRequest(
+        sandbox_id=sandbox_id,
+        after=operator.index(after),
+        topic=text_of(topic, "topic"),
+        wait=duration_of(seconds_of(wait, "wait")),
     )
 
 

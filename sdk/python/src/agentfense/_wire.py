@@ -184,6 +184,57 @@ def ask_list_of(message: Any) -> t.AskList:
     return t.AskList(asks, message.version)
 
 
+def locks_of(message: Any) -> List[t.PathLock]:
+    """Return the locks of a board."""
+    return [
+        t.PathLock(
+            sandbox=lock.sandbox,
+            path=decode_path(lock.path),
+            own=lock.own,
+            advisory=lock.advisory,
+            waits=lock.waits,
+            since=time_of(lock.since),
+            until=time_of(lock.until),
+        )
+        for lock in message.locks
+    ]
+
+
+def message_page_of(message: Any) -> t.MessagePage:
+    """Return messages of a board."""
+    return t.MessagePage([_message_of(sent) for sent in message.messages], message.next, message.lost)
+
+
+def _message_of(message: Any) -> t.BoardMessage:
+    return t.BoardMessage(
+        seq=message.seq,
+        sandbox=message.sandbox,
+        sandbox_id=message.sandbox_id,
+        by=message.by,
+        topic=message.topic,
+        text=message.text,
+        time=time_of(message.time),
+    )
+
+
+def board_of(message: Any) -> t.Board:
+    """Return who uses a board."""
+    return t.Board(
+        [
+            t.BoardMember(
+                member.sandbox,
+                member.sandbox_id,
+                _message_of(member.status) if member.HasField("status") else None,
+            )
+            for member in message.members
+        ],
+        [
+            t.BoardTopic(topic.topic, topic.messages, _message_of(topic.last) if topic.HasField("last") else None)
+            for topic in message.topics
+        ],
+    )
+
+
 # Sandboxes
 
 _LIMITS = ("memory_bytes", "cpu_quota", "cpu_shares", "pids_limit", "disk_bytes", "disk_inodes")
@@ -277,6 +328,7 @@ def sandbox_of(message: Any) -> t.Sandbox:
         publish=list(message.publish),
         publish_address=message.publish_address,
         ask_timeout=message.ask_timeout.ToTimedelta() if message.HasField("ask_timeout") else None,
+        board=message.board,
         grants=[
             t.PathGrant(decode_path(grant.path), grant.directory, permission_of(grant.permission), time_of(grant.until))
             for grant in message.grants

@@ -11,7 +11,7 @@ from typing import Any, Coroutine, Generator, List, Mapping, Optional, Sequence,
 from . import _requests as requests
 from . import types as t
 from ._arguments import PathLike
-from ._async_changes import AsyncChangeCalls
+from ._async_board import AsyncBoardCalls
 from ._async_codebases import AsyncCodebaseCalls
 from ._async_execs import AsyncExecCalls
 from ._async_history import AsyncHistoryCalls
@@ -36,7 +36,7 @@ from .exceptions import (
 )
 
 
-class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls, AsyncSnapshotCalls, AsyncHistoryCalls):
+class AsyncSandboxClient(AsyncCodebaseCalls, AsyncBoardCalls, AsyncExecCalls, AsyncSnapshotCalls, AsyncHistoryCalls):
     """A client of the server's API.
 
     The server is ``endpoint``, else $AGENTFENSE_ENDPOINT, else your own server, which the client
@@ -104,6 +104,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls, A
         net_limits: Names = (),
         publish: Names = (),
         ask_timeout: Timeout = None,
+        board: bool = False,
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -135,6 +136,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls, A
             net_limits,
             publish,
             ask_timeout,
+            board,
             mounts,
             scratch,
             secrets,

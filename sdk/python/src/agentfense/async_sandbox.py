@@ -24,6 +24,7 @@ from ._warnings import warn_of_lost, warn_of_rest, warn_of_upload
 from ._wire import Seconds, inside_path
 from .async_client import AsyncSandboxClient, Opening
 from .async_files import AsyncSandboxFiles
+from .async_sandbox_board import AsyncSandboxBoard
 from .async_sandbox_policy import AsyncSandboxPolicy
 from .exceptions import ChangesLostWarning, InvalidConfigurationError, PermissionDeniedError, SandboxError
 from .policy import DEFAULT_PRESET, PolicyLike, rules_of
@@ -53,6 +54,8 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
         """The sandbox's files as a command inside sees them."""
         self.policy = AsyncSandboxPolicy(client, info.id)
         """The sandbox's rules, and which of them decides about a path."""
+        self.board = AsyncSandboxBoard(client, info.id)
+        """Locks of paths, and messages, of the codebase's sandboxes."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.status.value}>"
@@ -87,6 +90,7 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
         net_limits: Names = (),
         publish: Names = (),
         ask_timeout: Timeout = None,
+        board: bool = False,
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -147,6 +151,8 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
           it (network.publish).
         - ``ask_timeout``: how long an open or a change of a listed file, or the name of a host, waits
           for an answer (``policy.asks``) before it is refused; None refuses it at once.
+        - ``board``: whether programs inside may lock paths for the sandbox, and exchange messages
+          with the other sandboxes of the codebase (see docs/many-agents.md).
         - ``mounts``: directories of the server's host to show besides the workspace: Mount objects,
           or mappings with ``source`` and optionally ``place``, ``name``, ``mode`` and ``rules``. The
           server's configuration must list a directory above each (mounts.roots).
@@ -197,6 +203,7 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
                 net_limits=net_limits,
                 publish=publish,
                 ask_timeout=ask_timeout,
+                board=board,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,
@@ -234,6 +241,7 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
         net_limits: Names = (),
         publish: Names = (),
         ask_timeout: Timeout = None,
+        board: bool = False,
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -265,6 +273,7 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
                 net_limits=net_limits,
                 publish=publish,
                 ask_timeout=ask_timeout,
+                board=board,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,

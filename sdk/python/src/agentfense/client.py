@@ -12,7 +12,7 @@ from typing import List, Mapping, Optional, Sequence, Type, Union
 from . import _requests as requests
 from . import types as t
 from ._arguments import PathLike
-from ._changes import ChangeCalls
+from ._board import BoardCalls
 from ._codebases import CodebaseCalls
 from ._connection import WORK, Connection, within
 from ._errors import Call, next_page
@@ -37,7 +37,7 @@ from .exceptions import (
 )
 
 
-class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls, SnapshotCalls, HistoryCalls):
+class SandboxClient(CodebaseCalls, BoardCalls, ExecCalls, SnapshotCalls, HistoryCalls):
     """A client of the server's API.
 
     The server is ``endpoint``, else $AGENTFENSE_ENDPOINT, else your own server, which the client
@@ -100,6 +100,7 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls, SnapshotCalls, Histor
         net_limits: Names = (),
         publish: Names = (),
         ask_timeout: Timeout = None,
+        board: bool = False,
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -131,6 +132,7 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls, SnapshotCalls, Histor
             net_limits,
             publish,
             ask_timeout,
+            board,
             mounts,
             scratch,
             secrets,

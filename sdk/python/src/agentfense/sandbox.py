@@ -27,6 +27,7 @@ from .client import SandboxClient, SessionWrapper
 from .exceptions import ChangesLostWarning, InvalidConfigurationError, PermissionDeniedError, SandboxError
 from .files import SandboxFiles
 from .policy import DEFAULT_PRESET, PolicyLike, rules_of
+from .sandbox_board import SandboxBoard
 from .sandbox_policy import SandboxPolicy
 from .utils import PathLike, user_name
 
@@ -54,6 +55,8 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
         """The sandbox's files as a command inside sees them."""
         self.policy = SandboxPolicy(client, info.id)
         """The sandbox's rules, and which of them decides about a path."""
+        self.board = SandboxBoard(client, info.id)
+        """Locks of paths, and messages, of the codebase's sandboxes."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.status.value}>"
@@ -88,6 +91,7 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
         net_limits: Names = (),
         publish: Names = (),
         ask_timeout: Timeout = None,
+        board: bool = False,
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -148,6 +152,8 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
           it (network.publish).
         - ``ask_timeout``: how long an open or a change of a listed file, or the name of a host, waits
           for an answer (``policy.asks``) before it is refused; None refuses it at once.
+        - ``board``: whether programs inside may lock paths for the sandbox, and exchange messages
+          with the other sandboxes of the codebase (see docs/many-agents.md).
         - ``mounts``: directories of the server's host to show besides the workspace: Mount objects,
           or mappings with ``source`` and optionally ``place``, ``name``, ``mode`` and ``rules``. The
           server's configuration must list a directory above each (mounts.roots).
@@ -195,6 +201,7 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
                 net_limits=net_limits,
                 publish=publish,
                 ask_timeout=ask_timeout,
+                board=board,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,
@@ -232,6 +239,7 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
         net_limits: Names = (),
         publish: Names = (),
         ask_timeout: Timeout = None,
+        board: bool = False,
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -263,6 +271,7 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
                 net_limits=net_limits,
                 publish=publish,
                 ask_timeout=ask_timeout,
+                board=board,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,

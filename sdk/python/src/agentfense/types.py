@@ -202,6 +202,80 @@ class AskList:
 
 
 @dataclass
+class PathLock:
+    """A lock of a path, with all below it, or a request that waits for locks of others."""
+
+    sandbox: str
+    """The name of the sandbox that has it."""
+    path: str
+    """Empty for the root."""
+    own: bool = False
+    """It belongs to the sandbox that was asked about."""
+    advisory: bool = False
+    """Other sandboxes may still write; only their locks are refused."""
+    waits: bool = False
+    since: Optional[datetime] = None
+    until: Optional[datetime] = None
+    """When it ends; None means when its sandbox stops."""
+
+
+@dataclass
+class BoardMessage:
+    """A message of a sandbox. All but ``topic`` and ``text`` is set by the sandbox's supervisor."""
+
+    seq: int
+    """Higher than that of every earlier message of the board."""
+    sandbox: str
+    """The name of the sandbox."""
+    sandbox_id: str
+    by: str
+    """"agent": an agent that works in the sandbox. "user": whoever controls the sandbox."""
+    topic: str
+    text: str
+    """What the sender wrote: data, which may contain anything."""
+    time: Optional[datetime] = None
+
+
+@dataclass
+class MessagePage:
+    """Messages of a board, the oldest first."""
+
+    messages: List[BoardMessage] = field(default_factory=list)
+    next: int = 0
+    """``after`` for the messages that follow."""
+    lost: int = 0
+    """The number of messages that followed ``after`` and are no longer kept."""
+
+
+@dataclass
+class BoardMember:
+    """A sandbox that runs."""
+
+    sandbox: str
+    sandbox_id: str
+    status: Optional[BoardMessage] = None
+    """What it works on; None means that it has not said."""
+
+
+@dataclass
+class BoardTopic:
+    """A topic of which messages are kept."""
+
+    topic: str
+    messages: int
+    last: Optional[BoardMessage] = None
+
+
+@dataclass
+class Board:
+    """Which sandboxes of a codebase run, and of what they talk."""
+
+    members: List[BoardMember] = field(default_factory=list)
+    topics: List[BoardTopic] = field(default_factory=list)
+    """The topic that was used last comes first."""
+
+
+@dataclass
 class Mount:
     """A directory of the server's host that a sandbox shows besides its workspace."""
 
@@ -275,6 +349,8 @@ class Sandbox:
     """The address of these ports on the server's host."""
     ask_timeout: Optional[timedelta] = None
     """How long refusals wait for an answer; None means that they do not wait."""
+    board: bool = False
+    """Programs inside may use the board of the codebase."""
     grants: List[PathGrant] = field(default_factory=list)
     """The paths that were granted beside the permissions."""
     mounts: List[Mount] = field(default_factory=list)
