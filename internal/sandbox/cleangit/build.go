@@ -9,10 +9,12 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -57,18 +59,37 @@ func build(ctx context.Context, s *source, mode Mode, p *policy.Policy, dir stri
 	if err := checkAlternates(s); err != nil {
 		return err
 	}
-	g, err := newGit(s)
+	g, err := newGit(s.credential())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.close()) }()
+	if err := errors.Join(g.makeRepository("work", s.head, s.files(), s.objects), g.makeRepository("clean", s.head, nil), g.give()); err != nil {
+		return err
+	}
+	return explainBuild(g.build(ctx, s, mode, p, dir))
+}
+
+// explainBuild says that there can be no repository if git refused, and what to do if it took too
+// long.
+func explainBuild(err error) error {
+	switch {
+	case errdefs.Is(err, errdefs.Deadline):
+		return errdefs.New(errdefs.Deadline, "%w; give a smaller depth (--git=clean:DEPTH)", err)
+	case errdefs.Is(err, errdefs.Precondition):
+		return refused("%w", err)
+	}
+	return err
+}
+
+func (g *git) build(ctx context.Context, s *source, mode Mode, p *policy.Policy, dir string) error {
 	f, err := g.filter(ctx, s, mode, p)
 	if err != nil {
 		return err
 	}
 	info := Info{Version: version, Mode: mode, Branch: s.branch, Head: f.clean[s.head], Source: s.head, Commits: len(f.order), Hides: f.hidden}
 	if info.Head == "" {
-		return refused("the policy hides every file of the history")
+		return errdefs.New(errdefs.Precondition, "the policy hides every file of the history")
 	}
 	if err := g.pack(ctx, &info); err != nil {
 		return err
@@ -133,20 +154,7 @@ func (g *git) filter(ctx context.Context, s *source, mode Mode, p *policy.Policy
 
 // pack packs what the commit info.Head reaches, alone, and reads its tree as the index.
 func (g *git) pack(ctx context.Context, info *Info) error {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return hostError(err)
-	}
-	packed := make(chan error, 1)
-	go func() {
-		err := g.pipe(ctx, "work", strings.NewReader(info.Head+"\n"), w, "pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q")
-		packed <- errors.Join(err, w.Close())
-	}()
-	out, err := g.run(ctx, "clean", r, "index-pack", "--stdin")
-	_ = r.Close()
-	if failure := <-packed; failure != nil {
-		return failure // which made the other one fail
-	}
+	out, err := g.transfer(ctx, "work", "clean", info.Head+"\n", "--stdin")
 	if err != nil {
 		return err
 	}
@@ -165,10 +173,40 @@ func (g *git) pack(ctx context.Context, info *Info) error {
 	return err
 }
 
+// transfer packs what the revisions reach in one repository and indexes the pack in another, with
+// options of git index-pack. It returns what that prints.
+func (g *git) transfer(ctx context.Context, from, to, revisions string, options ...string) (string, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return "", hostError(err)
+	}
+	packed := make(chan error, 1)
+	go func() {
+		err := g.pipe(ctx, from, strings.NewReader(revisions), w, "pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q")
+		packed <- errors.Join(err, w.Close())
+	}()
+	out, err := g.run(ctx, to, r, append([]string{"index-pack"}, options...)...)
+	_ = r.Close()
+	if failure := <-packed; failure != nil && (err == nil || !isBroken(failure)) {
+		return "", failure // which made the other one fail
+	}
+	return out, err
+}
+
+// isBroken reports whether git ended because nobody reads what it writes.
+func isBroken(err error) bool {
+	exit, is := errors.AsType[*exec.ExitError](err)
+	if !is {
+		return false
+	}
+	status, is := exit.Sys().(syscall.WaitStatus)
+	return is && status.Signaled() && status.Signal() == syscall.SIGPIPE
+}
+
 // store copies what was made to the directory dir. The owner of the source could have put links in
 // its place, which are not followed.
 func (g *git) store(dir string, info *Info, f *stream) error {
-	scratch, err := os.Open(g.scratch)
+	scratch, err := os.Open(g.scratch.path)
 	if err != nil {
 		return hostError(err)
 	}

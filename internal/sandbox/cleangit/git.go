@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,51 +46,40 @@ var settings = []string{
 // git runs git in a directory of ours.
 type git struct {
 	program string
-	scratch string
-	objects *os.File            // of the source
-	owner   *syscall.Credential // of the source, if root makes the repository; else nil
+	scratch *scratchDir
+	others  map[string][]*os.File // of a repository: object directories that it reads, too
+	owner   *syscall.Credential   // of the source, if root runs git; else nil
 }
 
-// newGit makes the scratch directory with two empty repositories: "work" also has the objects of
-// the source, "clean" becomes the result. close removes it.
-func newGit(s *source) (*git, error) {
+// newGit makes the scratch directory. close removes it.
+func newGit(owner *syscall.Credential) (*git, error) {
 	program, err := exec.LookPath("git")
 	if err != nil {
 		return nil, errdefs.New(errdefs.Unsupported, "git is not installed")
 	}
-	scratch, err := os.MkdirTemp("", "agentfense-clean-")
+	scratch, err := makeScratch(owner)
 	if err != nil {
 		return nil, hostError(err)
 	}
-	g := &git{program: program, scratch: scratch, objects: s.objects}
-	if os.Geteuid() == 0 && s.owner != 0 {
-		g.owner = &syscall.Credential{Uid: s.owner, Gid: s.group}
-	}
-	if err := errors.Join(g.makeRepository("work", s), g.makeRepository("clean", s), g.give()); err != nil {
-		return nil, errors.Join(hostError(err), g.close())
-	}
-	return g, nil
+	return &git{program: program, scratch: scratch, others: map[string][]*os.File{}, owner: owner}, nil
 }
 
-func (g *git) close() error { return hostError(os.RemoveAll(g.scratch)) }
+func (g *git) close() error { return hostError(g.scratch.remove()) }
 
-func (g *git) makeRepository(name string, s *source) error {
-	dir := filepath.Join(g.scratch, name)
-	files := map[string]string{"HEAD": "ref: " + sourceRef + "\n", "config": formatConfig(s.head, "true")}
-	if name == "work" {
-		files[sourceRef] = s.head + "\n"
-		if len(s.shallow) > 0 {
-			files["shallow"] = strings.Join(s.shallow, "\n") + "\n"
-		}
-	}
+// makeRepository makes an empty repository, whose objects have ids like id, with some files.
+func (g *git) makeRepository(name, id string, files map[string]string, others ...*os.File) error {
+	dir := filepath.Join(g.scratch.path, name)
+	g.others[name] = others
+	all := map[string]string{"HEAD": "ref: " + sourceRef + "\n", "config": formatConfig(id, "true")}
+	maps.Copy(all, files)
 	var err error
 	for _, sub := range []string{"refs/heads", "objects/pack", "objects/info"} {
 		err = errors.Join(err, os.MkdirAll(filepath.Join(dir, sub), 0o700))
 	}
-	for name, text := range files {
+	for name, text := range all {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	return err
+	return hostError(err)
 }
 
 // formatConfig is the part of a configuration that says how a repository is stored.
@@ -105,9 +96,9 @@ func (g *git) give() error {
 	if g.owner == nil {
 		return nil
 	}
-	root, err := os.OpenRoot(g.scratch)
+	root, err := os.OpenRoot(g.scratch.path)
 	if err != nil {
-		return err
+		return hostError(err)
 	}
 	defer root.Close()
 	var paths []string
@@ -118,7 +109,7 @@ func (g *git) give() error {
 	for _, path := range slices.Backward(paths) {
 		err = errors.Join(err, root.Lchown(path, int(g.owner.Uid), int(g.owner.Gid)))
 	}
-	return err
+	return hostError(err)
 }
 
 // command returns a run of git in the repository name.
@@ -128,23 +119,28 @@ func (g *git) command(ctx context.Context, name string, args ...string) *exec.Cm
 		all = append(all, "-c", s)
 	}
 	cmd := exec.CommandContext(ctx, g.program, append(all, args...)...)
-	dir := filepath.Join(g.scratch, name)
-	cmd.Dir = g.scratch
+	home := g.scratch.path
+	cmd.Dir = home
 	cmd.Env = []string{
-		"PATH=/usr/bin:/bin", "LC_ALL=C", "HOME=" + g.scratch, "XDG_CONFIG_HOME=" + g.scratch, "GIT_DIR=" + dir,
+		"PATH=/usr/bin:/bin", "LC_ALL=C", "HOME=" + home, "XDG_CONFIG_HOME=" + home, "GIT_DIR=" + filepath.Join(home, name),
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1", "GIT_GRAFT_FILE=/dev/null",
 		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0",
 		"GIT_ALLOW_PROTOCOL=", "GIT_PAGER=cat", "GIT_EDITOR=false", "GIT_ASKPASS=/bin/false", "SSH_ASKPASS=/bin/false",
 	}
-	if name == "work" {
-		cmd.ExtraFiles = []*os.File{g.objects}
-		cmd.Env = append(cmd.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES=/proc/self/fd/3")
+	var others []string
+	for i := range g.others[name] {
+		others = append(others, inherited(i))
 	}
+	cmd.ExtraFiles = g.others[name]
+	cmd.Env = append(cmd.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+strings.Join(others, ":"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: g.owner}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = killTimeout
 	return cmd
 }
+
+// inherited returns the path of the child's extra file i, in the child.
+func inherited(i int) string { return fmt.Sprintf("/proc/self/fd/%d", 3+i) }
 
 // process is a run of git that goes on.
 type process struct {
@@ -217,13 +213,13 @@ func failed(ctx context.Context, err error, args []string, complaint string) err
 	case err == nil:
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return errdefs.New(errdefs.Deadline, "git %s: time limit exceeded; give a smaller depth (--git=clean:DEPTH)", verb)
+		return errdefs.New(errdefs.Deadline, "git %s: time limit exceeded", verb)
 	case ctx.Err() != nil:
 		return errdefs.New(errdefs.Canceled, "git %s: %w", verb, ctx.Err())
 	case line == "":
-		return refused("git %s: %w", verb, err)
+		return errdefs.New(errdefs.Precondition, "git %s: %w", verb, err)
 	}
-	return refused("git %s: %s", verb, vpath.Escape(line))
+	return errdefs.New(errdefs.Precondition, "git %s: %s", verb, vpath.Escape(line))
 }
 
 // complaintMax is how much is kept of what git complains.

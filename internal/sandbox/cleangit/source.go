@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -21,6 +22,7 @@ type source struct {
 	head         string // the commit
 	branch       string // the ref that is checked out, "" if none is
 	shallow      []string
+	refs         githistory.Refs
 }
 
 func (s *source) close() {
@@ -29,6 +31,25 @@ func (s *source) close() {
 			f.Close()
 		}
 	}
+}
+
+// credential is the owner of the repository, for whom root runs git; nil for the caller.
+func (s *source) credential() *syscall.Credential { return ownerToRun(s.owner, s.group) }
+
+func ownerToRun(uid, gid uint32) *syscall.Credential {
+	if os.Geteuid() == 0 && uid != 0 {
+		return &syscall.Credential{Uid: uid, Gid: gid}
+	}
+	return nil
+}
+
+// files are those of a repository in which the ref sourceRef is the head.
+func (s *source) files() map[string]string {
+	files := map[string]string{sourceRef: s.head + "\n"}
+	if len(s.shallow) > 0 {
+		files["shallow"] = strings.Join(s.shallow, "\n") + "\n"
+	}
+	return files
 }
 
 // openSource opens the repository at the root of the directory workspace. Errors: Precondition or
@@ -86,7 +107,7 @@ func (s *source) readHead() error {
 	if s.branch, _, err = githistory.ReadHead(dir); err != nil {
 		return refused("HEAD: %w", err)
 	}
-	s.head = refs["HEAD"]
+	s.refs, s.head = refs, refs["HEAD"]
 	switch {
 	case s.head == "":
 		return refused("the source has no commit yet, or HEAD cannot be read")
