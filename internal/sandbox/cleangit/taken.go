@@ -1,0 +1,306 @@
+package cleangit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+)
+
+// takeTimeout bounds how long commits are taken out.
+const takeTimeout = 10 * time.Minute
+
+// maxCommits bounds how many commits are taken out.
+const maxCommits = 10_000
+
+// Taken has the commits of a sandbox in a repository of ours. Its objects came as packs, and git
+// has checked each of them as strictly as it checks what is pushed. Nothing else of the sandbox's
+// repository was taken: no configuration, hook, attribute, alternate, graft or replacement.
+type Taken struct {
+	Info    *Info
+	Heads   *Heads
+	Commits []*Commit // that the sandbox has made, parents first
+
+	git    *git
+	source *source // nil if it is lost
+	lower  *os.File
+	reals  map[string]string
+	byID   map[string]*Commit
+}
+
+// Take takes the commits out of the sandbox's repository. workspace is the source, nil if it is
+// lost. Close it after. Errors: Precondition with the reason if commands have damaged the
+// repository, or git refuses an object; Exhausted; Deadline; Canceled; Unsupported without a git.
+func (s Store) Take(ctx context.Context, workspace *os.File) (t *Taken, err error) {
+	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
+	defer cancel()
+	t = &Taken{byID: map[string]*Commit{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.Close())
+		}
+	}()
+	if t.Info, err = s.Info(); err != nil {
+		return t, err
+	}
+	if t.Heads, err = s.Heads(); err != nil {
+		return t, err
+	}
+	if t.reals, err = s.history(); err != nil {
+		return t, err
+	}
+	tips := t.newTips()
+	if workspace != nil {
+		if t.source, err = openSource(workspace); err != nil {
+			return t, err
+		}
+	}
+	if len(tips) == 0 {
+		return t, nil
+	}
+	if err := t.prepare(s); err != nil {
+		return t, err
+	}
+	if err := t.stage(ctx, s); err != nil {
+		return t, err
+	}
+	return t, t.check(ctx, tips)
+}
+
+// Close removes the repository.
+func (t *Taken) Close() error {
+	if t.source != nil {
+		t.source.close()
+	}
+	if t.lower != nil {
+		t.lower.Close()
+	}
+	if t.git == nil {
+		return nil
+	}
+	return t.git.close()
+}
+
+// newTips are the branches' commits that the sandbox was not made with, each once.
+func (t *Taken) newTips() []string {
+	var tips []string
+	for _, id := range t.Heads.Commits {
+		if _, isOld := t.reals[id]; !isOld {
+			tips = append(tips, id)
+		}
+	}
+	slices.Sort(tips)
+	return slices.Compact(tips)
+}
+
+// The repositories in which commits are taken out: "staged" has all objects of the sandbox,
+// "clean" what its branches reach, checked, and "work" that and the source's objects.
+func (t *Taken) prepare(s Store) error {
+	m, err := s.openMerged()
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	if t.lower, err = m.lowerObjects(); err != nil {
+		return err
+	}
+	var owner *syscall.Credential
+	if t.source != nil {
+		owner = t.source.credential()
+	} else {
+		uid, gid, err := s.owner()
+		if err != nil {
+			return err
+		}
+		owner = ownerToRun(uid, gid)
+	}
+	if t.git, err = newGit(owner); err != nil {
+		return err
+	}
+	id := t.Info.Head
+	err = errors.Join(t.git.makeRepository("staged", id, nil, t.lower), t.git.makeRepository("clean", id, nil, t.lower))
+	if t.source != nil {
+		files := map[string]string{"objects/info/alternates": "../../clean/objects\n"}
+		if len(t.source.shallow) > 0 {
+			files["shallow"] = strings.Join(t.source.shallow, "\n") + "\n"
+		}
+		err = errors.Join(err, t.git.makeRepository("work", id, files, t.source.objects, t.lower))
+	}
+	return errors.Join(err, t.git.give())
+}
+
+// stage brings all objects that commands have written into the repository "staged".
+func (t *Taken) stage(ctx context.Context, s Store) error {
+	m, err := s.openMerged()
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	objects, err := m.upperObjects()
+	if err != nil || objects == nil {
+		return err
+	}
+	defer objects.Close()
+	if err := t.stagePacks(ctx, objects); err != nil {
+		return err
+	}
+	p, err := newLoosePack(len(t.Info.Head))
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if err := p.addAll(ctx, objects); err != nil || p.count == 0 {
+		return err
+	}
+	pack, err := p.reader()
+	if err != nil {
+		return err
+	}
+	return t.index(ctx, "loose objects", pack)
+}
+
+// stagePacks brings the packs of the sandbox in. Their indexes are made anew.
+func (t *Taken) stagePacks(ctx context.Context, objects *os.File) error {
+	dir, err := openBelow(objects, "pack")
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return unreadable("objects/pack", err)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return unreadable("objects/pack", err)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return !strings.HasPrefix(name, "pack-") || !strings.HasSuffix(name, ".pack")
+	})
+	slices.Sort(names)
+	left := int64(maxPackedBytes)
+	for _, name := range names {
+		size, err := t.stagePack(ctx, dir, name, left)
+		if err != nil {
+			return err
+		}
+		if left -= size; left < 0 || len(names) > maxPacks {
+			return errdefs.New(errdefs.Exhausted, "the sandbox's repository has more than %d packs, or 4 GiB of them; run git gc in the sandbox", maxPacks)
+		}
+	}
+	return nil
+}
+
+func (t *Taken) stagePack(ctx context.Context, dir *os.File, name string, left int64) (int64, error) {
+	f, err := safefs.OpenRegular(int(dir.Fd()), name)
+	if isAbsent(err) {
+		return 0, nil
+	}
+	var info os.FileInfo
+	if err == nil {
+		defer f.Close()
+		info, err = f.Stat()
+	}
+	if errdefs.Is(err, errdefs.Invalid) {
+		var st unix.Stat_t
+		if unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && isWhiteout(&st) {
+			return 0, nil // of a pack that the repository was made with
+		}
+	}
+	if err != nil {
+		return 0, unreadable(path.Join("objects/pack", name), err)
+	}
+	if info.Size() > left {
+		return info.Size(), nil
+	}
+	return info.Size(), t.index(ctx, "objects/pack/"+name, io.LimitReader(f, left))
+}
+
+func (t *Taken) index(ctx context.Context, what string, pack io.Reader) error {
+	if _, err := t.git.run(ctx, "staged", pack, "index-pack", "--stdin"); err != nil {
+		return errdefs.New(errdefs.KindOf(err), "the sandbox's repository: %s: %w", what, err)
+	}
+	return nil
+}
+
+// check brings what the tips reach into the repository "clean", and reads the commits.
+func (t *Taken) check(ctx context.Context, tips []string) error {
+	refuse := func(err error) error {
+		return errdefs.New(errdefs.KindOf(err), "the commits of the sandbox cannot be taken out: %w", err)
+	}
+	types, err := t.git.run(ctx, "staged", strings.NewReader(strings.Join(tips, "\n")+"\n"), "cat-file", "--batch-check=%(objecttype)")
+	if err != nil {
+		return refuse(err)
+	}
+	for i, line := range strings.Split(strings.TrimSuffix(types, "\n"), "\n") {
+		if line != "commit" {
+			return refuse(errdefs.New(errdefs.Precondition, "%s is no commit, or it is missing", tips[min(i, len(tips)-1)]))
+		}
+	}
+	revisions := strings.Join(tips, "\n") + "\n^" + t.Info.Head + "\n"
+	count, err := t.git.run(ctx, "staged", strings.NewReader(revisions), "rev-list", "--stdin", "--count", "--max-count="+strconv.Itoa(maxCommits+1))
+	if err != nil {
+		return refuse(err)
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(count)); err != nil || n > maxCommits {
+		return refuse(errdefs.New(errdefs.Exhausted, "there are more than %d", maxCommits))
+	}
+	if _, err := t.git.transfer(ctx, "staged", "clean", revisions, "--stdin", "--strict"); err != nil {
+		return refuse(err)
+	}
+	if err := t.readCommits(ctx, revisions); err != nil {
+		return refuse(err)
+	}
+	return nil
+}
+
+// Of returns the commits that a branch, or Detached, has and the sandbox was not made with, parents
+// first. Errors: NotFound.
+func (t *Taken) Of(ref string) ([]*Commit, error) {
+	tip, ok := t.Heads.Commits[ref]
+	if !ok {
+		return nil, errdefs.New(errdefs.NotFound, "the sandbox's repository has no branch %q", strings.TrimPrefix(ref, branches))
+	}
+	reached := map[string]bool{}
+	for todo := []string{tip}; len(todo) > 0; {
+		id := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if c := t.byID[id]; c != nil && !reached[id] {
+			reached[id] = true
+			todo = append(todo, c.Parents...)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(t.Commits), func(c *Commit) bool { return !reached[c.ID] }), nil
+}
+
+// Refs lists what has commits that the sandbox was not made with: the one that is checked out first.
+func (t *Taken) Refs() []string {
+	var refs []string
+	for _, ref := range slices.Sorted(maps.Keys(t.Heads.Commits)) {
+		if t.byID[t.Heads.Commits[ref]] != nil {
+			refs = append(refs, ref)
+		}
+	}
+	slices.SortStableFunc(refs, func(a, b string) int {
+		return strings.Compare(t.rank(a), t.rank(b))
+	})
+	return refs
+}
+
+func (t *Taken) rank(ref string) string {
+	if ref == t.Heads.Current {
+		return "0"
+	}
+	return "1"
+}
