@@ -41,6 +41,7 @@ var settings = []string{
 	"core.multiPackIndex=false", "core.packedGitWindowSize=32m", "core.packedGitLimit=256m", "core.warnAmbiguousRefs=false",
 	"pack.threads=2", "pack.windowMemory=256m", "pack.writeBitmaps=false", "fastimport.unpackLimit=0", "fsck.skipList=",
 	"protocol.allow=never", "credential.helper=", "gc.auto=0", "maintenance.auto=false",
+	"advice.graftFileDeprecated=false",
 }
 
 // git runs git in a directory of ours.

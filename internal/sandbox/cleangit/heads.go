@@ -240,6 +240,9 @@ func (s Store) Unsaved() ([]string, error) {
 		_, isOld := known[id]
 		return isOld || taken[id]
 	})
+	if len(left) == 0 {
+		return nil, nil
+	}
 	slices.Sort(left)
 	return left, nil
 }
