@@ -184,6 +184,10 @@ func (o *sandboxOptions) create(ctx context.Context, e *env, cmd *cobra.Command,
 	if err := o.addIgnoredScratch(ctx, e, home, b, &n); err != nil {
 		return sb, err
 	}
+	given := n.Git
+	if err := o.addClean(ctx, e, home, &n); err != nil {
+		return sb, err
+	}
 	doing := "uploading"
 	if n.Fill != nil {
 		doing = "importing"
@@ -197,7 +201,9 @@ func (o *sandboxOptions) create(ctx context.Context, e *env, cmd *cobra.Command,
 	}
 	if sb.HostPrograms {
 		e.sayTools(sb.Record)
-		e.sayClean(sb)
+		if given.IsClean() {
+			e.sayClean(sb)
+		}
 	} else {
 		o.sayNoMarks(e)
 	}
