@@ -73,16 +73,18 @@ var inside = map[string]string{
 	"sandbox/audit/export":      "audit",
 	"sandbox/audit/ocsf":        "audit",
 	"sandbox/board":             "record",
-	"sandbox/branch":            "apply audit changes cleangit gitcommit gitindex record review rights",
+	"sandbox/branch":            "apply audit changes cleangit gitcommit gitindex record review rights transplant",
 	"sandbox/changes":           "audit gitindex record rights",
 	"sandbox/config":            "audit/export hostlist mountspec",
-	"sandbox/cleangit":          "githistory gitindex",
+	"sandbox/cleangit":          "githistory gitindex gitrun",
 	"sandbox/gitcommit":         "",
 	"sandbox/gitconfig":         "",
 	"sandbox/granted":           "",
 	"sandbox/githistory":        "",
 	"sandbox/gitignored":        "gitindex",
 	"sandbox/gitindex":          "",
+	"sandbox/gitrun":            "",
+	"sandbox/gitrun/gittest":    "",
 	"sandbox/gitview":           "changes githistory gitindex record",
 	"sandbox/history":           "changes record",
 	"sandbox/hostlist":          "audit",
@@ -119,6 +121,7 @@ var inside = map[string]string{
 	"sandbox/supervise/narrow":  "supervise/worker",
 	"sandbox/supervise/notes":   "",
 	"sandbox/trust":             "record",
+	"sandbox/transplant":        "cleangit gitindex gitrun gitrun/gittest",
 	"sandbox/undo":              "apply audit changes history record",
 	"sandbox/uploaded":          "gitindex manifest record",
 	"sandbox/userrules":         "hostlist record",
@@ -221,7 +224,7 @@ var knowBoth = []string{"internal/sandbox/supervise", "internal/cli"}
 
 // forTests are imported by tests, and by what lies below test/, alone; they
 // import testing.
-var forTests = []string{"internal/cli/backend/backendtest", "internal/lib/linetest", "internal/lib/schematest", "internal/lib/testenv", "internal/confine/isolate/isolatetest"}
+var forTests = []string{"internal/cli/backend/backendtest", "internal/lib/linetest", "internal/lib/schematest", "internal/lib/testenv", "internal/confine/isolate/isolatetest", "internal/sandbox/gitrun/gittest"}
 
 // rooms says which packages may import a module that is not ours. A module
 // missing here has not been decided upon. Where only tests need it, no package

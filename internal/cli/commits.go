@@ -13,10 +13,10 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/branch"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
-	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/risk"
+	"github.com/agentfense/agentfense/internal/sandbox/transplant"
 )
 
 func newCommits(e *env) *cobra.Command {
@@ -144,15 +144,15 @@ func branchName(ref string) string {
 	return vpath.Escape(strings.TrimPrefix(ref, "refs/heads/"))
 }
 
-func listedCommitOf(c *cleangit.Commit, table *risk.Table, judge func(string) (cleangit.Verdict, string)) listedCommit {
+func listedCommitOf(c *transplant.Commit, table *risk.Table, judge func(string) (transplant.Verdict, string)) listedCommit {
 	l := listedCommit{ID: c.ID, Author: vpath.Escape(c.AuthorName()), Subject: vpath.Escape(c.Subject()), Signed: c.Signed, Merge: len(c.Parents) > 1, Files: []listedFile{}}
 	for _, x := range c.Changes {
 		f := listedFile{Status: statusOf(x), Path: vpath.Escape(x.Path)}
 		v, why := judge(x.Path)
 		switch v {
-		case cleangit.Drop:
+		case transplant.Drop:
 			f.Outcome, f.Reason = "left_out", why
-		case cleangit.Refuse:
+		case transplant.Refuse:
 			f.Outcome, f.Reason = "refused", why
 		default:
 			f.RiskFlag = markOf(table, x)
@@ -163,11 +163,11 @@ func listedCommitOf(c *cleangit.Commit, table *risk.Table, judge func(string) (c
 }
 
 // statusOf says how a commit changes a file.
-func statusOf(x cleangit.Change) changes.Status {
+func statusOf(x transplant.Change) changes.Status {
 	switch {
-	case x.Old == cleangit.Entry{}:
+	case x.Old == transplant.Entry{}:
 		return changes.Added
-	case x.New == cleangit.Entry{}:
+	case x.New == transplant.Entry{}:
 		return changes.Deleted
 	case x.Old.Mode[:3] != x.New.Mode[:3]:
 		return changes.Retyped
@@ -176,7 +176,7 @@ func statusOf(x cleangit.Change) changes.Status {
 }
 
 // markOf is the mark that a file has by its name, nil for none.
-func markOf(table *risk.Table, x cleangit.Change) *review.RiskFlag {
+func markOf(table *risk.Table, x transplant.Change) *review.RiskFlag {
 	p, err := vpath.Parse(x.Path)
 	if err != nil {
 		return nil
@@ -320,7 +320,7 @@ func applyCommits(ctx context.Context, e *env, b *local.Backend, name string, o 
 	return nil
 }
 
-func appliedCommitsOf(r *cleangit.Transplanted, o applyOptions) appliedCommits {
+func appliedCommitsOf(r *transplant.Transplanted, o applyOptions) appliedCommits {
 	doc := appliedCommits{
 		SchemaVersion: schemaVersion, DryRun: o.DryRun, Branch: vpath.Escape(o.Branch), Base: r.Base, Commits: []appliedCommit{},
 		LeftOut: stoppedPaths(r.Dropped), Refused: stoppedPaths(r.Refused), Signatures: r.Signed,
@@ -339,7 +339,7 @@ func appliedCommitsOf(r *cleangit.Transplanted, o applyOptions) appliedCommits {
 	return doc
 }
 
-func stoppedPaths(list []cleangit.Stopped) []stoppedPath {
+func stoppedPaths(list []transplant.Stopped) []stoppedPath {
 	var paths []stoppedPath
 	for _, s := range list {
 		paths = append(paths, stoppedPath{vpath.Escape(s.Path), s.Commit, s.Why})
@@ -348,7 +348,7 @@ func stoppedPaths(list []cleangit.Stopped) []stoppedPath {
 }
 
 // sayStopped names paths of commits.
-func (e *env) sayStopped(what string, list []cleangit.Stopped) {
+func (e *env) sayStopped(what string, list []transplant.Stopped) {
 	for _, s := range list[:min(len(list), summaryRoom)] {
 		e.say("%s: %s of %s: %s", what, vpath.Escape(s.Path), shortID(s.Commit), vpath.Escape(s.Why))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/gitcommit"
 	"github.com/agentfense/agentfense/internal/sandbox/gitindex"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/transplant"
 )
 
 // CommitsOptions say which commits of a sandbox to take, and where.
@@ -27,8 +28,8 @@ type CommitsOptions struct {
 }
 
 // Take takes the commits out of a sandbox's clean repository. Close the result. Errors: those of
-// cleangit.Store.Take; Precondition for a sandbox without one.
-func Take(ctx context.Context, s *record.Sandbox) (*cleangit.Taken, error) {
+// transplant.TakeOut; Precondition for a sandbox without one.
+func Take(ctx context.Context, s *record.Sandbox) (*transplant.Taken, error) {
 	if !s.Stored.Git.IsClean() {
 		return nil, errdefs.New(errdefs.Precondition, "sandbox %[1]s: it has no repository of its own, because it was not made with --git=clean; its changes: agentfense diff %[1]s", s.Name())
 	}
@@ -37,7 +38,7 @@ func Take(ctx context.Context, s *record.Sandbox) (*cleangit.Taken, error) {
 		return nil, err
 	}
 	defer source.Close()
-	t, err := cleangit.StoreIn(s.Dir()).Take(ctx, source)
+	t, err := transplant.TakeOut(ctx, cleangit.StoreIn(s.Dir()), source)
 	if err != nil {
 		return nil, errdefs.New(errdefs.KindOf(err), "sandbox %s: %w", s.Name(), err)
 	}
@@ -45,26 +46,26 @@ func Take(ctx context.Context, s *record.Sandbox) (*cleangit.Taken, error) {
 }
 
 // Judge says what becomes of the paths of commits under the policies of the sandbox.
-func Judge(w *changes.Work) func(name string) (v cleangit.Verdict, why string) {
-	return func(name string) (cleangit.Verdict, string) {
+func Judge(w *changes.Work) func(name string) (v transplant.Verdict, why string) {
+	return func(name string) (transplant.Verdict, string) {
 		p, ok := gitindex.TrackedPath(vpath.Root, name)
 		isGit := func(element string) bool { return strings.EqualFold(element, ".git") }
 		switch {
 		case !ok || slices.ContainsFunc(strings.Split(name, "/"), isGit):
-			return cleangit.Refuse, "no commit may have a file of this name"
+			return transplant.Refuse, "no commit may have a file of this name"
 		case w.WasHidden(p):
-			return cleangit.Drop, "the policy hides it"
+			return transplant.Drop, "the policy hides it"
 		case !w.MayWrite(p):
-			return cleangit.Refuse, "the policy lets commands read it, and not write it"
+			return transplant.Refuse, "the policy lets commands read it, and not write it"
 		}
-		return cleangit.Take, ""
+		return transplant.Take, ""
 	}
 }
 
 // Commits makes the commits of a sandbox anew on a new branch of the source's repository. The
 // result says what was left out, and what stops it, also beside an error. Errors: Precondition;
 // Exists, Invalid for a branch; NotFound for one of the sandbox; those of Take.
-func Commits(ctx context.Context, s *record.Sandbox, o CommitsOptions) (result *cleangit.Transplanted, err error) {
+func Commits(ctx context.Context, s *record.Sandbox, o CommitsOptions) (result *transplant.Transplanted, err error) {
 	w, err := changes.OpenToRead(s)
 	if err != nil {
 		return nil, err
@@ -94,7 +95,7 @@ func Commits(ctx context.Context, s *record.Sandbox, o CommitsOptions) (result *
 	if tip := taken.Heads.Commits[ref]; o.Reviewed != "" && tip != o.Reviewed {
 		return nil, errdefs.New(errdefs.Precondition, "sandbox %[1]s: the last commit is %[2]s now, and not the one that was reviewed; look again: agentfense commits %[1]s", s.Name(), tip)
 	}
-	result, err = taken.Transplant(ctx, cleangit.Plan{Ref: ref, AtBase: o.AtBase, Committer: committer, Judge: Judge(w)})
+	result, err = taken.Transplant(ctx, transplant.Plan{Ref: ref, AtBase: o.AtBase, Committer: committer, Judge: Judge(w)})
 	if err != nil {
 		return result, errdefs.New(errdefs.KindOf(err), "sandbox %s: %w", s.Name(), err)
 	}
@@ -113,7 +114,7 @@ func Commits(ctx context.Context, s *record.Sandbox, o CommitsOptions) (result *
 	return result, errors.Join(s.Log(commitsEvent(o.Branch, result)), cleangit.StoreIn(s.Dir()).NoteTaken(idsOf(result.Moved)))
 }
 
-func idsOf(moved []cleangit.Moved) []string {
+func idsOf(moved []transplant.Moved) []string {
 	var ids []string
 	for _, m := range moved {
 		ids = append(ids, m.ID)
@@ -121,7 +122,7 @@ func idsOf(moved []cleangit.Moved) []string {
 	return ids
 }
 
-func commitsEvent(branch string, r *cleangit.Transplanted) audit.Applied {
+func commitsEvent(branch string, r *transplant.Transplanted) audit.Applied {
 	e := audit.Applied{Branch: audit.Text(branch), Commit: r.Tip}
 	seen := map[string]bool{}
 	for _, left := range r.Dropped {

@@ -37,11 +37,11 @@ func (s Store) Heads() (*Heads, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.openMerged()
+	m, err := s.OpenMerged()
 	if err != nil {
 		return nil, err
 	}
-	defer m.close()
+	defer m.Close()
 	refs, err := m.refs()
 	if err != nil {
 		return nil, err
@@ -82,32 +82,33 @@ func isRefName(name string) bool {
 	return !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' })
 }
 
-// merged is the repository as overlayfs shows it.
-type merged struct {
+// Merged is the repository as overlayfs shows it.
+type Merged struct {
 	lower *os.File
 	upper *os.File // nil if nothing ran yet
 }
 
-func (s Store) openMerged() (*merged, error) {
+// OpenMerged opens the repository. Close it after.
+func (s Store) OpenMerged() (*Merged, error) {
 	parent, err := os.Open(string(s))
 	if err != nil {
 		return nil, damaged(err)
 	}
 	defer parent.Close()
-	m := &merged{}
-	if m.lower, err = openBelow(parent, repositoryDir); err != nil {
+	m := &Merged{}
+	if m.lower, err = OpenBelow(parent, repositoryDir); err != nil {
 		return nil, damaged(err)
 	}
-	m.upper, err = openBelow(parent, upperDir)
+	m.upper, err = OpenBelow(parent, upperDir)
 	if err != nil && !errors.Is(err, unix.ENOENT) {
-		m.close()
+		m.Close()
 		return nil, damaged(err)
 	}
 	return m, nil
 }
 
-// openBelow opens a directory without following a link.
-func openBelow(parent *os.File, path string) (*os.File, error) {
+// OpenBelow opens a directory without following a link.
+func OpenBelow(parent *os.File, path string) (*os.File, error) {
 	fd, err := safefs.OpenDir(int(parent.Fd()), path, unix.O_RDONLY|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, err
@@ -115,31 +116,32 @@ func openBelow(parent *os.File, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-func (m *merged) close() {
+// Close closes the directories.
+func (m *Merged) Close() {
 	m.lower.Close()
 	if m.upper != nil {
 		m.upper.Close()
 	}
 }
 
-// unreadable says what commands have done to the repository.
-func unreadable(what string, err error) error {
+// Unreadable says what commands have done to the repository.
+func Unreadable(what string, err error) error {
 	return errdefs.New(errdefs.Precondition, "the sandbox's repository: %s: %w; repair it with a command in the sandbox", what, err)
 }
 
 // read reads a file at the top of the repository; an absent one is empty.
-func (m *merged) read(name string, limit int64) ([]byte, error) {
+func (m *Merged) read(name string, limit int64) ([]byte, error) {
 	from := m.lower
 	if m.upper != nil {
 		var st unix.Stat_t
 		err := unix.Fstatat(int(m.upper.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
 		switch {
-		case err == nil && isWhiteout(&st):
+		case err == nil && IsWhiteout(&st):
 			return nil, nil
 		case err == nil:
 			from = m.upper
 		case !errors.Is(err, unix.ENOENT):
-			return nil, unreadable(name, err)
+			return nil, Unreadable(name, err)
 		}
 	}
 	text, err := safefs.ReadRegular(int(from.Fd()), name, limit)
@@ -147,17 +149,17 @@ func (m *merged) read(name string, limit int64) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, unreadable(name, err)
+		return nil, Unreadable(name, err)
 	}
 	return text, nil
 }
 
-// isWhiteout reports whether an entry of the upper layer hides one of the lower (overlayfs.rst).
-func isWhiteout(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 }
+// IsWhiteout reports whether an entry of the upper layer hides one of the lower (overlayfs.rst).
+func IsWhiteout(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 }
 
 // refs reads all refs. Those that have a file are in the upper layer, because the lower one has
 // packed ones alone.
-func (m *merged) refs() (githistory.Refs, error) {
+func (m *Merged) refs() (githistory.Refs, error) {
 	packed, err := m.read("packed-refs", maxPackedRefs)
 	if err != nil {
 		return nil, err
@@ -169,11 +171,11 @@ func (m *merged) refs() (githistory.Refs, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Fstatat(int(m.upper.Fd()), "reftable", &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
-		return nil, unreadable("reftable", errdefs.New(errdefs.Unsupported, "refs in this form are not read"))
+		return nil, Unreadable("reftable", errdefs.New(errdefs.Unsupported, "refs in this form are not read"))
 	}
 	loose, err := githistory.ReadLoose(int(m.upper.Fd()))
 	if err != nil {
-		return nil, unreadable("refs", err)
+		return nil, Unreadable("refs", err)
 	}
 	for name, id := range loose {
 		refs[name] = id
@@ -187,8 +189,8 @@ const takenFile = "taken"
 // maxCommitsFile bounds the lists of commits, in bytes.
 const maxCommitsFile = 256 << 20
 
-// history returns for each commit that the repository was made with the one it was made of.
-func (s Store) history() (map[string]string, error) {
+// History returns for each commit that the repository was made with the one it was made of.
+func (s Store) History() (map[string]string, error) {
 	text, err := safefs.ReadRegularIn(string(s), commitsFile, maxCommitsFile)
 	if err != nil {
 		return nil, damaged(err)
@@ -224,7 +226,7 @@ func (s Store) Unsaved() ([]string, error) {
 	if len(left) == 0 {
 		return nil, nil
 	}
-	known, err := s.history()
+	known, err := s.History()
 	if err != nil {
 		return nil, err
 	}
@@ -280,34 +282,34 @@ func (s Store) NoteTaken(ids []string) error {
 	return hostError(safefs.WriteDurably(string(s), takenFile, []byte(list.String())))
 }
 
-// upperObjects opens the directory of objects that commands have written; nil if there is none.
-func (m *merged) upperObjects() (*os.File, error) {
+// UpperObjects opens the directory of objects that commands have written; nil if there is none.
+func (m *Merged) UpperObjects() (*os.File, error) {
 	if m.upper == nil {
 		return nil, nil
 	}
 	var st unix.Stat_t
 	err := unix.Fstatat(int(m.upper.Fd()), "objects", &st, unix.AT_SYMLINK_NOFOLLOW)
-	if errors.Is(err, unix.ENOENT) || err == nil && isWhiteout(&st) {
+	if errors.Is(err, unix.ENOENT) || err == nil && IsWhiteout(&st) {
 		return nil, nil
 	}
-	dir, err := openBelow(m.upper, "objects")
+	dir, err := OpenBelow(m.upper, "objects")
 	if err != nil {
-		return nil, unreadable("objects", err)
+		return nil, Unreadable("objects", err)
 	}
 	return dir, nil
 }
 
-// lowerObjects is the directory of the objects that the repository was made with.
-func (m *merged) lowerObjects() (*os.File, error) {
-	dir, err := openBelow(m.lower, "objects")
+// LowerObjects is the directory of the objects that the repository was made with.
+func (m *Merged) LowerObjects() (*os.File, error) {
+	dir, err := OpenBelow(m.lower, "objects")
 	if err != nil {
 		return nil, damaged(err)
 	}
 	return dir, nil
 }
 
-// owner is the user of the processes of the sandbox.
-func (s Store) owner() (uid, gid uint32, err error) {
+// Owner is the user of the processes of the sandbox.
+func (s Store) Owner() (uid, gid uint32, err error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(string(s), repositoryDir), &st); err != nil {
 		return 0, 0, damaged(err)

@@ -11,50 +11,54 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/sandbox/githistory"
+	"github.com/agentfense/agentfense/internal/sandbox/gitrun"
 )
 
 const branches = "refs/heads/"
 
-// source is the repository of a source, open.
-type source struct {
-	dir, objects *os.File
-	owner, group uint32 // of .git
-	head         string // the commit
-	branch       string // the ref that is checked out, "" if none is
-	shallow      []string
-	refs         githistory.Refs
+// Source is the repository of a source, open.
+type Source struct {
+	dir          *os.File
+	Objects      *os.File // its directory of objects
+	owner, group uint32   // of .git
+	Head         string   // the commit
+	branch       string   // the ref that is checked out, "" if none is
+	Shallow      []string // the commits at which a shallow history ends
+	Refs         githistory.Refs
 }
 
-func (s *source) close() {
-	for _, f := range []*os.File{s.dir, s.objects} {
+// Close closes the repository.
+func (s *Source) Close() {
+	for _, f := range []*os.File{s.dir, s.Objects} {
 		if f != nil {
 			f.Close()
 		}
 	}
 }
 
-// credential is the owner of the repository, for whom root runs git; nil for the caller.
-func (s *source) credential() *syscall.Credential { return ownerToRun(s.owner, s.group) }
+// Credential is the owner of the repository, for whom root runs git; nil for the caller.
+func (s *Source) Credential() *syscall.Credential { return OwnerToRun(s.owner, s.group) }
 
-func ownerToRun(uid, gid uint32) *syscall.Credential {
+// OwnerToRun is the user for whom root runs git; nil for the caller.
+func OwnerToRun(uid, gid uint32) *syscall.Credential {
 	if os.Geteuid() == 0 && uid != 0 {
 		return &syscall.Credential{Uid: uid, Gid: gid}
 	}
 	return nil
 }
 
-// files are those of a repository in which the ref sourceRef is the head.
-func (s *source) files() map[string]string {
-	files := map[string]string{sourceRef: s.head + "\n"}
-	if len(s.shallow) > 0 {
-		files["shallow"] = strings.Join(s.shallow, "\n") + "\n"
+// files are those of a repository in which the ref gitrun.HeadRef is the head.
+func (s *Source) files() map[string]string {
+	files := map[string]string{gitrun.HeadRef: s.Head + "\n"}
+	if len(s.Shallow) > 0 {
+		files["shallow"] = strings.Join(s.Shallow, "\n") + "\n"
 	}
 	return files
 }
 
-// openSource opens the repository at the root of the directory workspace. Errors: Precondition or
+// OpenSource opens the repository at the root of the directory workspace. Errors: Precondition or
 // Unsupported, with the reason, for one of which no clean repository can be made.
-func openSource(workspace *os.File) (*source, error) {
+func OpenSource(workspace *os.File) (*Source, error) {
 	var st unix.Stat_t
 	err := unix.Fstatat(int(workspace.Fd()), ".git", &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
@@ -70,15 +74,15 @@ func openSource(workspace *os.File) (*source, error) {
 	if uid := uint32(os.Geteuid()); uid != 0 && st.Uid != uid {
 		return nil, refused("the repository belongs to uid %d: make the sandbox as that user", st.Uid)
 	}
-	s := &source{owner: st.Uid, group: st.Gid}
+	s := &Source{owner: st.Uid, group: st.Gid}
 	if s.dir, err = openDir(workspace, ".git"); err == nil {
 		err = s.readHead()
 	}
 	if err == nil {
-		s.objects, err = openDir(s.dir, "objects")
+		s.Objects, err = openDir(s.dir, "objects")
 	}
 	if err != nil {
-		s.close()
+		s.Close()
 		return nil, err
 	}
 	return s, nil
@@ -98,7 +102,7 @@ func openDir(parent *os.File, name string) (*os.File, error) {
 }
 
 // readHead reads what is checked out.
-func (s *source) readHead() error {
+func (s *Source) readHead() error {
 	dir := int(s.dir.Fd())
 	refs, err := githistory.ReadRefs(dir)
 	if err != nil {
@@ -107,14 +111,14 @@ func (s *source) readHead() error {
 	if s.branch, _, err = githistory.ReadHead(dir); err != nil {
 		return refused("HEAD: %w", err)
 	}
-	s.refs, s.head = refs, refs["HEAD"]
+	s.Refs, s.Head = refs, refs["HEAD"]
 	switch {
-	case s.head == "":
+	case s.Head == "":
 		return refused("the source has no commit yet, or HEAD cannot be read")
 	case s.branch != "" && !strings.HasPrefix(s.branch, branches):
 		return refused("HEAD is no branch")
 	}
-	s.shallow, err = githistory.ReadShallow(dir)
+	s.Shallow, err = githistory.ReadShallow(dir)
 	if err != nil {
 		return refused("shallow: %w", err)
 	}

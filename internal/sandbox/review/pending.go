@@ -19,8 +19,8 @@ func HasChanges(s *record.Sandbox) (bool, error) {
 	return false, nil
 }
 
-// HasChangesToKeep is HasChanges with the commits of a clean repository, and without what agents leave in the home directory each time: own
-// entries, and new directories without files.
+// HasChangesToKeep is HasChanges with the commits of a clean repository, and without what agents
+// leave in the home directory each time: own entries, and new directories without files.
 func HasChangesToKeep(s *record.Sandbox) (bool, error) {
 	for _, part := range s.Parts() {
 		if changed, err := hasChangesBut(part, isAgentHome(s, part)); changed || err != nil {

@@ -1,14 +1,17 @@
-package cleangit
+package transplant
 
 import (
 	"bytes"
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,51 +19,91 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
+	"github.com/agentfense/agentfense/internal/sandbox/gitindex"
+	"github.com/agentfense/agentfense/internal/sandbox/gitrun/gittest"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
+
+var histories = flag.Int("transplant.histories", 8, "random histories")
 
 // box is a sandbox with the clean repository of a source. Commands have written all of it anew, so
 // that upper is a repository by itself.
 type box struct {
 	t      *testing.T
 	source string
-	store  Store
+	store  cleangit.Store
 	upper  string
 	policy *policy.Policy
-	made   *Made
+	info   *cleangit.Info
 }
 
-func newBox(t *testing.T, source string, mode Mode, p *policy.Policy) *box {
+// newBox makes a sandbox that sees all but what the patterns match.
+func newBox(t *testing.T, source string, mode cleangit.Mode, hidden ...string) *box {
 	t.Helper()
-	repository, made, err := makeClean(t, source, mode, p)
+	rules := []policy.Rule{{Pattern: "**", Permission: policy.Write}}
+	for _, p := range hidden {
+		rules = append(rules, policy.Rule{Pattern: p, Permission: policy.None, Priority: 1})
+	}
+	p, err := policy.Compile(rules, policy.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := filepath.Dir(repository)
-	b := &box{t: t, source: source, store: Store(store), upper: filepath.Join(store, upperDir), policy: p, made: made}
-	if out, err := exec.Command("cp", "-r", repository, b.upper).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	workspace, err := os.Open(source)
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer workspace.Close()
+	made, err := cleangit.CacheIn(t.TempDir()).Make(t.Context(), workspace, mode, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := made.Fill(dir); err != nil {
+		t.Fatal(err)
+	}
+	b := &box{t: t, source: source, store: cleangit.StoreIn(dir), policy: p, info: &made.Info}
+	b.upper = filepath.Join(string(b.store), "upper")
+	gittest.Script(t, string(b.store), "cp -r repository upper")
 	return b
 }
+
+// history returns the commits that the sandbox was made with, and those that they were made of.
+func (b *box) history() map[string]string {
+	b.t.Helper()
+	reals, err := b.store.History()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return reals
+}
+
+// shown reports whether the sandbox sees a path.
+func (b *box) shown(name string) bool {
+	p, ok := gitindex.TrackedPath(vpath.Root, name)
+	return ok && b.policy.ShowsContent(p)
+}
+
+// files lists the files of a commit that the sandbox sees, or those that it does not see.
+func (b *box) files(dir, commit string, shown bool) string {
+	b.t.Helper()
+	var list []string
+	for entry := range strings.SplitSeq(gittest.Git(b.t, dir, nil, "ls-tree", "-r", "-z", commit), "\x00") {
+		if _, name, ok := strings.Cut(entry, "\t"); ok && b.shown(name) == shown {
+			list = append(list, entry)
+		}
+	}
+	return strings.Join(list, "\n")
+}
+
+// agent makes git commit as the agent.
+const agent = "export GIT_AUTHOR_NAME=Agent GIT_AUTHOR_EMAIL=agent@example.org GIT_AUTHOR_DATE='1234567890 +0200'\n"
 
 // run runs a script in a work tree of the sandbox.
 func (b *box) run(script string) {
 	b.t.Helper()
-	runScript(b.t, b.t.TempDir(), "export GIT_DIR="+b.upper+" GIT_WORK_TREE=$PWD; git reset -q --hard\n"+script)
-}
-
-func runScript(t *testing.T, dir, script string) {
-	t.Helper()
-	cmd := exec.Command("sh", "-ec", script)
-	cmd.Dir = dir
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=Agent", "GIT_AUTHOR_EMAIL=agent@example.org", "GIT_AUTHOR_DATE=1234567890 +0200", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org",
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	gittest.Script(b.t, b.t.TempDir(), agent+"export GIT_DIR="+b.upper+" GIT_WORK_TREE=$PWD; git reset -q --hard\n"+script)
 }
 
 func (b *box) take() (*Taken, error) {
@@ -70,18 +113,17 @@ func (b *box) take() (*Taken, error) {
 		b.t.Fatal(err)
 	}
 	defer workspace.Close()
-	return b.store.Take(b.t.Context(), workspace)
+	return TakeOut(b.t.Context(), b.store, workspace)
 }
 
 const committer = "You <you@example.org> 1700000000 +0000"
 
 // judge drops what is hidden, and refuses the file "read-only".
 func (b *box) judge(name string) (Verdict, string) {
-	shown := shows(b.policy.ShowsContent)
 	switch {
 	case name == "read-only":
 		return Refuse, "it is read-only"
-	case !shown(name):
+	case !b.shown(name):
 		return Drop, "hidden"
 	}
 	return Take, ""
@@ -112,33 +154,24 @@ func (b *box) transplant(p Plan) (*Transplanted, error) {
 		if err != nil {
 			return err
 		}
-		gitIn(b.t, b.source, text, "index-pack", "--stdin", "--strict")
-		gitIn(b.t, b.source, nil, "update-ref", "refs/heads/out", r.Tip)
+		gittest.Git(b.t, b.source, text, "index-pack", "--stdin", "--strict")
+		gittest.Git(b.t, b.source, nil, "update-ref", "refs/heads/out", r.Tip)
 		return nil
 	})
 	return r, err
 }
 
 // hiddenOf lists what a commit of the source has and the sandbox does not see.
-func (b *box) hiddenOf(commit string) string {
-	shown := shows(b.policy.ShowsContent)
-	var list []string
-	for entry := range strings.SplitSeq(gitIn(b.t, b.source, nil, "ls-tree", "-r", "-z", commit), "\x00") {
-		if _, name, ok := strings.Cut(entry, "\t"); ok && !shown(name) {
-			list = append(list, entry)
-		}
-	}
-	return strings.Join(list, "\n")
-}
+func (b *box) hiddenOf(commit string) string { return b.files(b.source, commit, false) }
 
 // randomCommits continues a history in the sandbox: commits on the head, on older ones and on each
 // other, which also add hidden files.
-func randomCommits(r *rand.Rand, old []pair, head string, commits int) []byte {
+func randomCommits(r *rand.Rand, old []string, head string, commits int) []byte {
 	var b bytes.Buffer
 	parent := func(i int) string {
 		switch n := r.IntN(10); {
 		case n == 0:
-			return old[r.IntN(len(old))].clean
+			return old[r.IntN(len(old))]
 		case n < 3 || i == 1:
 			return head
 		}
@@ -152,16 +185,7 @@ func randomCommits(r *rand.Rand, old []pair, head string, commits int) []byte {
 		if other := parent(i); other != first && r.IntN(3) == 0 {
 			fmt.Fprintf(&b, "merge %s\n", other)
 		}
-		for range r.IntN(4) {
-			name := names[r.IntN(len(names))]
-			quoted := quote(name)
-			if r.IntN(4) == 0 {
-				fmt.Fprintf(&b, "D %s\n", quoted)
-				continue
-			}
-			fmt.Fprintf(&b, "M 100644 inline %s\ndata 2\n%d\n", quoted, r.IntN(9))
-		}
-		b.WriteString("\n")
+		gittest.RandomChanges(&b, r)
 	}
 	return b.Bytes()
 }
@@ -170,20 +194,16 @@ func randomCommits(r *rand.Rand, old []pair, head string, commits int) []byte {
 // otherwise the tree of the sandbox. No commit has hidden files of the sandbox.
 func TestATransplantKeepsWhatIsHidden(t *testing.T) {
 	testenv.Command(t, "git")
-	p := rulesHiding(t, "h", `hid*/`, "/sub/z")
 	moved, refused := 0, 0
 	for seed := range uint64(*histories) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		dir := t.TempDir()
-		gitIn(t, dir, nil, "init", "-q")
-		gitIn(t, dir, randomHistory(r, 15), "fast-import", "--quiet", "--date-format=raw")
-		gitIn(t, dir, nil, "symbolic-ref", "HEAD", "refs/heads/c15")
-		if treeOf(t, dir, "HEAD", p) == "" {
-			continue
-		}
-		b := newBox(t, dir, "clean:all", p)
-		old := pairs(t, filepath.Join(string(b.store), repositoryDir))
-		gitIn(t, b.upper, randomCommits(r, old, b.made.Info.Head, 12), "--git-dir=.", "fast-import", "--quiet", "--date-format=raw")
+		gittest.Git(t, dir, nil, "init", "-q")
+		gittest.Git(t, dir, gittest.RandomHistory(r, 15), "fast-import", "--quiet", "--date-format=raw")
+		gittest.Git(t, dir, nil, "symbolic-ref", "HEAD", "refs/heads/c15")
+		b := newBox(t, dir, "clean:all", "h", `hid*/`, "/sub/z")
+		old := slices.Sorted(maps.Keys(b.history()))
+		gittest.Git(t, b.upper, randomCommits(r, old, b.info.Head, 12), "--git-dir=.", "fast-import", "--quiet", "--date-format=raw")
 		for i := 1; i <= 12; i += 3 {
 			ref := fmt.Sprintf("refs/heads/agent%d", i)
 			result, err := b.transplant(Plan{Ref: ref})
@@ -221,27 +241,24 @@ func (b *box) checkRefused(r *Transplanted) {
 // check compares each new commit with the one of the sandbox.
 func (b *box) check(ref string, r *Transplanted) {
 	b.t.Helper()
-	root := map[string]string{} // of a commit of the sandbox: that of the source with its hidden files
-	for _, c := range pairs(b.t, filepath.Join(string(b.store), repositoryDir)) {
-		root[c.clean] = c.real
-	}
+	root := b.history() // of a commit of the sandbox: that of the source with its hidden files
 	for _, m := range r.Moved {
 		root[m.ID] = root[m.Parents[0]]
 		if m.Real == "" {
 			continue
 		}
-		if diff := cmp.Diff(treeOf(b.t, b.upper, m.ID, b.policy), treeOf(b.t, b.source, m.Real, b.policy)); diff != "" {
+		if diff := cmp.Diff(b.files(b.upper, m.ID, true), b.files(b.source, m.Real, true)); diff != "" {
 			b.t.Errorf("%s: commit %s, made of %s: visible files (-want +got)\n%s", ref, m.Real, m.ID, diff)
 		}
 		if diff := cmp.Diff(b.hiddenOf(root[m.ID]), b.hiddenOf(m.Real)); diff != "" {
 			b.t.Errorf("%s: commit %s, made of %s: hidden files (-want +got)\n%s", ref, m.Real, m.ID, diff)
 		}
 		const format = "--format=%an <%ae> %ad%n%B"
-		if diff := cmp.Diff(gitIn(b.t, b.upper, nil, "log", "-1", format, m.ID), gitIn(b.t, b.source, nil, "log", "-1", format, m.Real)); diff != "" {
+		if diff := cmp.Diff(gittest.Git(b.t, b.upper, nil, "log", "-1", format, m.ID), gittest.Git(b.t, b.source, nil, "log", "-1", format, m.Real)); diff != "" {
 			b.t.Errorf("%s: commit %s, made of %s: (-want +got)\n%s", ref, m.Real, m.ID, diff)
 		}
 	}
-	gitIn(b.t, b.source, nil, "fsck", "--strict")
+	gittest.Git(b.t, b.source, nil, "fsck", "--strict")
 }
 
 // A branch of the source that went on gets the commits by three-way merges.
@@ -275,9 +292,9 @@ func TestATransplantOntoANewerCommit(t *testing.T) {
 		"a branch that is checked out nowhere": {"echo b >b; git add b; git commit -qm b; git worktree add -q ../w$$ HEAD; rm -r ../w$$", "true", "a b h sub", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBox(t, repositoryOf(t, lines), "clean:50", rulesHiding(t, "h"))
+			b := newBox(t, gittest.Repository(t, lines), "clean:50", "h")
 			b.run(c.inside)
-			runScript(t, b.source, c.outside)
+			gittest.Script(t, b.source, c.outside)
 			hidden := b.hiddenOf("main")
 			r, err := b.transplant(Plan{})
 			if err != nil {
@@ -292,14 +309,14 @@ func TestATransplantOntoANewerCommit(t *testing.T) {
 			if len(r.Refused) > 0 {
 				t.Fatalf("refused: %+v", r.Refused)
 			}
-			if got := strings.ReplaceAll(gitIn(t, b.source, nil, "ls-tree", "-r", "--name-only", "out"), "\n", " "); got != c.want {
+			if got := strings.ReplaceAll(gittest.Git(t, b.source, nil, "ls-tree", "-r", "--name-only", "out"), "\n", " "); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 			if got := b.hiddenOf("out"); got != hidden {
 				t.Errorf("the hidden files were %s, are %s", hidden, got)
 			}
-			gitIn(t, b.source, nil, "fsck", "--strict")
-			if got := gitIn(t, b.source, nil, "log", "-1", "--format=%an %ad %cn", "--date=raw", "out"); got != "Agent 1234567890 +0200 You" {
+			gittest.Git(t, b.source, nil, "fsck", "--strict")
+			if got := gittest.Git(t, b.source, nil, "log", "-1", "--format=%an %ad %cn", "--date=raw", "out"); got != "Agent 1234567890 +0200 You" {
 				t.Errorf("the commit is by %q", got)
 			}
 		})
@@ -332,14 +349,14 @@ git reset -q --soft $(echo x | git commit-tree -p HEAD $(git hash-object -t tree
 		"a reftable":            {"echo b >b; git add b; git commit -qm b; mkdir $GIT_DIR/reftable", "reftable"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBox(t, repositoryOf(t, ""), "clean:50", rulesHiding(t, "h"))
+			b := newBox(t, gittest.Repository(t, ""), "clean:50", "h")
 			b.run(c.script)
-			before := gitIn(t, b.source, nil, "for-each-ref")
+			before := gittest.Git(t, b.source, nil, "for-each-ref")
 			_, err := b.transplant(Plan{})
 			if err == nil || errdefs.Is(err, errdefs.Internal) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
-			if after := gitIn(t, b.source, nil, "for-each-ref"); after != before {
+			if after := gittest.Git(t, b.source, nil, "for-each-ref"); after != before {
 				t.Errorf("the refs were %s, are %s", before, after)
 			}
 		})
@@ -350,7 +367,7 @@ git reset -q --soft $(echo x | git commit-tree -p HEAD $(git hash-object -t tree
 // commits; control characters do not stay, nor do signatures.
 func TestMessagesComeBack(t *testing.T) {
 	testenv.Command(t, "git")
-	b := newBox(t, repositoryOf(t, "echo b >>a; git commit -qam second"), "clean:50", rulesHiding(t, "h"))
+	b := newBox(t, gittest.Repository(t, "echo b >>a; git commit -qam second"), "clean:50", "h")
 	b.run(`C=$(git rev-parse HEAD^); echo c >c; git add c
 printf 'of %s, %s, 1234567, \033[2J\302\233x\n' $C $(git rev-parse --short=9 HEAD) | git commit -q -F -
 D=$(git rev-parse HEAD); git commit -q --allow-empty -m "after $D"
@@ -359,11 +376,11 @@ git cat-file commit HEAD | sed '/^committer/a gpgsig -----BEGIN PGP SIGNATURE---
 	if err != nil || r.Signed != 1 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	first, second := gitIn(t, b.source, nil, "rev-parse", "main^"), gitIn(t, b.source, nil, "rev-parse", "--short=9", "main")
-	if got, want := gitIn(t, b.source, nil, "log", "-1", "--format=%s", "out^"), "of "+first+", "+second+", 1234567, ?[2J??x"; got != want {
+	first, second := gittest.Git(t, b.source, nil, "rev-parse", "main^"), gittest.Git(t, b.source, nil, "rev-parse", "--short=9", "main")
+	if got, want := gittest.Git(t, b.source, nil, "log", "-1", "--format=%s", "out^"), "of "+first+", "+second+", 1234567, ?[2J??x"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := gitIn(t, b.source, nil, "cat-file", "commit", "out"), "after "+gitIn(t, b.source, nil, "rev-parse", "out^"); !strings.HasSuffix(got, want) || strings.Contains(got, "SIGNATURE") {
+	if got, want := gittest.Git(t, b.source, nil, "cat-file", "commit", "out"), "after "+gittest.Git(t, b.source, nil, "rev-parse", "out^"); !strings.HasSuffix(got, want) || strings.Contains(got, "SIGNATURE") {
 		t.Errorf("got %q, want %q at its end", got, want)
 	}
 }
@@ -371,16 +388,16 @@ git cat-file commit HEAD | sed '/^committer/a gpgsig -----BEGIN PGP SIGNATURE---
 // A commit that changes hidden files alone is left out, and they are named.
 func TestHiddenFilesOfCommitsAreLeftOut(t *testing.T) {
 	testenv.Command(t, "git")
-	b := newBox(t, repositoryOf(t, ""), "clean:50", rulesHiding(t, "h"))
+	b := newBox(t, gittest.Repository(t, ""), "clean:50", "h")
 	b.run("echo evil >h; git add -f h; git commit -qm h; echo b >b; git add b; git commit -qm b; echo evil2 >h; git commit -qam h2")
 	r, err := b.transplant(Plan{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := gitIn(t, b.source, nil, "log", "--format=%s", "out"); got != "b\nfirst" || len(r.Dropped) != 2 || r.Dropped[0].Path != "h" {
+	if got := gittest.Git(t, b.source, nil, "log", "--format=%s", "out"); got != "b\nfirst" || len(r.Dropped) != 2 || r.Dropped[0].Path != "h" {
 		t.Errorf("the log is %q; left out: %+v", got, r.Dropped)
 	}
-	if got := gitIn(t, b.source, nil, "show", "out:h"); got != "h1" {
+	if got := gittest.Git(t, b.source, nil, "show", "out:h"); got != "h1" {
 		t.Errorf("the hidden file is %q", got)
 	}
 	b.run("git reset -q --hard HEAD^^^; echo evil >h; git add -f h; git commit -qm h")
@@ -392,7 +409,7 @@ func TestHiddenFilesOfCommitsAreLeftOut(t *testing.T) {
 // The unsaved refs are those with commits that are nowhere else.
 func TestUnsaved(t *testing.T) {
 	testenv.Command(t, "git")
-	b := newBox(t, repositoryOf(t, "echo b >>a; git commit -qam second"), "clean:50", rulesHiding(t, "h"))
+	b := newBox(t, gittest.Repository(t, "echo b >>a; git commit -qam second"), "clean:50", "h")
 	want := func(names ...string) {
 		t.Helper()
 		got, err := b.store.Unsaved()
@@ -413,33 +430,24 @@ func TestUnsaved(t *testing.T) {
 	if got := taken.Refs(); !cmp.Equal(got, []string{"refs/heads/x"}) {
 		t.Errorf("refs %q", got)
 	}
-	if err := errorsOf(taken.Close(), b.store.NoteTaken([]string{taken.Commits[0].ID})); err != nil {
+	if err := errors.Join(taken.Close(), b.store.NoteTaken([]string{taken.Commits[0].ID})); err != nil {
 		t.Fatal(err)
 	}
 	want()
 }
 
-func errorsOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Nothing of a hostile repository but objects is used, and nothing of it runs.
 func TestTakingRunsNothing(t *testing.T) {
 	testenv.Command(t, "git")
-	b := newBox(t, repositoryOf(t, ""), "clean:50", rulesHiding(t, "h"))
-	secret := repositoryOf(t, "")
+	b := newBox(t, gittest.Repository(t, ""), "clean:50", "h")
+	secret := gittest.Repository(t, "")
 	mark := filepath.Join(t.TempDir(), "ran")
 	b.run("echo b >b; git add b; git commit -qm b; " + fmt.Sprintf(`
 git config core.fsmonitor "touch %[1]s"; git config core.alternateRefsCommand "touch %[1]s"; git config uploadpack.packObjectsHook "touch %[1]s"
 for h in reference-transaction post-index-change pre-commit; do printf '#!/bin/sh\ntouch %[1]s\n' >$GIT_DIR/hooks/$h; chmod +x $GIT_DIR/hooks/$h; done
 echo %[2]s/.git/objects >$GIT_DIR/objects/info/alternates
 C=$(cat $GIT_DIR/refs/heads/main); mkdir -p $GIT_DIR/refs/replace; echo %[3]s >$GIT_DIR/refs/replace/$C; echo $C >$GIT_DIR/info/grafts; echo $C >$GIT_DIR/shallow
-mkfifo $GIT_DIR/objects/info/packs; echo '* filter=evil' >$GIT_DIR/info/attributes`, mark, secret, gitIn(t, secret, nil, "rev-parse", "HEAD")))
+mkfifo $GIT_DIR/objects/info/packs; echo '* filter=evil' >$GIT_DIR/info/attributes`, mark, secret, gittest.Git(t, secret, nil, "rev-parse", "HEAD")))
 	r, err := b.transplant(Plan{})
 	if err != nil || len(r.Moved) != 1 {
 		t.Fatalf("%+v, %v", r, err)
@@ -448,8 +456,8 @@ mkfifo $GIT_DIR/objects/info/packs; echo '* filter=evil' >$GIT_DIR/info/attribut
 		t.Error("something of the repository ran")
 	}
 	// An object that only the alternate has is missing.
-	runScript(t, secret, "echo x >x; git add x")
-	b.run(fmt.Sprintf("rm $GIT_DIR/shallow $GIT_DIR/info/grafts; git update-index --add --cacheinfo 100644,%s,x; git commit -qm x", gitIn(t, secret, nil, "hash-object", "x")))
+	gittest.Script(t, secret, "echo x >x; git add x")
+	b.run(fmt.Sprintf("rm $GIT_DIR/shallow $GIT_DIR/info/grafts; git update-index --add --cacheinfo 100644,%s,x; git commit -qm x", gittest.Git(t, secret, nil, "hash-object", "x")))
 	if _, err := b.transplant(Plan{}); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("an object of the alternate: %v", err)
 	}
@@ -458,15 +466,15 @@ mkfifo $GIT_DIR/objects/info/packs; echo '* filter=evil' >$GIT_DIR/info/attribut
 // Objects are verified by their ids, and large ones are refused.
 func TestLooseObjects(t *testing.T) {
 	testenv.Command(t, "git")
-	dir := repositoryOf(t, "echo c >c; git add c; git commit -qm c; git commit -qm e --allow-empty; head -c 300000 /dev/urandom >r; git add r; git tag -am t t")
+	dir := gittest.Repository(t, "echo c >c; git add c; git commit -qm c; git commit -qm e --allow-empty; head -c 300000 /dev/urandom >r; git add r; git tag -am t t")
 	objects, err := os.Open(filepath.Join(dir, ".git/objects"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer objects.Close()
-	good := len(strings.Fields(gitIn(t, dir, nil, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)")))
-	blob := gitIn(t, dir, nil, "rev-parse", "HEAD:a")
-	runScript(t, dir, "cd .git/objects; mkdir -p 12; cp "+blob[:2]+"/"+blob[2:]+" 12/34567890123456789012345678901234567890; echo x >12/34567890123456789012345678901234567891; ln -s /etc/passwd 12/34567890123456789012345678901234567892")
+	good := len(strings.Fields(gittest.Git(t, dir, nil, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)")))
+	blob := gittest.Git(t, dir, nil, "rev-parse", "HEAD:a")
+	gittest.Script(t, dir, "cd .git/objects; mkdir -p 12; cp "+blob[:2]+"/"+blob[2:]+" 12/34567890123456789012345678901234567890; echo x >12/34567890123456789012345678901234567891; ln -s /etc/passwd 12/34567890123456789012345678901234567892")
 	p, err := newLoosePack(40)
 	if err != nil {
 		t.Fatal(err)
@@ -484,54 +492,14 @@ func TestLooseObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := t.TempDir()
-	gitIn(t, to, nil, "init", "-q")
-	gitIn(t, to, text, "index-pack", "--stdin", "--strict")
-	if got := len(strings.Fields(gitIn(t, to, nil, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)"))); got != good {
+	gittest.Git(t, to, nil, "init", "-q")
+	gittest.Git(t, to, text, "index-pack", "--stdin", "--strict")
+	if got := len(strings.Fields(gittest.Git(t, to, nil, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)"))); got != good {
 		t.Errorf("the pack has %d objects, want %d", got, good)
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := p.addAll(canceled, objects); !errdefs.Is(err, errdefs.Canceled) {
 		t.Errorf("canceled: %v", err)
-	}
-}
-
-// What killed processes have left is removed, and what others use stays.
-func TestScratchDirectoriesAreSwept(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	used, err := makeScratch(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left, err := makeScratch(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(left.path, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	left.lock.Close() // as the kernel does for a killed process
-	next, err := makeScratch(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, want := range map[string]bool{used.path: true, left.path: false, next.path: true} {
-		if _, err := os.Lstat(path); (err == nil) != want {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
-	if err := errorsOf(used.remove(), next.remove()); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestRefNames(t *testing.T) {
-	for name, want := range map[string]bool{
-		"refs/heads/a": true, "refs/heads/a/b-c.d": true, "refs/heads/ä": true, "refs/heads/": false, "refs/heads/../x": false, "refs/heads/a..b": false,
-		"refs/heads/.a": false, "refs/heads/a.lock": false, "refs/heads/a b": false, "refs/heads/a\x1b": false, "refs/heads/a@{1}": false, "heads/a": false, "refs//a": false, "refs/heads/a.": false,
-	} {
-		if got := isRefName(name); got != want {
-			t.Errorf("%q: %v", name, got)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package cleangit
+package transplant
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/gitrun"
 )
 
 // maxMerged bounds the texts that are merged, in bytes each.
@@ -90,7 +91,7 @@ func (g *graft) mergeFiles(ctx context.Context, x Change, now Entry) (why string
 		}
 		defer texts[i].Close()
 	}
-	merged, ok, err := g.taken.git.mergeFile(ctx, texts)
+	merged, ok, err := g.taken.mergeFile(ctx, texts)
 	if err != nil || !ok {
 		return "both changed the same lines, or it is no text", err
 	}
@@ -181,8 +182,8 @@ func badImport(line string) error {
 
 // mergeFile merges texts: ours, the base and theirs. ok is false for a conflict, and for what is no
 // text.
-func (g *git) mergeFile(ctx context.Context, texts [3]*os.File) (merged []byte, ok bool, err error) {
-	cmd := g.command(ctx, "clean", "merge-file", "-p", "-q", inherited(0), inherited(1), inherited(2))
+func (t *Taken) mergeFile(ctx context.Context, texts [3]*os.File) (merged []byte, ok bool, err error) {
+	cmd := t.git.Command(ctx, "clean", "merge-file", "-p", "-q", gitrun.Inherited(0), gitrun.Inherited(1), gitrun.Inherited(2))
 	cmd.ExtraFiles = texts[:]
 	var out bytes.Buffer
 	cmd.Stdout = &out
@@ -190,7 +191,7 @@ func (g *git) mergeFile(ctx context.Context, texts [3]*os.File) (merged []byte, 
 	if _, is := errors.AsType[*exec.ExitError](err); is && ctx.Err() == nil {
 		return nil, false, nil
 	}
-	return out.Bytes(), err == nil, failed(ctx, err, cmd.Args, "")
+	return out.Bytes(), err == nil, gitrun.Failed(ctx, err, cmd.Args, "")
 }
 
 // quote writes a path as git reads it (quote.c).

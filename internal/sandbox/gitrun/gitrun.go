@@ -1,4 +1,10 @@
-package cleangit
+// Package gitrun runs git in new repositories of ours, in a scratch directory. Git reads the objects
+// of other repositories there, by descriptor, and nothing else of them: no configuration, hook,
+// attribute, graft or replacement. It fetches nothing, its memory is bounded, and it never runs for
+// root on what belongs to another user: root runs it as the owner.
+//
+// A scratch directory that a killed process has left is removed when the next one is made.
+package gitrun
 
 import (
 	"bytes"
@@ -28,11 +34,11 @@ const memoryMax = 4 << 30
 // killTimeout is how long a killed git may keep its pipes open.
 const killTimeout = time.Second
 
-// maxAlternates bounds the source's list of alternates, which git reads, in bytes.
-const maxAlternates = 64 << 10
+// SHA256Digits are the digits of an object id of a repository with SHA-256.
+const SHA256Digits = 64
 
-// sha256Digits are the digits of an object id of a repository with SHA-256.
-const sha256Digits = 64
+// HeadRef is the ref that HEAD of the new repositories names.
+const HeadRef = "refs/heads/source"
 
 // settings disable what could run a program, fetch, or use files of another repository than the
 // objects, and bound the memory.
@@ -44,16 +50,16 @@ var settings = []string{
 	"advice.graftFileDeprecated=false",
 }
 
-// git runs git in a directory of ours.
-type git struct {
+// Git runs git in a directory of ours.
+type Git struct {
 	program string
 	scratch *scratchDir
 	others  map[string][]*os.File // of a repository: object directories that it reads, too
 	owner   *syscall.Credential   // of the source, if root runs git; else nil
 }
 
-// newGit makes the scratch directory. close removes it.
-func newGit(owner *syscall.Credential) (*git, error) {
+// New makes the scratch directory. Close removes it. Errors: Unsupported without a git.
+func New(owner *syscall.Credential) (*Git, error) {
 	program, err := exec.LookPath("git")
 	if err != nil {
 		return nil, errdefs.New(errdefs.Unsupported, "git is not installed")
@@ -62,16 +68,17 @@ func newGit(owner *syscall.Credential) (*git, error) {
 	if err != nil {
 		return nil, hostError(err)
 	}
-	return &git{program: program, scratch: scratch, others: map[string][]*os.File{}, owner: owner}, nil
+	return &Git{program: program, scratch: scratch, others: map[string][]*os.File{}, owner: owner}, nil
 }
 
-func (g *git) close() error { return hostError(g.scratch.remove()) }
+// Close removes the scratch directory.
+func (g *Git) Close() error { return hostError(g.scratch.remove()) }
 
-// makeRepository makes an empty repository, whose objects have ids like id, with some files.
-func (g *git) makeRepository(name, id string, files map[string]string, others ...*os.File) error {
+// MakeRepository makes an empty repository, whose objects have ids like id, with some files.
+func (g *Git) MakeRepository(name, id string, files map[string]string, others ...*os.File) error {
 	dir := filepath.Join(g.scratch.path, name)
 	g.others[name] = others
-	all := map[string]string{"HEAD": "ref: " + sourceRef + "\n", "config": formatConfig(id, "true")}
+	all := map[string]string{"HEAD": "ref: " + HeadRef + "\n", "config": FormatConfig(id, "true")}
 	maps.Copy(all, files)
 	var err error
 	for _, sub := range []string{"refs/heads", "objects/pack", "objects/info"} {
@@ -83,17 +90,17 @@ func (g *git) makeRepository(name, id string, files map[string]string, others ..
 	return hostError(err)
 }
 
-// formatConfig is the part of a configuration that says how a repository is stored.
-func formatConfig(id, bare string) string {
-	if len(id) == sha256Digits {
+// FormatConfig is the part of a configuration that says how a repository is stored.
+func FormatConfig(id, bare string) string {
+	if len(id) == SHA256Digits {
 		return "[core]\n\trepositoryformatversion = 1\n\tbare = " + bare + "\n[extensions]\n\tobjectformat = sha256\n"
 	}
 	return "[core]\n\trepositoryformatversion = 0\n\tbare = " + bare + "\n"
 }
 
-// give gives the directory to the owner of the source, who runs git. It comes after what it
+// Give gives the directory to the owner of the source, who runs git. It comes after what it
 // contains: until then the owner cannot reach that, and so cannot replace it meanwhile.
-func (g *git) give() error {
+func (g *Git) Give() error {
 	if g.owner == nil {
 		return nil
 	}
@@ -113,8 +120,8 @@ func (g *git) give() error {
 	return hostError(err)
 }
 
-// command returns a run of git in the repository name.
-func (g *git) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+// Command returns a run of git in the repository name.
+func (g *Git) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	all := []string{"--no-pager", "--no-replace-objects"}
 	for _, s := range settings {
 		all = append(all, "-c", s)
@@ -130,7 +137,7 @@ func (g *git) command(ctx context.Context, name string, args ...string) *exec.Cm
 	}
 	var others []string
 	for i := range g.others[name] {
-		others = append(others, inherited(i))
+		others = append(others, Inherited(i))
 	}
 	cmd.ExtraFiles = g.others[name]
 	cmd.Env = append(cmd.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+strings.Join(others, ":"))
@@ -140,23 +147,23 @@ func (g *git) command(ctx context.Context, name string, args ...string) *exec.Cm
 	return cmd
 }
 
-// inherited returns the path of the child's extra file i, in the child.
-func inherited(i int) string { return fmt.Sprintf("/proc/self/fd/%d", 3+i) }
+// Inherited returns the path of the child's extra file i, in the child.
+func Inherited(i int) string { return fmt.Sprintf("/proc/self/fd/%d", 3+i) }
 
-// process is a run of git that goes on.
-type process struct {
+// Process is a run of git that goes on.
+type Process struct {
 	cmd       *exec.Cmd
-	in        io.WriteCloser
-	out       io.ReadCloser
+	In        io.WriteCloser
+	Out       io.ReadCloser
 	complaint bytes.Buffer
 }
 
-// start starts git with pipes. end must be called.
-func (g *git) start(ctx context.Context, name string, args ...string) (*process, error) {
-	p := &process{cmd: g.command(ctx, name, args...)}
+// Start starts git with pipes. End or Kill must be called.
+func (g *Git) Start(ctx context.Context, name string, args ...string) (*Process, error) {
+	p := &Process{cmd: g.Command(ctx, name, args...)}
 	var err error
-	if p.in, err = p.cmd.StdinPipe(); err == nil {
-		p.out, err = p.cmd.StdoutPipe()
+	if p.In, err = p.cmd.StdinPipe(); err == nil {
+		p.Out, err = p.cmd.StdoutPipe()
 	}
 	p.cmd.Stderr = &limitedWriter{&p.complaint}
 	if err == nil {
@@ -174,40 +181,40 @@ func limitMemory(cmd *exec.Cmd) {
 	_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_AS, &limit, nil) // it may have ended
 }
 
-// end waits for the process, which must have read and written everything.
-func (p *process) end(ctx context.Context) error {
-	_ = p.in.Close()
-	return failed(ctx, p.cmd.Wait(), p.cmd.Args, p.complaint.String())
+// End waits for the process, which must have read and written everything.
+func (p *Process) End(ctx context.Context) error {
+	_ = p.In.Close()
+	return Failed(ctx, p.cmd.Wait(), p.cmd.Args, p.complaint.String())
 }
 
-// kill ends the process after another error.
-func (p *process) kill() {
+// Kill ends the process after another error.
+func (p *Process) Kill() {
 	_ = p.cmd.Cancel()
-	_ = p.in.Close()
+	_ = p.In.Close()
 	_ = p.cmd.Wait()
 }
 
-// run runs git and returns what it printed.
-func (g *git) run(ctx context.Context, name string, stdin io.Reader, args ...string) (string, error) {
+// Run runs git and returns what it printed.
+func (g *Git) Run(ctx context.Context, name string, stdin io.Reader, args ...string) (string, error) {
 	var out bytes.Buffer
-	err := g.pipe(ctx, name, stdin, &out, args...)
+	err := g.Pipe(ctx, name, stdin, &out, args...)
 	return out.String(), err
 }
 
-// pipe runs git and writes what it prints to out.
-func (g *git) pipe(ctx context.Context, name string, stdin io.Reader, out io.Writer, args ...string) error {
-	cmd := g.command(ctx, name, args...)
+// Pipe runs git and writes what it prints to out.
+func (g *Git) Pipe(ctx context.Context, name string, stdin io.Reader, out io.Writer, args ...string) error {
+	cmd := g.Command(ctx, name, args...)
 	var complaint bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, out, &limitedWriter{&complaint}
 	if err := cmd.Start(); err != nil {
 		return errdefs.New(errdefs.Internal, "git: %w", err)
 	}
 	limitMemory(cmd)
-	return failed(ctx, cmd.Wait(), cmd.Args, complaint.String())
+	return Failed(ctx, cmd.Wait(), cmd.Args, complaint.String())
 }
 
-// failed explains how a run ended. The source decides what git complains about.
-func failed(ctx context.Context, err error, args []string, complaint string) error {
+// Failed explains how a run ended. The source decides what git complains about.
+func Failed(ctx context.Context, err error, args []string, complaint string) error {
 	verb := args[3+2*len(settings)]
 	line, _, _ := strings.Cut(strings.TrimSpace(complaint), "\n")
 	switch {
@@ -241,5 +248,14 @@ func hostError(err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		kind = errdefs.Exhausted
 	}
-	return errdefs.New(kind, "clean repository: %w", err)
+	return errdefs.New(kind, "git: %w", err)
 }
+
+// Complaint is the first line of what the process complained about, after its end.
+func (p *Process) Complaint() string {
+	line, _, _ := strings.Cut(strings.TrimSpace(p.complaint.String()), "\n")
+	return vpath.Escape(line)
+}
+
+// Path is the scratch directory.
+func (g *Git) Path() string { return g.scratch.path }

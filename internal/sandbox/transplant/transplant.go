@@ -1,4 +1,4 @@
-package cleangit
+package transplant
 
 import (
 	"bufio"
@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
+	"github.com/agentfense/agentfense/internal/sandbox/gitrun"
 )
 
 // Verdict says what becomes of a changed path.
@@ -23,7 +25,7 @@ const (
 
 // Plan says what to transplant.
 type Plan struct {
-	Ref       string // the branch of the sandbox, or Detached
+	Ref       string // the branch of the sandbox, or cleangit.Detached
 	AtBase    bool   // begin at the commit of which the repository was made, not at the branch's
 	Committer string // name, address and time, as git stores them
 	Judge     func(path string) (v Verdict, why string)
@@ -58,7 +60,7 @@ type Transplanted struct {
 // "work". The change of each to its first parent is merged by three-way merges into what its first
 // parent became. A parent that is the head of the clean repository becomes the present commit of
 // the branch, and an older one the commit that it was made of. Paths that stop it are in the
-// result. Errors: Precondition if there is nothing to do, or git refuses; those of Take.
+// result. Errors: Precondition if there is nothing to do, or git refuses; those of TakeOut.
 func (t *Taken) Transplant(ctx context.Context, p Plan) (result *Transplanted, err error) {
 	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
 	defer cancel()
@@ -72,23 +74,23 @@ func (t *Taken) Transplant(ctx context.Context, p Plan) (result *Transplanted, e
 	if t.source == nil {
 		return nil, errdefs.New(errdefs.Precondition, "the source of the sandbox is lost")
 	}
-	process, err := t.git.start(ctx, "work", "fast-import", "--quiet", "--force", "--done", "--date-format=raw-permissive")
+	process, err := t.git.Start(ctx, "work", "fast-import", "--quiet", "--force", "--done", "--date-format=raw-permissive")
 	if err != nil {
 		return nil, err
 	}
 	g := &graft{
 		taken: t, plan: p, result: &Transplanted{Base: t.base(p)},
-		out: bufio.NewWriter(process.in), in: bufio.NewReader(process.out),
+		out: bufio.NewWriter(process.In), in: bufio.NewReader(process.Out),
 		became: map[string]string{}, ids: map[string]string{}, words: t.newWords(),
 	}
 	if err = g.run(ctx, commits); err != nil {
-		process.kill()
-		if process.complaint.Len() > 0 {
-			err = errdefs.New(errdefs.Precondition, "git fast-import: %q", firstLine(process.complaint.String()))
+		process.Kill()
+		if complaint := process.Complaint(); complaint != "" {
+			err = errdefs.New(errdefs.Precondition, "git fast-import: %s", complaint)
 		}
 		return nil, err
 	}
-	if err := process.end(ctx); err != nil {
+	if err := process.End(ctx); err != nil {
 		return nil, err
 	}
 	isMade := func(m Moved) bool { return m.Real != "" }
@@ -98,13 +100,8 @@ func (t *Taken) Transplant(ctx context.Context, p Plan) (result *Transplanted, e
 	return g.result, nil
 }
 
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line
-}
-
 func refText(ref string) string {
-	if ref == Detached {
+	if ref == cleangit.Detached {
 		return "HEAD"
 	}
 	return "branch " + strings.TrimPrefix(ref, branches)
@@ -115,10 +112,10 @@ func (t *Taken) base(p Plan) string {
 	if p.AtBase {
 		return t.Info.Source
 	}
-	if id := t.source.refs[t.Info.Branch]; id != "" {
+	if id := t.source.Refs[t.Info.Branch]; id != "" {
 		return id
 	}
-	return t.source.head
+	return t.source.Head
 }
 
 // Pack calls do with a pack of the commits that Transplant made.
@@ -130,17 +127,26 @@ func (t *Taken) Pack(ctx context.Context, r *Transplanted, do func(pack io.Reade
 	in, w := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
-		err := t.git.pipe(ctx, "work", strings.NewReader(revisions), w, "pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q")
+		err := t.git.Pipe(ctx, "work", strings.NewReader(revisions), w, "pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q")
 		_ = w.CloseWithError(err)
 		packed <- err
 	}()
 	err := do(in)
 	_ = in.Close()
-	if failure := <-packed; failure != nil && (err == nil || !isBroken(failure)) {
+	if failure := <-packed; failure != nil && (err == nil || !gitrun.IsBroken(failure)) {
 		return failure
 	}
 	return err
 }
+
+// branches begins the names of branches, and cleanRef is the one that Transplant makes.
+const (
+	branches = "refs/heads/"
+	cleanRef = branches + "clean"
+)
+
+// errImport says that fast-import has ended; what it complains about says why.
+var errImport = errdefs.New(errdefs.Internal, "git fast-import ended early")
 
 // graft is a transplant that goes on.
 type graft struct {

@@ -1,4 +1,4 @@
-package cleangit
+package transplant
 
 import (
 	"bufio"
@@ -21,6 +21,8 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
+	"github.com/agentfense/agentfense/internal/sandbox/gitrun"
 )
 
 // What is taken of a sandbox's objects at most: loose ones, bytes of one and of all when they are
@@ -65,9 +67,9 @@ func (p *loosePack) close() { p.body.Close() }
 func (p *loosePack) addAll(ctx context.Context, objects *os.File) error {
 	for i := range 256 {
 		prefix := hex.EncodeToString([]byte{byte(i)})
-		dir, err := openBelow(objects, prefix)
+		dir, err := cleangit.OpenBelow(objects, prefix)
 		if errors.Is(err, unix.EACCES) {
-			return unreadable(path.Join("objects", prefix), err)
+			return cleangit.Unreadable(path.Join("objects", prefix), err)
 		}
 		if err != nil {
 			continue // no directory, so no objects
@@ -84,7 +86,7 @@ func (p *loosePack) addAll(ctx context.Context, objects *os.File) error {
 func (p *loosePack) addDir(ctx context.Context, dir *os.File, prefix string) error {
 	names, err := dir.Readdirnames(maxLoose)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return unreadable(path.Join("objects", prefix), err)
+		return cleangit.Unreadable(path.Join("objects", prefix), err)
 	}
 	for _, name := range names {
 		id := prefix + name
@@ -111,7 +113,7 @@ var errBadObject = errors.New("damaged object")
 func (p *loosePack) add(dir *os.File, name, id string) error {
 	f, err := safefs.OpenRegular(int(dir.Fd()), name)
 	if errors.Is(err, unix.EACCES) {
-		return unreadable("object "+id, err)
+		return cleangit.Unreadable("object "+id, err)
 	}
 	if err != nil {
 		return nil //nolint:nilerr // no file, so no object
@@ -214,7 +216,7 @@ func (p *loosePack) reader() (io.Reader, error) {
 }
 
 func newHash(digits int) hash.Hash {
-	if digits == sha256Digits {
+	if digits == gitrun.SHA256Digits {
 		return sha256.New()
 	}
 	return sha1.New() //nolint:gosec // git's object ids

@@ -1,4 +1,4 @@
-package cleangit
+package gitrun
 
 import (
 	"errors"

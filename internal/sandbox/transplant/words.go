@@ -1,10 +1,14 @@
-package cleangit
+package transplant
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
+
+// An abbreviation of an id in a message has so many digits at least, as git's default has it.
+var hexWord = regexp.MustCompile(`[0-9a-fA-F]{7,}`)
 
 // ownWords finds the ids of the sandbox's commits in messages.
 type ownWords struct {

@@ -1,4 +1,4 @@
-package cleangit
+package transplant
 
 import (
 	"bufio"
@@ -13,6 +13,7 @@ import (
 // What is read of commits at most: bytes of all, and changed paths.
 const (
 	maxCommitBytes = 256 << 20
+	maxMessage     = 16 << 20 // and of one
 	maxChanges     = 1_000_000
 )
 
@@ -62,7 +63,7 @@ func (c *Commit) AuthorName() string {
 
 // readCommits reads what the revisions reach in the repository "clean".
 func (t *Taken) readCommits(ctx context.Context, revisions string) error {
-	list, err := t.git.run(ctx, "clean", strings.NewReader(revisions), "rev-list", "--stdin", "--topo-order", "--reverse")
+	list, err := t.git.Run(ctx, "clean", strings.NewReader(revisions), "rev-list", "--stdin", "--topo-order", "--reverse")
 	if err != nil {
 		return err
 	}
@@ -108,26 +109,26 @@ func (t *Taken) readBodies(ctx context.Context, ids []string, do func(*Commit)) 
 	if len(ids) == 0 {
 		return nil
 	}
-	p, err := t.git.start(ctx, "clean", "cat-file", "--batch", "--buffer")
+	p, err := t.git.Start(ctx, "clean", "cat-file", "--batch", "--buffer")
 	if err != nil {
 		return err
 	}
 	go func() {
-		_, _ = io.WriteString(p.in, strings.Join(ids, "\n")+"\n") // else the output ends early
-		_ = p.in.Close()
+		_, _ = io.WriteString(p.In, strings.Join(ids, "\n")+"\n") // else the output ends early
+		_ = p.In.Close()
 	}()
-	r := bufio.NewReader(p.out)
+	r := bufio.NewReader(p.Out)
 	left := int64(maxCommitBytes)
 	for range ids {
 		c, size, err := readBody(r, left)
 		if err != nil {
-			p.kill()
+			p.Kill()
 			return err
 		}
 		left -= size
 		do(c)
 	}
-	return p.end(ctx)
+	return p.End(ctx)
 }
 
 // readBody reads an answer of git cat-file --batch.
@@ -179,19 +180,19 @@ func (t *Taken) readChanges(ctx context.Context, trees map[string]string) error 
 	for _, c := range t.Commits {
 		list.WriteString(trees[c.Parents[0]] + " " + c.tree + "\n")
 	}
-	p, err := t.git.start(ctx, "clean", "diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv", "--full-index")
+	p, err := t.git.Start(ctx, "clean", "diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv", "--full-index")
 	if err != nil {
 		return err
 	}
 	go func() {
-		_, _ = io.WriteString(p.in, list.String()) // else the output ends early
-		_ = p.in.Close()
+		_, _ = io.WriteString(p.In, list.String()) // else the output ends early
+		_ = p.In.Close()
 	}()
-	if err := readRaw(bufio.NewReader(p.out), t.Commits); err != nil {
-		p.kill()
+	if err := readRaw(bufio.NewReader(p.Out), t.Commits); err != nil {
+		p.Kill()
 		return err
 	}
-	return p.end(ctx)
+	return p.End(ctx)
 }
 
 // readRaw reads what git diff-tree prints of pairs of trees: a line with both, and entries that

@@ -1,9 +1,19 @@
-package cleangit
+// Package transplant brings the commits of a sandbox's clean repository into the repository of its
+// source.
+//
+// TakeOut never runs git on the sandbox's repository. It reads refs and loose objects itself, and
+// takes packs without their indexes. Git stores all of that in a new repository, and checks what the
+// branches reach as strictly as what is pushed. Transplant makes the commits anew on top of the
+// source's branch: the tree of the parent with the change of each commit, merged three-way, without
+// what the policy hides. The source's repository is read and not changed; package branch stores the
+// result in it.
+package transplant
 
 import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -17,6 +27,8 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
+	"github.com/agentfense/agentfense/internal/sandbox/gitrun"
 )
 
 // takeTimeout bounds how long commits are taken out.
@@ -25,25 +37,36 @@ const takeTimeout = 10 * time.Minute
 // maxCommits bounds how many commits are taken out.
 const maxCommits = 10_000
 
+func hostError(err error) error {
+	if err == nil {
+		return nil
+	}
+	kind := errdefs.Internal
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		kind = errdefs.Exhausted
+	}
+	return errdefs.New(kind, "commits: %w", err)
+}
+
 // Taken has the commits of a sandbox in a repository of ours. Its objects came as packs, and git
 // has checked each of them as strictly as it checks what is pushed. Nothing else of the sandbox's
 // repository was taken: no configuration, hook, attribute, alternate, graft or replacement.
 type Taken struct {
-	Info    *Info
-	Heads   *Heads
+	Info    *cleangit.Info
+	Heads   *cleangit.Heads
 	Commits []*Commit // that the sandbox has made, parents first
 
-	git    *git
-	source *source // nil if it is lost
+	git    *gitrun.Git
+	source *cleangit.Source // nil if it is lost
 	lower  *os.File
 	reals  map[string]string
 	byID   map[string]*Commit
 }
 
-// Take takes the commits out of the sandbox's repository. workspace is the source, nil if it is
+// TakeOut takes the commits out of the sandbox's repository. workspace is the source, nil if it is
 // lost. Close it after. Errors: Precondition with the reason if commands have damaged the
 // repository, or git refuses an object; Exhausted; Deadline; Canceled; Unsupported without a git.
-func (s Store) Take(ctx context.Context, workspace *os.File) (t *Taken, err error) {
+func TakeOut(ctx context.Context, s cleangit.Store, workspace *os.File) (t *Taken, err error) {
 	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
 	defer cancel()
 	t = &Taken{byID: map[string]*Commit{}}
@@ -58,12 +81,12 @@ func (s Store) Take(ctx context.Context, workspace *os.File) (t *Taken, err erro
 	if t.Heads, err = s.Heads(); err != nil {
 		return t, err
 	}
-	if t.reals, err = s.history(); err != nil {
+	if t.reals, err = s.History(); err != nil {
 		return t, err
 	}
 	tips := t.newTips()
 	if workspace != nil {
-		if t.source, err = openSource(workspace); err != nil {
+		if t.source, err = cleangit.OpenSource(workspace); err != nil {
 			return t, err
 		}
 	}
@@ -82,7 +105,7 @@ func (s Store) Take(ctx context.Context, workspace *os.File) (t *Taken, err erro
 // Close removes the repository.
 func (t *Taken) Close() error {
 	if t.source != nil {
-		t.source.close()
+		t.source.Close()
 	}
 	if t.lower != nil {
 		t.lower.Close()
@@ -90,7 +113,7 @@ func (t *Taken) Close() error {
 	if t.git == nil {
 		return nil
 	}
-	return t.git.close()
+	return t.git.Close()
 }
 
 // newTips are the branches' commits that the sandbox was not made with, each once.
@@ -107,48 +130,48 @@ func (t *Taken) newTips() []string {
 
 // The repositories in which commits are taken out: "staged" has all objects of the sandbox,
 // "clean" what its branches reach, checked, and "work" that and the source's objects.
-func (t *Taken) prepare(s Store) error {
-	m, err := s.openMerged()
+func (t *Taken) prepare(s cleangit.Store) error {
+	m, err := s.OpenMerged()
 	if err != nil {
 		return err
 	}
-	defer m.close()
-	if t.lower, err = m.lowerObjects(); err != nil {
+	defer m.Close()
+	if t.lower, err = m.LowerObjects(); err != nil {
 		return err
 	}
 	var owner *syscall.Credential
 	if t.source != nil {
-		owner = t.source.credential()
+		owner = t.source.Credential()
 	} else {
-		uid, gid, err := s.owner()
+		uid, gid, err := s.Owner()
 		if err != nil {
 			return err
 		}
-		owner = ownerToRun(uid, gid)
+		owner = cleangit.OwnerToRun(uid, gid)
 	}
-	if t.git, err = newGit(owner); err != nil {
+	if t.git, err = gitrun.New(owner); err != nil {
 		return err
 	}
 	id := t.Info.Head
-	err = errors.Join(t.git.makeRepository("staged", id, nil, t.lower), t.git.makeRepository("clean", id, nil, t.lower))
+	err = errors.Join(t.git.MakeRepository("staged", id, nil, t.lower), t.git.MakeRepository("clean", id, nil, t.lower))
 	if t.source != nil {
 		files := map[string]string{"objects/info/alternates": "../../clean/objects\n"}
-		if len(t.source.shallow) > 0 {
-			files["shallow"] = strings.Join(t.source.shallow, "\n") + "\n"
+		if len(t.source.Shallow) > 0 {
+			files["shallow"] = strings.Join(t.source.Shallow, "\n") + "\n"
 		}
-		err = errors.Join(err, t.git.makeRepository("work", id, files, t.source.objects, t.lower))
+		err = errors.Join(err, t.git.MakeRepository("work", id, files, t.source.Objects, t.lower))
 	}
-	return errors.Join(err, t.git.give())
+	return errors.Join(err, t.git.Give())
 }
 
 // stage brings all objects that commands have written into the repository "staged".
-func (t *Taken) stage(ctx context.Context, s Store) error {
-	m, err := s.openMerged()
+func (t *Taken) stage(ctx context.Context, s cleangit.Store) error {
+	m, err := s.OpenMerged()
 	if err != nil {
 		return err
 	}
-	defer m.close()
-	objects, err := m.upperObjects()
+	defer m.Close()
+	objects, err := m.UpperObjects()
 	if err != nil || objects == nil {
 		return err
 	}
@@ -173,17 +196,17 @@ func (t *Taken) stage(ctx context.Context, s Store) error {
 
 // stagePacks brings the packs of the sandbox in. Their indexes are made anew.
 func (t *Taken) stagePacks(ctx context.Context, objects *os.File) error {
-	dir, err := openBelow(objects, "pack")
+	dir, err := cleangit.OpenBelow(objects, "pack")
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
-		return unreadable("objects/pack", err)
+		return cleangit.Unreadable("objects/pack", err)
 	}
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
-		return unreadable("objects/pack", err)
+		return cleangit.Unreadable("objects/pack", err)
 	}
 	names = slices.DeleteFunc(names, func(name string) bool {
 		return !strings.HasPrefix(name, "pack-") || !strings.HasSuffix(name, ".pack")
@@ -204,7 +227,7 @@ func (t *Taken) stagePacks(ctx context.Context, objects *os.File) error {
 
 func (t *Taken) stagePack(ctx context.Context, dir *os.File, name string, left int64) (int64, error) {
 	f, err := safefs.OpenRegular(int(dir.Fd()), name)
-	if isAbsent(err) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
 	var info os.FileInfo
@@ -214,12 +237,12 @@ func (t *Taken) stagePack(ctx context.Context, dir *os.File, name string, left i
 	}
 	if errdefs.Is(err, errdefs.Invalid) {
 		var st unix.Stat_t
-		if unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && isWhiteout(&st) {
+		if unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && cleangit.IsWhiteout(&st) {
 			return 0, nil // of a pack that the repository was made with
 		}
 	}
 	if err != nil {
-		return 0, unreadable(path.Join("objects/pack", name), err)
+		return 0, cleangit.Unreadable(path.Join("objects/pack", name), err)
 	}
 	if info.Size() > left {
 		return info.Size(), nil
@@ -228,7 +251,7 @@ func (t *Taken) stagePack(ctx context.Context, dir *os.File, name string, left i
 }
 
 func (t *Taken) index(ctx context.Context, what string, pack io.Reader) error {
-	if _, err := t.git.run(ctx, "staged", pack, "index-pack", "--stdin"); err != nil {
+	if _, err := t.git.Run(ctx, "staged", pack, "index-pack", "--stdin"); err != nil {
 		return errdefs.New(errdefs.KindOf(err), "the sandbox's repository: %s: %w", what, err)
 	}
 	return nil
@@ -239,7 +262,7 @@ func (t *Taken) check(ctx context.Context, tips []string) error {
 	refuse := func(err error) error {
 		return errdefs.New(errdefs.KindOf(err), "the commits of the sandbox cannot be taken out: %w", err)
 	}
-	types, err := t.git.run(ctx, "staged", strings.NewReader(strings.Join(tips, "\n")+"\n"), "cat-file", "--batch-check=%(objecttype)")
+	types, err := t.git.Run(ctx, "staged", strings.NewReader(strings.Join(tips, "\n")+"\n"), "cat-file", "--batch-check=%(objecttype)")
 	if err != nil {
 		return refuse(err)
 	}
@@ -249,14 +272,14 @@ func (t *Taken) check(ctx context.Context, tips []string) error {
 		}
 	}
 	revisions := strings.Join(tips, "\n") + "\n^" + t.Info.Head + "\n"
-	count, err := t.git.run(ctx, "staged", strings.NewReader(revisions), "rev-list", "--stdin", "--count", "--max-count="+strconv.Itoa(maxCommits+1))
+	count, err := t.git.Run(ctx, "staged", strings.NewReader(revisions), "rev-list", "--stdin", "--count", "--max-count="+strconv.Itoa(maxCommits+1))
 	if err != nil {
 		return refuse(err)
 	}
 	if n, err := strconv.Atoi(strings.TrimSpace(count)); err != nil || n > maxCommits {
 		return refuse(errdefs.New(errdefs.Exhausted, "there are more than %d", maxCommits))
 	}
-	if _, err := t.git.transfer(ctx, "staged", "clean", revisions, "--stdin", "--strict"); err != nil {
+	if _, err := t.git.Transfer(ctx, "staged", "clean", revisions, "--stdin", "--strict"); err != nil {
 		return refuse(err)
 	}
 	if err := t.readCommits(ctx, revisions); err != nil {
@@ -265,7 +288,7 @@ func (t *Taken) check(ctx context.Context, tips []string) error {
 	return nil
 }
 
-// Of returns the commits that a branch, or Detached, has and the sandbox was not made with, parents
+// Of returns the commits that a branch, or cleangit.Detached, has and the sandbox was not made with, parents
 // first. Errors: NotFound.
 func (t *Taken) Of(ref string) ([]*Commit, error) {
 	tip, ok := t.Heads.Commits[ref]
