@@ -121,7 +121,7 @@ var inside = map[string]string{
 	"sandbox/supervise/narrow":  "supervise/worker",
 	"sandbox/supervise/notes":   "",
 	"sandbox/trust":             "record",
-	"sandbox/transplant":        "cleangit gitindex gitrun gitrun/gittest",
+	"sandbox/transplant":        "cleangit gitrun",
 	"sandbox/undo":              "apply audit changes history record",
 	"sandbox/uploaded":          "gitindex manifest record",
 	"sandbox/userrules":         "hostlist record",

@@ -1,7 +1,7 @@
-// Package gitrun runs git in new repositories of ours, in a scratch directory. Git reads the objects
-// of other repositories there, by descriptor, and nothing else of them: no configuration, hook,
-// attribute, graft or replacement. It fetches nothing, its memory is bounded, and it never runs for
-// root on what belongs to another user: root runs it as the owner.
+// Package gitrun runs git in new repositories of ours, in a scratch directory. Git reads the
+// objects of other repositories there, by descriptor, and nothing else of them: no configuration,
+// hook, attribute, graft or replacement. It fetches nothing, its memory is bounded, and it never
+// runs for root on what belongs to another user: root runs it as the owner.
 //
 // A scratch directory that a killed process has left is removed when the next one is made.
 package gitrun

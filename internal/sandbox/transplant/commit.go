@@ -81,8 +81,8 @@ func (t *Taken) readCommits(ctx context.Context, revisions string) error {
 	return t.readChanges(ctx, trees)
 }
 
-// parentTrees returns the tree of the first parent of each commit. Errors: Precondition for a commit
-// that does not continue the history of the sandbox.
+// parentTrees returns the tree of the first parent of each commit. Errors: Precondition for a
+// commit that does not continue the history of the sandbox.
 func (t *Taken) parentTrees(ctx context.Context) (map[string]string, error) {
 	trees := map[string]string{}
 	var old []string

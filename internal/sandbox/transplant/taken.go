@@ -2,8 +2,8 @@
 // source.
 //
 // TakeOut never runs git on the sandbox's repository. It reads refs and loose objects itself, and
-// takes packs without their indexes. Git stores all of that in a new repository, and checks what the
-// branches reach as strictly as what is pushed. Transplant makes the commits anew on top of the
+// takes packs without their indexes. Git stores all of that in a new repository, and checks what
+// the branches reach as strictly as what is pushed. Transplant makes the commits anew on top of the
 // source's branch: the tree of the parent with the change of each commit, merged three-way, without
 // what the policy hides. The source's repository is read and not changed; package branch stores the
 // result in it.
@@ -288,8 +288,8 @@ func (t *Taken) check(ctx context.Context, tips []string) error {
 	return nil
 }
 
-// Of returns the commits that a branch, or cleangit.Detached, has and the sandbox was not made with, parents
-// first. Errors: NotFound.
+// Of returns the commits that a branch, or cleangit.Detached, has and the sandbox was not made
+// with, parents first. Errors: NotFound.
 func (t *Taken) Of(ref string) ([]*Commit, error) {
 	tip, ok := t.Heads.Commits[ref]
 	if !ok {
@@ -307,7 +307,8 @@ func (t *Taken) Of(ref string) ([]*Commit, error) {
 	return slices.DeleteFunc(slices.Clone(t.Commits), func(c *Commit) bool { return !reached[c.ID] }), nil
 }
 
-// Refs lists what has commits that the sandbox was not made with: the one that is checked out first.
+// Refs lists what has commits that the sandbox was not made with: the one that is checked out
+// first.
 func (t *Taken) Refs() []string {
 	var refs []string
 	for _, ref := range slices.Sorted(maps.Keys(t.Heads.Commits)) {
