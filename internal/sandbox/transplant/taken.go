@@ -93,7 +93,7 @@ func TakeOut(ctx context.Context, s cleangit.Store, workspace *os.File) (t *Take
 	if len(tips) == 0 {
 		return t, nil
 	}
-	if err := t.prepare(s); err != nil {
+	if err := t.prepare(ctx, s); err != nil {
 		return t, err
 	}
 	if err := t.stage(ctx, s); err != nil {
@@ -130,7 +130,7 @@ func (t *Taken) newTips() []string {
 
 // The repositories in which commits are taken out: "staged" has all objects of the sandbox,
 // "clean" what its branches reach, checked, and "work" that and the source's objects.
-func (t *Taken) prepare(s cleangit.Store) error {
+func (t *Taken) prepare(ctx context.Context, s cleangit.Store) error {
 	m, err := s.OpenMerged()
 	if err != nil {
 		return err
@@ -152,16 +152,34 @@ func (t *Taken) prepare(s cleangit.Store) error {
 	if t.git, err = gitrun.New(owner); err != nil {
 		return err
 	}
-	id := t.Info.Head
-	err = errors.Join(t.git.MakeRepository("staged", id, nil, t.lower), t.git.MakeRepository("clean", id, nil, t.lower))
-	if t.source != nil {
-		files := map[string]string{"objects/info/alternates": "../../clean/objects\n"}
-		if len(t.source.Shallow) > 0 {
-			files["shallow"] = strings.Join(t.source.Shallow, "\n") + "\n"
-		}
-		err = errors.Join(err, t.git.MakeRepository("work", id, files, t.source.Objects, t.lower))
+	// Another user than us cannot reach our directories, also by descriptor: git resolves the path.
+	var lower []*os.File
+	if owner == nil {
+		lower = append(lower, t.lower)
 	}
-	return errors.Join(err, t.git.Give())
+	id, alternates := t.Info.Head, map[string]string{"objects/info/alternates": "../../clean/objects\n"}
+	err = errors.Join(t.git.MakeRepository("clean", id, nil, lower...), t.git.MakeRepository("staged", id, alternates, lower...))
+	if t.source != nil {
+		if len(t.source.Shallow) > 0 {
+			alternates["shallow"] = strings.Join(t.source.Shallow, "\n") + "\n"
+		}
+		err = errors.Join(err, t.git.MakeRepository("work", id, alternates, append([]*os.File{t.source.Objects}, lower...)...))
+	}
+	if err = errors.Join(err, t.git.Give()); err != nil || owner == nil {
+		return err
+	}
+	return t.copyLower(ctx)
+}
+
+// copyLower brings the objects that the repository was made with into the repository "clean".
+func (t *Taken) copyLower(ctx context.Context) error {
+	pack, err := safefs.OpenRegular(int(t.lower.Fd()), path.Join("pack", t.Info.Pack+".pack"))
+	if err != nil {
+		return hostError(err)
+	}
+	defer pack.Close()
+	_, err = t.git.Run(ctx, "clean", io.MultiReader(pack), "index-pack", "--stdin")
+	return err
 }
 
 // stage brings all objects that commands have written into the repository "staged".
