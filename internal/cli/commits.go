@@ -183,6 +183,8 @@ func markOf(table *risk.Table, x transplant.Change) *review.RiskFlag {
 	}
 	entry, found := table.At(p, false)
 	switch {
+	case !found && x.IsLink():
+		return &review.RiskFlag{Risk: review.TrustedLater, Reason: "symbolic link"}
 	case !found:
 		return nil
 	case entry.Runs:

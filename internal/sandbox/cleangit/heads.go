@@ -2,6 +2,7 @@ package cleangit
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -177,9 +178,7 @@ func (m *Merged) refs() (githistory.Refs, error) {
 	if err != nil {
 		return nil, Unreadable("refs", err)
 	}
-	for name, id := range loose {
-		refs[name] = id
-	}
+	maps.Copy(refs, loose)
 	return refs, nil
 }
 
@@ -255,7 +254,7 @@ func (s Store) taken() (map[string]bool, error) {
 		return nil, damaged(err)
 	}
 	taken := map[string]bool{}
-	for _, id := range strings.Fields(string(text)) {
+	for id := range strings.FieldsSeq(string(text)) {
 		taken[id] = true
 	}
 	return taken, nil

@@ -47,6 +47,9 @@ type Change struct {
 	Old, New Entry
 }
 
+// IsLink reports whether the path is a symbolic link after the commit.
+func (x Change) IsLink() bool { return x.New.Mode == modeLink }
+
 // Subject returns the first line of the message.
 func (c *Commit) Subject() string {
 	line, _, _ := strings.Cut(strings.TrimLeft(c.Message, "\n"), "\n")

@@ -120,10 +120,7 @@ func (t *Taken) base(p Plan) string {
 
 // Pack calls do with a pack of the commits that Transplant made.
 func (t *Taken) Pack(ctx context.Context, r *Transplanted, do func(pack io.Reader) error) error {
-	revisions := r.Tip + "\n"
-	for _, id := range r.roots {
-		revisions += "^" + id + "\n"
-	}
+	revisions := r.Tip + "\n^" + strings.Join(r.roots, "\n^") + "\n"
 	in, w := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
@@ -273,6 +270,11 @@ func rank(x Change) int {
 	return 1
 }
 
+// refuse notes that a path stops the transplant, once: what later commits make of it depends on it.
 func (g *graft) refuse(c *Commit, x Change, why string) {
+	isSame := func(s Stopped) bool { return s.Path == x.Path }
+	if slices.ContainsFunc(g.result.Refused, isSame) {
+		return
+	}
 	g.result.Refused = append(g.result.Refused, Stopped{x.Path, c.ID, why})
 }

@@ -22,7 +22,7 @@ func environment() []string {
 // Git runs git in a directory and returns what it prints.
 func Git(t *testing.T, dir string, stdin []byte, args ...string) string {
 	t.Helper()
-	cmd := exec.Command("git", args...)
+	cmd := exec.CommandContext(t.Context(), "git", args...)
 	cmd.Dir, cmd.Stdin, cmd.Env = dir, bytes.NewReader(stdin), environment()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -34,7 +34,7 @@ func Git(t *testing.T, dir string, stdin []byte, args ...string) string {
 // Script runs a shell script in a directory.
 func Script(t *testing.T, dir, script string) {
 	t.Helper()
-	cmd := exec.Command("sh", "-ec", script)
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
 	cmd.Dir, cmd.Env = dir, environment()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
