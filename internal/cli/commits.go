@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -276,6 +277,8 @@ type stoppedPath struct {
 	Path   string `json:"path"` // escaped
 	Commit string `json:"commit"`
 	Reason string `json:"reason"`
+	// Conflict says that the branch of the source stands against it, and not the policy.
+	Conflict bool `json:"conflict,omitempty"`
 }
 
 // applyCommits is `apply --commits`.
@@ -294,8 +297,8 @@ func applyCommits(ctx context.Context, e *env, b *local.Backend, name string, o 
 		return errors.Join(err, e.printJSON(appliedCommitsOf(r, o)))
 	}
 	e.sayStopped("left out", r.Dropped)
-	e.sayStopped("conflict", r.Refused)
-	if len(r.Refused) > 0 {
+	e.sayStopped("refused", r.Refused)
+	if !o.AtBase && slices.ContainsFunc(r.Refused, func(s transplant.Stopped) bool { return s.Conflicts }) {
 		e.say("to begin the branch where the sandbox began: --at-base · to apply files in place of commits: agentfense apply %s", sb.Name())
 	}
 	if err != nil {
@@ -344,7 +347,7 @@ func appliedCommitsOf(r *transplant.Transplanted, o applyOptions) appliedCommits
 func stoppedPaths(list []transplant.Stopped) []stoppedPath {
 	var paths []stoppedPath
 	for _, s := range list {
-		paths = append(paths, stoppedPath{vpath.Escape(s.Path), s.Commit, s.Why})
+		paths = append(paths, stoppedPath{vpath.Escape(s.Path), s.Commit, s.Why, s.Conflicts})
 	}
 	return paths
 }
@@ -352,7 +355,11 @@ func stoppedPaths(list []transplant.Stopped) []stoppedPath {
 // sayStopped names paths of commits.
 func (e *env) sayStopped(what string, list []transplant.Stopped) {
 	for _, s := range list[:min(len(list), summaryRoom)] {
-		e.say("%s: %s of %s: %s", what, vpath.Escape(s.Path), shortID(s.Commit), vpath.Escape(s.Why))
+		word := what
+		if s.Conflicts {
+			word = "conflict"
+		}
+		e.say("%s: %s of %s: %s", word, vpath.Escape(s.Path), shortID(s.Commit), vpath.Escape(s.Why))
 	}
 	if more := len(list) - summaryRoom; more > 0 {
 		e.say("%s: %d more; --json lists all", what, more)

@@ -33,7 +33,7 @@ func Take(ctx context.Context, s *record.Sandbox) (*transplant.Taken, error) {
 	if !s.Stored.Git.IsClean() {
 		return nil, errdefs.New(errdefs.Precondition, "sandbox %[1]s: it has no repository of its own, because it was not made with --git=clean; its changes: agentfense diff %[1]s", s.Name())
 	}
-	source, err := s.Stored.Source.Open()
+	source, _, err := s.SourceToRead()
 	if err != nil {
 		return nil, err
 	}

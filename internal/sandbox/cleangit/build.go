@@ -75,6 +75,11 @@ func build(ctx context.Context, s *Source, mode Mode, p *policy.Policy, dir stri
 	return explainBuild(g.build(ctx, s, mode, p, dir))
 }
 
+// refused is an error that says why there can be no clean repository.
+func refused(format string, args ...any) error {
+	return errdefs.New(errdefs.Precondition, "a clean repository (--git=clean) cannot be made: %w", errdefs.New(errdefs.Precondition, format, args...))
+}
+
 // explainBuild says that there can be no repository if git refused, and what to do if it took too
 // long.
 func explainBuild(err error) error {

@@ -58,7 +58,7 @@ type Made struct {
 func (c Cache) Make(ctx context.Context, workspace *os.File, mode Mode, p *policy.Policy) (*Made, error) {
 	s, err := OpenSource(workspace)
 	if err != nil {
-		return nil, err
+		return nil, refused("%w", err)
 	}
 	defer s.Close()
 	m := &Made{cache: c, key: s.key(mode, p)}

@@ -56,23 +56,23 @@ func (s *Source) files() map[string]string {
 	return files
 }
 
-// OpenSource opens the repository at the root of the directory workspace. Errors: Precondition or
-// Unsupported, with the reason, for one of which no clean repository can be made.
+// OpenSource opens the repository at the root of the directory workspace. Errors: Precondition with
+// the reason for one of which no clean repository can be made.
 func OpenSource(workspace *os.File) (*Source, error) {
 	var st unix.Stat_t
 	err := unix.Fstatat(int(workspace.Fd()), ".git", &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return nil, refused("the source has no .git directory; name the top directory of the work tree with --dir")
+		return nil, errdefs.New(errdefs.Precondition, "the source has no .git directory; name the top directory of the work tree with --dir")
 	case err != nil:
 		return nil, errdefs.New(safefs.Kind(err), "git: .git: %w", err)
 	case st.Mode&unix.S_IFMT == unix.S_IFREG:
-		return nil, refused("the source is a linked work tree or a submodule, with the repository in another directory; use a clone of it")
+		return nil, errdefs.New(errdefs.Precondition, "the source is a linked work tree or a submodule, with the repository in another directory; use a clone of it")
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return nil, refused(".git is no directory")
+		return nil, errdefs.New(errdefs.Precondition, ".git is no directory")
 	}
 	if uid := uint32(os.Geteuid()); uid != 0 && st.Uid != uid {
-		return nil, refused("the repository belongs to uid %d: make the sandbox as that user", st.Uid)
+		return nil, errdefs.New(errdefs.Precondition, "the repository belongs to uid %d: make the sandbox as that user", st.Uid)
 	}
 	s := &Source{owner: st.Uid, group: st.Gid}
 	if s.dir, err = openDir(workspace, ".git"); err == nil {
@@ -88,15 +88,10 @@ func OpenSource(workspace *os.File) (*Source, error) {
 	return s, nil
 }
 
-// refused is an error that says why there can be no clean repository.
-func refused(format string, args ...any) error {
-	return errdefs.New(errdefs.Precondition, "a clean repository (--git=clean) cannot be made: %w", errdefs.New(errdefs.Precondition, format, args...))
-}
-
 func openDir(parent *os.File, name string) (*os.File, error) {
 	fd, err := safefs.OpenDir(int(parent.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW)
 	if err != nil {
-		return nil, refused("%s: %w", name, err)
+		return nil, errdefs.New(errdefs.Precondition, "%s: %w", name, err)
 	}
 	return os.NewFile(uintptr(fd), name), nil
 }
@@ -106,21 +101,21 @@ func (s *Source) readHead() error {
 	dir := int(s.dir.Fd())
 	refs, err := githistory.ReadRefs(dir)
 	if err != nil {
-		return refused("%w", err)
+		return errdefs.New(errdefs.Precondition, "%w", err)
 	}
 	if s.branch, _, err = githistory.ReadHead(dir); err != nil {
-		return refused("HEAD: %w", err)
+		return errdefs.New(errdefs.Precondition, "HEAD: %w", err)
 	}
 	s.Refs, s.Head = refs, refs["HEAD"]
 	switch {
 	case s.Head == "":
-		return refused("the source has no commit yet, or HEAD cannot be read")
+		return errdefs.New(errdefs.Precondition, "the source has no commit yet, or HEAD cannot be read")
 	case s.branch != "" && !strings.HasPrefix(s.branch, branches):
-		return refused("HEAD is no branch")
+		return errdefs.New(errdefs.Precondition, "HEAD is no branch")
 	}
 	s.Shallow, err = githistory.ReadShallow(dir)
 	if err != nil {
-		return refused("shallow: %w", err)
+		return errdefs.New(errdefs.Precondition, "shallow: %w", err)
 	}
 	return nil
 }

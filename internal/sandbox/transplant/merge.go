@@ -30,7 +30,7 @@ func (g *graft) merge(ctx context.Context, c *Commit, changes []Change) error {
 			return err
 		}
 		if why != "" {
-			g.refuse(c, x, why)
+			g.refuse(c, x, why, true)
 		}
 	}
 	return nil

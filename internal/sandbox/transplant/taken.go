@@ -57,14 +57,15 @@ type Taken struct {
 	Commits []*Commit // that the sandbox has made, parents first
 
 	git    *gitrun.Git
-	source *cleangit.Source // nil if it is lost
+	source *cleangit.Source // nil if lost says why
+	lost   error
 	lower  *os.File
 	reals  map[string]string
 	byID   map[string]*Commit
 }
 
-// TakeOut takes the commits out of the sandbox's repository. workspace is the source, nil if it is
-// lost. Close it after. Errors: Precondition with the reason if commands have damaged the
+// TakeOut takes the commits out of the sandbox's repository. workspace is the source, of which the
+// repository may be lost: Transplant then fails. Close it after. Errors: Precondition with the reason if commands have damaged the
 // repository, or git refuses an object; Exhausted; Deadline; Canceled; Unsupported without a git.
 func TakeOut(ctx context.Context, s cleangit.Store, workspace *os.File) (t *Taken, err error) {
 	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
@@ -85,11 +86,7 @@ func TakeOut(ctx context.Context, s cleangit.Store, workspace *os.File) (t *Take
 		return t, err
 	}
 	tips := t.newTips()
-	if workspace != nil {
-		if t.source, err = cleangit.OpenSource(workspace); err != nil {
-			return t, err
-		}
-	}
+	t.source, t.lost = cleangit.OpenSource(workspace)
 	if len(tips) == 0 {
 		return t, nil
 	}

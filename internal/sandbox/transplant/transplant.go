@@ -42,6 +42,8 @@ type Stopped struct {
 	Path   string
 	Commit string // of the sandbox
 	Why    string
+	// Conflicts says that the source's branch stands against it, and not the policy.
+	Conflicts bool
 }
 
 // Transplanted is what a transplant did.
@@ -72,7 +74,7 @@ func (t *Taken) Transplant(ctx context.Context, p Plan) (result *Transplanted, e
 		return nil, errdefs.New(errdefs.Precondition, "%s of the sandbox has no commits that the source does not have", refText(p.Ref))
 	}
 	if t.source == nil {
-		return nil, errdefs.New(errdefs.Precondition, "the source of the sandbox is lost")
+		return nil, errdefs.New(errdefs.Precondition, "commits cannot be brought into the source: %w", t.lost)
 	}
 	process, err := t.git.Start(ctx, "work", "fast-import", "--quiet", "--force", "--done", "--date-format=raw-permissive")
 	if err != nil {
@@ -254,9 +256,9 @@ func (g *graft) judge(c *Commit) []Change {
 		case Take:
 			changes = append(changes, x)
 		case Drop:
-			g.result.Dropped = append(g.result.Dropped, Stopped{x.Path, c.ID, why})
+			g.result.Dropped = append(g.result.Dropped, Stopped{Path: x.Path, Commit: c.ID, Why: why})
 		default:
-			g.refuse(c, x, why)
+			g.refuse(c, x, why, false)
 		}
 	}
 	slices.SortStableFunc(changes, func(a, b Change) int { return rank(a) - rank(b) })
@@ -271,10 +273,10 @@ func rank(x Change) int {
 }
 
 // refuse notes that a path stops the transplant, once: what later commits make of it depends on it.
-func (g *graft) refuse(c *Commit, x Change, why string) {
+func (g *graft) refuse(c *Commit, x Change, why string, conflicts bool) {
 	isSame := func(s Stopped) bool { return s.Path == x.Path }
 	if slices.ContainsFunc(g.result.Refused, isSame) {
 		return
 	}
-	g.result.Refused = append(g.result.Refused, Stopped{x.Path, c.ID, why})
+	g.result.Refused = append(g.result.Refused, Stopped{x.Path, c.ID, why, conflicts})
 }
