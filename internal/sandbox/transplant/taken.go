@@ -90,7 +90,7 @@ func TakeOut(ctx context.Context, s cleangit.Store, workspace *os.File) (t *Take
 	if len(tips) == 0 {
 		return t, nil
 	}
-	if err := t.prepare(ctx, s); err != nil {
+	if err := t.prepare(ctx, s, workspace); err != nil {
 		return t, err
 	}
 	if err := t.stage(ctx, s); err != nil {
@@ -127,7 +127,7 @@ func (t *Taken) newTips() []string {
 
 // The repositories in which commits are taken out: "staged" has all objects of the sandbox,
 // "clean" what its branches reach, checked, and "work" that and the source's objects.
-func (t *Taken) prepare(ctx context.Context, s cleangit.Store) error {
+func (t *Taken) prepare(ctx context.Context, s cleangit.Store, workspace *os.File) error {
 	m, err := s.OpenMerged()
 	if err != nil {
 		return err
@@ -136,15 +136,9 @@ func (t *Taken) prepare(ctx context.Context, s cleangit.Store) error {
 	if t.lower, err = m.LowerObjects(); err != nil {
 		return err
 	}
-	var owner *syscall.Credential
-	if t.source != nil {
-		owner = t.source.Credential()
-	} else {
-		uid, gid, err := s.Owner()
-		if err != nil {
-			return err
-		}
-		owner = cleangit.OwnerToRun(uid, gid)
+	owner, err := t.owner(s, workspace)
+	if err != nil {
+		return err
 	}
 	if t.git, err = gitrun.New(owner); err != nil {
 		return err
@@ -166,6 +160,23 @@ func (t *Taken) prepare(ctx context.Context, s cleangit.Store) error {
 		return err
 	}
 	return t.copyLower(ctx)
+}
+
+// owner is the user for whom root runs git: that of the source's repository, else of the source, or
+// if both are lost and workspace has no name, of the commands.
+func (t *Taken) owner(s cleangit.Store, workspace *os.File) (*syscall.Credential, error) {
+	if t.source != nil {
+		return t.source.Credential(), nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(workspace.Fd()), &st); err != nil {
+		return nil, hostError(err)
+	}
+	if st.Nlink > 0 {
+		return cleangit.OwnerToRun(st.Uid, st.Gid), nil
+	}
+	uid, gid, err := s.Owner()
+	return cleangit.OwnerToRun(uid, gid), err
 }
 
 // copyLower brings the objects that the repository was made with into the repository "clean".
