@@ -65,8 +65,9 @@ type Taken struct {
 }
 
 // TakeOut takes the commits out of the sandbox's repository. workspace is the source, of which the
-// repository may be lost: Transplant then fails. Close it after. Errors: Precondition with the reason if commands have damaged the
-// repository, or git refuses an object; Exhausted; Deadline; Canceled; Unsupported without a git.
+// repository may be lost: Transplant then fails. Close it after. Errors: Precondition with the
+// reason if commands have damaged the repository, or git refuses an object; Exhausted; Deadline;
+// Canceled; Unsupported without a git.
 func TakeOut(ctx context.Context, s cleangit.Store, workspace *os.File) (t *Taken, err error) {
 	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
 	defer cancel()
