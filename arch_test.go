@@ -73,10 +73,10 @@ var inside = map[string]string{
 	"sandbox/audit/export":          "audit",
 	"sandbox/audit/ocsf":            "audit",
 	"sandbox/board":                 "record",
-	"sandbox/branch":                "apply audit changes gitcommit gitconfig history record review rights",
+	"sandbox/branch":                "apply audit changes cleangit gitcommit gitconfig gitindex history record review rights transplant",
 	"sandbox/changes":               "audit gitindex record rights",
 	"sandbox/config":                "audit/export hostlist mountspec",
-	"sandbox/cleangit":              "githistory gitindex",
+	"sandbox/cleangit":              "githistory gitindex gitrun",
 	"sandbox/gitcommit":             "",
 	"sandbox/gitconfig":             "",
 	"sandbox/granted":               "",
@@ -98,7 +98,7 @@ var inside = map[string]string{
 	"sandbox/readview":              "changes mounted record rights",
 	"sandbox/mounted":               "mountspec record",
 	"sandbox/mountspec":             "",
-	"sandbox/review":                "changes githistory gitindex manifest record review/keeping risk",
+	"sandbox/review":                "changes cleangit githistory gitindex manifest record review/keeping risk",
 	"sandbox/record":                "audit cleangit config gitconfig granted hostlist limit mountspec published scratch",
 	"sandbox/review/acting":         "record review risk",
 	"sandbox/review/between":        "changes manifest record review snapshot",
@@ -127,6 +127,9 @@ var inside = map[string]string{
 	"sandbox/supervise/overlay":     "cleangit scratch supervise/worker",
 	"sandbox/supervise/worker":      "supervise/api",
 	"sandbox/supervise/boardsocket": "board supervise/api",
+	"sandbox/gitrun":                "",
+	"sandbox/gitrun/gittest":        "",
+	"sandbox/transplant":            "cleangit gitrun",
 	// view
 	"view/fuseconn":          "",
 	"view/fusefs":            "fuseconn layer policy shown uses",
@@ -225,7 +228,7 @@ var knowBoth = []string{"internal/sandbox/supervise", "internal/cli"}
 
 // forTests are imported by tests, and by what lies below test/, alone; they
 // import testing.
-var forTests = []string{"internal/cli/backend/backendtest", "internal/lib/linetest", "internal/lib/schematest", "internal/lib/testenv", "internal/confine/isolate/isolatetest"}
+var forTests = []string{"internal/cli/backend/backendtest", "internal/lib/linetest", "internal/lib/schematest", "internal/lib/testenv", "internal/confine/isolate/isolatetest", "internal/sandbox/gitrun/gittest"}
 
 // rooms says which packages may import a module that is not ours. A module
 // missing here has not been decided upon. Where only tests need it, no package

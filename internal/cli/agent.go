@@ -120,6 +120,7 @@ func (o *runOptions) useProfile(ctx context.Context, e *env, cmd *cobra.Command,
 		return nil, err
 	}
 	o.defaultPreset, o.ignoredScratch = p.Preset, p.IgnoredScratch && !asksOnly(o.agentArgs)
+	o.cleanIfTracked = !cmd.Flags().Changed("git") && !asksOnly(o.agentArgs)
 	if p, err = o.takeLogin(ctx, e, cmd, in, p); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -28,6 +29,7 @@ type applyOptions struct {
 	Verbose  bool
 	attestOptions
 	mergeOptions
+	commitsOptions
 	Patch   bool
 	Hunks   []string
 	Branch  string
@@ -62,7 +64,9 @@ sandbox. For programs, diff --json has the ids of changes and hunks, which --hun
 --to-branch commits the changes to a new branch of the source's git repository. Its
 index and work tree stay as they are, and the changes stay in the sandbox. The commit is
 HEAD with the changes; they are merged where HEAD and the work tree differ, and a
-conflict refuses the commit. Hooks and filters of git are not run.
+conflict refuses the commit. Hooks and filters of git are not run. With --commits, the
+branch gets the commits that commands made in a clean repository (--git=clean), with
+their authors and messages; agentfense commits lists them.
 
 What was changed in a mount is applied with --in MOUNT; --all applies the workspace and
 each mount, one after another. If one of them is refused, the others are applied all the
@@ -78,16 +82,26 @@ signs it with a key of ssh in FILE.sig. agentfense verify checks it.`,
   agentfense apply fix --markers
   agentfense apply fix --to ../copy
   agentfense apply fix --to-branch agent/fix --message "Fix the parser"
+  agentfense apply fix --commits --to-branch agent/fix
   agentfense apply fix --in data
   agentfense apply fix --attest fix.json`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeChanged(0),
 	}
 	marked(cmd)
-	cmd.RunE = onChanges(e, &w, &o, runApply)
+	files := onChanges(e, &w, &o, runApply)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch err := o.checkCommits(args[1:]); {
+		case err != nil:
+			return err
+		case !o.Commits:
+			return files(cmd, args)
+		}
+		return e.onCommits(cmd, func(ctx context.Context, b *local.Backend) error { return applyCommits(ctx, e, b, args[0], o) })
+	}
 	w.register(e, cmd, "apply")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
-	cmd.Flags().StringVar(&o.Reviewed, "reviewed", "", "apply what diff showed with this `DIGEST`")
+	cmd.Flags().StringVar(&o.Reviewed, "reviewed", "", "apply what diff showed with this `DIGEST`; with --commits, the commits up to the one with this id")
 	cmd.Flags().BoolVar(&o.Latest, "latest", false, "apply what is there now, shown or not")
 	cmd.MarkFlagsMutuallyExclusive("reviewed", "latest")
 	cmd.Flags().StringVar(&o.To, "to", "", "apply to this `DIR` instead of the source; the changes stay in the sandbox")
@@ -100,6 +114,7 @@ signs it with a key of ssh in FILE.sig. agentfense verify checks it.`,
 	partFlags(cmd, &o)
 	o.attestOptions.register(cmd)
 	o.mergeOptions.register(cmd)
+	o.commitsOptions.register(cmd)
 	return cmd
 }
 

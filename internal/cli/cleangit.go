@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,5 +42,29 @@ func cleanText(mode cleangit.Mode) string {
 	case "1":
 		last = "the last commit"
 	}
-	return "a clean repository (--git=" + string(mode) + "): " + last + " without what the policy hides; its commits are not part of diff and apply"
+	return "a clean repository (--git=" + string(mode) + "): " + last + " without what the policy hides; its commits are not part of diff: agentfense commits lists them"
+}
+
+// sayUnsaved says that commits were made in the clean repository of a sandbox, and what to do.
+func (e *env) sayUnsaved(ctx context.Context, b backend.Backend, r record.Record, toGo bool) error {
+	if !r.Git.IsClean() {
+		return nil
+	}
+	n, err := b.UnsavedBranches(ctx, r.Name)
+	switch {
+	case err != nil || n == 0:
+		return err
+	case toGo:
+		e.say("thrown away with the sandbox: the commits of %s", branches(n))
+	default:
+		e.say("%[1]s: commits on %[2]s · look: agentfense commits %[1]s · keep: agentfense apply %[1]s --commits --to-branch BRANCH", r.Name, branches(n))
+	}
+	return nil
+}
+
+func branches(n int) string {
+	if n == 1 {
+		return "1 branch"
+	}
+	return fmt.Sprintf("%d branches", n)
 }

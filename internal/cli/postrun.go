@@ -94,10 +94,7 @@ func (e *env) printSummary(ctx context.Context, b backend.Backend, c backend.Cha
 	helping := advice(s.Refused, now.Record.Rules, now.Reserved, now.IsDir, again)
 	helping = append(helping, mountAdvice(s.RefusedMounts, now.Record)...)
 	e.saySummary(now.Record.Name, s, helping, toGo)
-	if mode := now.Record.Git; mode.IsClean() && len(s.Files) > 0 && !toGo {
-		e.say("commits made inside are not among the changes: git there has a clean repository (--git=%s)", mode)
-	}
-	return nil
+	return e.sayUnsaved(ctx, b, now.Record, toGo)
 }
 
 // lastSeq returns the number of the last record of a sandbox's log.

@@ -114,7 +114,7 @@ With --endpoint, or the variable AGENTFENSE_ENDPOINT, the verbs act on a server
 	root.AddCommand(
 		newRun(e), newCreate(e), newExec(e), newShell(e),
 		newLs(e), newInspect(e), newStop(e), newLogs(e), newRm(e), newPrune(e), newFiles(e),
-		newReview(e), newDiff(e), newApply(e), newDiscard(e), newUndo(e), newRedo(e), newHistory(e), newVerify(e), newSnapshot(e), newRestore(e), newFork(e), newMerge(e), newExport(e), newImport(e), newSQL(e),
+		newReview(e), newDiff(e), newApply(e), newCommits(e), newDiscard(e), newUndo(e), newRedo(e), newHistory(e), newVerify(e), newSnapshot(e), newRestore(e), newFork(e), newMerge(e), newExport(e), newImport(e), newSQL(e),
 		newInit(e), newPolicy(e), newProfile(e), newAudit(e), newCodebase(e), newServe(e), newMCP(e), newHook(e), newToken(e), newDoctor(e), newVersion(e), newAfterRun(e), newPending(e), newKeep(e), newHookApply(e), newSDK(e), newLock(e), newUnlock(e), newBoard(e),
 	)
 	root.AddGroup(&cobra.Group{ID: agentGroup, Title: "Agents:"})

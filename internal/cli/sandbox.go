@@ -172,16 +172,8 @@ func (o *sandboxOptions) create(ctx context.Context, e *env, cmd *cobra.Command,
 	if n.Rules, err = o.newRules(e, home, string(n.Source.Path), isDir); err != nil {
 		return sb, err
 	}
-	if err := o.addFileNetwork(e, cmd, b, &n); err != nil {
-		return sb, err
-	}
-	if err := o.addUserHosts(&n); err != nil {
-		return sb, err
-	}
-	if err := o.addFileScratch(b, &n); err != nil {
-		return sb, err
-	}
-	if err := o.addIgnoredScratch(ctx, e, home, b, &n); err != nil {
+	given := n.Git
+	if err := o.complete(ctx, e, cmd, home, b, &n); err != nil {
 		return sb, err
 	}
 	doing := "uploading"
@@ -197,7 +189,9 @@ func (o *sandboxOptions) create(ctx context.Context, e *env, cmd *cobra.Command,
 	}
 	if sb.HostPrograms {
 		e.sayTools(sb.Record)
-		e.sayClean(sb)
+		if given.IsClean() {
+			e.sayClean(sb)
+		}
 	} else {
 		o.sayNoMarks(e)
 	}
@@ -205,6 +199,24 @@ func (o *sandboxOptions) create(ctx context.Context, e *env, cmd *cobra.Command,
 		return sb, nil
 	}
 	return sb, e.sayRepository(string(n.Source.Path), n.Rules.Rules, sb)
+}
+
+// complete adds to a new sandbox with rules what the policy file, the user's rules and the profile
+// of an agent say.
+func (o *sandboxOptions) complete(ctx context.Context, e *env, cmd *cobra.Command, home *record.Home, b backend.Backend, n *backend.NewSandbox) error {
+	if err := o.addFileNetwork(e, cmd, b, n); err != nil {
+		return err
+	}
+	if err := o.addUserHosts(n); err != nil {
+		return err
+	}
+	if err := o.addFileScratch(b, n); err != nil {
+		return err
+	}
+	if err := o.addIgnoredScratch(ctx, e, home, b, n); err != nil {
+		return err
+	}
+	return o.addClean(ctx, e, home, n)
 }
 
 // home is the record's.

@@ -84,6 +84,8 @@ type sandboxOptions struct {
 	// ignoredScratch makes directories of packages that git ignores scratch directories of a new
 	// sandbox.
 	ignoredScratch bool
+	// cleanIfTracked gives a new sandbox a clean repository if git tracks hidden files.
+	cleanIfTracked bool
 	mountRules     func(file, source string) ([]policy.Rule, error)
 	// namedNet makes a network of named hosts although none is named, which reports the names that
 	// are asked for.

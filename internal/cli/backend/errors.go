@@ -48,17 +48,19 @@ func (e *DoneError) Error() string {
 	return fmt.Sprintf("done by another process: exit code %d", e.Code)
 }
 
-// RefusePending refuses to remove a sandbox with changes that were not applied.
+// RefusePending refuses to remove a sandbox with changes that were not applied, or commits.
 // Errors: Precondition.
 func RefusePending(name string, p review.Pending) error {
 	which := name
 	if p.InMounts > 0 {
 		which += " --all"
 	}
-	switch p.Changes {
-	case 0:
+	switch {
+	case p.Changes == 0 && p.Branches == 0:
 		return nil
-	case p.LeftOut:
+	case p.Changes == 0:
+		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: its clean repository has commits that are nowhere else; look: agentfense commits %[1]s · keep: agentfense apply %[1]s --commits --to-branch BRANCH · remove it with them: agentfense rm --force %[1]s", name)
+	case p.Changes == p.LeftOut:
 		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: %[2]s that apply never takes; look: agentfense diff %[3]s · remove it with them: agentfense rm --force %[1]s", name, countChanges(p.LeftOut), which)
 	}
 	return errdefs.New(errdefs.Precondition, "sandbox %[1]s: %[2]s not applied; look: agentfense diff %[3]s · keep: agentfense apply %[3]s · drop: agentfense discard %[3]s, or remove it with them: agentfense rm --force %[1]s", name, countChanges(p.Changes), which)

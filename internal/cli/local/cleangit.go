@@ -5,6 +5,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -33,4 +34,13 @@ func (b *Backend) cleanGit(ctx context.Context, n backend.NewSandbox) (fill func
 		return nil, err
 	}
 	return made.Fill, nil
+}
+
+// UnsavedBranches counts what has commits that are nowhere else.
+func (b *Backend) UnsavedBranches(_ context.Context, name string) (int, error) {
+	sb, err := b.open(name)
+	if err != nil {
+		return 0, err
+	}
+	return review.UnsavedBranches(sb), nil
 }

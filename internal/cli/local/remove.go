@@ -204,7 +204,7 @@ func holdsOf(sb *record.Sandbox) (backend.Holds, error) {
 		return backend.Holds{Some: true}, err
 	}
 	p, err := review.CountPending(sb)
-	return backend.HoldsOf(p.Changes, sb.Record().Home), err
+	return backend.HoldsOf(p.Changes+p.Branches, sb.Record().Home), err
 }
 
 // errHasChanges keeps a sandbox from being removed.

@@ -15,9 +15,12 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/gitrun"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -49,26 +52,54 @@ type Info struct {
 	Links   bool   `json:"links"` // the head has submodules
 }
 
+// git makes a clean repository, from "work" to "clean".
+type git struct{ *gitrun.Git }
+
 // build makes the repository of a source in the directory dir. Errors: Precondition with the reason
 // if there can be none; Deadline; Canceled; Unsupported without a git.
-func build(ctx context.Context, s *source, mode Mode, p *policy.Policy, dir string) (err error) {
+func build(ctx context.Context, s *Source, mode Mode, p *policy.Policy, dir string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
 	if err := checkAlternates(s); err != nil {
 		return err
 	}
-	g, err := newGit(s)
+	runner, err := gitrun.New(s.Credential())
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, g.close()) }()
+	g := &git{runner}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	if err := errors.Join(g.MakeRepository("work", s.Head, s.files(), s.Objects), g.MakeRepository("clean", s.Head, nil), g.Give()); err != nil {
+		return err
+	}
+	return explainBuild(g.build(ctx, s, mode, p, dir))
+}
+
+// refused is an error that says why there can be no clean repository.
+func refused(format string, args ...any) error {
+	return errdefs.New(errdefs.Precondition, "a clean repository (--git=clean) cannot be made: %w", errdefs.New(errdefs.Precondition, format, args...))
+}
+
+// explainBuild says that there can be no repository if git refused, and what to do if it took too
+// long.
+func explainBuild(err error) error {
+	switch {
+	case errdefs.Is(err, errdefs.Deadline):
+		return errdefs.New(errdefs.Deadline, "%w; give a smaller depth (--git=clean:DEPTH)", err)
+	case errdefs.Is(err, errdefs.Precondition):
+		return refused("%w", err)
+	}
+	return err
+}
+
+func (g *git) build(ctx context.Context, s *Source, mode Mode, p *policy.Policy, dir string) error {
 	f, err := g.filter(ctx, s, mode, p)
 	if err != nil {
 		return err
 	}
-	info := Info{Version: version, Mode: mode, Branch: s.branch, Head: f.clean[s.head], Source: s.head, Commits: len(f.order), Hides: f.hidden}
+	info := Info{Version: version, Mode: mode, Branch: s.branch, Head: f.clean[s.Head], Source: s.Head, Commits: len(f.order), Hides: f.hidden}
 	if info.Head == "" {
-		return refused("the policy hides every file of the history")
+		return errdefs.New(errdefs.Precondition, "the policy hides every file of the history")
 	}
 	if err := g.pack(ctx, &info); err != nil {
 		return err
@@ -76,10 +107,13 @@ func build(ctx context.Context, s *source, mode Mode, p *policy.Policy, dir stri
 	return g.store(dir, &info, f)
 }
 
+// maxAlternates bounds the source's list of alternates, which git reads, in bytes.
+const maxAlternates = 64 << 10
+
 // checkAlternates refuses a list of alternates on which git would block, or that would fill its
 // memory.
-func checkAlternates(s *source) error {
-	_, err := safefs.ReadRegular(int(s.objects.Fd()), "info/alternates", maxAlternates)
+func checkAlternates(s *Source) error {
+	_, err := safefs.ReadRegular(int(s.Objects.Fd()), "info/alternates", maxAlternates)
 	if err != nil && !errdefs.Is(err, errdefs.NotFound) && !errors.Is(err, os.ErrNotExist) {
 		return refused("objects/info/alternates: %w", err)
 	}
@@ -87,9 +121,9 @@ func checkAlternates(s *source) error {
 }
 
 // filter makes the commits in the repository "work".
-func (g *git) filter(ctx context.Context, s *source, mode Mode, p *policy.Policy) (f *stream, err error) {
+func (g *git) filter(ctx context.Context, s *Source, mode Mode, p *policy.Policy) (f *stream, err error) {
 	count := "--max-count=" + strconv.Itoa(mode.depth())
-	parents, err := g.run(ctx, "work", nil, "rev-list", "--parents", "--topo-order", count, sourceRef, "--")
+	parents, err := g.Run(ctx, "work", nil, "rev-list", "--parents", "--topo-order", count, gitrun.HeadRef, "--")
 	if err != nil {
 		return nil, err
 	}
@@ -102,51 +136,38 @@ func (g *git) filter(ctx context.Context, s *source, mode Mode, p *policy.Policy
 			f.first[ids[0]] = ids[1]
 		}
 	}
-	words, err := g.newLookup(ctx, len(s.head))
+	words, err := g.newLookup(ctx, len(s.Head))
 	if err != nil {
 		return nil, err
 	}
-	defer words.process.kill()
+	defer words.process.Kill()
 	f.message = func(text []byte) ([]byte, error) { return words.replace(text, f.clean) }
-	from, err := g.start(ctx, "work", "fast-export", "--no-data", "--show-original-ids", "--reencode=no", "--signed-tags=strip", "--topo-order", count, sourceRef)
+	from, err := g.Start(ctx, "work", "fast-export", "--no-data", "--show-original-ids", "--reencode=no", "--signed-tags=strip", "--topo-order", count, gitrun.HeadRef)
 	if err != nil {
 		return nil, err
 	}
-	to, err := g.start(ctx, "work", "fast-import", "--quiet", "--force", "--done", "--date-format=raw-permissive")
+	to, err := g.Start(ctx, "work", "fast-import", "--quiet", "--force", "--done", "--date-format=raw-permissive")
 	if err != nil {
-		from.kill()
+		from.Kill()
 		return nil, err
 	}
-	f.in, f.out, f.ids = bufio.NewReaderSize(from.out, 1<<16), bufio.NewWriterSize(to.in, 1<<16), bufio.NewReader(to.out)
+	f.in, f.out, f.ids = bufio.NewReaderSize(from.Out, 1<<16), bufio.NewWriterSize(to.In, 1<<16), bufio.NewReader(to.Out)
 	err = f.run()
 	if err != nil && !errors.Is(err, errImport) {
-		from.kill()
-		to.kill()
+		from.Kill()
+		to.Kill()
 		return nil, err
 	}
 	if err != nil {
-		from.kill()
-		return nil, errors.Join(to.end(ctx), err)
+		from.Kill()
+		return nil, errors.Join(to.End(ctx), err)
 	}
-	return f, errors.Join(from.end(ctx), to.end(ctx))
+	return f, errors.Join(from.End(ctx), to.End(ctx))
 }
 
 // pack packs what the commit info.Head reaches, alone, and reads its tree as the index.
 func (g *git) pack(ctx context.Context, info *Info) error {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return hostError(err)
-	}
-	packed := make(chan error, 1)
-	go func() {
-		err := g.pipe(ctx, "work", strings.NewReader(info.Head+"\n"), w, "pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q")
-		packed <- errors.Join(err, w.Close())
-	}()
-	out, err := g.run(ctx, "clean", r, "index-pack", "--stdin")
-	_ = r.Close()
-	if failure := <-packed; failure != nil {
-		return failure // which made the other one fail
-	}
+	out, err := g.Transfer(ctx, "work", "clean", info.Head+"\n", "--stdin")
 	if err != nil {
 		return err
 	}
@@ -155,10 +176,10 @@ func (g *git) pack(ctx context.Context, info *Info) error {
 		return errdefs.New(errdefs.Internal, "git index-pack: no name of a pack")
 	}
 	info.Pack = "pack-" + fields[len(fields)-1]
-	if _, err := g.run(ctx, "clean", nil, "read-tree", info.Head); err != nil {
+	if _, err := g.Run(ctx, "clean", nil, "read-tree", info.Head); err != nil {
 		return err
 	}
-	links, err := g.run(ctx, "clean", nil, "ls-files", "--stage", "-z")
+	links, err := g.Run(ctx, "clean", nil, "ls-files", "--stage", "-z")
 	for line := range strings.SplitSeq(links, "\x00") {
 		info.Links = info.Links || strings.HasPrefix(line, "160000 ")
 	}
@@ -168,7 +189,7 @@ func (g *git) pack(ctx context.Context, info *Info) error {
 // store copies what was made to the directory dir. The owner of the source could have put links in
 // its place, which are not followed.
 func (g *git) store(dir string, info *Info, f *stream) error {
-	scratch, err := os.Open(g.scratch)
+	scratch, err := os.Open(g.Path())
 	if err != nil {
 		return hostError(err)
 	}
@@ -215,4 +236,15 @@ func copyIn(from *os.File, name, to string) error {
 	}
 	_, err = io.Copy(out, in)
 	return hostError(errors.Join(err, out.Chmod(0o444), out.Sync(), out.Close()))
+}
+
+func hostError(err error) error {
+	if err == nil {
+		return nil
+	}
+	kind := errdefs.Internal
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		kind = errdefs.Exhausted
+	}
+	return errdefs.New(kind, "clean repository: %w", err)
 }

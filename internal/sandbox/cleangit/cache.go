@@ -56,11 +56,11 @@ type Made struct {
 // Errors: Precondition or Unsupported with the reason if there can be none; Invalid; Deadline;
 // Canceled.
 func (c Cache) Make(ctx context.Context, workspace *os.File, mode Mode, p *policy.Policy) (*Made, error) {
-	s, err := openSource(workspace)
+	s, err := OpenSource(workspace)
 	if err != nil {
-		return nil, err
+		return nil, refused("%w", err)
 	}
-	defer s.close()
+	defer s.Close()
 	m := &Made{cache: c, key: s.key(mode, p)}
 	if err := m.readIndex(s, p); err != nil {
 		return nil, err
@@ -87,16 +87,16 @@ func (c Cache) Make(ctx context.Context, workspace *os.File, mode Mode, p *polic
 func (m *Made) dir() string { return filepath.Join(string(m.cache), m.key) }
 
 // key stands for all that the repository depends on.
-func (s *source) key(mode Mode, p *policy.Policy) string {
+func (s *Source) key(mode Mode, p *policy.Policy) string {
 	h := sha256.New()
-	fmt.Fprintln(h, version, mode, s.head, s.branch, s.shallow)
+	fmt.Fprintln(h, version, mode, s.Head, s.branch, s.Shallow)
 	for _, r := range p.Rules() {
 		fmt.Fprintf(h, "%q %d %d %d %d %s\n", r.Pattern, r.Type, r.Permission, r.Priority, r.Origin, r.Transform)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-func (c Cache) build(ctx context.Context, s *source, mode Mode, p *policy.Policy, to string) error {
+func (c Cache) build(ctx context.Context, s *Source, mode Mode, p *policy.Policy, to string) error {
 	making, err := os.MkdirTemp(string(c), makingPrefix)
 	if err != nil {
 		return hostError(err)
@@ -189,7 +189,7 @@ func (m *Made) Fill(dir string) error {
 }
 
 // readIndex reads what the sandbox's index and excludes need of the source's.
-func (m *Made) readIndex(s *source, p *policy.Policy) error {
+func (m *Made) readIndex(s *Source, p *policy.Policy) error {
 	m.skipped = map[string]bool{}
 	excluded, err := readExcluded(s, p)
 	if err != nil {
@@ -229,7 +229,7 @@ const maxExcluded = 1 << 20
 
 // readExcluded returns the source's excludes if the policy shows them, without comments and
 // patterns that name what it hides.
-func readExcluded(s *source, p *policy.Policy) (string, error) {
+func readExcluded(s *Source, p *policy.Policy) (string, error) {
 	if !p.ShowsContent(At + "/info/exclude") {
 		return "", nil
 	}

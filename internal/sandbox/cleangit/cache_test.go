@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/sandbox/gitrun/gittest"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -46,7 +47,7 @@ func entries(t *testing.T, c Cache) []string {
 // The same head, rules and depth are made once, also by several at a time, and anything else anew.
 func TestTheCacheIsByWhatTheRepositoryDependsOn(t *testing.T) {
 	testenv.Command(t, "git")
-	dir, c := repositoryOf(t, ""), CacheIn(t.TempDir())
+	dir, c := gittest.Repository(t, ""), CacheIn(t.TempDir())
 	p := rulesHiding(t, "h")
 	var all sync.WaitGroup
 	for range 4 {
@@ -72,7 +73,7 @@ func TestTheCacheIsByWhatTheRepositoryDependsOn(t *testing.T) {
 	if again := makeIn(t, c, dir, "clean:1", p); again.key == first.key {
 		t.Error("another depth gives the same repository")
 	}
-	gitIn(t, dir, nil, "commit", "-q", "--allow-empty", "-m", "x")
+	gittest.Git(t, dir, nil, "commit", "-q", "--allow-empty", "-m", "x")
 	if again := makeIn(t, c, dir, "clean:50", p); again.key == first.key || again.Info.Commits != 2 {
 		t.Errorf("another head gives %+v", again.Info)
 	}
@@ -81,7 +82,7 @@ func TestTheCacheIsByWhatTheRepositoryDependsOn(t *testing.T) {
 // The cache keeps what was used last, and nothing of a process that was killed.
 func TestTheCacheIsBounded(t *testing.T) {
 	testenv.Command(t, "git")
-	dir, c := repositoryOf(t, ""), CacheIn(t.TempDir())
+	dir, c := gittest.Repository(t, ""), CacheIn(t.TempDir())
 	first := makeIn(t, c, dir, "clean:50", rulesHiding(t, "h"))
 	long := time.Now().Add(-2 * makingTimeout)
 	for i := range maxCached {
@@ -116,7 +117,7 @@ func TestTheCacheIsBounded(t *testing.T) {
 // content are ignored.
 func TestTheIndexFollowsTheSource(t *testing.T) {
 	testenv.Command(t, "git")
-	dir := repositoryOf(t, "echo s >s; printf '# h\\n*.log\\n/h\\n!/h/\\n' >.git/info/exclude; mkdir 'd [x'; echo l >'d [x/l *'; git add .; git commit -qm s; git update-index --skip-worktree s; rm s; echo staged >>a; git add a")
+	dir := gittest.Repository(t, "echo s >s; printf '# h\\n*.log\\n/h\\n!/h/\\n' >.git/info/exclude; mkdir 'd [x'; echo l >'d [x/l *'; git add .; git commit -qm s; git update-index --skip-worktree s; rm s; echo staged >>a; git add a")
 	p, err := policy.Compile([]policy.Rule{
 		{Pattern: "**", Permission: policy.Write}, {Pattern: "/h", Permission: policy.None, Priority: 1}, {Pattern: "d*/", Permission: policy.View, Priority: 1},
 	}, policy.Options{})
@@ -128,7 +129,7 @@ func TestTheIndexFollowsTheSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	git := func(args ...string) string {
-		return gitIn(t, dir, nil, append([]string{"--git-dir=" + repository, "--work-tree=" + dir}, args...)...)
+		return gittest.Git(t, dir, nil, append([]string{"--git-dir=" + repository, "--work-tree=" + dir}, args...)...)
 	}
 	if got, want := git("ls-files", "-v"), "H a\nS s"; got != want {
 		t.Errorf("the index has %q, want %q", got, want)
@@ -150,7 +151,7 @@ func TestTheIndexFollowsTheSource(t *testing.T) {
 // Rules that hide something of the history are refused, and others are not.
 func TestRulesCannotHideWhatIsShown(t *testing.T) {
 	testenv.Command(t, "git")
-	dir := repositoryOf(t, "git mv a b; git commit -qm b")
+	dir := gittest.Repository(t, "git mv a b; git commit -qm b")
 	repository, made, err := makeClean(t, dir, "clean:50", rulesHiding(t, "h"))
 	if err != nil {
 		t.Fatal(err)

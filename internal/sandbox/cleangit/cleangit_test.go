@@ -1,12 +1,10 @@
 package cleangit
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/sandbox/gitrun/gittest"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -22,23 +21,6 @@ var (
 	historyCommits = flag.Int("cleangit.commits", 300, "commits of the long history")
 	histories      = flag.Int("cleangit.histories", 8, "random histories")
 )
-
-// gitIn runs git in a directory with no configuration but the repository's, and returns what it
-// prints.
-func gitIn(t *testing.T, dir string, stdin []byte, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(stdin)
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org",
-	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSuffix(string(out), "\n")
-}
 
 // rulesHiding let everything be read but what the patterns match.
 func rulesHiding(t *testing.T, patterns ...string) *policy.Policy {
@@ -88,43 +70,12 @@ func pairs(t *testing.T, repository string) []pair {
 	return all
 }
 
-var names = []string{"a", "b", "dir/c", "dir/h", "h", `hid"den/x y`, "läse/ß", "sub", "sub/z"}
-
-// randomHistory is a stream for fast-import: commits with merges that change names at random. Some
-// name others in their messages.
-func randomHistory(r *rand.Rand, commits int) []byte {
-	var b bytes.Buffer
-	for i := 1; i <= commits; i++ {
-		fmt.Fprintf(&b, "commit refs/heads/c%d\nmark :%d\ncommitter a <a@b> %d +0000\n", i, i, 1_000_000+i)
-		message := fmt.Sprintf("commit %d\n", i)
-		fmt.Fprintf(&b, "data %d\n%s", len(message), message)
-		if i > 1 {
-			first := i - 1 - r.IntN(min(i-1, 3))
-			fmt.Fprintf(&b, "from :%d\n", first)
-			if other := 1 + r.IntN(i-1); other != first && r.IntN(3) == 0 {
-				fmt.Fprintf(&b, "merge :%d\n", other)
-			}
-		}
-		for range r.IntN(4) {
-			name := names[r.IntN(len(names))]
-			quoted := `"` + strings.ReplaceAll(name, `"`, `\"`) + `"`
-			if r.IntN(4) == 0 {
-				fmt.Fprintf(&b, "D %s\n", quoted)
-				continue
-			}
-			fmt.Fprintf(&b, "M 100644 inline %s\ndata 2\n%d\n", quoted, r.IntN(9))
-		}
-		b.WriteString("\n")
-	}
-	return b.Bytes()
-}
-
 // treeOf lists what a commit has, without what p hides.
 func treeOf(t *testing.T, dir, commit string, p *policy.Policy) string {
 	t.Helper()
 	shown := shows(p.ShowsContent)
 	var list []string
-	for entry := range strings.SplitSeq(gitIn(t, dir, nil, "ls-tree", "-r", "-z", commit), "\x00") {
+	for entry := range strings.SplitSeq(gittest.Git(t, dir, nil, "ls-tree", "-r", "-z", commit), "\x00") {
 		if _, name, ok := strings.Cut(entry, "\t"); ok && shown(name) {
 			list = append(list, entry)
 		}
@@ -140,9 +91,9 @@ func TestEachCommitHasTheVisibleTree(t *testing.T) {
 	for seed := range uint64(*histories) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		dir := t.TempDir()
-		gitIn(t, dir, nil, "init", "-q")
-		gitIn(t, dir, randomHistory(r, 25), "fast-import", "--quiet", "--date-format=raw")
-		gitIn(t, dir, nil, "symbolic-ref", "HEAD", "refs/heads/c25")
+		gittest.Git(t, dir, nil, "init", "-q")
+		gittest.Git(t, dir, gittest.RandomHistory(r, 25), "fast-import", "--quiet", "--date-format=raw")
+		gittest.Git(t, dir, nil, "symbolic-ref", "HEAD", "refs/heads/c25")
 		mode := []Mode{"clean:all", "clean:1", "clean:7", "clean:20"}[seed%4]
 		repository, made, err := makeClean(t, dir, mode, p)
 		if errdefs.Is(err, errdefs.Precondition) && treeOf(t, dir, "HEAD", p) == "" {
@@ -151,9 +102,9 @@ func TestEachCommitHasTheVisibleTree(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		gitIn(t, repository, nil, "--git-dir=.", "fsck", "--strict", "--full")
+		gittest.Git(t, repository, nil, "--git-dir=.", "fsck", "--strict", "--full")
 		kept := pairs(t, repository)
-		if last := kept[len(kept)-1]; made.Info.Head != gitIn(t, repository, nil, "rev-parse", "HEAD") || len(kept) != made.Info.Commits {
+		if last := kept[len(kept)-1]; made.Info.Head != gittest.Git(t, repository, nil, "rev-parse", "HEAD") || len(kept) != made.Info.Commits {
 			t.Errorf("seed %d: %+v, with the last commit %v", seed, made.Info, last)
 		}
 		checkTrees(t, dir, repository, p)
@@ -165,7 +116,7 @@ func TestEachCommitHasTheVisibleTree(t *testing.T) {
 				t.Errorf("seed %d: the head is made of %s, want %s", seed, c.real, made.Info.Source)
 			}
 		}
-		reached := len(strings.Fields(gitIn(t, repository, nil, "rev-list", "HEAD")))
+		reached := len(strings.Fields(gittest.Git(t, repository, nil, "rev-list", "HEAD")))
 		if reached > len(kept) {
 			t.Errorf("seed %d: the head reaches %d commits of %d", seed, reached, len(kept))
 		}
@@ -197,13 +148,13 @@ H=$(git commit-tree -m hidden $(git ls-tree HEAD h | git mktree))
 git reset -q --hard $(git commit-tree -p $H -p other -m m $H^{tree}); echo b >b; git add b; git commit -qm b`, "clean:all"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := repositoryOf(t, c.script)
+			dir := gittest.Repository(t, c.script)
 			repository, _, err := makeClean(t, dir, c.mode, p)
 			if err != nil {
 				t.Fatal(err)
 			}
 			checkTrees(t, dir, repository, p)
-			if got := gitIn(t, repository, nil, "log", "--format=%s"); !strings.Contains(got, "m") {
+			if got := gittest.Git(t, repository, nil, "log", "--format=%s"); !strings.Contains(got, "m") {
 				t.Errorf("the merge is gone: %s", got)
 			}
 		})
@@ -214,14 +165,14 @@ git reset -q --hard $(git commit-tree -p $H -p other -m m $H^{tree}); echo b >b;
 func TestALongHistory(t *testing.T) {
 	testenv.Command(t, "git")
 	dir := t.TempDir()
-	gitIn(t, dir, nil, "init", "-q")
-	gitIn(t, dir, randomHistory(rand.New(rand.NewPCG(1, 2)), *historyCommits), "fast-import", "--quiet", "--date-format=raw")
-	gitIn(t, dir, nil, "symbolic-ref", "HEAD", fmt.Sprintf("refs/heads/c%d", *historyCommits))
+	gittest.Git(t, dir, nil, "init", "-q")
+	gittest.Git(t, dir, gittest.RandomHistory(rand.New(rand.NewPCG(1, 2)), *historyCommits), "fast-import", "--quiet", "--date-format=raw")
+	gittest.Git(t, dir, nil, "symbolic-ref", "HEAD", fmt.Sprintf("refs/heads/c%d", *historyCommits))
 	repository, made, err := makeClean(t, dir, "clean:all", rulesHiding(t, "h"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	gitIn(t, repository, nil, "fsck", "--strict", "--full")
+	gittest.Git(t, repository, nil, "fsck", "--strict", "--full")
 	if made.Info.Commits < *historyCommits/4 {
 		t.Errorf("%d commits of %d", made.Info.Commits, *historyCommits)
 	}
@@ -242,29 +193,13 @@ func TestRefusedSources(t *testing.T) {
 		"refs in a reftable":        {"mkdir .git/reftable", "reftable"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := repositoryOf(t, c.prepare)
+			dir := gittest.Repository(t, c.prepare)
 			_, _, err := makeClean(t, dir, "clean:50", p)
 			if !errdefs.Is(err, errdefs.Precondition) && !errdefs.Is(err, errdefs.Unsupported) || !strings.Contains(fmt.Sprint(err), c.want) {
 				t.Errorf("got %v, want the reason %q", err, c.want)
 			}
 		})
 	}
-}
-
-// repositoryOf makes a repository with a commit, and runs a script in it.
-func repositoryOf(t *testing.T, script string) string {
-	t.Helper()
-	dir := t.TempDir()
-	cmd := exec.Command("sh", "-ec", "git init -q -b main; echo a >a; echo h1 >h; git add .; git commit -qm first\n"+script)
-	cmd.Dir = dir
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org",
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return dir
 }
 
 // Repositories in unusual forms have clean ones that git checks, with what is written here.
@@ -290,19 +225,19 @@ func TestUnusualSources(t *testing.T) {
 		"a directory and a file":                {"git rm -q a; mkdir a; echo z >a/z; git add a; git commit -qm dir; git rm -qr a; echo a >a; git add a; git commit -qm file", "file\ndir\nfirst", "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := repositoryOf(t, c.prepare)
+			dir := gittest.Repository(t, c.prepare)
 			repository, _, err := makeClean(t, dir, "clean:50", rulesHiding(t, "h"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			gitIn(t, repository, nil, "fsck", "--strict", "--full")
-			if got := gitIn(t, repository, nil, "log", "--format=%s"); got != c.log {
+			gittest.Git(t, repository, nil, "fsck", "--strict", "--full")
+			if got := gittest.Git(t, repository, nil, "log", "--format=%s"); got != c.log {
 				t.Errorf("the log has %q, want %q", got, c.log)
 			}
-			if got := gitIn(t, repository, nil, "ls-tree", "-r", "--name-only", "--full-tree", "HEAD"); got != c.tree {
+			if got := gittest.Git(t, repository, nil, "ls-tree", "-r", "--name-only", "--full-tree", "HEAD"); got != c.tree {
 				t.Errorf("the head has %q, want %q", got, c.tree)
 			}
-			if raw := gitIn(t, repository, nil, "cat-file", "commit", "HEAD"); strings.Contains(raw, "SIGNATURE") {
+			if raw := gittest.Git(t, repository, nil, "cat-file", "commit", "HEAD"); strings.Contains(raw, "SIGNATURE") {
 				t.Errorf("the signature is kept:\n%s", raw)
 			}
 		})
@@ -312,17 +247,17 @@ func TestUnusualSources(t *testing.T) {
 // The ids in messages are those of the clean repository, and others become zeros.
 func TestIDsInMessages(t *testing.T) {
 	testenv.Command(t, "git")
-	dir := repositoryOf(t, `
+	dir := gittest.Repository(t, `
 R=$(git rev-parse HEAD); B=$(git rev-parse HEAD:h); O=$(git rev-parse --short=9 HEAD:h)
 echo b >>a; git commit -qam "of $R, $(git rev-parse --short=8 HEAD), v1-2-g$(git rev-parse --short=7 HEAD), $B, $O, 1234567, deadbeefdeadbeefdeadbeefdeadbeefdeadbeef"`)
 	repository, _, err := makeClean(t, dir, "clean:50", rulesHiding(t, "h"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := gitIn(t, repository, nil, "rev-parse", "HEAD^")
+	id := gittest.Git(t, repository, nil, "rev-parse", "HEAD^")
 	zeros := strings.Repeat("0", 40)
 	want := "of " + id + ", " + id[:8] + ", v1-2-g" + id[:7] + ", " + zeros + ", " + zeros[:9] + ", 1234567, " + zeros
-	if got := gitIn(t, repository, nil, "log", "-1", "--format=%s"); got != want {
+	if got := gittest.Git(t, repository, nil, "log", "-1", "--format=%s"); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -336,6 +271,17 @@ func TestParseMode(t *testing.T) {
 	for _, text := range []string{"clean:", "clean:0", "clean:-1", "clean:01", "clean:1000001", "cleans", "all", "clean:all:1", "source:1"} {
 		if got, err := ParseMode(text); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("%q: %q, %v", text, got, err)
+		}
+	}
+}
+
+func TestRefNames(t *testing.T) {
+	for name, want := range map[string]bool{
+		"refs/heads/a": true, "refs/heads/a/b-c.d": true, "refs/heads/ä": true, "refs/heads/": false, "refs/heads/../x": false, "refs/heads/a..b": false,
+		"refs/heads/.a": false, "refs/heads/a.lock": false, "refs/heads/a b": false, "refs/heads/a\x1b": false, "refs/heads/a@{1}": false, "heads/a": false, "refs//a": false, "refs/heads/a.": false,
+	} {
+		if got := isRefName(name); got != want {
+			t.Errorf("%q: %v", name, got)
 		}
 	}
 }

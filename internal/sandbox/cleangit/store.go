@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/gitindex"
+	"github.com/agentfense/agentfense/internal/sandbox/gitrun"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -84,7 +85,7 @@ func linkOrCopy(from, to string) error {
 
 // config is the repository's configuration. Nothing of the source's is in it.
 func config(info *Info) string {
-	text := formatConfig(info.Head, "false") + "[core]\n\tfilemode = true\n\tlogallrefupdates = true\n"
+	text := gitrun.FormatConfig(info.Head, "false") + "[core]\n\tfilemode = true\n\tlogallrefupdates = true\n"
 	if info.Links { // their repositories are not shown
 		text += "[diff]\n\tignoreSubmodules = all\n"
 	}

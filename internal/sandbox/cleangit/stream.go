@@ -13,11 +13,9 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/gitindex"
 )
 
-// The refs in the repository "work": the source's commit and what is made of it.
-const (
-	sourceRef = branches + "source"
-	cleanRef  = branches + "clean"
-)
+// cleanRef is the ref in the repository "work" of what is made of the source's commit,
+// gitrun.HeadRef.
+const cleanRef = branches + "clean"
 
 // maxMessage bounds the message of a commit, in bytes.
 const maxMessage = 16 << 20

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/agentfense/agentfense/internal/sandbox/gitrun"
 )
 
 // An abbreviation of an id in a message has so many digits at least, as git's default has it.
@@ -14,18 +16,18 @@ var hexWord = regexp.MustCompile(`[0-9a-fA-F]{7,}`)
 
 // lookup asks git what the ids in messages are.
 type lookup struct {
-	process *process
+	process *gitrun.Process
 	out     *bufio.Reader
 	digits  int
 	known   map[string]string // object of a word, "" for a word that names none
 }
 
 func (g *git) newLookup(ctx context.Context, digits int) (*lookup, error) {
-	p, err := g.start(ctx, "work", "cat-file", "--batch-check=%(objectname)")
+	p, err := g.Start(ctx, "work", "cat-file", "--batch-check=%(objectname)")
 	if err != nil {
 		return nil, err
 	}
-	return &lookup{process: p, out: bufio.NewReader(p.out), digits: digits, known: map[string]string{}}, nil
+	return &lookup{process: p, out: bufio.NewReader(p.Out), digits: digits, known: map[string]string{}}, nil
 }
 
 // object returns the object that a word names, "-" if it names several, and "" if it names none.
@@ -34,7 +36,7 @@ func (l *lookup) object(word string) (string, error) {
 	if id, ok := l.known[word]; ok {
 		return id, nil
 	}
-	if _, err := fmt.Fprintln(l.process.in, word); err != nil {
+	if _, err := fmt.Fprintln(l.process.In, word); err != nil {
 		return "", badStream("cat-file: %w", err)
 	}
 	line, err := l.out.ReadString('\n')

@@ -48,11 +48,19 @@ func (r *Repository) Commit(ctx context.Context, changes map[string]Entry, branc
 	if err := r.move(ctx, commit, len(changes)); err != nil {
 		return "", err
 	}
-	_, err = r.run(ctx, inRepository, nil, "update-ref", "-m", "agentfense: apply", "refs/heads/"+branch, commit, r.zero)
-	if err != nil {
-		return "", fmt.Errorf("branch %s: %w", vpath.Quote(branch), err)
+	if err := r.makeBranch(ctx, branch, commit); err != nil {
+		return "", err
 	}
 	return commit, nil
+}
+
+// makeBranch makes a branch that does not exist yet.
+func (r *Repository) makeBranch(ctx context.Context, branch, commit string) error {
+	_, err := r.run(ctx, inRepository, nil, "update-ref", "-m", "agentfense: apply", "refs/heads/"+branch, commit, r.zero)
+	if err != nil {
+		return fmt.Errorf("branch %s: %w", vpath.Quote(branch), err)
+	}
+	return nil
 }
 
 // checkIdentity refuses a commit by nobody. Errors: Precondition.

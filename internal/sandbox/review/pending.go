@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
@@ -18,15 +19,28 @@ func HasChanges(s *record.Sandbox) (bool, error) {
 	return false, nil
 }
 
-// HasChangesToKeep is HasChanges without what agents leave in the home directory each time: own
-// entries, and new directories without files.
+// HasChangesToKeep is HasChanges with the commits of a clean repository, and without what agents
+// leave in the home directory each time: own entries, and new directories without files.
 func HasChangesToKeep(s *record.Sandbox) (bool, error) {
 	for _, part := range s.Parts() {
 		if changed, err := hasChangesBut(part, isAgentHome(s, part)); changed || err != nil {
 			return changed, err
 		}
 	}
-	return false, nil
+	return UnsavedBranches(s) > 0, nil
+}
+
+// UnsavedBranches counts the refs of the sandbox's clean repository with commits that are nowhere
+// else. A repository that cannot be read counts as one: nobody can tell.
+func UnsavedBranches(s *record.Sandbox) int {
+	if !s.Stored.Git.IsClean() {
+		return 0
+	}
+	refs, err := cleangit.StoreIn(s.Dir()).Unsaved()
+	if err != nil {
+		return 1
+	}
+	return len(refs)
 }
 
 // isAgentHome reports whether a part of a sandbox is the home directory of an agent.
@@ -66,6 +80,8 @@ type Pending struct {
 	Changes  int // that a diff lists
 	LeftOut  int // of these, that no apply takes
 	InMounts int // of these, that are not in the workspace
+	// Branches are the refs of the clean repository with commits that are nowhere else.
+	Branches int
 }
 
 // PendingOf counts what a diff lists.
@@ -94,6 +110,7 @@ func CountPending(s *record.Sandbox) (Pending, error) {
 			all.InMounts += p.Changes
 		}
 	}
+	all.Branches = UnsavedBranches(s)
 	return all, nil
 }
 

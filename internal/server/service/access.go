@@ -87,13 +87,13 @@ var scopeOf = map[string]store.Scopes{
 	historyPrefix + "ListTransactions": store.ScopeRead,
 	historyPrefix + "Undo":             store.ScopeApply,
 	historyPrefix + "Redo":             store.ScopeApply,
-	boardPrefix + "LockPaths":     store.ScopeExec,
-	boardPrefix + "UnlockPaths":   store.ScopeExec,
-	boardPrefix + "ListLocks":     store.ScopeRead,
-	boardPrefix + "PostMessage":   store.ScopeExec,
-	boardPrefix + "ReadMessages":  store.ScopeRead,
-	boardPrefix + "WatchMessages": store.ScopeRead,
-	boardPrefix + "GetBoard":      store.ScopeRead,
+	boardPrefix + "LockPaths":          store.ScopeExec,
+	boardPrefix + "UnlockPaths":        store.ScopeExec,
+	boardPrefix + "ListLocks":          store.ScopeRead,
+	boardPrefix + "PostMessage":        store.ScopeExec,
+	boardPrefix + "ReadMessages":       store.ScopeRead,
+	boardPrefix + "WatchMessages":      store.ScopeRead,
+	boardPrefix + "GetBoard":           store.ScopeRead,
 }
 
 // Health needs no credentials. Reflection needs them, but no scope: it shows only what is

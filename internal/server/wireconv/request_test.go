@@ -114,7 +114,7 @@ func makeMeaningful(m proto.Message) {
 	case *sandboxv1.GrantPathRequest:
 		r.Permission, r.Revoke = sandboxv1.Permission_PERMISSION_WRITE, false
 	case *sandboxv1.ApplyRequest:
-		r.Attest = false
+		r.Attest, r.OnConflict = false, sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_UNSPECIFIED
 	case *sandboxv1.ListTransactionsRequest:
 		r.CodebaseId = ""
 	case *sandboxv1.UndoRequest:

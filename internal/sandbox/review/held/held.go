@@ -20,8 +20,8 @@ const maxLooks = 2000
 
 // Usage is what a sandbox holds, as far as a bounded look tells.
 type Usage struct {
-	// Changes are those that were not applied. With More there are as many entries
-	// in the delta at least, which nobody counted further.
+	// Changes are those that were not applied, and branches with commits. With More there are as
+	// many entries in the delta at least, which nobody counted further.
 	Changes int
 	More    bool
 	// DiskBytes is what the sandbox's directory has allocated, or with MoreDisk a
@@ -55,7 +55,7 @@ func Of(s *record.Sandbox) (Usage, error) {
 		return u, nil
 	}
 	p, err := review.CountPending(s)
-	u.Changes = p.Changes
+	u.Changes = p.Changes + p.Branches
 	return u, err
 }
 
