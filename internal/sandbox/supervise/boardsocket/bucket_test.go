@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestABucketFillsAgain checks how often something may happen: at once, in a row, and after a pause.
+// TestABucketFillsAgain checks how often something may happen: at once, and after a pause.
 func TestABucketFillsAgain(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := NewBucket(3, time.Second)
