@@ -59,6 +59,7 @@ def test_apply_returns_the_same_for_links_and_uploads(home: Path, project: Path)
             assert files_of(directory) == before
             done = sandbox.apply()
             assert sandbox.diff() == []
+            done.transaction_id = ""  # only a linked directory has a history
             told.append((would, done, files_of(directory)))
             sandbox.run("echo more >> main.py", raise_on_error=True)
             assert sandbox.apply("main.py").applied_count == 1
