@@ -224,14 +224,6 @@ func (w *world) rmdirSeeing(box, name string, seen ...string) {
 	})
 }
 
-// removeD removes the directory d of the source that the tests share.
-func (w *world) removeD(box string) {
-	w.t.Helper()
-	for _, name := range []string{"d/e", "d/f", "d"} {
-		w.remove(box, name)
-	}
-}
-
 func newTest(t *testing.T, files map[string]string) *world {
 	t.Helper()
 	return newWorld(t, t.TempDir(), files)
