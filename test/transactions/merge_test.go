@@ -55,7 +55,7 @@ func (w *world) mergeForks(rt *rapid.T) {
 	w.must(rt, w.home.Remove(theirs.name))
 }
 
-// madeWhatTheSourceMade reports whether the sandbox has made an entry that the source has made since.
+// madeWhatTheSourceMade reports whether the source has made an entry where the sandbox has, too.
 func (b *box) madeWhatTheSourceMade(src tree) bool {
 	for p := range b.own {
 		if _, recorded := b.base[p]; !recorded && src.has(p) != nil {
