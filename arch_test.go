@@ -389,6 +389,8 @@ var large = map[string]string{
 	"internal/cli":               "one file per verb",
 	"internal/confine/egress":    "two ends of one wire, one process of which every file serves one connection",
 	"internal/sandbox/apply":     "planning, placing and forgetting share the steps of one plan",
+	"internal/cli/remote":        "one type holds the calls of the server, as the interface backend.Backend asks for",
+	"internal/server/wireconv":   "one converter for each message of the API",
 	"internal/sandbox/supervise": "one process, one lock order",
 	"internal/server/service":    "one type holds the answers to a server's calls, as gRPC asks for",
 	"internal/view/fusefs":       "one file system, one lock order",

@@ -41,7 +41,7 @@ func init() {
 				t.Origin.ID = record.ID(meaningful["sandbox_id"])
 			}, func(t snapshot.Tree) (snapshot.Tree, error) { return DecodeSnapshots(EncodeSnapshots(&t)) }),
 			lost: map[string]string{
-				"Node.Depth": "the parents say it", "Snapshot.Parts": layersOfTheHost, "Snapshot.SyncHeld": "the server looks at it",
+				"Node.Depth": "the parents say it", "Origin.Layer": layersOfTheHost, "Snapshot.Parts": layersOfTheHost, "Snapshot.SyncHeld": "the server looks at it",
 			},
 		},
 		"snapshot.Restored": {

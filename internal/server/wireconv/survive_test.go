@@ -205,7 +205,7 @@ func TestEveryFieldSurvives(t *testing.T) {
 var oneWay = map[string]string{
 	"Empty":                 "a number alone, which the command line does not ask for",
 	"ListSandboxesResponse": "a page", "ListCodebasesResponse": "a page", "ListViewResponse": "a page", "ListFilesResponse": "a page",
-	"DiffResponse": "a page", "ListTransactionsResponse": "a page", "ListExecsResponse": "a page", "ListSessionsResponse": "a page",
+	"DiffResponse": "a page", "PostMessageResponse": "a number", "ListTransactionsResponse": "a page", "ListExecsResponse": "a page", "ListSessionsResponse": "a page",
 	"Session": "only the SDKs read it", "DetachedExec": "only the SDKs read it", "ExecResult": "only the SDKs read it; ExecOutput has its fields",
 	"WatchViewResponse":   "only the SDKs read it",
 	"AuditEvent":          "its reader is that of the log: audit.ReadFrom",
