@@ -136,7 +136,8 @@ func (d *delta) rename(src tree, p, q string) {
 	for _, at := range parentsFirst(moved) {
 		to := q + at[len(p):]
 		if at == p {
-			hidden, covers := d.base[to], d.own[to].gone
+			hidden, recorded := d.base[to]
+			covers := d.own[to].gone && recorded
 			d.put(src, to, moved[at])
 			if covers && !moved[at].isFile() { // such an entry is never merged
 				d.base[to] = hidden
