@@ -59,6 +59,7 @@ func TestOptionsFitTheirCallsAlone(t *testing.T) {
 		"WithNetLimits":      {client.WithNetLimits, sandbox},
 		"WithPublish":        {client.WithPublish, sandbox},
 		"WithAsk":            {client.WithAsk, sandbox},
+		"WithBoard":          {client.WithBoard, sandbox},
 		"WithMount":          {client.WithMount, sandbox},
 		"WithScratch":        {client.WithScratch, sandbox},
 		"WithSecrets":        {client.WithSecrets, sandbox},
