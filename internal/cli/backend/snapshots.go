@@ -27,10 +27,10 @@ type Snapshots interface {
 	// state, and that have its rules or the given ones. It returns them, also beside an error.
 	// Errors: Exists.
 	Fork(ctx context.Context, name, ref string, names []string, rules *Rules, again []string) ([]Sandbox, error)
-	// Compare shows how two states of one source differ, at and below the paths; without paths,
-	// everywhere. A state is the name of a sandbox, or NAME@SNAPSHOT. Close what it returns.
-	// Errors: Precondition for states of two sources; NotFound.
-	Compare(ctx context.Context, earlier, later string, paths []vpath.Path, again []string) (*Compared, error)
+	// Compare shows how two states of one source differ, in the workspace, or in a mount that both
+	// have, at and below the paths; without paths, everywhere. A state is the name of a sandbox, or
+	// NAME@SNAPSHOT. Close what it returns. Errors: Precondition for states of two sources; NotFound.
+	Compare(ctx context.Context, earlier, later, mount string, paths []vpath.Path, again []string) (*Compared, error)
 }
 
 // Compared is how two states differ.

@@ -157,8 +157,8 @@ func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, ru
 }
 
 // Compare shows how two states differ.
-func (b *Backend) Compare(ctx context.Context, earlier, later string, paths []vpath.Path, again []string) (*backend.Compared, error) {
-	x, err := b.openState(ctx, earlier, again)
+func (b *Backend) Compare(ctx context.Context, earlier, later, mount string, paths []vpath.Path, again []string) (*backend.Compared, error) {
+	x, err := b.openState(ctx, earlier, mount, again)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func (b *Backend) Compare(ctx context.Context, earlier, later string, paths []vp
 			x.Close()
 		}
 	}()
-	y, err := b.openState(ctx, later, again)
+	y, err := b.openState(ctx, later, mount, again)
 	if err != nil {
 		return nil, err
 	}
@@ -184,8 +184,9 @@ func (b *Backend) Compare(ctx context.Context, earlier, later string, paths []vp
 	return &backend.Compared{Review: r, Close: func() error { return errors.Join(x.Close(), y.Close()) }}, nil
 }
 
-// openState opens a state: the name of a sandbox, or NAME@SNAPSHOT.
-func (b *Backend) openState(ctx context.Context, text string, again []string) (*changes.Work, error) {
+// openState opens a state of the workspace, or of a mount: the name of a sandbox, or
+// NAME@SNAPSHOT.
+func (b *Backend) openState(ctx context.Context, text, mount string, again []string) (*changes.Work, error) {
 	name, ref, err := snapshot.SplitRef(text)
 	if err != nil {
 		return nil, err
@@ -197,11 +198,15 @@ func (b *Backend) openState(ctx context.Context, text string, again []string) (*
 	if err != nil {
 		return nil, err
 	}
+	part, err := sb.InMount(mount)
+	if err != nil {
+		return nil, err
+	}
 	switch ref {
 	case "", snapshot.Present:
-		return changes.OpenState(sb, sb.LayersDir())
+		return changes.OpenState(part, part.LayersDir())
 	case snapshot.Source:
-		return changes.OpenState(sb, "")
+		return changes.OpenState(part, "")
 	}
 	l, err := snapshot.Read(sb)
 	if err != nil {
@@ -211,6 +216,9 @@ func (b *Backend) openState(ctx context.Context, text string, again []string) (*
 	if err != nil {
 		return nil, err
 	}
-	dir, _ := s.LayerDir(sb, "")
-	return changes.OpenState(sb, dir)
+	dir, has := s.LayerDir(sb, mount)
+	if !has {
+		return nil, errdefs.New(errdefs.NotFound, "%s: the snapshot was taken before the sandbox had the mount %s", text, mount)
+	}
+	return changes.OpenState(part, dir)
 }

@@ -36,6 +36,6 @@ func (b *Backend) Fork(context.Context, string, string, []string, *backend.Rules
 }
 
 // Compare fails.
-func (b *Backend) Compare(context.Context, string, string, []vpath.Path, []string) (*backend.Compared, error) {
+func (b *Backend) Compare(context.Context, string, string, string, []vpath.Path, []string) (*backend.Compared, error) {
 	return nil, backend.ErrNoSnapshots()
 }

@@ -187,9 +187,9 @@ func FileDiffs(w *changes.Work, changes []changes.Change, left manifest.Manifest
 		f.Mark = m.ofDiff(&f)
 		files = append(files, f)
 	}
-	removing := markRemovals(w, files)
-	groups := group(w, files, m)
-	findRenames(w, files)
+	removing := markRemovals(w, files, func(vpath.Path) bool { return true })
+	groups := group(w, nil, files, m)
+	findRenames(files, sumOfDelta(w), sumOfSource(w))
 	setKeeping(w, files, m)
 	sortFiles(files, removing)
 	sortFiles(out, nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // Group is several changes that a review shows as one.
@@ -101,14 +102,20 @@ type grouper struct {
 	ignore *gitIgnored
 	groups map[string]*Group
 	what   map[string]*groupKind
+	// earlier is the state that work is compared with, and was what it changed; nil: the source.
+	earlier *changes.Work
+	was     map[vpath.Path]*layer.Change
 }
 
 // group puts those of files into groups that belong there, and returns the
-// groups by name.
-func group(w *changes.Work, files []FileDiff, m *marker) []Group {
+// groups by name. They say how the state w differs from earlier; nil is the source.
+func group(w, earlier *changes.Work, files []FileDiff, m *marker) []Group {
 	g := &grouper{
-		work: w, marker: m, known: map[vpath.Path]*groupKind{}, news: map[vpath.Path]bool{},
+		work: w, earlier: earlier, marker: m, known: map[vpath.Path]*groupKind{}, news: map[vpath.Path]bool{},
 		ignore: &gitIgnored{work: w}, groups: map[string]*Group{}, what: map[string]*groupKind{},
+	}
+	if earlier != nil {
+		g.was = newFutureTree(earlier.Stack, earlier.Delta).delta
 	}
 	for i := range files {
 		g.place(&files[i])
@@ -202,7 +209,7 @@ func (g *grouper) takes(dir vpath.Path, kind *groupKind, f *FileDiff) bool {
 	if !kind.expects(f) {
 		return false
 	}
-	if f.Status == changes.Added && g.isNew(dir) {
+	if (f.Status == changes.Added || g.earlier != nil) && g.isNew(dir) {
 		return true
 	}
 	return g.isGenerated(dir, kind) && !g.ignore.isElse(f.Path.Dir())
@@ -263,10 +270,15 @@ func (g *grouper) hasEvidence(dir vpath.Path, kind *groupKind, hasFile func(vpat
 }
 
 func (g *grouper) hasFile(p vpath.Path) bool {
-	if c := g.marker.tree.delta[p]; c != nil {
+	if c := g.made(p); c != nil {
 		return c.Info.Mode&record.TypeBits == unix.S_IFREG
 	}
 	return g.sourceHasFile(p)
+}
+
+// made returns what the sandbox has made at p, in either state; nil for nothing.
+func (g *grouper) made(p vpath.Path) *layer.Change {
+	return cmp.Or(g.marker.tree.delta[p], g.was[p])
 }
 
 func (g *grouper) sourceHasFile(p vpath.Path) bool {
@@ -279,7 +291,7 @@ func (g *grouper) isNew(dir vpath.Path) bool {
 	if is, known := g.news[dir]; known {
 		return is
 	}
-	c := g.marker.tree.delta[dir]
+	c := g.made(dir)
 	is := c != nil && record.IsDir(c.Info.Mode) && c.Base != nil && c.Base.Absent
 	if is {
 		_, err := g.work.Stack.SourceInfo(dir)
