@@ -29,7 +29,8 @@ type Snapshots interface {
 	Fork(ctx context.Context, name, ref string, names []string, rules *Rules, again []string) ([]Sandbox, error)
 	// Compare shows how two states of one source differ, in the workspace, or in a mount that both
 	// have, at and below the paths; without paths, everywhere. A state is the name of a sandbox, or
-	// NAME@SNAPSHOT. Close what it returns. Errors: Precondition for states of two sources; NotFound.
+	// NAME@SNAPSHOT. Close what it returns. Errors: Precondition for states of two sources;
+	// NotFound.
 	Compare(ctx context.Context, earlier, later, mount string, paths []vpath.Path, again []string) (*Compared, error)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review/gitignored"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
@@ -99,7 +100,7 @@ type grouper struct {
 	marker *marker
 	known  map[vpath.Path]*groupKind // directories by what they are, nil for others
 	news   map[vpath.Path]bool
-	ignore *gitIgnored
+	ignore *gitignored.Dirs
 	groups map[string]*Group
 	what   map[string]*groupKind
 	// earlier is the state that work is compared with, and was what it changed; nil: the source.
@@ -112,7 +113,7 @@ type grouper struct {
 func group(w, earlier *changes.Work, files []FileDiff, m *marker) []Group {
 	g := &grouper{
 		work: w, earlier: earlier, marker: m, known: map[vpath.Path]*groupKind{}, news: map[vpath.Path]bool{},
-		ignore: &gitIgnored{work: w}, groups: map[string]*Group{}, what: map[string]*groupKind{},
+		ignore: gitignored.New(w), groups: map[string]*Group{}, what: map[string]*groupKind{},
 	}
 	if earlier != nil {
 		g.was = newFutureTree(earlier.Stack, earlier.Delta).delta
@@ -212,13 +213,13 @@ func (g *grouper) takes(dir vpath.Path, kind *groupKind, f *FileDiff) bool {
 	if (f.Status == changes.Added || g.earlier != nil) && g.isNew(dir) {
 		return true
 	}
-	return g.isGenerated(dir, kind) && !g.ignore.isElse(f.Path.Dir())
+	return g.isGenerated(dir, kind) && !g.ignore.IsElse(f.Path.Dir())
 }
 
 // isGenerated reports whether a directory that the source has holds nothing but what
 // tools generate: git ignores it, or it is a cache without a tracked file.
 func (g *grouper) isGenerated(dir vpath.Path, kind *groupKind) bool {
-	return g.ignore.has(dir) || kind.isCache && g.hasEvidence(dir, kind, g.sourceHasFile) && !g.ignore.mayTrack(dir)
+	return g.ignore.Has(dir) || kind.isCache && g.hasEvidence(dir, kind, g.sourceHasFile) && !g.ignore.MayTrack(dir)
 }
 
 // compiledGroup is the group of what Python compiles, in whichever directory.
@@ -229,7 +230,7 @@ const compiledGroup = "__pycache__"
 func (g *grouper) isCompiled(f *FileDiff) bool {
 	dir := f.Path.Dir()
 	return dir.Base() == compiledGroup && strings.HasSuffix(f.Path.Base(), ".pyc") && f.Mark != nil && compiledKind.expects(f) &&
-		isPlainFile(f.Old) && isPlainFile(f.New) && (f.Status == changes.Added || !g.ignore.mayTrack(dir))
+		isPlainFile(f.Old) && isPlainFile(f.New) && (f.Status == changes.Added || !g.ignore.MayTrack(dir))
 }
 
 // kindOf says what the directory is, nil for one of which each change is shown.
@@ -244,7 +245,7 @@ func (g *grouper) kindOf(dir vpath.Path) *groupKind {
 	if kind != nil && (!g.hasEvidence(dir, kind, g.hasFile) || !g.isNew(dir) && !g.isGenerated(dir, kind)) {
 		kind = nil
 	}
-	if kind == nil && dir.Base() != compiledGroup && g.ignore.has(dir) {
+	if kind == nil && dir.Base() != compiledGroup && g.ignore.Has(dir) {
 		kind = &ignoredKind
 	}
 	g.known[dir] = kind

@@ -8,9 +8,10 @@ import (
 )
 
 // OfStates is the review of files, which say how the state later of a source differs from the
-// state earlier. Changes of both states must have been read. Marks are those of the tree as it would
-// be if the later state were applied. sumOld and sumNew return the SHA-256 of what a regular file
-// had and has, "" if that is not known. Nothing of the review can be applied, so it has no digest.
+// state earlier. Changes of both states must have been read. Marks are those of the tree as it
+// would be if the later state were applied. sumOld and sumNew return the SHA-256 of what a
+// regular file had and has, "" if that is not known. Nothing of the review can be applied, so it
+// has no digest.
 func OfStates(name string, earlier, later *changes.Work, files []FileDiff, content func(*FileDiff) (Content, error), sumOld, sumNew func(*FileDiff) string) (*Review, error) {
 	m, err := marks(later)
 	if err != nil {
