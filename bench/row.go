@@ -249,7 +249,7 @@ var allRows = []row{
 		Host: measureSnapshot, MaxRounds: 2,
 	},
 	{
-		ID: "fork", Group: groupStates, Title: "fork, 100,000 changed, above version", Bound: bound{Most: 5e6},
+		ID: "fork", Group: groupStates, Title: "fork, 100,000 changed, above create", Bound: bound{Most: 5e6},
 		Host: measureFork, MaxRounds: 2,
 	},
 	{

@@ -122,7 +122,12 @@ func ReadContent(f *os.File, most int64, whole bool) (sum string, head []byte, e
 	if err != nil {
 		return "", nil, err
 	}
-	head, err = io.ReadAll(io.LimitReader(f, min(most, info.Size())))
+	head = make([]byte, min(most, info.Size()))
+	n, err := io.ReadFull(f, head)
+	head = head[:n]
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = nil // it shrank
+	}
 	if err != nil || !whole || info.Size() > hashLimit {
 		return "", head, err
 	}
