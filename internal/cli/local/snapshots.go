@@ -53,11 +53,11 @@ func freezeNow(ctx context.Context, sb *record.Sandbox) (map[string]string, erro
 	return snapshot.FreezeStopped(sb)()
 }
 
-// orAsOwner is err, or how another process has ended that may read the sandbox, if this one may
-// not.
+// orAsOwner is err, with what frees a full disk, or how another process has ended that may read the
+// sandbox, if this one may not.
 func (b *Backend) orAsOwner(ctx context.Context, sb *record.Sandbox, again []string, err error) error {
 	if !errdefs.Is(err, errdefs.Denied) || again == nil {
-		return err
+		return record.ExplainFull(err)
 	}
 	if other := b.asOwner(ctx, sb, again); other != nil {
 		return other
