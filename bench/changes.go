@@ -13,8 +13,9 @@ import (
 const changeVerb = "__change"
 
 // changeMain changes files below the current directory: "edit K N" each N-th of the small files
-// from the K-th on, which keep their sizes; "make N" makes N files of the sizes of the small ones; "empty N" makes N empty
-// files; "big N" writes N files as large as that of the reading rows; "one TAG" writes one file.
+// from the K-th on, which keep their sizes; "make N" makes N files of the sizes of the small ones;
+// "empty N" makes N empty files; "big N" writes N files as large as that of the reading rows;
+// "one TAG" writes one file.
 func changeMain(args []string) error {
 	numbers, err := numbersOf(args)
 	switch {

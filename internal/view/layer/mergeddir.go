@@ -252,7 +252,8 @@ func (s *Stack) descend(parent *mergedDir, p vpath.Path) (*mergedDir, error) {
 	return v, nil
 }
 
-// descendDelta adds a delta's part, in that of the directory dir. more reports whether lower layers count too.
+// descendDelta adds a delta's part, found as name in pt of the directory dir. more reports whether
+// lower layers count too.
 func (s *Stack) descendDelta(v *mergedDir, dir vpath.Path, pt part, name string) (more bool, err error) {
 	stored, _ := nameenc.Entry(name)
 	fd, err := -1, error(unix.ENOENT)
