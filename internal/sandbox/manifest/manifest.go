@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -125,7 +126,7 @@ func ReadContent(f *os.File, most int64, whole bool) (sum string, head []byte, e
 	head = make([]byte, min(most, info.Size()))
 	n, err := io.ReadFull(f, head)
 	head = head[:n]
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = nil // it shrank
 	}
 	if err != nil || !whole || info.Size() > hashLimit {
