@@ -98,7 +98,7 @@ var inside = map[string]string{
 	"sandbox/readview":              "changes mounted record rights",
 	"sandbox/mounted":               "mountspec record",
 	"sandbox/mountspec":             "",
-	"sandbox/review":                "changes cleangit githistory gitindex manifest record review/keeping risk",
+	"sandbox/review":                "changes cleangit githistory gitindex manifest record review/gitignored review/keeping risk",
 	"sandbox/record":                "audit cleangit config gitconfig granted hostlist limit mountspec published scratch",
 	"sandbox/review/acting":         "record review risk",
 	"sandbox/review/between":        "changes manifest record review snapshot",
@@ -130,6 +130,7 @@ var inside = map[string]string{
 	"sandbox/gitrun":                "",
 	"sandbox/gitrun/gittest":        "",
 	"sandbox/transplant":            "cleangit gitrun",
+	"sandbox/review/gitignored":     "changes gitindex",
 	// view
 	"view/fuseconn":          "",
 	"view/fusefs":            "fuseconn layer policy shown uses",

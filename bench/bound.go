@@ -5,11 +5,11 @@ import "fmt"
 // A bound is the required result of agentfense in a row. The zero value requires nothing.
 type bound struct {
 	Ratio     float64 // at most so many times native, or what Of says
-	Of        string  // the row that Ratio refers to, of agentfense's own
+	Of        string  // the row that Ratio or More refers to, of agentfense's own
 	OrOverlay bool    // or no slower than the kernel's overlayfs
 	Overlay   bool    // no slower than the kernel's overlayfs
 	Most      float64 // at most so much: nanoseconds or bytes
-	More      float64 // at most so much more than native
+	More      float64 // at most so much more than native, or than what Of says
 }
 
 // verdict says whether a bound was met.
@@ -24,6 +24,8 @@ const (
 
 func (b bound) Text(u unit) string {
 	switch {
+	case b.Of != "" && b.More > 0:
+		return "≤ " + b.Of + " + " + u.Format(b.More)
 	case b.Of != "":
 		return fmt.Sprintf("≤ %.3g× %s", b.Ratio, b.Of)
 	case b.Overlay:

@@ -23,6 +23,7 @@ type agentfense struct {
 	home   string
 	mounts []string
 	serie  atomic.Int64
+	prepared
 }
 
 func newAgentfense(d *disk, binary string) candidate {
@@ -56,6 +57,12 @@ func (a *agentfense) Open(ctx context.Context, _ []string) (*session, error) {
 
 func (a *agentfense) OpenFor(ctx context.Context, r *row) (*session, error) {
 	name, source := a.newName(), a.disk.Source()
+	if r.Layers > 0 {
+		var err error
+		if name, err = a.inLayers(ctx, r.Layers); err != nil {
+			return nil, err
+		}
+	}
 	workspace, mounted := source, []string(nil)
 	if r.InMount {
 		workspace, mounted = a.disk.Other(0), []string{source}
@@ -147,6 +154,9 @@ func (a *agentfense) detached(ctx context.Context, source string) (name string, 
 // and what descends from them: supervisor, bubblewrap, PID 1 inside, and the
 // sleeping command.
 func (a *agentfense) Memory(ctx context.Context, walked bool) (used int64, err error) {
+	if err := a.stopChanged(); err != nil {
+		return 0, err
+	}
 	name, end, err := a.detached(ctx, a.disk.Walked())
 	if err != nil {
 		return 0, err
@@ -158,6 +168,10 @@ func (a *agentfense) Memory(ctx context.Context, walked bool) (used int64, err e
 		}
 	}
 	time.Sleep(settle)
+	return a.memory()
+}
+
+func (a *agentfense) memory() (int64, error) {
 	procs, err := host.ReadProcesses()
 	if err != nil {
 		return 0, err

@@ -24,6 +24,7 @@ type row struct {
 	Scratch []string
 	InMount bool // a sandbox has the data as a mount, and an empty workspace
 	Mounts  int  // how many more mounts a sandbox has
+	Layers  int  // of a sandbox in which all of the small files are changed; 0: none is
 
 	// Host, instead of Work, is measured from outside.
 	Host      hostMeasure
@@ -46,10 +47,11 @@ const (
 	groupScratch = "scratch directories"
 	groupStart   = "start"
 	groupMemory  = "memory"
+	groupStates  = "changes and snapshots"
 )
 
 // groupOrder is the order they are printed in.
-var groupOrder = []string{groupRead, groupWrite, groupTools, groupScratch, groupStart, groupMemory}
+var groupOrder = []string{groupRead, groupWrite, groupTools, groupScratch, groupStart, groupStates, groupMemory}
 
 // Sizes of the workloads. Titles name them, so change both.
 const (
@@ -214,6 +216,47 @@ var allRows = []row{
 		Work: "cargo-build", Mode: fresh, Passes: 1, Needs: []string{treeCrates}, Scratch: []string{treeOut, treeHome},
 	},
 
+	{
+		ID: "layer-first", Group: groupStates, Title: "stat, 10,000 changed, first touch",
+		Work: "stat", Mode: fresh, Cold: true, Passes: 1, Needs: []string{treeMany}, Layers: 1,
+	},
+	{
+		ID: "layers-first", Group: groupStates, Title: "stat, changed in 10 layers, first touch",
+		Work: "stat", Mode: fresh, Cold: true, Passes: 1, Needs: []string{treeMany}, Layers: deepLayers,
+	},
+	{
+		ID: "layer-warm", Group: groupStates, Title: "stat, 10,000 changed, warm",
+		Work: "stat", Mode: fresh, Passes: 5, Needs: []string{treeMany}, Layers: 1,
+	},
+	{
+		ID: "layers-warm", Group: groupStates, Title: "stat, changed in 10 layers, warm", Bound: bound{Ratio: 1.2, Of: "layer-warm"},
+		Work: "stat", Mode: fresh, Passes: 5, Needs: []string{treeMany}, Layers: deepLayers,
+	},
+	{
+		ID: "diff-stat", Group: groupStates, Title: "diff --stat, 10,000 changed files", Bound: bound{Most: 1e9},
+		Host: measureDiff, MaxRounds: 3, Needs: []string{treeMany},
+	},
+	{
+		ID: "apply", Group: groupStates, Title: "apply, 10,000 new files; cp -a", Bound: bound{Ratio: 3},
+		Host: measureApply, MaxRounds: 3, Needs: []string{treeMany},
+	},
+	{
+		ID: "copy-durable", Group: groupStates, Title: "cp -a, syncfs, and rm -r of the original",
+		Host: measureMoved, MaxRounds: 3, Needs: []string{treeMany},
+	},
+	{
+		ID: "snapshot", Group: groupStates, Title: "snapshot, 100,000 changed, above version", Bound: bound{Most: 5e6},
+		Host: measureSnapshot, MaxRounds: 2,
+	},
+	{
+		ID: "fork", Group: groupStates, Title: "fork, 100,000 changed, above create", Bound: bound{Most: 5e6},
+		Host: measureFork, MaxRounds: 2,
+	},
+	{
+		ID: "export", Group: groupStates, Title: "export, 1 GiB; sqlite3", Bound: bound{Ratio: 2},
+		Host: measureExport, MaxRounds: 2,
+	},
+
 	{ID: "start", Group: groupStart, Title: "run -- true", Bound: bound{Most: 60e6}, Host: measureStart, Floor: true},
 	{ID: "version", Group: groupStart, Title: "the binary's own start (version)", Host: measureVersion},
 	{ID: "exec", Group: groupStart, Title: "exec NAME -- true, above its own start", Bound: bound{Most: 10e6}, Host: measureExec},
@@ -230,6 +273,14 @@ var allRows = []row{
 	{
 		ID: "memory-walked", Group: groupMemory, Title: "after walking 100,000 files, PSS", Bound: bound{Most: 40 << 20}, Unit: memoryBytes,
 		Host: measureWalked, MaxRounds: 2, Needs: []string{treeWalked},
+	},
+	{
+		ID: "memory-forks", Group: groupMemory, Title: "50 forks that run at once, PSS of each", Bound: bound{More: 12 << 20, Of: "memory-idle"}, Unit: memoryBytes,
+		Host: measureForks, MaxRounds: 1, Needs: []string{treeMany},
+	},
+	{
+		ID: "memory-export", Group: groupMemory, Title: "export of 1 GiB, most resident", Bound: bound{Most: 128 << 20}, Unit: memoryBytes,
+		Host: measureExportMemory, MaxRounds: 1,
 	},
 }
 

@@ -54,11 +54,19 @@ func (w *whichChanges) register(e *env, cmd *cobra.Command, verb string) {
 	cmd.MarkFlagsMutuallyExclusive("in", "all")
 }
 
+// mount is the mount of --in, "" for the workspace.
+func (w *whichChanges) mount() string {
+	if w.in == mountspec.Workspace {
+		return ""
+	}
+	return w.in
+}
+
 // onChanges is what a verb about changes runs.
 func onChanges[O any](e *env, w *whichChanges, o *O, run func(context.Context, *env, changesIn, []vpath.Path, O) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if w.all && len(args) > 1 {
-			return usageError{errdefs.New(errdefs.Invalid, "--all is about all changes; leave the paths out, or --all")}
+			return errAllAndPaths()
 		}
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
 			mounts, paths, err := w.choose(ctx, b, args[0], args[1:])
@@ -86,6 +94,11 @@ func onChanges[O any](e *env, w *whichChanges, o *O, run func(context.Context, *
 	}
 }
 
+// errAllAndPaths says that paths and --all exclude each other.
+func errAllAndPaths() error {
+	return usageError{errdefs.New(errdefs.Invalid, "--all is about all changes; leave the paths out, or --all")}
+}
+
 // choose returns the mounts that are meant, "" for the workspace, and the paths in them.
 func (w *whichChanges) choose(ctx context.Context, b backend.Backend, name string, args []string) (mounts []string, paths []vpath.Path, err error) {
 	if w.all {
@@ -98,10 +111,7 @@ func (w *whichChanges) choose(ctx context.Context, b backend.Backend, name strin
 		}
 		return mounts, nil, err
 	}
-	in := w.in
-	if in == mountspec.Workspace {
-		in = ""
-	}
+	in := w.mount()
 	mount, args, err := splitMounts(ctx, b, name, args)
 	switch {
 	case err != nil:

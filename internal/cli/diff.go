@@ -35,10 +35,11 @@ contents are shown escaped; --raw leaves those in contents as they are.
 What was changed in a mount shows with --in MOUNT; --all shows the workspace first,
 then each mount. With --json, --all prints one document for each.
 
-Two names show how the workspaces of two sandboxes of one directory differ, from
-the first to the second. NAME@SNAPSHOT is a snapshot, NAME@now the present state,
-NAME@source the directory without changes. One NAME@SNAPSHOT alone is compared with
-the directory. A second argument that is a path in the sandbox is that path.`,
+Two names show how two sandboxes of one directory differ, from the first to the
+second, also in a mount that both have. NAME@SNAPSHOT is a snapshot, NAME@now the
+present state, NAME@source the directory without changes. One NAME@SNAPSHOT alone is
+compared with the directory. A second argument that is a path in the sandbox is that
+path.`,
 		Example: `  agentfense diff fix
   agentfense diff fix@s1 fix
   agentfense diff try-a try-b --stat
@@ -53,7 +54,7 @@ the directory. A second argument that is a path in the sandbox is that path.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		done := false
 		err := e.on(cmd, func(ctx context.Context, b backend.Backend) (err error) {
-			done, err = e.compare(ctx, cmd, b, args, o)
+			done, err = e.compare(ctx, b, args, &w, o)
 			return err
 		})
 		if err != nil || done {

@@ -2,9 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
@@ -16,57 +16,78 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 )
 
+// compared are two states and where they are compared.
+type compared struct {
+	earlier, later string // as arguments name them
+	words          []string
+}
+
 // compare shows how the two states that args name differ. It returns false, and does nothing, if
 // args name one sandbox and paths.
-func (e *env) compare(ctx context.Context, cmd *cobra.Command, b backend.Backend, args []string, o diffOptions) (bool, error) {
-	earlier, later, paths, err := e.statesOf(ctx, b, args)
-	if err != nil || earlier == "" {
+func (e *env) compare(ctx context.Context, b backend.Backend, args []string, w *whichChanges, o diffOptions) (bool, error) {
+	c, err := statesOf(ctx, b, args, w.mount())
+	if err != nil || c == nil {
 		return false, err
 	}
-	for _, flag := range []string{"in", "all"} {
-		if cmd.Flags().Changed(flag) {
-			return true, usageError{errdefs.New(errdefs.Invalid, "diff: --%s: two states are compared in the workspace", flag)}
-		}
+	if w.all && len(c.words) > 0 {
+		return true, errAllAndPaths()
 	}
-	at, err := changedPaths(paths)
+	name, _, err := snapshot.SplitRef(c.later)
 	if err != nil {
 		return true, err
 	}
+	mounts, paths, err := w.choose(ctx, b, name, c.words)
+	if err != nil {
+		return true, err
+	}
+	var failed []error
+	for _, mount := range mounts {
+		failed = append(failed, e.compareIn(ctx, b, c, mount, paths, o))
+	}
+	if len(failed) == 1 {
+		return true, failed[0]
+	}
+	return true, errors.Join(failed...)
+}
+
+// compareIn compares in the workspace, or in a mount.
+func (e *env) compareIn(ctx context.Context, b backend.Backend, c *compared, mount string, paths []vpath.Path, o diffOptions) error {
 	p := e.progressUnless(o.JSON, "comparing")
 	defer p.stop()
-	r, err := b.Compare(ctx, earlier, later, at, e.args)
+	r, err := b.Compare(ctx, c.earlier, c.later, mount, paths, e.args)
 	if err != nil {
-		return true, err
+		return err
 	}
 	defer func() { _ = r.Close() }() // it only read
 	p.stop()
-	return true, e.showCompared(r.Review, o)
+	return e.showCompared(r.Review, o)
 }
 
-// statesOf returns the two states and the paths that args name; "" for one sandbox and its paths.
-func (e *env) statesOf(ctx context.Context, b backend.Backend, args []string) (earlier, later string, paths []string, err error) {
+// statesOf returns the two states and the words after them that args name; nil for one sandbox and
+// its paths.
+func statesOf(ctx context.Context, b backend.Backend, args []string, mount string) (*compared, error) {
 	first := args[0]
 	name, ref, err := snapshot.SplitRef(first)
 	if err != nil {
-		return "", "", nil, err
+		return nil, err
 	}
 	if len(args) > 1 {
-		second, err := isState(ctx, b, first, args[1])
+		second, err := isState(ctx, b, first, args[1], mount)
 		if err != nil {
-			return "", "", nil, err
+			return nil, err
 		}
 		if second {
-			return first, args[1], args[2:], nil
+			return &compared{first, args[1], args[2:]}, nil
 		}
 	}
 	if ref == "" {
-		return "", "", nil, nil
+		return nil, nil
 	}
-	return name + "@" + snapshot.Source, first, args[1:], nil
+	return &compared{name + "@" + snapshot.Source, first, args[1:]}, nil
 }
 
 // isState reports whether word names a state, and not a path in the sandbox first.
-func isState(ctx context.Context, b backend.Backend, first, word string) (bool, error) {
+func isState(ctx context.Context, b backend.Backend, first, word, mount string) (bool, error) {
 	name, ref, err := snapshot.SplitRef(word)
 	if err != nil || record.CheckName(name) != nil || strings.ContainsRune(ref, '/') {
 		return false, nil //nolint:nilerr // it can only be a path
@@ -80,17 +101,17 @@ func isState(ctx context.Context, b backend.Backend, first, word string) (bool, 
 	if ref != "" || strings.Contains(first, "@") {
 		return true, nil
 	}
-	isPath, err := isChanged(ctx, b, first, word)
+	isPath, err := isChanged(ctx, b, first, word, mount)
 	return !isPath, err
 }
 
 // isChanged reports whether the sandbox changed something at or below a path.
-func isChanged(ctx context.Context, b backend.Backend, name, path string) (bool, error) {
+func isChanged(ctx context.Context, b backend.Backend, name, path, mount string) (bool, error) {
 	p, err := workspacePath(path)
 	if err != nil {
 		return false, nil //nolint:nilerr // it is no path
 	}
-	c, err := b.Changes(ctx, name, "", nil)
+	c, err := b.Changes(ctx, name, mount, nil)
 	if err != nil {
 		return false, err
 	}

@@ -25,10 +25,16 @@ type disk struct {
 // host has these, else tmpfs. It ends with the test.
 func mountDisk(t *testing.T, dir string) *disk {
 	t.Helper()
+	return mountDiskOf(t, dir, 32<<20)
+}
+
+// mountDiskOf is mountDisk of a size in bytes.
+func mountDiskOf(t *testing.T, dir string, size int64) *disk {
+	t.Helper()
 	ownMounts(t)
-	if err := mountLoop(t, dir); err != nil {
+	if err := mountLoop(t, dir, size); err != nil {
 		t.Logf("no ext4 on a loop device, so tmpfs: %v", err)
-		mountTmpfs(t, dir, "size=32m,nr_inodes=3000,mode=0700")
+		mountTmpfs(t, dir, fmt.Sprintf("size=%d,nr_inodes=3000,mode=0700", size))
 		return &disk{t: t, dir: dir}
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
@@ -37,13 +43,13 @@ func mountDisk(t *testing.T, dir string) *disk {
 	return &disk{t: t, dir: dir}
 }
 
-func mountLoop(t *testing.T, dir string) error {
+func mountLoop(t *testing.T, dir string, size int64) error {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(image, 32<<20); err != nil {
+	if err := os.Truncate(image, size); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(serverEnv) != "" {
 		os.Exit(serve(os.Args[1], os.Args[2]))
 	}
-	harness.Main(m, &binary, harness.BuildAloneToCrash)
+	harness.Main(m, &binary, harness.BuildToCrash)
 }
 
 // serve shows a directory on a mount point, as a file server elsewhere would,

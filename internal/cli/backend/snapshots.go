@@ -34,10 +34,11 @@ type Snapshots interface {
 	// source. With conflicts it changes nothing. Errors: Precondition if the other one runs, or for
 	// two sources; NotFound; Exhausted.
 	Merge(ctx context.Context, o MergeOptions, again []string) (merge.Result, error)
-	// Compare shows how two states of one source differ, at and below the paths; without paths,
-	// everywhere. A state is the name of a sandbox, or NAME@SNAPSHOT. Close what it returns.
-	// Errors: Precondition for states of two sources; NotFound.
-	Compare(ctx context.Context, earlier, later string, paths []vpath.Path, again []string) (*Compared, error)
+	// Compare shows how two states of one source differ, in the workspace, or in a mount that both
+	// have, at and below the paths; without paths, everywhere. A state is the name of a sandbox, or
+	// NAME@SNAPSHOT. Close what it returns. Errors: Precondition for states of two sources;
+	// NotFound; *LocalOnlyError.
+	Compare(ctx context.Context, earlier, later, mount string, paths []vpath.Path, again []string) (*Compared, error)
 }
 
 // MergeOptions say what is merged.

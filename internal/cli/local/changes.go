@@ -227,7 +227,7 @@ func (c *localChanges) Discard(ctx context.Context, paths []vpath.Path, dryRun b
 		_ = r.Close() // it only read
 	}
 	d.DiscardResult, err = apply.Discard(c.sb, apply.DiscardOptions{Paths: paths, DryRun: dryRun, Drop: drop})
-	return d, err
+	return d, record.ExplainFull(err)
 }
 
 // NoteAll notes that all there is was shown, unless something runs.

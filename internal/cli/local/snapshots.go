@@ -18,11 +18,11 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
 
-// orAsOwner is err, or how another process has ended that may read the sandbox, if this one may
-// not.
+// orAsOwner is err, with what frees a full disk, or how another process has ended that may read the
+// sandbox, if this one may not.
 func (b *Backend) orAsOwner(ctx context.Context, sb *record.Sandbox, again []string, err error) error {
 	if !errdefs.Is(err, errdefs.Denied) || again == nil {
-		return err
+		return record.ExplainFull(err)
 	}
 	if other := b.asOwner(ctx, sb, again); other != nil {
 		return other
@@ -173,8 +173,8 @@ func (b *Backend) Merge(ctx context.Context, o backend.MergeOptions, again []str
 }
 
 // Compare shows how two states differ.
-func (b *Backend) Compare(ctx context.Context, earlier, later string, paths []vpath.Path, again []string) (*backend.Compared, error) {
-	x, err := b.openState(ctx, earlier, again)
+func (b *Backend) Compare(ctx context.Context, earlier, later, mount string, paths []vpath.Path, again []string) (*backend.Compared, error) {
+	x, err := b.openState(ctx, earlier, mount, again)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (b *Backend) Compare(ctx context.Context, earlier, later string, paths []vp
 			x.Close()
 		}
 	}()
-	y, err := b.openState(ctx, later, again)
+	y, err := b.openState(ctx, later, mount, again)
 	if err != nil {
 		return nil, err
 	}
@@ -198,8 +198,9 @@ func (b *Backend) Compare(ctx context.Context, earlier, later string, paths []vp
 	return &backend.Compared{Review: r, Close: func() error { return errors.Join(x.Close(), y.Close()) }}, nil
 }
 
-// openState opens a state: the name of a sandbox, or NAME@SNAPSHOT.
-func (b *Backend) openState(ctx context.Context, text string, again []string) (*changes.Work, error) {
+// openState opens a state of the workspace, or of a mount: the name of a sandbox, or
+// NAME@SNAPSHOT.
+func (b *Backend) openState(ctx context.Context, text, mount string, again []string) (*changes.Work, error) {
 	name, ref, err := snapshot.SplitRef(text)
 	if err != nil {
 		return nil, err
@@ -211,5 +212,5 @@ func (b *Backend) openState(ctx context.Context, text string, again []string) (*
 	if err != nil {
 		return nil, err
 	}
-	return between.Open(sb, ref)
+	return between.Open(sb, ref, mount)
 }

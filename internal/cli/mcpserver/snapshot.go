@@ -170,7 +170,7 @@ func (s *service) patchSince(ctx context.Context, sb backend.Sandbox, from strin
 		return "", err
 	}
 	compare := func(paths []vpath.Path) (*backend.Compared, error) {
-		return s.o.Backend.Compare(ctx, sb.Ref()+"@"+from, sb.Ref(), paths, nil)
+		return s.o.Backend.Compare(ctx, sb.Ref()+"@"+from, sb.Ref(), "", paths, nil)
 	}
 	r, err := compare(paths)
 	if err != nil {

@@ -2,9 +2,13 @@ package present
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -35,19 +39,13 @@ const statWidth = 40
 // for the changes in groups, too; else a group is one line.
 func Stat(w io.Writer, r *review.Review, verbose bool) error {
 	files, groups := r.Files(), r.Groups()
-	var rows []statRow
+	rows, err := statRows(r, verbose)
+	if err != nil {
+		return err
+	}
 	inserted, deleted := 0, 0
-	for i := range files {
-		f := &files[i]
-		if f.RenamedTo != "" || f.Group != "" && !verbose {
-			continue
-		}
-		row, err := statRowOf(r, f)
-		if err != nil {
-			return err
-		}
-		rows = append(rows, row)
-		inserted, deleted = inserted+row.inserted, deleted+row.deleted
+	for i := range rows {
+		inserted, deleted = inserted+rows[i].inserted, deleted+rows[i].deleted
 	}
 	if !verbose {
 		for i := range groups {
@@ -69,6 +67,32 @@ func Stat(w io.Writer, r *review.Review, verbose bool) error {
 	}
 	fmt.Fprintln(b, sum)
 	return b.Flush()
+}
+
+// statRows are the rows of the files, in their order. The contents are compared concurrently.
+func statRows(r *review.Review, verbose bool) ([]statRow, error) {
+	files := r.Files()
+	var shown []*review.FileDiff
+	for i := range files {
+		if f := &files[i]; f.RenamedTo == "" && (f.Group == "" || verbose) {
+			shown = append(shown, f)
+		}
+	}
+	rows, failed := make([]statRow, len(shown)), make([]error, len(shown))
+	var next atomic.Int64
+	var stop atomic.Bool
+	var group sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(shown)) {
+		group.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(shown)) && !stop.Load(); i = next.Add(1) - 1 {
+				if rows[i], failed[i] = statRowOf(r, shown[i]); failed[i] != nil {
+					stop.Store(true)
+				}
+			}
+		})
+	}
+	group.Wait()
+	return rows, cmp.Or(failed...)
 }
 
 // grouped is how many of the changes are in groups.

@@ -167,7 +167,10 @@ func (b *Backend) Merge(context.Context, backend.MergeOptions, []string) (merge.
 }
 
 // Compare shows how two states differ.
-func (b *Backend) Compare(ctx context.Context, earlier, later string, paths []vpath.Path, _ []string) (*backend.Compared, error) {
+func (b *Backend) Compare(ctx context.Context, earlier, later, mount string, paths []vpath.Path, _ []string) (*backend.Compared, error) {
+	if mount != "" {
+		return nil, localOnly("in")
+	}
 	from, fromRef, err := b.stateOf(ctx, earlier)
 	if err != nil {
 		return nil, err

@@ -322,6 +322,7 @@ func (a *applier) settle() error {
 		return err
 	}
 	a.stale, err = a.drop(versions, all)
+	err = record.ExplainFull(err)
 	a.stale = slices.DeleteFunc(a.stale, func(p vpath.Path) bool { return a.plan.at[p] != nil && a.plan.at[p].keepsRest() })
 	a.dropped = err == nil
 	return err

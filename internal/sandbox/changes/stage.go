@@ -129,6 +129,10 @@ func (e Entry) chown(fd int, l Look) error {
 			return err
 		}
 	}
+	var now unix.Stat_t
+	if err := unix.Fstat(fd, &now); err != nil || now.Uid == owner.Uid && now.Gid == owner.Gid {
+		return err // as most often, and a change of an inode costs more
+	}
 	return unix.Fchownat(fd, "", int(owner.Uid), int(owner.Gid), unix.AT_EMPTY_PATH)
 }
 
@@ -320,10 +324,11 @@ func copyContent(dst, src *os.File) error {
 	if err != nil {
 		return err
 	}
-	for at := int64(0); at < size; {
+	at := int64(0)
+	for at < size {
 		data, err := src.Seek(at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
-			break // a hole to the end
+			return dst.Truncate(size) // a hole to the end
 		}
 		if err != nil {
 			return err
@@ -335,7 +340,10 @@ func copyContent(dst, src *os.File) error {
 			return err
 		}
 	}
-	return dst.Truncate(size)
+	if at > size { // it grew
+		return dst.Truncate(size)
+	}
+	return nil
 }
 
 func copyRange(dst, src *os.File, from, to int64) error {

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -122,7 +123,12 @@ func ReadContent(f *os.File, most int64, whole bool) (sum string, head []byte, e
 	if err != nil {
 		return "", nil, err
 	}
-	head, err = io.ReadAll(io.LimitReader(f, min(most, info.Size())))
+	head = make([]byte, min(most, info.Size()))
+	n, err := io.ReadFull(f, head)
+	head = head[:n]
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil // it shrank
+	}
 	if err != nil || !whole || info.Size() > hashLimit {
 		return "", head, err
 	}

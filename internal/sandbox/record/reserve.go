@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
@@ -68,6 +69,15 @@ func keepFile(dir int, name string, size int64) error {
 		return errors.Join(err, unix.Unlinkat(dir, name, 0))
 	}
 	return nil
+}
+
+// ExplainFull says of an error of the state directory that its disk is full, and what frees it.
+func ExplainFull(err error) error {
+	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+		return err
+	}
+	return errdefs.New(errdefs.Exhausted, "%w: the disk of the state directory is full; "+
+		"free it by agentfense apply, agentfense discard or agentfense rm of a sandbox", err)
 }
 
 // MakeRoom releases the reserve if the state directory's disk is full, for a step that

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -94,6 +95,7 @@ type Review struct {
 
 	paths   []vpath.Path      // that were asked for
 	implied manifest.Manifest // directories that are not listed
+	mu      sync.Mutex        // for shown
 	shown   manifest.Manifest // files whose contents were compared
 	digest  string            // see Remember
 }
@@ -187,9 +189,9 @@ func FileDiffs(w *changes.Work, changes []changes.Change, left manifest.Manifest
 		f.Mark = m.ofDiff(&f)
 		files = append(files, f)
 	}
-	removing := markRemovals(w, files)
-	groups := group(w, files, m)
-	findRenames(w, files)
+	removing := markRemovals(w, files, func(vpath.Path) bool { return true })
+	groups := group(w, nil, files, m)
+	findRenames(files, sumOfDelta(w), sumOfSource(w))
 	setKeeping(w, files, m)
 	sortFiles(files, removing)
 	sortFiles(out, nil)
@@ -283,15 +285,21 @@ func (r *Review) NoteShown(f *FileDiff) error {
 	e, err := manifest.EntryNow(r.work, &f.Change)
 	switch {
 	case err == nil && (!e.IsRegular() || e.SHA256 != ""):
-		r.shown[f.Path] = e
+		r.noteShown(f.Path, e)
 	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition), errdefs.Is(err, errdefs.Denied):
 		return nil // gone again, from a live sandbox: it is not shown
 	}
 	return err
 }
 
-// Content compares the contents of f. A side that is neither a regular file
-// nor a symbolic link has none.
+func (r *Review) noteShown(p vpath.Path, e manifest.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shown[p] = e
+}
+
+// Content compares the contents of f; several goroutines may call it. A side that is neither a
+// regular file nor a symbolic link has none.
 func (r *Review) Content(f *FileDiff) (Content, error) { return r.content(f) }
 
 func (r *Review) compare(f *FileDiff) (Content, error) {
@@ -309,7 +317,7 @@ func (r *Review) compare(f *FileDiff) (Content, error) {
 		return c, err
 	}
 	if entry.SHA256 = after.sum; !f.Own && (!entry.IsRegular() || after.sum != "") {
-		r.shown[f.Path] = entry
+		r.noteShown(f.Path, entry)
 	}
 	c.SHA256 = after.sum
 	switch {

@@ -213,3 +213,5 @@ func (m *marker) ofEnd(p vpath.Path) *RiskFlag {
 	}
 	return nil
 }
+
+func isAbsent(err error) bool { return errdefs.Is(err, errdefs.NotFound) }

@@ -102,7 +102,7 @@ func (g *grouper) tellGit(files []FileDiff) {
 		}
 		s := stories[dir]
 		if s == nil {
-			s = &gitStory{work: g.work, dir: dir, changed: map[string]*FileDiff{}}
+			s = &gitStory{work: g.work, earlier: g.earlier, dir: dir, changed: map[string]*FileDiff{}}
 			stories[dir] = s
 		}
 		s.changed[rel] = &files[i]

@@ -71,6 +71,13 @@ func (s *gitStory) askGit(ctx context.Context, tips, known []string) (map[string
 		return nil, err
 	}
 	defer objects.Close()
+	if s.earlier != nil { // which has what is known
+		more, err := s.earlier.Stack.OpenDeltaDirs(s.dir + "/objects")
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, more...)
+	}
 	// Git follows links and alternates, by which a client of a server could read what
 	// another one has.
 	isServed := s.work.Sandbox.Stored.Served != nil
@@ -87,7 +94,7 @@ func (s *gitStory) hasPacks() bool {
 	return false
 }
 
-// known are the objects that the source's refs name, in order.
+// known are the objects that the refs named before, in order.
 func (s *gitStory) known() []string {
 	known := s.before.Tips()
 	if s.oldHeadID != "" {
@@ -99,8 +106,8 @@ func (s *gitStory) known() []string {
 
 // readShallow returns the commits at which the history ends after an apply.
 func (s *gitStory) readShallow() ([]string, error) {
-	if f := s.changed["shallow"]; f != nil {
-		text, err := s.readRef(f)
+	if f := s.inState["shallow"]; f != nil {
+		text, err := readRef(s.work, f)
 		return githistory.ParseShallow(text), err
 	}
 	dir, err := s.work.Stack.OpenSourceDir(s.dir)

@@ -30,8 +30,9 @@ const (
 // sandbox was not shown: an index without them, or with others in their place, and
 // refs whose commit lacks them, or has others, although the one before has them.
 // An index with hidden files that the source's lacks is marked less gravely.
-// What cannot be looked at is marked, too. It returns their paths.
-func markRemovals(w *changes.Work, files []FileDiff) map[vpath.Path]bool {
+// What cannot be looked at is marked, too. It returns their paths. It leaves out files
+// that changed says the sandbox left as they are in the source.
+func markRemovals(w *changes.Work, files []FileDiff, changed func(vpath.Path) bool) map[vpath.Path]bool {
 	marked := map[vpath.Path]bool{}
 	ctx, cancel := context.WithTimeout(context.Background(), removalPatience)
 	defer cancel()
@@ -44,7 +45,7 @@ func markRemovals(w *changes.Work, files []FileDiff) map[vpath.Path]bool {
 	asked := 0
 	for i := range files {
 		f := &files[i]
-		if f.Own {
+		if f.Own || !changed(f.Path) {
 			continue
 		}
 		reason := ""

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -33,8 +34,10 @@ const (
 // packs that the sandbox made.
 type gitStory struct {
 	work    *changes.Work
+	earlier *changes.Work // the state that work is compared with; nil: the source
 	dir     vpath.Path
 	changed map[string]*FileDiff // by the path below dir
+	inState map[string]*FileDiff // what work changed in the source, the same without earlier
 
 	before, after     githistory.Refs
 	oldHead, newHead  string          // the refs that are checked out
@@ -147,7 +150,7 @@ func (s *gitStory) tellHead() (line string, commits int) {
 	return fmt.Sprintf("%s on no branch: %s", countCommits(list), subjects(list)), len(list)
 }
 
-// newCommits lists the commits that the delta adds below tip, the latest first.
+// newCommits lists the commits that are new below tip, the latest first.
 // forward says that they lead to was, the ref as it was before.
 func (s *gitStory) newCommits(was, tip string) (list []storyCommit, forward bool) {
 	known := map[string]bool{}
@@ -195,7 +198,7 @@ func (s *gitStory) untold(list []storyCommit) []storyCommit {
 	return fresh
 }
 
-// commit reads a commit that is new, or, unless onlyNew, a loose one of the source.
+// commit reads a commit that is new, or, unless onlyNew, a loose one that is not.
 func (s *gitStory) commit(id string, onlyNew bool) (c githistory.Commit, err error) {
 	if c, ok := s.packed[id]; ok {
 		return c, nil
@@ -205,7 +208,7 @@ func (s *gitStory) commit(id string, onlyNew bool) (c githistory.Commit, err err
 		return c, errors.New("no object")
 	}
 	p := s.dir + "/objects/" + vpath.Path(name)
-	f, err := s.work.Stack.OpenDelta(p)
+	f, err := s.openNew(p, onlyNew)
 	if err != nil && !onlyNew {
 		f, err = s.work.Stack.OpenSource(p)
 	}
@@ -214,6 +217,18 @@ func (s *gitStory) commit(id string, onlyNew bool) (c githistory.Commit, err err
 	}
 	defer f.Close()
 	return githistory.ReadCommit(id, f)
+}
+
+// openNew opens what the delta has at p, unless onlyNew says that the earlier state must not have
+// it.
+func (s *gitStory) openNew(p vpath.Path, onlyNew bool) (*os.File, error) {
+	if onlyNew && s.earlier != nil {
+		if f, err := s.earlier.Stack.OpenDelta(p); err == nil {
+			f.Close()
+			return nil, os.ErrExist
+		}
+	}
+	return s.work.Stack.OpenDelta(p)
 }
 
 // describe names an object, with its subject where that can be read.
@@ -267,82 +282,107 @@ func refName(name string) string {
 	return "ref " + textdiff.QuoteName(name)
 }
 
-// readRefs reads the refs of the source, and makes of them those after an apply.
+// readRefs reads the refs of the source, and makes of them those of the states that are compared.
 func (s *gitStory) readRefs() error {
-	s.before, s.after = githistory.Refs{}, githistory.Refs{}
-	var loose, packed githistory.Refs
-	dir, err := s.work.Stack.OpenSourceDir(s.dir)
-	switch {
-	case isAbsent(err):
-		loose, packed = githistory.Refs{}, githistory.Refs{}
-	case err != nil:
+	source, err := s.readSource()
+	if err != nil {
 		return err
-	default:
-		defer dir.Close()
-		fd := int(dir.Fd())
-		if s.before, err = githistory.ReadRefs(fd); err != nil {
-			return err
-		}
-		delete(s.before, "HEAD")
-		if packed, err = githistory.ReadPacked(fd); err != nil {
-			return err
-		}
-		if loose, err = githistory.ReadLoose(fd); err != nil {
-			return err
-		}
-		if s.oldHead, s.oldHeadID, err = githistory.ReadHead(fd); err != nil {
-			return err
-		}
 	}
-	return s.readChanged(loose, packed)
+	was := source
+	s.inState = s.changed
+	if s.earlier != nil {
+		if was, err = source.with(s.earlier, stateRefs(s.earlier, s.dir)); err != nil {
+			return err
+		}
+		s.inState = stateRefs(s.work, s.dir)
+	}
+	is, err := source.with(s.work, s.inState)
+	if err != nil {
+		return err
+	}
+	s.before, s.oldHead, s.oldHeadID = was.all, was.head, was.headID
+	s.after, s.newHead, s.headID = is.all, is.head, is.headID
+	return nil
 }
 
-// readChanged makes after of the source's refs and what the delta changes of them.
-func (s *gitStory) readChanged(loose, packed githistory.Refs) error {
-	s.newHead, s.headID = s.oldHead, s.oldHeadID
+// stateOfRefs are the refs of a repository in one state.
+type stateOfRefs struct {
+	all, loose, packed githistory.Refs
+	head, headID       string // as ReadHead has them
+}
+
+// readSource reads the refs of the source.
+func (s *gitStory) readSource() (r stateOfRefs, err error) {
+	r = stateOfRefs{all: githistory.Refs{}, loose: githistory.Refs{}, packed: githistory.Refs{}}
+	dir, err := s.work.Stack.OpenSourceDir(s.dir)
+	if isAbsent(err) {
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	defer dir.Close()
+	fd := int(dir.Fd())
+	if r.all, err = githistory.ReadRefs(fd); err != nil {
+		return r, err
+	}
+	delete(r.all, "HEAD")
+	if r.packed, err = githistory.ReadPacked(fd); err != nil {
+		return r, err
+	}
+	if r.loose, err = githistory.ReadLoose(fd); err != nil {
+		return r, err
+	}
+	r.head, r.headID, err = githistory.ReadHead(fd)
+	return r, err
+}
+
+// with returns the refs after the changes of w.
+func (r stateOfRefs) with(w *changes.Work, changed map[string]*FileDiff) (stateOfRefs, error) {
+	r.loose, r.packed = maps.Clone(r.loose), maps.Clone(r.packed)
 	refs := 0
-	for rel, f := range s.changed {
+	for rel, f := range changed {
 		isRef := strings.HasPrefix(rel, "refs/") && !f.isDirOnly()
 		if !isRef && rel != "packed-refs" && rel != "HEAD" {
 			continue
 		}
 		if refs++; refs > maxRefFiles {
-			return fmt.Errorf("more than %d refs have changed", maxRefFiles)
+			return r, fmt.Errorf("more than %d refs have changed", maxRefFiles)
 		}
-		text, err := s.readRef(f)
+		text, err := readRef(w, f)
 		if err != nil {
-			return err
+			return r, err
 		}
 		ref, id := githistory.ParseRef(text)
 		switch {
 		case rel == "HEAD":
-			s.newHead, s.headID = ref, id
+			r.head, r.headID = ref, id
 		case rel == "packed-refs":
-			packed = githistory.Refs{}
-			packed.AddPacked(text)
+			r.packed = githistory.Refs{}
+			r.packed.AddPacked(text)
 		case id != "":
-			loose[rel] = id
+			r.loose[rel] = id
 		default: // deleted, or it stands for another ref
-			delete(loose, rel)
+			delete(r.loose, rel)
 		}
 	}
-	maps.Copy(s.after, packed)
-	maps.Copy(s.after, loose)
-	return nil
+	r.all = maps.Clone(r.packed)
+	maps.Copy(r.all, r.loose)
+	return r, nil
 }
 
 // maxRefFiles is how many files of refs are read.
 const maxRefFiles = 1000
 
 // readRef reads what the delta has of a file of refs, nothing of one that it deletes.
-func (s *gitStory) readRef(f *FileDiff) ([]byte, error) {
+func readRef(w *changes.Work, f *FileDiff) ([]byte, error) {
 	if f.New == nil {
 		return nil, nil
 	}
 	if f.New.Mode&record.TypeBits != unix.S_IFREG {
 		return nil, fmt.Errorf("%s is no regular file", changes.Quote(f.Path))
 	}
-	file, err := s.work.Stack.OpenDelta(f.Path)
+	file, err := w.Stack.OpenDelta(f.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review/gitignored"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // Group is several changes that a review shows as one.
@@ -98,17 +100,23 @@ type grouper struct {
 	marker *marker
 	known  map[vpath.Path]*groupKind // directories by what they are, nil for others
 	news   map[vpath.Path]bool
-	ignore *gitIgnored
+	ignore *gitignored.Dirs
 	groups map[string]*Group
 	what   map[string]*groupKind
+	// earlier is the state that work is compared with, and was what it changed; nil: the source.
+	earlier *changes.Work
+	was     map[vpath.Path]*layer.Change
 }
 
 // group puts those of files into groups that belong there, and returns the
-// groups by name.
-func group(w *changes.Work, files []FileDiff, m *marker) []Group {
+// groups by name. They say how the state w differs from earlier; nil is the source.
+func group(w, earlier *changes.Work, files []FileDiff, m *marker) []Group {
 	g := &grouper{
-		work: w, marker: m, known: map[vpath.Path]*groupKind{}, news: map[vpath.Path]bool{},
-		ignore: &gitIgnored{work: w}, groups: map[string]*Group{}, what: map[string]*groupKind{},
+		work: w, earlier: earlier, marker: m, known: map[vpath.Path]*groupKind{}, news: map[vpath.Path]bool{},
+		ignore: gitignored.New(w), groups: map[string]*Group{}, what: map[string]*groupKind{},
+	}
+	if earlier != nil {
+		g.was = newFutureTree(earlier.Stack, earlier.Delta).delta
 	}
 	for i := range files {
 		g.place(&files[i])
@@ -202,16 +210,16 @@ func (g *grouper) takes(dir vpath.Path, kind *groupKind, f *FileDiff) bool {
 	if !kind.expects(f) {
 		return false
 	}
-	if f.Status == changes.Added && g.isNew(dir) {
+	if (f.Status == changes.Added || g.earlier != nil) && g.isNew(dir) {
 		return true
 	}
-	return g.isGenerated(dir, kind) && !g.ignore.isElse(f.Path.Dir())
+	return g.isGenerated(dir, kind) && !g.ignore.IsElse(f.Path.Dir())
 }
 
 // isGenerated reports whether a directory that the source has holds nothing but what
 // tools generate: git ignores it, or it is a cache without a tracked file.
 func (g *grouper) isGenerated(dir vpath.Path, kind *groupKind) bool {
-	return g.ignore.has(dir) || kind.isCache && g.hasEvidence(dir, kind, g.sourceHasFile) && !g.ignore.mayTrack(dir)
+	return g.ignore.Has(dir) || kind.isCache && g.hasEvidence(dir, kind, g.sourceHasFile) && !g.ignore.MayTrack(dir)
 }
 
 // compiledGroup is the group of what Python compiles, in whichever directory.
@@ -222,7 +230,7 @@ const compiledGroup = "__pycache__"
 func (g *grouper) isCompiled(f *FileDiff) bool {
 	dir := f.Path.Dir()
 	return dir.Base() == compiledGroup && strings.HasSuffix(f.Path.Base(), ".pyc") && f.Mark != nil && compiledKind.expects(f) &&
-		isPlainFile(f.Old) && isPlainFile(f.New) && (f.Status == changes.Added || !g.ignore.mayTrack(dir))
+		isPlainFile(f.Old) && isPlainFile(f.New) && (f.Status == changes.Added || !g.ignore.MayTrack(dir))
 }
 
 // kindOf says what the directory is, nil for one of which each change is shown.
@@ -237,7 +245,7 @@ func (g *grouper) kindOf(dir vpath.Path) *groupKind {
 	if kind != nil && (!g.hasEvidence(dir, kind, g.hasFile) || !g.isNew(dir) && !g.isGenerated(dir, kind)) {
 		kind = nil
 	}
-	if kind == nil && dir.Base() != compiledGroup && g.ignore.has(dir) {
+	if kind == nil && dir.Base() != compiledGroup && g.ignore.Has(dir) {
 		kind = &ignoredKind
 	}
 	g.known[dir] = kind
@@ -263,10 +271,15 @@ func (g *grouper) hasEvidence(dir vpath.Path, kind *groupKind, hasFile func(vpat
 }
 
 func (g *grouper) hasFile(p vpath.Path) bool {
-	if c := g.marker.tree.delta[p]; c != nil {
+	if c := g.made(p); c != nil {
 		return c.Info.Mode&record.TypeBits == unix.S_IFREG
 	}
 	return g.sourceHasFile(p)
+}
+
+// made returns what the sandbox has made at p, in either state; nil for nothing.
+func (g *grouper) made(p vpath.Path) *layer.Change {
+	return cmp.Or(g.marker.tree.delta[p], g.was[p])
 }
 
 func (g *grouper) sourceHasFile(p vpath.Path) bool {
@@ -279,7 +292,7 @@ func (g *grouper) isNew(dir vpath.Path) bool {
 	if is, known := g.news[dir]; known {
 		return is
 	}
-	c := g.marker.tree.delta[dir]
+	c := g.made(dir)
 	is := c != nil && record.IsDir(c.Info.Mode) && c.Base != nil && c.Base.Absent
 	if is {
 		_, err := g.work.Stack.SourceInfo(dir)

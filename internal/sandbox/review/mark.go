@@ -76,17 +76,6 @@ func marks(w *changes.Work) (*marker, error) {
 	return m, nil
 }
 
-// Mark marks files as the changes of w, which were read, mark them.
-func Mark(w *changes.Work, files []FileDiff) error {
-	m, err := marks(w)
-	for i := range files {
-		if err == nil {
-			files[i].Mark = m.ofDiff(&files[i])
-		}
-	}
-	return err
-}
-
 // ofDiff returns the mark that f deserves, nil if it is a file like any other.
 func (m *marker) ofDiff(f *FileDiff) *RiskFlag {
 	var was, is Side

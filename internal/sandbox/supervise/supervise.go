@@ -18,7 +18,6 @@ package supervise
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -26,8 +25,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/cgroup"
 	"github.com/agentfense/agentfense/internal/confine/egress"
@@ -165,27 +162,18 @@ func Main(args []string) int {
 	}
 	s.answered.L = &s.mu
 	if err := s.open(args[0], args[1]); err != nil {
-		report(ready, explainFull(err))
+		report(ready, record.ExplainFull(err))
 		return launch.SetUpFailed
 	}
 	if err := s.setUp(context.Background()); err != nil {
 		s.logSetUp(err)
 		s.tearDown()
-		report(ready, lasting(explainFull(err)))
+		report(ready, lasting(record.ExplainFull(err)))
 		return launch.SetUpFailed
 	}
 	report(ready, nil)
 	s.run()
 	return 0
-}
-
-// explainFull says of an error that the disk is full what frees it.
-func explainFull(err error) error {
-	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
-		return err
-	}
-	return errdefs.New(errdefs.Exhausted, "%w: the disk of the state directory is full; "+
-		"free it by agentfense apply, agentfense discard or agentfense rm of a sandbox", err)
 }
 
 // lasting keeps a starter from trying again what failed here: Unavailable would

@@ -141,12 +141,12 @@ func (c *snapshotServer) CompareStates(ctx context.Context, m *sandboxv1.Compare
 	if err != nil {
 		return nil, err
 	}
-	earlier, err := between.Open(from, r.From.Ref)
+	earlier, err := between.Open(from, r.From.Ref, "")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, earlier.Close()) }()
-	later, err := between.Open(to, r.To.Ref)
+	later, err := between.Open(to, r.To.Ref, "")
 	if err != nil {
 		return nil, err
 	}

@@ -103,6 +103,7 @@ type Stack struct {
 	gen     atomic.Uint64 // counts freezes; changes under ns and writers
 
 	dirs        dirCache
+	listings    listings
 	quota       quota
 	inodes      inodes
 	journal     *journal.Journal

@@ -233,7 +233,7 @@ func (s *Stack) descend(parent *mergedDir, p vpath.Path) (*mergedDir, error) {
 		if pt.origin == Source {
 			err = s.descendSource(v, pt, name)
 		} else {
-			more, err = s.descendDelta(v, pt, name)
+			more, err = s.descendDelta(v, parent.path, pt, name)
 		}
 		if err != nil {
 			v.closeParts()
@@ -252,10 +252,14 @@ func (s *Stack) descend(parent *mergedDir, p vpath.Path) (*mergedDir, error) {
 	return v, nil
 }
 
-// descendDelta adds a delta's part. more reports whether lower layers count too.
-func (s *Stack) descendDelta(v *mergedDir, pt part, name string) (more bool, err error) {
+// descendDelta adds a delta's part, found as name in pt of the directory dir. more reports whether
+// lower layers count too.
+func (s *Stack) descendDelta(v *mergedDir, dir vpath.Path, pt part, name string) (more bool, err error) {
 	stored, _ := nameenc.Entry(name)
-	fd, err := openDir(pt.fd, stored)
+	fd, err := -1, error(unix.ENOENT)
+	if !s.lacks(dir, &pt, stored) {
+		fd, err = openDir(pt.fd, stored)
+	}
 	switch err {
 	case nil:
 		if err := s.addPart(v, pt.layer, fd); err != nil {
@@ -273,7 +277,7 @@ func (s *Stack) descendDelta(v *mergedDir, pt part, name string) (more bool, err
 	default:
 		return false, err
 	}
-	hidden, err := hasWhiteout(pt.fd, name)
+	hidden, err := s.isHidden(dir, &pt, name)
 	return !hidden, err
 }
 
@@ -374,17 +378,19 @@ func (s *Stack) findInLayers(v *mergedDir, name string, from int) (entry, error)
 			return s.findSource(pt, name)
 		}
 		stored, _ := nameenc.Entry(name)
-		st, err := statAt(pt.fd, stored)
-		if err == nil {
-			return entry{part: pt, stored: stored, st: st}, nil
-		}
-		if err != unix.ENOENT {
-			return entry{}, err
+		if !s.lacks(v.path, &pt, stored) {
+			st, err := statAt(pt.fd, stored)
+			if err == nil {
+				return entry{part: pt, stored: stored, st: st}, nil
+			}
+			if err != unix.ENOENT {
+				return entry{}, err
+			}
 		}
 		if i+1 == len(v.parts) {
 			break // a whiteout would hide nothing
 		}
-		hidden, err := hasWhiteout(pt.fd, name)
+		hidden, err := s.isHidden(v.path, &pt, name)
 		if err != nil {
 			return entry{}, err
 		}

@@ -28,7 +28,7 @@ func testSnapshots(t *testing.T, s Suite) {
 
 	wantStates(t, s, sb.Ref()+"@good", sb.Ref(), "/new", "/old")
 	wantStates(t, s, sb.Ref()+"@source", sb.Ref()+"@s1", "/gone", "/old")
-	_, err = b.Compare(ctx, sb.Ref()+"@good", sb.Ref(), []vpath.Path{"/kept"}, nil)
+	_, err = b.Compare(ctx, sb.Ref()+"@good", sb.Ref(), "", []vpath.Path{"/kept"}, nil)
 	wantKind(t, "a path at which the states are equal", err, errdefs.NotFound)
 
 	_, err = b.Restore(ctx, sb.Ref(), "s9", false, nil)
@@ -102,7 +102,7 @@ func (s Suite) removeSnapshots(t *testing.T, sb backend.Sandbox) {
 // wantStates compares two states.
 func wantStates(t *testing.T, s Suite, earlier, later string, want ...vpath.Path) {
 	t.Helper()
-	r, err := s.Backend.Compare(t.Context(), earlier, later, nil, nil)
+	r, err := s.Backend.Compare(t.Context(), earlier, later, "", nil, nil)
 	if err != nil {
 		t.Errorf("%s and %s: %v", earlier, later, err)
 		return

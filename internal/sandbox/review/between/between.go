@@ -24,8 +24,10 @@ import (
 // Errors: NotFound for a path at which the states do not differ.
 func Compare(name string, earlier, later *changes.Work, paths ...vpath.Path) (*review.Review, error) {
 	b := between{earlier: earlier.Stack, later: later.Stack}
-	if _, err := later.Changes(nil, false); err != nil {
-		return nil, err
+	for _, w := range []*changes.Work{earlier, later} {
+		if _, err := w.Changes(nil, false); err != nil {
+			return nil, err
+		}
 	}
 	all, err := b.files()
 	if err != nil {
@@ -47,10 +49,7 @@ func Compare(name string, earlier, later *changes.Work, paths ...vpath.Path) (*r
 	if files, err = within(files, paths); err != nil {
 		return nil, err
 	}
-	if err := review.Mark(later, files); err != nil {
-		return nil, err
-	}
-	return review.Of(name, later.Sandbox.ID(), "", "", files, []review.Group{}, b.content), nil
+	return review.OfStates(name, earlier, later, files, b.content, sumIn(b.earlier), sumIn(b.later))
 }
 
 // isDirOnly reports whether neither side is anything but a directory.
@@ -203,6 +202,22 @@ func openState(s *layer.Stack, p vpath.Path) (*os.File, error) {
 		return s.OpenSource(p)
 	}
 	return f, err
+}
+
+// sumIn returns a function that sums up a regular file of a state; "" if it cannot be read.
+func sumIn(s *layer.Stack) func(*review.FileDiff) string {
+	return func(d *review.FileDiff) string {
+		f, err := openState(s, d.Change.Path)
+		if err != nil {
+			return "" // it is shown without what it was
+		}
+		defer f.Close()
+		sum, err := manifest.SumOf(f)
+		if err != nil {
+			return ""
+		}
+		return sum
+	}
 }
 
 // content compares the contents of f.

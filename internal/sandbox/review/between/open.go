@@ -7,14 +7,19 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 )
 
-// Open opens a state of the workspace of a sandbox to read it: a snapshot, "now" or "", or
-// "source". Close it after. Errors: NotFound for a snapshot.
-func Open(sb *record.Sandbox, ref string) (*changes.Work, error) {
+// Open opens a state of a sandbox to read it: a snapshot, "now" or "", or "source". It is that of
+// a mount, or with "" of the workspace. Close it after. Errors: NotFound for a snapshot, for a
+// mount, and for a snapshot that is older than the mount.
+func Open(sb *record.Sandbox, ref, mount string) (*changes.Work, error) {
+	part, err := sb.InMount(mount)
+	if err != nil {
+		return nil, err
+	}
 	switch ref {
 	case "", snapshot.Present:
-		return changes.OpenState(sb, sb.LayersDir())
+		return changes.OpenState(part, part.LayersDir())
 	case snapshot.Source:
-		return changes.OpenState(sb, "")
+		return changes.OpenState(part, "")
 	}
 	l, err := snapshot.Read(sb)
 	if err != nil {
@@ -24,8 +29,11 @@ func Open(sb *record.Sandbox, ref string) (*changes.Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, _ := s.LayerDir(sb, "")
-	return changes.OpenState(sb, dir)
+	dir, has := s.LayerDir(sb, mount)
+	if !has && mount != "" {
+		return nil, errdefs.New(errdefs.NotFound, "sandbox %s: snapshot %s was taken before the sandbox had the mount %s", sb.Name(), s.Ref(), mount)
+	}
+	return changes.OpenState(part, dir)
 }
 
 // CheckSources refuses states of two sources. The names are for the message. Errors: Precondition.

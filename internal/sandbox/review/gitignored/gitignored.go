@@ -1,4 +1,5 @@
-package review
+// Package gitignored knows which directories the repository of a source ignores.
+package gitignored
 
 import (
 	"io"
@@ -17,11 +18,11 @@ const (
 	maxIgnoreBytes = 1 << 20
 )
 
-// gitIgnored knows which directories git ignores: by each .gitignore of the source and
+// Dirs are the directories that git ignores: by each .gitignore of the source and
 // by its .git/info/exclude, with nothing below that the source's index has. The
 // sandbox's own .gitignore, exclude and index do not count: a command could hide its
 // changes by them. Nor does what a user's configuration of git names.
-type gitIgnored struct {
+type Dirs struct {
 	work    *changes.Work
 	read    bool
 	isOff   bool                // git ignores nothing, or it is not known what
@@ -42,8 +43,11 @@ const (
 	gitElse              // it belongs to a repository of its own
 )
 
-// has reports whether git ignores all that is in the directory dir.
-func (i *gitIgnored) has(dir vpath.Path) bool {
+// New returns those of the source of w.
+func New(w *changes.Work) *Dirs { return &Dirs{work: w} }
+
+// Has reports whether git ignores all that is in the directory dir.
+func (i *Dirs) Has(dir vpath.Path) bool {
 	i.load()
 	if i.isOff || dir.IsRoot() || i.tracked[dir] {
 		return false
@@ -58,23 +62,23 @@ func (i *gitIgnored) has(dir vpath.Path) bool {
 	return false
 }
 
-// isElse reports whether dir belongs to a nested repository of the source, which the
+// IsElse reports whether dir belongs to a nested repository of the source, which the
 // rules of the one at the root are not about.
-func (i *gitIgnored) isElse(dir vpath.Path) bool {
+func (i *Dirs) IsElse(dir vpath.Path) bool {
 	i.load()
 	return i.placeOf(dir) == gitElse
 }
 
-// mayTrack reports whether git may track something below the directory dir.
-func (i *gitIgnored) mayTrack(dir vpath.Path) bool {
+// MayTrack reports whether git may track something below the directory dir.
+func (i *Dirs) MayTrack(dir vpath.Path) bool {
 	i.load()
 	if i.tracked == nil {
 		return sourceHas(i.work, vpath.Root.Child(".git"))
 	}
-	return i.tracked[dir] || i.isElse(dir)
+	return i.tracked[dir] || i.IsElse(dir)
 }
 
-func (i *gitIgnored) placeOf(dir vpath.Path) gitPlace {
+func (i *Dirs) placeOf(dir vpath.Path) gitPlace {
 	if dir.IsRoot() {
 		return gitWorkTree
 	}
@@ -95,7 +99,7 @@ func (i *gitIgnored) placeOf(dir vpath.Path) gitPlace {
 
 // excludes reports whether the rules leave out the directory dir itself: those of the
 // nearest file that says something of it (gitignore(5)).
-func (i *gitIgnored) excludes(dir vpath.Path) bool {
+func (i *Dirs) excludes(dir vpath.Path) bool {
 	for at := dir.Dir(); ; at = at.Dir() {
 		rules := i.rulesOf(at)
 		if rules == unreadable {
@@ -122,7 +126,7 @@ func below(p, above vpath.Path) vpath.Path {
 }
 
 // rulesOf returns what the .gitignore in dir says, nil if there is none.
-func (i *gitIgnored) rulesOf(dir vpath.Path) *ignore.Matcher {
+func (i *Dirs) rulesOf(dir vpath.Path) *ignore.Matcher {
 	rules, known := i.rules[dir]
 	if !known {
 		rules = i.readRules(dir.Child(ignore.Names[0]))
@@ -136,7 +140,7 @@ func (i *gitIgnored) rulesOf(dir vpath.Path) *ignore.Matcher {
 var unreadable = new(ignore.Matcher)
 
 // readRules reads a file of rules of the source.
-func (i *gitIgnored) readRules(p vpath.Path) *ignore.Matcher {
+func (i *Dirs) readRules(p vpath.Path) *ignore.Matcher {
 	f, err := i.work.Stack.OpenSource(p)
 	if isAbsent(err) {
 		return nil
@@ -156,7 +160,7 @@ func (i *gitIgnored) readRules(p vpath.Path) *ignore.Matcher {
 	return unreadable
 }
 
-func (i *gitIgnored) load() {
+func (i *Dirs) load() {
 	if i.read {
 		return
 	}
