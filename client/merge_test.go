@@ -91,7 +91,7 @@ func TestAForkIsMerged(t *testing.T) {
 	if err != nil || done.ChangedCount != 2 || done.Kept == nil || done.Kept.Reason != client.SnapshotMerge || done.Kept.Command != "merge-test" {
 		t.Fatalf("%+v, %v, want two changes", done, err)
 	}
-	want := []client.MergedPath{{Path: "f", Status: client.ChangeModified, Merged: true}, {Path: "new", Status: client.ChangeModified, Resolved: client.ConflictBothAdded}}
+	want := []client.MergedPath{{Path: "f", Status: client.ChangeModified, Merged: true}, {Path: "new", Status: client.ChangeModified, Merged: true, Resolved: client.ConflictBothAdded}}
 	if !slices.Equal(done.Paths, want) {
 		t.Errorf("%+v, want %+v", done.Paths, want)
 	}
