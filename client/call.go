@@ -36,6 +36,7 @@ var slow = map[string]bool{
 	sandboxv1.SnapshotService_DeleteSnapshot_FullMethodName:  true,
 	sandboxv1.SnapshotService_ForkSandbox_FullMethodName:     true,
 	sandboxv1.SnapshotService_CompareStates_FullMethodName:   true,
+	sandboxv1.SnapshotService_MergeSandbox_FullMethodName:    true,
 	sandboxv1.HistoryService_Undo_FullMethodName:             true,
 	sandboxv1.HistoryService_Redo_FullMethodName:             true,
 }

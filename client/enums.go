@@ -64,10 +64,12 @@ const (
 	ConflictHidden           ConflictKind = "hidden"            // the source has an entry there that the policy hides
 	ConflictHiddenBelow      ConflictKind = "hidden_below"      // it replaces a directory with entries that the sandbox did not delete
 	ConflictChangedMeanwhile ConflictKind = "changed_meanwhile" // the source changed it during the apply
+	ConflictLink             ConflictKind = "link"              // both changed the target of a link; only of Merge
+	ConflictRefused          ConflictKind = "refused"           // a policy does not permit the change; only of Merge
 )
 
 // ConflictResolution is what ApplyResolving does with lines that the source and the sandbox have
-// both changed.
+// both changed, and Merge with what two sandboxes have.
 type ConflictResolution string
 
 // The resolutions.

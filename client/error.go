@@ -32,7 +32,7 @@ var (
 	ErrNotRunning       = errors.New("sandbox is not running")     // also ErrPrecondition
 	ErrSessionClosed    = errors.New("session is closed")          // also ErrPrecondition
 	ErrPrecondition     = errors.New("failed precondition")
-	ErrConflict         = errors.New("conflict with the source") // of Apply; also ErrPrecondition
+	ErrConflict         = errors.New("conflict with the source") // of Apply and Merge; also ErrPrecondition
 	ErrExhausted        = errors.New("resource exhausted")
 	ErrTimeout          = errors.New("command timed out")
 	ErrCommand          = errors.New("command failed") // only of ExecResult.Err
@@ -45,7 +45,7 @@ var (
 type Error struct {
 	Operation string // the call, such as "run"
 	Message   string // of the server
-	// Conflicts are the paths of ErrConflict; the list may be cut, ApplyDryRun has all.
+	// Conflicts are the paths of ErrConflict; the list may be cut, a dry run has all.
 	Conflicts []string
 	// Status is the state of the sandbox of ErrNotRunning.
 	Status SandboxStatus

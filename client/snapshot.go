@@ -16,6 +16,7 @@ type SnapshotReason string
 const (
 	SnapshotCheckpoint SnapshotReason = "checkpoint" // a command ran with WithCheckpoint
 	SnapshotRestore    SnapshotReason = "restore"    // it has what was there before Restore
+	SnapshotMerge      SnapshotReason = "merge"      // it has what was there before Merge
 )
 
 // Snapshot is a state of a sandbox.
@@ -24,7 +25,9 @@ type Snapshot struct {
 	Label     string // "" for none
 	CreatedAt time.Time
 	Reason    SnapshotReason
-	Command   string // of SnapshotCheckpoint; of SnapshotRestore the snapshot that was restored
+	// Command is that of SnapshotCheckpoint; of SnapshotRestore the snapshot that was restored, and of
+	// SnapshotMerge the name of the sandbox that was merged, with "@" and a snapshot if one was named.
+	Command string
 	// Parent is the Name of the snapshot of which this state was made, "" for the codebase. Only
 	// Snapshots returns it.
 	Parent string

@@ -25,6 +25,7 @@ import (
 const (
 	codebaseID = "cb_0123456789abcdef"
 	sandboxID  = "sb_0123456789abcdef"
+	forkID     = "sb_fedcba9876543210"
 	sessionID  = "sess_0123456789abcdef"
 	txID       = "tx_0123456789abcdef"
 )
@@ -71,6 +72,13 @@ func newStage(t *testing.T) *stage {
 // call makes a call that succeeds and returns the id that it answers, if any.
 func (s *stage) call(t *testing.T, name string, requests ...string) string {
 	t.Helper()
+	id, _ := wire.Find(s.answer(t, name, requests...), "id")
+	return id
+}
+
+// answer makes a call that succeeds and returns its answer.
+func (s *stage) answer(t *testing.T, name string, requests ...string) string {
+	t.Helper()
 	call, err := wire.Call(name)
 	if err != nil {
 		t.Fatal(err)
@@ -79,8 +87,7 @@ func (s *stage) call(t *testing.T, name string, requests ...string) string {
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	id, _ := wire.Find(answer, "id")
-	return id
+	return answer
 }
 
 // play makes a codebase, and where an example needs them a sandbox and a
@@ -119,11 +126,27 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 		}
 		session := s.call(t, "CreateSession", `{"sandboxId":"`+sb+`"}`)
 		pairs = append(pairs, sandboxID, sb, sessionID, session)
-		if regexp.MustCompile(`StartSandbox|UpdateSandbox|RestoreSnapshot|/start\b|/restore\b|PATCH`).MatchString(example) {
+		if strings.Contains(example, forkID) {
+			pairs = append(pairs, forkID, s.fork(t, sb))
+		}
+		if regexp.MustCompile(`StartSandbox|UpdateSandbox|RestoreSnapshot|MergeSandbox|/start\b|/restore\b|/merge\b|PATCH`).MatchString(example) {
 			s.call(t, "StopSandbox", `{"sandboxId":"`+sb+`"}`)
 		}
 	}
 	return replacers(pairs)
+}
+
+// fork makes a fork of a sandbox that has changed notes.
+func (s *stage) fork(t *testing.T, sandbox string) string {
+	t.Helper()
+	fork, err := wire.Find(s.answer(t, "ForkSandbox", `{"sandboxId":"`+sandbox+`","names":["fork"]}`), "sandboxes.0.id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.call(t, "DestroySandbox", `{"sandboxId":"`+fork+`"}`) })
+	s.call(t, "StartSandbox", `{"sandboxId":"`+fork+`"}`)
+	s.call(t, "Exec", `{"sandboxId":"`+fork+`","command":"echo new > notes"}`)
+	return fork
 }
 
 // replacers returns what puts the second of each pair in place of the first, and back.

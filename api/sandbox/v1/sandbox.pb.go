@@ -354,7 +354,8 @@ func (Risk) EnumDescriptor() ([]byte, []int) {
 }
 
 // ConflictResolution is what an apply does with lines that the source and the sandbox have changed.
-// Where they have changed different lines of a text, both changes are merged.
+// Where they have changed different lines of a text, both changes are merged. MergeSandbox has two
+// sandboxes in place of the source and the sandbox.
 type ConflictResolution int32
 
 const (
@@ -443,6 +444,10 @@ const (
 	ConflictKind_CONFLICT_KIND_HIDDEN_BELOW ConflictKind = 12
 	// The source changed it while it was applied.
 	ConflictKind_CONFLICT_KIND_CHANGED_MEANWHILE ConflictKind = 13
+	// Both changed the target of a symbolic link. Only MergeSandbox has it.
+	ConflictKind_CONFLICT_KIND_LINK ConflictKind = 14
+	// A policy does not permit the change. Only MergeSandbox has it.
+	ConflictKind_CONFLICT_KIND_REFUSED ConflictKind = 15
 )
 
 // Enum value maps for ConflictKind.
@@ -462,6 +467,8 @@ var (
 		11: "CONFLICT_KIND_HIDDEN",
 		12: "CONFLICT_KIND_HIDDEN_BELOW",
 		13: "CONFLICT_KIND_CHANGED_MEANWHILE",
+		14: "CONFLICT_KIND_LINK",
+		15: "CONFLICT_KIND_REFUSED",
 	}
 	ConflictKind_value = map[string]int32{
 		"CONFLICT_KIND_UNSPECIFIED":       0,
@@ -478,6 +485,8 @@ var (
 		"CONFLICT_KIND_HIDDEN":            11,
 		"CONFLICT_KIND_HIDDEN_BELOW":      12,
 		"CONFLICT_KIND_CHANGED_MEANWHILE": 13,
+		"CONFLICT_KIND_LINK":              14,
+		"CONFLICT_KIND_REFUSED":           15,
 	}
 )
 
@@ -7817,7 +7826,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x1fCONFLICT_RESOLUTION_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18CONFLICT_RESOLUTION_OURS\x10\x01\x12\x1e\n" +
 	"\x1aCONFLICT_RESOLUTION_THEIRS\x10\x02\x12\x1f\n" +
-	"\x1bCONFLICT_RESOLUTION_MARKERS\x10\x03*\xa8\x03\n" +
+	"\x1bCONFLICT_RESOLUTION_MARKERS\x10\x03*\xdb\x03\n" +
 	"\fConflictKind\x12\x1d\n" +
 	"\x19CONFLICT_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CONFLICT_KIND_TEXT\x10\x01\x12\x18\n" +
@@ -7833,7 +7842,9 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x12\x18\n" +
 	"\x14CONFLICT_KIND_HIDDEN\x10\v\x12\x1e\n" +
 	"\x1aCONFLICT_KIND_HIDDEN_BELOW\x10\f\x12#\n" +
-	"\x1fCONFLICT_KIND_CHANGED_MEANWHILE\x10\r*\xea\x01\n" +
+	"\x1fCONFLICT_KIND_CHANGED_MEANWHILE\x10\r\x12\x16\n" +
+	"\x12CONFLICT_KIND_LINK\x10\x0e\x12\x19\n" +
+	"\x15CONFLICT_KIND_REFUSED\x10\x0f*\xea\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x13\n" +

@@ -34,6 +34,8 @@ const (
 	SnapshotReason_SNAPSHOT_REASON_CHECKPOINT SnapshotReason = 1
 	// It has what was there before RestoreSnapshot. The newest 20 are kept.
 	SnapshotReason_SNAPSHOT_REASON_RESTORE SnapshotReason = 2
+	// It has what was there before MergeSandbox. The newest 20 are kept.
+	SnapshotReason_SNAPSHOT_REASON_MERGE SnapshotReason = 3
 )
 
 // Enum value maps for SnapshotReason.
@@ -42,11 +44,13 @@ var (
 		0: "SNAPSHOT_REASON_UNSPECIFIED",
 		1: "SNAPSHOT_REASON_CHECKPOINT",
 		2: "SNAPSHOT_REASON_RESTORE",
+		3: "SNAPSHOT_REASON_MERGE",
 	}
 	SnapshotReason_value = map[string]int32{
 		"SNAPSHOT_REASON_UNSPECIFIED": 0,
 		"SNAPSHOT_REASON_CHECKPOINT":  1,
 		"SNAPSHOT_REASON_RESTORE":     2,
+		"SNAPSHOT_REASON_MERGE":       3,
 	}
 )
 
@@ -84,7 +88,8 @@ type Snapshot struct {
 	Label     string                 `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	Reason    SnapshotReason         `protobuf:"varint,4,opt,name=reason,proto3,enum=sandbox.v1.SnapshotReason" json:"reason,omitempty"`
-	// The command that ran with checkpoint, escaped, or the name of the snapshot that was restored.
+	// The command that ran with checkpoint, escaped; the name of the snapshot that was restored; or the
+	// name of the sandbox that was merged, with "@" and the snapshot if one was named.
 	Command string `protobuf:"bytes,5,opt,name=command,proto3" json:"command,omitempty"`
 	// Name of the snapshot of which this state was made; empty: the codebase. Only ListSnapshots has
 	// it.
@@ -672,6 +677,401 @@ func (x *ForkSandboxResponse) GetSandboxes() []*Sandbox {
 	return nil
 }
 
+type MergeSandboxRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sandbox that gets the changes.
+	SandboxId string `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// The sandbox that has the changes. It may run, and stays as it is.
+	FromSandboxId string `protobuf:"bytes,2,opt,name=from_sandbox_id,json=fromSandboxId,proto3" json:"from_sandbox_id,omitempty"`
+	// The state of that sandbox; empty: the present one.
+	Snapshot string `protobuf:"bytes,3,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	// Only what is at and below these paths. Empty: everything.
+	Paths []string `protobuf:"bytes,4,rep,name=paths,proto3" json:"paths,omitempty"`
+	// What to do where the two have changed the same. "Ours" is the version of sandbox_id, "theirs"
+	// that of from_sandbox_id. It does not change what a policy refuses.
+	OnConflict ConflictResolution `protobuf:"varint,5,opt,name=on_conflict,json=onConflict,proto3,enum=sandbox.v1.ConflictResolution" json:"on_conflict,omitempty"`
+	// Reports what would be done, and changes nothing. The sandbox may run.
+	DryRun        bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MergeSandboxRequest) Reset() {
+	*x = MergeSandboxRequest{}
+	mi := &file_sandbox_v1_snapshot_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergeSandboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergeSandboxRequest) ProtoMessage() {}
+
+func (x *MergeSandboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_snapshot_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergeSandboxRequest.ProtoReflect.Descriptor instead.
+func (*MergeSandboxRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_snapshot_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *MergeSandboxRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *MergeSandboxRequest) GetFromSandboxId() string {
+	if x != nil {
+		return x.FromSandboxId
+	}
+	return ""
+}
+
+func (x *MergeSandboxRequest) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
+func (x *MergeSandboxRequest) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *MergeSandboxRequest) GetOnConflict() ConflictResolution {
+	if x != nil {
+		return x.OnConflict
+	}
+	return ConflictResolution_CONFLICT_RESOLUTION_UNSPECIFIED
+}
+
+func (x *MergeSandboxRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type MergeSandboxResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What was done, or would be. Empty if there are conflicts. The list may be cut; see path_count.
+	Paths []*MergedPath `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"`
+	// Number of paths.
+	PathCount int64 `protobuf:"varint,2,opt,name=path_count,json=pathCount,proto3" json:"path_count,omitempty"`
+	// How many of them the merge changes.
+	ChangedCount int64 `protobuf:"varint,3,opt,name=changed_count,json=changedCount,proto3" json:"changed_count,omitempty"`
+	// What prevents the merge; only with dry_run. The list may be cut; see conflict_count.
+	Conflicts []*MergeConflict `protobuf:"bytes,4,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
+	// Number of conflicts.
+	ConflictCount int64 `protobuf:"varint,5,opt,name=conflict_count,json=conflictCount,proto3" json:"conflict_count,omitempty"`
+	// Changes that no merge takes. The list may be cut; see left_out_count.
+	LeftOut []*MergeLeftOut `protobuf:"bytes,6,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// Number of changes that no merge takes.
+	LeftOutCount int64 `protobuf:"varint,7,opt,name=left_out_count,json=leftOutCount,proto3" json:"left_out_count,omitempty"`
+	// Has what was there before. Absent if nothing was changed.
+	Kept          *Snapshot `protobuf:"bytes,8,opt,name=kept,proto3" json:"kept,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MergeSandboxResponse) Reset() {
+	*x = MergeSandboxResponse{}
+	mi := &file_sandbox_v1_snapshot_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergeSandboxResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergeSandboxResponse) ProtoMessage() {}
+
+func (x *MergeSandboxResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_snapshot_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergeSandboxResponse.ProtoReflect.Descriptor instead.
+func (*MergeSandboxResponse) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_snapshot_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *MergeSandboxResponse) GetPaths() []*MergedPath {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *MergeSandboxResponse) GetPathCount() int64 {
+	if x != nil {
+		return x.PathCount
+	}
+	return 0
+}
+
+func (x *MergeSandboxResponse) GetChangedCount() int64 {
+	if x != nil {
+		return x.ChangedCount
+	}
+	return 0
+}
+
+func (x *MergeSandboxResponse) GetConflicts() []*MergeConflict {
+	if x != nil {
+		return x.Conflicts
+	}
+	return nil
+}
+
+func (x *MergeSandboxResponse) GetConflictCount() int64 {
+	if x != nil {
+		return x.ConflictCount
+	}
+	return 0
+}
+
+func (x *MergeSandboxResponse) GetLeftOut() []*MergeLeftOut {
+	if x != nil {
+		return x.LeftOut
+	}
+	return nil
+}
+
+func (x *MergeSandboxResponse) GetLeftOutCount() int64 {
+	if x != nil {
+		return x.LeftOutCount
+	}
+	return 0
+}
+
+func (x *MergeSandboxResponse) GetKept() *Snapshot {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
+}
+
+// MergedPath is what a merge did, or would do, at a path.
+type MergedPath struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// The change of the sandbox that gets it. Unspecified: its entry stays as it is.
+	Status ChangeStatus `protobuf:"varint,2,opt,name=status,proto3,enum=sandbox.v1.ChangeStatus" json:"status,omitempty"`
+	// The content has the changes of both.
+	Merged bool `protobuf:"varint,3,opt,name=merged,proto3" json:"merged,omitempty"`
+	// The conflict that on_conflict resolved. Unspecified: there was none.
+	Resolved      ConflictKind `protobuf:"varint,4,opt,name=resolved,proto3,enum=sandbox.v1.ConflictKind" json:"resolved,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MergedPath) Reset() {
+	*x = MergedPath{}
+	mi := &file_sandbox_v1_snapshot_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergedPath) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergedPath) ProtoMessage() {}
+
+func (x *MergedPath) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_snapshot_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergedPath.ProtoReflect.Descriptor instead.
+func (*MergedPath) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_snapshot_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *MergedPath) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *MergedPath) GetStatus() ChangeStatus {
+	if x != nil {
+		return x.Status
+	}
+	return ChangeStatus_CHANGE_STATUS_UNSPECIFIED
+}
+
+func (x *MergedPath) GetMerged() bool {
+	if x != nil {
+		return x.Merged
+	}
+	return false
+}
+
+func (x *MergedPath) GetResolved() ConflictKind {
+	if x != nil {
+		return x.Resolved
+	}
+	return ConflictKind_CONFLICT_KIND_UNSPECIFIED
+}
+
+// MergeConflict says why a path cannot be merged.
+type MergeConflict struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Kind          ConflictKind           `protobuf:"varint,2,opt,name=kind,proto3,enum=sandbox.v1.ConflictKind" json:"kind,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MergeConflict) Reset() {
+	*x = MergeConflict{}
+	mi := &file_sandbox_v1_snapshot_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergeConflict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergeConflict) ProtoMessage() {}
+
+func (x *MergeConflict) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_snapshot_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergeConflict.ProtoReflect.Descriptor instead.
+func (*MergeConflict) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_snapshot_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *MergeConflict) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *MergeConflict) GetKind() ConflictKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ConflictKind_CONFLICT_KIND_UNSPECIFIED
+}
+
+func (x *MergeConflict) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// MergeLeftOut is a change that no merge takes.
+type MergeLeftOut struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for a mount as a whole.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Name of the mount; empty: the workspace.
+	Mount         string `protobuf:"bytes,2,opt,name=mount,proto3" json:"mount,omitempty"`
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MergeLeftOut) Reset() {
+	*x = MergeLeftOut{}
+	mi := &file_sandbox_v1_snapshot_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergeLeftOut) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergeLeftOut) ProtoMessage() {}
+
+func (x *MergeLeftOut) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_snapshot_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergeLeftOut.ProtoReflect.Descriptor instead.
+func (*MergeLeftOut) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_snapshot_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *MergeLeftOut) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *MergeLeftOut) GetMount() string {
+	if x != nil {
+		return x.Mount
+	}
+	return ""
+}
+
+func (x *MergeLeftOut) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type CompareStatesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The sandbox of the later state.
@@ -696,7 +1096,7 @@ type CompareStatesRequest struct {
 
 func (x *CompareStatesRequest) Reset() {
 	*x = CompareStatesRequest{}
-	mi := &file_sandbox_v1_snapshot_proto_msgTypes[10]
+	mi := &file_sandbox_v1_snapshot_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +1108,7 @@ func (x *CompareStatesRequest) String() string {
 func (*CompareStatesRequest) ProtoMessage() {}
 
 func (x *CompareStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_snapshot_proto_msgTypes[10]
+	mi := &file_sandbox_v1_snapshot_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +1121,7 @@ func (x *CompareStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareStatesRequest.ProtoReflect.Descriptor instead.
 func (*CompareStatesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_snapshot_proto_rawDescGZIP(), []int{10}
+	return file_sandbox_v1_snapshot_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CompareStatesRequest) GetSandboxId() string {
@@ -794,7 +1194,7 @@ type ListSnapshotsResponse_Origin struct {
 
 func (x *ListSnapshotsResponse_Origin) Reset() {
 	*x = ListSnapshotsResponse_Origin{}
-	mi := &file_sandbox_v1_snapshot_proto_msgTypes[11]
+	mi := &file_sandbox_v1_snapshot_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -806,7 +1206,7 @@ func (x *ListSnapshotsResponse_Origin) String() string {
 func (*ListSnapshotsResponse_Origin) ProtoMessage() {}
 
 func (x *ListSnapshotsResponse_Origin) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_snapshot_proto_msgTypes[11]
+	mi := &file_sandbox_v1_snapshot_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -899,7 +1299,40 @@ const file_sandbox_v1_snapshot_proto_rawDesc = "" +
 	"\tForkRules\x12<\n" +
 	"\vpermissions\x18\x01 \x03(\v2\x1a.sandbox.v1.PermissionRuleR\vpermissions\"H\n" +
 	"\x13ForkSandboxResponse\x121\n" +
-	"\tsandboxes\x18\x01 \x03(\v2\x13.sandbox.v1.SandboxR\tsandboxes\"\x83\x02\n" +
+	"\tsandboxes\x18\x01 \x03(\v2\x13.sandbox.v1.SandboxR\tsandboxes\"\xe8\x01\n" +
+	"\x13MergeSandboxRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12&\n" +
+	"\x0ffrom_sandbox_id\x18\x02 \x01(\tR\rfromSandboxId\x12\x1a\n" +
+	"\bsnapshot\x18\x03 \x01(\tR\bsnapshot\x12\x14\n" +
+	"\x05paths\x18\x04 \x03(\tR\x05paths\x12?\n" +
+	"\von_conflict\x18\x05 \x01(\x0e2\x1e.sandbox.v1.ConflictResolutionR\n" +
+	"onConflict\x12\x17\n" +
+	"\adry_run\x18\x06 \x01(\bR\x06dryRun\"\xed\x02\n" +
+	"\x14MergeSandboxResponse\x12,\n" +
+	"\x05paths\x18\x01 \x03(\v2\x16.sandbox.v1.MergedPathR\x05paths\x12\x1d\n" +
+	"\n" +
+	"path_count\x18\x02 \x01(\x03R\tpathCount\x12#\n" +
+	"\rchanged_count\x18\x03 \x01(\x03R\fchangedCount\x127\n" +
+	"\tconflicts\x18\x04 \x03(\v2\x19.sandbox.v1.MergeConflictR\tconflicts\x12%\n" +
+	"\x0econflict_count\x18\x05 \x01(\x03R\rconflictCount\x123\n" +
+	"\bleft_out\x18\x06 \x03(\v2\x18.sandbox.v1.MergeLeftOutR\aleftOut\x12$\n" +
+	"\x0eleft_out_count\x18\a \x01(\x03R\fleftOutCount\x12(\n" +
+	"\x04kept\x18\b \x01(\v2\x14.sandbox.v1.SnapshotR\x04kept\"\xa0\x01\n" +
+	"\n" +
+	"MergedPath\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x120\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x18.sandbox.v1.ChangeStatusR\x06status\x12\x16\n" +
+	"\x06merged\x18\x03 \x01(\bR\x06merged\x124\n" +
+	"\bresolved\x18\x04 \x01(\x0e2\x18.sandbox.v1.ConflictKindR\bresolved\"i\n" +
+	"\rMergeConflict\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12,\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x18.sandbox.v1.ConflictKindR\x04kind\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"P\n" +
+	"\fMergeLeftOut\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05mount\x18\x02 \x01(\tR\x05mount\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x83\x02\n" +
 	"\x14CompareStatesRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
@@ -912,17 +1345,19 @@ const file_sandbox_v1_snapshot_proto_rawDesc = "" +
 	"names_only\x18\x06 \x01(\bR\tnamesOnly\x12\x1b\n" +
 	"\tpage_size\x18\a \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\b \x01(\tR\tpageToken*n\n" +
+	"page_token\x18\b \x01(\tR\tpageToken*\x89\x01\n" +
 	"\x0eSnapshotReason\x12\x1f\n" +
 	"\x1bSNAPSHOT_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aSNAPSHOT_REASON_CHECKPOINT\x10\x01\x12\x1b\n" +
-	"\x17SNAPSHOT_REASON_RESTORE\x10\x022\x94\x06\n" +
+	"\x17SNAPSHOT_REASON_RESTORE\x10\x02\x12\x19\n" +
+	"\x15SNAPSHOT_REASON_MERGE\x10\x032\x94\a\n" +
 	"\x0fSnapshotService\x12z\n" +
 	"\x0eCreateSnapshot\x12!.sandbox.v1.CreateSnapshotRequest\x1a\x14.sandbox.v1.Snapshot\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/sandboxes/{sandbox_id}/snapshots\x12\x82\x01\n" +
 	"\rListSnapshots\x12 .sandbox.v1.ListSnapshotsRequest\x1a!.sandbox.v1.ListSnapshotsResponse\",\x82\xd3\xe4\x93\x02&\x12$/v1/sandboxes/{sandbox_id}/snapshots\x12\x7f\n" +
 	"\x0eDeleteSnapshot\x12!.sandbox.v1.DeleteSnapshotRequest\x1a\x11.sandbox.v1.Empty\"7\x82\xd3\xe4\x93\x021*//v1/sandboxes/{sandbox_id}/snapshots/{snapshot}\x12\x89\x01\n" +
 	"\x0fRestoreSnapshot\x12\".sandbox.v1.RestoreSnapshotRequest\x1a#.sandbox.v1.RestoreSnapshotResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/sandboxes/{sandbox_id}/restore\x12z\n" +
-	"\vForkSandbox\x12\x1e.sandbox.v1.ForkSandboxRequest\x1a\x1f.sandbox.v1.ForkSandboxResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/sandboxes/{sandbox_id}/fork\x12w\n" +
+	"\vForkSandbox\x12\x1e.sandbox.v1.ForkSandboxRequest\x1a\x1f.sandbox.v1.ForkSandboxResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/sandboxes/{sandbox_id}/fork\x12~\n" +
+	"\fMergeSandbox\x12\x1f.sandbox.v1.MergeSandboxRequest\x1a .sandbox.v1.MergeSandboxResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sandboxes/{sandbox_id}/merge\x12w\n" +
 	"\rCompareStates\x12 .sandbox.v1.CompareStatesRequest\x1a\x18.sandbox.v1.DiffResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/v1/sandboxes/{sandbox_id}/compareB;Z9github.com/agentfense/agentfense/api/sandbox/v1;sandboxv1b\x06proto3"
 
 var (
@@ -938,7 +1373,7 @@ func file_sandbox_v1_snapshot_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_v1_snapshot_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sandbox_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_sandbox_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_sandbox_v1_snapshot_proto_goTypes = []any{
 	(SnapshotReason)(0),                  // 0: sandbox.v1.SnapshotReason
 	(*Snapshot)(nil),                     // 1: sandbox.v1.Snapshot
@@ -951,43 +1386,61 @@ var file_sandbox_v1_snapshot_proto_goTypes = []any{
 	(*ForkSandboxRequest)(nil),           // 8: sandbox.v1.ForkSandboxRequest
 	(*ForkRules)(nil),                    // 9: sandbox.v1.ForkRules
 	(*ForkSandboxResponse)(nil),          // 10: sandbox.v1.ForkSandboxResponse
-	(*CompareStatesRequest)(nil),         // 11: sandbox.v1.CompareStatesRequest
-	(*ListSnapshotsResponse_Origin)(nil), // 12: sandbox.v1.ListSnapshotsResponse.Origin
-	(*timestamppb.Timestamp)(nil),        // 13: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),          // 14: google.protobuf.Duration
-	(*PermissionRule)(nil),               // 15: sandbox.v1.PermissionRule
-	(*Sandbox)(nil),                      // 16: sandbox.v1.Sandbox
-	(*Empty)(nil),                        // 17: sandbox.v1.Empty
-	(*DiffResponse)(nil),                 // 18: sandbox.v1.DiffResponse
+	(*MergeSandboxRequest)(nil),          // 11: sandbox.v1.MergeSandboxRequest
+	(*MergeSandboxResponse)(nil),         // 12: sandbox.v1.MergeSandboxResponse
+	(*MergedPath)(nil),                   // 13: sandbox.v1.MergedPath
+	(*MergeConflict)(nil),                // 14: sandbox.v1.MergeConflict
+	(*MergeLeftOut)(nil),                 // 15: sandbox.v1.MergeLeftOut
+	(*CompareStatesRequest)(nil),         // 16: sandbox.v1.CompareStatesRequest
+	(*ListSnapshotsResponse_Origin)(nil), // 17: sandbox.v1.ListSnapshotsResponse.Origin
+	(*timestamppb.Timestamp)(nil),        // 18: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 19: google.protobuf.Duration
+	(*PermissionRule)(nil),               // 20: sandbox.v1.PermissionRule
+	(*Sandbox)(nil),                      // 21: sandbox.v1.Sandbox
+	(ConflictResolution)(0),              // 22: sandbox.v1.ConflictResolution
+	(ChangeStatus)(0),                    // 23: sandbox.v1.ChangeStatus
+	(ConflictKind)(0),                    // 24: sandbox.v1.ConflictKind
+	(*Empty)(nil),                        // 25: sandbox.v1.Empty
+	(*DiffResponse)(nil),                 // 26: sandbox.v1.DiffResponse
 }
 var file_sandbox_v1_snapshot_proto_depIdxs = []int32{
-	13, // 0: sandbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	18, // 0: sandbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: sandbox.v1.Snapshot.reason:type_name -> sandbox.v1.SnapshotReason
 	1,  // 2: sandbox.v1.ListSnapshotsResponse.snapshots:type_name -> sandbox.v1.Snapshot
-	12, // 3: sandbox.v1.ListSnapshotsResponse.fork_of:type_name -> sandbox.v1.ListSnapshotsResponse.Origin
+	17, // 3: sandbox.v1.ListSnapshotsResponse.fork_of:type_name -> sandbox.v1.ListSnapshotsResponse.Origin
 	1,  // 4: sandbox.v1.RestoreSnapshotResponse.snapshot:type_name -> sandbox.v1.Snapshot
 	1,  // 5: sandbox.v1.RestoreSnapshotResponse.kept:type_name -> sandbox.v1.Snapshot
 	9,  // 6: sandbox.v1.ForkSandboxRequest.rules:type_name -> sandbox.v1.ForkRules
-	14, // 7: sandbox.v1.ForkSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	15, // 8: sandbox.v1.ForkRules.permissions:type_name -> sandbox.v1.PermissionRule
-	16, // 9: sandbox.v1.ForkSandboxResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	2,  // 10: sandbox.v1.SnapshotService.CreateSnapshot:input_type -> sandbox.v1.CreateSnapshotRequest
-	3,  // 11: sandbox.v1.SnapshotService.ListSnapshots:input_type -> sandbox.v1.ListSnapshotsRequest
-	5,  // 12: sandbox.v1.SnapshotService.DeleteSnapshot:input_type -> sandbox.v1.DeleteSnapshotRequest
-	6,  // 13: sandbox.v1.SnapshotService.RestoreSnapshot:input_type -> sandbox.v1.RestoreSnapshotRequest
-	8,  // 14: sandbox.v1.SnapshotService.ForkSandbox:input_type -> sandbox.v1.ForkSandboxRequest
-	11, // 15: sandbox.v1.SnapshotService.CompareStates:input_type -> sandbox.v1.CompareStatesRequest
-	1,  // 16: sandbox.v1.SnapshotService.CreateSnapshot:output_type -> sandbox.v1.Snapshot
-	4,  // 17: sandbox.v1.SnapshotService.ListSnapshots:output_type -> sandbox.v1.ListSnapshotsResponse
-	17, // 18: sandbox.v1.SnapshotService.DeleteSnapshot:output_type -> sandbox.v1.Empty
-	7,  // 19: sandbox.v1.SnapshotService.RestoreSnapshot:output_type -> sandbox.v1.RestoreSnapshotResponse
-	10, // 20: sandbox.v1.SnapshotService.ForkSandbox:output_type -> sandbox.v1.ForkSandboxResponse
-	18, // 21: sandbox.v1.SnapshotService.CompareStates:output_type -> sandbox.v1.DiffResponse
-	16, // [16:22] is the sub-list for method output_type
-	10, // [10:16] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	19, // 7: sandbox.v1.ForkSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	20, // 8: sandbox.v1.ForkRules.permissions:type_name -> sandbox.v1.PermissionRule
+	21, // 9: sandbox.v1.ForkSandboxResponse.sandboxes:type_name -> sandbox.v1.Sandbox
+	22, // 10: sandbox.v1.MergeSandboxRequest.on_conflict:type_name -> sandbox.v1.ConflictResolution
+	13, // 11: sandbox.v1.MergeSandboxResponse.paths:type_name -> sandbox.v1.MergedPath
+	14, // 12: sandbox.v1.MergeSandboxResponse.conflicts:type_name -> sandbox.v1.MergeConflict
+	15, // 13: sandbox.v1.MergeSandboxResponse.left_out:type_name -> sandbox.v1.MergeLeftOut
+	1,  // 14: sandbox.v1.MergeSandboxResponse.kept:type_name -> sandbox.v1.Snapshot
+	23, // 15: sandbox.v1.MergedPath.status:type_name -> sandbox.v1.ChangeStatus
+	24, // 16: sandbox.v1.MergedPath.resolved:type_name -> sandbox.v1.ConflictKind
+	24, // 17: sandbox.v1.MergeConflict.kind:type_name -> sandbox.v1.ConflictKind
+	2,  // 18: sandbox.v1.SnapshotService.CreateSnapshot:input_type -> sandbox.v1.CreateSnapshotRequest
+	3,  // 19: sandbox.v1.SnapshotService.ListSnapshots:input_type -> sandbox.v1.ListSnapshotsRequest
+	5,  // 20: sandbox.v1.SnapshotService.DeleteSnapshot:input_type -> sandbox.v1.DeleteSnapshotRequest
+	6,  // 21: sandbox.v1.SnapshotService.RestoreSnapshot:input_type -> sandbox.v1.RestoreSnapshotRequest
+	8,  // 22: sandbox.v1.SnapshotService.ForkSandbox:input_type -> sandbox.v1.ForkSandboxRequest
+	11, // 23: sandbox.v1.SnapshotService.MergeSandbox:input_type -> sandbox.v1.MergeSandboxRequest
+	16, // 24: sandbox.v1.SnapshotService.CompareStates:input_type -> sandbox.v1.CompareStatesRequest
+	1,  // 25: sandbox.v1.SnapshotService.CreateSnapshot:output_type -> sandbox.v1.Snapshot
+	4,  // 26: sandbox.v1.SnapshotService.ListSnapshots:output_type -> sandbox.v1.ListSnapshotsResponse
+	25, // 27: sandbox.v1.SnapshotService.DeleteSnapshot:output_type -> sandbox.v1.Empty
+	7,  // 28: sandbox.v1.SnapshotService.RestoreSnapshot:output_type -> sandbox.v1.RestoreSnapshotResponse
+	10, // 29: sandbox.v1.SnapshotService.ForkSandbox:output_type -> sandbox.v1.ForkSandboxResponse
+	12, // 30: sandbox.v1.SnapshotService.MergeSandbox:output_type -> sandbox.v1.MergeSandboxResponse
+	26, // 31: sandbox.v1.SnapshotService.CompareStates:output_type -> sandbox.v1.DiffResponse
+	25, // [25:32] is the sub-list for method output_type
+	18, // [18:25] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_snapshot_proto_init() }
@@ -1003,7 +1456,7 @@ func file_sandbox_v1_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_snapshot_proto_rawDesc), len(file_sandbox_v1_snapshot_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	SnapshotService_DeleteSnapshot_FullMethodName  = "/sandbox.v1.SnapshotService/DeleteSnapshot"
 	SnapshotService_RestoreSnapshot_FullMethodName = "/sandbox.v1.SnapshotService/RestoreSnapshot"
 	SnapshotService_ForkSandbox_FullMethodName     = "/sandbox.v1.SnapshotService/ForkSandbox"
+	SnapshotService_MergeSandbox_FullMethodName    = "/sandbox.v1.SnapshotService/MergeSandbox"
 	SnapshotService_CompareStates_FullMethodName   = "/sandbox.v1.SnapshotService/CompareStates"
 )
 
@@ -31,8 +32,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them
-// and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
+// SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them,
+// merges and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
 // without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by "@{N}":
 // the state before the last command but N-1 that ran with checkpoint.
 type SnapshotServiceClient interface {
@@ -55,6 +56,18 @@ type SnapshotServiceClient interface {
 	// PERMISSION_DENIED for rules that permit more than those of the other sandbox, unless
 	// allow_wider is set and the server's configuration permits it.
 	ForkSandbox(ctx context.Context, in *ForkSandboxRequest, opts ...grpc.CallOption) (*ForkSandboxResponse, error)
+	// MergeSandbox brings what a sandbox has changed into the changes of another one of the same
+	// codebase, which is not running. The codebase is not touched. Texts that both changed since they
+	// began with one state are merged by lines. What was there before is kept as a snapshot, and
+	// changes in mounts stay where they are.
+	//
+	// FAILED_PRECONDITION if the sandbox that gets the changes is running; for sandboxes of two
+	// codebases; and for a conflict, unless on_conflict resolves it. Then nothing is changed. A
+	// google.rpc.PreconditionFailure in its details has a violation for each conflict, as many as fit:
+	// the type is "conflict", or "refused" where a policy does not permit the change, and the subject
+	// is the path. With dry_run the answer has all of them. NOT_FOUND for an unknown snapshot, and for
+	// a path at which nothing would change; RESOURCE_EXHAUSTED if the disk or the sandbox is full.
+	MergeSandbox(ctx context.Context, in *MergeSandboxRequest, opts ...grpc.CallOption) (*MergeSandboxResponse, error)
 	// CompareStates lists, in pages, how the workspaces of two states of one codebase differ. The
 	// answer has no digest, because nothing of it can be applied. FAILED_PRECONDITION for sandboxes
 	// of two codebases; NOT_FOUND for a path at which the states do not differ.
@@ -119,6 +132,16 @@ func (c *snapshotServiceClient) ForkSandbox(ctx context.Context, in *ForkSandbox
 	return out, nil
 }
 
+func (c *snapshotServiceClient) MergeSandbox(ctx context.Context, in *MergeSandboxRequest, opts ...grpc.CallOption) (*MergeSandboxResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MergeSandboxResponse)
+	err := c.cc.Invoke(ctx, SnapshotService_MergeSandbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *snapshotServiceClient) CompareStates(ctx context.Context, in *CompareStatesRequest, opts ...grpc.CallOption) (*DiffResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DiffResponse)
@@ -133,8 +156,8 @@ func (c *snapshotServiceClient) CompareStates(ctx context.Context, in *CompareSt
 // All implementations must embed UnimplementedSnapshotServiceServer
 // for forward compatibility.
 //
-// SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them
-// and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
+// SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them,
+// merges and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
 // without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by "@{N}":
 // the state before the last command but N-1 that ran with checkpoint.
 type SnapshotServiceServer interface {
@@ -157,6 +180,18 @@ type SnapshotServiceServer interface {
 	// PERMISSION_DENIED for rules that permit more than those of the other sandbox, unless
 	// allow_wider is set and the server's configuration permits it.
 	ForkSandbox(context.Context, *ForkSandboxRequest) (*ForkSandboxResponse, error)
+	// MergeSandbox brings what a sandbox has changed into the changes of another one of the same
+	// codebase, which is not running. The codebase is not touched. Texts that both changed since they
+	// began with one state are merged by lines. What was there before is kept as a snapshot, and
+	// changes in mounts stay where they are.
+	//
+	// FAILED_PRECONDITION if the sandbox that gets the changes is running; for sandboxes of two
+	// codebases; and for a conflict, unless on_conflict resolves it. Then nothing is changed. A
+	// google.rpc.PreconditionFailure in its details has a violation for each conflict, as many as fit:
+	// the type is "conflict", or "refused" where a policy does not permit the change, and the subject
+	// is the path. With dry_run the answer has all of them. NOT_FOUND for an unknown snapshot, and for
+	// a path at which nothing would change; RESOURCE_EXHAUSTED if the disk or the sandbox is full.
+	MergeSandbox(context.Context, *MergeSandboxRequest) (*MergeSandboxResponse, error)
 	// CompareStates lists, in pages, how the workspaces of two states of one codebase differ. The
 	// answer has no digest, because nothing of it can be applied. FAILED_PRECONDITION for sandboxes
 	// of two codebases; NOT_FOUND for a path at which the states do not differ.
@@ -185,6 +220,9 @@ func (UnimplementedSnapshotServiceServer) RestoreSnapshot(context.Context, *Rest
 }
 func (UnimplementedSnapshotServiceServer) ForkSandbox(context.Context, *ForkSandboxRequest) (*ForkSandboxResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForkSandbox not implemented")
+}
+func (UnimplementedSnapshotServiceServer) MergeSandbox(context.Context, *MergeSandboxRequest) (*MergeSandboxResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MergeSandbox not implemented")
 }
 func (UnimplementedSnapshotServiceServer) CompareStates(context.Context, *CompareStatesRequest) (*DiffResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CompareStates not implemented")
@@ -300,6 +338,24 @@ func _SnapshotService_ForkSandbox_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SnapshotService_MergeSandbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MergeSandboxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SnapshotServiceServer).MergeSandbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SnapshotService_MergeSandbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SnapshotServiceServer).MergeSandbox(ctx, req.(*MergeSandboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SnapshotService_CompareStates_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CompareStatesRequest)
 	if err := dec(in); err != nil {
@@ -344,6 +400,10 @@ var SnapshotService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ForkSandbox",
 			Handler:    _SnapshotService_ForkSandbox_Handler,
+		},
+		{
+			MethodName: "MergeSandbox",
+			Handler:    _SnapshotService_MergeSandbox_Handler,
 		},
 		{
 			MethodName: "CompareStates",

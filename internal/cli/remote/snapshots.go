@@ -8,7 +8,6 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
@@ -159,11 +158,6 @@ func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, ru
 		}
 	}
 	return forks, nil
-}
-
-// Merge fails.
-func (b *Backend) Merge(context.Context, backend.MergeOptions, []string) (merge.Result, error) {
-	return merge.Result{}, errdefs.New(errdefs.Unsupported, "merge: works only on this host")
 }
 
 // Compare shows how two states differ.

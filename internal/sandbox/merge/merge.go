@@ -6,7 +6,8 @@
 //
 // It promises that a merge is made as a whole or not at all, also when the process is killed; that
 // the source is not touched; and that nothing changes which the policy of either sandbox does not
-// let it write. It knows the workspace only: changes in mounts stay where they are.
+// let it write. It knows the workspace only: changes in mounts stay where they are. A hold of a
+// server's sync comes along with the changes.
 //
 // The caller holds the lock of the sandbox that gets the changes. Lock order: that lock, then
 // Home.HoldLayers, then the home's.
@@ -158,7 +159,7 @@ func (o *Options) check() error {
 }
 
 func (o *Options) merge() (r Result, err error) {
-	theirs, err := o.theirs()
+	theirs, held, err := o.theirs()
 	if err != nil {
 		return r, err
 	}
@@ -182,7 +183,7 @@ func (o *Options) merge() (r Result, err error) {
 	if err := holdBack(o.Into); err != nil {
 		return r, err
 	}
-	r.Kept, err = o.put(p, theirs)
+	r.Kept, err = o.put(p, theirs, held)
 	if err != nil {
 		return r, err
 	}
@@ -209,17 +210,18 @@ func (o *Options) ref() string {
 	return o.From.Name() + "@" + o.Snapshot
 }
 
-// theirs returns the directory of the layers that have the changes: "" if there are none.
-func (o *Options) theirs() (string, error) {
+// theirs returns the directory of the layers that have the changes, "" if there are none, and
+// whether a server held the sync of that state.
+func (o *Options) theirs() (dir string, held bool, err error) {
 	if o.DryRun && o.Snapshot == "" {
-		return o.From.LayersDir(), nil
+		return o.From.LayersDir(), false, nil
 	}
-	layers, _, err := snapshot.LayersAt(o.From, o.Snapshot, o.Freeze)
+	layers, held, err := snapshot.LayersAt(o.From, o.Snapshot, o.Freeze)
 	if err != nil || layers[""] == "" {
-		return "", err
+		return "", false, err
 	}
 	failpoint.At("merge: frozen")
-	return filepath.Join(o.From.Home.LayerStore(), layers[""]), nil
+	return filepath.Join(o.From.Home.LayerStore(), layers[""]), held, nil
 }
 
 // holdBack notes that the sandbox's changes were shown as they are before the merge, if its owner
@@ -236,8 +238,9 @@ func holdBack(sb *record.Sandbox) error {
 	return manifest.SetLastShown(sb, digest)
 }
 
-// put makes the merged state beside the present one and exchanges the two.
-func (o *Options) put(p *plan, theirs string) (kept snapshot.Snapshot, err error) {
+// put makes the merged state beside the present one and exchanges the two. If a server held the sync
+// of the other state, it holds that of the merged one.
+func (o *Options) put(p *plan, theirs string, held bool) (kept snapshot.Snapshot, err error) {
 	layers, _, err := snapshot.LayersAt(o.Into, "", snapshot.FreezeStopped(o.Into))
 	if err != nil {
 		return kept, err
@@ -257,6 +260,9 @@ func (o *Options) put(p *plan, theirs string) (kept snapshot.Snapshot, err error
 	}
 	failpoint.At("merge: built")
 	kept, err = snapshot.TakeHeld(o.Into, snapshot.Snapshot{Reason: snapshot.BeforeMerge, Command: o.ref()}, layers)
+	if err == nil && held {
+		err = o.Into.HoldSync()
+	}
 	if err != nil {
 		next.Abandon()
 		return kept, err

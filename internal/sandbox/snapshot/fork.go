@@ -106,12 +106,13 @@ func state(sb *record.Sandbox, o ForkOptions) (b beginning, err error) {
 	return b, err
 }
 
-// LayersAt returns the layers of the snapshot that ref names, with its number, or with "" those of
-// the present state, by freeze, and 0. The caller holds the layers. Errors: NotFound; Precondition
-// if a mount has another source now, or if the snapshot lacks a mount; *ReplacedError.
-func LayersAt(sb *record.Sandbox, ref string, freeze Freezing) (map[string]string, int, error) {
+// LayersAt returns the layers of the snapshot that ref names, or with "" those of the present
+// state, by freeze, and whether a server held the sync of that state. The caller holds the layers.
+// Errors: NotFound; Precondition if a mount has another source now, or if the snapshot lacks a
+// mount; *ReplacedError.
+func LayersAt(sb *record.Sandbox, ref string, freeze Freezing) (layers map[string]string, held bool, err error) {
 	b, err := state(sb, ForkOptions{Snapshot: ref, Freeze: freeze})
-	return b.layers, b.origin.Snapshot, err
+	return b.layers, b.held, err
 }
 
 func forkOne(sb *record.Sandbox, name string, from *beginning, change func(*record.Record)) (*record.Sandbox, error) {

@@ -83,6 +83,7 @@ var scopeOf = map[string]store.Scopes{
 	snapshotPrefix + "DeleteSnapshot":  store.ScopeApply,
 	snapshotPrefix + "RestoreSnapshot": store.ScopeApply,
 	snapshotPrefix + "ForkSandbox":     store.ScopeManage,
+	snapshotPrefix + "MergeSandbox":    store.ScopeApply,
 	snapshotPrefix + "CompareStates":   store.ScopeRead,
 	historyPrefix + "ListTransactions": store.ScopeRead,
 	historyPrefix + "Undo":             store.ScopeApply,

@@ -16,7 +16,7 @@ func withID(call protoreflect.MethodDescriptor, id string) (request string, has 
 	fields := map[string]any{
 		"command": "true", "filePath": "x", "path": "x", "permission": "PERMISSION_READ", "askId": "1", "snapshot": "s1", "names": []string{"fuzzed"}, "clear": []string{"secrets"}, "metadata": map[string]any{"codebaseId": id, "filePath": "x"},
 		"start":      map[string]any{"sandboxId": id, "argv": []string{"true"}},
-		"codebaseId": id, "sandboxId": id, "sessionId": id,
+		"codebaseId": id, "sandboxId": id, "sessionId": id, "fromSandboxId": id,
 	}
 	given := map[string]any{}
 	for name, value := range fields {

@@ -106,6 +106,23 @@ func (c *snapshotServer) RestoreSnapshot(ctx context.Context, m *sandboxv1.Resto
 		return nil, err
 	}
 	defer unlock()
+	defer s.home.MakeRoom()()
+	release, err := s.lockStopped(ctx, sb, record.PurposeRestore)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	restored, err := snapshot.Restore(sb, r.Ref, false)
+	if err != nil {
+		return nil, withoutSources(ctx, sb, err)
+	}
+	return wireconv.EncodeRestored(&restored), nil
+}
+
+// lockStopped locks a sandbox that is not running, so that neither a supervisor nor a sync uses its
+// delta until release is called. The caller holds its lock of lives. Errors: Precondition if it is
+// running.
+func (s *Service) lockStopped(ctx context.Context, sb *record.Sandbox, why record.LockReason) (release func(), err error) {
 	_, err = supervise.DialSettled(ctx, sb, settlePatience)
 	switch {
 	case err == nil:
@@ -116,18 +133,16 @@ func (c *snapshotServer) RestoreSnapshot(ctx context.Context, m *sandboxv1.Resto
 	if err := launch.Cleanup(sb); err != nil {
 		return nil, err
 	}
-	defer s.home.MakeRoom()()
-	defer s.syncs.lock(string(sb.ID()))() // so that no sync is running
-	lock, err := sb.TryLock(record.PurposeRestore)
+	unlock := s.syncs.lock(string(sb.ID()))
+	lock, err := sb.TryLock(why)
 	if err != nil {
+		unlock()
 		return nil, err
 	}
-	defer lock.Release()
-	restored, err := snapshot.Restore(sb, r.Ref, false)
-	if err != nil {
-		return nil, withoutSources(ctx, sb, err)
-	}
-	return wireconv.EncodeRestored(&restored), nil
+	return func() {
+		lock.Release()
+		unlock()
+	}, nil
 }
 
 // CompareStates lists how two states differ. A page token is the last path of the page before.

@@ -140,6 +140,14 @@ func TestSnapshotsAreOfTheirOwner(t *testing.T) {
 			_, err := w.snapshots.ForkSandbox(ctx, &sandboxv1.ForkSandboxRequest{SandboxId: sb, Names: []string{"stolen"}})
 			return err
 		},
+		"MergeSandbox": func(ctx context.Context) error {
+			_, err := w.snapshots.MergeSandbox(ctx, &sandboxv1.MergeSandboxRequest{SandboxId: sb, FromSandboxId: own})
+			return err
+		},
+		"MergeSandbox from it": func(ctx context.Context) error {
+			_, err := w.snapshots.MergeSandbox(ctx, &sandboxv1.MergeSandboxRequest{SandboxId: own, FromSandboxId: sb})
+			return err
+		},
 		"CompareStates": func(ctx context.Context) error {
 			_, err := w.snapshots.CompareStates(ctx, &sandboxv1.CompareStatesRequest{SandboxId: sb, FromState: "source"})
 			return err
@@ -152,6 +160,7 @@ func TestSnapshotsAreOfTheirOwner(t *testing.T) {
 	needs := map[string]store.Scopes{
 		"CreateSnapshot": store.ScopeExec, "ListSnapshots": store.ScopeRead, "CompareStates": store.ScopeRead,
 		"DeleteSnapshot": store.ScopeApply, "RestoreSnapshot": store.ScopeApply, "ForkSandbox": store.ScopeManage,
+		"MergeSandbox": store.ScopeApply,
 	}
 	lacking := map[store.Scopes]context.Context{}
 	for _, need := range []store.Scopes{store.ScopeRead, store.ScopeExec, store.ScopeApply, store.ScopeManage} {

@@ -1,8 +1,10 @@
 package wireconv
 
 import (
+	"slices"
 	"testing"
 
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -17,8 +19,10 @@ func TestEveryEnumValueSurvives(t *testing.T) {
 	allSurvive(t, ChangeStatus)
 	allSurvive(t, Risk)
 	allSurvive(t, Outcome)
-	allSurvive(t, ConflictKind)
+	allSurvive(t, ConflictKind, sandboxv1.ConflictKind_CONFLICT_KIND_LINK, sandboxv1.ConflictKind_CONFLICT_KIND_REFUSED)
+	allSurvive(t, MergeKind, sandboxv1.ConflictKind_CONFLICT_KIND_CHANGED_MEANWHILE)
 	allSurvive(t, OnConflict)
+	allSurvive(t, Resolution)
 	allSurvive(t, TransactionKind)
 	allSurvive(t, TransactionState)
 	allSurvive(t, ViewOrigin)
@@ -28,7 +32,8 @@ func TestEveryEnumValueSurvives(t *testing.T) {
 	allSurvive(t, SnapshotReason)
 }
 
-func allSurvive[D comparable, W wireEnum](t *testing.T, e Enum[D, W]) {
+// allSurvive checks an enum. The values of others have no meaning in it.
+func allSurvive[D comparable, W wireEnum](t *testing.T, e Enum[D, W], others ...W) {
 	t.Helper()
 	var zero W
 	values := zero.Descriptor().Values()
@@ -40,6 +45,10 @@ func allSurvive[D comparable, W wireEnum](t *testing.T, e Enum[D, W]) {
 		_, known := e.domain[w]
 		switch {
 		case w == zero:
+		case slices.Contains(others, w):
+			if known {
+				t.Errorf("%s has a meaning", values.Get(i).FullName())
+			}
 		case !known:
 			t.Errorf("%s has no meaning", values.Get(i).FullName())
 		case e.Encode(e.Decode(w)) != w:

@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/history"
+	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -134,6 +135,7 @@ var values = map[reflect.Type][]any{
 	reflect.TypeFor[review.Risk]():        {review.TrustedLater, review.RunsOnHost},
 	reflect.TypeFor[readview.Origin]():    {readview.OfFrozen, readview.OfDelta},
 	reflect.TypeFor[apply.ConflictKind](): {apply.Text, apply.RenameEdit, apply.HiddenBelow},
+	reflect.TypeFor[merge.Kind]():         {merge.Link, merge.DeleteModify, merge.Refused},
 	reflect.TypeFor[apply.Outcome]():      {apply.Kept, apply.Conflict, apply.LeftOut},
 	reflect.TypeFor[history.Kind]():       {history.Apply, history.Undo},
 	reflect.TypeFor[history.State]():      {history.Committed, history.RolledBack},

@@ -53,7 +53,7 @@ var requests = map[string]decode{
 	"CreateSnapshotRequest": by(DecodeCreateSnapshot), "ListSnapshotsRequest": by(SandboxID),
 	"DeleteSnapshotRequest":  by(func(r *sandboxv1.DeleteSnapshotRequest) (SnapshotRef, error) { return DecodeSnapshotRef(r) }),
 	"RestoreSnapshotRequest": by(func(r *sandboxv1.RestoreSnapshotRequest) (SnapshotRef, error) { return DecodeSnapshotRef(r) }),
-	"ForkSandboxRequest":     by(DecodeForkSandbox), "CompareStatesRequest": by(DecodeCompareStates),
+	"ForkSandboxRequest":     by(DecodeForkSandbox), "CompareStatesRequest": by(DecodeCompareStates), "MergeSandboxRequest": by(DecodeMergeSandbox),
 }
 
 // notRead are the fields of requests that no converter reads, and why.

@@ -16,6 +16,7 @@ var SnapshotReason = enum(map[snapshot.Reason]sandboxv1.SnapshotReason{
 	"":                     sandboxv1.SnapshotReason_SNAPSHOT_REASON_UNSPECIFIED,
 	snapshot.BeforeCommand: sandboxv1.SnapshotReason_SNAPSHOT_REASON_CHECKPOINT,
 	snapshot.BeforeRestore: sandboxv1.SnapshotReason_SNAPSHOT_REASON_RESTORE,
+	snapshot.BeforeMerge:   sandboxv1.SnapshotReason_SNAPSHOT_REASON_MERGE,
 })
 
 // EncodeSnapshot returns a snapshot as the API shows it, without its place in the tree.

@@ -8,6 +8,11 @@ import pytest
 
 from agentfense import (
     AsyncSandbox,
+    ChangeStatus,
+    ConflictError,
+    ConflictKind,
+    ConflictResolution,
+    MergedPath,
     Permission,
     PermissionDeniedError,
     PermissionRule,
@@ -87,4 +92,34 @@ def test_a_fork_is_applied_to_the_directory_that_was_uploaded(project: Path) -> 
         with fork:
             assert fork.apply().applied_count == 1
             assert (project / "f").read_text() == "one\n"
+        sandbox.discard()
+
+
+def test_a_fork_is_merged(project: Path) -> None:
+    with Sandbox.from_local(project, "full-access") as sandbox:
+        sandbox.run("seq 5 > f")
+        (fork,) = sandbox.fork("py-merged")
+        with fork:
+            fork.start().run("sed -i s/5/five/ f; echo theirs > new")
+            sandbox.run("sed -i s/1/one/ f; echo ours > new")
+            with pytest.raises(SandboxError, match="stop it first"):
+                sandbox.merge(fork)
+            sandbox.stop()
+            would = sandbox.merge(fork, dry_run=True)
+            assert [(c.path, c.kind) for c in would.conflicts] == [("new", ConflictKind.BOTH_ADDED)]
+            assert (would.paths, would.kept, would.conflict_count) == ([], None, 1)
+            with pytest.raises(ConflictError) as refused:
+                sandbox.merge(fork)
+            assert refused.value.paths == ["new"]
+            with pytest.raises(ValueError, match="both"):
+                sandbox.merge(fork, on_conflict="both")
+            assert sandbox.merge(fork, paths=[]).path_count == 0
+            done = sandbox.merge(fork, paths="f")
+            assert done.paths == [MergedPath("f", ChangeStatus.MODIFIED, merged=True)]
+            assert done.kept is not None and done.kept.reason is SnapshotReason.MERGE
+            assert done.kept.command == "py-merged"
+            (kept,) = sandbox.merge(fork, on_conflict=ConflictResolution.OURS).paths
+            assert (kept.path, kept.status, kept.resolved) == ("new", None, ConflictKind.BOTH_ADDED)
+            assert sandbox.start().run("cat f new").stdout == "one\n2\n3\n4\nfive\nours\n"
+            fork.discard()
         sandbox.discard()

@@ -54,6 +54,7 @@ func (s Suite) Run(t *testing.T) {
 		"scratch directories are stored":                testScratch,
 		"a state is kept, restored and compared":        testSnapshots,
 		"forks begin with a state":                      testForks,
+		"a fork is merged":                              testMerge,
 		"a server refuses what only a host can do":      testLocalOnly,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s) })

@@ -270,10 +270,6 @@ func testLocalOnly(t *testing.T, s Suite) {
 			t.Errorf("--%s: %v names the flag %s", flag, err, only.Flag)
 		}
 	}
-	_, err := b.Merge(t.Context(), backend.MergeOptions{From: sb.Ref(), Into: sb.Ref()}, nil)
-	if want := map[bool]errdefs.Kind{true: errdefs.Unsupported, false: errdefs.Invalid}[s.IsServer]; !errdefs.Is(err, want) {
-		t.Errorf("a merge of a sandbox into itself: %v", err)
-	}
 	only, refused := errors.AsType[*backend.ServerOnlyError](b.Check(backend.NewSandbox{Net: "none", CodebaseID: "cb_0123456789abcdef"}))
 	if refused == s.IsServer || refused && only.Flag != "codebase" {
 		t.Errorf("--codebase: %v", only)

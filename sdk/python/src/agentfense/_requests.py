@@ -415,6 +415,26 @@ def forked(
     )
 
 
+def merge(
+    sandbox_id: str,
+    from_sandbox_id: str,
+    snapshot: str,
+    paths: Chosen,
+    on_conflict: Union[t.ConflictResolution, str, None],
+    dry_run: bool,
+) -> Any:
+    """Return the request of MergeSandbox. Raises ValueError for an unknown resolution of conflicts."""
+    how = t.ConflictResolution(on_conflict).name if on_conflict is not None else "UNSPECIFIED"
+    return snapshot_pb2.MergeSandboxRequest(
+        sandbox_id=sandbox_id,
+        from_sandbox_id=text_of(from_sandbox_id, "from_sandbox_id"),
+        snapshot=text_of(snapshot, "snapshot"),
+        paths=paths,
+        on_conflict="CONFLICT_RESOLUTION_" + how,
+        dry_run=dry_run,
+    )
+
+
 def change_hosts(sandbox_id: str, grant: Hosts, grant_for: Timeout, revoke: Hosts) -> Any:
     """Return the request of ChangeHosts."""
     return sandbox_pb2.ChangeHostsRequest(

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List, Optional, Sequence
+from typing import TYPE_CHECKING, List, Optional, Sequence, Union
 
+from . import _requests as requests
 from . import types as t
 from ._arguments import text_of
 from ._codebases import Calls
@@ -13,7 +14,7 @@ from ._connection import WORK
 from ._errors import Call, next_page
 from ._gen.sandbox.v1 import snapshot_pb2
 from ._requests import Paths, Timeout, chosen, forked
-from ._states import restored_of, snapshot_list_of, snapshot_of
+from ._states import merged_of, restored_of, snapshot_list_of, snapshot_of
 from ._wire import file_diff_of, sandbox_of
 
 if TYPE_CHECKING:
@@ -68,6 +69,31 @@ class SnapshotCalls(Calls):
         request = forked(sandbox_id, names, snapshot, permissions, allow_wider, expires_in)
         answer = self._connection.call("ForkSandbox", request, Call("fork", sandbox_id), WORK)
         return [sandbox_of(message) for message in answer.sandboxes]
+
+    def merge_sandbox(
+        self,
+        sandbox_id: str,
+        from_sandbox_id: str,
+        *,
+        snapshot: str = "",
+        paths: Paths = None,
+        on_conflict: Union[t.ConflictResolution, str, None] = None,
+        dry_run: bool = False,
+    ) -> t.Merged:
+        """Bring what a sandbox has changed into the changes of another one of the same codebase, all or nothing.
+
+        The sandbox that gets the changes is stopped; the other one may run, and stays as it is. The
+        codebase is not touched, and changes in mounts are left out. Texts that both changed are
+        merged by lines. ``snapshot`` is a state of the other sandbox; empty means the present one.
+        For ``paths`` see ``diff``. ``on_conflict`` says which version to take where both changed the
+        same. With ``dry_run`` nothing changes, and the result has the conflicts. Else ConflictError
+        is raised for them, and PermissionDeniedError if a policy does not permit a change.
+        """
+        wanted = chosen(paths)
+        if wanted == []:
+            return t.Merged()
+        request = requests.merge(sandbox_id, from_sandbox_id, snapshot, wanted, on_conflict, dry_run)
+        return merged_of(self._connection.call("MergeSandbox", request, Call("merge", sandbox_id), WORK))
 
     def compare_states(
         self,

@@ -457,6 +457,12 @@ def _change(number: int) -> str:
     return named(sandbox_pb2.ChangeStatus, "CHANGE_STATUS_", number, "")
 
 
+def change_status_of(number: int) -> Optional[t.ChangeStatus]:
+    """Return the status of a change; None for none, and for one of a newer server."""
+    word = _change(number)
+    return t.ChangeStatus(word) if word else None
+
+
 def file_diff_of(message: Any) -> t.FileDiff:
     """Return a change of a sandbox."""
     return t.FileDiff(
@@ -503,12 +509,12 @@ def apply_result_of(message: Any) -> t.ApplyResult:
                 path=decode_path(r.path),
                 outcome=t.Outcome(named(sandbox_pb2.Outcome, "OUTCOME_", r.outcome, "failed")),
                 reason=r.reason,
-                status=t.ChangeStatus(_change(r.status)) if _change(r.status) else None,
+                status=change_status_of(r.status),
                 hunks=r.hunks,
                 of_hunks=r.of_hunks,
                 merged=r.merged,
                 conflicts=r.conflicts,
-                conflict_kind=_conflict_kind(r.conflict_kind),
+                conflict_kind=conflict_kind_of(r.conflict_kind),
             )
             for r in message.results
         ],
@@ -549,7 +555,7 @@ def reversal_of(message: Any) -> t.Reversal:
         paths=[
             t.ReversedPath(
                 path=decode_path(path.path),
-                status=t.ChangeStatus(_change(path.status)) if _change(path.status) else None,
+                status=change_status_of(path.status),
                 conflict=path.conflict,
             )
             for path in message.paths
@@ -560,7 +566,7 @@ def reversal_of(message: Any) -> t.Reversal:
     )
 
 
-def _conflict_kind(value: int) -> Optional[t.ConflictKind]:
+def conflict_kind_of(value: int) -> Optional[t.ConflictKind]:
     """Return a kind of conflict; None for none, and for one of a newer server."""
     word = named(sandbox_pb2.ConflictKind, "CONFLICT_KIND_", value, "")
     return t.ConflictKind(word) if word else None

@@ -387,6 +387,24 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
         """Bring the stopped sandbox back to a snapshot; see AsyncSandboxClient.restore_snapshot."""
         return await self._client.restore_snapshot(self.id, snapshot)
 
+    async def merge(
+        self,
+        fork: AsyncSandbox,
+        *,
+        snapshot: str = "",
+        paths: Paths = None,
+        on_conflict: Union[t.ConflictResolution, str, None] = None,
+        dry_run: bool = False,
+    ) -> t.Merged:
+        """Bring what another sandbox, such as a fork, has changed into the changes of this one, which is stopped.
+
+        See AsyncSandboxClient.merge_sandbox. ``restore("@{1}")`` takes the merge back. Look at ``diff`` before
+        ``apply``.
+        """
+        return await self._client.merge_sandbox(
+            self.id, fork.id, snapshot=snapshot, paths=paths, on_conflict=on_conflict, dry_run=dry_run
+        )
+
     async def fork(
         self,
         *names: str,

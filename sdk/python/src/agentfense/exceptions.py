@@ -65,13 +65,13 @@ class SandboxNotRunningError(SandboxError):
 
 
 class ConflictError(SandboxError):
-    """The source changed at paths that the sandbox changed too. Nothing was applied."""
+    """The source, or a sandbox to be merged, changed paths that the sandbox changed too. Nothing was changed."""
 
     def __init__(self, sandbox_id: str = "", paths: Sequence[str] = (), message: str = "", **more: Any) -> None:
         super().__init__(message or f"sandbox {sandbox_id}: conflict with the source: {', '.join(paths)}", **more)
         self.sandbox_id = sandbox_id
         self.paths = list(paths)
-        """The paths in conflict, as many as fit into a message; ``apply`` with ``dry_run`` returns all."""
+        """The paths in conflict, as many as fit into a message; the call with ``dry_run`` returns all."""
 
 
 class CodebaseError(SandboxError):

@@ -385,6 +385,24 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
         """Bring the stopped sandbox back to a snapshot; see SandboxClient.restore_snapshot."""
         return self._client.restore_snapshot(self.id, snapshot)
 
+    def merge(
+        self,
+        fork: Sandbox,
+        *,
+        snapshot: str = "",
+        paths: Paths = None,
+        on_conflict: Union[t.ConflictResolution, str, None] = None,
+        dry_run: bool = False,
+    ) -> t.Merged:
+        """Bring what another sandbox, such as a fork, has changed into the changes of this one, which is stopped.
+
+        See SandboxClient.merge_sandbox. ``restore("@{1}")`` takes the merge back. Look at ``diff`` before
+        ``apply``.
+        """
+        return self._client.merge_sandbox(
+            self.id, fork.id, snapshot=snapshot, paths=paths, on_conflict=on_conflict, dry_run=dry_run
+        )
+
     def fork(
         self,
         *names: str,

@@ -15,6 +15,10 @@ from .results import FileChange as FileChange
 from .results import KeepResult as KeepResult
 from .results import KeptPath as KeptPath
 from .snapshots import ForkOrigin as ForkOrigin
+from .snapshots import MergeConflict as MergeConflict
+from .snapshots import Merged as Merged
+from .snapshots import MergedPath as MergedPath
+from .snapshots import MergeLeftOut as MergeLeftOut
 from .snapshots import Restored as Restored
 from .snapshots import Snapshot as Snapshot
 from .snapshots import SnapshotList as SnapshotList

@@ -27,10 +27,11 @@ class RedactFormat(str, Enum):
 
 
 class SnapshotReason(str, Enum):
-    """Why a snapshot was taken: a command ran with ``checkpoint``, or it has what was there before a restore."""
+    """Why a snapshot was taken: for ``checkpoint`` of a command, or to keep what was there before a restore or merge."""
 
     CHECKPOINT = "checkpoint"
     RESTORE = "restore"
+    MERGE = "merge"
 
 
 class AskScope(str, Enum):
@@ -114,10 +115,17 @@ class ConflictKind(str, Enum):
     """It replaces a directory with entries that the sandbox did not delete."""
     CHANGED_MEANWHILE = "changed_meanwhile"
     """The source changed it during the apply."""
+    LINK = "link"
+    """Both changed the target of a symbolic link; only a merge has it."""
+    REFUSED = "refused"
+    """A policy does not permit the change; only a merge has it."""
 
 
 class ConflictResolution(str, Enum):
-    """What ``apply`` does with lines that the source and the sandbox have both changed."""
+    """What ``apply`` does with lines that the source and the sandbox have both changed.
+
+    In ``merge``, ours is the version of the sandbox that gets the changes, and theirs that of the other one.
+    """
 
     OURS = "ours"
     """The source's lines win; the source keeps its version of a file that is not merged by lines."""

@@ -74,6 +74,8 @@ class ConflictKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CONFLICT_KIND_HIDDEN: _ClassVar[ConflictKind]
     CONFLICT_KIND_HIDDEN_BELOW: _ClassVar[ConflictKind]
     CONFLICT_KIND_CHANGED_MEANWHILE: _ClassVar[ConflictKind]
+    CONFLICT_KIND_LINK: _ClassVar[ConflictKind]
+    CONFLICT_KIND_REFUSED: _ClassVar[ConflictKind]
 
 class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -135,6 +137,8 @@ CONFLICT_KIND_DIRECTORY: ConflictKind
 CONFLICT_KIND_HIDDEN: ConflictKind
 CONFLICT_KIND_HIDDEN_BELOW: ConflictKind
 CONFLICT_KIND_CHANGED_MEANWHILE: ConflictKind
+CONFLICT_KIND_LINK: ConflictKind
+CONFLICT_KIND_REFUSED: ConflictKind
 OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_APPLIED: Outcome
 OUTCOME_PRESENT: Outcome

@@ -16,9 +16,11 @@ class SnapshotReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SNAPSHOT_REASON_UNSPECIFIED: _ClassVar[SnapshotReason]
     SNAPSHOT_REASON_CHECKPOINT: _ClassVar[SnapshotReason]
     SNAPSHOT_REASON_RESTORE: _ClassVar[SnapshotReason]
+    SNAPSHOT_REASON_MERGE: _ClassVar[SnapshotReason]
 SNAPSHOT_REASON_UNSPECIFIED: SnapshotReason
 SNAPSHOT_REASON_CHECKPOINT: SnapshotReason
 SNAPSHOT_REASON_RESTORE: SnapshotReason
+SNAPSHOT_REASON_MERGE: SnapshotReason
 
 class Snapshot(_message.Message):
     __slots__ = ("name", "label", "created_at", "reason", "command", "parent")
@@ -122,6 +124,74 @@ class ForkSandboxResponse(_message.Message):
     SANDBOXES_FIELD_NUMBER: _ClassVar[int]
     sandboxes: _containers.RepeatedCompositeFieldContainer[_sandbox_pb2.Sandbox]
     def __init__(self, sandboxes: _Optional[_Iterable[_Union[_sandbox_pb2.Sandbox, _Mapping]]] = ...) -> None: ...
+
+class MergeSandboxRequest(_message.Message):
+    __slots__ = ("sandbox_id", "from_sandbox_id", "snapshot", "paths", "on_conflict", "dry_run")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    FROM_SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    ON_CONFLICT_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    from_sandbox_id: str
+    snapshot: str
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    on_conflict: _sandbox_pb2.ConflictResolution
+    dry_run: bool
+    def __init__(self, sandbox_id: _Optional[str] = ..., from_sandbox_id: _Optional[str] = ..., snapshot: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., on_conflict: _Optional[_Union[_sandbox_pb2.ConflictResolution, str]] = ..., dry_run: bool = ...) -> None: ...
+
+class MergeSandboxResponse(_message.Message):
+    __slots__ = ("paths", "path_count", "changed_count", "conflicts", "conflict_count", "left_out", "left_out_count", "kept")
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    PATH_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CONFLICTS_FIELD_NUMBER: _ClassVar[int]
+    CONFLICT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    paths: _containers.RepeatedCompositeFieldContainer[MergedPath]
+    path_count: int
+    changed_count: int
+    conflicts: _containers.RepeatedCompositeFieldContainer[MergeConflict]
+    conflict_count: int
+    left_out: _containers.RepeatedCompositeFieldContainer[MergeLeftOut]
+    left_out_count: int
+    kept: Snapshot
+    def __init__(self, paths: _Optional[_Iterable[_Union[MergedPath, _Mapping]]] = ..., path_count: _Optional[int] = ..., changed_count: _Optional[int] = ..., conflicts: _Optional[_Iterable[_Union[MergeConflict, _Mapping]]] = ..., conflict_count: _Optional[int] = ..., left_out: _Optional[_Iterable[_Union[MergeLeftOut, _Mapping]]] = ..., left_out_count: _Optional[int] = ..., kept: _Optional[_Union[Snapshot, _Mapping]] = ...) -> None: ...
+
+class MergedPath(_message.Message):
+    __slots__ = ("path", "status", "merged", "resolved")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    MERGED_FIELD_NUMBER: _ClassVar[int]
+    RESOLVED_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    status: _sandbox_pb2.ChangeStatus
+    merged: bool
+    resolved: _sandbox_pb2.ConflictKind
+    def __init__(self, path: _Optional[str] = ..., status: _Optional[_Union[_sandbox_pb2.ChangeStatus, str]] = ..., merged: bool = ..., resolved: _Optional[_Union[_sandbox_pb2.ConflictKind, str]] = ...) -> None: ...
+
+class MergeConflict(_message.Message):
+    __slots__ = ("path", "kind", "reason")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    kind: _sandbox_pb2.ConflictKind
+    reason: str
+    def __init__(self, path: _Optional[str] = ..., kind: _Optional[_Union[_sandbox_pb2.ConflictKind, str]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class MergeLeftOut(_message.Message):
+    __slots__ = ("path", "mount", "reason")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    mount: str
+    reason: str
+    def __init__(self, path: _Optional[str] = ..., mount: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class CompareStatesRequest(_message.Message):
     __slots__ = ("sandbox_id", "state", "from_sandbox_id", "from_state", "paths", "names_only", "page_size", "page_token")

@@ -8,8 +8,8 @@ from agentfense._gen.sandbox.v1 import snapshot_pb2 as sandbox_dot_v1_dot_snapsh
 
 
 class SnapshotServiceStub(object):
-    """SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them
-    and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
+    """SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them,
+    merges and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
     without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by "@{N}":
     the state before the last command but N-1 that ran with checkpoint.
     """
@@ -45,6 +45,11 @@ class SnapshotServiceStub(object):
                 request_serializer=sandbox_dot_v1_dot_snapshot__pb2.ForkSandboxRequest.SerializeToString,
                 response_deserializer=sandbox_dot_v1_dot_snapshot__pb2.ForkSandboxResponse.FromString,
                 )
+        self.MergeSandbox = channel.unary_unary(
+                '/sandbox.v1.SnapshotService/MergeSandbox',
+                request_serializer=sandbox_dot_v1_dot_snapshot__pb2.MergeSandboxRequest.SerializeToString,
+                response_deserializer=sandbox_dot_v1_dot_snapshot__pb2.MergeSandboxResponse.FromString,
+                )
         self.CompareStates = channel.unary_unary(
                 '/sandbox.v1.SnapshotService/CompareStates',
                 request_serializer=sandbox_dot_v1_dot_snapshot__pb2.CompareStatesRequest.SerializeToString,
@@ -53,8 +58,8 @@ class SnapshotServiceStub(object):
 
 
 class SnapshotServiceServicer(object):
-    """SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them
-    and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
+    """SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them,
+    merges and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
     without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by "@{N}":
     the state before the last command but N-1 that ran with checkpoint.
     """
@@ -103,6 +108,23 @@ class SnapshotServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MergeSandbox(self, request, context):
+        """MergeSandbox brings what a sandbox has changed into the changes of another one of the same
+        codebase, which is not running. The codebase is not touched. Texts that both changed since they
+        began with one state are merged by lines. What was there before is kept as a snapshot, and
+        changes in mounts stay where they are.
+
+        FAILED_PRECONDITION if the sandbox that gets the changes is running; for sandboxes of two
+        codebases; and for a conflict, unless on_conflict resolves it. Then nothing is changed. A
+        google.rpc.PreconditionFailure in its details has a violation for each conflict, as many as fit:
+        the type is "conflict", or "refused" where a policy does not permit the change, and the subject
+        is the path. With dry_run the answer has all of them. NOT_FOUND for an unknown snapshot, and for
+        a path at which nothing would change; RESOURCE_EXHAUSTED if the disk or the sandbox is full.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CompareStates(self, request, context):
         """CompareStates lists, in pages, how the workspaces of two states of one codebase differ. The
         answer has no digest, because nothing of it can be applied. FAILED_PRECONDITION for sandboxes
@@ -140,6 +162,11 @@ def add_SnapshotServiceServicer_to_server(servicer, server):
                     request_deserializer=sandbox_dot_v1_dot_snapshot__pb2.ForkSandboxRequest.FromString,
                     response_serializer=sandbox_dot_v1_dot_snapshot__pb2.ForkSandboxResponse.SerializeToString,
             ),
+            'MergeSandbox': grpc.unary_unary_rpc_method_handler(
+                    servicer.MergeSandbox,
+                    request_deserializer=sandbox_dot_v1_dot_snapshot__pb2.MergeSandboxRequest.FromString,
+                    response_serializer=sandbox_dot_v1_dot_snapshot__pb2.MergeSandboxResponse.SerializeToString,
+            ),
             'CompareStates': grpc.unary_unary_rpc_method_handler(
                     servicer.CompareStates,
                     request_deserializer=sandbox_dot_v1_dot_snapshot__pb2.CompareStatesRequest.FromString,
@@ -153,8 +180,8 @@ def add_SnapshotServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SnapshotService(object):
-    """SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them
-    and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
+    """SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them,
+    merges and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
     without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by "@{N}":
     the state before the last command but N-1 that ran with checkpoint.
     """
@@ -241,6 +268,23 @@ class SnapshotService(object):
         return grpc.experimental.unary_unary(request, target, '/sandbox.v1.SnapshotService/ForkSandbox',
             sandbox_dot_v1_dot_snapshot__pb2.ForkSandboxRequest.SerializeToString,
             sandbox_dot_v1_dot_snapshot__pb2.ForkSandboxResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def MergeSandbox(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/sandbox.v1.SnapshotService/MergeSandbox',
+            sandbox_dot_v1_dot_snapshot__pb2.MergeSandboxRequest.SerializeToString,
+            sandbox_dot_v1_dot_snapshot__pb2.MergeSandboxResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
