@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -428,6 +429,24 @@ git update-ref HEAD $(git hash-object -t commit -w ../c)`)
 	commits, err := taken.Of("refs/heads/main")
 	if err != nil || len(commits) != 1 || len(commits[0].Parents) != 1 || len(commits[0].Changes) != 0 {
 		t.Errorf("%v, got %+v", err, commits)
+	}
+}
+
+// Git would wait for a writer of such a list of alternates.
+func TestASourceOnWhichGitWouldBlock(t *testing.T) {
+	testenv.Command(t, "git")
+	b := newBox(t, gittest.Repository(t, ""), "clean:50")
+	b.run("echo x >x; git add x; git commit -qm x")
+	gittest.Script(t, b.source, "mkfifo .git/objects/info/alternates")
+	taken, err := b.take()
+	if err != nil || len(taken.Commits) != 1 {
+		t.Fatalf("%v, %d commits", err, len(taken.Commits))
+	}
+	defer taken.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := taken.Transplant(ctx, Plan{Ref: "refs/heads/main", Committer: committer, Judge: b.judge}); !errdefs.Is(err, errdefs.Precondition) || !strings.Contains(err.Error(), "alternates") {
+		t.Errorf("got %v", err)
 	}
 }
 
