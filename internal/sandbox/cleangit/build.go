@@ -60,9 +60,6 @@ type git struct{ *gitrun.Git }
 func build(ctx context.Context, s *Source, mode Mode, p *policy.Policy, dir string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
-	if err := checkAlternates(s); err != nil {
-		return err
-	}
 	runner, err := gitrun.New(s.Credential())
 	if err != nil {
 		return err
@@ -105,19 +102,6 @@ func (g *git) build(ctx context.Context, s *Source, mode Mode, p *policy.Policy,
 		return err
 	}
 	return g.store(dir, &info, f)
-}
-
-// maxAlternates bounds the source's list of alternates, which git reads, in bytes.
-const maxAlternates = 64 << 10
-
-// checkAlternates refuses a list of alternates on which git would block, or that would fill its
-// memory.
-func checkAlternates(s *Source) error {
-	_, err := safefs.ReadRegular(int(s.Objects.Fd()), "info/alternates", maxAlternates)
-	if err != nil && !errdefs.Is(err, errdefs.NotFound) && !errors.Is(err, os.ErrNotExist) {
-		return refused("objects/info/alternates: %w", err)
-	}
-	return nil
 }
 
 // filter makes the commits in the repository "work".

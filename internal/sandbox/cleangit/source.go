@@ -81,11 +81,27 @@ func OpenSource(workspace *os.File) (*Source, error) {
 	if err == nil {
 		s.Objects, err = openDir(s.dir, "objects")
 	}
+	if err == nil {
+		err = s.checkAlternates()
+	}
 	if err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// maxAlternates bounds the source's list of alternates, which git reads, in bytes.
+const maxAlternates = 64 << 10
+
+// checkAlternates refuses a list of alternates on which git would block, or that would fill its
+// memory.
+func (s *Source) checkAlternates() error {
+	_, err := safefs.ReadRegular(int(s.Objects.Fd()), "info/alternates", maxAlternates)
+	if err != nil && !isAbsent(err) {
+		return errdefs.New(errdefs.Precondition, "objects/info/alternates: %w", err)
+	}
+	return nil
 }
 
 func openDir(parent *os.File, name string) (*os.File, error) {

@@ -154,23 +154,29 @@ func readBody(r *bufio.Reader, left int64) (*Commit, int64, error) {
 	return c, size, nil
 }
 
-// parseCommit reads a commit that git has checked.
+// parseCommit reads a commit that git has checked. Like git it takes the first header of a kind, and
+// parents before the author: git takes no others for them.
 func parseCommit(body string) *Commit {
 	c := &Commit{}
 	headers, message, _ := strings.Cut(body, "\n\n")
 	c.Message = message
+	first := func(to *string, value string) {
+		if *to == "" {
+			*to = value
+		}
+	}
 	for line := range strings.SplitSeq(headers, "\n") {
 		word, rest, _ := strings.Cut(line, " ")
-		switch word {
-		case "tree":
-			c.tree = rest
-		case "parent":
+		switch {
+		case word == "tree":
+			first(&c.tree, rest)
+		case word == "parent" && c.Author == "":
 			c.Parents = append(c.Parents, rest)
-		case "author":
-			c.Author = rest
-		case "encoding":
-			c.Encoding = rest
-		case "gpgsig", "gpgsig-sha256":
+		case word == "author":
+			first(&c.Author, rest)
+		case word == "encoding":
+			first(&c.Encoding, rest)
+		case word == "gpgsig", word == "gpgsig-sha256":
 			c.Signed = true
 		}
 	}

@@ -205,9 +205,6 @@ func (g *graft) commit(ctx context.Context, c *Commit, mark int) error {
 	}
 	message := []byte(plainText(g.words.replace(c.Message, g.ids), c.Encoding))
 	fmt.Fprintf(g.out, "commit %s\nmark :%d\nauthor %s\ncommitter %s\n", cleanRef, mark, plainText(c.Author, c.Encoding), g.plan.Committer)
-	if c.Encoding != "" {
-		fmt.Fprintf(g.out, "encoding %s\n", c.Encoding)
-	}
 	fmt.Fprintf(g.out, "data %d\n%s\n", len(message), message)
 	fmt.Fprintf(g.out, "from %s\n", first)
 	parents := []string{id}

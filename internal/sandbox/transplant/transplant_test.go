@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -377,11 +378,75 @@ git cat-file commit HEAD | sed '/^committer/a gpgsig -----BEGIN PGP SIGNATURE---
 		t.Fatalf("%+v, %v", r, err)
 	}
 	first, second := gittest.Git(t, b.source, nil, "rev-parse", "main^"), gittest.Git(t, b.source, nil, "rev-parse", "--short=9", "main")
-	if got, want := gittest.Git(t, b.source, nil, "log", "-1", "--format=%s", "out^"), "of "+first+", "+second+", 1234567, ?[2J??x"; got != want {
+	if got, want := gittest.Git(t, b.source, nil, "log", "-1", "--format=%s", "out^"), "of "+first+", "+second+", 1234567, ?[2J?x"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got, want := gittest.Git(t, b.source, nil, "cat-file", "commit", "out"), "after "+gittest.Git(t, b.source, nil, "rev-parse", "out^"); !strings.HasSuffix(got, want) || strings.Contains(got, "SIGNATURE") {
 		t.Errorf("got %q, want %q at its end", got, want)
+	}
+}
+
+// Whatever encoding a commit names, git shows no control character of its message and its author.
+func TestNoEncodingBringsControlCharacters(t *testing.T) {
+	testenv.Command(t, "git")
+	for encoding, c := range map[string]struct{ message, want string }{
+		"utf-8":        {`a\302\233b \303\266`, "a?b ö"},
+		"latin1":       {`a\233b \366`, "a?b ö"},
+		"ISO-8859-1":   {`a\233b \366`, "a?b ö"},
+		"UTF-7":        {`a+ABs-[31m`, "a+ABs-[31m"},
+		"EBCDIC-US":    {`a'b`, "a'b"},
+		"EUC-JP":       {`a\233b`, "a?b"},
+		"windows-1252": {`a\220b`, "a?b"},
+		"none":         {`a\033b`, "a?b"},
+	} {
+		t.Run(encoding, func(t *testing.T) {
+			b := newBox(t, gittest.Repository(t, ""), "clean:50")
+			b.run(fmt.Sprintf(`{ echo "tree $(git rev-parse 'HEAD^{tree}')"; echo "parent $(git rev-parse HEAD)"
+printf 'author A\rB <a@example.org> 1 +0000\ncommitter A <a@example.org> 1 +0000\nencoding %s\n\n%%b' '%s'; } >../c; git update-ref HEAD $(git hash-object -t commit -w ../c)`, encoding, strings.ReplaceAll(c.message, "'", `'\''`)))
+			if _, err := b.transplant(Plan{}); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := gittest.Git(t, b.source, nil, "log", "-1", "--format=%an %B", "out"), "A?B "+c.want; got != want {
+				t.Errorf("git shows %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// Headers that git does not take for parents and the tree of a commit are not taken here, either.
+func TestHeadersThatGitDoesNotTake(t *testing.T) {
+	testenv.Command(t, "git")
+	b := newBox(t, gittest.Repository(t, "echo b >>a; git commit -qam second"), "clean:50")
+	b.run(`git checkout -q -b other; echo x >x; git add x; git commit -qm other; git checkout -q main
+{ echo "tree $(git rev-parse 'HEAD^{tree}')"; echo "parent $(git rev-parse HEAD)"
+printf 'author A <a@example.org> 1 +0000\ncommitter A <a@example.org> 1 +0000\n'; echo "tree $(git rev-parse 'HEAD^^{tree}')"; echo "parent $(git rev-parse other)"; printf '\nm\n'; } >../c
+git update-ref HEAD $(git hash-object -t commit -w ../c)`)
+	taken, err := b.take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	commits, err := taken.Of("refs/heads/main")
+	if err != nil || len(commits) != 1 || len(commits[0].Parents) != 1 || len(commits[0].Changes) != 0 {
+		t.Errorf("%v, got %+v", err, commits)
+	}
+}
+
+// Git would wait for a writer of such a list of alternates.
+func TestASourceOnWhichGitWouldBlock(t *testing.T) {
+	testenv.Command(t, "git")
+	b := newBox(t, gittest.Repository(t, ""), "clean:50")
+	b.run("echo x >x; git add x; git commit -qm x")
+	gittest.Script(t, b.source, "mkfifo .git/objects/info/alternates")
+	taken, err := b.take()
+	if err != nil || len(taken.Commits) != 1 {
+		t.Fatalf("%v, %d commits", err, len(taken.Commits))
+	}
+	defer taken.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := taken.Transplant(ctx, Plan{Ref: "refs/heads/main", Committer: committer, Judge: b.judge}); !errdefs.Is(err, errdefs.Precondition) || !strings.Contains(err.Error(), "alternates") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // An abbreviation of an id in a message has so many digits at least, as git's default has it.
@@ -48,17 +50,38 @@ func (w *ownWords) replace(message string, made map[string]string) string {
 	})
 }
 
-// plainText replaces control characters, by which a text could act on a terminal when git shows it:
-// all but tabs and line ends, in UTF-8 also those beyond ASCII.
+// plainText returns a text in UTF-8 without control characters, by which it could act on a terminal
+// when git shows it: tabs and line ends alone stay.
 func plainText(text, encoding string) string {
-	b := []byte(text)
-	for i, c := range b {
-		switch {
-		case c < ' ' && c != '\t' && c != '\n' && c != '\r', c == 0x7f:
-			b[i] = '?'
-		case encoding == "" && c == 0xc2 && i+1 < len(b) && 0x80 <= b[i+1] && b[i+1] < 0xa0:
-			b[i], b[i+1] = '?', '?'
+	text = toUTF8(text, encoding)
+	var b strings.Builder
+	for i, r := range text {
+		isLineEnd := r == '\n' || r == '\r' && strings.HasPrefix(text[i+1:], "\n")
+		if r == utf8.RuneError || unicode.IsControl(r) && r != '\t' && !isLineEnd {
+			r = '?'
 		}
+		b.WriteRune(r)
 	}
-	return string(b)
+	return b.String()
+}
+
+// toUTF8 decodes the text of a commit that names an encoding. Git would decode it when it shows the
+// commit, and in many encodings printable bytes then become control characters. So Latin-1 is
+// decoded here, and of any other encoding than UTF-8 only ASCII stays.
+func toUTF8(text, encoding string) string {
+	isLatin := false
+	switch strings.ToLower(encoding) {
+	case "", "utf-8", "utf8":
+		return text
+	case "iso-8859-1", "iso8859-1", "latin-1", "latin1":
+		isLatin = true
+	}
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		if c >= utf8.RuneSelf && !isLatin {
+			c = '?'
+		}
+		b.WriteRune(rune(c))
+	}
+	return b.String()
 }

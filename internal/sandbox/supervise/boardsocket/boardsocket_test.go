@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -24,6 +25,7 @@ import (
 // served is a socket, and what it was asked to do.
 type served struct {
 	socket string
+	home   string
 	admits atomic.Bool
 	locked chan api.LockRequest
 	server *boardsocket.Server
@@ -42,7 +44,7 @@ func serve(t *testing.T) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &served{socket: filepath.Join(dir, "s"), locked: make(chan api.LockRequest, 1)}
+	s := &served{socket: filepath.Join(dir, "s"), home: home.Dir(), locked: make(chan api.LockRequest, 1)}
 	s.admits.Store(true)
 	s.server = boardsocket.Serve(l, boardsocket.Options{
 		Admit: func(*net.UnixConn) error {
@@ -114,6 +116,22 @@ func (s *served) wants(t *testing.T, method, path, body string, status int, answ
 	t.Helper()
 	if got, text := s.ask(t, method, path, body); got != status || !strings.Contains(text, answer) {
 		t.Errorf("%s %s %s: %d %s, want %d %s", method, path, body, got, text, status, answer)
+	}
+}
+
+// TestNoHostPathIsTold makes what the host refuses, of which the error has a path of the host.
+func TestNoHostPathIsTold(t *testing.T) {
+	s := serve(t)
+	if err := os.WriteFile(filepath.Join(s.home, "boards"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []struct{ method, path, body string }{
+		{"POST", "/messages", `{"text":"x"}`}, {"GET", "/messages", ""}, {"GET", "/members", ""},
+	} {
+		status, text := s.ask(t, r.method, r.path, r.body)
+		if status < 400 || strings.Contains(text, s.home) || !strings.Contains(text, "its log has the reason") {
+			t.Errorf("%s %s: %d %s", r.method, r.path, status, text)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"path"
@@ -13,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -95,9 +98,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answer(w http.ResponseWriter, answer any, err error) {
 	status := http.StatusOK
 	if err != nil {
-		if errdefs.Is(err, errdefs.Internal) {
+		if isOfHost(err) {
 			s.o.Log.Error("board", "err", err)
-			err = errdefs.New(errdefs.Internal, "the supervisor of the sandbox cannot do that: its log has the reason")
+			err = errdefs.New(errdefs.KindOf(err), "the supervisor of the sandbox cannot do that: its log has the reason")
 		}
 		status = statusOf(errdefs.KindOf(err))
 		answer = map[string]string{"error": err.Error()}
@@ -110,6 +113,17 @@ func (s *Server) answer(w http.ResponseWriter, answer any, err error) {
 	w.WriteHeader(status)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(requestPatience))
 	_, _ = w.Write(append(vpath.EscapeJSON(text), '\n')) // the client may have left
+}
+
+// isOfHost reports whether an error is one of the host or of another supervisor. Its text may have
+// paths of the host, which no program inside is to know.
+func isOfHost(err error) bool {
+	if kind := errdefs.KindOf(err); kind == errdefs.Internal || kind == errdefs.Unavailable {
+		return true
+	}
+	_, isErrno := errors.AsType[unix.Errno](err)
+	_, isPath := errors.AsType[*fs.PathError](err)
+	return isErrno || isPath
 }
 
 func (s *Server) locks(http.ResponseWriter, *http.Request) (any, error) {
