@@ -45,7 +45,7 @@ func (e *env) sayApplyConflicts(ref string, result *apply.Result) {
 	e.say("to look at a conflict: agentfense diff %[1]s PATH · to apply the other paths, name them · to drop a conflict: agentfense discard %[1]s PATH", ref)
 	for _, p := range result.Paths {
 		if p.Kind == apply.Text {
-			e.say("to merge what contradicts the source: agentfense apply %s with --ours (the source's lines), --theirs (the sandbox's) or --markers (both)", ref)
+			e.say("to merge, and decide which lines to take where both changed them: agentfense apply %s with --ours (the source's), --theirs (the sandbox's) or --markers (both)", ref)
 			return
 		}
 	}
