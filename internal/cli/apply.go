@@ -227,7 +227,7 @@ func (e *env) tellApplied(c changesIn, result backend.Applied, err error, o appl
 	}
 	switch n := result.Count(apply.Applied); {
 	case result.Count(apply.Conflict) > 0:
-		e.sayApplyConflicts(c.Ref(), &result.Result)
+		e.sayApplyConflicts(c.Ref(), &result.Result, o.Branch == "")
 	case err != nil && n == 0 && leftOut == 0:
 	case o.DryRun:
 		e.say("would apply %s%s%s", plural(n, "change"), c.where(), mergedNote(&result.Result))

@@ -37,15 +37,16 @@ func (o *mergeOptions) onConflict() apply.OnConflict {
 	return apply.Merge
 }
 
-// sayApplyConflicts says what to do about conflicts.
-func (e *env) sayApplyConflicts(ref string, result *apply.Result) {
+// sayApplyConflicts says what to do about conflicts. canMerge is false if the apply does not take
+// the flags that decide them.
+func (e *env) sayApplyConflicts(ref string, result *apply.Result, canMerge bool) {
 	if result.Count(apply.Conflict) == 0 {
 		return
 	}
 	e.say("to look at a conflict: agentfense diff %[1]s PATH · to apply the other paths, name them · to drop a conflict: agentfense discard %[1]s PATH", ref)
 	for _, p := range result.Paths {
-		if p.Kind == apply.Text {
-			e.say("to merge what contradicts the source: agentfense apply %s with --ours (the source's lines), --theirs (the sandbox's) or --markers (both)", ref)
+		if canMerge && p.Kind == apply.Text {
+			e.say("to merge, and decide which lines to take where both changed them: agentfense apply %s with --ours (the source's), --theirs (the sandbox's) or --markers (both)", ref)
 			return
 		}
 	}

@@ -67,10 +67,10 @@ func newBoardLs(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ls [NAME]",
-		Short: "List the sandboxes of a source that run, and the topics",
-		Long: `List the sandboxes that run of the source of a sandbox, or of the current directory as
-a source, with what they say that they work on: their last message in the topic status.
-Then list the topics.`,
+		Short: "List the running sandboxes of a source, and the topics",
+		Long: `List the running sandboxes of a source, each with its status: its last message in the
+topic status, which says what it works on. Then list the topics. The source is that of the
+sandbox NAME, or the current directory.`,
 		Example: `  agentfense board ls fix
   agentfense board ls --json`,
 		Args:              cobra.MaximumNArgs(1),
@@ -201,8 +201,8 @@ func newBoardRead(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read [NAME]",
 		Short: "Read the messages of a source",
-		Long: `Print the messages of the source of a sandbox, or of the current directory as a source,
-the oldest first: number, time, sandbox, sender, topic and text. With --follow, go on
+		Long: `Print the messages of a source, the oldest first: number, time, sandbox, sender, topic
+and text. The source is that of the sandbox NAME, or the current directory. With --follow, go on
 with new ones until interrupted; --json then prints one object a line.
 
 A board keeps about the last 1000 messages, and none for longer than 7 days.`,
@@ -213,7 +213,7 @@ A board keeps about the last 1000 messages, and none for longer than 7 days.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Topic, "topic", "", "only messages of this topic")
-	f.Uint64Var(&o.After, "after", 0, "only messages behind the one with this number")
+	f.Uint64Var(&o.After, "after", 0, "only messages after the one with this number")
 	f.BoolVarP(&o.Follow, "follow", "f", false, "go on with new messages until interrupted")
 	jsonFlag(cmd, &o.JSON)
 	marked(cmd)

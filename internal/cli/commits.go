@@ -30,8 +30,8 @@ by branch, parents first, with the files that each changes. The branch that is c
 out comes first, with an asterisk. Hidden files are named, and so are files that the policy
 does not let commands write: apply --commits leaves the former out, and refuses the latter.
 
-The repository of the sandbox is read without git. Its objects go through git's checks for
-objects of others; its configuration, hooks and attributes do not count.`,
+The repository of the sandbox is read without git. Its objects are copied and checked as
+strictly as git can; its configuration, hooks and attributes do not count.`,
 		Example: `  agentfense commits fix
   agentfense apply fix --commits --to-branch agent/fix`,
 		Args:              cobra.ExactArgs(1),

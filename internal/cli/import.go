@@ -54,6 +54,7 @@ the next export.`,
 		return e.onlyHere(func(ctx context.Context, args []string) error { return runImport(ctx, e, cmd, args[0], args[1], o) })(cmd, args)
 	}
 	o.register(cmd)
+	_ = cmd.Flags().MarkHidden("codebase") // of a server, which import does not use
 	cmd.Flags().BoolVar(&o.Partial, "partial", false, "leave out, and list, changes that the policy does not let the sandbox make")
 	return cmd
 }

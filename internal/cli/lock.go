@@ -64,7 +64,7 @@ still write; only their locks are refused.`,
 				return err
 			}
 			if err := b.Lock(ctx, args[0], api.LockRequest{Paths: paths, Advisory: o.Advisory, Wait: o.Wait, For: o.For}); err != nil {
-				return err
+				return sayWhoHolds(err, args[0])
 			}
 			e.say("%s has locked %s", args[0], plural(len(paths), "path"))
 			return nil
@@ -73,6 +73,14 @@ still write; only their locks are refused.`,
 	cmd.AddCommand(newLockLs(e))
 	marked(cmd)
 	return cmd
+}
+
+// sayWhoHolds says how to see the locks for which a sandbox has waited in vain.
+func sayWhoHolds(err error, name string) error {
+	if !errdefs.Is(err, errdefs.Deadline) {
+		return err
+	}
+	return errdefs.New(errdefs.Deadline, "%w; to see their locks: agentfense lock ls %s", err, vpath.Escape(name))
 }
 
 func newUnlock(e *env) *cobra.Command {
@@ -139,8 +147,8 @@ func newLockLs(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [NAME]",
 		Short: "List the locks of a source",
-		Long: `List the locks of the source of a sandbox, or of the current directory as a source, and
-the requests that wait.`,
+		Long: `List the locks of a source, and the requests that wait. The source is that of the sandbox
+NAME, or the current directory.`,
 		Example: `  agentfense lock ls fix
   agentfense lock ls --json`,
 		Args:              cobra.MaximumNArgs(1),

@@ -42,8 +42,8 @@ func (o *policySource) register(cmd *cobra.Command, e *env) {
 // registerRules adds the flags that name rules.
 func (o *policySource) registerRules(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.Preset, "preset", "", "the policy of a preset")
-	f.StringVar(&o.Policy, "policy", "", "the policy of a file")
+	f.StringVar(&o.Preset, "preset", "", "use the policy of the preset `NAME`")
+	f.StringVar(&o.Policy, "policy", "", "use the policy in `FILE`")
 	f.StringArrayVar(&o.Write, "write", nil, "add a rule for `PATTERN` as run --write does")
 	f.StringArrayVar(&o.Read, "read", nil, "add a rule for `PATTERN` as run --read does")
 	f.StringArrayVar(&o.View, "view", nil, "add a rule for `PATTERN` as run --view does")

@@ -60,7 +60,7 @@ func (e *env) main(args []string) int {
 	if exit := exitError(0); errors.As(err, &exit) {
 		return int(exit)
 	}
-	err = explainExclusive(err)
+	err = explainRequired(verb, explainExclusive(err))
 	for line := range strings.SplitSeq(oneLine(err), "\n") { // errors of several names have one each
 		e.say("%s", line)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -67,7 +68,11 @@ func (e *env) newReversal(o undoOptions, cmd *cobra.Command) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return e.reverse(ctx, b, what, o)
+			err = e.reverse(ctx, b, what, o)
+			if errdefs.Is(err, errdefs.NotFound) && strings.HasPrefix(what.Name, "tx_") {
+				err = errdefs.New(errdefs.NotFound, "%w; to name a transaction, give its whole id as agentfense history lists it", err)
+			}
+			return err
 		})
 	}
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
@@ -110,7 +115,7 @@ func (e *env) reverse(ctx context.Context, b backend.Backend, what backend.UndoO
 			return e.tellReversal(plan, err, o)
 		}
 		if !e.canAsk() {
-			return errdefs.New(errdefs.Precondition, "%s: it would change %s, %s: there is no terminal to ask: give --yes or the id %s", plan.Kind, plural(len(plan.Paths), "path"), describeTransaction(&plan.Of), plan.Of.ID)
+			return errdefs.New(errdefs.Precondition, "%s: it would change %s, to take back %s; there is no terminal to ask: give --yes or the id %s", plan.Kind, plural(len(plan.Paths), "path"), describeTransaction(&plan.Of), plan.Of.ID)
 		}
 		e.say("%s of %s, %s", plan.Kind, plan.Of.ID, describeTransaction(&plan.Of))
 		for _, p := range plan.Paths {

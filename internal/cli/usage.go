@@ -28,7 +28,7 @@ func (e *env) explainArgs(cmd *cobra.Command) {
 			return nil
 		}
 		_, below, _ := strings.Cut(cmd.CommandPath(), " ")
-		if cmd.HasAvailableSubCommands() && len(args) > 0 {
+		if cmd.HasAvailableSubCommands() && len(args) > 0 && !takesArgs(cmd) {
 			near := didYouMean(args[0], verbsOf(cmd))
 			if !cmd.HasParent() {
 				near += e.newProfileHint(args[0], near)
@@ -40,6 +40,10 @@ func (e *env) explainArgs(cmd *cobra.Command) {
 			plural(len(args), "argument"), cmd.UseLine(), cmd.CommandPath())}
 	}
 }
+
+// takesArgs reports whether cmd itself has arguments, as lock and snapshot do beside lock ls and
+// snapshot ls.
+func takesArgs(cmd *cobra.Command) bool { return strings.ContainsRune(cmd.Use, ' ') }
 
 // newProfileHint says how an unknown verb becomes that of an agent, if it is a program, or like no
 // other verb.
@@ -73,6 +77,19 @@ func explainExclusive(err error) error {
 	}
 	flags := strings.Fields(m[1])
 	return usageError{errdefs.New(errdefs.Invalid, "--%s exclude each other: give only one of them", strings.Join(flags, " and --"))}
+}
+
+// required is cobra's text for flags that are missing.
+var required = regexp.MustCompile(`^required flag\(s\) "(.*)" not set$`)
+
+// explainRequired says which flags of cmd are missing, if that is what err is about.
+func explainRequired(cmd *cobra.Command, err error) error {
+	m := required.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	flags := strings.ReplaceAll(m[1], `", "`, " and --")
+	return usageError{errdefs.New(errdefs.Invalid, "--%s is missing, usage: %s (see `%s --help`)", flags, cmd.UseLine(), cmd.CommandPath())}
 }
 
 // flagsOf are the flags that the help of cmd shows.

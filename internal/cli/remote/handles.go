@@ -70,7 +70,14 @@ func (b *Backend) inMounts(ctx context.Context, sb backend.Sandbox) ([]backend.M
 
 func (c *serverChanges) Sandbox() backend.Sandbox { return c.sb }
 
-func (c *serverChanges) Ref() string { return c.sb.ChangesRef() }
+// Ref also works before the sandbox is found.
+func (c *serverChanges) Ref() string {
+	ref := c.sb
+	if ref.Record.ID == "" {
+		ref.Record.Name, ref.Mount = c.name, c.mount
+	}
+	return ref.ChangesRef()
+}
 
 // Lost is nil: a codebase stays where it is.
 func (c *serverChanges) Lost() error { return nil }

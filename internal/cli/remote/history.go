@@ -17,7 +17,7 @@ import (
 // names neither: without a name the error is Invalid.
 func (b *Backend) History(ctx context.Context, name, _ string) ([]history.Entry, error) {
 	if name == "" {
-		return nil, errNoName()
+		return nil, errdefs.New(errdefs.Invalid, "on a server: give the name of the sandbox, or the id of a linked codebase")
 	}
 	r := &sandboxv1.ListTransactionsRequest{}
 	if wireconv.IsCodebaseID(name) {
@@ -48,17 +48,12 @@ func (b *Backend) History(ctx context.Context, name, _ string) ([]history.Entry,
 	}
 }
 
-// errNoName is the error for a directory in place of a name.
-func errNoName() error {
-	return errdefs.New(errdefs.Invalid, "on a server: give the name of the sandbox, or the id of the transaction")
-}
-
 // Undo reverses a transaction.
 func (b *Backend) Undo(ctx context.Context, o backend.UndoOptions) (undo.Result, error) {
 	r := &sandboxv1.UndoRequest{TransactionId: o.ID, DryRun: o.DryRun}
 	switch {
 	case o.ID == "" && o.Name == "":
-		return undo.Result{}, errNoName()
+		return undo.Result{}, errdefs.New(errdefs.Invalid, "on a server: give the name of the sandbox, or the id of the transaction")
 	case o.ID == "":
 		sb, err := b.Sandbox(ctx, o.Name)
 		if err != nil {

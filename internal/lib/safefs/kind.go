@@ -11,6 +11,21 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
+// IsFull reports whether an error says that the disk or a quota of it is full.
+func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
+// OwnError is an error with agentfense's own files, such as a scratch directory: Exhausted if
+// the disk is full, else Internal. It is nil if err is.
+func OwnError(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case IsFull(err):
+		return errdefs.New(errdefs.Exhausted, "%s: %w", what, err)
+	}
+	return errdefs.New(errdefs.Internal, "%s: %w", what, err)
+}
+
 // Kind returns the kind of an error of the host's file system.
 func Kind(err error) errdefs.Kind {
 	switch {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -158,6 +159,9 @@ func ReadFiles(file string) (text, signature []byte, err error) {
 		return nil, nil, err
 	}
 	signature, err = safefs.ReadNamed(file+SignatureSuffix, maxSignature)
+	if errdefs.Is(err, errdefs.NotFound) || errors.Is(err, os.ErrNotExist) {
+		err = errdefs.New(errdefs.NotFound, "the signature is missing: no file %s", vpath.Escape(filepath.Base(file)+SignatureSuffix))
+	}
 	return text, signature, err
 }
 

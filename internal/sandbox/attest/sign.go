@@ -83,6 +83,20 @@ func isPublicKey(key string) (public string, is bool) {
 	return key, strings.HasPrefix(key, "ssh-") && strings.ContainsRune(key, ' ')
 }
 
+// CheckKey checks that there is a key of that name: the key itself, or its public half if an agent
+// has the key. Errors: NotFound.
+func CheckKey(key string) error {
+	if _, is := isPublicKey(key); is {
+		return nil
+	}
+	for _, file := range []string{key, key + ".pub"} {
+		if _, err := os.Stat(file); err == nil {
+			return nil
+		}
+	}
+	return errdefs.New(errdefs.NotFound, "key %s: no such file: give another one with --attest-key", vpath.Escape(key))
+}
+
 // FindKey returns the key with which git signs in ssh's format, else ~/.ssh/id_ed25519 if it is
 // there. Only the user's configuration of git is read, not a repository's. Errors: NotFound.
 func FindKey(ctx context.Context, home string) (string, error) {

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -222,13 +220,4 @@ func copyIn(from *os.File, name, to string) error {
 	return hostError(errors.Join(err, out.Chmod(0o444), out.Sync(), out.Close()))
 }
 
-func hostError(err error) error {
-	if err == nil {
-		return nil
-	}
-	kind := errdefs.Internal
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		kind = errdefs.Exhausted
-	}
-	return errdefs.New(kind, "clean repository: %w", err)
-}
+func hostError(err error) error { return safefs.OwnError("clean repository", err) }

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
@@ -150,16 +151,7 @@ func (r *Repository) makeScratch() (err error) {
 	return hostError(err)
 }
 
-func hostError(err error) error {
-	if err == nil {
-		return nil
-	}
-	kind := errdefs.Internal
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		kind = errdefs.Exhausted
-	}
-	return errdefs.New(kind, "git: %w", err)
-}
+func hostError(err error) error { return safefs.OwnError("git", err) }
 
 // Close removes the scratch directory.
 func (r *Repository) Close() error {

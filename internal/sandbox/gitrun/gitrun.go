@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
@@ -240,16 +241,7 @@ func (w *limitedWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func hostError(err error) error {
-	if err == nil {
-		return nil
-	}
-	kind := errdefs.Internal
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		kind = errdefs.Exhausted
-	}
-	return errdefs.New(kind, "git: %w", err)
-}
+func hostError(err error) error { return safefs.OwnError("git", err) }
 
 // Complaint is the first line of what the process complained about, after its end.
 func (p *Process) Complaint() string {

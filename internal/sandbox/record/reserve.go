@@ -109,5 +109,5 @@ func (h *Home) isFull() bool {
 		err = unix.Fallocate(fd, 0, 0, reserveFiles*reserveBytes)
 		unix.Close(fd)
 	}
-	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+	return safefs.IsFull(err)
 }

@@ -42,11 +42,8 @@ func (s *supervisor) programInside() (string, error) {
 	defer self.Close()
 	dir := filepath.Join(s.home.Dir(), programsDir)
 	path, made, err := copyProgram(self, dir)
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return "", errdefs.New(errdefs.Exhausted, "copy our own program into the state directory: %w", err)
-	}
 	if err != nil {
-		return "", errdefs.New(errdefs.Internal, "copy our own program into the state directory: %w", err)
+		return "", safefs.OwnError("copy our own program into the state directory", err)
 	}
 	if made {
 		if err := removeUnused(dir, time.Now().Add(-unusedAfter)); err != nil {

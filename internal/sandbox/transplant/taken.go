@@ -37,16 +37,7 @@ const takeTimeout = 10 * time.Minute
 // maxCommits bounds how many commits are taken out.
 const maxCommits = 10_000
 
-func hostError(err error) error {
-	if err == nil {
-		return nil
-	}
-	kind := errdefs.Internal
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		kind = errdefs.Exhausted
-	}
-	return errdefs.New(kind, "commits: %w", err)
-}
+func hostError(err error) error { return safefs.OwnError("commits", err) }
 
 // Taken has the commits of a sandbox in a repository of ours. Its objects came as packs, and git
 // has checked each of them as strictly as it checks what is pushed. Nothing else of the sandbox's

@@ -69,9 +69,9 @@ func Select(entries []history.Entry, redo bool) (*history.Entry, error) {
 		}
 	}
 	if redo {
-		return nil, errdefs.New(errdefs.NotFound, "redo: no undo to take back")
+		return nil, errdefs.New(errdefs.NotFound, "redo: no undo to take back, or it is taken back already")
 	}
-	return nil, errdefs.New(errdefs.NotFound, "undo: nothing was applied")
+	return nil, errdefs.New(errdefs.NotFound, "undo: nothing was applied, or it is undone already")
 }
 
 // Named returns the transaction that an undo or a redo of that id reverses: if the transaction was

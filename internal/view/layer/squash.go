@@ -30,7 +30,7 @@ func (s *Stack) squashMany(most int) error {
 		return err
 	}
 	err = s.squash(bases, nil)
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if safefs.IsFull(err) {
 		return nil // what was copied is like what is below: another time goes on
 	}
 	return err
