@@ -15,9 +15,6 @@ import (
 // that back, and removes them.
 func (w *world) mergeForks(rt *rapid.T) {
 	of, sb := w.anyBox(rt)
-	if of.madeWhatTheSourceMade(w.src) {
-		return // a later removal in a fork is no deletion of the source's entry, and merges nothing
-	}
 	ours := &box{w.newName(), nil, map[string]*delta{}}
 	theirs := &box{w.newName(), nil, map[string]*delta{}}
 	of.freeze()
@@ -53,16 +50,6 @@ func (w *world) mergeForks(rt *rapid.T) {
 	}
 	w.must(rt, w.home.Remove(ours.name))
 	w.must(rt, w.home.Remove(theirs.name))
-}
-
-// madeWhatTheSourceMade reports whether the source has made an entry where the sandbox has, too.
-func (b *box) madeWhatTheSourceMade(src tree) bool {
-	for p := range b.own {
-		if _, recorded := b.base[p]; !recorded && src.has(p) != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // editFiles changes, makes and removes files in a sandbox.

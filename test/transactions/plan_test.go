@@ -428,6 +428,12 @@ func (d *delta) rebase(src tree, paths []string) {
 // takeOut drops from the delta what a redo has put into the source again.
 func (d *delta) takeOut(src tree, done map[string]move) {
 	var present, later []string
+	for p, m := range done {
+		_, recorded := d.base[p]
+		if _, shown := d.at(src, p); m.after == nil && !shown && recorded {
+			present = append(present, p)
+		}
+	}
 	for p, c := range d.changes(src) {
 		if _, is := done[p]; !is {
 			continue

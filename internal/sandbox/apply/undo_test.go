@@ -152,6 +152,24 @@ func TestUndoLeavesALaterRemovalAlone(t *testing.T) {
 	})
 }
 
+// A removal that a redo has done again hides nothing that a person makes later.
+func TestRedoEndsARemoval(t *testing.T) {
+	before := tree{"f": "old", "d/f": "old", "l": "-> f"}
+	b := newBench(t, before)
+	b.agent(func(a *agent) {
+		a.remove("/f")
+		a.removeAll("/d")
+		a.remove("/l")
+	})
+	b.apply()
+	b.mustReverse(false)
+	b.mustReverse(true)
+	build(t, b.dir, before)
+	if left := b.changes(); len(left) != 0 {
+		t.Errorf("the sandbox has %q of what a person has made", left)
+	}
+}
+
 // A version that was made of another one than the undo takes out stays in conflict with the source.
 func TestUndoHidesNoConflict(t *testing.T) {
 	b := newBench(t, tree{"f": "old"})

@@ -230,11 +230,17 @@ func (w *Work) keeps(c *Change) string {
 		return "the sandbox did not delete it"
 	case c.Taken == "":
 		return ""
-	case IsHidden(w.Policy, c.Path):
+	}
+	return w.Hides(c.Path)
+}
+
+// Hides returns which policy of the sandbox hides path, or has hidden it; "" if none.
+func (w *Work) Hides(path vpath.Path) string {
+	if IsHidden(w.Policy, path) {
 		return "the policy hides it"
 	}
 	for _, p := range w.earlier {
-		if IsHidden(p, c.Path) {
+		if IsHidden(p, path) {
 			return "an earlier policy of the sandbox hid it"
 		}
 	}

@@ -1,6 +1,8 @@
 package merge_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -61,6 +63,37 @@ func TestChangesOfAForkComeIntoTheSandbox(t *testing.T) {
 	}
 	if again := w.merge("fork", "into", merge.Stop); len(again.Paths)+len(again.Conflicts) > 0 {
 		t.Errorf("a second merge has something to do: %+v", again)
+	}
+}
+
+// A fork that removes what the sandbox had made has removed it, also if the source has made an
+// entry there since.
+func TestARemovalCountsWhereTheSourceMadeTheSame(t *testing.T) {
+	w := newTest(t, source)
+	for _, name := range []string{"edited", "removed", "dir/f"} {
+		w.write("into", name, "the sandbox's "+name)
+	}
+	w.fork("fork")
+	must(t, os.Mkdir(filepath.Join(w.source, "dir"), 0o755))
+	for _, name := range []string{"edited", "removed", "dir/f"} {
+		must(t, os.WriteFile(filepath.Join(w.source, name), []byte("a person's\n"), 0o644))
+	}
+	w.remove("into", "edited")
+	w.write("fork", "edited", "changed\n")
+	r := w.merge("fork", "into", merge.Stop)
+	if got, want := kinds(r), map[string]merge.Kind{"edited": merge.DeleteModify}; !cmp.Equal(got, want) {
+		t.Errorf("conflicts %v, want %v", got, want)
+	}
+	for _, name := range []string{"removed", "dir/f", "dir"} {
+		w.remove("fork", name)
+	}
+	if r := w.merge("fork", "into", merge.Stop, "removed", "dir"); len(r.Conflicts) > 0 {
+		t.Errorf("%+v", r.Conflicts)
+	}
+	for _, name := range []string{"edited", "removed", "dir"} {
+		if got := w.shows("into", name); got != "" {
+			t.Errorf("%s is %q, want nothing", name, got)
+		}
 	}
 }
 

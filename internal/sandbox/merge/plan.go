@@ -185,11 +185,21 @@ func (p *plan) isChanged(s *state, at vpath.Path, e, base *entry) (bool, error) 
 	if p.base.changed[at] == nil {
 		return s.isChange(at), nil
 	}
-	if c := s.changed[at]; c != nil && (c.Kept != "" || c.LeftOut() != "") {
+	if c := s.changed[at]; c != nil && (c.LeftOut() != "" || p.isKept(s, c)) {
 		return false, nil // it did not delete it itself
 	}
 	same, err := e.isSame(base)
 	return !same, err
+}
+
+// isKept reports whether a state shows nothing at a path although its sandbox did not delete what
+// was there. What the layer that both have had made is not the source's: then the record of the
+// path says nothing of the source.
+func (p *plan) isKept(s *state, c *changes.Change) bool {
+	if p.base.changed[c.Path].Kind != layer.Deleted && c.Kind == layer.Deleted {
+		return c.Taken != "" && s.work.Hides(c.Path) != ""
+	}
+	return c.Kept != ""
 }
 
 func (p *plan) add(s *step) {

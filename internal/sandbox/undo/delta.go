@@ -303,7 +303,10 @@ func (d *delta) takeOut(e *history.Entry) error {
 		}
 		at[p] = &e.Steps[i]
 	}
-	var versions []changes.Version
+	versions, err := d.removedAgain(e, bases)
+	if err != nil {
+		return err
+	}
 	for i := range list {
 		c := &list[i]
 		s := at[c.Path]
@@ -332,4 +335,26 @@ func (d *delta) takeOut(e *history.Entry) error {
 	}
 	_, err = d.work.Drop(versions)
 	return err
+}
+
+// removedAgain returns the removals of the delta that the redo e has done in the source. They are
+// no changes any more, but would hide what a person makes there later.
+func (d *delta) removedAgain(e *history.Entry, bases map[vpath.Path]layer.Base) ([]changes.Version, error) {
+	var versions []changes.Version
+	for i := range e.Steps {
+		s := &e.Steps[i]
+		at, err := s.At()
+		if err != nil {
+			return nil, err
+		}
+		_, recorded := bases[at]
+		_, removed, err := d.has(at, s)
+		if err != nil {
+			return nil, err
+		}
+		if removed && recorded {
+			versions = append(versions, changes.Version{Path: s.Path, Deleted: true})
+		}
+	}
+	return versions, nil
 }

@@ -47,8 +47,8 @@ func (s *Stack) squash(bases map[vpath.Path]Base, leave []vpath.Path) error {
 		return nil
 	}
 	q := squashing{s: s, to: s.layers[top].root, left: map[vpath.Path]bool{}, linked: map[uint64]string{}}
-	for _, p := range leave {
-		q.left[p] = false
+	if err := q.leave(leave, frozen); err != nil {
+		return err
 	}
 	s.journal.Defer()
 	err := q.all(frozen)
@@ -116,7 +116,7 @@ type squashing struct {
 	s        *Stack
 	to, from int
 	visited  []merging           // parents first
-	left     map[vpath.Path]bool // paths that are not copied; true: a layer had an entry there
+	left     map[vpath.Path]bool // paths that are not copied, see leave; true: a layer had an entry there
 	linked   map[uint64]string   // copies in work of files with several names, by the original
 }
 
@@ -125,6 +125,62 @@ type merging struct {
 	path   vpath.Path
 	closed bool // nothing below the layer from shows through it
 	times  stat // what the directory of to shows when all is copied
+}
+
+// leave notes the paths that are not copied: not those below a directory that a frozen layer closes,
+// because the copy of that directory hides the layers before they go.
+func (q *squashing) leave(paths []vpath.Path, frozen []*layer) error {
+	closed := map[vpath.Path]bool{vpath.Root: false}
+	for _, p := range paths {
+		q.left[p] = false
+		for dir := range p.Ancestors() {
+			hides, known := closed[dir]
+			if !known {
+				var err error
+				if hides, err = closes(frozen, dir); err != nil {
+					return err
+				}
+				closed[dir] = hides
+			}
+			if hides {
+				delete(q.left, p)
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// closes reports whether one of the layers hides what lower ones have in the directory p.
+func closes(layers []*layer, p vpath.Path) (bool, error) {
+	for _, l := range layers {
+		dir, err := openDirAt(l.root, nameenc.Path(p.Dir()))
+		if isAbsent(err) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		hides, err := closesIn(dir, p.Base())
+		unix.Close(dir)
+		if hides || err != nil {
+			return hides, err
+		}
+	}
+	return false, nil
+}
+
+// closesIn is closes for the delta directory dir of one layer.
+func closesIn(dir int, name string) (bool, error) {
+	if hidden, err := hasWhiteout(dir, name); hidden || err != nil {
+		return hidden, err
+	}
+	stored, _ := nameenc.Entry(name)
+	st, err := statAt(dir, stored)
+	if err != nil || !st.isDir() {
+		return err == nil, orAbsent(err)
+	}
+	return isOpaque(dir, stored)
 }
 
 func (q *squashing) all(frozen []*layer) error {
