@@ -158,8 +158,8 @@ type graft struct {
 	became map[string]string // of a commit of the sandbox: what fast-import calls the new one
 	ids    map[string]string // likewise: its id
 	words  *ownWords
-	// stopped are the paths of result.Refused, and rooted the commits of result.roots: a sandbox can
-	// have very many.
+	// stopped are the paths of result.Refused, and rooted the commits of result.roots: a sandbox
+	// can have very many.
 	stopped, rooted map[string]bool
 }
 
