@@ -154,8 +154,8 @@ func readBody(r *bufio.Reader, left int64) (*Commit, int64, error) {
 	return c, size, nil
 }
 
-// parseCommit reads a commit that git has checked. Like git it takes the first header of a kind, and
-// parents before the author: git takes no others for them.
+// parseCommit reads a commit that git has checked. Like git it takes the first header of a kind,
+// and no parents after the author.
 func parseCommit(body string) *Commit {
 	c := &Commit{}
 	headers, message, _ := strings.Cut(body, "\n\n")

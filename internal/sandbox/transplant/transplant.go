@@ -84,6 +84,7 @@ func (t *Taken) Transplant(ctx context.Context, p Plan) (result *Transplanted, e
 		taken: t, plan: p, result: &Transplanted{Base: t.base(p)},
 		out: bufio.NewWriter(process.In), in: bufio.NewReader(process.Out),
 		became: map[string]string{}, ids: map[string]string{}, words: t.newWords(),
+		stopped: map[string]bool{}, rooted: map[string]bool{},
 	}
 	if err = g.run(ctx, commits); err != nil {
 		process.Kill()
@@ -157,6 +158,9 @@ type graft struct {
 	became map[string]string // of a commit of the sandbox: what fast-import calls the new one
 	ids    map[string]string // likewise: its id
 	words  *ownWords
+	// stopped are the paths of result.Refused, and rooted the commits of result.roots: a sandbox
+	// can have very many.
+	stopped, rooted map[string]bool
 }
 
 func (g *graft) run(ctx context.Context, commits []*Commit) error {
@@ -185,7 +189,8 @@ func (g *graft) parent(id string) (name, real string) {
 	if id == g.taken.Info.Head {
 		real = g.result.Base
 	}
-	if !slices.Contains(g.result.roots, real) {
+	if !g.rooted[real] {
+		g.rooted[real] = true
 		g.result.roots = append(g.result.roots, real)
 	}
 	return real, real
@@ -207,11 +212,11 @@ func (g *graft) commit(ctx context.Context, c *Commit, mark int) error {
 	fmt.Fprintf(g.out, "commit %s\nmark :%d\nauthor %s\ncommitter %s\n", cleanRef, mark, plainText(c.Author, c.Encoding), g.plan.Committer)
 	fmt.Fprintf(g.out, "data %d\n%s\n", len(message), message)
 	fmt.Fprintf(g.out, "from %s\n", first)
-	parents := []string{id}
+	parents := map[string]bool{id: true}
 	for _, other := range c.Parents[1:] {
 		name, id := g.parent(other)
-		if !slices.Contains(parents, id) {
-			parents = append(parents, id)
+		if !parents[id] {
+			parents[id] = true
 			fmt.Fprintf(g.out, "merge %s\n", name)
 		}
 	}
@@ -271,9 +276,9 @@ func rank(x Change) int {
 
 // refuse notes that a path stops the transplant, once: what later commits make of it depends on it.
 func (g *graft) refuse(c *Commit, x Change, why string, conflicts bool) {
-	isSame := func(s Stopped) bool { return s.Path == x.Path }
-	if slices.ContainsFunc(g.result.Refused, isSame) {
+	if g.stopped[x.Path] {
 		return
 	}
+	g.stopped[x.Path] = true
 	g.result.Refused = append(g.result.Refused, Stopped{x.Path, c.ID, why, conflicts})
 }
