@@ -35,7 +35,7 @@ const (
 // SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them,
 // merges and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
 // without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by "@{N}":
-// the state before the last command but N-1 that ran with checkpoint.
+// the state before the last merge, or command with checkpoint, but N-1.
 type SnapshotServiceClient interface {
 	// CreateSnapshot keeps the present state of a sandbox, also while commands run. ALREADY_EXISTS if
 	// another snapshot has the label; RESOURCE_EXHAUSTED if the sandbox has 200 snapshots.
@@ -159,7 +159,7 @@ func (c *snapshotServiceClient) CompareStates(ctx context.Context, in *CompareSt
 // SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them,
 // merges and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
 // without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by "@{N}":
-// the state before the last command but N-1 that ran with checkpoint.
+// the state before the last merge, or command with checkpoint, but N-1.
 type SnapshotServiceServer interface {
 	// CreateSnapshot keeps the present state of a sandbox, also while commands run. ALREADY_EXISTS if
 	// another snapshot has the label; RESOURCE_EXHAUSTED if the sandbox has 200 snapshots.

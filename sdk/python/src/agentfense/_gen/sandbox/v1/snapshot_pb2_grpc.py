@@ -11,7 +11,7 @@ class SnapshotServiceStub(object):
     """SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them,
     merges and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
     without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by "@{N}":
-    the state before the last command but N-1 that ran with checkpoint.
+    the state before the last merge, or command with checkpoint, but N-1.
     """
 
     def __init__(self, channel):
@@ -61,7 +61,7 @@ class SnapshotServiceServicer(object):
     """SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them,
     merges and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
     without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by "@{N}":
-    the state before the last command but N-1 that ran with checkpoint.
+    the state before the last merge, or command with checkpoint, but N-1.
     """
 
     def CreateSnapshot(self, request, context):
@@ -183,7 +183,7 @@ class SnapshotService(object):
     """SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them,
     merges and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
     without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by "@{N}":
-    the state before the last command but N-1 that ran with checkpoint.
+    the state before the last merge, or command with checkpoint, but N-1.
     """
 
     @staticmethod
