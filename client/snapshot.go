@@ -25,8 +25,8 @@ type Snapshot struct {
 	Label     string // "" for none
 	CreatedAt time.Time
 	Reason    SnapshotReason
-	// Command is that of SnapshotCheckpoint; of SnapshotRestore the snapshot that was restored, and of
-	// SnapshotMerge the name of the sandbox that was merged, with "@" and a snapshot if one was named.
+	// Command is that of SnapshotCheckpoint; of SnapshotRestore the snapshot that was restored, and
+	// of SnapshotMerge the sandbox that was merged, with "@" and a snapshot if one was named.
 	Command string
 	// Parent is the Name of the snapshot of which this state was made, "" for the codebase. Only
 	// Snapshots returns it.
