@@ -25,8 +25,8 @@ type Snapshot struct {
 	Label     string // "" for none
 	CreatedAt time.Time
 	Reason    SnapshotReason
-	// Command is that of SnapshotCheckpoint; of SnapshotRestore the snapshot that was restored, and of
-	// SnapshotMerge the name of the sandbox that was merged, with "@" and a snapshot if one was named.
+	// Command is that of SnapshotCheckpoint; of SnapshotRestore the snapshot that was restored, and
+	// of SnapshotMerge the sandbox that was merged, with "@" and a snapshot if one was named.
 	Command string
 	// Parent is the Name of the snapshot of which this state was made, "" for the codebase. Only
 	// Snapshots returns it.
@@ -117,8 +117,8 @@ func (s *Sandbox) DeleteSnapshot(ctx context.Context, snapshot string) error {
 }
 
 // Restore brings the stopped sandbox back to a snapshot: its name, its label, or "@{N}" for the
-// state before the last command but N-1 with WithCheckpoint. It keeps what was there as another
-// snapshot. Errors: ErrAlreadyRunning; ErrNotFound.
+// state before the last merge, or command with WithCheckpoint, but N-1. It keeps what was there as
+// another snapshot. Errors: ErrAlreadyRunning; ErrNotFound.
 func (s *Sandbox) Restore(ctx context.Context, snapshot string) (Restored, error) {
 	m, err := s.c.snapshots.RestoreSnapshot(ctx, &sandboxv1.RestoreSnapshotRequest{SandboxId: s.ID, Snapshot: snapshot})
 	if err != nil {

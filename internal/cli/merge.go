@@ -56,6 +56,7 @@ applied only after you looked at it: agentfense diff NAME.`,
 	f.BoolVar(&o.Markers, "markers", false, "where texts contradict each other, write both versions between markers")
 	f.BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
 	jsonFlag(cmd, &o.JSON)
+	marked(cmd)
 	cmd.MarkFlagsMutuallyExclusive("ours", "theirs", "markers")
 	_ = cmd.MarkFlagRequired("into") // the flag exists
 	_ = cmd.RegisterFlagCompletionFunc("into", e.completeNames)

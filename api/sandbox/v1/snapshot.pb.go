@@ -88,8 +88,8 @@ type Snapshot struct {
 	Label     string                 `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	Reason    SnapshotReason         `protobuf:"varint,4,opt,name=reason,proto3,enum=sandbox.v1.SnapshotReason" json:"reason,omitempty"`
-	// The command that ran with checkpoint, escaped; the name of the snapshot that was restored; or the
-	// name of the sandbox that was merged, with "@" and the snapshot if one was named.
+	// The command that ran with checkpoint, escaped; the name of the snapshot that was restored; or
+	// the name of the sandbox that was merged, with "@" and the snapshot if one was named.
 	Command string `protobuf:"bytes,5,opt,name=command,proto3" json:"command,omitempty"`
 	// Name of the snapshot of which this state was made; empty: the codebase. Only ListSnapshots has
 	// it.

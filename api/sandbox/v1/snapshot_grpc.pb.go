@@ -33,9 +33,9 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them,
-// merges and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
-// without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by "@{N}":
-// the state before the last command but N-1 that ran with checkpoint.
+// merges and compares them. A state is a snapshot, the present state ("now", or empty) or the
+// codebase without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by
+// "@{N}": the state before the last merge, or command with checkpoint, but N-1.
 type SnapshotServiceClient interface {
 	// CreateSnapshot keeps the present state of a sandbox, also while commands run. ALREADY_EXISTS if
 	// another snapshot has the label; RESOURCE_EXHAUSTED if the sandbox has 200 snapshots.
@@ -63,10 +63,11 @@ type SnapshotServiceClient interface {
 	//
 	// FAILED_PRECONDITION if the sandbox that gets the changes is running; for sandboxes of two
 	// codebases; and for a conflict, unless on_conflict resolves it. Then nothing is changed. A
-	// google.rpc.PreconditionFailure in its details has a violation for each conflict, as many as fit:
-	// the type is "conflict", or "refused" where a policy does not permit the change, and the subject
-	// is the path. With dry_run the answer has all of them. NOT_FOUND for an unknown snapshot, and for
-	// a path at which nothing would change; RESOURCE_EXHAUSTED if the disk or the sandbox is full.
+	// google.rpc.PreconditionFailure in its details has a violation for each conflict, as many as
+	// fit: the type is "conflict", or "refused" where a policy does not permit the change, and the
+	// subject is the path. With dry_run the answer has all of them. NOT_FOUND for an unknown
+	// snapshot, and for a path at which nothing would change; RESOURCE_EXHAUSTED if the disk or the
+	// sandbox is full.
 	MergeSandbox(ctx context.Context, in *MergeSandboxRequest, opts ...grpc.CallOption) (*MergeSandboxResponse, error)
 	// CompareStates lists, in pages, how the workspaces of two states of one codebase differ. The
 	// answer has no digest, because nothing of it can be applied. FAILED_PRECONDITION for sandboxes
@@ -157,9 +158,9 @@ func (c *snapshotServiceClient) CompareStates(ctx context.Context, in *CompareSt
 // for forward compatibility.
 //
 // SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them,
-// merges and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
-// without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by "@{N}":
-// the state before the last command but N-1 that ran with checkpoint.
+// merges and compares them. A state is a snapshot, the present state ("now", or empty) or the
+// codebase without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by
+// "@{N}": the state before the last merge, or command with checkpoint, but N-1.
 type SnapshotServiceServer interface {
 	// CreateSnapshot keeps the present state of a sandbox, also while commands run. ALREADY_EXISTS if
 	// another snapshot has the label; RESOURCE_EXHAUSTED if the sandbox has 200 snapshots.
@@ -187,10 +188,11 @@ type SnapshotServiceServer interface {
 	//
 	// FAILED_PRECONDITION if the sandbox that gets the changes is running; for sandboxes of two
 	// codebases; and for a conflict, unless on_conflict resolves it. Then nothing is changed. A
-	// google.rpc.PreconditionFailure in its details has a violation for each conflict, as many as fit:
-	// the type is "conflict", or "refused" where a policy does not permit the change, and the subject
-	// is the path. With dry_run the answer has all of them. NOT_FOUND for an unknown snapshot, and for
-	// a path at which nothing would change; RESOURCE_EXHAUSTED if the disk or the sandbox is full.
+	// google.rpc.PreconditionFailure in its details has a violation for each conflict, as many as
+	// fit: the type is "conflict", or "refused" where a policy does not permit the change, and the
+	// subject is the path. With dry_run the answer has all of them. NOT_FOUND for an unknown
+	// snapshot, and for a path at which nothing would change; RESOURCE_EXHAUSTED if the disk or the
+	// sandbox is full.
 	MergeSandbox(context.Context, *MergeSandboxRequest) (*MergeSandboxResponse, error)
 	// CompareStates lists, in pages, how the workspaces of two states of one codebase differ. The
 	// answer has no digest, because nothing of it can be applied. FAILED_PRECONDITION for sandboxes

@@ -11,9 +11,9 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// Merge brings the changes of a sandbox into another one. If nothing was shown of that one since its
-// last command, its changes before the merge count as shown, so that an apply leaves out what came
-// with the merge until that was shown.
+// Merge brings the changes of a sandbox into another one. If nothing was shown of that one since
+// its last command, its changes before the merge count as shown, so that an apply leaves out what
+// came with the merge until that was shown.
 func (b *Backend) Merge(ctx context.Context, o backend.MergeOptions, _ []string) (merge.Result, error) {
 	into, err := b.Sandbox(ctx, o.Into)
 	if err != nil {

@@ -238,8 +238,8 @@ func holdBack(sb *record.Sandbox) error {
 	return manifest.SetLastShown(sb, digest)
 }
 
-// put makes the merged state beside the present one and exchanges the two. If a server held the sync
-// of the other state, it holds that of the merged one.
+// put makes the merged state beside the present one and exchanges the two. If a server held the
+// sync of the other state, it holds that of the merged one.
 func (o *Options) put(p *plan, theirs string, held bool) (kept snapshot.Snapshot, err error) {
 	layers, _, err := snapshot.LayersAt(o.Into, "", snapshot.FreezeStopped(o.Into))
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/agentfense/agentfense/internal/server/store"
 )
 
-// merged returns what a merge does: "A new, M text*", where the star says that it is merged by lines.
+// merged returns what a merge does: "A new, M text*". The star means that both sides have changed
+// it.
 func (w *world) merged(ctx context.Context, r *sandboxv1.MergeSandboxRequest) (string, *sandboxv1.MergeSandboxResponse) {
 	w.t.Helper()
 	m, err := w.snapshots.MergeSandbox(ctx, r)

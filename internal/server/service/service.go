@@ -8,8 +8,8 @@
 // call returns.
 //
 // Goroutines: those of the calls, one per sandbox that expires, one for clean-up. Lock order: lives
-// (start, stop or removal of one sandbox; of two, by their ids), then syncs (sync of one sandbox, or the beginning of its
-// hold), then the codebase's own.
+// (start, stop or removal of one sandbox; those of two by their ids), then syncs (sync of one
+// sandbox, or the beginning of its hold), then the codebase's own.
 package service
 
 import (

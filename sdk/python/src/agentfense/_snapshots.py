@@ -25,7 +25,7 @@ class SnapshotCalls(Calls):
     """The calls about the states of sandboxes.
 
     A snapshot is named by its name (``s1``), by its label, or by ``@{N}``: the state before the last
-    command but N-1 that ran with ``checkpoint``.
+    merge, or command with ``checkpoint``, but N-1.
     """
 
     def create_snapshot(self, sandbox_id: str, label: str = "") -> t.Snapshot:

@@ -27,7 +27,7 @@ class RedactFormat(str, Enum):
 
 
 class SnapshotReason(str, Enum):
-    """Why a snapshot was taken: for ``checkpoint`` of a command, or to keep what was there before a restore or merge."""
+    """Why a snapshot was taken: for ``checkpoint``, or because it has what was there before a restore or a merge."""
 
     CHECKPOINT = "checkpoint"
     RESTORE = "restore"

@@ -9,9 +9,9 @@ from agentfense._gen.sandbox.v1 import snapshot_pb2 as sandbox_dot_v1_dot_snapsh
 
 class SnapshotServiceStub(object):
     """SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them,
-    merges and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
-    without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by "@{N}":
-    the state before the last command but N-1 that ran with checkpoint.
+    merges and compares them. A state is a snapshot, the present state ("now", or empty) or the
+    codebase without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by
+    "@{N}": the state before the last merge, or command with checkpoint, but N-1.
     """
 
     def __init__(self, channel):
@@ -59,9 +59,9 @@ class SnapshotServiceStub(object):
 
 class SnapshotServiceServicer(object):
     """SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them,
-    merges and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
-    without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by "@{N}":
-    the state before the last command but N-1 that ran with checkpoint.
+    merges and compares them. A state is a snapshot, the present state ("now", or empty) or the
+    codebase without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by
+    "@{N}": the state before the last merge, or command with checkpoint, but N-1.
     """
 
     def CreateSnapshot(self, request, context):
@@ -116,10 +116,11 @@ class SnapshotServiceServicer(object):
 
         FAILED_PRECONDITION if the sandbox that gets the changes is running; for sandboxes of two
         codebases; and for a conflict, unless on_conflict resolves it. Then nothing is changed. A
-        google.rpc.PreconditionFailure in its details has a violation for each conflict, as many as fit:
-        the type is "conflict", or "refused" where a policy does not permit the change, and the subject
-        is the path. With dry_run the answer has all of them. NOT_FOUND for an unknown snapshot, and for
-        a path at which nothing would change; RESOURCE_EXHAUSTED if the disk or the sandbox is full.
+        google.rpc.PreconditionFailure in its details has a violation for each conflict, as many as
+        fit: the type is "conflict", or "refused" where a policy does not permit the change, and the
+        subject is the path. With dry_run the answer has all of them. NOT_FOUND for an unknown
+        snapshot, and for a path at which nothing would change; RESOURCE_EXHAUSTED if the disk or the
+        sandbox is full.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -181,9 +182,9 @@ def add_SnapshotServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class SnapshotService(object):
     """SnapshotService keeps states of sandboxes, goes back to them, begins other sandboxes with them,
-    merges and compares them. A state is a snapshot, the present state ("now", or empty) or the codebase
-    without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by "@{N}":
-    the state before the last command but N-1 that ran with checkpoint.
+    merges and compares them. A state is a snapshot, the present state ("now", or empty) or the
+    codebase without changes ("source"). A snapshot is named by its name ("s1"), by its label, or by
+    "@{N}": the state before the last merge, or command with checkpoint, but N-1.
     """
 
     @staticmethod
