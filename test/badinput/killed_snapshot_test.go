@@ -1,10 +1,12 @@
 package badinput_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/agentfense/agentfense/test/harness"
 )
@@ -90,5 +92,40 @@ func TestAKilledUndoHidesNoConflict(t *testing.T) {
 	appliesNothing(t, s)
 	if r := s.Agentfense("apply", s.Name, "--latest"); r.Code == 0 || s.Read("f") != "two\n" {
 		t.Errorf("exit code %d, f holds %q, want it in conflict\n%s", r.Code, s.Read("f"), r.Stdout)
+	}
+}
+
+// What an apply has placed stays in the source if it is killed while it takes the changes out of the
+// layers of a snapshot.
+func TestAKilledSquashTakesNothingBack(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"d/f": "old\n"})
+	wantCode(t, s.Run("rm -r d; mkdir d; echo new > d/f; echo other > other", "--preset", "full-access"), 0)
+	wantCode(t, s.Agentfense("snapshot", s.Name), 0)
+	s.KilledAt("squash: copied", "apply", s.Name, "d")
+	wantCode(t, s.Agentfense("apply", s.Name), 0)
+	if got := s.Read("d/f") + s.Read("other"); got != "new\nother\n" {
+		t.Errorf("the source has %q", got)
+	}
+}
+
+// The roll back of a killed undo does not take an edit that only its ctime shows for what the sandbox
+// has removed.
+func TestAKilledUndoHidesNoEdit(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"f": "old\n"})
+	wantCode(t, s.Run("echo new > f", "--preset", "full-access"), 0)
+	wantCode(t, s.Agentfense("apply", s.Name), 0)
+	wantCode(t, s.Run("rm f"), 0)
+	file := filepath.Join(s.Source, "f")
+	was, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(file, []byte("mine"), 0o644), os.Chtimes(file, time.Time{}, was.ModTime())); err != nil {
+		t.Fatal(err)
+	}
+	s.KilledAt("sync: swapped", "undo", s.Name, "--yes")
+	appliesNothing(t, s)
+	if r := s.Agentfense("apply", s.Name, "--latest"); r.Code == 0 || s.Read("f") != "mine" {
+		t.Errorf("exit code %d, want f in conflict\n%s", r.Code, r.Stdout)
 	}
 }

@@ -66,6 +66,7 @@ type Entity struct {
 	GID    uint32        `json:"gid,omitempty"`
 	Size   int64         `json:"size,omitempty"`
 	Mtime  unix.Timespec `json:"mtime"`
+	Ctime  unix.Timespec `json:"ctime,omitzero"`   // of a replaced entry that is no directory
 	Target string        `json:"target,omitempty"` // of a symbolic link, escaped
 	SHA256 string        `json:"sha256,omitempty"` // of the content, if it was computed
 }
@@ -81,9 +82,9 @@ func EntityOf(e changes.Entry, st *unix.Stat_t) (*Entity, error) {
 	if st == nil {
 		return nil, nil
 	}
-	a := &Entity{Mode: st.Mode, Dev: st.Dev, Ino: st.Ino, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim, Size: st.Size}
+	a := &Entity{Mode: st.Mode, Dev: st.Dev, Ino: st.Ino, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim, Ctime: st.Ctim, Size: st.Size}
 	if a.IsDir() {
-		a.Size, a.Mtime = 0, unix.Timespec{} // they change with what is in it
+		a.Size, a.Mtime, a.Ctime = 0, unix.Timespec{}, unix.Timespec{} // they change with what is in it
 	}
 	if st.Mode&record.TypeBits == unix.S_IFLNK {
 		target, err := e.Target()
@@ -147,7 +148,8 @@ func sumOf(e changes.Entry, size int64) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// isBase reports whether b describes the entry, apart from the ctime.
+// isBase reports whether b describes the entry as it was.
 func (a *Entity) isBase(b *layer.Base) bool {
-	return a.isSameFile(&unix.Stat_t{Dev: b.Dev, Ino: b.Ino}) && b.Mode == a.Mode && b.Size == a.Size && b.Mtime == a.Mtime
+	return a.isSameFile(&unix.Stat_t{Dev: b.Dev, Ino: b.Ino}) && b.Mode == a.Mode && b.Size == a.Size &&
+		b.Mtime == a.Mtime && b.Ctime == a.Ctime
 }
