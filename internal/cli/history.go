@@ -126,5 +126,9 @@ func describeTransaction(t *history.Entry) string {
 	default:
 		to = "codebase " + vpath.Escape(t.Codebase)
 	}
-	return fmt.Sprintf("the %s of sandbox %s to %s at %s", t.Kind, vpath.Escape(t.Name), to, t.Time.Local().Format(time.DateTime))
+	where := "to"
+	if t.Kind == history.Undo {
+		where = "in"
+	}
+	return fmt.Sprintf("the %s of sandbox %s %s %s at %s", t.Kind, vpath.Escape(t.Name), where, to, t.Time.Local().Format(time.DateTime))
 }

@@ -140,12 +140,25 @@ func (d *denials) add(r audit.Record) error {
 	return nil
 }
 
+// noRuleReads is the source of a refusal at a path that can be read though no rule decided: the
+// default is none. A server does not say whose lock it is.
+const noRuleReads = "a lock of another sandbox, or a mount at this path"
+
+// keyOf is the group of a refusal.
+func keyOf(e audit.PermissionDenied) denialKey {
+	k := denialKey{string(e.Rule), string(e.RuleSource)}
+	if k == (denialKey{}) && e.Permission == policy.Read.String() {
+		k.source = noRuleReads
+	}
+	return k
+}
+
 // sum adds one refusal, or several alike.
 func (d *denials) sum(e audit.PermissionDenied) {
 	if e.Mount == "" && e.Permission == policy.None.String() && d.own[vpath.Path(e.Path)] {
 		return
 	}
-	k := denialKey{string(e.Rule), string(e.RuleSource)}
+	k := keyOf(e)
 	g := d.groups[k]
 	if g == nil {
 		g = &DenialGroup{Rule: k.rule, Source: k.source}

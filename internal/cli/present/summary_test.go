@@ -57,3 +57,14 @@ func TestASummaryCountsByStatus(t *testing.T) {
 		t.Errorf("%d added, %d modified, %d deleted, %d own; want 2, 1, 0, 1", a, m, d, own)
 	}
 }
+
+func TestARefusalThatNoRuleExplainsIsNotSaidToBeTheDefault(t *testing.T) {
+	sum := present.RefusedTo([]audit.PermissionDenied{{Path: "/list", Operation: "open", Permission: "read"}, {Path: "/x", Operation: "open", Permission: "none"}}, nil)
+	want := []present.DenialGroup{
+		{Count: 1, Paths: []string{"x"}},
+		{Source: "a lock of another sandbox, or a mount at this path", Count: 1, Paths: []string{"list"}},
+	}
+	if diff := cmp.Diff(want, sum.Denials); diff != "" {
+		t.Errorf("denials (-want +got):\n%s", diff)
+	}
+}

@@ -190,10 +190,10 @@ func (c *snapshotServer) CompareStates(ctx context.Context, m *sandboxv1.Compare
 // comparable returns two sandboxes of the caller, which have one codebase. Errors: as sandbox;
 // Precondition for two codebases.
 func (s *Service) comparable(ctx context.Context, from, to record.ID) (x, y *record.Sandbox, err error) {
-	if x, err = s.sandbox(ctx, from); err != nil {
+	if y, err = s.sandbox(ctx, to); err != nil {
 		return nil, nil, err
 	}
-	if y, err = s.sandbox(ctx, to); err != nil {
+	if x, err = s.sandbox(ctx, from); err != nil {
 		return nil, nil, err
 	}
 	if a, b := x.Record().Served.CodebaseID, y.Record().Served.CodebaseID; a != b {
