@@ -35,9 +35,10 @@ type ExportServiceClient interface {
 	// hold a change; UNAVAILABLE if a command shortened a file meanwhile.
 	ExportChanges(ctx context.Context, in *ExportChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportChangesResponse], error)
 	// QuerySandbox answers one statement of SQLite that begins with SELECT, WITH or VALUES. The
-	// tables changes, audit, network and processes are a copy. INVALID_ARGUMENT for another statement
-	// and for a mistake in it; DEADLINE_EXCEEDED after timeout; RESOURCE_EXHAUSTED for a value above 4
-	// MiB, a result above 64 MiB and a query that needs too much memory.
+	// tables changes, audit, network and processes are a copy. INVALID_ARGUMENT for another
+	// statement, a mistake in it and a value above 4 MiB; DEADLINE_EXCEEDED after timeout;
+	// RESOURCE_EXHAUSTED for a result above 64 MiB, a query that needs too much memory, and while two
+	// queries of the owner run or wait.
 	QuerySandbox(ctx context.Context, in *QuerySandboxRequest, opts ...grpc.CallOption) (*QuerySandboxResponse, error)
 }
 
@@ -90,9 +91,10 @@ type ExportServiceServer interface {
 	// hold a change; UNAVAILABLE if a command shortened a file meanwhile.
 	ExportChanges(*ExportChangesRequest, grpc.ServerStreamingServer[ExportChangesResponse]) error
 	// QuerySandbox answers one statement of SQLite that begins with SELECT, WITH or VALUES. The
-	// tables changes, audit, network and processes are a copy. INVALID_ARGUMENT for another statement
-	// and for a mistake in it; DEADLINE_EXCEEDED after timeout; RESOURCE_EXHAUSTED for a value above 4
-	// MiB, a result above 64 MiB and a query that needs too much memory.
+	// tables changes, audit, network and processes are a copy. INVALID_ARGUMENT for another
+	// statement, a mistake in it and a value above 4 MiB; DEADLINE_EXCEEDED after timeout;
+	// RESOURCE_EXHAUSTED for a result above 64 MiB, a query that needs too much memory, and while two
+	// queries of the owner run or wait.
 	QuerySandbox(context.Context, *QuerySandboxRequest) (*QuerySandboxResponse, error)
 	mustEmbedUnimplementedExportServiceServer()
 }

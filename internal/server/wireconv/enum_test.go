@@ -20,6 +20,7 @@ func TestEveryEnumValueSurvives(t *testing.T) {
 	allSurvive(t, ConflictKind)
 	allSurvive(t, OnConflict)
 	allSurvive(t, TransactionKind)
+	allSurvive(t, ExportFormat)
 	allSurvive(t, TransactionState)
 	allSurvive(t, ViewOrigin)
 	allSurvive(t, ChangeKind)

@@ -43,9 +43,10 @@ class ExportServiceServicer(object):
 
     def QuerySandbox(self, request, context):
         """QuerySandbox answers one statement of SQLite that begins with SELECT, WITH or VALUES. The
-        tables changes, audit, network and processes are a copy. INVALID_ARGUMENT for another statement
-        and for a mistake in it; DEADLINE_EXCEEDED after timeout; RESOURCE_EXHAUSTED for a value above 4
-        MiB, a result above 64 MiB and a query that needs too much memory.
+        tables changes, audit, network and processes are a copy. INVALID_ARGUMENT for another
+        statement, a mistake in it and a value above 4 MiB; DEADLINE_EXCEEDED after timeout;
+        RESOURCE_EXHAUSTED for a result above 64 MiB, a query that needs too much memory, and while two
+        queries of the owner run or wait.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
