@@ -39,9 +39,9 @@ type LeftOut struct {
 	Reason string // for people
 }
 
-// Export writes what the sandbox changed to w as one file, without what the policy hides. It may
-// run. mount is the name of the mount whose changes are meant, "" for the workspace. After an error,
-// what was written is incomplete. Errors: ErrInvalid for an unknown format; ErrExhausted for more
+// Export writes what the sandbox changed to w as one file, without what the policy hides. The
+// sandbox may run. mount is the name of the mount whose changes are meant, "" for the workspace.
+// After an error, what was written is incomplete. Errors: ErrInvalid for an unknown format; ErrExhausted for more
 // than 4 GiB, and while the owner receives two exports; ErrUnsupported if the format cannot hold a
 // change.
 func (s *Sandbox) Export(ctx context.Context, w io.Writer, format ExportFormat, mount string) (Exported, error) {

@@ -165,8 +165,8 @@ func encodeQueryValue(v any) *sandboxv1.QueryValue {
 	return &sandboxv1.QueryValue{}
 }
 
-// DecodeQueryRows is the reverse of EncodeQueryRows. Errors: Internal for a row that has not a value
-// for each column.
+// DecodeQueryRows is the reverse of EncodeQueryRows. Errors: Internal for a row without a value for
+// each column.
 func DecodeQueryRows(m *sandboxv1.QuerySandboxResponse) (QueryRows, error) {
 	rows := QueryRows{Columns: m.GetColumns(), More: m.GetMore()}
 	for _, row := range m.GetRows() {

@@ -226,7 +226,7 @@ var oneWay = map[string]string{
 	"AuditEvent":          "its reader is that of the log: audit.ReadFrom",
 	"ReadChangesResponse": "a header or bytes", "ReadViewResponse": "bytes", "FileChunk": "bytes",
 	"ExportChangesResponse": "a summary, what is left out, or bytes",
-	"UploadResult": "only the SDKs read it", "UploadTreeResult": "a count",
+	"UploadResult":          "only the SDKs read it", "UploadTreeResult": "a count",
 	"ForkSandboxResponse": "a list", "ForkRules": "in a request, which TestEveryFieldOfARequestIsRead reads with it",
 }
 

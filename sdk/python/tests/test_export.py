@@ -19,7 +19,10 @@ def test_export_and_sql(home: Path, project: Path, tmp_path: Path) -> None:
         assert (got.entries, got.deletions, got.left_out) == (2, 0, [])
         assert got.size == (tmp_path / "x.db").stat().st_size
         with sqlite3.connect(tmp_path / "x.db") as db:
-            assert db.execute("select path from agentfense_changes order by path").fetchall() == [("/empty",), ("/made",)]
+            assert db.execute("select path from agentfense_changes order by path").fetchall() == [
+                ("/empty",),
+                ("/made",),
+            ]
         with pytest.raises(FileExistsError):
             sandbox.export(tmp_path / "x.db", "tar")
         sandbox.export(tmp_path / "x.tar", ExportFormat.TAR)
@@ -32,7 +35,9 @@ def test_export_and_sql(home: Path, project: Path, tmp_path: Path) -> None:
             sandbox.export(tmp_path / "none", mount="none")
         assert not (tmp_path / "none").exists() and not (tmp_path / "x.zip").exists()
 
-        found = sandbox.sql("select path, 1.5, null, x'00', cast(x'ff' as text) from changes order by path desc", max_rows=1)
+        found = sandbox.sql(
+            "select path, 1.5, null, x'00', cast(x'ff' as text) from changes order by path desc", max_rows=1
+        )
         assert found.rows == [["/made", 1.5, None, b"\0", "\udcff"]] and found.more
         with pytest.raises(InvalidConfigurationError):
             sandbox.sql("drop table changes")

@@ -25,7 +25,7 @@ class AsyncExportCalls(AsyncCalls):
         self,
         sandbox_id: str,
         path: PathLike,
-        format: Union[t.ExportFormat, str] = t.ExportFormat.AGENTFS,  # noqa: A002
+        format: Union[t.ExportFormat, str] = t.ExportFormat.AGENTFS,
         *,
         mount: Optional[str] = None,
     ) -> t.Exported:

@@ -464,7 +464,7 @@ def answer_ask(sandbox_id: str, ask: Union[t.Ask, str], allow: bool, scope: Unio
     )
 
 
-def export(sandbox_id: str, format: Union[t.ExportFormat, str], mount: Optional[str]) -> Any:  # noqa: A002
+def export(sandbox_id: str, format: Union[t.ExportFormat, str], mount: Optional[str]) -> Any:
     """Return the request of ExportChanges. Raises ValueError for an unknown format."""
     return export_pb2.ExportChangesRequest(
         sandbox_id=sandbox_id, format="EXPORT_FORMAT_" + t.ExportFormat(format).name, mount=mount_of(mount)

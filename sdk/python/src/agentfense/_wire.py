@@ -224,7 +224,7 @@ def query_result_of(message: Any) -> t.QueryResult:
     )
 
 
-def _query_value_of(value: Any) -> Union[None, int, float, str, bytes]:
+def _query_value_of(value: Any) -> Union[int, float, str, bytes, None]:
     kind = value.WhichOneof("value")
     if kind is None:
         return None

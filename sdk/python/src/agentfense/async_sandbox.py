@@ -655,7 +655,7 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
     async def export(
         self,
         path: PathLike,
-        format: Union[t.ExportFormat, str] = t.ExportFormat.AGENTFS,  # noqa: A002
+        format: Union[t.ExportFormat, str] = t.ExportFormat.AGENTFS,
         *,
         mount: Optional[str] = None,
     ) -> t.Exported:

@@ -266,7 +266,7 @@ class QueryResult:
     """What a query found."""
 
     columns: List[str] = field(default_factory=list)
-    rows: List[List[Union[None, int, float, str, bytes]]] = field(default_factory=list)
+    rows: List[List[Union[int, float, str, bytes, None]]] = field(default_factory=list)
     """A value for each column. A text that is not UTF-8 has surrogates, as paths do."""
     more: bool = False
     """There are more rows."""
