@@ -41,9 +41,9 @@ type LeftOut struct {
 
 // Export writes what the sandbox changed to w as one file, without what the policy hides. The
 // sandbox may run. mount is the name of the mount whose changes are meant, "" for the workspace.
-// After an error, what was written is incomplete. Errors: ErrInvalid for an unknown format; ErrExhausted for more
-// than 4 GiB, and while the owner receives two exports; ErrUnsupported if the format cannot hold a
-// change.
+// After an error, what was written is incomplete. Errors: ErrInvalid for an unknown format;
+// ErrExhausted for more than 4 GiB, and while the owner receives two exports; ErrUnsupported if the
+// format cannot hold a change.
 func (s *Sandbox) Export(ctx context.Context, w io.Writer, format ExportFormat, mount string) (Exported, error) {
 	wanted, known := value[sandboxv1.ExportFormat]("EXPORT_FORMAT_", string(format), sandboxv1.ExportFormat_value)
 	if !known {

@@ -14,21 +14,21 @@ from agentfense import AsyncSandbox, ExportFormat, InvalidConfigurationError, Sa
 
 def test_export_and_sql(home: Path, project: Path, tmp_path: Path) -> None:
     with Sandbox.from_local(project, "full-access") as sandbox:
-        sandbox.run("echo new > made; mkdir empty").raise_on_error()
+        sandbox.run("echo new > made; mkdir blank").raise_on_error()
         got = sandbox.export(tmp_path / "x.db")
         assert (got.entries, got.deletions, got.left_out) == (2, 0, [])
         assert got.size == (tmp_path / "x.db").stat().st_size
         with sqlite3.connect(tmp_path / "x.db") as db:
             assert db.execute("select path from agentfense_changes order by path").fetchall() == [
-                ("/empty",),
+                ("/blank",),
                 ("/made",),
             ]
         with pytest.raises(FileExistsError):
             sandbox.export(tmp_path / "x.db", "tar")
         sandbox.export(tmp_path / "x.tar", ExportFormat.TAR)
         with tarfile.open(tmp_path / "x.tar") as archive:
-            assert sorted(archive.getnames()) == ["empty", "made"]
-        assert [left.path for left in sandbox.export(tmp_path / "x.patch", "patch").left_out] == ["empty"]
+            assert sorted(archive.getnames()) == ["blank", "made"]
+        assert [left.path for left in sandbox.export(tmp_path / "x.patch", "patch").left_out] == ["blank"]
         with pytest.raises(ValueError, match="zip"):
             sandbox.export(tmp_path / "x.zip", "zip")
         with pytest.raises(Exception, match="mount"):
