@@ -208,7 +208,7 @@ var inside = map[string]string{
 	"lib/ownport":              "",
 	"lib/pidfd":                "pollfd",
 	"lib/pollfd":               "",
-	"lib/safefs":               "errdefs",
+	"lib/safefs":               "errdefs vpath",
 	"lib/schematest":           "",
 	"lib/statedir":             "errdefs",
 	"lib/testenv":              "",

@@ -39,18 +39,19 @@ var slow = map[string]bool{
 	sandboxv1.SnapshotService_MergeSandbox_FullMethodName:    true,
 	sandboxv1.HistoryService_Undo_FullMethodName:             true,
 	sandboxv1.HistoryService_Redo_FullMethodName:             true,
+	sandboxv1.ExportService_QuerySandbox_FullMethodName:      true, // it may wait for others
 }
 
 // patience is the limit of a call; 0: that of its command.
 func patience(method string, request any) time.Duration {
+	if slow[method] {
+		return workPatience
+	}
 	if command, ok := request.(interface{ GetTimeout() *durationpb.Duration }); ok {
 		if after := command.GetTimeout().AsDuration(); after > 0 {
 			return after + grace
 		}
 		return 0
-	}
-	if slow[method] {
-		return workPatience
 	}
 	if waits, ok := request.(interface{ GetWait() *durationpb.Duration }); ok {
 		return waits.GetWait().AsDuration() + answerPatience

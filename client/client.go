@@ -38,6 +38,7 @@ type Client struct {
 	codebases sandboxv1.CodebaseServiceClient
 	history   sandboxv1.HistoryServiceClient
 	boards    sandboxv1.BoardServiceClient
+	exports   sandboxv1.ExportServiceClient
 }
 
 // New returns a client. With an endpoint it connects at the first call. Errors: ErrInvalid for
@@ -68,6 +69,7 @@ func newClient(ctx context.Context, o *settings) (*Client, error) {
 				snapshots: sandboxv1.NewSnapshotServiceClient(conn),
 				history:   sandboxv1.NewHistoryServiceClient(conn),
 				boards:    sandboxv1.NewBoardServiceClient(conn),
+				exports:   sandboxv1.NewExportServiceClient(conn),
 			}, nil
 		}
 		conn.Close()

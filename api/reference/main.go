@@ -55,7 +55,7 @@ func run() error {
 }
 
 // ours are the files in the order in which they are described.
-var ours = []string{"sandbox/v1/codebase.proto", "sandbox/v1/sandbox.proto", "sandbox/v1/snapshot.proto", "sandbox/v1/history.proto", "sandbox/v1/board.proto", "sandbox/v1/common.proto"}
+var ours = []string{"sandbox/v1/codebase.proto", "sandbox/v1/sandbox.proto", "sandbox/v1/snapshot.proto", "sandbox/v1/history.proto", "sandbox/v1/board.proto", "sandbox/v1/export.proto", "sandbox/v1/common.proto"}
 
 func filesOf(image []byte) ([]protoreflect.FileDescriptor, error) {
 	var set descriptorpb.FileDescriptorSet

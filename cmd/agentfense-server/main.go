@@ -55,10 +55,7 @@ func main() {
 
 // export writes a file in one of the formats of the verb export.
 func export(ctx context.Context, s *record.Sandbox, file, format string) (cli.ExportResult, error) {
-	write := map[string]func(context.Context, *record.Sandbox, string) (portable.Result, error){
-		cli.FormatAgentFS: portable.AgentFS, cli.FormatTar: portable.Tar, cli.FormatOCI: portable.OCI, cli.FormatPatch: portable.Patch,
-	}[format]
-	result, err := write(ctx, s, file)
+	result, err := portable.Formats[format](ctx, s, file, portable.Options{})
 	return cli.ExportResult(result), err
 }
 

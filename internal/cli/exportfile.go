@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/executable"
@@ -18,18 +19,7 @@ import (
 )
 
 // ExportResult is a portable.Result.
-type ExportResult struct {
-	Entries   int
-	Deletions int
-	Skipped   []ExportSkipped
-	Notes     []string
-}
-
-// ExportSkipped is a portable.Skipped.
-type ExportSkipped = struct {
-	Path vpath.Path
-	Why  string
-}
+type ExportResult = backend.ExportResult
 
 // The formats of export.
 const (
@@ -67,7 +57,10 @@ name. What is left out is listed. The sandbox may run. FILE appears when it is c
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: e.completeNames,
 	}
-	cmd.RunE = e.onlyHere(func(ctx context.Context, args []string) error { return runExport(ctx, e, args[0], args[1], o) })
+	marked(cmd)
+	cmd.RunE = e.eitherWay(func(ctx context.Context, s backend.Export, args []string) error {
+		return runExport(ctx, e, s, args[0], args[1], o)
+	})
 	f := cmd.Flags()
 	f.StringVar(&o.Format, "format", FormatAgentFS, "agentfs, tar, oci or patch")
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportFormats, cobra.ShellCompDirectiveNoFileComp))
@@ -76,22 +69,19 @@ name. What is left out is listed. The sandbox may run. FILE appears when it is c
 	return cmd
 }
 
-func runExport(ctx context.Context, e *env, name, file string, o exportFileOptions) error {
+func runExport(ctx context.Context, e *env, s backend.Export, name, file string, o exportFileOptions) error {
 	if !slices.Contains(exportFormats, o.Format) {
 		return usageError{errdefs.New(errdefs.Invalid, "--format %s: want %s%s", vpath.Quote(o.Format), strings.Join(exportFormats, ", "), didYouMean(o.Format, exportFormats))}
 	}
 	if file == "" {
 		return usageError{errdefs.New(errdefs.Invalid, "export: FILE is empty")}
 	}
-	sb, err := e.readable(ctx, name, o.In)
+	file, err := filepath.Abs(file)
 	if err != nil {
-		return err
-	}
-	if file, err = filepath.Abs(file); err != nil {
 		return errdefs.New(errdefs.Internal, "export: %w", err)
 	}
 	p := e.progress("exporting")
-	result, err := e.parts.Export(ctx, sb, file, o.Format)
+	result, err := s.Export(ctx, name, o.In, file, o.Format)
 	p.stop()
 	if err != nil {
 		return err
@@ -108,6 +98,40 @@ func runExport(ctx context.Context, e *env, name, file string, o exportFileOptio
 	}
 	e.say("exported %s (%s, %s)", plural(result.Entries+result.Deletions, "change"), plural(result.Deletions, "deletion"), o.Format)
 	return nil
+}
+
+// exportHere reads the sandboxes of this host.
+type exportHere struct{ *env }
+
+// Export implements backend.Export.
+func (h exportHere) Export(ctx context.Context, name, mount, file, format string) (ExportResult, error) {
+	sb, err := h.readable(ctx, name, mount)
+	if err != nil {
+		return ExportResult{}, err
+	}
+	return h.parts.Export(ctx, sb, file, format)
+}
+
+// Query implements backend.Export.
+func (h exportHere) Query(ctx context.Context, name, statement string, b QueryBounds) (QueryRows, error) {
+	sb, err := h.readable(ctx, name, "")
+	if err != nil {
+		return QueryRows{}, err
+	}
+	return h.parts.Query(ctx, sb, statement, b)
+}
+
+// eitherWay is what a verb runs that reads a sandbox of this host, or of the server that is given.
+func (e *env) eitherWay(run func(ctx context.Context, s backend.Export, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		address := e.address()
+		if address == "" {
+			return e.onlyHere(func(ctx context.Context, args []string) error { return run(ctx, exportHere{e}, args) })(cmd, args)
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+		defer stop()
+		return e.onServer(ctx, address, func(ctx context.Context, s backend.Server) error { return run(ctx, s, args) })
+	}
 }
 
 // onlyHere is what a verb runs that reads the changes of a sandbox of this host. It is of

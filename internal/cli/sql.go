@@ -9,23 +9,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // QueryBounds are portable.Bounds.
-type QueryBounds struct {
-	Rows        int
-	Time        time.Duration
-	MemoryBytes int64
-}
+type QueryBounds = backend.QueryBounds
 
 // QueryRows are portable.Rows.
-type QueryRows struct {
-	Columns []string
-	Values  [][]any
-	More    bool
-}
+type QueryRows = backend.QueryRows
 
 type sqlOptions struct {
 	QueryBounds
@@ -61,7 +54,10 @@ docs/export.md explains the columns.`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: e.completeNames,
 	}
-	cmd.RunE = e.onlyHere(func(ctx context.Context, args []string) error { return runSQL(ctx, e, args[0], args[1], o) })
+	marked(cmd)
+	cmd.RunE = e.eitherWay(func(ctx context.Context, s backend.Export, args []string) error {
+		return runSQL(ctx, e, s, args[0], args[1], o)
+	})
 	f := cmd.Flags()
 	f.IntVar(&o.Rows, "rows", 10_000, "print at most `N` rows")
 	f.DurationVar(&o.Time, "timeout", 10*time.Second, "end a query that takes longer than `DURATION`")
@@ -69,7 +65,7 @@ docs/export.md explains the columns.`,
 	return cmd
 }
 
-func runSQL(ctx context.Context, e *env, name, statement string, o sqlOptions) error {
+func runSQL(ctx context.Context, e *env, s backend.Export, name, statement string, o sqlOptions) error {
 	if o.Rows < 1 || o.Rows > maxQueryRows {
 		return usageError{errdefs.New(errdefs.Invalid, "--rows %d: want 1 to %d", o.Rows, maxQueryRows)}
 	}
@@ -77,11 +73,7 @@ func runSQL(ctx context.Context, e *env, name, statement string, o sqlOptions) e
 		return usageError{errdefs.New(errdefs.Invalid, "--timeout %s: want more than 0 and at most %s", o.Time, maxQueryTime)}
 	}
 	o.MemoryBytes = queryMemory
-	sb, err := e.readable(ctx, name, "")
-	if err != nil {
-		return err
-	}
-	rows, err := e.parts.Query(ctx, sb, statement, o.QueryBounds)
+	rows, err := s.Query(ctx, name, statement, o.QueryBounds)
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ var handwritten = map[protoreflect.Name][]Route{
 	"ExecStream":        {{"POST", "/v1/sandboxes/{sandbox_id}/exec:stream", true}},
 	"SessionExecStream": {{"POST", "/v1/sessions/{session_id}/exec:stream", true}},
 	"ReadView":          {{"GET", "/v1/sandboxes/{sandbox_id}/view:read", false}},
+	"ExportChanges":     {{"GET", "/v1/sandboxes/{sandbox_id}/export", false}},
 	"WatchView":         {{"GET", "/v1/sandboxes/{sandbox_id}/view:watch", false}},
 	"WatchMessages":     {{"GET", "/v1/sandboxes/{sandbox_id}/messages:watch", false}},
 	"Audit":             {{"GET", "/v1/sandboxes/{sandbox_id}/audit:stream", false}},

@@ -14,6 +14,7 @@ import (
 // and the text that the server gave them.
 type Server interface {
 	Backend
+	Export
 
 	Codebases(ctx context.Context, owner string) ([]Codebase, error)
 	DeleteCodebase(ctx context.Context, id string) error

@@ -36,6 +36,7 @@ type Client struct {
 	snapshots sandboxv1.SnapshotServiceClient
 	history   sandboxv1.HistoryServiceClient
 	boards    sandboxv1.BoardServiceClient
+	exports   sandboxv1.ExportServiceClient
 	kept      keptPaths
 }
 
@@ -76,7 +77,7 @@ func over(calls grpc.ClientConnInterface, conn *grpc.ClientConn, at endpoint.End
 		at: at, conn: conn,
 		codebases: sandboxv1.NewCodebaseServiceClient(calls), sandboxes: sandboxv1.NewSandboxServiceClient(calls),
 		snapshots: sandboxv1.NewSnapshotServiceClient(calls), history: sandboxv1.NewHistoryServiceClient(calls),
-		boards: sandboxv1.NewBoardServiceClient(calls),
+		boards: sandboxv1.NewBoardServiceClient(calls), exports: sandboxv1.NewExportServiceClient(calls),
 	}
 }
 

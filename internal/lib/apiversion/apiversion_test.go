@@ -76,7 +76,7 @@ func TestAddition(t *testing.T) {
 
 // Maps are not searched for messages.
 func TestNoMapHasMessages(t *testing.T) {
-	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_common_proto, sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_board_proto} {
+	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_common_proto, sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_board_proto, sandboxv1.File_sandbox_v1_export_proto} {
 		for i := range file.Messages().Len() {
 			m := file.Messages().Get(i)
 			for j := range m.Fields().Len() {

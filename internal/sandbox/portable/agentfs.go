@@ -1,9 +1,11 @@
 package portable
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"net/url"
 	"os"
@@ -15,6 +17,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -61,9 +64,9 @@ const rootInode = 1
 // AgentFS writes the new file name: a database in the format of AgentFS 0.4, an overlay over the
 // sandbox's source, with the audit log and what Query shows in tables of ours. Errors: Exists,
 // Exhausted; those of changes.OpenToRead.
-func AgentFS(ctx context.Context, s *record.Sandbox, name string) (Result, error) {
-	return export(s, name, func(d *delta, o *output) (err error) {
-		db, err := openNew(o.temporary)
+func AgentFS(ctx context.Context, s *record.Sandbox, name string, how Options) (Result, error) {
+	return export(s, name, func(d *delta, o *safefs.NewFile) (err error) {
+		db, err := openNew(o.Temporary, how.MostBytes)
 		if err != nil {
 			return failed(name, err)
 		}
@@ -73,22 +76,28 @@ func AgentFS(ctx context.Context, s *record.Sandbox, name string) (Result, error
 			return failed(name, err)
 		}
 		defer tx.Rollback()
-		w := &agentfsWriter{ctx: ctx, d: d, tx: tx, inodes: map[vpath.Path]int64{}, links: map[vpath.Path]int64{}}
+		w := &agentfsWriter{ctx: ctx, d: d, tx: tx, source: how.Source, inodes: map[vpath.Path]int64{}, links: map[vpath.Path]int64{}}
 		if err := w.write(s); err != nil {
-			return failedQuery(name, err)
+			return failedQuery(name, how, err)
 		}
 		if err := tx.Commit(); err != nil {
-			return failedQuery(name, err)
+			return failedQuery(name, how, err)
 		}
 		return nil
 	})
 }
 
-// openNew opens an empty file as a database. It needs no journal: an incomplete file is removed.
-func openNew(path string) (*sql.DB, error) {
-	name := url.URL{Scheme: "file", Path: path, OmitHost: true, RawQuery: url.Values{
-		"_pragma": {"journal_mode(OFF)", "synchronous(OFF)", "cache_size(-8192)", "locking_mode(EXCLUSIVE)"},
-	}.Encode()}
+// pageBytes is the size of a page of SQLite by default.
+const pageBytes = 4096
+
+// openNew opens an empty file as a database of at most most bytes; 0: any number. It needs no
+// journal: an incomplete file is removed.
+func openNew(path string, most int64) (*sql.DB, error) {
+	pragmas := []string{"journal_mode(OFF)", "synchronous(OFF)", "cache_size(-8192)", "locking_mode(EXCLUSIVE)"}
+	if most > 0 {
+		pragmas = append(pragmas, fmt.Sprintf("max_page_count(%d)", max(most/pageBytes, 1)))
+	}
+	name := url.URL{Scheme: "file", Path: path, OmitHost: true, RawQuery: url.Values{"_pragma": pragmas}.Encode()}
 	db, err := sql.Open("sqlite", name.String())
 	if err == nil {
 		db.SetMaxOpenConns(1)
@@ -96,10 +105,14 @@ func openNew(path string) (*sql.DB, error) {
 	return db, err
 }
 
-// failedQuery returns an error of this module as it is, and wraps one of the database.
-func failedQuery(name string, err error) error {
+// failedQuery returns an error of this module as it is, and wraps one of the database. SQLite has
+// one code for a database at its limit and for a full disk.
+func failedQuery(name string, how Options, err error) error {
 	if kinded, is := errors.AsType[*errdefs.Error](err); is {
 		return kinded
+	}
+	if how.MostBytes > 0 && databaseKind(err) == errdefs.Exhausted {
+		return tooLarge(how.MostBytes)
 	}
 	return errdefs.New(databaseKind(err), "export to %s: %w", vpath.Quote(name), err)
 }
@@ -123,6 +136,7 @@ type agentfsWriter struct {
 	ctx    context.Context
 	d      *delta
 	tx     *sql.Tx
+	source string // Options.Source
 	chunk  *sql.Stmt
 	inodes map[vpath.Path]int64 // of directories
 	links  map[vpath.Path]int64 // of files with several names, by the first
@@ -160,10 +174,13 @@ func (w *agentfsWriter) exec(statement string, args ...any) error {
 }
 
 func (w *agentfsWriter) configure(r *record.Record) error {
+	source := cmp.Or(w.source, string(r.Source.Path))
 	meta := map[string]string{
 		"format": "1", "sandbox": r.Name, "sandbox_id": string(r.ID), "created_at": r.CreatedAt.UTC().Format(time.RFC3339Nano),
-		"policy": string(encode(r.Rules)), "source": vpath.Escape(string(r.Source.Path)),
-		"source_dev": strconv.FormatUint(r.Source.Dev, 10), "source_ino": strconv.FormatUint(r.Source.Ino, 10),
+		"policy": string(encode(r.Rules)), "source": vpath.Escape(source),
+	}
+	if w.source == "" {
+		meta["source_dev"], meta["source_ino"] = strconv.FormatUint(r.Source.Dev, 10), strconv.FormatUint(r.Source.Ino, 10)
 	}
 	for key, value := range meta {
 		if err := w.exec("INSERT INTO agentfense_meta VALUES (?, ?)", key, value); err != nil {
@@ -173,7 +190,7 @@ func (w *agentfsWriter) configure(r *record.Record) error {
 	if err := w.exec("INSERT INTO fs_config VALUES ('chunk_size', ?), ('schema_version', '0.4')", strconv.Itoa(chunkBytes)); err != nil {
 		return err
 	}
-	return w.exec("INSERT INTO fs_overlay_config VALUES ('base_path', ?)", string(r.Source.Path))
+	return w.exec("INSERT INTO fs_overlay_config VALUES ('base_path', ?)", source)
 }
 
 func (w *agentfsWriter) root() error {

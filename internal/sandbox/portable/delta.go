@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -37,6 +38,62 @@ type Result struct {
 	Deletions int
 	Skipped   []Skipped
 	Notes     []string // for people: what else the file does not have
+}
+
+// Options say how an export is written. The zero value is one for a user of this host.
+type Options struct {
+	MostBytes int64 // of the file; 0: any number
+	// Source names the source in place of its path and its numbers on this host.
+	Source string
+}
+
+// Export writes one format to a new file, as AgentFS, Tar, OCI and Patch do.
+type Export func(ctx context.Context, s *record.Sandbox, name string, how Options) (Result, error)
+
+// Formats are the formats of an export.
+var Formats = map[string]Export{"agentfs": AgentFS, "tar": Tar, "oci": OCI, "patch": Patch}
+
+// bound returns w, or one that takes no more bytes than an export may have. Errors: Exhausted.
+func (o Options) bound(w io.Writer) io.Writer {
+	if o.MostBytes == 0 {
+		return w
+	}
+	return &bounded{w, o.MostBytes, o.MostBytes}
+}
+
+// bounded is a writer of at most so many bytes.
+type bounded struct {
+	to         io.Writer
+	left, most int64
+}
+
+// Write writes b if all of it fits.
+func (w *bounded) Write(b []byte) (int, error) {
+	if w.left -= int64(len(b)); w.left < 0 {
+		return 0, tooLarge(w.most)
+	}
+	return w.to.Write(b)
+}
+
+// fits refuses files that are too large for an archive, before it is written: a file with holes has
+// any size. Errors: Exhausted.
+func (d *delta) fits(how Options) error {
+	var size int64
+	for i := range d.entries {
+		e := &d.entries[i]
+		if !e.deleted && e.linkOf == "" && e.info.Mode&unix.S_IFMT == unix.S_IFREG {
+			size = safefs.AddSizes(size, e.info.Size)
+		}
+	}
+	if how.MostBytes > 0 && size > how.MostBytes {
+		return tooLarge(how.MostBytes)
+	}
+	return nil
+}
+
+// tooLarge is the error of a file above Options.MostBytes.
+func tooLarge(most int64) error {
+	return errdefs.New(errdefs.Exhausted, "export: the file would have more than %w: apply or discard changes first", &errdefs.Limit{Most: most, Resource: "bytes"})
 }
 
 // entry is a change that is exported.

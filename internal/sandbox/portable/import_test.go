@@ -166,7 +166,7 @@ func TestAnExportComesBack(t *testing.T) {
 		}
 		must(t, stack.Close())
 		file := filepath.Join(dir, fmt.Sprint(n))
-		_, err = portable.AgentFS(context.Background(), box, file)
+		_, err = portable.AgentFS(context.Background(), box, file, portable.Options{})
 		must(t, err)
 		again, _, err := importTo(box, file, "again", all, false)
 		if err != nil {
@@ -201,7 +201,7 @@ func execute(t testing.TB, file, statements string) {
 func TestAnExportNotesAnArchivedLog(t *testing.T) {
 	box := newSandbox(t, nil, func(*layer.Stack) {})
 	must(t, os.Remove(box.AuditPath()))
-	result, err := portable.AgentFS(context.Background(), box, filepath.Join(t.TempDir(), "file.db"))
+	result, err := portable.AgentFS(context.Background(), box, filepath.Join(t.TempDir(), "file.db"), portable.Options{})
 	must(t, err)
 	if len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "archived") {
 		t.Errorf("notes: %q", result.Notes)
@@ -232,7 +232,7 @@ func TestTheKeyValueStoreIsKept(t *testing.T) {
 		must(t, err)
 	})
 	file, again := filepath.Join(t.TempDir(), "file.db"), filepath.Join(t.TempDir(), "again.db")
-	_, err := portable.AgentFS(t.Context(), box, file)
+	_, err := portable.AgentFS(t.Context(), box, file, portable.Options{})
 	must(t, err)
 	db, err := sql.Open("sqlite", file)
 	must(t, err)
@@ -241,7 +241,7 @@ func TestTheKeyValueStoreIsKept(t *testing.T) {
 
 	imported, _, err := importTo(box, file, "imported", box.Record().Rules, false)
 	must(t, err)
-	_, err = portable.AgentFS(t.Context(), imported, again)
+	_, err = portable.AgentFS(t.Context(), imported, again, portable.Options{})
 	must(t, err)
 	const all = "SELECT key || value || coalesce(created_at, '-') || coalesce(updated_at, '-') FROM kv_store ORDER BY key"
 	if diff := cmp.Diff(queryFile(t, file, all), queryFile(t, again, all)); diff != "" {
@@ -263,7 +263,7 @@ func TestTheKeyValueStoreIsKept(t *testing.T) {
 func TestAnImportSaysWhatItLeaves(t *testing.T) {
 	box := newSandbox(t, nil, func(*layer.Stack) {})
 	file := filepath.Join(t.TempDir(), "file.db")
-	_, err := portable.AgentFS(t.Context(), box, file)
+	_, err := portable.AgentFS(t.Context(), box, file, portable.Options{})
 	must(t, err)
 	in, err := portable.OpenImport(t.Context(), file)
 	must(t, err)
@@ -287,7 +287,7 @@ func TestLeftoversOfKilledImports(t *testing.T) {
 	t.Setenv("TMPDIR", temp)
 	box := newSandbox(t, nil, func(*layer.Stack) {})
 	file := filepath.Join(t.TempDir(), "file.db")
-	_, err := portable.AgentFS(t.Context(), box, file)
+	_, err := portable.AgentFS(t.Context(), box, file, portable.Options{})
 	must(t, err)
 	dead, running := filepath.Join(temp, "agentfense-import-1"), filepath.Join(temp, "agentfense-import-2")
 	for _, dir := range []string{dead, running} {

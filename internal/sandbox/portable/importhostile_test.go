@@ -90,7 +90,7 @@ UPDATE sqlite_schema SET type = 'table' WHERE name = 'fs_data'`, `malformed data
 func TestHostileDatabases(t *testing.T) {
 	box := newSandbox(t, map[string]string{"a": "old"}, func(*layer.Stack) {})
 	clean := filepath.Join(t.TempDir(), "clean.db")
-	_, err := portable.AgentFS(context.Background(), box, clean)
+	_, err := portable.AgentFS(context.Background(), box, clean, portable.Options{})
 	must(t, err)
 	content, err := os.ReadFile(clean)
 	must(t, err)
@@ -117,7 +117,7 @@ func TestHostileDatabases(t *testing.T) {
 func TestAPartialImport(t *testing.T) {
 	box := newSandbox(t, map[string]string{"gonedir/file": "x", "gonedir/" + secret: secret, "listed": secret}, func(*layer.Stack) {})
 	file := filepath.Join(t.TempDir(), "file.db")
-	_, err := portable.AgentFS(context.Background(), box, file)
+	_, err := portable.AgentFS(context.Background(), box, file, portable.Options{})
 	must(t, err)
 	execute(t, file, addFile+`INSERT INTO fs_inode (ino, mode, nlink, size, atime, mtime, ctime) VALUES (51, 35309, 2, 1099511627776, 0, 7, 0);
 INSERT INTO fs_dentry (name, parent_ino, ino) VALUES ('listed', 1, 51), ('sparse', 1, 51);
@@ -152,7 +152,7 @@ func TestAWriteAheadLog(t *testing.T) {
 	dir := t.TempDir()
 	make := func(name, statements string) string {
 		file := filepath.Join(dir, name)
-		_, err := portable.AgentFS(context.Background(), box, file)
+		_, err := portable.AgentFS(context.Background(), box, file, portable.Options{})
 		must(t, err)
 		db := openDatabase(t, file)
 		_, err = db.Exec("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;" + statements)
@@ -187,7 +187,7 @@ func TestAWriteAheadLog(t *testing.T) {
 func TestADamagedPage(t *testing.T) {
 	box := newSandbox(t, nil, func(*layer.Stack) {})
 	file := filepath.Join(t.TempDir(), "file.db")
-	_, err := portable.AgentFS(context.Background(), box, file)
+	_, err := portable.AgentFS(context.Background(), box, file, portable.Options{})
 	must(t, err)
 	var page, size int64
 	db := openDatabase(t, file)
@@ -212,7 +212,7 @@ func FuzzOpenImport(f *testing.F) {
 		must(f, err)
 	})
 	clean := filepath.Join(f.TempDir(), "clean.db")
-	_, err := portable.AgentFS(context.Background(), box, clean)
+	_, err := portable.AgentFS(context.Background(), box, clean, portable.Options{})
 	must(f, err)
 	content, err := os.ReadFile(clean)
 	must(f, err)

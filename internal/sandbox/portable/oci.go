@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
@@ -38,8 +39,11 @@ type descriptor struct {
 // OCI writes the new file name: an archive in the OCI image layout, also for docker load, with an
 // image of one layer. The layer has what the sandbox created and changed, and a whiteout for what
 // it deleted. Errors: as Tar; Unsupported for a name that a layer cannot hold.
-func OCI(ctx context.Context, s *record.Sandbox, name string) (Result, error) {
-	return export(s, name, func(d *delta, o *output) error {
+func OCI(ctx context.Context, s *record.Sandbox, name string, how Options) (Result, error) {
+	return export(s, name, func(d *delta, o *safefs.NewFile) error {
+		if err := d.fits(how); err != nil {
+			return err
+		}
 		layer, err := os.CreateTemp(filepath.Dir(name), ".agentfense-layer-*")
 		if err != nil {
 			return failed(name, err)
@@ -49,10 +53,10 @@ func OCI(ctx context.Context, s *record.Sandbox, name string) (Result, error) {
 			return failed(name, err)
 		}
 		sum := sha256.New()
-		if err := d.tar(ctx, io.MultiWriter(layer, sum), true); err != nil {
+		if err := d.tar(ctx, how.bound(io.MultiWriter(layer, sum)), true); err != nil {
 			return err
 		}
-		f, err := os.OpenFile(o.temporary, os.O_WRONLY, 0)
+		f, err := os.OpenFile(o.Temporary, os.O_WRONLY, 0)
 		if err != nil {
 			return failed(name, err)
 		}
@@ -65,7 +69,7 @@ func OCI(ctx context.Context, s *record.Sandbox, name string) (Result, error) {
 			return failed(name, err)
 		}
 		r := s.Record()
-		return writeImage(f, canceling{ctx, layer}, descriptor{MediaType: mediaLayer, Digest: digestOf(sum.Sum(nil)), Size: size}, &r)
+		return writeImage(how.bound(f), canceling{ctx, layer}, descriptor{MediaType: mediaLayer, Digest: digestOf(sum.Sum(nil)), Size: size}, &r)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/review/gitpatch"
@@ -17,10 +18,10 @@ import (
 // Patch writes the changes to the new file name as a patch for git apply. Git has no form for
 // directories and special files: the result lists them. Errors: Exists, Exhausted; Unsupported for
 // a file that the patch cannot hold as text; those of review.Open.
-func Patch(ctx context.Context, s *record.Sandbox, name string) (Result, error) {
+func Patch(ctx context.Context, s *record.Sandbox, name string, how Options) (Result, error) {
 	var result Result
-	_, err := export(s, name, func(d *delta, o *output) (err error) {
-		f, err := os.OpenFile(o.temporary, os.O_WRONLY, 0)
+	_, err := export(s, name, func(d *delta, o *safefs.NewFile) (err error) {
+		f, err := os.OpenFile(o.Temporary, os.O_WRONLY, 0)
 		if err != nil {
 			return failed(name, err)
 		}
@@ -30,7 +31,7 @@ func Patch(ctx context.Context, s *record.Sandbox, name string) (Result, error) 
 			return err
 		}
 		defer func() { err = errors.Join(err, r.Close()) }()
-		w := bufio.NewWriterSize(f, writeBuffer)
+		w := bufio.NewWriterSize(how.bound(f), writeBuffer)
 		files := r.Files()
 		for i := range files {
 			if err := ctx.Err(); err != nil {
@@ -41,7 +42,7 @@ func Patch(ctx context.Context, s *record.Sandbox, name string) (Result, error) 
 			}
 		}
 		if err := w.Flush(); err != nil {
-			return failed(name, err)
+			return failedWrite(name, err)
 		}
 		return nil
 	})

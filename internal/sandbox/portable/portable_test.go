@@ -124,7 +124,7 @@ func changed(t *testing.T) *record.Sandbox {
 	})
 }
 
-type exporter = func(context.Context, *record.Sandbox, string) (portable.Result, error)
+type exporter = func(context.Context, *record.Sandbox, string, portable.Options) (portable.Result, error)
 
 var formats = map[string]exporter{"agentfs": portable.AgentFS, "tar": portable.Tar, "oci": portable.OCI}
 
@@ -135,7 +135,7 @@ func TestNoFormatHoldsWhatThePolicyHides(t *testing.T) {
 	for name, export := range formats {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "out")
-			result, err := export(t.Context(), box, file)
+			result, err := export(t.Context(), box, file, portable.Options{})
 			must(t, err)
 			content, err := os.ReadFile(file)
 			must(t, err)
@@ -164,7 +164,7 @@ func TestNoFormatHoldsWhatThePolicyHides(t *testing.T) {
 
 func TestTarHoldsTheFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out")
-	_, err := portable.Tar(t.Context(), changed(t), file)
+	_, err := portable.Tar(t.Context(), changed(t), file, portable.Options{})
 	must(t, err)
 	f, err := os.Open(file)
 	must(t, err)
@@ -193,7 +193,7 @@ func TestAgentFSHoldsTheDelta(t *testing.T) {
 	box := changed(t)
 	must(t, box.Log(audit.CommandExecuted{Argv: []audit.Text{"make", "<a>"}, ExitCode: 2}))
 	file := filepath.Join(t.TempDir(), "out")
-	_, err := portable.AgentFS(t.Context(), box, file)
+	_, err := portable.AgentFS(t.Context(), box, file, portable.Options{})
 	must(t, err)
 	db, err := sql.Open("sqlite", file)
 	must(t, err)
@@ -232,7 +232,7 @@ func TestAFileIsWholeOrAbsent(t *testing.T) {
 			dir := t.TempDir()
 			canceled, cancel := context.WithCancel(t.Context())
 			cancel()
-			if _, err := export(canceled, box, filepath.Join(dir, "out")); err == nil {
+			if _, err := export(canceled, box, filepath.Join(dir, "out"), portable.Options{}); err == nil {
 				t.Error("a canceled export succeeded")
 			}
 			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -240,7 +240,7 @@ func TestAFileIsWholeOrAbsent(t *testing.T) {
 			}
 			other := filepath.Join(dir, "other")
 			must(t, os.WriteFile(other, []byte("mine"), 0o644))
-			if _, err := export(t.Context(), box, other); !errdefs.Is(err, errdefs.Exists) {
+			if _, err := export(t.Context(), box, other, portable.Options{}); !errdefs.Is(err, errdefs.Exists) {
 				t.Errorf("over a file: %v, want Exists", err)
 			}
 			if content, err := os.ReadFile(other); err != nil || string(content) != "mine" {
@@ -268,7 +268,7 @@ func TestPatchHoldsWhatThePolicyShows(t *testing.T) {
 		}
 	})
 	file := filepath.Join(t.TempDir(), "out")
-	result, err := portable.Patch(t.Context(), box, file)
+	result, err := portable.Patch(t.Context(), box, file, portable.Options{})
 	must(t, err)
 	content, err := os.ReadFile(file)
 	must(t, err)
@@ -288,7 +288,7 @@ func TestPatchHoldsWhatThePolicyShows(t *testing.T) {
 func TestUnfitNames(t *testing.T) {
 	box := newSandbox(t, nil, func(s *layer.Stack) { write(t, s, "/.wh.a\xff", "x") })
 	for name, want := range map[string]string{"agentfs": "UTF-8", "oci": ".wh.", "tar": ""} {
-		_, err := formats[name](t.Context(), box, filepath.Join(t.TempDir(), "out"))
+		_, err := formats[name](t.Context(), box, filepath.Join(t.TempDir(), "out"), portable.Options{})
 		if want == "" {
 			must(t, err)
 		} else if !errdefs.Is(err, errdefs.Unsupported) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `/.wh.a\xff`) {

@@ -91,7 +91,7 @@ func makeTables(ctx context.Context, s *record.Sandbox, path string) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	db, err := openNew(path)
+	db, err := openNew(path, 0)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -27,24 +28,27 @@ const writeBuffer = 256 << 10
 // Tar writes what the sandbox created and changed to the new file name as a tar archive (PAX).
 // An archive cannot hold deletions: the result has their number. Errors: Exists, Exhausted; those
 // of changes.OpenToRead.
-func Tar(ctx context.Context, s *record.Sandbox, name string) (Result, error) {
-	return export(s, name, func(d *delta, o *output) error {
-		f, err := os.OpenFile(o.temporary, os.O_WRONLY, 0)
+func Tar(ctx context.Context, s *record.Sandbox, name string, how Options) (Result, error) {
+	return export(s, name, func(d *delta, o *safefs.NewFile) error {
+		if err := d.fits(how); err != nil {
+			return err
+		}
+		f, err := os.OpenFile(o.Temporary, os.O_WRONLY, 0)
 		if err != nil {
 			return failed(name, err)
 		}
 		defer f.Close()
-		return d.tar(ctx, f, false)
+		return d.tar(ctx, how.bound(f), false)
 	})
 }
 
 // export has do write an export to a new file, which gets its name if do succeeds.
-func export(s *record.Sandbox, name string, do func(*delta, *output) error) (result Result, err error) {
-	o, err := create(name)
+func export(s *record.Sandbox, name string, do func(*delta, *safefs.NewFile) error) (result Result, err error) {
+	o, err := safefs.CreateNew(name)
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { err = errors.Join(err, o.discard()) }()
+	defer func() { err = errors.Join(err, o.Discard()) }()
 	d, err := openDelta(s)
 	if err != nil {
 		return Result{}, err
@@ -53,7 +57,7 @@ func export(s *record.Sandbox, name string, do func(*delta, *output) error) (res
 	if err := do(d, o); err != nil {
 		return Result{}, err
 	}
-	return d.result(), o.commit()
+	return d.result(), o.Commit()
 }
 
 // tar writes the entries, as an OCI layer also the deletions.
@@ -153,7 +157,11 @@ func header(p vpath.Path, i *layer.Info, asLayer bool) *tar.Header {
 }
 
 func writeHeader(w *tar.Writer, h *tar.Header, p vpath.Path) error {
-	if err := w.WriteHeader(h); err != nil {
+	err := w.WriteHeader(h)
+	if _, known := errors.AsType[*errdefs.Error](err); known {
+		return err // of Options.bound
+	}
+	if err != nil {
 		return errdefs.New(errdefs.Unsupported, "export %s: %w", p, err)
 	}
 	return nil

@@ -41,6 +41,7 @@ type fake struct {
 	sandboxv1.UnimplementedHistoryServiceServer
 	sandboxv1.UnimplementedSnapshotServiceServer
 	sandboxv1.UnimplementedBoardServiceServer
+	sandboxv1.UnimplementedExportServiceServer
 
 	answer proto.Message
 	err    error
@@ -139,6 +140,24 @@ func (f *fake) WatchMessages(r *sandboxv1.WatchMessagesRequest, s grpc.ServerStr
 	return s.Send(&sandboxv1.ReadMessagesResponse{Next: 9})
 }
 
+func (f *fake) ExportChanges(r *sandboxv1.ExportChangesRequest, s grpc.ServerStreamingServer[sandboxv1.ExportChangesResponse]) error {
+	f.record(s.Context(), sandboxv1.ExportService_ExportChanges_FullMethodName, r)
+	if f.err != nil {
+		return f.err
+	}
+	for _, m := range []*sandboxv1.ExportChangesResponse{
+		{Message: &sandboxv1.ExportChangesResponse_Summary{Summary: &sandboxv1.ExportSummary{SizeBytes: 7, Entries: 2, Deletions: 1, LeftOut: 1}}},
+		{Message: &sandboxv1.ExportChangesResponse_LeftOut{LeftOut: &sandboxv1.ExportLeftOut{Path: "a", Reason: "b"}}},
+		{Message: &sandboxv1.ExportChangesResponse_Data{Data: []byte("one ")}},
+		{Message: &sandboxv1.ExportChangesResponse_Data{Data: []byte("two")}},
+	} {
+		if err := s.Send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (f *fake) ReadView(r *sandboxv1.ReadViewRequest, s grpc.ServerStreamingServer[sandboxv1.ReadViewResponse]) error {
 	f.record(s.Context(), sandboxv1.SandboxService_ReadView_FullMethodName, r)
 	if f.err != nil {
@@ -195,6 +214,7 @@ func handlerOf(t testing.TB, f *fake, o gateway.Options) http.Handler {
 	sandboxv1.RegisterHistoryServiceServer(server, f)
 	sandboxv1.RegisterSnapshotServiceServer(server, f)
 	sandboxv1.RegisterBoardServiceServer(server, f)
+	sandboxv1.RegisterExportServiceServer(server, f)
 	served := make(chan error)
 	go func() { served <- server.Serve(listener) }()
 	conn, err := grpc.NewClient("passthrough:///bufconn",

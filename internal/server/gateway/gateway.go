@@ -68,6 +68,7 @@ type gateway struct {
 	snapshots sandboxv1.SnapshotServiceClient
 	history   sandboxv1.HistoryServiceClient
 	boards    sandboxv1.BoardServiceClient
+	exports   sandboxv1.ExportServiceClient
 	openAPI   []byte
 	metrics   http.Handler
 	o         Options
@@ -96,6 +97,7 @@ func New(o Options) (http.Handler, error) {
 		snapshots: sandboxv1.NewSnapshotServiceClient(o.Conn),
 		history:   sandboxv1.NewHistoryServiceClient(o.Conn),
 		boards:    sandboxv1.NewBoardServiceClient(o.Conn),
+		exports:   sandboxv1.NewExportServiceClient(o.Conn),
 		o:         o,
 	}
 	if err := g.register(); err != nil {
@@ -157,6 +159,9 @@ func (g *gateway) register() error {
 		return err
 	}
 	if err := sandboxv1.RegisterBoardServiceHandlerClient(ctx, g.mux, g.boards); err != nil {
+		return err
+	}
+	if err := sandboxv1.RegisterExportServiceHandlerClient(ctx, g.mux, g.exports); err != nil {
 		return err
 	}
 	return sandboxv1.RegisterCodebaseServiceHandlerClient(ctx, g.mux, g.codebases)

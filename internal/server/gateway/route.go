@@ -144,6 +144,8 @@ func (g *gateway) handwritten(p path) methods {
 		return methods{http.MethodPost: func(w http.ResponseWriter, r *http.Request) { g.sessionExecStream(w, r, p.elements[2]) }}
 	case p.is("v1", "sandboxes", "*", "view:read"):
 		return methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { g.readView(w, r, p.elements[2]) }}
+	case p.is("v1", "sandboxes", "*", "export"):
+		return methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { g.export(w, r, p.elements[2]) }}
 	case p.is("v1", "sandboxes", "*", "view:watch"):
 		return methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { g.watchView(w, r, p.elements[2]) }}
 	case p.is("v1", "sandboxes", "*", "messages:watch"):

@@ -253,6 +253,11 @@ var additionRoutes = []route{
 		answer: &sandboxv1.ReadMessagesResponse{Next: 3}, json: `{"messages":[],"next":"3","lost":"0"}`,
 	},
 	{
+		name: "query a sandbox", method: "POST", path: "/v1/sandboxes/sb_1/sql", body: `{"statement":"select 1","maxRows":3}`, rpc: "QuerySandbox",
+		want:   &sandboxv1.QuerySandboxRequest{SandboxId: "sb_1", Statement: "select 1", MaxRows: 3},
+		answer: &sandboxv1.QuerySandboxResponse{Columns: []string{"1"}}, json: `{"columns":["1"],"rows":[],"more":false}`,
+	},
+	{
 		name: "get the board", method: "GET", path: "/v1/sandboxes/sb_1/board", rpc: "GetBoard",
 		want:   &sandboxv1.GetBoardRequest{SandboxId: "sb_1"},
 		answer: &sandboxv1.Board{}, json: `{"members":[],"topics":[]}`,
@@ -342,7 +347,7 @@ func compact(t *testing.T, text string) string {
 // Every method of the services that has a route is in the tables above or in the
 // tests of streams: a new one cannot be forgotten.
 func TestEveryMethodHasARoute(t *testing.T) {
-	byHand := strings.Fields("ExecStream SessionExecStream Audit Logs UploadFiles DownloadFile ReadView WatchView WatchMessages")
+	byHand := strings.Fields("ExecStream SessionExecStream Audit Logs UploadFiles DownloadFile ReadView WatchView WatchMessages ExportChanges")
 	// They need more than one direction at once, or carry many files: gRPC only.
 	without := strings.Fields("Attach UploadTree ReadChanges")
 	tested := map[string]bool{}
@@ -354,7 +359,7 @@ func TestEveryMethodHasARoute(t *testing.T) {
 			tested[c.rpc] = true
 		}
 	}
-	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_board_proto} {
+	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_board_proto, sandboxv1.File_sandbox_v1_export_proto} {
 		services := file.Services()
 		for i := range services.Len() {
 			methods := services.Get(i).Methods()

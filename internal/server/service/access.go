@@ -27,6 +27,7 @@ const (
 	snapshotPrefix = "/sandbox.v1.SnapshotService/"
 	historyPrefix  = "/sandbox.v1.HistoryService/"
 	boardPrefix    = "/sandbox.v1.BoardService/"
+	exportPrefix   = "/sandbox.v1.ExportService/"
 )
 
 // scopeOf is the scope that a caller needs for a call. A call that is not listed is refused.
@@ -95,6 +96,8 @@ var scopeOf = map[string]store.Scopes{
 	boardPrefix + "ReadMessages":       store.ScopeRead,
 	boardPrefix + "WatchMessages":      store.ScopeRead,
 	boardPrefix + "GetBoard":           store.ScopeRead,
+	exportPrefix + "ExportChanges":     store.ScopeRead,
+	exportPrefix + "QuerySandbox":      store.ScopeRead,
 }
 
 // Health needs no credentials. Reflection needs them, but no scope: it shows only what is

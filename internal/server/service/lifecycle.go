@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"time"
 
@@ -25,6 +26,9 @@ import (
 func (s *Service) Recover(ctx context.Context) error {
 	if err := launch.Sweep(ctx, s.home); err != nil {
 		s.log.WarnContext(ctx, "cannot remove all leftovers", "err", err)
+	}
+	if err := os.RemoveAll(s.exportsDir()); err != nil {
+		s.log.WarnContext(ctx, "cannot remove the exports of an earlier server", "err", err)
 	}
 	all, damaged := s.home.List()
 	if damaged != nil {

@@ -51,6 +51,8 @@ type Service struct {
 	expiries expiries
 	calls    underWay
 	execs    underWay
+	exports  underWay
+	queries  queries
 	holders  holders
 	sessions sessionIndex
 	hidden   hidden
@@ -78,6 +80,7 @@ func New(o Options) *Service {
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(s.stopped)
 	s.hidden.add(o.Config.Storage.CodebasePath)
+	s.queries.turn = make(chan struct{}, 1)
 	return s
 }
 
@@ -88,6 +91,7 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 	sandboxv1.RegisterSnapshotServiceServer(to, &snapshotServer{service: s})
 	sandboxv1.RegisterHistoryServiceServer(to, &historyServer{service: s})
 	sandboxv1.RegisterBoardServiceServer(to, &boardServer{service: s})
+	sandboxv1.RegisterExportServiceServer(to, &exportServer{service: s})
 }
 
 // Drain ends the calls that only wait: followed logs, watches and detached commands, which keep

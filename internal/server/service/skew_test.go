@@ -16,7 +16,7 @@ import (
 // What a newer program asks for is refused by each call, not ignored.
 func TestAFieldThatOnlyANewerServerKnowsIsRefused(t *testing.T) {
 	w := newWorld(t, nil)
-	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_board_proto} {
+	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_board_proto, sandboxv1.File_sandbox_v1_export_proto} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {

@@ -88,7 +88,7 @@ type underWay struct {
 type ration struct {
 	most     int    // 0: any number
 	resource string // in the plural
-	key      string // of the configuration
+	key      string // of the configuration; "": it is fixed
 }
 
 // begin counts a call until ctx ends. Errors: Exhausted.
@@ -105,8 +105,11 @@ func (u *underWay) enter(owner string, r ration) (leave func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if r.most > 0 && u.of[owner] >= r.most {
-		return nil, errdefs.New(errdefs.Exhausted, "the owner already has %w running: wait until one ends, or raise %s",
-			&errdefs.Limit{Most: int64(r.most), Resource: r.resource}, r.key)
+		advice := "wait until one ends"
+		if r.key != "" {
+			advice += ", or raise " + r.key
+		}
+		return nil, errdefs.New(errdefs.Exhausted, "the owner already has %w running: %s", &errdefs.Limit{Most: int64(r.most), Resource: r.resource}, advice)
 	}
 	if u.of == nil {
 		u.of = map[string]int{}

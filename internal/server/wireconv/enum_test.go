@@ -24,6 +24,7 @@ func TestEveryEnumValueSurvives(t *testing.T) {
 	allSurvive(t, OnConflict)
 	allSurvive(t, Resolution)
 	allSurvive(t, TransactionKind)
+	allSurvive(t, ExportFormat)
 	allSurvive(t, TransactionState)
 	allSurvive(t, ViewOrigin)
 	allSurvive(t, ChangeKind)

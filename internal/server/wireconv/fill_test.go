@@ -84,6 +84,8 @@ func (f *filler) scalar(fd protoreflect.FieldDescriptor) protoreflect.Value {
 		return protoreflect.ValueOfUint32(uint32(n))
 	case protoreflect.Int64Kind:
 		return protoreflect.ValueOfInt64(int64(n))
+	case protoreflect.DoubleKind:
+		return protoreflect.ValueOfFloat64(float64(n))
 	case protoreflect.Uint64Kind:
 		return protoreflect.ValueOfUint64(uint64(n))
 	case protoreflect.StringKind:

@@ -48,6 +48,7 @@ var requests = map[string]decode{
 	"ListTransactionsRequest": by(DecodeListTransactions), "UndoRequest": by(DecodeUndo),
 	"LockPathsRequest": by(DecodeLockPaths), "UnlockPathsRequest": by(DecodeUnlockPaths), "ListLocksRequest": by(SandboxID),
 	"PostMessageRequest": by(DecodePostMessage), "ReadMessagesRequest": by(DecodeReadMessages), "WatchMessagesRequest": by(DecodeWatchMessages), "GetBoardRequest": by(SandboxID),
+	"ExportChangesRequest": by(DecodeExportChanges), "QuerySandboxRequest": by(DecodeQuerySandbox),
 	"AuditRequest": by(DecodeAudit), "LogsRequest": by(DecodeLogs),
 
 	"CreateSnapshotRequest": by(DecodeCreateSnapshot), "ListSnapshotsRequest": by(SandboxID),
@@ -127,6 +128,8 @@ func makeMeaningful(m proto.Message) {
 		r.Wait = durationpb.New(time.Second)
 	case *sandboxv1.ReadMessagesRequest:
 		r.Wait, r.Topic = durationpb.New(time.Second), "plan"
+	case *sandboxv1.QuerySandboxRequest:
+		r.Timeout = durationpb.New(time.Second)
 	case *sandboxv1.AnswerAskRequest:
 		r.Scope = sandboxv1.AskScope_ASK_SCOPE_SANDBOX
 	case *sandboxv1.ExecRequest:

@@ -89,6 +89,21 @@ var messagePairs = map[string]messagePair{
 	"ReadMessagesResponse": {round: through(&sandboxv1.ReadMessagesResponse{}, nil, func(m *sandboxv1.ReadMessagesResponse) (*sandboxv1.ReadMessagesResponse, error) {
 		return EncodePage(DecodePage(m)), nil
 	})},
+	"ExportSummary": {round: through(&sandboxv1.ExportSummary{}, nil, func(m *sandboxv1.ExportSummary) (*sandboxv1.ExportSummary, error) {
+		return EncodeExportSummary(DecodeExportSummary(m)), nil
+	})},
+	"ExportLeftOut": {round: through(&sandboxv1.ExportLeftOut{}, nil, func(m *sandboxv1.ExportLeftOut) (*sandboxv1.ExportLeftOut, error) {
+		l, err := DecodeLeftOut(m)
+		return EncodeLeftOut(l), err
+	})},
+	"QuerySandboxResponse": {round: through(&sandboxv1.QuerySandboxResponse{}, func(m *sandboxv1.QuerySandboxResponse) {
+		m.Columns = []string{"a"}
+		m.Rows = m.Rows[:1]
+		m.Rows[0].Values = []*sandboxv1.QueryValue{{Value: &sandboxv1.QueryValue_Integer{Integer: 7}}}
+	}, func(m *sandboxv1.QuerySandboxResponse) (*sandboxv1.QuerySandboxResponse, error) {
+		rows, err := DecodeQueryRows(m)
+		return EncodeQueryRows(rows), err
+	})},
 	"Board": {round: through(&sandboxv1.Board{}, nil, func(m *sandboxv1.Board) (*sandboxv1.Board, error) {
 		return EncodeBoard(DecodeBoard(m)), nil
 	})},
@@ -210,7 +225,8 @@ var oneWay = map[string]string{
 	"WatchViewResponse":   "only the SDKs read it",
 	"AuditEvent":          "its reader is that of the log: audit.ReadFrom",
 	"ReadChangesResponse": "a header or bytes", "ReadViewResponse": "bytes", "FileChunk": "bytes",
-	"UploadResult": "only the SDKs read it", "UploadTreeResult": "a count",
+	"ExportChangesResponse": "a summary, what is left out, or bytes",
+	"UploadResult":          "only the SDKs read it", "UploadTreeResult": "a count",
 	"ForkSandboxResponse": "a list", "ForkRules": "in a request, which TestEveryFieldOfARequestIsRead reads with it",
 }
 

@@ -18,6 +18,7 @@ from ._endpoint import Endpoint, channel_options, credentials, find_token, metad
 from ._errors import Call, error_of
 from ._gen.sandbox.v1.board_pb2_grpc import BoardServiceStub
 from ._gen.sandbox.v1.codebase_pb2_grpc import CodebaseServiceStub
+from ._gen.sandbox.v1.export_pb2_grpc import ExportServiceStub
 from ._gen.sandbox.v1.history_pb2_grpc import HistoryServiceStub
 from ._gen.sandbox.v1.sandbox_pb2_grpc import SandboxServiceStub
 from ._gen.sandbox.v1.snapshot_pb2_grpc import SnapshotServiceStub
@@ -403,7 +404,14 @@ def _channel(interface: Any, endpoint: Endpoint) -> Any:
 
 def _methods(channel: Any) -> Dict[str, Any]:
     """Return the calls of all services by name."""
-    stubs = (SandboxServiceStub, CodebaseServiceStub, SnapshotServiceStub, HistoryServiceStub, BoardServiceStub)
+    stubs = (
+        SandboxServiceStub,
+        CodebaseServiceStub,
+        SnapshotServiceStub,
+        HistoryServiceStub,
+        BoardServiceStub,
+        ExportServiceStub,
+    )
     return {name: call for stub in stubs for name, call in vars(stub(channel)).items()}
 
 

@@ -15,7 +15,7 @@ from google.protobuf.duration_pb2 import Duration
 from . import types as t
 from . import utils
 from ._arguments import PathLike, bytes_of, path_of, text_of, words_of
-from ._gen.sandbox.v1 import board_pb2, codebase_pb2, common_pb2, history_pb2, sandbox_pb2, snapshot_pb2
+from ._gen.sandbox.v1 import board_pb2, codebase_pb2, common_pb2, export_pb2, history_pb2, sandbox_pb2, snapshot_pb2
 from ._wire import (
     Seconds,
     duration_of,
@@ -481,6 +481,23 @@ def answer_ask(sandbox_id: str, ask: Union[t.Ask, str], allow: bool, scope: Unio
         ask_id=text_of(ask.id if isinstance(ask, t.Ask) else ask, "ask"),
         allow=allow,
         scope=number_of(sandbox_pb2.AskScope, "ASK_SCOPE_", t.AskScope(scope).value),
+    )
+
+
+def export(sandbox_id: str, format: Union[t.ExportFormat, str], mount: Optional[str]) -> Any:
+    """Return the request of ExportChanges. Raises ValueError for an unknown format."""
+    return export_pb2.ExportChangesRequest(
+        sandbox_id=sandbox_id, format="EXPORT_FORMAT_" + t.ExportFormat(format).name, mount=mount_of(mount)
+    )
+
+
+def sql(sandbox_id: str, statement: str, max_rows: int, timeout: Timeout) -> Any:
+    """Return the request of QuerySandbox."""
+    return export_pb2.QuerySandboxRequest(
+        sandbox_id=sandbox_id,
+        statement=text_of(statement, "statement"),
+        max_rows=operator.index(max_rows),
+        timeout=duration_of(seconds_of(timeout)),
     )
 
 

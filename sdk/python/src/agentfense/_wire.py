@@ -217,6 +217,21 @@ def _message_of(message: Any) -> t.BoardMessage:
     )
 
 
+def query_result_of(message: Any) -> t.QueryResult:
+    """Return what a query found."""
+    return t.QueryResult(
+        list(message.columns), [[_query_value_of(v) for v in row.values] for row in message.rows], message.more
+    )
+
+
+def _query_value_of(value: Any) -> Union[int, float, str, bytes, None]:
+    kind = value.WhichOneof("value")
+    if kind is None:
+        return None
+    found: Union[int, float, str, bytes] = getattr(value, kind)
+    return found.decode(errors="surrogateescape") if kind == "text_bytes" and isinstance(found, bytes) else found
+
+
 def board_of(message: Any) -> t.Board:
     """Return who uses a board."""
     return t.Board(

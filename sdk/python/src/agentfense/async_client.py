@@ -14,6 +14,7 @@ from ._arguments import PathLike
 from ._async_board import AsyncBoardCalls
 from ._async_codebases import AsyncCodebaseCalls
 from ._async_execs import AsyncExecCalls
+from ._async_export import AsyncExportCalls
 from ._async_history import AsyncHistoryCalls
 from ._async_output import AsyncExecStream
 from ._async_snapshots import AsyncSnapshotCalls
@@ -36,7 +37,9 @@ from .exceptions import (
 )
 
 
-class AsyncSandboxClient(AsyncCodebaseCalls, AsyncBoardCalls, AsyncExecCalls, AsyncSnapshotCalls, AsyncHistoryCalls):
+class AsyncSandboxClient(
+    AsyncCodebaseCalls, AsyncBoardCalls, AsyncExecCalls, AsyncSnapshotCalls, AsyncHistoryCalls, AsyncExportCalls
+):
     """A client of the server's API.
 
     The server is ``endpoint``, else $AGENTFENSE_ENDPOINT, else your own server, which the client

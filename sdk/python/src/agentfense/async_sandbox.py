@@ -670,6 +670,20 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
         """Return what was applied and undone, the latest first; see AsyncSandboxClient.list_transactions."""
         return await self._client.list_transactions(sandbox_id=self.id)
 
+    async def export(
+        self,
+        path: PathLike,
+        format: Union[t.ExportFormat, str] = t.ExportFormat.AGENTFS,
+        *,
+        mount: Optional[str] = None,
+    ) -> t.Exported:
+        """Write what the sandbox changed to a new file; see AsyncSandboxClient.export."""
+        return await self._client.export(self.id, path, format, mount=mount)
+
+    async def sql(self, statement: str, *, max_rows: int = 10_000, timeout: Timeout = None) -> t.QueryResult:
+        """Answer one SELECT statement about the sandbox; see AsyncSandboxClient.sql."""
+        return await self._client.sql(self.id, statement, max_rows=max_rows, timeout=timeout)
+
     async def discard(
         self, paths: Paths = None, *, dry_run: bool = False, mount: Optional[str] = None
     ) -> t.DiscardResult:

@@ -17,6 +17,7 @@ from ._codebases import CodebaseCalls
 from ._connection import WORK, Connection, within
 from ._errors import Call, next_page
 from ._execs import ExecCalls
+from ._export import ExportCalls
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._history import HistoryCalls
 from ._output import ExecStream
@@ -37,7 +38,7 @@ from .exceptions import (
 )
 
 
-class SandboxClient(CodebaseCalls, BoardCalls, ExecCalls, SnapshotCalls, HistoryCalls):
+class SandboxClient(CodebaseCalls, BoardCalls, ExecCalls, SnapshotCalls, HistoryCalls, ExportCalls):
     """A client of the server's API.
 
     The server is ``endpoint``, else $AGENTFENSE_ENDPOINT, else your own server, which the client

@@ -667,6 +667,20 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
         """Return what was applied and undone, the latest first; see SandboxClient.list_transactions."""
         return self._client.list_transactions(sandbox_id=self.id)
 
+    def export(
+        self,
+        path: PathLike,
+        format: Union[t.ExportFormat, str] = t.ExportFormat.AGENTFS,
+        *,
+        mount: Optional[str] = None,
+    ) -> t.Exported:
+        """Write what the sandbox changed to a new file; see SandboxClient.export."""
+        return self._client.export(self.id, path, format, mount=mount)
+
+    def sql(self, statement: str, *, max_rows: int = 10_000, timeout: Timeout = None) -> t.QueryResult:
+        """Answer one SELECT statement about the sandbox; see SandboxClient.sql."""
+        return self._client.sql(self.id, statement, max_rows=max_rows, timeout=timeout)
+
     def discard(self, paths: Paths = None, *, dry_run: bool = False, mount: Optional[str] = None) -> t.DiscardResult:
         """Discard changes, all if ``paths`` is None; see SandboxClient.discard."""
         return self._client.discard(self.id, paths, dry_run=dry_run, mount=mount)

@@ -27,6 +27,7 @@ from .words import ChangeKind as ChangeKind
 from .words import ChangeStatus as ChangeStatus
 from .words import ConflictKind as ConflictKind
 from .words import ConflictResolution as ConflictResolution
+from .words import ExportFormat as ExportFormat
 from .words import Outcome as Outcome
 from .words import PatternType as PatternType
 from .words import Permission as Permission
@@ -238,6 +239,41 @@ class BoardMessage:
     text: str
     """What the sender wrote: data, which may contain anything."""
     time: Optional[datetime] = None
+
+
+@dataclass
+class ExportLeftOut:
+    """A change that an export does not have."""
+
+    path: str
+    reason: str
+    """Why, for people."""
+
+
+@dataclass
+class Exported:
+    """What an export has."""
+
+    size: int = 0
+    """Size of the file in bytes."""
+    entries: int = 0
+    """Files, directories, links and special files."""
+    deletions: int = 0
+    """Deletions among the changes. A tar archive does not hold them."""
+    left_out: List[ExportLeftOut] = field(default_factory=list)
+    notes: List[str] = field(default_factory=list)
+    """What else the file does not have, for people."""
+
+
+@dataclass
+class QueryResult:
+    """What a query found."""
+
+    columns: List[str] = field(default_factory=list)
+    rows: List[List[Union[int, float, str, bytes, None]]] = field(default_factory=list)
+    """A value for each column. A text that is not UTF-8 has surrogates, as paths do."""
+    more: bool = False
+    """There are more rows."""
 
 
 @dataclass

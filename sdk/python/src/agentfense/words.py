@@ -121,6 +121,19 @@ class ConflictKind(str, Enum):
     """A policy does not permit the change; only a merge has it."""
 
 
+class ExportFormat(str, Enum):
+    """The format of an export (docs/export.md)."""
+
+    AGENTFS = "agentfs"
+    """An SQLite database that AgentFS opens. It has the audit log and the policy, too."""
+    TAR = "tar"
+    """An archive of the files, without deletions."""
+    OCI = "oci"
+    """An image with one layer."""
+    PATCH = "patch"
+    """A patch for ``git apply``, without binary files and directories."""
+
+
 class ConflictResolution(str, Enum):
     """What ``apply`` does with lines that the source and the sandbox have both changed.
 
