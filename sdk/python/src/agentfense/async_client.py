@@ -105,6 +105,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncBoardCalls, AsyncExecCalls, As
         publish: Names = (),
         ask_timeout: Timeout = None,
         board: bool = False,
+        git: str = "",
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -116,7 +117,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncBoardCalls, AsyncExecCalls, As
           the command line. /workspace leads there too.
         - The other parameters are those of ``AsyncSandbox.from_local``.
         """
-        git = await asyncio.to_thread(git_user_of, None) if git_user is None else git_user
+        by = await asyncio.to_thread(git_user_of, None) if git_user is None else git_user
         request = requests.create_sandbox(
             codebase_id,
             permissions,
@@ -131,12 +132,13 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncBoardCalls, AsyncExecCalls, As
             at_host_path,
             home,
             env,
-            git,
+            by,
             allow_net,
             net_limits,
             publish,
             ask_timeout,
             board,
+            git,
             mounts,
             scratch,
             secrets,
