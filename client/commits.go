@@ -122,8 +122,8 @@ type StoppedFile struct {
 }
 
 // ApplyCommits makes the commits of a sandbox's clean repository anew on a new branch of the linked
-// directory's repository, with their authors and messages and without hidden files. The committer is
-// this user, as git's configuration or WithGitUser says. Errors: ErrConflict, and ErrDenied for
+// directory's repository, with their authors and messages and without hidden files. The committer
+// is this user, as git's configuration or WithGitUser says. Errors: ErrConflict, and ErrDenied for
 // files that the policy does not let the sandbox write: then there is no branch, and a dry run
 // returns the files; ErrExists for a branch that exists; ErrNotFound for an unknown branch of the
 // sandbox; ErrPrecondition without commits; ErrInvalid without a name and an email address.

@@ -320,8 +320,8 @@ func WithAsk(timeout time.Duration) SandboxOption {
 }
 
 // WithGit gives commands a git repository without anything that the policy hides, in place of the
-// directory's: "clean" with the last 50 commits, "clean:DEPTH" with another number, "clean:all" with
-// all. Commits lists what commands commit, and ApplyCommits brings it back. It needs a linked
+// directory's: "clean" with the last 50 commits, "clean:DEPTH" with another number, "clean:all"
+// with all. Commits lists what commands commit, and ApplyCommits brings it back. It needs a linked
 // directory that is the top of a repository, and no limit of the disk.
 func WithGit(repository string) SandboxOption {
 	return option(func(s *settings) { s.repository = repository })

@@ -133,9 +133,9 @@ type SandboxServiceClient interface {
 	// source's repository. Authors, dates and messages stay, and hidden files are left out. The work
 	// tree and the index of the source stay as they are. FAILED_PRECONDITION if the policy or a
 	// conflict stops it: then no commit is made, the status lists the paths in a
-	// google.rpc.PreconditionFailure, and a dry run reports the reasons. FAILED_PRECONDITION, too, for
-	// a repository that leads out of the linked directory. ALREADY_EXISTS if there is such a branch;
-	// NOT_FOUND for an unknown from_branch. The call counts as a command of the owner.
+	// google.rpc.PreconditionFailure, and a dry run reports the reasons. FAILED_PRECONDITION, too,
+	// for a repository that leads out of the linked directory. ALREADY_EXISTS if there is such a
+	// branch; NOT_FOUND for an unknown from_branch. The call counts as a command of the owner.
 	ApplyCommits(ctx context.Context, in *ApplyCommitsRequest, opts ...grpc.CallOption) (*ApplyCommitsResponse, error)
 	// Discard deletes changes from the sandbox, which then shows the source's files again. NOT_FOUND
 	// for a path without a change.
@@ -702,9 +702,9 @@ type SandboxServiceServer interface {
 	// source's repository. Authors, dates and messages stay, and hidden files are left out. The work
 	// tree and the index of the source stay as they are. FAILED_PRECONDITION if the policy or a
 	// conflict stops it: then no commit is made, the status lists the paths in a
-	// google.rpc.PreconditionFailure, and a dry run reports the reasons. FAILED_PRECONDITION, too, for
-	// a repository that leads out of the linked directory. ALREADY_EXISTS if there is such a branch;
-	// NOT_FOUND for an unknown from_branch. The call counts as a command of the owner.
+	// google.rpc.PreconditionFailure, and a dry run reports the reasons. FAILED_PRECONDITION, too,
+	// for a repository that leads out of the linked directory. ALREADY_EXISTS if there is such a
+	// branch; NOT_FOUND for an unknown from_branch. The call counts as a command of the owner.
 	ApplyCommits(context.Context, *ApplyCommitsRequest) (*ApplyCommitsResponse, error)
 	// Discard deletes changes from the sandbox, which then shows the source's files again. NOT_FOUND
 	// for a path without a change.

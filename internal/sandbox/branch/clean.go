@@ -22,9 +22,9 @@ type CleanOptions struct {
 	For string
 }
 
-// MakeClean makes the clean repository of a new sandbox, and returns what places it in the directory
-// of the sandbox; nil if the mode is that of the source. Errors: those of cleangit.Cache.Make;
-// Precondition for a source that leads out of its directory, with For.
+// MakeClean makes the clean repository of a new sandbox, and returns what places it in the
+// directory of the sandbox; nil if the mode is that of the source. Errors: those of
+// cleangit.Cache.Make; Precondition for a source that leads out of its directory, with For.
 func MakeClean(ctx context.Context, home *record.Home, o CleanOptions) (fill func(dir string) error, err error) {
 	if !o.Mode.IsClean() {
 		return nil, nil

@@ -22,8 +22,8 @@ import (
 )
 
 // cleanGit makes the clean repository of a new sandbox, and returns what places it in the directory
-// of the sandbox; nil if the record has none. It is made for the codebase alone. The call's end ends
-// git. Errors: Precondition with the reason if there can be none; Exhausted.
+// of the sandbox; nil if the record has none. It is made for the codebase alone. The call's end
+// ends git. Errors: Precondition with the reason if there can be none; Exhausted.
 func (s *Service) cleanGit(ctx context.Context, r *record.Record, of store.Codebase) (fill func(dir string) error, err error) {
 	switch {
 	case !r.Git.IsClean():
@@ -105,8 +105,8 @@ func firstOf(token, digest string, count int) (int, error) {
 }
 
 // ApplyCommits makes the commits of a sandbox anew on a new branch of a linked codebase. As with
-// Apply, what stops it is an error, except for a dry run, which answers with it. The call's end ends
-// git.
+// Apply, what stops it is an error, except for a dry run, which answers with it. The call's end
+// ends git.
 func (c *sandboxServer) ApplyCommits(ctx context.Context, m *sandboxv1.ApplyCommitsRequest) (*sandboxv1.ApplyCommitsResponse, error) {
 	s := c.service
 	r, err := wireconv.DecodeApplyCommits(m)

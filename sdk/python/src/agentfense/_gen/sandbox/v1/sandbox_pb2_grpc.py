@@ -369,9 +369,9 @@ class SandboxServiceServicer(object):
         source's repository. Authors, dates and messages stay, and hidden files are left out. The work
         tree and the index of the source stay as they are. FAILED_PRECONDITION if the policy or a
         conflict stops it: then no commit is made, the status lists the paths in a
-        google.rpc.PreconditionFailure, and a dry run reports the reasons. FAILED_PRECONDITION, too, for
-        a repository that leads out of the linked directory. ALREADY_EXISTS if there is such a branch;
-        NOT_FOUND for an unknown from_branch. The call counts as a command of the owner.
+        google.rpc.PreconditionFailure, and a dry run reports the reasons. FAILED_PRECONDITION, too,
+        for a repository that leads out of the linked directory. ALREADY_EXISTS if there is such a
+        branch; NOT_FOUND for an unknown from_branch. The call counts as a command of the owner.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
