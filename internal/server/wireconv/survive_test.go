@@ -373,7 +373,11 @@ var domainPairs = map[string]domainPair{
 			"Result.Growth": "what a directory of this host grows by",
 		},
 	},
-	"branch.Listed": {round: sentAs(nil, func(c branch.Listed) (branch.Listed, error) { return DecodeCommit(EncodeCommit(&c)), nil })},
+	"branch.Listed": {round: sentAs(func(c *branch.Listed) {
+		for i := range c.Files {
+			c.Files[i].Outcome = branch.FileRefused
+		}
+	}, func(c branch.Listed) (branch.Listed, error) { return DecodeCommit(EncodeCommit(&c)), nil })},
 	"branch.AppliedCommits": {round: sentAs(nil, func(a branch.AppliedCommits) (branch.AppliedCommits, error) {
 		return *DecodeAppliedCommits(EncodeAppliedCommits(&a)), nil
 	})},
