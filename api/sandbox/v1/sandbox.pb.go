@@ -7701,7 +7701,8 @@ type ApplyCommitsResponse_Applied struct {
 	Id      string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Author  string `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`
 	Subject string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
-	// The commit is left out, because it changes nothing but hidden files.
+	// The commit is left out, because it changes nothing but hidden files. False if a file is
+	// refused.
 	LeftOut       bool `protobuf:"varint,5,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -170,7 +170,7 @@ type AppliedCommit struct {
 	ID      string // "" if there is none, or not yet
 	Author  string // name and address
 	Subject string
-	LeftOut bool // it changes nothing but hidden files
+	LeftOut bool // it changes nothing but hidden files; false if something is refused
 }
 
 // Describe describes the result of Commits.
@@ -184,7 +184,7 @@ func Describe(r *transplant.Transplanted, dryRun bool) *AppliedCommits {
 		a.Tip = r.Tip
 	}
 	for _, m := range r.Moved {
-		c := AppliedCommit{From: m.ID, Author: cut(m.AuthorName()), Subject: cut(m.Subject()), LeftOut: m.Real == ""}
+		c := AppliedCommit{From: m.ID, Author: cut(m.AuthorName()), Subject: cut(m.Subject()), LeftOut: m.Real == "" && len(r.Refused) == 0}
 		if isMade {
 			c.ID = m.Real
 		}
