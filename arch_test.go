@@ -73,7 +73,7 @@ var inside = map[string]string{
 	"sandbox/audit/export":          "audit",
 	"sandbox/audit/ocsf":            "audit",
 	"sandbox/board":                 "record",
-	"sandbox/branch":                "apply audit changes cleangit gitcommit gitconfig gitindex history record review rights transplant",
+	"sandbox/branch":                "apply audit changes cleangit gitcommit gitconfig gitindex history record review rights risk transplant",
 	"sandbox/changes":               "audit gitindex record rights",
 	"sandbox/config":                "audit/export hostlist mountspec",
 	"sandbox/cleangit":              "githistory gitindex gitrun",

@@ -29,6 +29,9 @@ var slow = map[string]bool{
 	sandboxv1.SandboxService_Apply_FullMethodName:           true,
 	sandboxv1.SandboxService_Discard_FullMethodName:         true,
 	sandboxv1.SandboxService_Diff_FullMethodName:            true,
+	sandboxv1.SandboxService_CreateSandbox_FullMethodName:   true,
+	sandboxv1.SandboxService_ListCommits_FullMethodName:     true,
+	sandboxv1.SandboxService_ApplyCommits_FullMethodName:    true,
 	sandboxv1.CodebaseService_DeleteCodebase_FullMethodName: true,
 
 	sandboxv1.SnapshotService_CreateSnapshot_FullMethodName:  true,

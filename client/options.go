@@ -110,6 +110,7 @@ type settings struct {
 	netLimits        []string
 	ask              time.Duration
 	board            bool
+	repository       string
 	publish          []string
 	mounts           []Mount
 	scratch, secrets []string
@@ -316,6 +317,14 @@ func WithNetLimits(limits ...string) SandboxOption {
 // refused, for 1 s to 1 h. Default: it is refused at once.
 func WithAsk(timeout time.Duration) SandboxOption {
 	return option(func(s *settings) { s.ask = timeout })
+}
+
+// WithGit gives commands a git repository without anything that the policy hides, in place of the
+// directory's: "clean" with the last 50 commits, "clean:DEPTH" with another number, "clean:all"
+// with all. Commits lists what commands commit, and ApplyCommits brings it back. It needs a linked
+// directory that is the top of a repository, and no limit of the disk.
+func WithGit(repository string) SandboxOption {
+	return option(func(s *settings) { s.repository = repository })
 }
 
 // WithBoard lets programs inside lock paths for the sandbox, and exchange messages with the other

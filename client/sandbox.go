@@ -87,6 +87,11 @@ type SandboxInfo struct {
 	AskTimeout time.Duration
 	// Board says that programs inside may use the board of the codebase.
 	Board bool
+	// Git is the clean repository that commands see, as "clean:DEPTH" or "clean:all"; "": they see
+	// that of the codebase.
+	Git string
+	// UnsavedBranches counts what has commits, in the clean repository, that are nowhere else.
+	UnsavedBranches int64
 	// Grants are the paths that were granted beside Permissions, by GrantPath or by an answer.
 	Grants []PathGrant
 	// Mounts are directories of the server's host that it shows besides its workspace. Each has a
@@ -142,7 +147,7 @@ func infoFrom(b *sandboxv1.Sandbox) SandboxInfo {
 		CreatedAt: timeFrom(b.CreatedAt), StartedAt: timeFrom(b.StartedAt), StoppedAt: timeFrom(b.StoppedAt), ExpiresAt: timeFrom(b.ExpiresAt), SyncHeld: b.SyncHeld, Sync: SyncMode(knownWord("SYNC_MODE_", b.Sync)),
 		Workspace: first(vpath.DecodeText(b.Workspace), "/workspace"), Usage: usageFrom(b.Usage), Variables: namesFrom(b.Variables),
 		Home: Home(first(b.Home, string(HomePrivate))), AllowNet: hostsFrom(b.AllowNet), NetLimits: b.NetLimits, Publish: b.Publish, PublishAddress: b.PublishAddress,
-		AskTimeout: b.AskTimeout.AsDuration(), Board: b.Board, Grants: grantsFrom(b.Grants),
+		AskTimeout: b.AskTimeout.AsDuration(), Board: b.Board, Git: b.Git, UnsavedBranches: b.UnsavedBranches, Grants: grantsFrom(b.Grants),
 		Mounts: mountsFrom(b.Mounts), Scratch: namesFrom(b.Scratch), Secrets: secretsFrom(b.Secrets),
 	}
 }
@@ -264,7 +269,7 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 	}
 	r := &sandboxv1.CreateSandboxRequest{
 		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image, Sync: sync, User: s.user, AtHostPath: s.atHostPath, Env: s.env, Home: string(s.home), AllowNet: s.allowNet,
-		NetLimits: s.netLimits, Publish: s.publish, Mounts: mounts, Scratch: encoded(s.scratch), Secrets: s.secrets, Board: s.board,
+		NetLimits: s.netLimits, Publish: s.publish, Mounts: mounts, Scratch: encoded(s.scratch), Secrets: s.secrets, Board: s.board, Git: s.repository,
 	}
 	r.GitUser = s.gitUser()
 	if s.ask != 0 {

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
-	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -97,7 +96,7 @@ signs it with a key of ssh in FILE.sig. agentfense verify checks it.`,
 		case !o.Commits:
 			return files(cmd, args)
 		}
-		return e.onCommits(cmd, func(ctx context.Context, b *local.Backend) error { return applyCommits(ctx, e, b, args[0], o) })
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error { return applyCommits(ctx, e, b, args[0], o) })
 	}
 	w.register(e, cmd, "apply")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,14 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/cli/local"
+	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/branch"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
-	"github.com/agentfense/agentfense/internal/sandbox/risk"
 	"github.com/agentfense/agentfense/internal/sandbox/transplant"
 )
 
@@ -37,25 +36,14 @@ strictly as git can; its configuration, hooks and attributes do not count.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: e.completeNames,
 	}
+	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return e.onCommits(cmd, func(ctx context.Context, b *local.Backend) error {
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
 			return runCommits(ctx, e, b, args[0], asJSON)
 		})
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
-}
-
-// onCommits has do act on this host.
-func (e *env) onCommits(cmd *cobra.Command, do func(context.Context, *local.Backend) error) error {
-	if err := e.hereOnly(cmd.CommandPath()); err != nil {
-		return err
-	}
-	home, err := e.openHome()
-	if err != nil {
-		return err
-	}
-	return doneElsewhere(do(cmd.Context(), local.New(home, e.getenv, e.owner)))
 }
 
 // listedCommits is the JSON document of `commits`.
@@ -78,26 +66,26 @@ type listedCommit struct {
 	Signed  bool         `json:"signed,omitempty"`
 	Merge   bool         `json:"merge,omitempty"`
 	Files   []listedFile `json:"files"`
+	More    int          `json:"more_files,omitempty"` // a server does not list more than 1 MiB
 }
 
 type listedFile struct {
 	Status changes.Status `json:"status"`
 	Path   string         `json:"path"` // escaped
 	// Outcome is "left_out" for a hidden file, and "refused" for one that stops apply --commits.
-	Outcome string `json:"outcome,omitempty"`
-	Reason  string `json:"reason,omitempty"`
+	Outcome branch.CommitOutcome `json:"outcome,omitempty"`
+	Reason  string               `json:"reason,omitempty"`
 	*review.RiskFlag
 }
 
-func runCommits(ctx context.Context, e *env, b *local.Backend, name string, asJSON bool) error {
-	sb, err := b.Readable(ctx, name, "", e.args)
+func runCommits(ctx context.Context, e *env, b backend.Backend, name string, asJSON bool) error {
+	p := e.progressUnless(asJSON, "reading commits")
+	l, err := b.Commits(ctx, name, e.args)
+	p.stop()
 	if err != nil {
 		return err
 	}
-	doc, err := listCommits(ctx, e, sb)
-	if err != nil {
-		return err
-	}
+	doc := commitsDocument(l)
 	if asJSON {
 		return e.printJSON(doc)
 	}
@@ -107,98 +95,33 @@ func runCommits(ctx context.Context, e *env, b *local.Backend, name string, asJS
 		}
 	}
 	if len(doc.Branches) == 0 {
-		e.say("no commits were made in %s", sb.Name())
+		e.say("no commits were made in %s", vpath.Escape(name))
 		return nil
 	}
-	e.say("to bring commits into the source's repository: agentfense apply %s --commits --to-branch BRANCH", sb.Name())
+	e.say("to bring commits into the source's repository: agentfense apply %s --commits --to-branch BRANCH", vpath.Escape(name))
 	return nil
 }
 
-func listCommits(ctx context.Context, e *env, sb *record.Sandbox) (doc listedCommits, err error) {
-	w, err := changes.OpenToRead(sb)
-	if err != nil {
-		return doc, err
-	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	table, err := risk.New(sb.Record().Marks)
-	if err != nil {
-		return doc, err
-	}
-	p := e.progress("reading commits")
-	defer p.stop()
-	taken, err := branch.Take(ctx, sb)
-	if err != nil {
-		return doc, err
-	}
-	defer func() { err = errors.Join(err, taken.Close()) }()
-	doc = listedCommits{SchemaVersion: schemaVersion, Source: taken.Info.Source, Branches: []listedBranch{}}
-	judge := branch.Judge(w)
-	for _, ref := range taken.Refs() {
-		commits, err := taken.Of(ref)
-		if err != nil {
-			return doc, err
+// commitsDocument groups commits by branch.
+func commitsDocument(l branch.Listing) listedCommits {
+	doc := listedCommits{SchemaVersion: schemaVersion, Source: l.Source, Branches: []listedBranch{}}
+	for i := range l.Commits {
+		c := &l.Commits[i]
+		if i == 0 || c.Branch != l.Commits[i-1].Branch {
+			doc.Branches = append(doc.Branches, listedBranch{Branch: vpath.Escape(c.Branch), Current: c.Current})
 		}
-		listed := listedBranch{Branch: branchName(ref), Current: ref == taken.Heads.Current}
-		for _, c := range commits {
-			listed.Commits = append(listed.Commits, listedCommitOf(c, table, judge))
-		}
-		doc.Branches = append(doc.Branches, listed)
+		last := &doc.Branches[len(doc.Branches)-1]
+		last.Commits = append(last.Commits, listedCommitOf(c))
 	}
-	return doc, nil
+	return doc
 }
 
-// branchName is a branch of the sandbox as people write it.
-func branchName(ref string) string {
-	return vpath.Escape(strings.TrimPrefix(ref, "refs/heads/"))
-}
-
-func listedCommitOf(c *transplant.Commit, table *risk.Table, judge func(string) (transplant.Verdict, string)) listedCommit {
-	l := listedCommit{ID: c.ID, Author: vpath.Escape(c.AuthorName()), Subject: vpath.Escape(c.Subject()), Signed: c.Signed, Merge: len(c.Parents) > 1, Files: []listedFile{}}
-	for _, x := range c.Changes {
-		f := listedFile{Status: statusOf(x), Path: vpath.Escape(x.Path)}
-		v, why := judge(x.Path)
-		switch v {
-		case transplant.Drop:
-			f.Outcome, f.Reason = "left_out", why
-		case transplant.Refuse:
-			f.Outcome, f.Reason = "refused", why
-		default:
-			f.RiskFlag = markOf(table, x)
-		}
-		l.Files = append(l.Files, f)
+func listedCommitOf(c *branch.Listed) listedCommit {
+	l := listedCommit{ID: c.ID, Author: vpath.Escape(c.Author), Subject: vpath.Escape(c.Subject), Signed: c.Signed, Merge: c.Merge, Files: []listedFile{}, More: c.MoreFiles}
+	for _, f := range c.Files {
+		l.Files = append(l.Files, listedFile{f.Status, vpath.Escape(f.Path), f.Outcome, f.Reason, f.Mark})
 	}
 	return l
-}
-
-// statusOf says how a commit changes a file.
-func statusOf(x transplant.Change) changes.Status {
-	switch {
-	case x.Old == transplant.Entry{}:
-		return changes.Added
-	case x.New == transplant.Entry{}:
-		return changes.Deleted
-	case x.Old.Mode[:3] != x.New.Mode[:3]:
-		return changes.Retyped
-	}
-	return changes.Modified
-}
-
-// markOf is the mark that a file has by its name, nil for none.
-func markOf(table *risk.Table, x transplant.Change) *review.RiskFlag {
-	p, err := vpath.Parse(x.Path)
-	if err != nil {
-		return nil
-	}
-	entry, found := table.At(p, false)
-	switch {
-	case !found && x.IsLink():
-		return &review.RiskFlag{Risk: review.TrustedLater, Reason: "symbolic link"}
-	case !found:
-		return nil
-	case entry.Runs:
-		return &review.RiskFlag{Risk: review.RunsOnHost, Reason: entry.Reason}
-	}
-	return &review.RiskFlag{Risk: review.TrustedLater, Reason: entry.Reason}
 }
 
 func (e *env) printBranch(b listedBranch) error {
@@ -213,14 +136,17 @@ func (e *env) printBranch(b listedBranch) error {
 		for _, f := range c.Files {
 			fmt.Fprintf(&text, "  %s %s", f.Status, f.Path)
 			switch {
-			case f.Outcome == "left_out":
+			case f.Outcome == branch.FileLeftOut:
 				fmt.Fprintf(&text, "  (left out: %s)", f.Reason)
-			case f.Outcome == "refused":
+			case f.Outcome == branch.FileRefused:
 				fmt.Fprintf(&text, "  (refused: %s)", f.Reason)
 			case f.RiskFlag != nil:
 				text.WriteString(e.colour(e.stdout, "33", fmt.Sprintf("  ! %s: %s", f.Risk, f.RiskFlag.Reason)))
 			}
 			text.WriteByte('\n')
+		}
+		if c.More > 0 {
+			fmt.Fprintf(&text, "  and %s\n", plural(c.More, "more file"))
 		}
 	}
 	_, err := e.stdout.WriteString(text.String())
@@ -289,13 +215,11 @@ type stoppedPath struct {
 }
 
 // applyCommits is `apply --commits`.
-func applyCommits(ctx context.Context, e *env, b *local.Backend, name string, o applyOptions) error {
-	sb, err := b.Readable(ctx, name, "", e.args)
-	if err != nil {
-		return err
-	}
+func applyCommits(ctx context.Context, e *env, b backend.Backend, name string, o applyOptions) error {
 	p := e.progressUnless(o.JSON, "applying commits")
-	r, err := branch.Commits(ctx, sb, branch.CommitsOptions{From: o.From, Branch: o.Branch, AtBase: o.AtBase, Reviewed: o.Reviewed, DryRun: o.DryRun})
+	r, err := b.ApplyCommits(ctx, name, backend.CommitsOptions{Again: e.args, CommitsOptions: branch.CommitsOptions{
+		From: o.From, Branch: o.Branch, AtBase: o.AtBase, Reviewed: o.Reviewed, DryRun: o.DryRun,
+	}})
 	p.stop()
 	if r == nil {
 		return err
@@ -303,21 +227,21 @@ func applyCommits(ctx context.Context, e *env, b *local.Backend, name string, o 
 	if o.JSON {
 		return errors.Join(err, e.printJSON(appliedCommitsOf(r, o)))
 	}
-	e.sayStopped("left out", r.Dropped)
-	e.sayStopped("refused", r.Refused)
+	e.sayStopped("left out", r.LeftOut, r.TotalOut)
+	e.sayStopped("refused", r.Refused, r.TotalNot)
 	if !o.AtBase && slices.ContainsFunc(r.Refused, func(s transplant.Stopped) bool { return s.Conflicts }) {
-		e.say("to begin the branch where the sandbox began: --at-base · to apply files in place of commits: agentfense apply %s", sb.Name())
+		e.say("to begin the branch where the sandbox began: --at-base · to apply files in place of commits: agentfense apply %s", vpath.Escape(name))
 	}
 	if err != nil {
 		return err
 	}
-	made := 0
-	for _, m := range r.Moved {
-		if m.Real == "" {
+	made := r.Total
+	for _, c := range r.Commits {
+		if c.LeftOut {
+			made--
 			continue
 		}
-		made++
-		if _, err := fmt.Fprintf(e.stdout, "%s  %s  %s\n", shortID(m.Real), vpath.Escape(m.AuthorName()), vpath.Escape(m.Subject())); err != nil {
+		if _, err := fmt.Fprintf(e.stdout, "%s  %s  %s\n", shortID(cmp.Or(c.ID, c.From)), vpath.Escape(c.Author), vpath.Escape(c.Subject)); err != nil {
 			return err
 		}
 	}
@@ -332,21 +256,13 @@ func applyCommits(ctx context.Context, e *env, b *local.Backend, name string, o 
 	return nil
 }
 
-func appliedCommitsOf(r *transplant.Transplanted, o applyOptions) appliedCommits {
+func appliedCommitsOf(r *branch.AppliedCommits, o applyOptions) appliedCommits {
 	doc := appliedCommits{
-		SchemaVersion: schemaVersion, DryRun: o.DryRun, Branch: vpath.Escape(o.Branch), Base: r.Base, Commits: []appliedCommit{},
-		LeftOut: stoppedPaths(r.Dropped), Refused: stoppedPaths(r.Refused), Signatures: r.Signed,
+		SchemaVersion: schemaVersion, DryRun: o.DryRun, Branch: vpath.Escape(o.Branch), Base: r.Base, Commit: r.Tip, Commits: []appliedCommit{},
+		LeftOut: stoppedPaths(r.LeftOut), Refused: stoppedPaths(r.Refused), Signatures: r.Signed,
 	}
-	isMade := !o.DryRun && len(r.Refused) == 0
-	if isMade {
-		doc.Commit = r.Tip
-	}
-	for _, m := range r.Moved {
-		c := appliedCommit{From: m.ID, Author: vpath.Escape(m.AuthorName()), Subject: vpath.Escape(m.Subject())}
-		if isMade {
-			c.ID = m.Real
-		}
-		doc.Commits = append(doc.Commits, c)
+	for _, c := range r.Commits {
+		doc.Commits = append(doc.Commits, appliedCommit{From: c.From, ID: c.ID, Author: vpath.Escape(c.Author), Subject: vpath.Escape(c.Subject)})
 	}
 	return doc
 }
@@ -360,7 +276,7 @@ func stoppedPaths(list []transplant.Stopped) []stoppedPath {
 }
 
 // sayStopped names paths of commits.
-func (e *env) sayStopped(what string, list []transplant.Stopped) {
+func (e *env) sayStopped(what string, list []transplant.Stopped, total int) {
 	for _, s := range list[:min(len(list), summaryRoom)] {
 		word := what
 		if s.Conflicts {
@@ -368,7 +284,7 @@ func (e *env) sayStopped(what string, list []transplant.Stopped) {
 		}
 		e.say("%s: %s of %s: %s", word, vpath.Escape(s.Path), shortID(s.Commit), vpath.Escape(s.Why))
 	}
-	if more := len(list) - summaryRoom; more > 0 {
+	if more := total - summaryRoom; more > 0 {
 		e.say("%s: %d more; --json lists all", what, more)
 	}
 }

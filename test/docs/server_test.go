@@ -102,6 +102,9 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 	if ofHistory.MatchString(example) {
 		return replacers(s.applied(t, strings.Contains(strings.ToLower(example), "redo")))
 	}
+	if ofCommits.MatchString(example) {
+		return replacers(s.committed(t))
+	}
 	if strings.Contains(example, sandboxID) || strings.Contains(example, sessionID) {
 		sb := s.call(t, "CreateSandbox", `{"codebaseId":"`+cb+`","permissions":[{"pattern":"**","permission":"PERMISSION_WRITE"}],"allowNet":["example.org"],"askTimeout":"60s"}`)
 		t.Cleanup(func() {
@@ -193,6 +196,35 @@ func (s *stage) applied(t *testing.T, undone bool) (pairs []string) {
 		s.call(t, "Undo", `{"transactionId":"`+tx+`"}`)
 	}
 	return []string{codebaseID, cb, sandboxID, sb, txID, tx}
+}
+
+// ofCommits are the examples for which a command committed in a clean repository.
+var ofCommits = regexp.MustCompile(`ListCommits|ApplyCommits|/commits\b`)
+
+// committed makes a linked repository and such a sandbox of it, and returns what stands for their
+// ids.
+func (s *stage) committed(t *testing.T) (pairs []string) {
+	t.Helper()
+	testenv.Overlay(t)
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "src"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "src/main.go"), []byte("package main\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	script := "git init -q -b main . && git add . && git -c user.name=Host -c user.email=host@example.org commit -qm first"
+	make := exec.Command("sh", "-c", script)
+	make.Dir = dir
+	if out, err := make.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	cb := s.call(t, "LinkCodebase", `{"name":"demo","ownerId":"me","path":"`+dir+`"}`)
+	sb := s.call(t, "CreateSandbox", `{"codebaseId":"`+cb+`","permissions":[{"pattern":"**","permission":"PERMISSION_WRITE"}],"git":"clean"}`)
+	s.call(t, "StartSandbox", `{"sandboxId":"`+sb+`"}`)
+	s.call(t, "Exec", `{"sandboxId":"`+sb+`","command":"echo '// changed' >> src/main.go; git -c user.name=Agent -c user.email=agent@example.org commit -qam 'Change main'"}`)
+	s.call(t, "StopSandbox", `{"sandboxId":"`+sb+`"}`)
+	return []string{codebaseID, cb, sandboxID, sb}
 }
 
 // onBoard are the examples for which a path is locked and there is a message.

@@ -599,6 +599,59 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
+// CommitOutcome is what ApplyCommits does with a file of a commit.
+type CommitOutcome int32
+
+const (
+	// It applies the change.
+	CommitOutcome_COMMIT_OUTCOME_UNSPECIFIED CommitOutcome = 0
+	// It leaves the file out, because the policy hides it.
+	CommitOutcome_COMMIT_OUTCOME_LEFT_OUT CommitOutcome = 1
+	// It refuses the commits, because of this file.
+	CommitOutcome_COMMIT_OUTCOME_REFUSED CommitOutcome = 2
+)
+
+// Enum value maps for CommitOutcome.
+var (
+	CommitOutcome_name = map[int32]string{
+		0: "COMMIT_OUTCOME_UNSPECIFIED",
+		1: "COMMIT_OUTCOME_LEFT_OUT",
+		2: "COMMIT_OUTCOME_REFUSED",
+	}
+	CommitOutcome_value = map[string]int32{
+		"COMMIT_OUTCOME_UNSPECIFIED": 0,
+		"COMMIT_OUTCOME_LEFT_OUT":    1,
+		"COMMIT_OUTCOME_REFUSED":     2,
+	}
+)
+
+func (x CommitOutcome) Enum() *CommitOutcome {
+	p := new(CommitOutcome)
+	*p = x
+	return p
+}
+
+func (x CommitOutcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CommitOutcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_sandbox_v1_sandbox_proto_enumTypes[9].Descriptor()
+}
+
+func (CommitOutcome) Type() protoreflect.EnumType {
+	return &file_sandbox_v1_sandbox_proto_enumTypes[9]
+}
+
+func (x CommitOutcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CommitOutcome.Descriptor instead.
+func (CommitOutcome) EnumDescriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
+}
+
 // ViewOrigin is the layer that holds a file.
 type ViewOrigin int32
 
@@ -639,11 +692,11 @@ func (x ViewOrigin) String() string {
 }
 
 func (ViewOrigin) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[9].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[10].Descriptor()
 }
 
 func (ViewOrigin) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[9]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[10]
 }
 
 func (x ViewOrigin) Number() protoreflect.EnumNumber {
@@ -652,7 +705,7 @@ func (x ViewOrigin) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ViewOrigin.Descriptor instead.
 func (ViewOrigin) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 type ExecOutput_OutputType int32
@@ -688,11 +741,11 @@ func (x ExecOutput_OutputType) String() string {
 }
 
 func (ExecOutput_OutputType) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[10].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[11].Descriptor()
 }
 
 func (ExecOutput_OutputType) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[10]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[11]
 }
 
 func (x ExecOutput_OutputType) Number() protoreflect.EnumNumber {
@@ -855,9 +908,15 @@ type Sandbox struct {
 	// without the scopes read and manage.
 	Grants []*PathGrant `protobuf:"bytes,128,rep,name=grants,proto3" json:"grants,omitempty"`
 	// Programs inside may use the board.
-	Board         bool `protobuf:"varint,140,opt,name=board,proto3" json:"board,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Board bool `protobuf:"varint,140,opt,name=board,proto3" json:"board,omitempty"`
+	// The clean repository that commands see, as "clean:DEPTH" or "clean:all". Empty: they see the
+	// repository of the codebase.
+	Git string `protobuf:"bytes,160,opt,name=git,proto3" json:"git,omitempty"`
+	// In the clean repository: how many branches, tags and stashes have commits that are nowhere
+	// else. DestroySandbox deletes them.
+	UnsavedBranches int64 `protobuf:"varint,161,opt,name=unsaved_branches,json=unsavedBranches,proto3" json:"unsaved_branches,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Sandbox) Reset() {
@@ -1105,6 +1164,20 @@ func (x *Sandbox) GetBoard() bool {
 		return x.Board
 	}
 	return false
+}
+
+func (x *Sandbox) GetGit() string {
+	if x != nil {
+		return x.Git
+	}
+	return ""
+}
+
+func (x *Sandbox) GetUnsavedBranches() int64 {
+	if x != nil {
+		return x.UnsavedBranches
+	}
+	return 0
 }
 
 // PathGrant is a path of the workspace with a permission beside those of the rules.
@@ -1463,7 +1536,13 @@ type CreateSandboxRequest struct {
 	AskTimeout *durationpb.Duration `protobuf:"bytes,117,opt,name=ask_timeout,json=askTimeout,proto3" json:"ask_timeout,omitempty"`
 	// Lets programs inside lock paths for the sandbox, and exchange messages with the other sandboxes
 	// of the codebase (BoardService), over the socket /run/agentfense/board.socket.
-	Board         bool `protobuf:"varint,140,opt,name=board,proto3" json:"board,omitempty"`
+	Board bool `protobuf:"varint,140,opt,name=board,proto3" json:"board,omitempty"`
+	// Which git repository commands see: "source" or empty for that of the codebase, as the policy
+	// shows it; "clean" for a clean one with the last 50 commits, "clean:DEPTH" for another number,
+	// "clean:all" for all. A clean repository has nothing that the policy hides. It needs a linked
+	// codebase whose repository does not lead out of the directory, and no limit of the disk:
+	// FAILED_PRECONDITION with the reason if there can be none.
+	Git           string `protobuf:"bytes,160,opt,name=git,proto3" json:"git,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1650,6 +1729,13 @@ func (x *CreateSandboxRequest) GetBoard() bool {
 		return x.Board
 	}
 	return false
+}
+
+func (x *CreateSandboxRequest) GetGit() string {
+	if x != nil {
+		return x.Git
+	}
+	return ""
 }
 
 // AllowedHost is a host that a sandbox may reach.
@@ -5313,6 +5399,457 @@ func (x *ApplyResponse) GetStatement() []byte {
 	return nil
 }
 
+type ListCommitsRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// Maximum number of entries; 0: 100. At most 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From next_page_token. INVALID_ARGUMENT if there are other commits now.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCommitsRequest) Reset() {
+	*x = ListCommitsRequest{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCommitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCommitsRequest) ProtoMessage() {}
+
+func (x *ListCommitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCommitsRequest.ProtoReflect.Descriptor instead.
+func (*ListCommitsRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *ListCommitsRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *ListCommitsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListCommitsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListCommitsResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Commits []*Commit              `protobuf:"bytes,1,rep,name=commits,proto3" json:"commits,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The commit of the source of which the clean repository was made.
+	SourceCommit  string `protobuf:"bytes,3,opt,name=source_commit,json=sourceCommit,proto3" json:"source_commit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCommitsResponse) Reset() {
+	*x = ListCommitsResponse{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCommitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCommitsResponse) ProtoMessage() {}
+
+func (x *ListCommitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCommitsResponse.ProtoReflect.Descriptor instead.
+func (*ListCommitsResponse) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *ListCommitsResponse) GetCommits() []*Commit {
+	if x != nil {
+		return x.Commits
+	}
+	return nil
+}
+
+func (x *ListCommitsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListCommitsResponse) GetSourceCommit() string {
+	if x != nil {
+		return x.SourceCommit
+	}
+	return ""
+}
+
+// Commit is a commit of a sandbox. One that several branches have is listed for each.
+type Commit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The branch of the sandbox, or "HEAD" if none is checked out.
+	Branch string `protobuf:"bytes,1,opt,name=branch,proto3" json:"branch,omitempty"`
+	// The branch is checked out.
+	Current bool   `protobuf:"varint,2,opt,name=current,proto3" json:"current,omitempty"`
+	Id      string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	// The name of the author. It may be cut, as the subject.
+	Author  string `protobuf:"bytes,4,opt,name=author,proto3" json:"author,omitempty"`
+	Subject string `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`
+	// Its signature would be lost.
+	Signed bool `protobuf:"varint,6,opt,name=signed,proto3" json:"signed,omitempty"`
+	Merge  bool `protobuf:"varint,7,opt,name=merge,proto3" json:"merge,omitempty"`
+	// The list may be cut; see file_count.
+	Files         []*Commit_File `protobuf:"bytes,8,rep,name=files,proto3" json:"files,omitempty"`
+	FileCount     int64          `protobuf:"varint,9,opt,name=file_count,json=fileCount,proto3" json:"file_count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Commit) Reset() {
+	*x = Commit{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Commit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Commit) ProtoMessage() {}
+
+func (x *Commit) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Commit.ProtoReflect.Descriptor instead.
+func (*Commit) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *Commit) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *Commit) GetCurrent() bool {
+	if x != nil {
+		return x.Current
+	}
+	return false
+}
+
+func (x *Commit) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Commit) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *Commit) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *Commit) GetSigned() bool {
+	if x != nil {
+		return x.Signed
+	}
+	return false
+}
+
+func (x *Commit) GetMerge() bool {
+	if x != nil {
+		return x.Merge
+	}
+	return false
+}
+
+func (x *Commit) GetFiles() []*Commit_File {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *Commit) GetFileCount() int64 {
+	if x != nil {
+		return x.FileCount
+	}
+	return 0
+}
+
+type ApplyCommitsRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// A new branch of the source's repository.
+	ToBranch string `protobuf:"bytes,2,opt,name=to_branch,json=toBranch,proto3" json:"to_branch,omitempty"`
+	// The branch of the sandbox. Default: the one that is checked out.
+	FromBranch string `protobuf:"bytes,3,opt,name=from_branch,json=fromBranch,proto3" json:"from_branch,omitempty"`
+	// Begins the branch at the commit of which the clean repository was made. Default: at the last
+	// commit of the source's branch.
+	AtBase bool `protobuf:"varint,4,opt,name=at_base,json=atBase,proto3" json:"at_base,omitempty"`
+	// The id of the last commit that the caller has seen. FAILED_PRECONDITION for another one. Empty:
+	// any.
+	ReviewedCommit string `protobuf:"bytes,5,opt,name=reviewed_commit,json=reviewedCommit,proto3" json:"reviewed_commit,omitempty"`
+	// Reports what would be done, and changes nothing.
+	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The committer. INVALID_ARGUMENT without both fields.
+	GitUser       *GitUser `protobuf:"bytes,7,opt,name=git_user,json=gitUser,proto3" json:"git_user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyCommitsRequest) Reset() {
+	*x = ApplyCommitsRequest{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyCommitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyCommitsRequest) ProtoMessage() {}
+
+func (x *ApplyCommitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyCommitsRequest.ProtoReflect.Descriptor instead.
+func (*ApplyCommitsRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *ApplyCommitsRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *ApplyCommitsRequest) GetToBranch() string {
+	if x != nil {
+		return x.ToBranch
+	}
+	return ""
+}
+
+func (x *ApplyCommitsRequest) GetFromBranch() string {
+	if x != nil {
+		return x.FromBranch
+	}
+	return ""
+}
+
+func (x *ApplyCommitsRequest) GetAtBase() bool {
+	if x != nil {
+		return x.AtBase
+	}
+	return false
+}
+
+func (x *ApplyCommitsRequest) GetReviewedCommit() string {
+	if x != nil {
+		return x.ReviewedCommit
+	}
+	return ""
+}
+
+func (x *ApplyCommitsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *ApplyCommitsRequest) GetGitUser() *GitUser {
+	if x != nil {
+		return x.GitUser
+	}
+	return nil
+}
+
+type ApplyCommitsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The commit of the source that the branch continues.
+	Base string `protobuf:"bytes,1,opt,name=base,proto3" json:"base,omitempty"`
+	// The last new commit. Empty in a dry run.
+	Commit string `protobuf:"bytes,2,opt,name=commit,proto3" json:"commit,omitempty"`
+	// Parents come first. This and the next lists may be cut; see the counts.
+	Commits      []*ApplyCommitsResponse_Applied `protobuf:"bytes,3,rep,name=commits,proto3" json:"commits,omitempty"`
+	CommitCount  int64                           `protobuf:"varint,4,opt,name=commit_count,json=commitCount,proto3" json:"commit_count,omitempty"`
+	LeftOut      []*ApplyCommitsResponse_Stopped `protobuf:"bytes,5,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	LeftOutCount int64                           `protobuf:"varint,6,opt,name=left_out_count,json=leftOutCount,proto3" json:"left_out_count,omitempty"`
+	// Only a dry run has it.
+	Refused      []*ApplyCommitsResponse_Stopped `protobuf:"bytes,7,rep,name=refused,proto3" json:"refused,omitempty"`
+	RefusedCount int64                           `protobuf:"varint,8,opt,name=refused_count,json=refusedCount,proto3" json:"refused_count,omitempty"`
+	// Number of commits that lost the signature.
+	LostSignatures int64 `protobuf:"varint,9,opt,name=lost_signatures,json=lostSignatures,proto3" json:"lost_signatures,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ApplyCommitsResponse) Reset() {
+	*x = ApplyCommitsResponse{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyCommitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyCommitsResponse) ProtoMessage() {}
+
+func (x *ApplyCommitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyCommitsResponse.ProtoReflect.Descriptor instead.
+func (*ApplyCommitsResponse) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *ApplyCommitsResponse) GetBase() string {
+	if x != nil {
+		return x.Base
+	}
+	return ""
+}
+
+func (x *ApplyCommitsResponse) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *ApplyCommitsResponse) GetCommits() []*ApplyCommitsResponse_Applied {
+	if x != nil {
+		return x.Commits
+	}
+	return nil
+}
+
+func (x *ApplyCommitsResponse) GetCommitCount() int64 {
+	if x != nil {
+		return x.CommitCount
+	}
+	return 0
+}
+
+func (x *ApplyCommitsResponse) GetLeftOut() []*ApplyCommitsResponse_Stopped {
+	if x != nil {
+		return x.LeftOut
+	}
+	return nil
+}
+
+func (x *ApplyCommitsResponse) GetLeftOutCount() int64 {
+	if x != nil {
+		return x.LeftOutCount
+	}
+	return 0
+}
+
+func (x *ApplyCommitsResponse) GetRefused() []*ApplyCommitsResponse_Stopped {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+func (x *ApplyCommitsResponse) GetRefusedCount() int64 {
+	if x != nil {
+		return x.RefusedCount
+	}
+	return 0
+}
+
+func (x *ApplyCommitsResponse) GetLostSignatures() int64 {
+	if x != nil {
+		return x.LostSignatures
+	}
+	return 0
+}
+
 type ReadChangesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
@@ -5328,7 +5865,7 @@ type ReadChangesRequest struct {
 
 func (x *ReadChangesRequest) Reset() {
 	*x = ReadChangesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5340,7 +5877,7 @@ func (x *ReadChangesRequest) String() string {
 func (*ReadChangesRequest) ProtoMessage() {}
 
 func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5353,7 +5890,7 @@ func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesRequest.ProtoReflect.Descriptor instead.
 func (*ReadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ReadChangesRequest) GetSandboxId() string {
@@ -5397,7 +5934,7 @@ type ReadChangesResponse struct {
 
 func (x *ReadChangesResponse) Reset() {
 	*x = ReadChangesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5409,7 +5946,7 @@ func (x *ReadChangesResponse) String() string {
 func (*ReadChangesResponse) ProtoMessage() {}
 
 func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5422,7 +5959,7 @@ func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ReadChangesResponse) GetMessage() isReadChangesResponse_Message {
@@ -5483,7 +6020,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5495,7 +6032,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5508,7 +6045,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DiscardRequest) GetSandboxId() string {
@@ -5553,7 +6090,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5565,7 +6102,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5578,7 +6115,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DiscardResponse) GetPaths() []string {
@@ -5613,7 +6150,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5625,7 +6162,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5638,7 +6175,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetPolicyRequest) GetSandboxId() string {
@@ -5667,7 +6204,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5679,7 +6216,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5692,7 +6229,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{55}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ExplainPolicyRequest) GetSandboxId() string {
@@ -5740,7 +6277,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5752,7 +6289,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5765,7 +6302,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{56}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ExplainPolicyResponse) GetPermission() Permission {
@@ -5836,7 +6373,7 @@ type RuleMatch struct {
 
 func (x *RuleMatch) Reset() {
 	*x = RuleMatch{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5848,7 +6385,7 @@ func (x *RuleMatch) String() string {
 func (*RuleMatch) ProtoMessage() {}
 
 func (x *RuleMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5861,7 +6398,7 @@ func (x *RuleMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMatch.ProtoReflect.Descriptor instead.
 func (*RuleMatch) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{57}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RuleMatch) GetRuleIndex() int32 {
@@ -5897,7 +6434,7 @@ type ListViewRequest struct {
 
 func (x *ListViewRequest) Reset() {
 	*x = ListViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5909,7 +6446,7 @@ func (x *ListViewRequest) String() string {
 func (*ListViewRequest) ProtoMessage() {}
 
 func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5922,7 +6459,7 @@ func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewRequest.ProtoReflect.Descriptor instead.
 func (*ListViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{58}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListViewRequest) GetSandboxId() string {
@@ -5979,7 +6516,7 @@ type ListViewResponse struct {
 
 func (x *ListViewResponse) Reset() {
 	*x = ListViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5991,7 +6528,7 @@ func (x *ListViewResponse) String() string {
 func (*ListViewResponse) ProtoMessage() {}
 
 func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6004,7 +6541,7 @@ func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewResponse.ProtoReflect.Descriptor instead.
 func (*ListViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{59}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListViewResponse) GetEntries() []*ViewEntry {
@@ -6040,7 +6577,7 @@ type ViewEntry struct {
 
 func (x *ViewEntry) Reset() {
 	*x = ViewEntry{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6052,7 +6589,7 @@ func (x *ViewEntry) String() string {
 func (*ViewEntry) ProtoMessage() {}
 
 func (x *ViewEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6065,7 +6602,7 @@ func (x *ViewEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEntry.ProtoReflect.Descriptor instead.
 func (*ViewEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{60}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ViewEntry) GetPath() string {
@@ -6129,7 +6666,7 @@ type ReadViewRequest struct {
 
 func (x *ReadViewRequest) Reset() {
 	*x = ReadViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6141,7 +6678,7 @@ func (x *ReadViewRequest) String() string {
 func (*ReadViewRequest) ProtoMessage() {}
 
 func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6154,7 +6691,7 @@ func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewRequest.ProtoReflect.Descriptor instead.
 func (*ReadViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{61}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ReadViewRequest) GetSandboxId() string {
@@ -6187,7 +6724,7 @@ type ReadViewResponse struct {
 
 func (x *ReadViewResponse) Reset() {
 	*x = ReadViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6199,7 +6736,7 @@ func (x *ReadViewResponse) String() string {
 func (*ReadViewResponse) ProtoMessage() {}
 
 func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6212,7 +6749,7 @@ func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewResponse.ProtoReflect.Descriptor instead.
 func (*ReadViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{62}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ReadViewResponse) GetData() []byte {
@@ -6237,7 +6774,7 @@ type WatchViewRequest struct {
 
 func (x *WatchViewRequest) Reset() {
 	*x = WatchViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6249,7 +6786,7 @@ func (x *WatchViewRequest) String() string {
 func (*WatchViewRequest) ProtoMessage() {}
 
 func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6262,7 +6799,7 @@ func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewRequest.ProtoReflect.Descriptor instead.
 func (*WatchViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{63}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *WatchViewRequest) GetSandboxId() string {
@@ -6306,7 +6843,7 @@ type WatchViewResponse struct {
 
 func (x *WatchViewResponse) Reset() {
 	*x = WatchViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6318,7 +6855,7 @@ func (x *WatchViewResponse) String() string {
 func (*WatchViewResponse) ProtoMessage() {}
 
 func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6331,7 +6868,7 @@ func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewResponse.ProtoReflect.Descriptor instead.
 func (*WatchViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{64}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *WatchViewResponse) GetChanges() []*FileChange {
@@ -6365,7 +6902,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6377,7 +6914,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[65]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6390,7 +6927,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{65}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *AuditRequest) GetSandboxId() string {
@@ -6445,7 +6982,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6457,7 +6994,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[66]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6470,7 +7007,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{66}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *AuditEvent) GetSeq() uint64 {
@@ -6512,7 +7049,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6524,7 +7061,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6537,7 +7074,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{67}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *LogsRequest) GetSandboxId() string {
@@ -6577,7 +7114,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[68]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6589,7 +7126,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[68]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6602,7 +7139,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{68}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *LogRecord) GetTime() *timestamppb.Timestamp {
@@ -6670,7 +7207,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[69]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6682,7 +7219,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[69]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6695,7 +7232,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{69}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -6734,7 +7271,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[70]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6746,7 +7283,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[70]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6759,7 +7296,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{70}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -6864,7 +7401,7 @@ type AttachRequest_Start struct {
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[76]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6876,7 +7413,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[76]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6969,7 +7506,7 @@ type AttachRequest_Resume struct {
 
 func (x *AttachRequest_Resume) Reset() {
 	*x = AttachRequest_Resume{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[77]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6981,7 +7518,7 @@ func (x *AttachRequest_Resume) String() string {
 func (*AttachRequest_Resume) ProtoMessage() {}
 
 func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[77]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7035,7 +7572,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[78]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7047,7 +7584,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[78]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7077,6 +7614,245 @@ func (x *AttachRequest_WindowSize) GetColumns() uint32 {
 	return 0
 }
 
+// File is a file that differs from that of the first parent.
+type Commit_File struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Path    string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Status  ChangeStatus           `protobuf:"varint,2,opt,name=status,proto3,enum=sandbox.v1.ChangeStatus" json:"status,omitempty"`
+	Outcome CommitOutcome          `protobuf:"varint,3,opt,name=outcome,proto3,enum=sandbox.v1.CommitOutcome" json:"outcome,omitempty"`
+	// The reason of outcome.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// As in FileDiff, by the name of the file.
+	Risk          Risk   `protobuf:"varint,5,opt,name=risk,proto3,enum=sandbox.v1.Risk" json:"risk,omitempty"`
+	RiskReason    string `protobuf:"bytes,6,opt,name=risk_reason,json=riskReason,proto3" json:"risk_reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Commit_File) Reset() {
+	*x = Commit_File{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Commit_File) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Commit_File) ProtoMessage() {}
+
+func (x *Commit_File) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Commit_File.ProtoReflect.Descriptor instead.
+func (*Commit_File) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52, 0}
+}
+
+func (x *Commit_File) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Commit_File) GetStatus() ChangeStatus {
+	if x != nil {
+		return x.Status
+	}
+	return ChangeStatus_CHANGE_STATUS_UNSPECIFIED
+}
+
+func (x *Commit_File) GetOutcome() CommitOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return CommitOutcome_COMMIT_OUTCOME_UNSPECIFIED
+}
+
+func (x *Commit_File) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Commit_File) GetRisk() Risk {
+	if x != nil {
+		return x.Risk
+	}
+	return Risk_RISK_UNSPECIFIED
+}
+
+func (x *Commit_File) GetRiskReason() string {
+	if x != nil {
+		return x.RiskReason
+	}
+	return ""
+}
+
+type ApplyCommitsResponse_Applied struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the commit in the sandbox.
+	From string `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	// The id of the new commit. Empty in a dry run, and for a commit of hidden files alone, which
+	// is left out.
+	Id      string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Author  string `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`
+	Subject string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	// The commit is left out, because it changes nothing but hidden files. False if a file is
+	// refused.
+	LeftOut       bool `protobuf:"varint,5,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyCommitsResponse_Applied) Reset() {
+	*x = ApplyCommitsResponse_Applied{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyCommitsResponse_Applied) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyCommitsResponse_Applied) ProtoMessage() {}
+
+func (x *ApplyCommitsResponse_Applied) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyCommitsResponse_Applied.ProtoReflect.Descriptor instead.
+func (*ApplyCommitsResponse_Applied) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54, 0}
+}
+
+func (x *ApplyCommitsResponse_Applied) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *ApplyCommitsResponse_Applied) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ApplyCommitsResponse_Applied) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *ApplyCommitsResponse_Applied) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *ApplyCommitsResponse_Applied) GetLeftOut() bool {
+	if x != nil {
+		return x.LeftOut
+	}
+	return false
+}
+
+// Stopped is a file of a commit that is left out, or that stops the call.
+type ApplyCommitsResponse_Stopped struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// The commit of the sandbox.
+	Commit string `protobuf:"bytes,2,opt,name=commit,proto3" json:"commit,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The source's branch conflicts with the change. Otherwise the policy is the reason.
+	Conflict      bool `protobuf:"varint,4,opt,name=conflict,proto3" json:"conflict,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyCommitsResponse_Stopped) Reset() {
+	*x = ApplyCommitsResponse_Stopped{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyCommitsResponse_Stopped) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyCommitsResponse_Stopped) ProtoMessage() {}
+
+func (x *ApplyCommitsResponse_Stopped) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyCommitsResponse_Stopped.ProtoReflect.Descriptor instead.
+func (*ApplyCommitsResponse_Stopped) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54, 1}
+}
+
+func (x *ApplyCommitsResponse_Stopped) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ApplyCommitsResponse_Stopped) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *ApplyCommitsResponse_Stopped) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ApplyCommitsResponse_Stopped) GetConflict() bool {
+	if x != nil {
+		return x.Conflict
+	}
+	return false
+}
+
 type ReadChangesResponse_Change struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Path   string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -7095,7 +7871,7 @@ type ReadChangesResponse_Change struct {
 
 func (x *ReadChangesResponse_Change) Reset() {
 	*x = ReadChangesResponse_Change{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[82]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7107,7 +7883,7 @@ func (x *ReadChangesResponse_Change) String() string {
 func (*ReadChangesResponse_Change) ProtoMessage() {}
 
 func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[82]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7120,7 +7896,7 @@ func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse_Change.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse_Change) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{56, 0}
 }
 
 func (x *ReadChangesResponse_Change) GetPath() string {
@@ -7174,7 +7950,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"disk_bytes\x18d \x01(\x03R\tdiskBytes\x12\x1f\n" +
 	"\vdisk_inodes\x18e \x01(\x03R\n" +
-	"diskInodes\"\xbe\n" +
+	"diskInodes\"\xfd\n" +
 	"\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
@@ -7215,7 +7991,9 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\vask_timeout\x18\x7f \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"askTimeout\x12.\n" +
 	"\x06grants\x18\x80\x01 \x03(\v2\x15.sandbox.v1.PathGrantR\x06grants\x12\x15\n" +
-	"\x05board\x18\x8c\x01 \x01(\bR\x05board\x1a9\n" +
+	"\x05board\x18\x8c\x01 \x01(\bR\x05board\x12\x11\n" +
+	"\x03git\x18\xa0\x01 \x01(\tR\x03git\x12*\n" +
+	"\x10unsaved_branches\x18\xa1\x01 \x01(\x03R\x0funsavedBranches\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x01\n" +
@@ -7240,7 +8018,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x14pending_changes_more\x18\x02 \x01(\bR\x12pendingChangesMore\x12\x1d\n" +
 	"\n" +
 	"disk_bytes\x18\x03 \x01(\x03R\tdiskBytes\x12&\n" +
-	"\x0fdisk_bytes_more\x18\x04 \x01(\bR\rdiskBytesMore\"\xe8\a\n" +
+	"\x0fdisk_bytes_more\x18\x04 \x01(\bR\rdiskBytesMore\"\xfb\a\n" +
 	"\x14CreateSandboxRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12<\n" +
@@ -7268,7 +8046,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\apublish\x18t \x03(\tR\apublish\x12:\n" +
 	"\vask_timeout\x18u \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"askTimeout\x12\x15\n" +
-	"\x05board\x18\x8c\x01 \x01(\bR\x05board\x1a9\n" +
+	"\x05board\x18\x8c\x01 \x01(\bR\x05board\x12\x11\n" +
+	"\x03git\x18\xa0\x01 \x01(\tR\x03git\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
@@ -7646,7 +8425,67 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\rwritten_again\x18\x04 \x03(\tR\fwrittenAgain\x12&\n" +
 	"\x0etransaction_id\x18\x82\x01 \x01(\tR\rtransactionId\x12\x17\n" +
 	"\x06commit\x18\x83\x01 \x01(\tR\x06commit\x12\x1d\n" +
-	"\tstatement\x18\x84\x01 \x01(\fR\tstatement\"\x88\x01\n" +
+	"\tstatement\x18\x84\x01 \x01(\fR\tstatement\"o\n" +
+	"\x12ListCommitsRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x90\x01\n" +
+	"\x13ListCommitsResponse\x12,\n" +
+	"\acommits\x18\x01 \x03(\v2\x12.sandbox.v1.CommitR\acommits\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12#\n" +
+	"\rsource_commit\x18\x03 \x01(\tR\fsourceCommit\"\xdb\x03\n" +
+	"\x06Commit\x12\x16\n" +
+	"\x06branch\x18\x01 \x01(\tR\x06branch\x12\x18\n" +
+	"\acurrent\x18\x02 \x01(\bR\acurrent\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x16\n" +
+	"\x06author\x18\x04 \x01(\tR\x06author\x12\x18\n" +
+	"\asubject\x18\x05 \x01(\tR\asubject\x12\x16\n" +
+	"\x06signed\x18\x06 \x01(\bR\x06signed\x12\x14\n" +
+	"\x05merge\x18\a \x01(\bR\x05merge\x12-\n" +
+	"\x05files\x18\b \x03(\v2\x17.sandbox.v1.Commit.FileR\x05files\x12\x1d\n" +
+	"\n" +
+	"file_count\x18\t \x01(\x03R\tfileCount\x1a\xe0\x01\n" +
+	"\x04File\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x120\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x18.sandbox.v1.ChangeStatusR\x06status\x123\n" +
+	"\aoutcome\x18\x03 \x01(\x0e2\x19.sandbox.v1.CommitOutcomeR\aoutcome\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12$\n" +
+	"\x04risk\x18\x05 \x01(\x0e2\x10.sandbox.v1.RiskR\x04risk\x12\x1f\n" +
+	"\vrisk_reason\x18\x06 \x01(\tR\n" +
+	"riskReason\"\xfd\x01\n" +
+	"\x13ApplyCommitsRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
+	"\tto_branch\x18\x02 \x01(\tR\btoBranch\x12\x1f\n" +
+	"\vfrom_branch\x18\x03 \x01(\tR\n" +
+	"fromBranch\x12\x17\n" +
+	"\aat_base\x18\x04 \x01(\bR\x06atBase\x12'\n" +
+	"\x0freviewed_commit\x18\x05 \x01(\tR\x0ereviewedCommit\x12\x17\n" +
+	"\adry_run\x18\x06 \x01(\bR\x06dryRun\x12.\n" +
+	"\bgit_user\x18\a \x01(\v2\x13.sandbox.v1.GitUserR\agitUser\"\x8d\x05\n" +
+	"\x14ApplyCommitsResponse\x12\x12\n" +
+	"\x04base\x18\x01 \x01(\tR\x04base\x12\x16\n" +
+	"\x06commit\x18\x02 \x01(\tR\x06commit\x12B\n" +
+	"\acommits\x18\x03 \x03(\v2(.sandbox.v1.ApplyCommitsResponse.AppliedR\acommits\x12!\n" +
+	"\fcommit_count\x18\x04 \x01(\x03R\vcommitCount\x12C\n" +
+	"\bleft_out\x18\x05 \x03(\v2(.sandbox.v1.ApplyCommitsResponse.StoppedR\aleftOut\x12$\n" +
+	"\x0eleft_out_count\x18\x06 \x01(\x03R\fleftOutCount\x12B\n" +
+	"\arefused\x18\a \x03(\v2(.sandbox.v1.ApplyCommitsResponse.StoppedR\arefused\x12#\n" +
+	"\rrefused_count\x18\b \x01(\x03R\frefusedCount\x12'\n" +
+	"\x0flost_signatures\x18\t \x01(\x03R\x0elostSignatures\x1az\n" +
+	"\aApplied\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
+	"\x06author\x18\x03 \x01(\tR\x06author\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\tR\asubject\x12\x19\n" +
+	"\bleft_out\x18\x05 \x01(\bR\aleftOut\x1ai\n" +
+	"\aStopped\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
+	"\x06commit\x18\x02 \x01(\tR\x06commit\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1a\n" +
+	"\bconflict\x18\x04 \x01(\bR\bconflict\"\x88\x01\n" +
 	"\x12ReadChangesRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
@@ -7855,13 +8694,17 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x0eOUTCOME_FAILED\x10\x06\x12\x13\n" +
 	"\x0fOUTCOME_SKIPPED\x10\a\x12 \n" +
 	"\x1cOUTCOME_CHANGED_SINCE_REVIEW\x10d\x12\x14\n" +
-	"\x10OUTCOME_LEFT_OUT\x10n*p\n" +
+	"\x10OUTCOME_LEFT_OUT\x10n*h\n" +
+	"\rCommitOutcome\x12\x1e\n" +
+	"\x1aCOMMIT_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17COMMIT_OUTCOME_LEFT_OUT\x10\x01\x12\x1a\n" +
+	"\x16COMMIT_OUTCOME_REFUSED\x10\x02*p\n" +
 	"\n" +
 	"ViewOrigin\x12\x1b\n" +
 	"\x17VIEW_ORIGIN_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12VIEW_ORIGIN_SOURCE\x10\x01\x12\x16\n" +
 	"\x12VIEW_ORIGIN_FROZEN\x10\x02\x12\x15\n" +
-	"\x11VIEW_ORIGIN_DELTA\x10\x032\xe4\x1a\n" +
+	"\x11VIEW_ORIGIN_DELTA\x10\x032\xe3\x1c\n" +
 	"\x0eSandboxService\x12`\n" +
 	"\rCreateSandbox\x12 .sandbox.v1.CreateSandboxRequest\x1a\x13.sandbox.v1.Sandbox\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/sandboxes\x12d\n" +
 	"\n" +
@@ -7884,7 +8727,9 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\tListExecs\x12\x1c.sandbox.v1.ListExecsRequest\x1a\x1d.sandbox.v1.ListExecsResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/sandboxes/{sandbox_id}/execs\x12b\n" +
 	"\x04Diff\x12\x17.sandbox.v1.DiffRequest\x1a\x18.sandbox.v1.DiffResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/sandboxes/{sandbox_id}/diff\x12P\n" +
 	"\vReadChanges\x12\x1e.sandbox.v1.ReadChangesRequest\x1a\x1f.sandbox.v1.ReadChangesResponse0\x01\x12i\n" +
-	"\x05Apply\x12\x18.sandbox.v1.ApplyRequest\x1a\x19.sandbox.v1.ApplyResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sandboxes/{sandbox_id}/apply\x12q\n" +
+	"\x05Apply\x12\x18.sandbox.v1.ApplyRequest\x1a\x19.sandbox.v1.ApplyResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sandboxes/{sandbox_id}/apply\x12z\n" +
+	"\vListCommits\x12\x1e.sandbox.v1.ListCommitsRequest\x1a\x1f.sandbox.v1.ListCommitsResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/v1/sandboxes/{sandbox_id}/commits\x12\x80\x01\n" +
+	"\fApplyCommits\x12\x1f.sandbox.v1.ApplyCommitsRequest\x1a .sandbox.v1.ApplyCommitsResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/sandboxes/{sandbox_id}/commits\x12q\n" +
 	"\aDiscard\x12\x1a.sandbox.v1.DiscardRequest\x1a\x1b.sandbox.v1.DiscardResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/sandboxes/{sandbox_id}/discard\x12l\n" +
 	"\tSetPolicy\x12\x1c.sandbox.v1.SetPolicyRequest\x1a\x13.sandbox.v1.Sandbox\",\x82\xd3\xe4\x93\x02&:\x01*\x1a!/v1/sandboxes/{sandbox_id}/policy\x12o\n" +
 	"\vChangeHosts\x12\x1e.sandbox.v1.ChangeHostsRequest\x1a\x13.sandbox.v1.Sandbox\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sandboxes/{sandbox_id}/hosts\x12m\n" +
@@ -7912,290 +8757,312 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_sandbox_v1_sandbox_proto_rawDescData
 }
 
-var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
+var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
-	(RuntimeType)(0),                   // 0: sandbox.v1.RuntimeType
-	(SyncMode)(0),                      // 1: sandbox.v1.SyncMode
-	(AskScope)(0),                      // 2: sandbox.v1.AskScope
-	(ChangeKind)(0),                    // 3: sandbox.v1.ChangeKind
-	(ChangeStatus)(0),                  // 4: sandbox.v1.ChangeStatus
-	(Risk)(0),                          // 5: sandbox.v1.Risk
-	(ConflictResolution)(0),            // 6: sandbox.v1.ConflictResolution
-	(ConflictKind)(0),                  // 7: sandbox.v1.ConflictKind
-	(Outcome)(0),                       // 8: sandbox.v1.Outcome
-	(ViewOrigin)(0),                    // 9: sandbox.v1.ViewOrigin
-	(ExecOutput_OutputType)(0),         // 10: sandbox.v1.ExecOutput.OutputType
-	(*ResourceLimits)(nil),             // 11: sandbox.v1.ResourceLimits
-	(*Sandbox)(nil),                    // 12: sandbox.v1.Sandbox
-	(*PathGrant)(nil),                  // 13: sandbox.v1.PathGrant
-	(*Mount)(nil),                      // 14: sandbox.v1.Mount
-	(*SandboxSecret)(nil),              // 15: sandbox.v1.SandboxSecret
-	(*SandboxUsage)(nil),               // 16: sandbox.v1.SandboxUsage
-	(*CreateSandboxRequest)(nil),       // 17: sandbox.v1.CreateSandboxRequest
-	(*AllowedHost)(nil),                // 18: sandbox.v1.AllowedHost
-	(*ChangeHostsRequest)(nil),         // 19: sandbox.v1.ChangeHostsRequest
-	(*UpdateSandboxRequest)(nil),       // 20: sandbox.v1.UpdateSandboxRequest
-	(*GrantPathRequest)(nil),           // 21: sandbox.v1.GrantPathRequest
-	(*ListAsksRequest)(nil),            // 22: sandbox.v1.ListAsksRequest
-	(*ListAsksResponse)(nil),           // 23: sandbox.v1.ListAsksResponse
-	(*Ask)(nil),                        // 24: sandbox.v1.Ask
-	(*AnswerAskRequest)(nil),           // 25: sandbox.v1.AnswerAskRequest
-	(*GitUser)(nil),                    // 26: sandbox.v1.GitUser
-	(*GetSandboxRequest)(nil),          // 27: sandbox.v1.GetSandboxRequest
-	(*ListSandboxesRequest)(nil),       // 28: sandbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),      // 29: sandbox.v1.ListSandboxesResponse
-	(*StartSandboxRequest)(nil),        // 30: sandbox.v1.StartSandboxRequest
-	(*StopSandboxRequest)(nil),         // 31: sandbox.v1.StopSandboxRequest
-	(*DestroySandboxRequest)(nil),      // 32: sandbox.v1.DestroySandboxRequest
-	(*ExecRequest)(nil),                // 33: sandbox.v1.ExecRequest
-	(*ExecResult)(nil),                 // 34: sandbox.v1.ExecResult
-	(*KeepResult)(nil),                 // 35: sandbox.v1.KeepResult
-	(*KeptPath)(nil),                   // 36: sandbox.v1.KeptPath
-	(*Denial)(nil),                     // 37: sandbox.v1.Denial
-	(*FileChange)(nil),                 // 38: sandbox.v1.FileChange
-	(*ExecOutput)(nil),                 // 39: sandbox.v1.ExecOutput
-	(*AttachRequest)(nil),              // 40: sandbox.v1.AttachRequest
-	(*ListExecsRequest)(nil),           // 41: sandbox.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),          // 42: sandbox.v1.ListExecsResponse
-	(*DetachedExec)(nil),               // 43: sandbox.v1.DetachedExec
-	(*Session)(nil),                    // 44: sandbox.v1.Session
-	(*CreateSessionRequest)(nil),       // 45: sandbox.v1.CreateSessionRequest
-	(*GetSessionRequest)(nil),          // 46: sandbox.v1.GetSessionRequest
-	(*ListSessionsRequest)(nil),        // 47: sandbox.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 48: sandbox.v1.ListSessionsResponse
-	(*DestroySessionRequest)(nil),      // 49: sandbox.v1.DestroySessionRequest
-	(*SessionExecRequest)(nil),         // 50: sandbox.v1.SessionExecRequest
-	(*DiffRequest)(nil),                // 51: sandbox.v1.DiffRequest
-	(*DiffResponse)(nil),               // 52: sandbox.v1.DiffResponse
-	(*ChangeGroup)(nil),                // 53: sandbox.v1.ChangeGroup
-	(*FileDiff)(nil),                   // 54: sandbox.v1.FileDiff
-	(*Hunk)(nil),                       // 55: sandbox.v1.Hunk
-	(*HunkPiece)(nil),                  // 56: sandbox.v1.HunkPiece
-	(*FileState)(nil),                  // 57: sandbox.v1.FileState
-	(*ApplyRequest)(nil),               // 58: sandbox.v1.ApplyRequest
-	(*PathOutcome)(nil),                // 59: sandbox.v1.PathOutcome
-	(*ApplyResponse)(nil),              // 60: sandbox.v1.ApplyResponse
-	(*ReadChangesRequest)(nil),         // 61: sandbox.v1.ReadChangesRequest
-	(*ReadChangesResponse)(nil),        // 62: sandbox.v1.ReadChangesResponse
-	(*DiscardRequest)(nil),             // 63: sandbox.v1.DiscardRequest
-	(*DiscardResponse)(nil),            // 64: sandbox.v1.DiscardResponse
-	(*SetPolicyRequest)(nil),           // 65: sandbox.v1.SetPolicyRequest
-	(*ExplainPolicyRequest)(nil),       // 66: sandbox.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),      // 67: sandbox.v1.ExplainPolicyResponse
-	(*RuleMatch)(nil),                  // 68: sandbox.v1.RuleMatch
-	(*ListViewRequest)(nil),            // 69: sandbox.v1.ListViewRequest
-	(*ListViewResponse)(nil),           // 70: sandbox.v1.ListViewResponse
-	(*ViewEntry)(nil),                  // 71: sandbox.v1.ViewEntry
-	(*ReadViewRequest)(nil),            // 72: sandbox.v1.ReadViewRequest
-	(*ReadViewResponse)(nil),           // 73: sandbox.v1.ReadViewResponse
-	(*WatchViewRequest)(nil),           // 74: sandbox.v1.WatchViewRequest
-	(*WatchViewResponse)(nil),          // 75: sandbox.v1.WatchViewResponse
-	(*AuditRequest)(nil),               // 76: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),                 // 77: sandbox.v1.AuditEvent
-	(*LogsRequest)(nil),                // 78: sandbox.v1.LogsRequest
-	(*LogRecord)(nil),                  // 79: sandbox.v1.LogRecord
-	(*GetStatsRequest)(nil),            // 80: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                      // 81: sandbox.v1.Stats
-	nil,                                // 82: sandbox.v1.Sandbox.LabelsEntry
-	nil,                                // 83: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                                // 84: sandbox.v1.CreateSandboxRequest.EnvEntry
-	nil,                                // 85: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                                // 86: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),        // 87: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_Resume)(nil),       // 88: sandbox.v1.AttachRequest.Resume
-	(*AttachRequest_WindowSize)(nil),   // 89: sandbox.v1.AttachRequest.WindowSize
-	nil,                                // 90: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                                // 91: sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	nil,                                // 92: sandbox.v1.CreateSessionRequest.EnvEntry
-	(*ReadChangesResponse_Change)(nil), // 93: sandbox.v1.ReadChangesResponse.Change
-	nil,                                // 94: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),             // 95: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),                 // 96: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),      // 97: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 98: google.protobuf.Duration
-	(Permission)(0),                    // 99: sandbox.v1.Permission
-	(SessionStatus)(0),                 // 100: sandbox.v1.SessionStatus
-	(*Empty)(nil),                      // 101: sandbox.v1.Empty
+	(RuntimeType)(0),                     // 0: sandbox.v1.RuntimeType
+	(SyncMode)(0),                        // 1: sandbox.v1.SyncMode
+	(AskScope)(0),                        // 2: sandbox.v1.AskScope
+	(ChangeKind)(0),                      // 3: sandbox.v1.ChangeKind
+	(ChangeStatus)(0),                    // 4: sandbox.v1.ChangeStatus
+	(Risk)(0),                            // 5: sandbox.v1.Risk
+	(ConflictResolution)(0),              // 6: sandbox.v1.ConflictResolution
+	(ConflictKind)(0),                    // 7: sandbox.v1.ConflictKind
+	(Outcome)(0),                         // 8: sandbox.v1.Outcome
+	(CommitOutcome)(0),                   // 9: sandbox.v1.CommitOutcome
+	(ViewOrigin)(0),                      // 10: sandbox.v1.ViewOrigin
+	(ExecOutput_OutputType)(0),           // 11: sandbox.v1.ExecOutput.OutputType
+	(*ResourceLimits)(nil),               // 12: sandbox.v1.ResourceLimits
+	(*Sandbox)(nil),                      // 13: sandbox.v1.Sandbox
+	(*PathGrant)(nil),                    // 14: sandbox.v1.PathGrant
+	(*Mount)(nil),                        // 15: sandbox.v1.Mount
+	(*SandboxSecret)(nil),                // 16: sandbox.v1.SandboxSecret
+	(*SandboxUsage)(nil),                 // 17: sandbox.v1.SandboxUsage
+	(*CreateSandboxRequest)(nil),         // 18: sandbox.v1.CreateSandboxRequest
+	(*AllowedHost)(nil),                  // 19: sandbox.v1.AllowedHost
+	(*ChangeHostsRequest)(nil),           // 20: sandbox.v1.ChangeHostsRequest
+	(*UpdateSandboxRequest)(nil),         // 21: sandbox.v1.UpdateSandboxRequest
+	(*GrantPathRequest)(nil),             // 22: sandbox.v1.GrantPathRequest
+	(*ListAsksRequest)(nil),              // 23: sandbox.v1.ListAsksRequest
+	(*ListAsksResponse)(nil),             // 24: sandbox.v1.ListAsksResponse
+	(*Ask)(nil),                          // 25: sandbox.v1.Ask
+	(*AnswerAskRequest)(nil),             // 26: sandbox.v1.AnswerAskRequest
+	(*GitUser)(nil),                      // 27: sandbox.v1.GitUser
+	(*GetSandboxRequest)(nil),            // 28: sandbox.v1.GetSandboxRequest
+	(*ListSandboxesRequest)(nil),         // 29: sandbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),        // 30: sandbox.v1.ListSandboxesResponse
+	(*StartSandboxRequest)(nil),          // 31: sandbox.v1.StartSandboxRequest
+	(*StopSandboxRequest)(nil),           // 32: sandbox.v1.StopSandboxRequest
+	(*DestroySandboxRequest)(nil),        // 33: sandbox.v1.DestroySandboxRequest
+	(*ExecRequest)(nil),                  // 34: sandbox.v1.ExecRequest
+	(*ExecResult)(nil),                   // 35: sandbox.v1.ExecResult
+	(*KeepResult)(nil),                   // 36: sandbox.v1.KeepResult
+	(*KeptPath)(nil),                     // 37: sandbox.v1.KeptPath
+	(*Denial)(nil),                       // 38: sandbox.v1.Denial
+	(*FileChange)(nil),                   // 39: sandbox.v1.FileChange
+	(*ExecOutput)(nil),                   // 40: sandbox.v1.ExecOutput
+	(*AttachRequest)(nil),                // 41: sandbox.v1.AttachRequest
+	(*ListExecsRequest)(nil),             // 42: sandbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),            // 43: sandbox.v1.ListExecsResponse
+	(*DetachedExec)(nil),                 // 44: sandbox.v1.DetachedExec
+	(*Session)(nil),                      // 45: sandbox.v1.Session
+	(*CreateSessionRequest)(nil),         // 46: sandbox.v1.CreateSessionRequest
+	(*GetSessionRequest)(nil),            // 47: sandbox.v1.GetSessionRequest
+	(*ListSessionsRequest)(nil),          // 48: sandbox.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),         // 49: sandbox.v1.ListSessionsResponse
+	(*DestroySessionRequest)(nil),        // 50: sandbox.v1.DestroySessionRequest
+	(*SessionExecRequest)(nil),           // 51: sandbox.v1.SessionExecRequest
+	(*DiffRequest)(nil),                  // 52: sandbox.v1.DiffRequest
+	(*DiffResponse)(nil),                 // 53: sandbox.v1.DiffResponse
+	(*ChangeGroup)(nil),                  // 54: sandbox.v1.ChangeGroup
+	(*FileDiff)(nil),                     // 55: sandbox.v1.FileDiff
+	(*Hunk)(nil),                         // 56: sandbox.v1.Hunk
+	(*HunkPiece)(nil),                    // 57: sandbox.v1.HunkPiece
+	(*FileState)(nil),                    // 58: sandbox.v1.FileState
+	(*ApplyRequest)(nil),                 // 59: sandbox.v1.ApplyRequest
+	(*PathOutcome)(nil),                  // 60: sandbox.v1.PathOutcome
+	(*ApplyResponse)(nil),                // 61: sandbox.v1.ApplyResponse
+	(*ListCommitsRequest)(nil),           // 62: sandbox.v1.ListCommitsRequest
+	(*ListCommitsResponse)(nil),          // 63: sandbox.v1.ListCommitsResponse
+	(*Commit)(nil),                       // 64: sandbox.v1.Commit
+	(*ApplyCommitsRequest)(nil),          // 65: sandbox.v1.ApplyCommitsRequest
+	(*ApplyCommitsResponse)(nil),         // 66: sandbox.v1.ApplyCommitsResponse
+	(*ReadChangesRequest)(nil),           // 67: sandbox.v1.ReadChangesRequest
+	(*ReadChangesResponse)(nil),          // 68: sandbox.v1.ReadChangesResponse
+	(*DiscardRequest)(nil),               // 69: sandbox.v1.DiscardRequest
+	(*DiscardResponse)(nil),              // 70: sandbox.v1.DiscardResponse
+	(*SetPolicyRequest)(nil),             // 71: sandbox.v1.SetPolicyRequest
+	(*ExplainPolicyRequest)(nil),         // 72: sandbox.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),        // 73: sandbox.v1.ExplainPolicyResponse
+	(*RuleMatch)(nil),                    // 74: sandbox.v1.RuleMatch
+	(*ListViewRequest)(nil),              // 75: sandbox.v1.ListViewRequest
+	(*ListViewResponse)(nil),             // 76: sandbox.v1.ListViewResponse
+	(*ViewEntry)(nil),                    // 77: sandbox.v1.ViewEntry
+	(*ReadViewRequest)(nil),              // 78: sandbox.v1.ReadViewRequest
+	(*ReadViewResponse)(nil),             // 79: sandbox.v1.ReadViewResponse
+	(*WatchViewRequest)(nil),             // 80: sandbox.v1.WatchViewRequest
+	(*WatchViewResponse)(nil),            // 81: sandbox.v1.WatchViewResponse
+	(*AuditRequest)(nil),                 // 82: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),                   // 83: sandbox.v1.AuditEvent
+	(*LogsRequest)(nil),                  // 84: sandbox.v1.LogsRequest
+	(*LogRecord)(nil),                    // 85: sandbox.v1.LogRecord
+	(*GetStatsRequest)(nil),              // 86: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                        // 87: sandbox.v1.Stats
+	nil,                                  // 88: sandbox.v1.Sandbox.LabelsEntry
+	nil,                                  // 89: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                                  // 90: sandbox.v1.CreateSandboxRequest.EnvEntry
+	nil,                                  // 91: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                                  // 92: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),          // 93: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),         // 94: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil),     // 95: sandbox.v1.AttachRequest.WindowSize
+	nil,                                  // 96: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                                  // 97: sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	nil,                                  // 98: sandbox.v1.CreateSessionRequest.EnvEntry
+	(*Commit_File)(nil),                  // 99: sandbox.v1.Commit.File
+	(*ApplyCommitsResponse_Applied)(nil), // 100: sandbox.v1.ApplyCommitsResponse.Applied
+	(*ApplyCommitsResponse_Stopped)(nil), // 101: sandbox.v1.ApplyCommitsResponse.Stopped
+	(*ReadChangesResponse_Change)(nil),   // 102: sandbox.v1.ReadChangesResponse.Change
+	nil,                                  // 103: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),               // 104: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),                   // 105: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),        // 106: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 107: google.protobuf.Duration
+	(Permission)(0),                      // 108: sandbox.v1.Permission
+	(SessionStatus)(0),                   // 109: sandbox.v1.SessionStatus
+	(*Empty)(nil),                        // 110: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	95,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	96,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	82,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	97,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	97,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	97,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	97,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	104, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	105, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	88,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	106, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	106, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	106, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	106, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
-	11,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
+	12,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
 	1,   // 9: sandbox.v1.Sandbox.sync:type_name -> sandbox.v1.SyncMode
-	16,  // 10: sandbox.v1.Sandbox.usage:type_name -> sandbox.v1.SandboxUsage
-	18,  // 11: sandbox.v1.Sandbox.allow_net:type_name -> sandbox.v1.AllowedHost
-	14,  // 12: sandbox.v1.Sandbox.mounts:type_name -> sandbox.v1.Mount
-	15,  // 13: sandbox.v1.Sandbox.secrets:type_name -> sandbox.v1.SandboxSecret
-	98,  // 14: sandbox.v1.Sandbox.ask_timeout:type_name -> google.protobuf.Duration
-	13,  // 15: sandbox.v1.Sandbox.grants:type_name -> sandbox.v1.PathGrant
-	99,  // 16: sandbox.v1.PathGrant.permission:type_name -> sandbox.v1.Permission
-	97,  // 17: sandbox.v1.PathGrant.until:type_name -> google.protobuf.Timestamp
-	95,  // 18: sandbox.v1.Mount.rules:type_name -> sandbox.v1.PermissionRule
-	95,  // 19: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	98,  // 20: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	83,  // 21: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	17,  // 10: sandbox.v1.Sandbox.usage:type_name -> sandbox.v1.SandboxUsage
+	19,  // 11: sandbox.v1.Sandbox.allow_net:type_name -> sandbox.v1.AllowedHost
+	15,  // 12: sandbox.v1.Sandbox.mounts:type_name -> sandbox.v1.Mount
+	16,  // 13: sandbox.v1.Sandbox.secrets:type_name -> sandbox.v1.SandboxSecret
+	107, // 14: sandbox.v1.Sandbox.ask_timeout:type_name -> google.protobuf.Duration
+	14,  // 15: sandbox.v1.Sandbox.grants:type_name -> sandbox.v1.PathGrant
+	108, // 16: sandbox.v1.PathGrant.permission:type_name -> sandbox.v1.Permission
+	106, // 17: sandbox.v1.PathGrant.until:type_name -> google.protobuf.Timestamp
+	104, // 18: sandbox.v1.Mount.rules:type_name -> sandbox.v1.PermissionRule
+	104, // 19: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	107, // 20: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	89,  // 21: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
 	0,   // 22: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
-	11,  // 23: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
+	12,  // 23: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
 	1,   // 24: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
-	26,  // 25: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
-	84,  // 26: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
-	14,  // 27: sandbox.v1.CreateSandboxRequest.mounts:type_name -> sandbox.v1.Mount
-	98,  // 28: sandbox.v1.CreateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
-	97,  // 29: sandbox.v1.AllowedHost.until:type_name -> google.protobuf.Timestamp
-	98,  // 30: sandbox.v1.ChangeHostsRequest.grant_for:type_name -> google.protobuf.Duration
-	11,  // 31: sandbox.v1.UpdateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
-	98,  // 32: sandbox.v1.UpdateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
-	99,  // 33: sandbox.v1.GrantPathRequest.permission:type_name -> sandbox.v1.Permission
-	98,  // 34: sandbox.v1.GrantPathRequest.grant_for:type_name -> google.protobuf.Duration
-	98,  // 35: sandbox.v1.ListAsksRequest.wait:type_name -> google.protobuf.Duration
-	24,  // 36: sandbox.v1.ListAsksResponse.asks:type_name -> sandbox.v1.Ask
-	99,  // 37: sandbox.v1.Ask.permission:type_name -> sandbox.v1.Permission
-	99,  // 38: sandbox.v1.Ask.needed:type_name -> sandbox.v1.Permission
-	97,  // 39: sandbox.v1.Ask.since:type_name -> google.protobuf.Timestamp
-	97,  // 40: sandbox.v1.Ask.until:type_name -> google.protobuf.Timestamp
+	27,  // 25: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
+	90,  // 26: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
+	15,  // 27: sandbox.v1.CreateSandboxRequest.mounts:type_name -> sandbox.v1.Mount
+	107, // 28: sandbox.v1.CreateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
+	106, // 29: sandbox.v1.AllowedHost.until:type_name -> google.protobuf.Timestamp
+	107, // 30: sandbox.v1.ChangeHostsRequest.grant_for:type_name -> google.protobuf.Duration
+	12,  // 31: sandbox.v1.UpdateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
+	107, // 32: sandbox.v1.UpdateSandboxRequest.ask_timeout:type_name -> google.protobuf.Duration
+	108, // 33: sandbox.v1.GrantPathRequest.permission:type_name -> sandbox.v1.Permission
+	107, // 34: sandbox.v1.GrantPathRequest.grant_for:type_name -> google.protobuf.Duration
+	107, // 35: sandbox.v1.ListAsksRequest.wait:type_name -> google.protobuf.Duration
+	25,  // 36: sandbox.v1.ListAsksResponse.asks:type_name -> sandbox.v1.Ask
+	108, // 37: sandbox.v1.Ask.permission:type_name -> sandbox.v1.Permission
+	108, // 38: sandbox.v1.Ask.needed:type_name -> sandbox.v1.Permission
+	106, // 39: sandbox.v1.Ask.since:type_name -> google.protobuf.Timestamp
+	106, // 40: sandbox.v1.Ask.until:type_name -> google.protobuf.Timestamp
 	2,   // 41: sandbox.v1.AnswerAskRequest.scope:type_name -> sandbox.v1.AskScope
-	85,  // 42: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
-	12,  // 43: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	86,  // 44: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	98,  // 45: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	98,  // 46: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
-	37,  // 47: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
-	38,  // 48: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
-	35,  // 49: sandbox.v1.ExecResult.keep:type_name -> sandbox.v1.KeepResult
-	36,  // 50: sandbox.v1.KeepResult.kept:type_name -> sandbox.v1.KeptPath
-	36,  // 51: sandbox.v1.KeepResult.not_kept:type_name -> sandbox.v1.KeptPath
-	99,  // 52: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
+	91,  // 42: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	13,  // 43: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
+	92,  // 44: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	107, // 45: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	107, // 46: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	38,  // 47: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
+	39,  // 48: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
+	36,  // 49: sandbox.v1.ExecResult.keep:type_name -> sandbox.v1.KeepResult
+	37,  // 50: sandbox.v1.KeepResult.kept:type_name -> sandbox.v1.KeptPath
+	37,  // 51: sandbox.v1.KeepResult.not_kept:type_name -> sandbox.v1.KeptPath
+	108, // 52: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
 	3,   // 53: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
-	10,  // 54: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
-	37,  // 55: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
-	38,  // 56: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
-	35,  // 57: sandbox.v1.ExecOutput.keep:type_name -> sandbox.v1.KeepResult
-	87,  // 58: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	89,  // 59: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	88,  // 60: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
-	43,  // 61: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
-	97,  // 62: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
-	100, // 63: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	97,  // 64: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	97,  // 65: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	92,  // 66: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
-	44,  // 67: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	98,  // 68: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
-	54,  // 69: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
-	53,  // 70: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
+	11,  // 54: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
+	38,  // 55: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
+	39,  // 56: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
+	36,  // 57: sandbox.v1.ExecOutput.keep:type_name -> sandbox.v1.KeepResult
+	93,  // 58: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	95,  // 59: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	94,  // 60: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	44,  // 61: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
+	106, // 62: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	109, // 63: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	106, // 64: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	106, // 65: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	98,  // 66: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	45,  // 67: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
+	107, // 68: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	55,  // 69: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
+	54,  // 70: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
 	4,   // 71: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
 	5,   // 72: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
-	57,  // 73: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
-	57,  // 74: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
-	55,  // 75: sandbox.v1.FileDiff.hunks:type_name -> sandbox.v1.Hunk
-	56,  // 76: sandbox.v1.Hunk.pieces:type_name -> sandbox.v1.HunkPiece
+	58,  // 73: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
+	58,  // 74: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
+	56,  // 75: sandbox.v1.FileDiff.hunks:type_name -> sandbox.v1.Hunk
+	57,  // 76: sandbox.v1.Hunk.pieces:type_name -> sandbox.v1.HunkPiece
 	6,   // 77: sandbox.v1.ApplyRequest.on_conflict:type_name -> sandbox.v1.ConflictResolution
-	26,  // 78: sandbox.v1.ApplyRequest.git_user:type_name -> sandbox.v1.GitUser
+	27,  // 78: sandbox.v1.ApplyRequest.git_user:type_name -> sandbox.v1.GitUser
 	8,   // 79: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
 	4,   // 80: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
 	7,   // 81: sandbox.v1.PathOutcome.conflict_kind:type_name -> sandbox.v1.ConflictKind
-	59,  // 82: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	93,  // 83: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
-	95,  // 84: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	99,  // 85: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	95,  // 86: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	68,  // 87: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	71,  // 88: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	99,  // 89: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	97,  // 90: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	9,   // 91: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	38,  // 92: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
-	97,  // 93: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	97,  // 94: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	97,  // 95: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
-	10,  // 96: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
-	98,  // 97: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	94,  // 98: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	90,  // 99: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	98,  // 100: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	89,  // 101: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	91,  // 102: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
-	4,   // 103: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
-	8,   // 104: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
-	57,  // 105: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
-	17,  // 106: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	27,  // 107: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	28,  // 108: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	30,  // 109: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	31,  // 110: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	32,  // 111: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	33,  // 112: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	33,  // 113: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	45,  // 114: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	46,  // 115: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	47,  // 116: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	49,  // 117: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	50,  // 118: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	50,  // 119: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	40,  // 120: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	41,  // 121: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	51,  // 122: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	61,  // 123: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
-	58,  // 124: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	63,  // 125: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	65,  // 126: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	19,  // 127: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
-	20,  // 128: sandbox.v1.SandboxService.UpdateSandbox:input_type -> sandbox.v1.UpdateSandboxRequest
-	21,  // 129: sandbox.v1.SandboxService.GrantPath:input_type -> sandbox.v1.GrantPathRequest
-	22,  // 130: sandbox.v1.SandboxService.ListAsks:input_type -> sandbox.v1.ListAsksRequest
-	25,  // 131: sandbox.v1.SandboxService.AnswerAsk:input_type -> sandbox.v1.AnswerAskRequest
-	66,  // 132: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	69,  // 133: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	72,  // 134: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	74,  // 135: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
-	76,  // 136: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	78,  // 137: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
-	80,  // 138: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	12,  // 139: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	12,  // 140: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	29,  // 141: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	12,  // 142: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	12,  // 143: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	101, // 144: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	34,  // 145: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	39,  // 146: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	44,  // 147: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	44,  // 148: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	48,  // 149: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	101, // 150: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	34,  // 151: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	39,  // 152: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	39,  // 153: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	42,  // 154: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	52,  // 155: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	62,  // 156: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
-	60,  // 157: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	64,  // 158: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	12,  // 159: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	12,  // 160: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
-	12,  // 161: sandbox.v1.SandboxService.UpdateSandbox:output_type -> sandbox.v1.Sandbox
-	12,  // 162: sandbox.v1.SandboxService.GrantPath:output_type -> sandbox.v1.Sandbox
-	23,  // 163: sandbox.v1.SandboxService.ListAsks:output_type -> sandbox.v1.ListAsksResponse
-	101, // 164: sandbox.v1.SandboxService.AnswerAsk:output_type -> sandbox.v1.Empty
-	67,  // 165: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	70,  // 166: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	73,  // 167: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	75,  // 168: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
-	77,  // 169: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	79,  // 170: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
-	81,  // 171: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	139, // [139:172] is the sub-list for method output_type
-	106, // [106:139] is the sub-list for method input_type
-	106, // [106:106] is the sub-list for extension type_name
-	106, // [106:106] is the sub-list for extension extendee
-	0,   // [0:106] is the sub-list for field type_name
+	60,  // 82: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	64,  // 83: sandbox.v1.ListCommitsResponse.commits:type_name -> sandbox.v1.Commit
+	99,  // 84: sandbox.v1.Commit.files:type_name -> sandbox.v1.Commit.File
+	27,  // 85: sandbox.v1.ApplyCommitsRequest.git_user:type_name -> sandbox.v1.GitUser
+	100, // 86: sandbox.v1.ApplyCommitsResponse.commits:type_name -> sandbox.v1.ApplyCommitsResponse.Applied
+	101, // 87: sandbox.v1.ApplyCommitsResponse.left_out:type_name -> sandbox.v1.ApplyCommitsResponse.Stopped
+	101, // 88: sandbox.v1.ApplyCommitsResponse.refused:type_name -> sandbox.v1.ApplyCommitsResponse.Stopped
+	102, // 89: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
+	104, // 90: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	108, // 91: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	104, // 92: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	74,  // 93: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	77,  // 94: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	108, // 95: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	106, // 96: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	10,  // 97: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	39,  // 98: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
+	106, // 99: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	106, // 100: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	106, // 101: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
+	11,  // 102: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
+	107, // 103: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	103, // 104: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	96,  // 105: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	107, // 106: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	95,  // 107: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	97,  // 108: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	4,   // 109: sandbox.v1.Commit.File.status:type_name -> sandbox.v1.ChangeStatus
+	9,   // 110: sandbox.v1.Commit.File.outcome:type_name -> sandbox.v1.CommitOutcome
+	5,   // 111: sandbox.v1.Commit.File.risk:type_name -> sandbox.v1.Risk
+	4,   // 112: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
+	8,   // 113: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
+	58,  // 114: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
+	18,  // 115: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	28,  // 116: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	29,  // 117: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	31,  // 118: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	32,  // 119: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	33,  // 120: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	34,  // 121: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	34,  // 122: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	46,  // 123: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	47,  // 124: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	48,  // 125: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	50,  // 126: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	51,  // 127: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	51,  // 128: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	41,  // 129: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	42,  // 130: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	52,  // 131: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	67,  // 132: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
+	59,  // 133: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	62,  // 134: sandbox.v1.SandboxService.ListCommits:input_type -> sandbox.v1.ListCommitsRequest
+	65,  // 135: sandbox.v1.SandboxService.ApplyCommits:input_type -> sandbox.v1.ApplyCommitsRequest
+	69,  // 136: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	71,  // 137: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	20,  // 138: sandbox.v1.SandboxService.ChangeHosts:input_type -> sandbox.v1.ChangeHostsRequest
+	21,  // 139: sandbox.v1.SandboxService.UpdateSandbox:input_type -> sandbox.v1.UpdateSandboxRequest
+	22,  // 140: sandbox.v1.SandboxService.GrantPath:input_type -> sandbox.v1.GrantPathRequest
+	23,  // 141: sandbox.v1.SandboxService.ListAsks:input_type -> sandbox.v1.ListAsksRequest
+	26,  // 142: sandbox.v1.SandboxService.AnswerAsk:input_type -> sandbox.v1.AnswerAskRequest
+	72,  // 143: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	75,  // 144: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	78,  // 145: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	80,  // 146: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	82,  // 147: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	84,  // 148: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
+	86,  // 149: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	13,  // 150: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	13,  // 151: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	30,  // 152: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	13,  // 153: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	13,  // 154: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	110, // 155: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	35,  // 156: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	40,  // 157: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	45,  // 158: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	45,  // 159: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	49,  // 160: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	110, // 161: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	35,  // 162: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	40,  // 163: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	40,  // 164: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	43,  // 165: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	53,  // 166: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	68,  // 167: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
+	61,  // 168: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	63,  // 169: sandbox.v1.SandboxService.ListCommits:output_type -> sandbox.v1.ListCommitsResponse
+	66,  // 170: sandbox.v1.SandboxService.ApplyCommits:output_type -> sandbox.v1.ApplyCommitsResponse
+	70,  // 171: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	13,  // 172: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	13,  // 173: sandbox.v1.SandboxService.ChangeHosts:output_type -> sandbox.v1.Sandbox
+	13,  // 174: sandbox.v1.SandboxService.UpdateSandbox:output_type -> sandbox.v1.Sandbox
+	13,  // 175: sandbox.v1.SandboxService.GrantPath:output_type -> sandbox.v1.Sandbox
+	24,  // 176: sandbox.v1.SandboxService.ListAsks:output_type -> sandbox.v1.ListAsksResponse
+	110, // 177: sandbox.v1.SandboxService.AnswerAsk:output_type -> sandbox.v1.Empty
+	73,  // 178: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	76,  // 179: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	79,  // 180: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	81,  // 181: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	83,  // 182: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	85,  // 183: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
+	87,  // 184: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	150, // [150:185] is the sub-list for method output_type
+	115, // [115:150] is the sub-list for method input_type
+	115, // [115:115] is the sub-list for extension type_name
+	115, // [115:115] is the sub-list for extension extendee
+	0,   // [0:115] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -8214,20 +9081,20 @@ func file_sandbox_v1_sandbox_proto_init() {
 		(*AttachRequest_Resume_)(nil),
 	}
 	file_sandbox_v1_sandbox_proto_msgTypes[32].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[51].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[56].OneofWrappers = []any{
 		(*ReadChangesResponse_Change_)(nil),
 		(*ReadChangesResponse_Data)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[56].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[68].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[70].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[61].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[73].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[75].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
-			NumEnums:      11,
-			NumMessages:   84,
+			NumEnums:      12,
+			NumMessages:   92,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -38,6 +38,8 @@ const (
 	SandboxService_Diff_FullMethodName              = "/sandbox.v1.SandboxService/Diff"
 	SandboxService_ReadChanges_FullMethodName       = "/sandbox.v1.SandboxService/ReadChanges"
 	SandboxService_Apply_FullMethodName             = "/sandbox.v1.SandboxService/Apply"
+	SandboxService_ListCommits_FullMethodName       = "/sandbox.v1.SandboxService/ListCommits"
+	SandboxService_ApplyCommits_FullMethodName      = "/sandbox.v1.SandboxService/ApplyCommits"
 	SandboxService_Discard_FullMethodName           = "/sandbox.v1.SandboxService/Discard"
 	SandboxService_SetPolicy_FullMethodName         = "/sandbox.v1.SandboxService/SetPolicy"
 	SandboxService_ChangeHosts_FullMethodName       = "/sandbox.v1.SandboxService/ChangeHosts"
@@ -122,6 +124,19 @@ type SandboxServiceClient interface {
 	// paths, Apply failed midway, because the source or a running sandbox changed a file at that
 	// moment. NOT_FOUND for a path without a change.
 	Apply(ctx context.Context, in *ApplyRequest, opts ...grpc.CallOption) (*ApplyResponse, error)
+	// ListCommits lists, in pages, the commits that commands made in the clean repository of a
+	// sandbox: those of the branch that is checked out first, and parents before children.
+	// FAILED_PRECONDITION if the sandbox was made without git, or if commands have damaged the
+	// repository. The call counts as a command of the owner.
+	ListCommits(ctx context.Context, in *ListCommitsRequest, opts ...grpc.CallOption) (*ListCommitsResponse, error)
+	// ApplyCommits makes the commits of a sandbox's clean repository anew on a new branch of the
+	// source's repository. Authors, dates and messages stay, and hidden files are left out. The work
+	// tree and the index of the source stay as they are. FAILED_PRECONDITION if the policy or a
+	// conflict stops it: then no commit is made, the status lists the paths in a
+	// google.rpc.PreconditionFailure, and a dry run reports the reasons. FAILED_PRECONDITION, too,
+	// for a repository that leads out of the linked directory. ALREADY_EXISTS if there is such a
+	// branch; NOT_FOUND for an unknown from_branch. The call counts as a command of the owner.
+	ApplyCommits(ctx context.Context, in *ApplyCommitsRequest, opts ...grpc.CallOption) (*ApplyCommitsResponse, error)
 	// Discard deletes changes from the sandbox, which then shows the source's files again. NOT_FOUND
 	// for a path without a change.
 	Discard(ctx context.Context, in *DiscardRequest, opts ...grpc.CallOption) (*DiscardResponse, error)
@@ -414,6 +429,26 @@ func (c *sandboxServiceClient) Apply(ctx context.Context, in *ApplyRequest, opts
 	return out, nil
 }
 
+func (c *sandboxServiceClient) ListCommits(ctx context.Context, in *ListCommitsRequest, opts ...grpc.CallOption) (*ListCommitsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListCommitsResponse)
+	err := c.cc.Invoke(ctx, SandboxService_ListCommits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) ApplyCommits(ctx context.Context, in *ApplyCommitsRequest, opts ...grpc.CallOption) (*ApplyCommitsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ApplyCommitsResponse)
+	err := c.cc.Invoke(ctx, SandboxService_ApplyCommits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *sandboxServiceClient) Discard(ctx context.Context, in *DiscardRequest, opts ...grpc.CallOption) (*DiscardResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DiscardResponse)
@@ -658,6 +693,19 @@ type SandboxServiceServer interface {
 	// paths, Apply failed midway, because the source or a running sandbox changed a file at that
 	// moment. NOT_FOUND for a path without a change.
 	Apply(context.Context, *ApplyRequest) (*ApplyResponse, error)
+	// ListCommits lists, in pages, the commits that commands made in the clean repository of a
+	// sandbox: those of the branch that is checked out first, and parents before children.
+	// FAILED_PRECONDITION if the sandbox was made without git, or if commands have damaged the
+	// repository. The call counts as a command of the owner.
+	ListCommits(context.Context, *ListCommitsRequest) (*ListCommitsResponse, error)
+	// ApplyCommits makes the commits of a sandbox's clean repository anew on a new branch of the
+	// source's repository. Authors, dates and messages stay, and hidden files are left out. The work
+	// tree and the index of the source stay as they are. FAILED_PRECONDITION if the policy or a
+	// conflict stops it: then no commit is made, the status lists the paths in a
+	// google.rpc.PreconditionFailure, and a dry run reports the reasons. FAILED_PRECONDITION, too,
+	// for a repository that leads out of the linked directory. ALREADY_EXISTS if there is such a
+	// branch; NOT_FOUND for an unknown from_branch. The call counts as a command of the owner.
+	ApplyCommits(context.Context, *ApplyCommitsRequest) (*ApplyCommitsResponse, error)
 	// Discard deletes changes from the sandbox, which then shows the source's files again. NOT_FOUND
 	// for a path without a change.
 	Discard(context.Context, *DiscardRequest) (*DiscardResponse, error)
@@ -786,6 +834,12 @@ func (UnimplementedSandboxServiceServer) ReadChanges(*ReadChangesRequest, grpc.S
 }
 func (UnimplementedSandboxServiceServer) Apply(context.Context, *ApplyRequest) (*ApplyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Apply not implemented")
+}
+func (UnimplementedSandboxServiceServer) ListCommits(context.Context, *ListCommitsRequest) (*ListCommitsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListCommits not implemented")
+}
+func (UnimplementedSandboxServiceServer) ApplyCommits(context.Context, *ApplyCommitsRequest) (*ApplyCommitsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ApplyCommits not implemented")
 }
 func (UnimplementedSandboxServiceServer) Discard(context.Context, *DiscardRequest) (*DiscardResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Discard not implemented")
@@ -1160,6 +1214,42 @@ func _SandboxService_Apply_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SandboxService_ListCommits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListCommitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).ListCommits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_ListCommits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).ListCommits(ctx, req.(*ListCommitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_ApplyCommits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ApplyCommitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).ApplyCommits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_ApplyCommits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).ApplyCommits(ctx, req.(*ApplyCommitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SandboxService_Discard_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DiscardRequest)
 	if err := dec(in); err != nil {
@@ -1450,6 +1540,14 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Apply",
 			Handler:    _SandboxService_Apply_Handler,
+		},
+		{
+			MethodName: "ListCommits",
+			Handler:    _SandboxService_ListCommits_Handler,
+		},
+		{
+			MethodName: "ApplyCommits",
+			Handler:    _SandboxService_ApplyCommits_Handler,
 		},
 		{
 			MethodName: "Discard",

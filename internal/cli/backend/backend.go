@@ -25,6 +25,7 @@ type Backend interface {
 	io.Closer
 	Asks
 	Board
+	Commits
 	History
 	Snapshots
 
@@ -94,9 +95,6 @@ type Backend interface {
 	// Pending counts the changes in each mount in which something can be written, in their
 	// order. Errors: those of a review.
 	Pending(ctx context.Context, name string) ([]MountChanges, error)
-	// UnsavedBranches counts what has commits, in a clean repository of a sandbox, that are nowhere
-	// else. It is 0 for a server, which makes none.
-	UnsavedBranches(ctx context.Context, name string) (int, error)
 	// Keep applies what rules with apply: keep match, if no command runs. It returns what it did
 	// in the workspace and in each mount that has such rules, also beside an error. Errors: as
 	// Changes.

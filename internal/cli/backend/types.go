@@ -41,6 +41,9 @@ type Sandbox struct {
 	Mount string
 	// HostPrograms says that it has programs of this host, at their paths.
 	HostPrograms bool
+	// UnsavedBranches counts what has commits, in the clean repository of a server's sandbox, that
+	// are nowhere else.
+	UnsavedBranches int
 }
 
 // ServerSecret is a secret of a server that a sandbox uses.

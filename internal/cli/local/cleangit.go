@@ -4,37 +4,9 @@ import (
 	"context"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
-	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
+	"github.com/agentfense/agentfense/internal/sandbox/branch"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
-	"github.com/agentfense/agentfense/internal/view/policy"
 )
-
-// cleanGit makes the clean repository of a new sandbox, and returns what places it in the
-// directory of the sandbox; nil for a sandbox that sees the source's. Errors: those of
-// cleangit.Cache.Make.
-func (b *Backend) cleanGit(ctx context.Context, n backend.NewSandbox) (fill func(dir string) error, err error) {
-	if !n.Git.IsClean() {
-		return nil, nil
-	}
-	reserved, err := b.home.Reserved(n.Source)
-	if err != nil {
-		return nil, err
-	}
-	p, err := policy.Compile(n.Rules.Rules, policy.Options{Reserved: reserved})
-	if err != nil {
-		return nil, err
-	}
-	source, err := n.Source.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer source.Close()
-	made, err := cleangit.CacheIn(b.home.Dir()).Make(ctx, source, n.Git, p)
-	if err != nil {
-		return nil, err
-	}
-	return made.Fill, nil
-}
 
 // UnsavedBranches counts what has commits that are nowhere else.
 func (b *Backend) UnsavedBranches(_ context.Context, name string) (int, error) {
@@ -43,4 +15,26 @@ func (b *Backend) UnsavedBranches(_ context.Context, name string) (int, error) {
 		return 0, err
 	}
 	return review.UnsavedBranches(sb), nil
+}
+
+// Commits lists the commits of a sandbox.
+func (b *Backend) Commits(ctx context.Context, name string, again []string) (branch.Listing, error) {
+	sb, err := b.Readable(ctx, name, "", again)
+	if err != nil {
+		return branch.Listing{}, err
+	}
+	return branch.List(ctx, sb)
+}
+
+// ApplyCommits makes the commits of a sandbox anew in its source.
+func (b *Backend) ApplyCommits(ctx context.Context, name string, o backend.CommitsOptions) (*branch.AppliedCommits, error) {
+	sb, err := b.Readable(ctx, name, "", o.Again)
+	if err != nil {
+		return nil, err
+	}
+	r, err := branch.Commits(ctx, sb, o.CommitsOptions)
+	if r == nil {
+		return nil, err
+	}
+	return branch.Describe(r, o.DryRun), err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/branch"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
@@ -66,7 +67,7 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 	if err != nil {
 		return backend.Sandbox{}, err
 	}
-	repository, err := b.cleanGit(ctx, n)
+	repository, err := branch.MakeClean(ctx, b.home, branch.CleanOptions{Source: n.Source, Rules: n.Rules.Rules, Mode: n.Git})
 	if err != nil {
 		return backend.Sandbox{}, err
 	}

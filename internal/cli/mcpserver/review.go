@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -245,13 +246,31 @@ func (s *service) requestApply(ctx context.Context, _ *mcp.CallToolRequest, in r
 	if err != nil {
 		return nil, nil, err
 	}
+	commits, err := s.commitsText(ctx, sb)
+	if err != nil {
+		return nil, nil, err
+	}
 	if changes == 0 {
-		return textResult("nothing is changed: there is nothing to apply"), nil, nil
+		return textResult(strings.TrimPrefix(cmp.Or(commits, "nothing is changed: there is nothing to apply"), "\n")), nil, nil
 	}
 	text := fmt.Sprintf("Changed files that wait for the user: %d. Nothing is applied yet. Tell the user to review them with\n"+
 		"  agentfense review %[2]s\nor look at them with\n  agentfense diff %[2]s\nand to apply what was reviewed with\n  agentfense apply %[2]s\nThe state of now, whatever is changed later:\n  agentfense apply %[2]s --reviewed %[3]s", changes, name, digest)
+	text += commits
 	if s.o.CommandNote != "" {
 		text += "\n" + s.o.CommandNote
 	}
 	return textResult(text), nil, nil
+}
+
+// commitsText says how the user brings the commits of a clean repository out, "" if there are none.
+func (s *service) commitsText(ctx context.Context, sb backend.Sandbox) (string, error) {
+	if !sb.Record.Git.IsClean() {
+		return "", nil
+	}
+	n, err := s.o.Backend.UnsavedBranches(ctx, sb.Ref())
+	if err != nil || n == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("\nBranches with commits that wait for the user: %d. The user looks at them with\n  agentfense commits %[2]s\n"+
+		"and brings them to a new branch with\n  agentfense apply %[2]s --commits --to-branch BRANCH", n, sb.Record.Name), nil
 }

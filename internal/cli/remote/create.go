@@ -22,8 +22,8 @@ func (b *Backend) Check(n backend.NewSandbox) error {
 		return localOnly("toolchains")
 	case n.Ask != nil && n.Ask.Hook != "":
 		return localOnly("ask-hook")
-	case n.Git.IsClean():
-		return localOnly("git")
+	case n.Git.IsClean() && n.CodebaseID == "":
+		return errdefs.New(errdefs.Unsupported, "--git %s: on a server, it needs a linked codebase, because commits come back to its repository: link the directory and name it with --codebase ID", n.Git)
 	case n.Rebase:
 		return localOnly("rebase")
 	case n.Limits.Timeout > 0 && !n.ForCommand: // it is of each command, not of the sandbox
@@ -118,6 +118,8 @@ func (b *Backend) Reopen(ctx context.Context, name string, r backend.Reopening) 
 // fixedFlag returns the flag of a setting that a server's sandbox keeps, if r would change it.
 func fixedFlag(r backend.Reopening, known backend.Sandbox) string {
 	switch {
+	case r.Given("git") && r.New.Git != known.Record.Git:
+		return "git"
 	case r.Given("home") && r.New.Home != known.Record.Home:
 		return "home"
 	case r.Given("board") && r.New.Board != known.Record.Board:

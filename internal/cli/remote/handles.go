@@ -216,11 +216,13 @@ func (c *serverChanges) applyThere(ctx context.Context, o backend.ApplyOptions, 
 	if len(o.Hunks) == 0 {
 		r.Paths = wireconv.EncodeSelection(o.Paths)
 	}
-	switch by := c.b.author(); {
-	case o.Branch != "" && (by.Name == "" || by.Email == ""):
-		return errdefs.New(errdefs.Precondition, "git does not know who you are: set it with git config --global user.name and git config --global user.email")
+	switch {
 	case o.Branch != "":
-		r.GitUser = wireconv.EncodeGit(by)
+		by, err := c.b.author()
+		if err != nil {
+			return err
+		}
+		r.GitUser = by
 	case c.mount == "":
 		result.Codebase = c.sb.Record.Served.CodebaseID
 	}
@@ -230,9 +232,20 @@ func (c *serverChanges) applyThere(ctx context.Context, o backend.ApplyOptions, 
 }
 
 // author is by whom this user's commits are.
-func (b *Backend) author() gitconfig.User {
+func (b *Backend) author() (*sandboxv1.GitUser, error) { return b.gitUser("GIT_AUTHOR_") }
+
+// committer is by whom commits of others are made anew.
+func (b *Backend) committer() (*sandboxv1.GitUser, error) { return b.gitUser("GIT_COMMITTER_") }
+
+// gitUser is this user as git knows it, with what the variables with the prefix say. Errors:
+// Precondition.
+func (b *Backend) gitUser(prefix string) (*sandboxv1.GitUser, error) {
 	u := gitconfig.Of(b.getenv, "/")
-	return gitconfig.User{Name: cmp.Or(b.getenv("GIT_AUTHOR_NAME"), u.Name), Email: cmp.Or(b.getenv("GIT_AUTHOR_EMAIL"), u.Email)}
+	u = gitconfig.User{Name: cmp.Or(b.getenv(prefix+"NAME"), u.Name), Email: cmp.Or(b.getenv(prefix+"EMAIL"), u.Email)}
+	if u.Name == "" || u.Email == "" {
+		return nil, errdefs.New(errdefs.Precondition, "git does not know who you are: set it with git config --global user.name and git config --global user.email")
+	}
+	return wireconv.EncodeGit(u), nil
 }
 
 // showAs adds to a result how a review shows its paths, which a server's apply does

@@ -64,6 +64,7 @@ func (b *Backend) pending(ctx context.Context, sb backend.Sandbox) (review.Pendi
 		return review.Pending{}, err
 	}
 	all := review.PendingOf(workspace.Files())
+	all.Branches = sb.UnsavedBranches
 	mounts, err := b.inMounts(ctx, sb)
 	for _, m := range mounts {
 		p := review.PendingOf(m.Files)

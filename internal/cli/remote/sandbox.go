@@ -18,7 +18,7 @@ import (
 
 func sandboxOf(m *sandboxv1.Sandbox) (backend.Sandbox, error) {
 	s, err := wireconv.DecodeSandbox(m)
-	sb := backend.Sandbox{Record: s.Record, Status: s.Status, Usage: s.Usage, Variables: s.Variables}
+	sb := backend.Sandbox{Record: s.Record, Status: s.Status, Usage: s.Usage, Variables: s.Variables, UnsavedBranches: s.UnsavedBranches}
 	for _, secret := range s.Secrets {
 		sb.Secrets = append(sb.Secrets, backend.ServerSecret(secret))
 		sb.Record.Net = record.NetNamed
@@ -93,6 +93,7 @@ func (c *Client) create(ctx context.Context, n backend.NewSandbox, sync config.S
 		Resources: wireconv.EncodeLimits(n.Limits), Name: n.Name, User: n.User, Home: n.Home, Sync: wireconv.Sync.Encode(sync),
 		GitUser: wireconv.EncodeGit(git), Env: given(n.Env), AllowNet: n.AllowNet, NetLimits: wireconv.EncodeNetLimits(n.NetLimits),
 		Mounts: mounts, Scratch: scratchOf(n.Scratch), Secrets: n.ServerSecrets, Publish: (&published.Ports{Publish: n.Publish}).Texts(), AskTimeout: wireconv.EncodeAskTimeout(n.Ask), Board: n.Board,
+		Git: string(n.Git),
 	})
 	if err != nil {
 		return backend.Sandbox{}, c.failed(err)

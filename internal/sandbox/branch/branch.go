@@ -24,7 +24,6 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/gitcommit"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
-	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/rights"
@@ -55,11 +54,13 @@ func Commit(ctx context.Context, s *record.Sandbox, o Options) (result Result, e
 		return result, err
 	}
 	defer source.Close()
-	unlock, err := contain(ctx, s, o)
-	if err != nil {
-		return result, errdefs.New(errdefs.KindOf(err), "apply %s to a branch: %w", s.Ref(), err)
+	if o.For != nil {
+		unlock, err := lockContained(ctx, s.Home, s.Stored.Source, o.Waiting)
+		if err != nil {
+			return result, errdefs.New(errdefs.KindOf(err), "apply %s to a branch: %w", s.Ref(), err)
+		}
+		defer unlock()
 	}
-	defer unlock()
 	repo, err := gitcommit.Open(ctx, string(s.Stored.Source.Path))
 	if err != nil {
 		return result, errdefs.New(errdefs.KindOf(err), "apply %s to a branch: %w", s.Ref(), err)
@@ -96,23 +97,6 @@ func Commit(ctx context.Context, s *record.Sandbox, o Options) (result Result, e
 		return result, err
 	}
 	return result, s.Log(c.event(s.Mount(), o.Branch, result.Commit))
-}
-
-// contain checks the repository of a source for a commit by a user of a server, and keeps applies
-// from changing it until unlock is called.
-func contain(ctx context.Context, s *record.Sandbox, o Options) (unlock func(), err error) {
-	if o.For == nil {
-		return func() {}, nil
-	}
-	h := history.Open(s.Home, s.Stored.Source)
-	if err := h.Lock(ctx, o.Waiting); err != nil {
-		return nil, err
-	}
-	if err := gitcommit.CheckContained(string(s.Stored.Source.Path)); err != nil {
-		h.Unlock()
-		return nil, err
-	}
-	return h.Unlock, nil
 }
 
 // commit is a commit in the making.

@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
 	"github.com/agentfense/agentfense/internal/sandbox/gitcommit"
+	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/gitindex"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/transplant"
@@ -25,6 +26,9 @@ type CommitsOptions struct {
 	AtBase   bool   // begin it at the commit of which the clean repository was made
 	Reviewed string // the last commit must be this one; "" for any
 	DryRun   bool
+	// For is a user of a server, who is the committer; nil for the caller. git then neither reads
+	// nor writes anything outside of the source, and Commits waits for the source's lock.
+	For *gitconfig.User
 }
 
 // Take takes the commits out of a sandbox's clean repository. Close the result. Errors: those of
@@ -71,11 +75,11 @@ func Commits(ctx context.Context, s *record.Sandbox, o CommitsOptions) (result *
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	repo, err := gitcommit.Open(ctx, string(s.Stored.Source.Path))
+	repo, end, err := openFor(ctx, s, o.For)
 	if err != nil {
 		return nil, errdefs.New(errdefs.KindOf(err), "apply commits of %s: %w", s.Ref(), err)
 	}
-	defer func() { err = errors.Join(err, repo.Close()) }()
+	defer func() { err = errors.Join(err, end()) }()
 	if err := repo.CheckBranch(ctx, o.Branch); err != nil {
 		return nil, err
 	}
@@ -112,6 +116,29 @@ func Commits(ctx context.Context, s *record.Sandbox, o CommitsOptions) (result *
 		return result, err
 	}
 	return result, errors.Join(s.Log(commitsEvent(o.Branch, result)), cleangit.StoreIn(s.Dir()).NoteTaken(idsOf(result.Moved)))
+}
+
+// openFor opens the repository of the source, for a user of a server unless by is nil. Call end
+// after. Errors: as Commits.
+func openFor(ctx context.Context, s *record.Sandbox, by *gitconfig.User) (repo *gitcommit.Repository, end func() error, err error) {
+	unlock := func() {}
+	if by != nil {
+		if unlock, err = lockContained(ctx, s.Home, s.Stored.Source, nil); err != nil {
+			return nil, nil, err
+		}
+	}
+	repo, err = gitcommit.Open(ctx, string(s.Stored.Source.Path))
+	if err != nil {
+		unlock()
+		return nil, nil, err
+	}
+	if by != nil {
+		repo.ActFor(by.Name, by.Email)
+	}
+	return repo, func() error {
+		defer unlock()
+		return repo.Close()
+	}, nil
 }
 
 func idsOf(moved []transplant.Moved) []string {

@@ -56,12 +56,18 @@ type Made struct {
 // Errors: Precondition or Unsupported with the reason if there can be none; Invalid; Deadline;
 // Canceled.
 func (c Cache) Make(ctx context.Context, workspace *os.File, mode Mode, p *policy.Policy) (*Made, error) {
+	return c.MakeFor(ctx, "", workspace, mode, p)
+}
+
+// MakeFor is Make that finds only what was made for the same user. Whoever has the id of a commit
+// could otherwise make a repository whose head is that id, and get the objects of another user.
+func (c Cache) MakeFor(ctx context.Context, user string, workspace *os.File, mode Mode, p *policy.Policy) (*Made, error) {
 	s, err := OpenSource(workspace)
 	if err != nil {
 		return nil, refused("%w", err)
 	}
 	defer s.Close()
-	m := &Made{cache: c, key: s.key(mode, p)}
+	m := &Made{cache: c, key: s.key(user, mode, p)}
 	if err := m.readIndex(s, p); err != nil {
 		return nil, err
 	}
@@ -87,8 +93,9 @@ func (c Cache) Make(ctx context.Context, workspace *os.File, mode Mode, p *polic
 func (m *Made) dir() string { return filepath.Join(string(m.cache), m.key) }
 
 // key stands for all that the repository depends on.
-func (s *Source) key(mode Mode, p *policy.Policy) string {
+func (s *Source) key(user string, mode Mode, p *policy.Policy) string {
 	h := sha256.New()
+	fmt.Fprintf(h, "%q\n", user)
 	fmt.Fprintln(h, version, mode, s.Head, s.branch, s.Shallow)
 	for _, r := range p.Rules() {
 		fmt.Fprintf(h, "%q %d %d %d %d %s\n", r.Pattern, r.Type, r.Permission, r.Priority, r.Origin, r.Transform)

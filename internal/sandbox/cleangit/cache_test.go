@@ -1,6 +1,7 @@
 package cleangit
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -161,5 +162,36 @@ func TestRulesCannotHideWhatIsShown(t *testing.T) {
 		if err := store.CheckChange(rulesHiding(t, pattern).Rules(), made.Info.Mode); (err == nil) != ok || err != nil && !errdefs.Is(err, errdefs.Precondition) {
 			t.Errorf("hiding %s: %v", pattern, err)
 		}
+	}
+}
+
+// Who knows the id of a commit does not get what was made of it for another user.
+func TestTheCacheIsByUser(t *testing.T) {
+	testenv.Command(t, "git")
+	dir, c, p := gittest.Repository(t, ""), CacheIn(t.TempDir()), rulesHiding(t)
+	makeFor := func(user, dir string) error {
+		workspace, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer workspace.Close()
+		_, err = c.MakeFor(t.Context(), user, workspace, "clean:50", p)
+		return err
+	}
+	if err := makeFor("alice", dir); err != nil {
+		t.Fatal(err)
+	}
+	forged := t.TempDir()
+	for name, text := range map[string]string{"HEAD": "ref: refs/heads/main\n", "refs/heads/main": gittest.Git(t, dir, nil, "rev-parse", "HEAD") + "\n"} {
+		path := filepath.Join(forged, ".git", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(forged, ".git/objects"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := makeFor("mallory", forged); err == nil {
+		t.Error("another user got the repository")
 	}
 }

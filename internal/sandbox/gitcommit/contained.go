@@ -24,11 +24,11 @@ const maxConfig = 1 << 20
 
 // CheckContained refuses a repository that is not wholly in the directory source, or leads out of
 // it: git would write, or read, files for which the caller has no right. Nobody else may change the
-// source until the commit is made. Errors: Precondition.
+// source until git has ended. Errors: Precondition.
 func CheckContained(source string) error {
 	dir := filepath.Join(source, ".git")
 	if st, err := os.Lstat(dir); err != nil || !st.IsDir() {
-		return errdefs.New(errdefs.Precondition, "the source has no directory .git: only the top of a git repository's work tree can be committed to")
+		return errdefs.New(errdefs.Precondition, "the source has no directory .git: a server uses only the repository of a directory that is the top of the work tree")
 	}
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -39,9 +39,9 @@ func CheckContained(source string) error {
 		case err != nil:
 			return hostError(err)
 		case !e.IsDir() && !e.Type().IsRegular():
-			return errdefs.New(errdefs.Precondition, ".git/%s: a symbolic link or special file: a server does not commit to such a repository", vpath.Escape(name))
+			return errdefs.New(errdefs.Precondition, ".git/%s: a symbolic link or special file: a server does not use such a repository", vpath.Escape(name))
 		case elsewhere[name]:
-			return errdefs.New(errdefs.Precondition, ".git/%s: the repository uses another one: a server does not commit to such a repository", vpath.Escape(name))
+			return errdefs.New(errdefs.Precondition, ".git/%s: the repository uses another one: a server does not use such a repository", vpath.Escape(name))
 		case name == "config" || name == "config.worktree":
 			return checkConfig(path, name)
 		}
@@ -61,7 +61,7 @@ func checkConfig(path, name string) error {
 	case err != nil:
 		return hostError(err)
 	case len(text) > maxConfig || leadsOut.Match(text):
-		return errdefs.New(errdefs.Precondition, ".git/%s: it is larger than 1 MiB, includes other files, or sets extensions.refStorage: a server does not commit to such a repository", name)
+		return errdefs.New(errdefs.Precondition, ".git/%s: it is larger than 1 MiB, includes other files, or sets extensions.refStorage: a server does not use such a repository", name)
 	}
 	return nil
 }

@@ -185,7 +185,7 @@ func limitMemory(cmd *exec.Cmd) {
 // End waits for the process, which must have read and written everything.
 func (p *Process) End(ctx context.Context) error {
 	_ = p.In.Close()
-	return Failed(ctx, p.cmd.Wait(), p.cmd.Args, p.complaint.String())
+	return failedIn(ctx, p.cmd, &p.complaint)
 }
 
 // Kill ends the process after another error.
@@ -211,7 +211,19 @@ func (g *Git) Pipe(ctx context.Context, name string, stdin io.Reader, out io.Wri
 		return errdefs.New(errdefs.Internal, "git: %w", err)
 	}
 	limitMemory(cmd)
-	return Failed(ctx, cmd.Wait(), cmd.Args, complaint.String())
+	return failedIn(ctx, cmd, &complaint)
+}
+
+// failedIn waits for a run and explains how it ended. The scratch directory is not named: its path
+// is of the host.
+func failedIn(ctx context.Context, cmd *exec.Cmd, complaint *bytes.Buffer) error {
+	err := cmd.Wait()
+	return Failed(ctx, err, cmd.Args, withoutScratch(cmd, complaint))
+}
+
+// withoutScratch is what a run complained about, with paths relative to the scratch directory.
+func withoutScratch(cmd *exec.Cmd, complaint *bytes.Buffer) string {
+	return strings.ReplaceAll(complaint.String(), cmd.Dir+"/", "")
 }
 
 // Failed explains how a run ended. The source decides what git complains about.
@@ -245,7 +257,7 @@ func hostError(err error) error { return safefs.OwnError("git", err) }
 
 // Complaint is the first line of what the process complained about, after its end.
 func (p *Process) Complaint() string {
-	line, _, _ := strings.Cut(strings.TrimSpace(p.complaint.String()), "\n")
+	line, _, _ := strings.Cut(strings.TrimSpace(withoutScratch(p.cmd, &p.complaint)), "\n")
 	return vpath.Escape(line)
 }
 

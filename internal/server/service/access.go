@@ -65,6 +65,8 @@ var scopeOf = map[string]store.Scopes{
 	sandboxPrefix + "ReadChanges":   store.ScopeRead,
 	sandboxPrefix + "Apply":         store.ScopeApply,
 	sandboxPrefix + "Discard":       store.ScopeApply,
+	sandboxPrefix + "ListCommits":   store.ScopeRead,
+	sandboxPrefix + "ApplyCommits":  store.ScopeApply,
 	sandboxPrefix + "SetPolicy":     store.ScopeManage,
 	sandboxPrefix + "ChangeHosts":   store.ScopeManage,
 	sandboxPrefix + "UpdateSandbox": store.ScopeManage,

@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/review/held"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/server/auth"
@@ -128,7 +129,7 @@ func (s *Service) describe(ctx context.Context, sb *record.Sandbox) (*sandboxv1.
 		return nil, heldErr
 	}
 	live := err == nil
-	d := wireconv.Sandbox{Record: sb.Record(), SyncHeld: held}
+	d := wireconv.Sandbox{Record: sb.Record(), SyncHeld: held, UnsavedBranches: review.UnsavedBranches(sb)}
 	served := d.Record.Served
 	if served.Sync = s.syncOf(sb); !d.Record.IsUploaded() {
 		served.Sync = config.SyncManual

@@ -54,7 +54,11 @@ func (c *sandboxServer) CreateSandbox(ctx context.Context, m *sandboxv1.CreateSa
 	if err := checkVariables(map[string]string{}, r.Env); err != nil {
 		return nil, err
 	}
-	sb, err := s.home.Create(record)
+	repository, err := s.cleanGit(ctx, &record, entry)
+	if err != nil {
+		return nil, err
+	}
+	sb, err := s.home.CreateWith(record, repository)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +159,7 @@ func (s *Service) newRecord(ctx context.Context, r wireconv.NewSandbox, of store
 	return record.Record{
 		Name: r.Name, Source: source, Workspace: at, Rules: rules, PolicyNote: preset.Attribute(rules, wireconv.SentNote),
 		Runtime: how.name, Image: how.image, UID: r.UID, Home: r.Home, Net: how.net, List: hostlist.List{AllowNet: r.AllowNet}, NetLimits: how.netLimits, Limits: r.Limits, Ignore: ignored, Served: served, Mounts: mounts, Scratch: r.Scratch, Secrets: named,
-		Ports: published.Ports{Publish: r.Publish}, Ask: r.Ask, Board: r.Board,
+		Ports: published.Ports{Publish: r.Publish}, Ask: r.Ask, Board: r.Board, Git: r.Repository,
 	}, err
 }
 
@@ -383,6 +387,9 @@ func (s *Service) checkUnused(ctx context.Context, sb *record.Sandbox) error {
 	}
 	if err == nil && changed {
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: the sandbox holds changes", sb.ID())
+	}
+	if err == nil && review.UnsavedBranches(sb) > 0 {
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: the sandbox holds commits", sb.ID())
 	}
 	if err == nil {
 		changed, err = hasSnapshots(sb)

@@ -127,8 +127,13 @@ func (u *underWay) enter(owner string, r ration) (leave func(), err error) {
 // enterExec counts a command for the sandbox's owner until leave is called, unless the operator
 // runs it. Errors: Exhausted.
 func (s *Service) enterExec(ctx context.Context, sb *record.Sandbox) (leave func(), err error) {
+	return s.enterExecOf(ctx, sb.Record().Served.OwnerID)
+}
+
+// enterExecOf is enterExec for an owner.
+func (s *Service) enterExecOf(ctx context.Context, owner string) (leave func(), err error) {
 	if callerOf(ctx).Operator {
 		return func() {}, nil
 	}
-	return s.execs.enter(sb.Record().Served.OwnerID, ration{s.config.Limits.ExecsPerOwner, "execs", "limits.execs_per_owner"})
+	return s.execs.enter(owner, ration{s.config.Limits.ExecsPerOwner, "execs", "limits.execs_per_owner"})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/id"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
@@ -57,6 +58,7 @@ type NewSandbox struct {
 	Publish    []published.Port
 	Ask        *record.Ask
 	Board      bool
+	Repository cleangit.Mode
 }
 
 // DecodeCreateSandbox reads a request.
@@ -96,6 +98,9 @@ func DecodeCreateSandbox(r *sandboxv1.CreateSandboxRequest) (s NewSandbox, err e
 		return s, errdefs.New(errdefs.Invalid, "publish: %w", err)
 	}
 	s.Board = r.GetBoard()
+	if s.Repository, err = cleangit.ParseMode(r.GetGit()); err != nil {
+		return s, err
+	}
 	if s.Ask, err = requestAskTimeout(r.GetAskTimeout()); err != nil {
 		return s, err
 	}

@@ -40,6 +40,7 @@ var requests = map[string]decode{
 	"AttachRequest.Start": by(DecodeAttachStart), "AttachRequest.Resume": by(DecodeAttachResume),
 	"AttachRequest.WindowSize": by(func(m *sandboxv1.AttachRequest_WindowSize) (WindowSize, error) { return DecodeWindowSize("resize", m) }),
 
+	"ListCommitsRequest": by(DecodeListCommits), "ApplyCommitsRequest": by(DecodeApplyCommits),
 	"DiffRequest": by(DecodeDiff), "ApplyRequest": by(DecodeApply), "ReadChangesRequest": by(DecodeReadChanges), "DiscardRequest": by(DecodeDiscard),
 	"SetPolicyRequest": by(DecodeSetPolicy), "ChangeHostsRequest": by(DecodeChangeHosts), "UpdateSandboxRequest": by(DecodeUpdateSandbox),
 	"ListAsksRequest": by(DecodeListAsks), "AnswerAskRequest": by(DecodeAnswerAsk), "GrantPathRequest": by(DecodeGrantPath),
@@ -69,7 +70,7 @@ var notRead = map[string]string{
 var meaningful = map[protoreflect.Name]string{
 	"codebase_id": "cb_0123456789abcdef", "sandbox_id": "sb_0123456789abcdef", "from_sandbox_id": "sb_fedcba9876543210", "session_id": "sess_0123456789abcdef",
 	"transaction_id": "tx_0123456789abcdef",
-	"user":           "0", "home": "keep", "mount": "data", "events": "permission_denied",
+	"git":            "clean:7", "user": "0", "home": "keep", "mount": "data", "events": "permission_denied",
 	"allow_net": "example.com", "net_limits": "out=1M", "publish": "8080:3000", "grant": "example.com", "revoke": "example.com",
 }
 

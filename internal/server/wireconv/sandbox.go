@@ -12,6 +12,7 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -31,6 +32,8 @@ type Sandbox struct {
 	Usage     *held.Usage
 	Variables []record.HostPath // names of the variables of its commands
 	Secrets   []Secret
+	// UnsavedBranches counts what has commits, in the clean repository, that are nowhere else.
+	UnsavedBranches int
 }
 
 // Secret is what a client may know of a secret of the server.
@@ -66,6 +69,7 @@ func EncodeSandbox(s Sandbox) *sandboxv1.Sandbox {
 	m.NetLimits, m.Mounts = EncodeNetLimits(r.NetLimits), EncodeMounts(r.Mounts)
 	m.Publish, m.PublishAddress = r.Texts(), r.PublishAddress
 	m.Board = r.Board
+	m.Git, m.UnsavedBranches = string(r.Git), int64(s.UnsavedBranches)
 	m.AskTimeout, m.Grants = EncodeAskTimeout(r.Ask), encodeGrants(r.ListGrants(r.Rules))
 	for _, p := range r.Scratch {
 		m.Scratch = append(m.Scratch, p.At().Text())
@@ -130,6 +134,10 @@ func DecodeSandbox(m *sandboxv1.Sandbox) (Sandbox, error) {
 		return Sandbox{}, errdefs.New(errdefs.KindOf(err), "sandbox %s: mounts: %w", vpath.Escape(m.Id), err)
 	}
 	s.Record.Board = m.Board
+	s.UnsavedBranches = int(m.UnsavedBranches)
+	if s.Record.Git, err = cleangit.ParseMode(m.Git); err != nil {
+		return Sandbox{}, errdefs.New(errdefs.Unsupported, "sandbox %s: %w", vpath.Escape(m.Id), err)
+	}
 	s.Record.Ask = decodeAskTimeout(m.AskTimeout)
 	grants, err := decodeGrants(m.Grants)
 	if err != nil {

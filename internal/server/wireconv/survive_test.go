@@ -12,6 +12,7 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/branch"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/published"
@@ -73,7 +74,7 @@ var messagePairs = map[string]messagePair{
 		return EncodeExplanation(x, rules), err
 	})},
 	"Sandbox": {round: through(&sandboxv1.Sandbox{}, func(m *sandboxv1.Sandbox) {
-		m.Home, m.Publish, m.PublishAddress = record.HomeKeep, []string{"8080:3000"}, "127.0.0.9"
+		m.Home, m.Git, m.Publish, m.PublishAddress = record.HomeKeep, "clean:7", []string{"8080:3000"}, "127.0.0.9"
 		for _, mount := range m.Mounts {
 			for _, rule := range mount.Rules {
 				ownRule(rule)
@@ -157,6 +158,17 @@ var messagePairs = map[string]messagePair{
 			"ApplyResponse.result_count": "the reader counts the results that it got", "ApplyResponse.applied_count": "as result_count",
 		},
 	},
+	"Commit": {
+		round: through(&sandboxv1.Commit{}, nil, func(m *sandboxv1.Commit) (*sandboxv1.Commit, error) {
+			c := DecodeCommit(m)
+			return EncodeCommit(&c), nil
+		}),
+	},
+	"ApplyCommitsResponse": {
+		round: through(&sandboxv1.ApplyCommitsResponse{}, nil, func(m *sandboxv1.ApplyCommitsResponse) (*sandboxv1.ApplyCommitsResponse, error) {
+			return EncodeAppliedCommits(DecodeAppliedCommits(m)), nil
+		}),
+	},
 	"Reversal": {
 		round: through(&sandboxv1.Reversal{}, nil, func(m *sandboxv1.Reversal) (*sandboxv1.Reversal, error) {
 			r, err := DecodeReversal(m)
@@ -220,7 +232,7 @@ func TestEveryFieldSurvives(t *testing.T) {
 var oneWay = map[string]string{
 	"Empty":                 "a number alone, which the command line does not ask for",
 	"ListSandboxesResponse": "a page", "ListCodebasesResponse": "a page", "ListViewResponse": "a page", "ListFilesResponse": "a page",
-	"DiffResponse": "a page", "PostMessageResponse": "a number", "ListTransactionsResponse": "a page", "ListExecsResponse": "a page", "ListSessionsResponse": "a page",
+	"DiffResponse": "a page", "PostMessageResponse": "a number", "ListCommitsResponse": "a page", "ListTransactionsResponse": "a page", "ListExecsResponse": "a page", "ListSessionsResponse": "a page",
 	"Session": "only the SDKs read it", "DetachedExec": "only the SDKs read it", "ExecResult": "only the SDKs read it; ExecOutput has its fields",
 	"WatchViewResponse":   "only the SDKs read it",
 	"AuditEvent":          "its reader is that of the log: audit.ReadFrom",
@@ -333,7 +345,7 @@ var domainPairs = map[string]domainPair{
 	},
 	"Sandbox": {
 		round: sentAs(func(s *Sandbox) {
-			s.Record.Home, s.Record.Runtime = record.HomeKeep, record.RuntimeDocker
+			s.Record.Home, s.Record.Runtime, s.Record.Git = record.HomeKeep, record.RuntimeDocker, "clean:7"
 			s.Record.Ports = published.Ports{Publish: []published.Port{{Host: 8080, Inside: 3000}}, PublishAddress: "127.0.0.9"}
 			for _, m := range s.Record.Mounts {
 				for i := range m.Rules {
@@ -348,7 +360,7 @@ var domainPairs = map[string]domainPair{
 			"Record.Marks": ofTheHost, "Record.Net": ofTheHost, "List.AllowNetUntil": "a list has no end of a host that is not in it", "Record.Secrets": "Sandbox.Secrets has what a client may know", "Rule.Source": "each side says where it has a rule from",
 			"Mount.Dev": ofTheHost, "Mount.Ino": ofTheHost, "Mount.Born": ofTheHost, "Mount.EarlierRules": "of the supervisor alone",
 			"Record.Ignore": ofTheHost, "Ask.Hook": onThisHost, "Paths.Grants": "a grant without its rule has ended", "Paths.GrantsEnded": ofTheHost, "Paths.InMounts": ofTheHost,
-			"Record.Git": "a server refuses a clean repository", "Record.UID": ofTheHost, "Record.HostUID": ofTheHost, "Limits.Timeout": "the timeout of a request",
+			"Record.UID": ofTheHost, "Record.HostUID": ofTheHost, "Limits.Timeout": "the timeout of a request",
 			"Served.Sent": "Sandbox.Sent has them", "Served.Git": "the client has sent it",
 		},
 	},
@@ -377,6 +389,14 @@ var domainPairs = map[string]domainPair{
 			"Result.Growth": "what a directory of this host grows by",
 		},
 	},
+	"branch.Listed": {round: sentAs(func(c *branch.Listed) {
+		for i := range c.Files {
+			c.Files[i].Outcome = branch.FileRefused
+		}
+	}, func(c branch.Listed) (branch.Listed, error) { return DecodeCommit(EncodeCommit(&c)), nil })},
+	"branch.AppliedCommits": {round: sentAs(nil, func(a branch.AppliedCommits) (branch.AppliedCommits, error) {
+		return *DecodeAppliedCommits(EncodeAppliedCommits(&a)), nil
+	})},
 	"undo.Result": {
 		round: sentAs(nil, func(r undo.Result) (undo.Result, error) { return DecodeReversal(EncodeReversal(r)) }),
 		lost: map[string]string{

@@ -95,3 +95,28 @@ def test_an_apply_is_attested(sandbox: Sandbox) -> None:
     statement = json.loads(attested.statement)
     assert statement["_type"] == "https://in-toto.io/Statement/v1"
     assert [change["path"] for change in statement["predicate"]["changes"]] == ["/main.py"]
+
+
+def test_commits_come_back(client: SandboxClient, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.delenv(name, raising=False)
+    git(project, "init", "-q", "-b", "main", ".")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "first")
+    with Sandbox.from_local(str(project), preset="full-access", git="clean") as sandbox:
+        assert client.get_sandbox(sandbox.id).git == "clean:50"
+        sandbox.run(
+            "git config user.name Agent; git config user.email a@example.org; echo x > main.py; git commit -qam Fix"
+        )
+        found = sandbox.commits()
+        assert found.source == git(project, "rev-parse", "main")
+        assert [(c.branch, c.current, c.subject, [f.path for f in c.files]) for c in found.commits] == [
+            ("main", True, "Fix", ["main.py"])
+        ]
+        by = GitUser("A Client", "client@example.org")
+        with pytest.raises(InvalidConfigurationError, match="to_branch"):
+            sandbox.apply_commits("", git_user=by)
+        assert sandbox.apply_commits("made", dry_run=True, git_user=by).commit == ""
+        made = sandbox.apply_commits("made", reviewed=found.commits[0].id, git_user=by)
+        assert (made.commit, made.commit_count, made.refused) == (git(project, "rev-parse", "made"), 1, [])
+        assert git(project, "log", "-1", "--format=%an %cn %s", "made") == "Agent A Client Fix"

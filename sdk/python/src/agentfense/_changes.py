@@ -17,11 +17,14 @@ from ._errors import MAX_READ, Call, next_page, write_error
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._output import AuditStream, ExecStream, LogStream
 from ._requests import Hosts, Paths, Timeout
+from ._uploads import git_user as git_user_of
 from ._watch import FileWatch
 from ._wire import (
+    applied_commits_of,
     apply_result_of,
     ask_list_of,
     change_group_of,
+    commit_of,
     discard_result_of,
     explanation_of,
     file_diff_of,
@@ -179,6 +182,44 @@ class ChangeCalls(Calls):
             attest=attest,
         )
         return apply_result_of(self._connection.call("Apply", request, Call("apply", sandbox_id), WORK))
+
+    def list_commits(self, sandbox_id: str) -> t.Commits:
+        """Return the commits that commands made in the clean repository of a sandbox (``git``)."""
+        request = sandbox_pb2.ListCommitsRequest(sandbox_id=sandbox_id, page_size=1000)
+        found = t.Commits("")
+        while True:
+            page = self._connection.call("ListCommits", request, Call("list commits", sandbox_id), WORK)
+            found.source = page.source_commit
+            found.commits += map(commit_of, page.commits)
+            request.page_token = next_page(request.page_token, page.next_page_token)
+            if not request.page_token:
+                return found
+
+    def apply_commits(
+        self,
+        sandbox_id: str,
+        to_branch: str,
+        *,
+        from_branch: Optional[str] = None,
+        at_base: bool = False,
+        reviewed: Optional[str] = None,
+        dry_run: bool = False,
+        git_user: Optional[t.GitUser] = None,
+    ) -> t.AppliedCommits:
+        """Make the commits of a sandbox anew on a new branch of the linked directory's repository.
+
+        Authors and messages stay, hidden files are left out, and the work tree stays as it is.
+        ``from_branch`` is a branch of the sandbox; None means the one that is checked out. With
+        ``at_base`` the branch begins at the commit of which the clean repository was made, else at
+        the last commit of the source's branch. With ``reviewed``, the id of a commit, another last
+        commit is refused. ``git_user`` is the committer; None takes yours. Raises ConflictError if
+        the source's branch conflicts, and PermissionDeniedError if the policy does not allow a
+        change: then there is no branch, and with ``dry_run`` the result names the files.
+        """
+        by = git_user_of(None) if git_user is None else git_user
+        request = requests.apply_commits(sandbox_id, to_branch, from_branch, at_base, reviewed, dry_run, by)
+        answer = self._connection.call("ApplyCommits", request, Call("apply commits", sandbox_id), WORK)
+        return applied_commits_of(answer)
 
     def discard(
         self, sandbox_id: str, paths: Paths = None, *, dry_run: bool = False, mount: Optional[str] = None

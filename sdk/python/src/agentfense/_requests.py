@@ -69,6 +69,7 @@ def create_sandbox(
     publish: Names,
     ask_timeout: Timeout,
     board: bool,
+    git: str,
     mounts: Sequence[t.MountLike],
     scratch: Names,
     secrets: Names,
@@ -94,6 +95,7 @@ def create_sandbox(
         publish=_texts(publish, "publish"),
         ask_timeout=duration_of(seconds_of(ask_timeout, "ask_timeout")),
         board=board,
+        git=text_of(git, "git"),
         mounts=wire_mounts(mounts),
         scratch=[encode_path(path, "scratch") for path in _listed(scratch)],
         secrets=_texts(secrets, "secrets"),
@@ -374,6 +376,29 @@ def apply(
         dry_run=dry_run,
         reviewed_digest=digest_of(reviewed, "reviewed"),
         mount=mount_of(mount),
+    )
+
+
+def apply_commits(
+    sandbox_id: str,
+    to_branch: str,
+    from_branch: Optional[str],
+    at_base: bool,
+    reviewed: Optional[str],
+    dry_run: bool,
+    git_user: t.GitUser,
+) -> Any:
+    """Return the request of ApplyCommits. Raises InvalidConfigurationError without a branch."""
+    if not to_branch:
+        raise InvalidConfigurationError("apply commits: to_branch: want the name of a new branch")
+    return sandbox_pb2.ApplyCommitsRequest(
+        sandbox_id=sandbox_id,
+        to_branch=to_branch,
+        from_branch=from_branch or "",
+        at_base=at_base,
+        reviewed_commit=reviewed or "",
+        dry_run=dry_run,
+        git_user=sandbox_pb2.GitUser(name=git_user.name, email=git_user.email),
     )
 
 

@@ -344,6 +344,8 @@ def sandbox_of(message: Any) -> t.Sandbox:
         publish_address=message.publish_address,
         ask_timeout=message.ask_timeout.ToTimedelta() if message.HasField("ask_timeout") else None,
         board=message.board,
+        git=message.git,
+        unsaved_branches=message.unsaved_branches,
         grants=[
             t.PathGrant(decode_path(grant.path), grant.directory, permission_of(grant.permission), time_of(grant.until))
             for grant in message.grants
@@ -514,6 +516,53 @@ def _hunk_of(message: Any, pieces: List[t.Hunk]) -> t.Hunk:
 def change_group_of(message: Any) -> t.ChangeGroup:
     """Return a group of changes."""
     return t.ChangeGroup(name=message.name, lines=list(message.lines), count=message.count)
+
+
+def commit_of(message: Any) -> t.Commit:
+    """Return a commit of a sandbox."""
+    return t.Commit(
+        branch=decode_path(message.branch),
+        current=message.current,
+        id=message.id,
+        author=message.author,
+        subject=message.subject,
+        signed=message.signed,
+        merge=message.merge,
+        files=[
+            t.CommittedFile(
+                path=decode_path(file.path),
+                status=t.ChangeStatus(_change(file.status)) if _change(file.status) else None,
+                outcome=named(sandbox_pb2.CommitOutcome, "COMMIT_OUTCOME_", file.outcome, ""),
+                reason=file.reason,
+                risk=t.Risk(named(sandbox_pb2.Risk, "RISK_", file.risk, "none")),
+                risk_reason=file.risk_reason,
+            )
+            for file in message.files
+        ],
+        file_count=message.file_count,
+    )
+
+
+def applied_commits_of(message: Any) -> t.AppliedCommits:
+    """Return the result of apply_commits."""
+
+    def stopped(files: Any) -> List[t.StoppedFile]:
+        return [t.StoppedFile(decode_path(file.path), file.commit, file.reason, file.conflict) for file in files]
+
+    return t.AppliedCommits(
+        base=message.base,
+        commit=message.commit,
+        commits=[
+            t.AppliedCommit(getattr(one, "from"), one.id, one.author, one.subject, one.left_out)
+            for one in message.commits
+        ],
+        left_out=stopped(message.left_out),
+        refused=stopped(message.refused),
+        commit_count=message.commit_count,
+        left_out_count=message.left_out_count,
+        refused_count=message.refused_count,
+        lost_signatures=message.lost_signatures,
+    )
 
 
 def apply_result_of(message: Any) -> t.ApplyResult:

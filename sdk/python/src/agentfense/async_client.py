@@ -108,6 +108,7 @@ class AsyncSandboxClient(
         publish: Names = (),
         ask_timeout: Timeout = None,
         board: bool = False,
+        git: str = "",
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -119,7 +120,7 @@ class AsyncSandboxClient(
           the command line. /workspace leads there too.
         - The other parameters are those of ``AsyncSandbox.from_local``.
         """
-        git = await asyncio.to_thread(git_user_of, None) if git_user is None else git_user
+        by = await asyncio.to_thread(git_user_of, None) if git_user is None else git_user
         request = requests.create_sandbox(
             codebase_id,
             permissions,
@@ -134,12 +135,13 @@ class AsyncSandboxClient(
             at_host_path,
             home,
             env,
-            git,
+            by,
             allow_net,
             net_limits,
             publish,
             ask_timeout,
             board,
+            git,
             mounts,
             scratch,
             secrets,

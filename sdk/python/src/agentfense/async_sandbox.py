@@ -91,6 +91,7 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
         publish: Names = (),
         ask_timeout: Timeout = None,
         board: bool = False,
+        git: str = "",
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -153,6 +154,9 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
           for an answer (``policy.asks``) before it is refused; None refuses it at once.
         - ``board``: whether programs inside may lock paths for the sandbox, and exchange messages
           with the other sandboxes of the codebase (see docs/many-agents.md).
+        - ``git``: "clean", "clean:DEPTH" or "clean:all" gives commands a git repository without
+          anything that the policy hides (see docs/git.md), in place of the directory's. It needs a
+          linked directory, and no limit of the disk.
         - ``mounts``: directories of the server's host to show besides the workspace: Mount objects,
           or mappings with ``source`` and optionally ``place``, ``name``, ``mode`` and ``rules``. The
           server's configuration must list a directory above each (mounts.roots).
@@ -204,6 +208,7 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
                 publish=publish,
                 ask_timeout=ask_timeout,
                 board=board,
+                git=git,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,
@@ -242,6 +247,7 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
         publish: Names = (),
         ask_timeout: Timeout = None,
         board: bool = False,
+        git: str = "",
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -274,6 +280,7 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
                 publish=publish,
                 ask_timeout=ask_timeout,
                 board=board,
+                git=git,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,
@@ -657,6 +664,31 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
         request = apply_request(self.id, wanted, dry_run, reviewed)
         await self._client.open()  # async only
         return await asyncio.to_thread(bring_back, self._client._connection, request, reviewed)
+
+    async def commits(self) -> t.Commits:
+        """Return what commands committed in the clean repository; see AsyncSandboxClient.list_commits."""
+        return await self._client.list_commits(self.id)
+
+    async def apply_commits(
+        self,
+        to_branch: str,
+        *,
+        from_branch: Optional[str] = None,
+        at_base: bool = False,
+        reviewed: Optional[str] = None,
+        dry_run: bool = False,
+        git_user: Optional[t.GitUser] = None,
+    ) -> t.AppliedCommits:
+        """Make the commits anew on a new branch of the source; see AsyncSandboxClient.apply_commits."""
+        return await self._client.apply_commits(
+            self.id,
+            to_branch,
+            from_branch=from_branch,
+            at_base=at_base,
+            reviewed=reviewed,
+            dry_run=dry_run,
+            git_user=git_user,
+        )
 
     async def undo(self, *, dry_run: bool = False) -> t.Reversal:
         """Take the last apply back: the source gets what it had before; see AsyncSandboxClient.undo."""

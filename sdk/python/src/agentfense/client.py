@@ -102,6 +102,7 @@ class SandboxClient(CodebaseCalls, BoardCalls, ExecCalls, SnapshotCalls, History
         publish: Names = (),
         ask_timeout: Timeout = None,
         board: bool = False,
+        git: str = "",
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -113,7 +114,7 @@ class SandboxClient(CodebaseCalls, BoardCalls, ExecCalls, SnapshotCalls, History
           the command line. /workspace leads there too.
         - The other parameters are those of ``Sandbox.from_local``.
         """
-        git = git_user_of(None) if git_user is None else git_user
+        by = git_user_of(None) if git_user is None else git_user
         request = requests.create_sandbox(
             codebase_id,
             permissions,
@@ -128,12 +129,13 @@ class SandboxClient(CodebaseCalls, BoardCalls, ExecCalls, SnapshotCalls, History
             at_host_path,
             home,
             env,
-            git,
+            by,
             allow_net,
             net_limits,
             publish,
             ask_timeout,
             board,
+            git,
             mounts,
             scratch,
             secrets,

@@ -92,6 +92,7 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
         publish: Names = (),
         ask_timeout: Timeout = None,
         board: bool = False,
+        git: str = "",
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -154,6 +155,9 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
           for an answer (``policy.asks``) before it is refused; None refuses it at once.
         - ``board``: whether programs inside may lock paths for the sandbox, and exchange messages
           with the other sandboxes of the codebase (see docs/many-agents.md).
+        - ``git``: "clean", "clean:DEPTH" or "clean:all" gives commands a git repository without
+          anything that the policy hides (see docs/git.md), in place of the directory's. It needs a
+          linked directory, and no limit of the disk.
         - ``mounts``: directories of the server's host to show besides the workspace: Mount objects,
           or mappings with ``source`` and optionally ``place``, ``name``, ``mode`` and ``rules``. The
           server's configuration must list a directory above each (mounts.roots).
@@ -202,6 +206,7 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
                 publish=publish,
                 ask_timeout=ask_timeout,
                 board=board,
+                git=git,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,
@@ -240,6 +245,7 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
         publish: Names = (),
         ask_timeout: Timeout = None,
         board: bool = False,
+        git: str = "",
         mounts: Sequence[t.MountLike] = (),
         scratch: Names = (),
         secrets: Names = (),
@@ -272,6 +278,7 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
                 publish=publish,
                 ask_timeout=ask_timeout,
                 board=board,
+                git=git,
                 mounts=mounts,
                 scratch=scratch,
                 secrets=secrets,
@@ -654,6 +661,31 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
             return t.ApplyResult([], 0, 0)
         request = apply_request(self.id, wanted, dry_run, reviewed)
         return bring_back(self._client._connection, request, reviewed)
+
+    def commits(self) -> t.Commits:
+        """Return what commands committed in the clean repository; see SandboxClient.list_commits."""
+        return self._client.list_commits(self.id)
+
+    def apply_commits(
+        self,
+        to_branch: str,
+        *,
+        from_branch: Optional[str] = None,
+        at_base: bool = False,
+        reviewed: Optional[str] = None,
+        dry_run: bool = False,
+        git_user: Optional[t.GitUser] = None,
+    ) -> t.AppliedCommits:
+        """Make the commits anew on a new branch of the source; see SandboxClient.apply_commits."""
+        return self._client.apply_commits(
+            self.id,
+            to_branch,
+            from_branch=from_branch,
+            at_base=at_base,
+            reviewed=reviewed,
+            dry_run=dry_run,
+            git_user=git_user,
+        )
 
     def undo(self, *, dry_run: bool = False) -> t.Reversal:
         """Take the last apply back: the source gets what it had before; see SandboxClient.undo."""

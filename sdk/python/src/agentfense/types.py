@@ -391,6 +391,10 @@ class Sandbox:
     """How long refusals wait for an answer; None means that they do not wait."""
     board: bool = False
     """Programs inside may use the board of the codebase."""
+    git: str = ""
+    """The clean repository that commands see: "clean:DEPTH" or "clean:all"; empty: that of the codebase."""
+    unsaved_branches: int = 0
+    """How many branches, tags and stashes of it have commits that are nowhere else."""
     grants: List[PathGrant] = field(default_factory=list)
     """The paths that were granted beside the permissions."""
     mounts: List[Mount] = field(default_factory=list)
@@ -677,6 +681,93 @@ class ApplyResult:
     """The commit, if ``to_branch`` was given."""
     statement: bytes = b""
     """The statement, if ``attest`` was given: ``ssh-keygen -Y sign -n agentfense-attest`` signs it."""
+
+
+@dataclass
+class CommittedFile:
+    """A file that a commit of a sandbox changes against its first parent."""
+
+    path: str
+    status: Optional[ChangeStatus]
+    outcome: str = ""
+    """What ``apply_commits`` does with it: "left_out" if it is hidden, "refused" if it stops the call."""
+    reason: str = ""
+    """The reason of ``outcome``."""
+    risk: Risk = Risk.NONE
+    """What it could do on the host, by its name."""
+    risk_reason: str = ""
+
+
+@dataclass
+class Commit:
+    """A commit that commands made in the clean repository. Its texts are those of the sandbox."""
+
+    branch: str
+    """The branch of the sandbox, or "HEAD"."""
+    current: bool
+    """Whether the branch is checked out."""
+    id: str
+    author: str
+    """Name and address; it may be cut, as the subject."""
+    subject: str
+    signed: bool = False
+    merge: bool = False
+    files: List[CommittedFile] = field(default_factory=list)
+    """As many as fit into a message."""
+    file_count: int = 0
+
+
+@dataclass
+class Commits:
+    """The commits of a sandbox: of the branch that is checked out first, and parents before children."""
+
+    source: str
+    """The commit of the source of which the clean repository was made."""
+    commits: List[Commit] = field(default_factory=list)
+
+
+@dataclass
+class AppliedCommit:
+    """A commit that was made anew, or with ``dry_run`` would be."""
+
+    old_id: str
+    """Its id in the sandbox."""
+    id: str
+    """The id of the new commit; empty with ``dry_run``, and if it is left out."""
+    author: str
+    subject: str
+    left_out: bool = False
+    """It changes nothing but hidden files."""
+
+
+@dataclass
+class StoppedFile:
+    """A file of a commit that is left out, or that stops ``apply_commits``."""
+
+    path: str
+    commit: str
+    """The commit of the sandbox."""
+    reason: str
+    conflict: bool = False
+    """Whether the source's branch conflicts with it; otherwise the policy is the reason."""
+
+
+@dataclass
+class AppliedCommits:
+    """What apply_commits did, or with ``dry_run`` would do. The lists have as many as fit into a message."""
+
+    base: str
+    """The commit of the source that the branch continues."""
+    commit: str
+    """The last new commit; empty with ``dry_run``."""
+    commits: List[AppliedCommit] = field(default_factory=list)
+    left_out: List[StoppedFile] = field(default_factory=list)
+    refused: List[StoppedFile] = field(default_factory=list)
+    """What would stop it; only with ``dry_run``."""
+    commit_count: int = 0
+    left_out_count: int = 0
+    refused_count: int = 0
+    lost_signatures: int = 0
 
 
 @dataclass

@@ -90,6 +90,12 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTCOME_CHANGED_SINCE_REVIEW: _ClassVar[Outcome]
     OUTCOME_LEFT_OUT: _ClassVar[Outcome]
 
+class CommitOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    COMMIT_OUTCOME_UNSPECIFIED: _ClassVar[CommitOutcome]
+    COMMIT_OUTCOME_LEFT_OUT: _ClassVar[CommitOutcome]
+    COMMIT_OUTCOME_REFUSED: _ClassVar[CommitOutcome]
+
 class ViewOrigin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     VIEW_ORIGIN_UNSPECIFIED: _ClassVar[ViewOrigin]
@@ -149,6 +155,9 @@ OUTCOME_FAILED: Outcome
 OUTCOME_SKIPPED: Outcome
 OUTCOME_CHANGED_SINCE_REVIEW: Outcome
 OUTCOME_LEFT_OUT: Outcome
+COMMIT_OUTCOME_UNSPECIFIED: CommitOutcome
+COMMIT_OUTCOME_LEFT_OUT: CommitOutcome
+COMMIT_OUTCOME_REFUSED: CommitOutcome
 VIEW_ORIGIN_UNSPECIFIED: ViewOrigin
 VIEW_ORIGIN_SOURCE: ViewOrigin
 VIEW_ORIGIN_FROZEN: ViewOrigin
@@ -171,7 +180,7 @@ class ResourceLimits(_message.Message):
     def __init__(self, memory_bytes: _Optional[int] = ..., cpu_quota: _Optional[int] = ..., cpu_shares: _Optional[int] = ..., pids_limit: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., disk_inodes: _Optional[int] = ...) -> None: ...
 
 class Sandbox(_message.Message):
-    __slots__ = ("id", "codebase_id", "permissions", "status", "labels", "created_at", "started_at", "stopped_at", "expires_at", "runtime", "image", "resources", "status_reason", "name", "owner_id", "sync_held", "sync", "workspace", "home", "usage", "variables", "allow_net", "mounts", "scratch", "secrets", "net_limits", "publish", "publish_address", "ask_timeout", "grants", "board")
+    __slots__ = ("id", "codebase_id", "permissions", "status", "labels", "created_at", "started_at", "stopped_at", "expires_at", "runtime", "image", "resources", "status_reason", "name", "owner_id", "sync_held", "sync", "workspace", "home", "usage", "variables", "allow_net", "mounts", "scratch", "secrets", "net_limits", "publish", "publish_address", "ask_timeout", "grants", "board", "git", "unsaved_branches")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -210,6 +219,8 @@ class Sandbox(_message.Message):
     ASK_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     GRANTS_FIELD_NUMBER: _ClassVar[int]
     BOARD_FIELD_NUMBER: _ClassVar[int]
+    GIT_FIELD_NUMBER: _ClassVar[int]
+    UNSAVED_BRANCHES_FIELD_NUMBER: _ClassVar[int]
     id: str
     codebase_id: str
     permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
@@ -241,7 +252,9 @@ class Sandbox(_message.Message):
     ask_timeout: _duration_pb2.Duration
     grants: _containers.RepeatedCompositeFieldContainer[PathGrant]
     board: bool
-    def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ..., sync_held: bool = ..., sync: _Optional[_Union[SyncMode, str]] = ..., workspace: _Optional[str] = ..., home: _Optional[str] = ..., usage: _Optional[_Union[SandboxUsage, _Mapping]] = ..., variables: _Optional[_Iterable[str]] = ..., allow_net: _Optional[_Iterable[_Union[AllowedHost, _Mapping]]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., scratch: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[_Union[SandboxSecret, _Mapping]]] = ..., net_limits: _Optional[_Iterable[str]] = ..., publish: _Optional[_Iterable[str]] = ..., publish_address: _Optional[str] = ..., ask_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., grants: _Optional[_Iterable[_Union[PathGrant, _Mapping]]] = ..., board: bool = ...) -> None: ...
+    git: str
+    unsaved_branches: int
+    def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ..., sync_held: bool = ..., sync: _Optional[_Union[SyncMode, str]] = ..., workspace: _Optional[str] = ..., home: _Optional[str] = ..., usage: _Optional[_Union[SandboxUsage, _Mapping]] = ..., variables: _Optional[_Iterable[str]] = ..., allow_net: _Optional[_Iterable[_Union[AllowedHost, _Mapping]]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., scratch: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[_Union[SandboxSecret, _Mapping]]] = ..., net_limits: _Optional[_Iterable[str]] = ..., publish: _Optional[_Iterable[str]] = ..., publish_address: _Optional[str] = ..., ask_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., grants: _Optional[_Iterable[_Union[PathGrant, _Mapping]]] = ..., board: bool = ..., git: _Optional[str] = ..., unsaved_branches: _Optional[int] = ...) -> None: ...
 
 class PathGrant(_message.Message):
     __slots__ = ("path", "directory", "permission", "until")
@@ -290,7 +303,7 @@ class SandboxUsage(_message.Message):
     def __init__(self, pending_changes: _Optional[int] = ..., pending_changes_more: bool = ..., disk_bytes: _Optional[int] = ..., disk_bytes_more: bool = ...) -> None: ...
 
 class CreateSandboxRequest(_message.Message):
-    __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name", "user", "sync", "at_host_path", "git_user", "home", "env", "allow_net", "mounts", "scratch", "secrets", "net_limits", "publish", "ask_timeout", "board")
+    __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name", "user", "sync", "at_host_path", "git_user", "home", "env", "allow_net", "mounts", "scratch", "secrets", "net_limits", "publish", "ask_timeout", "board", "git")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -327,6 +340,7 @@ class CreateSandboxRequest(_message.Message):
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     ASK_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     BOARD_FIELD_NUMBER: _ClassVar[int]
+    GIT_FIELD_NUMBER: _ClassVar[int]
     codebase_id: str
     permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
     expires_in: _duration_pb2.Duration
@@ -349,7 +363,8 @@ class CreateSandboxRequest(_message.Message):
     publish: _containers.RepeatedScalarFieldContainer[str]
     ask_timeout: _duration_pb2.Duration
     board: bool
-    def __init__(self, codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., expires_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., sync: _Optional[_Union[SyncMode, str]] = ..., at_host_path: bool = ..., git_user: _Optional[_Union[GitUser, _Mapping]] = ..., home: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., allow_net: _Optional[_Iterable[str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., scratch: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., net_limits: _Optional[_Iterable[str]] = ..., publish: _Optional[_Iterable[str]] = ..., ask_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., board: bool = ...) -> None: ...
+    git: str
+    def __init__(self, codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., expires_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., sync: _Optional[_Union[SyncMode, str]] = ..., at_host_path: bool = ..., git_user: _Optional[_Union[GitUser, _Mapping]] = ..., home: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., allow_net: _Optional[_Iterable[str]] = ..., mounts: _Optional[_Iterable[_Union[Mount, _Mapping]]] = ..., scratch: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., net_limits: _Optional[_Iterable[str]] = ..., publish: _Optional[_Iterable[str]] = ..., ask_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., board: bool = ..., git: _Optional[str] = ...) -> None: ...
 
 class AllowedHost(_message.Message):
     __slots__ = ("host", "until")
@@ -1062,6 +1077,126 @@ class ApplyResponse(_message.Message):
     commit: str
     statement: bytes
     def __init__(self, results: _Optional[_Iterable[_Union[PathOutcome, _Mapping]]] = ..., result_count: _Optional[int] = ..., applied_count: _Optional[int] = ..., written_again: _Optional[_Iterable[str]] = ..., transaction_id: _Optional[str] = ..., commit: _Optional[str] = ..., statement: _Optional[bytes] = ...) -> None: ...
+
+class ListCommitsRequest(_message.Message):
+    __slots__ = ("sandbox_id", "page_size", "page_token")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    page_size: int
+    page_token: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListCommitsResponse(_message.Message):
+    __slots__ = ("commits", "next_page_token", "source_commit")
+    COMMITS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_COMMIT_FIELD_NUMBER: _ClassVar[int]
+    commits: _containers.RepeatedCompositeFieldContainer[Commit]
+    next_page_token: str
+    source_commit: str
+    def __init__(self, commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., source_commit: _Optional[str] = ...) -> None: ...
+
+class Commit(_message.Message):
+    __slots__ = ("branch", "current", "id", "author", "subject", "signed", "merge", "files", "file_count")
+    class File(_message.Message):
+        __slots__ = ("path", "status", "outcome", "reason", "risk", "risk_reason")
+        PATH_FIELD_NUMBER: _ClassVar[int]
+        STATUS_FIELD_NUMBER: _ClassVar[int]
+        OUTCOME_FIELD_NUMBER: _ClassVar[int]
+        REASON_FIELD_NUMBER: _ClassVar[int]
+        RISK_FIELD_NUMBER: _ClassVar[int]
+        RISK_REASON_FIELD_NUMBER: _ClassVar[int]
+        path: str
+        status: ChangeStatus
+        outcome: CommitOutcome
+        reason: str
+        risk: Risk
+        risk_reason: str
+        def __init__(self, path: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ..., outcome: _Optional[_Union[CommitOutcome, str]] = ..., reason: _Optional[str] = ..., risk: _Optional[_Union[Risk, str]] = ..., risk_reason: _Optional[str] = ...) -> None: ...
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    SIGNED_FIELD_NUMBER: _ClassVar[int]
+    MERGE_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    FILE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    branch: str
+    current: bool
+    id: str
+    author: str
+    subject: str
+    signed: bool
+    merge: bool
+    files: _containers.RepeatedCompositeFieldContainer[Commit.File]
+    file_count: int
+    def __init__(self, branch: _Optional[str] = ..., current: bool = ..., id: _Optional[str] = ..., author: _Optional[str] = ..., subject: _Optional[str] = ..., signed: bool = ..., merge: bool = ..., files: _Optional[_Iterable[_Union[Commit.File, _Mapping]]] = ..., file_count: _Optional[int] = ...) -> None: ...
+
+class ApplyCommitsRequest(_message.Message):
+    __slots__ = ("sandbox_id", "to_branch", "from_branch", "at_base", "reviewed_commit", "dry_run", "git_user")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    TO_BRANCH_FIELD_NUMBER: _ClassVar[int]
+    FROM_BRANCH_FIELD_NUMBER: _ClassVar[int]
+    AT_BASE_FIELD_NUMBER: _ClassVar[int]
+    REVIEWED_COMMIT_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    GIT_USER_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    to_branch: str
+    from_branch: str
+    at_base: bool
+    reviewed_commit: str
+    dry_run: bool
+    git_user: GitUser
+    def __init__(self, sandbox_id: _Optional[str] = ..., to_branch: _Optional[str] = ..., from_branch: _Optional[str] = ..., at_base: bool = ..., reviewed_commit: _Optional[str] = ..., dry_run: bool = ..., git_user: _Optional[_Union[GitUser, _Mapping]] = ...) -> None: ...
+
+class ApplyCommitsResponse(_message.Message):
+    __slots__ = ("base", "commit", "commits", "commit_count", "left_out", "left_out_count", "refused", "refused_count", "lost_signatures")
+    class Applied(_message.Message):
+        __slots__ = ("id", "author", "subject", "left_out")
+        FROM_FIELD_NUMBER: _ClassVar[int]
+        ID_FIELD_NUMBER: _ClassVar[int]
+        AUTHOR_FIELD_NUMBER: _ClassVar[int]
+        SUBJECT_FIELD_NUMBER: _ClassVar[int]
+        LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+        id: str
+        author: str
+        subject: str
+        left_out: bool
+        def __init__(self, id: _Optional[str] = ..., author: _Optional[str] = ..., subject: _Optional[str] = ..., left_out: bool = ..., **kwargs) -> None: ...
+    class Stopped(_message.Message):
+        __slots__ = ("path", "commit", "reason", "conflict")
+        PATH_FIELD_NUMBER: _ClassVar[int]
+        COMMIT_FIELD_NUMBER: _ClassVar[int]
+        REASON_FIELD_NUMBER: _ClassVar[int]
+        CONFLICT_FIELD_NUMBER: _ClassVar[int]
+        path: str
+        commit: str
+        reason: str
+        conflict: bool
+        def __init__(self, path: _Optional[str] = ..., commit: _Optional[str] = ..., reason: _Optional[str] = ..., conflict: bool = ...) -> None: ...
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    COMMITS_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LOST_SIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    base: str
+    commit: str
+    commits: _containers.RepeatedCompositeFieldContainer[ApplyCommitsResponse.Applied]
+    commit_count: int
+    left_out: _containers.RepeatedCompositeFieldContainer[ApplyCommitsResponse.Stopped]
+    left_out_count: int
+    refused: _containers.RepeatedCompositeFieldContainer[ApplyCommitsResponse.Stopped]
+    refused_count: int
+    lost_signatures: int
+    def __init__(self, base: _Optional[str] = ..., commit: _Optional[str] = ..., commits: _Optional[_Iterable[_Union[ApplyCommitsResponse.Applied, _Mapping]]] = ..., commit_count: _Optional[int] = ..., left_out: _Optional[_Iterable[_Union[ApplyCommitsResponse.Stopped, _Mapping]]] = ..., left_out_count: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[ApplyCommitsResponse.Stopped, _Mapping]]] = ..., refused_count: _Optional[int] = ..., lost_signatures: _Optional[int] = ...) -> None: ...
 
 class ReadChangesRequest(_message.Message):
     __slots__ = ("sandbox_id", "paths", "reviewed_digest", "mount")

@@ -111,6 +111,16 @@ class SandboxServiceStub(object):
                 request_serializer=sandbox_dot_v1_dot_sandbox__pb2.ApplyRequest.SerializeToString,
                 response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.ApplyResponse.FromString,
                 )
+        self.ListCommits = channel.unary_unary(
+                '/sandbox.v1.SandboxService/ListCommits',
+                request_serializer=sandbox_dot_v1_dot_sandbox__pb2.ListCommitsRequest.SerializeToString,
+                response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.ListCommitsResponse.FromString,
+                )
+        self.ApplyCommits = channel.unary_unary(
+                '/sandbox.v1.SandboxService/ApplyCommits',
+                request_serializer=sandbox_dot_v1_dot_sandbox__pb2.ApplyCommitsRequest.SerializeToString,
+                response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.ApplyCommitsResponse.FromString,
+                )
         self.Discard = channel.unary_unary(
                 '/sandbox.v1.SandboxService/Discard',
                 request_serializer=sandbox_dot_v1_dot_sandbox__pb2.DiscardRequest.SerializeToString,
@@ -339,6 +349,29 @@ class SandboxServiceServicer(object):
         google.rpc.PreconditionFailure, and a dry run reports the reasons. If the status lists no
         paths, Apply failed midway, because the source or a running sandbox changed a file at that
         moment. NOT_FOUND for a path without a change.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCommits(self, request, context):
+        """ListCommits lists, in pages, the commits that commands made in the clean repository of a
+        sandbox: those of the branch that is checked out first, and parents before children.
+        FAILED_PRECONDITION if the sandbox was made without git, or if commands have damaged the
+        repository. The call counts as a command of the owner.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ApplyCommits(self, request, context):
+        """ApplyCommits makes the commits of a sandbox's clean repository anew on a new branch of the
+        source's repository. Authors, dates and messages stay, and hidden files are left out. The work
+        tree and the index of the source stay as they are. FAILED_PRECONDITION if the policy or a
+        conflict stops it: then no commit is made, the status lists the paths in a
+        google.rpc.PreconditionFailure, and a dry run reports the reasons. FAILED_PRECONDITION, too,
+        for a repository that leads out of the linked directory. ALREADY_EXISTS if there is such a
+        branch; NOT_FOUND for an unknown from_branch. The call counts as a command of the owner.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -573,6 +606,16 @@ def add_SandboxServiceServicer_to_server(servicer, server):
                     servicer.Apply,
                     request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.ApplyRequest.FromString,
                     response_serializer=sandbox_dot_v1_dot_sandbox__pb2.ApplyResponse.SerializeToString,
+            ),
+            'ListCommits': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCommits,
+                    request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.ListCommitsRequest.FromString,
+                    response_serializer=sandbox_dot_v1_dot_sandbox__pb2.ListCommitsResponse.SerializeToString,
+            ),
+            'ApplyCommits': grpc.unary_unary_rpc_method_handler(
+                    servicer.ApplyCommits,
+                    request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.ApplyCommitsRequest.FromString,
+                    response_serializer=sandbox_dot_v1_dot_sandbox__pb2.ApplyCommitsResponse.SerializeToString,
             ),
             'Discard': grpc.unary_unary_rpc_method_handler(
                     servicer.Discard,
@@ -975,6 +1018,40 @@ class SandboxService(object):
         return grpc.experimental.unary_unary(request, target, '/sandbox.v1.SandboxService/Apply',
             sandbox_dot_v1_dot_sandbox__pb2.ApplyRequest.SerializeToString,
             sandbox_dot_v1_dot_sandbox__pb2.ApplyResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListCommits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/sandbox.v1.SandboxService/ListCommits',
+            sandbox_dot_v1_dot_sandbox__pb2.ListCommitsRequest.SerializeToString,
+            sandbox_dot_v1_dot_sandbox__pb2.ListCommitsResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ApplyCommits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/sandbox.v1.SandboxService/ApplyCommits',
+            sandbox_dot_v1_dot_sandbox__pb2.ApplyCommitsRequest.SerializeToString,
+            sandbox_dot_v1_dot_sandbox__pb2.ApplyCommitsResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
