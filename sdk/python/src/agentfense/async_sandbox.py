@@ -604,7 +604,8 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
         the source is the server's copy; that of a mount is on the server's host. Raises
         InvalidConfigurationError if the package could not record the upload, and for ``hunks``,
         ``on_conflict``, ``to_branch`` and ``attest`` of an uploaded directory; the program
-        ``agentfense`` and the Go client make a statement about one. For ``to_branch``, ``git_user`` is by default this user, as git's configuration says.
+        ``agentfense`` and the Go client make a statement about one. For ``to_branch``, ``git_user``
+        is by default this user, as git's configuration says.
         """
         if mount is None and self._unnoted:
             raise InvalidConfigurationError(self._unnoted)
