@@ -201,8 +201,8 @@ type ApplyResult struct {
 	// was applied.
 	TransactionID string
 	Commit        string // of ApplyToBranch
-	// Statement is what ApplyAttested and ApplyToBranchAttested return, an in-toto Statement in JSON. Sign it with
-	// ssh-keygen -Y sign -n agentfense-attest; agentfense verify checks it.
+	// Statement is what ApplyAttested and ApplyToBranchAttested return, an in-toto Statement in
+	// JSON. Sign it with ssh-keygen -Y sign -n agentfense-attest; agentfense verify checks it.
 	Statement []byte
 }
 
@@ -284,8 +284,8 @@ func (s *Sandbox) ApplyToBranch(ctx context.Context, branch, message, digest str
 	return s.applyToBranch(ctx, branch, message, &sandboxv1.ApplyRequest{Paths: selection(paths), ReviewedDigest: digest})
 }
 
-// ApplyToBranchAttested is ApplyToBranch, and returns a statement about the commit, for this user to
-// sign. Nothing is merged: a file whose version in the work tree is not committed is a conflict.
+// ApplyToBranchAttested is ApplyToBranch, and returns a statement about the commit, for this user
+// to sign. Nothing is merged: a file whose version in the work tree is not committed is a conflict.
 // Errors: those of ApplyToBranch; ErrDenied without the scope read.
 func (s *Sandbox) ApplyToBranchAttested(ctx context.Context, branch, message, digest string, paths ...string) (*ApplyResult, error) {
 	return s.applyToBranch(ctx, branch, message, &sandboxv1.ApplyRequest{Paths: selection(paths), ReviewedDigest: digest, Attest: true})

@@ -69,8 +69,8 @@ type difference struct {
 	changed map[string]Entry
 }
 
-// trees compares the trees old and now at a directory, which is "" or ends with a slash. An id of ""
-// is an empty tree.
+// trees compares the trees old and now at a directory, which is "" or ends with a slash. An id of
+// "" is an empty tree.
 func (d *difference) trees(dir, old, now string) error {
 	if old == now {
 		return nil

@@ -17,9 +17,9 @@ import (
 // maxStatement limits a statement: an answer has room for it and for the results.
 const maxStatement = 32 << 20
 
-// applyAttested applies or commits changes, and makes a statement about them for the client to sign. Errors:
-// also Denied for a caller who may not know the policies, which are in the statement; Exhausted if
-// it would be too large to send, and then nothing is applied.
+// applyAttested applies or commits changes, and makes a statement about them for the client to
+// sign. Errors: also Denied for a caller who may not know the policies, which are in the statement;
+// Exhausted if it would be too large to send, and then nothing is applied.
 func (s *Service) applyAttested(ctx context.Context, sb *record.Sandbox, o apply.Options, a wireconv.Apply) (result wireconv.Applied, err error) {
 	if !mayKnowPolicy(ctx) {
 		return result, errdefs.New(errdefs.Denied, "attest: a statement has the policies, so it needs a token with the scope read")
