@@ -119,6 +119,13 @@ func TestApplyToBranchAndAttested(t *testing.T) {
 	if _, err := box.ApplyToBranch(t.Context(), "made", "", review.Digest); !errors.Is(err, client.ErrExists) {
 		t.Errorf("a branch that exists: %v", err)
 	}
+	signed, err := box.ApplyToBranchAttested(t.Context(), "signed", "", review.Digest)
+	if err != nil || signed.Commit != git("rev-parse", "signed") || !strings.Contains(string(signed.Statement), `"gitCommit": "`+signed.Commit+`"`) {
+		t.Errorf("%+v, %v", signed, err)
+	}
+	if _, err := box.ApplyToBranchAttested(t.Context(), "", "", review.Digest); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("without a branch: %v", err)
+	}
 	if _, err := box.ApplyToBranch(t.Context(), "other", "", ""); !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("without a digest: %v", err)
 	}

@@ -201,8 +201,8 @@ type ApplyResult struct {
 	// was applied.
 	TransactionID string
 	Commit        string // of ApplyToBranch
-	// Statement is what ApplyAttested returns, an in-toto Statement in JSON. Sign it with
-	// ssh-keygen -Y sign -n agentfense-attest; agentfense verify checks it.
+	// Statement is what ApplyAttested and ApplyToBranchAttested return, an in-toto Statement in
+	// JSON. Sign it with ssh-keygen -Y sign -n agentfense-attest; agentfense verify checks it.
 	Statement []byte
 }
 
@@ -281,16 +281,25 @@ var resolutions = map[ConflictResolution]sandboxv1.ConflictResolution{
 // sandbox. Errors: those of ApplyReviewed; ErrPrecondition without a repository, or for an uploaded
 // directory; ErrExists for a branch that exists; ErrInvalid without a name and an email address.
 func (s *Sandbox) ApplyToBranch(ctx context.Context, branch, message, digest string, paths ...string) (*ApplyResult, error) {
-	if digest == "" {
+	return s.applyToBranch(ctx, branch, message, &sandboxv1.ApplyRequest{Paths: selection(paths), ReviewedDigest: digest})
+}
+
+// ApplyToBranchAttested is ApplyToBranch, and returns a statement about the commit, for this user
+// to sign. Nothing is merged: a file whose version in the work tree is not committed is a conflict.
+// Errors: those of ApplyToBranch; ErrDenied without the scope read.
+func (s *Sandbox) ApplyToBranchAttested(ctx context.Context, branch, message, digest string, paths ...string) (*ApplyResult, error) {
+	return s.applyToBranch(ctx, branch, message, &sandboxv1.ApplyRequest{Paths: selection(paths), ReviewedDigest: digest, Attest: true})
+}
+
+func (s *Sandbox) applyToBranch(ctx context.Context, branch, message string, r *sandboxv1.ApplyRequest) (*ApplyResult, error) {
+	switch {
+	case r.ReviewedDigest == "":
 		return nil, failure("apply", noDigest, ErrInvalid)
-	}
-	if branch == "" {
+	case branch == "":
 		return nil, failure("apply", "the name of the branch is empty", ErrInvalid)
 	}
-	by := s.c.settings.gitUser()
-	return s.applyThere(ctx, &sandboxv1.ApplyRequest{
-		SandboxId: s.ID, Paths: selection(paths), ReviewedDigest: digest, ToBranch: branch, Message: message, GitUser: by,
-	})
+	r.SandboxId, r.ToBranch, r.Message, r.GitUser = s.ID, branch, message, s.c.settings.gitUser()
+	return s.applyThere(ctx, r)
 }
 
 // ApplyAttested is ApplyReviewed, and returns a statement about what was applied, for this user to

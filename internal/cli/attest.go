@@ -22,7 +22,7 @@ func (o *attestOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Attest, "attest", "", "write a signed statement about what was applied to the new `FILE`")
 	f.StringVar(&o.AttestKey, "attest-key", "", "`FILE` of the key of ssh that signs the statement (default the one with which git signs, else ~/.ssh/id_ed25519)")
-	for _, flag := range []string{"dry-run", "latest", "all", "patch", "hunk", "to-branch"} {
+	for _, flag := range []string{"dry-run", "latest", "all", "patch", "hunk"} {
 		cmd.MarkFlagsMutuallyExclusive("attest", flag)
 	}
 }

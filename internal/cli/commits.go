@@ -168,7 +168,7 @@ func (o *commitsOptions) register(cmd *cobra.Command) {
 	f.BoolVar(&o.Commits, "commits", false, "apply the commits that were made in the clean repository of the sandbox, to the branch of --to-branch")
 	f.StringVar(&o.From, "from-branch", "", "with --commits, take those of this `BRANCH` of the sandbox (default: the one that is checked out)")
 	f.BoolVar(&o.AtBase, "at-base", false, "with --commits, begin the branch at the commit of which the clean repository was made, not at the last one of the source's branch")
-	for _, other := range []string{"patch", "hunk", "latest", "to", "rebase", "all", "message", "attest", "in"} {
+	for _, other := range []string{"patch", "hunk", "latest", "to", "rebase", "all", "message", "in"} {
 		cmd.MarkFlagsMutuallyExclusive("commits", other)
 	}
 }
@@ -178,6 +178,8 @@ func (o *applyOptions) checkCommits(paths []string) error {
 	switch {
 	case !o.Commits && (o.From != "" || o.AtBase):
 		return usageError{errdefs.New(errdefs.Invalid, "--from-branch and --at-base are about commits: give --commits, too")}
+	case o.Commits && o.Attest != "":
+		return usageError{errdefs.New(errdefs.Invalid, "--attest is about changes that diff has shown, and --commits brings commits that no diff has shown: leave --commits out, and the branch gets one attested commit of the changes")}
 	case o.Commits && len(paths) > 0:
 		return usageError{errdefs.New(errdefs.Invalid, "--commits applies commits as a whole: leave the paths out")}
 	case o.Commits && o.Branch == "":

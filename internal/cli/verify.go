@@ -21,6 +21,8 @@ type verifyOptions struct {
 	Allowed string // file of allowed signers
 	Signer  string
 	Dir     string
+	Commit  string // revision of the repository Repo
+	Repo    string
 	Audit   string // file of an audit log
 	Sandbox string // name or id, to find that file
 	Prove   []string
@@ -36,16 +38,22 @@ func newVerify(e *env) *cobra.Command {
 The signer must be in the file of allowed signers, which ssh-keygen(1) describes.
 
 The signature covers all that the statement says. --dir compares the files of a directory
-with what was applied, for a mount those of its source. --audit or --sandbox checks the
+with what was applied, for a mount those of its source. For apply --to-branch, --commit
+checks that a revision is the commit that was made, that it has what was applied, and that
+it changes nothing else. --audit or --sandbox checks the
 audit log of the sandbox; with --endpoint, --sandbox is one of the server. --prove checks
 an assertion under each policy under which the sandbox ran, as policy prove does: if
 "none **/*.pem" holds, the sandbox could not read such files. verify lists what it did
 not check. If a check fails, the exit code is 1.`,
 		Example: `  agentfense verify fix.json --dir .
+  agentfense verify fix.json --commit agent/fix
   agentfense verify fix.json --signer alice@example.com --dir . --sandbox fix
   agentfense verify fix.json --allowed-signers signers --prove 'none **/*.pem'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.Commit == "" && (cmd.Flags().Changed("commit") || cmd.Flags().Changed("repo")) {
+				return usageError{errdefs.New(errdefs.Invalid, "--repo is about a commit: give --commit REVISION, too")}
+			}
 			return runVerify(cmd.Context(), e, args[0], o)
 		},
 	}
@@ -54,6 +62,8 @@ not check. If a check fails, the exit code is 1.`,
 	f.StringVar(&o.Allowed, "allowed-signers", "", "`FILE` of the signers that count (default the one that git uses)")
 	f.StringVar(&o.Signer, "signer", "", "`NAME` of the only signer that counts, as in the file of allowed signers")
 	f.StringVar(&o.Dir, "dir", "", "compare the files below `DIR` with what was applied")
+	f.StringVar(&o.Commit, "commit", "", "check the commit that this `REVISION` names, such as a branch, in the repository of --repo")
+	f.StringVar(&o.Repo, "repo", ".", "`DIR` in the work tree of the git repository of --commit")
 	f.StringVar(&o.Audit, "audit", "", "check the audit log in `FILE`")
 	f.StringVar(&o.Sandbox, "sandbox", "", "check the audit log of the sandbox `NAME` of this host, or of a removed one by its id")
 	f.StringArrayVar(&o.Prove, "prove", nil, "check that each policy does what this `ASSERTION` says, such as 'none **/*.pem'; may be repeated")
@@ -102,7 +112,7 @@ func runVerify(ctx context.Context, e *env, file string, o verifyOptions) error 
 	}
 	v := verifyJSON{SchemaVersion: schemaVersion, OK: true, NotChecked: []string{}}
 	v.add("signature", "good, of "+vpath.Escape(signer), nil)
-	if err := v.checkFiles(st, o.Dir); err != nil {
+	if err := errors.Join(v.checkFiles(st, o), v.checkCommit(ctx, st, o)); err != nil {
 		return err
 	}
 	if err := v.checkLog(ctx, e, st, o); err != nil {
@@ -133,16 +143,34 @@ func (v *verifyJSON) add(check, result string, problems []string) {
 }
 
 // checkFiles compares a directory with what was applied.
-func (v *verifyJSON) checkFiles(st *attest.Statement, dir string) error {
-	if dir == "" {
-		v.NotChecked = append(v.NotChecked, "the files (--dir DIR)")
+func (v *verifyJSON) checkFiles(st *attest.Statement, o verifyOptions) error {
+	if o.Dir == "" {
+		if o.Commit == "" {
+			v.NotChecked = append(v.NotChecked, "the files (--dir DIR)")
+		}
 		return nil
 	}
-	differ, err := st.CompareDir(dir)
+	differ, err := st.CompareDir(o.Dir)
 	if err == nil {
 		v.add("files", plural(len(st.Predicate.Changes), "change")+" as applied", differ)
 	}
 	return err
+}
+
+// checkCommit compares a commit with what was applied.
+func (v *verifyJSON) checkCommit(ctx context.Context, st *attest.Statement, o verifyOptions) error {
+	if o.Commit == "" {
+		if st.Predicate.Commit != nil {
+			v.NotChecked = append(v.NotChecked, "the commit (--commit REVISION)")
+		}
+		return nil
+	}
+	differ, err := st.CheckCommit(ctx, o.Repo, o.Commit)
+	if err != nil {
+		return errdefs.New(errdefs.KindOf(err), "verify: commit %s: %w", vpath.Quote(o.Commit), err)
+	}
+	v.add("commit", plural(len(st.Predicate.Changes), "change")+" as applied, and nothing else", differ)
+	return nil
 }
 
 // checkLog checks an audit log.
@@ -230,6 +258,9 @@ func (v *verifyJSON) print(e *env, st *attest.Statement) error {
 	in := ""
 	if p.Mount != "" {
 		in = ", in mount " + vpath.Escape(p.Mount)
+	}
+	if p.Commit != nil {
+		in += ", in commit " + shortID(p.Commit.ID) + " on branch " + p.Commit.Branch
 	}
 	fmt.Fprintf(&b, "%s of sandbox %s%s, applied %s\n", plural(len(p.Changes), "change"), vpath.Escape(p.Sandbox.Name), in, p.Time.Local().Format("2006-01-02 15:04"))
 	if p.LeftOut > 0 {

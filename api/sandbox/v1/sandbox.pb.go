@@ -5068,9 +5068,10 @@ type ApplyRequest struct {
 	// The author and the committer of the commit. INVALID_ARGUMENT for a branch without both fields.
 	GitUser *GitUser `protobuf:"bytes,132,opt,name=git_user,json=gitUser,proto3" json:"git_user,omitempty"`
 	// Returns a statement about what was applied, for the client to sign: see
-	// ApplyResponse.statement. What is applied must be named by reviewed_digest, or the sandbox must
-	// not run. INVALID_ARGUMENT together with to_branch, hunks or dry_run. The caller needs the scope
-	// read, too: a statement has the policies.
+	// ApplyResponse.statement. With to_branch, the statement names the commit, too. Nothing is
+	// merged: a file that the source changed, too, is a conflict. What is applied must be named by
+	// reviewed_digest, or the sandbox must not run. INVALID_ARGUMENT together with hunks, on_conflict
+	// or dry_run. The caller needs the scope read, too: a statement has the policies.
 	Attest        bool `protobuf:"varint,133,opt,name=attest,proto3" json:"attest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -24,6 +24,11 @@ func (c *localChanges) attested(ctx context.Context, o *apply.Options) (shown ma
 
 // attest makes a statement about an apply, if something was applied.
 func (c *localChanges) attest(shown manifest.Manifest, result *backend.Applied, reviewed string) (err error) {
-	result.Statement, err = attest.Make(c.sb, shown, &result.Result, attest.About{Version: executable.Version(), Time: time.Now(), Reviewed: reviewed})
+	result.Statement, err = attest.Make(c.sb, shown, &result.Result, about(reviewed))
 	return err
+}
+
+// about is what a statement made now says of its making.
+func about(reviewed string) attest.About {
+	return attest.About{Version: executable.Version(), Time: time.Now(), Reviewed: reviewed}
 }

@@ -141,8 +141,11 @@ func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resul
 		return result, err
 	}
 	if o.Branch != "" {
-		made, err := branch.Commit(ctx, c.sb, branch.Options{Options: options, Branch: o.Branch, Message: o.Message})
+		made, err := branch.Commit(ctx, c.sb, branch.Options{Options: options, Branch: o.Branch, Message: o.Message, Shown: shown})
 		result.Result, result.Commit = made.Result, made.Commit
+		if err == nil && o.Attest {
+			result.Statement, err = made.Attest(c.sb, shown, about(options.Reviewed))
+		}
 		return result, err
 	}
 	result.Result, err = apply.Changes(ctx, c.sb, options)

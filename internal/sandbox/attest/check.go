@@ -96,8 +96,8 @@ func compareContent(root int, p vpath.Path, want string) (string, error) {
 }
 
 // CheckLog checks the audit log of the sandbox: its chain, that it has the record that the
-// statement names, and that until then it has no policy that the statement does not have. Errors:
-// Invalid if a check fails; NotFound, Denied.
+// statement names, and that until then it has no policy that the statement does not have, and has
+// the commit that the statement has. Errors: Invalid if a check fails; NotFound, Denied.
 func (st *Statement) CheckLog(path string) error {
 	head, err := audit.ParseHead(st.Predicate.Audit.Head)
 	if err != nil {
@@ -118,7 +118,8 @@ func (st *Statement) CheckLog(path string) error {
 		}
 		known = append(known, record.AuditRules(rules))
 	}
-	return audit.Read(path, func(r audit.Record) error {
+	hasCommit := st.Predicate.Commit == nil
+	err = audit.Read(path, func(r audit.Record) error {
 		var rules []audit.Rule
 		var omitted int64
 		switch e := r.Event.(type) {
@@ -126,6 +127,9 @@ func (st *Statement) CheckLog(path string) error {
 			rules, omitted = e.Rules, e.RulesOmitted
 		case audit.PolicyChanged:
 			rules, omitted = e.Rules, e.RulesOmitted
+		case audit.Applied:
+			hasCommit = hasCommit || r.Seq <= head.Seq && e.Commit == st.Predicate.Commit.ID && e.Mount == st.Predicate.Mount
+			return nil
 		default:
 			return nil
 		}
@@ -134,6 +138,10 @@ func (st *Statement) CheckLog(path string) error {
 		}
 		return errdefs.New(errdefs.Invalid, "audit log %s: record %d has a policy that the statement does not have", record.HostPath(path), r.Seq)
 	})
+	if err == nil && !hasCommit {
+		return errdefs.New(errdefs.Invalid, "audit log %s: it has no record of the commit %s", record.HostPath(path), st.Predicate.Commit.ID)
+	}
+	return err
 }
 
 // isLogged reports whether the log has the rules in this form: as texts, which may be cut.

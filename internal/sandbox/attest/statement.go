@@ -38,6 +38,9 @@ const (
 // that it also covers deletions, modes and links.
 const changesSubject = "changes"
 
+// commitSubject is the name of the subject that is a commit.
+const commitSubject = "commit"
+
 // deleted is the status of a change without an entry.
 const deleted = "deleted"
 
@@ -49,7 +52,7 @@ type Statement struct {
 	Predicate     Predicate `json:"predicate"`
 }
 
-// Subject names the content of an applied file, or all applied changes.
+// Subject names the content of an applied file, all applied changes, or a commit.
 type Subject struct {
 	Name   string `json:"name"` // path relative to the source, escaped; "changes" for all of them
 	Digest Digest `json:"digest"`
@@ -57,7 +60,8 @@ type Subject struct {
 
 // Digest is a digest as in-toto writes it.
 type Digest struct {
-	SHA256 string `json:"sha256"` // in hex
+	SHA256    string `json:"sha256,omitempty"`    // in hex
+	GitCommit string `json:"gitCommit,omitempty"` // the id of a commit of git
 }
 
 // Predicate says what was applied, and what the sandbox could see and reach.
@@ -70,6 +74,8 @@ type Predicate struct {
 	// Mount is the mount to whose source the changes were applied; empty for the workspace. Paths
 	// of changes then begin at its root.
 	Mount string `json:"mount,omitempty"`
+	// Commit is the commit that has the changes, if they were applied to a branch.
+	Commit *Commit `json:"commit,omitempty"`
 	// Policies are those of the workspace: first the one in force, then earlier ones.
 	Policies []Policy  `json:"policies"`
 	Mounts   []Mount   `json:"mounts"`
@@ -87,6 +93,14 @@ type Change struct {
 	Mode   string `json:"mode,omitempty"`
 	SHA256 string `json:"sha256,omitempty"` // of a regular file's content, in hex
 	Target string `json:"target,omitempty"` // of a symbolic link, escaped
+}
+
+// Commit is a commit of git that has the applied changes and nothing else.
+type Commit struct {
+	ID     string `json:"id"`
+	Branch string `json:"branch"`           // escaped
+	Parent string `json:"parent,omitempty"` // its only parent; empty if it has none
+	Dir    string `json:"dir"`              // the source in the repository: absolute in it, escaped
 }
 
 // Review names what a person was shown, as diff prints it.
@@ -143,6 +157,8 @@ type About struct {
 	Version  string // of agentfense
 	Time     time.Time
 	Reviewed string // the digest of shown
+	Commit   *Commit
+	Files    []vpath.Path // that Commit changes
 }
 
 // New makes a statement about an apply of what shown has. log is the state of the audit log
@@ -157,7 +173,7 @@ func New(s *record.Sandbox, shown manifest.Manifest, result *apply.Result, log *
 		return nil, err
 	}
 	st := &Statement{Type: StatementType, PredicateType: PredicateType, Predicate: Predicate{
-		Changes: []Change{}, Mounts: []Mount{}, Mount: s.Mount(), Policies: policies, Review: Review{about.Reviewed}, Version: about.Version, Time: about.Time.UTC(),
+		Changes: []Change{}, Mounts: []Mount{}, Mount: s.Mount(), Commit: about.Commit, Policies: policies, Review: Review{about.Reviewed}, Version: about.Version, Time: about.Time.UTC(),
 		Sandbox: Sandbox{Name: r.Name, ID: string(r.ID), Runtime: r.Runtime, Image: r.Image, Created: r.CreatedAt.UTC()},
 		Network: Network{Mode: r.Net, Allow: r.AllowNet},
 		Audit:   Audit{Head: log.Head.String(), Archived: log.Archived, Gaps: log.Gaps, Lost: log.Lost},
@@ -173,6 +189,9 @@ func New(s *record.Sandbox, shown manifest.Manifest, result *apply.Result, log *
 			}
 		}
 		st.Predicate.Mounts = append(st.Predicate.Mounts, mount)
+	}
+	if about.Commit != nil {
+		return st, st.addCommitted(shown, result, about.Files)
 	}
 	return st, st.add(shown, result)
 }
@@ -194,41 +213,78 @@ func wholeOf(s *record.Sandbox) (record.Record, error) {
 
 // add adds what was applied.
 func (st *Statement) add(shown manifest.Manifest, result *apply.Result) error {
-	applied := manifest.Manifest{}
 	for i := range result.Paths {
 		p := &result.Paths[i]
-		entry, known := shown[p.Path]
-		switch {
-		case p.Outcome != apply.Applied && p.Outcome != apply.Present:
-			if !p.Implied {
-				st.Predicate.LeftOut++
-			}
+		if st.isLeftOut(p) || p.Implied { // a directory of another change
 			continue
-		case p.Implied:
-			continue // a directory of another change
-		case !known:
-			return errdefs.New(errdefs.Precondition, "attest: %s was applied, but the review %s does not have it", p.Path, st.Predicate.Review.Digest)
 		}
-		applied[p.Path] = entry
-		status, err := p.Status.MarshalText()
-		if err != nil {
+		if err := st.addChange(shown, p); err != nil {
 			return err
 		}
-		change := Change{Path: p.Path.String(), Status: string(status), SHA256: entry.SHA256, Target: entry.Target}
-		if entry.Mode != 0 {
-			change.Mode = fmt.Sprintf("%06o", entry.Mode)
-		}
-		st.Predicate.Changes = append(st.Predicate.Changes, change)
 	}
-	subjects, err := subjectsOf(st.Predicate.Changes)
-	st.Subject = subjects
+	return st.addSubjects()
+}
+
+// addCommitted adds the files that the commit changes. What HEAD had already is no part of it.
+func (st *Statement) addCommitted(shown manifest.Manifest, result *apply.Result, files []vpath.Path) error {
+	committed := map[vpath.Path]bool{}
+	for _, p := range files {
+		committed[p] = true
+	}
+	for i := range result.Paths {
+		p := &result.Paths[i]
+		if st.isLeftOut(p) || !committed[p.Path] {
+			continue
+		}
+		if err := st.addChange(shown, p); err != nil {
+			return err
+		}
+	}
+	return st.addSubjects()
+}
+
+// isLeftOut reports whether a change was not applied, and counts it.
+func (st *Statement) isLeftOut(p *apply.PathResult) bool {
+	if p.Outcome == apply.Applied || p.Outcome == apply.Present {
+		return false
+	}
+	if !p.Implied {
+		st.Predicate.LeftOut++
+	}
+	return true
+}
+
+// addChange adds a change as it was shown. Errors: Precondition if it was not.
+func (st *Statement) addChange(shown manifest.Manifest, p *apply.PathResult) error {
+	entry, known := shown[p.Path]
+	if !known {
+		return errdefs.New(errdefs.Precondition, "attest: %s was applied, but the review %s does not have it", p.Path, st.Predicate.Review.Digest)
+	}
+	status, err := p.Status.MarshalText()
+	if err != nil {
+		return err
+	}
+	change := Change{Path: p.Path.String(), Status: string(status), SHA256: entry.SHA256, Target: entry.Target}
+	if entry.Mode != 0 {
+		change.Mode = fmt.Sprintf("%06o", entry.Mode)
+	}
+	st.Predicate.Changes = append(st.Predicate.Changes, change)
+	return nil
+}
+
+func (st *Statement) addSubjects() (err error) {
+	st.Subject, err = subjectsOf(st.Predicate.Changes, st.Predicate.Commit)
 	return err
 }
 
-// subjectsOf returns the subjects of a statement about the changes. Errors: Invalid.
-func subjectsOf(list []Change) ([]Subject, error) {
+// subjectsOf returns the subjects of a statement about the changes and the commit that has them,
+// nil for none. Errors: Invalid.
+func subjectsOf(list []Change, commit *Commit) ([]Subject, error) {
 	all := manifest.Manifest{}
 	subjects := []Subject{{Name: changesSubject}}
+	if commit != nil {
+		subjects = append(subjects, Subject{Name: commitSubject, Digest: Digest{GitCommit: commit.ID}})
+	}
 	for i := range list {
 		p, entry, err := list[i].entry()
 		if err != nil {
@@ -236,7 +292,7 @@ func subjectsOf(list []Change) ([]Subject, error) {
 		}
 		all[p] = entry
 		if entry.SHA256 != "" {
-			subjects = append(subjects, Subject{Name: p.String()[1:], Digest: Digest{entry.SHA256}})
+			subjects = append(subjects, Subject{Name: p.String()[1:], Digest: Digest{SHA256: entry.SHA256}})
 		}
 	}
 	if len(all) != len(list) {
@@ -333,7 +389,10 @@ func Parse(text []byte) (*Statement, error) {
 		// One text for each statement: no key twice or in another case, no other form.
 		return nil, errdefs.New(errdefs.Invalid, "not in the form that agentfense writes")
 	}
-	subjects, err := subjectsOf(st.Predicate.Changes)
+	subjects, err := subjectsOf(st.Predicate.Changes, st.Predicate.Commit)
+	if err == nil {
+		err = st.Predicate.Commit.check()
+	}
 	if err != nil {
 		return nil, err
 	}

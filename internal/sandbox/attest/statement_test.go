@@ -56,7 +56,7 @@ func TestAStatementNamesWhatWasApplied(t *testing.T) {
 	if len(st.Predicate.Changes) != 3 || st.Predicate.LeftOut != 1 {
 		t.Errorf("got %+v", st.Predicate)
 	}
-	if len(st.Subject) != 2 || st.Subject[1] != (Subject{`a\x0a`, Digest{sum}}) {
+	if len(st.Subject) != 2 || st.Subject[1] != (Subject{`a\x0a`, Digest{SHA256: sum}}) {
 		t.Errorf("got %+v", st.Subject)
 	}
 	if all, err := st.Compile(); err != nil || len(all) != 2 {

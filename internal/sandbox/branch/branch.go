@@ -13,17 +13,20 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/gitcommit"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/rights"
@@ -37,12 +40,19 @@ type Options struct {
 	// For is a user of a server, by whom the commit is; nil for the caller. git then neither reads
 	// nor writes anything outside of the source, and Commit waits for the source's lock.
 	For *gitconfig.User
+	// Shown is what the commit may have, if it is to be attested; nil for all that Reviewed names.
+	// Nothing is then merged into HEAD's version, because no person has seen the result.
+	Shown manifest.Manifest
 }
 
 // Result is what became of the changes: apply.Applied means that the commit has it.
 type Result struct {
 	apply.Result
 	Commit string // its id
+	branch string
+	parent string       // its parent, "" for none
+	dir    vpath.Path   // the source in the repository
+	files  []vpath.Path // that it changes, of the source
 }
 
 // Commit commits changes of a sandbox. Errors: Precondition, if a path stops the commit, or the
@@ -77,7 +87,7 @@ func Commit(ctx context.Context, s *record.Sandbox, o Options) (result Result, e
 		return result, err
 	}
 	defer func() { err = errors.Join(err, work.Close()) }()
-	c := &commit{repo: repo, work: work}
+	c := &commit{repo: repo, work: work, shown: o.Shown}
 	if result.Groups, err = apply.ReadPlanned(s, o.Options, c.take); err != nil {
 		return result, err
 	}
@@ -85,6 +95,7 @@ func Commit(ctx context.Context, s *record.Sandbox, o Options) (result Result, e
 		return result, err
 	}
 	result.Paths = c.results()
+	result.branch, result.parent, result.dir, result.files = o.Branch, repo.Parent(), vpath.Path(path.Join("/", repo.Path(vpath.Root))), c.committed()
 	if err := apply.Refusal(s.Ref(), result.Paths); err != nil {
 		result.Skip()
 		return result, err
@@ -103,6 +114,7 @@ func Commit(ctx context.Context, s *record.Sandbox, o Options) (result Result, e
 type commit struct {
 	repo    *gitcommit.Repository
 	work    *changes.Work
+	shown   manifest.Manifest // Options.Shown
 	files   []*file
 	changed map[string]gitcommit.Entry
 }
@@ -144,6 +156,16 @@ func (c *commit) take(change apply.PlannedChange, content *os.File) error {
 	return c.takeBase(f)
 }
 
+// checkShown stops a file that is not as it was shown, for a commit that is to be attested.
+func (c *commit) checkShown(f *file, sum string) {
+	if c.shown == nil {
+		return
+	}
+	if e, is := c.shown[f.Path]; !is || gitcommit.ModeOf(e.Mode) != f.oursMode || e.IsRegular() && e.SHA256 != sum || e.Target != record.HostPath(f.Target).String() {
+		f.stop(apply.ChangedSinceReview, "it has changed since it was shown")
+	}
+}
+
 // notInCommits says why no commit has a change, "" if one may.
 func notInCommits(f *file) string {
 	is, was := f.Mode&record.TypeBits, uint32(0)
@@ -169,6 +191,8 @@ func notInCommits(f *file) string {
 // takeNew stores the content in the sandbox.
 func (c *commit) takeNew(f *file, content *os.File) (err error) {
 	var from io.Reader
+	sum := ""
+	defer func() { c.checkShown(f, sum) }()
 	switch f.Mode & record.TypeBits {
 	case unix.S_IFREG:
 		from = content
@@ -177,23 +201,12 @@ func (c *commit) takeNew(f *file, content *os.File) (err error) {
 	default:
 		return nil
 	}
-	f.oursMode = gitMode(f.Mode)
-	var sum string
+	f.oursMode = gitcommit.ModeOf(f.Mode)
 	f.ours, sum, err = c.repo.Put(from)
 	if err == nil && f.SHA256 != "" && sum != f.SHA256 {
 		f.stop(apply.ChangedSinceReview, "it has changed since it was shown")
 	}
 	return err
-}
-
-func gitMode(mode uint32) string {
-	switch {
-	case mode&record.TypeBits == unix.S_IFLNK:
-		return gitcommit.Link
-	case mode&0o100 != 0:
-		return gitcommit.Executable
-	}
-	return gitcommit.Regular
 }
 
 // takeBase stores what the sandbox saw, which the source still has.
@@ -221,7 +234,7 @@ func (c *commit) takeBase(f *file) error {
 	default:
 		return nil
 	}
-	f.baseMode = gitMode(f.Base.Mode)
+	f.baseMode = gitcommit.ModeOf(f.Base.Mode)
 	if record.UnlessDenied(err) != nil {
 		return err
 	}
@@ -244,19 +257,28 @@ func (c *commit) results() []apply.PathResult {
 
 func (c *commit) event(mount, branch, id string) audit.Applied {
 	e := audit.Applied{Mount: mount, Branch: audit.Text(branch), Commit: id}
+	for _, p := range c.committed() {
+		e.Paths = append(e.Paths, audit.Text(p))
+	}
 	for _, f := range c.files {
 		switch f.Shown.Outcome {
-		case apply.Applied:
-			if _, is := c.changed[f.at]; !is {
-				continue // a directory
-			}
-			e.Paths = append(e.Paths, audit.Text(f.Path))
-		case apply.Present, apply.LeftOut:
+		case apply.Applied, apply.Present, apply.LeftOut:
 		default:
 			e.Refused = append(e.Refused, audit.Text(f.Path))
 		}
 	}
 	return e
+}
+
+// committed returns the paths of the files and links that the commit changes: no directories.
+func (c *commit) committed() []vpath.Path {
+	var list []vpath.Path
+	for _, f := range c.files {
+		if _, is := c.changed[f.at]; is && f.isPlanned() {
+			list = append(list, f.Path)
+		}
+	}
+	return list
 }
 
 // names returns the paths of files in the repository.

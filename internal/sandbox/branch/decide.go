@@ -124,6 +124,8 @@ func (c *commit) decideOne(ctx context.Context, f *file) error {
 		f.stop(apply.Conflict, "HEAD has a file there that the source does not have")
 	case ours == none:
 		f.stop(apply.Conflict, "HEAD has another version than the one that the sandbox deleted")
+	case c.shown != nil:
+		f.stop(apply.Conflict, "HEAD has another version than the one that the sandbox changed, and an attested commit merges nothing: commit the source's version first")
 	default:
 		return c.merge(ctx, f, ours, base)
 	}

@@ -194,6 +194,9 @@ func (r *Repository) begin(ctx context.Context) error {
 	return err
 }
 
+// Parent returns the commit HEAD, which gets a commit as its child; "" if there is none yet.
+func (r *Repository) Parent() string { return r.head }
+
 // Path returns the path in the repository of a path of the source.
 func (r *Repository) Path(p vpath.Path) string { return r.prefix + p.Rel() }
 

@@ -81,7 +81,7 @@ func (s *Service) apply(ctx context.Context, sb *record.Sandbox, o apply.Options
 // changes into the directory that it uploaded, by file: a merge would make them differ. Errors:
 // Precondition.
 func withoutMerging(sb *record.Sandbox, how apply.OnConflict) (apply.OnConflict, error) {
-	if how != apply.Merge {
+	if how != apply.Merge && how != apply.Stop {
 		return how, errdefs.New(errdefs.Precondition, "sandbox %s: texts of a codebase that was uploaded are not merged: apply the other paths, and discard those in conflict", sb.Name())
 	}
 	return apply.Stop, nil
@@ -90,10 +90,11 @@ func withoutMerging(sb *record.Sandbox, how apply.OnConflict) (apply.OnConflict,
 // take applies or commits what a request selects.
 func (s *Service) take(ctx context.Context, sb *record.Sandbox, o apply.Options, a wireconv.Apply) (result wireconv.Applied, err error) {
 	switch {
-	case a.Branch != "":
-		return commit(ctx, sb, o, a)
 	case a.Attest:
-		return s.applyAttested(ctx, sb, o)
+		return s.applyAttested(ctx, sb, o, a)
+	case a.Branch != "":
+		made, err := commit(ctx, sb, a, branch.Options{Options: o})
+		return wireconv.Applied{Result: made.Result, Commit: made.Commit}, err
 	}
 	result.Result, err = s.apply(ctx, sb, o)
 	return result, err
@@ -101,12 +102,12 @@ func (s *Service) take(ctx context.Context, sb *record.Sandbox, o apply.Options,
 
 // commit commits changes to a branch. Whatever the client does with its repository, git stays in
 // the source; the call's end ends git.
-func commit(ctx context.Context, sb *record.Sandbox, o apply.Options, a wireconv.Apply) (result wireconv.Applied, err error) {
+func commit(ctx context.Context, sb *record.Sandbox, a wireconv.Apply, o branch.Options) (result branch.Result, err error) {
 	if sb.Mount() == "" && sb.Stored.IsUploaded() {
 		return result, errdefs.New(errdefs.Precondition, "to_branch: codebase %s was uploaded, so the server does not commit to it: apply the changes, and commit where the directory is", sb.Record().Served.CodebaseID)
 	}
-	made, err := branch.Commit(ctx, sb, branch.Options{Options: o, Branch: a.Branch, Message: a.Message, For: &a.Git})
-	return wireconv.Applied{Result: made.Result, Commit: made.Commit}, err
+	o.Branch, o.Message, o.For = a.Branch, a.Message, &a.Git
+	return branch.Commit(ctx, sb, o)
 }
 
 // unknownPolicy is the reason of a refusal for a caller who may not know the policy.

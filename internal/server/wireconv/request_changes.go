@@ -103,8 +103,8 @@ func (a *Apply) checkBranch() error {
 
 // checkAttest refuses what no statement can be made of. Errors: Invalid.
 func (a *Apply) checkAttest() error {
-	if a.Attest && (a.Branch != "" || a.Options.DryRun || len(a.Options.Hunks) > 0) {
-		return errdefs.New(errdefs.Invalid, "attest: not together with to_branch, hunks or dry_run")
+	if a.Attest && (a.Options.OnConflict != apply.Merge || a.Options.DryRun || len(a.Options.Hunks) > 0) {
+		return errdefs.New(errdefs.Invalid, "attest: not together with hunks, on_conflict or dry_run")
 	}
 	return nil
 }

@@ -166,6 +166,8 @@ async def test_uploads(home: Path, project: Path) -> None:
         assert "a.txt" in await sb.list_files()
         async with await AsyncSandbox.from_codebase(sb.codebase_id) as other:
             assert (await other.refresh()).codebase_id == sb.codebase_id
+        with pytest.raises(InvalidConfigurationError, match="agentfense apply NAME --attest FILE"):
+            await sb.apply(attest=True)
 
 
 async def test_many_at_once(home: Path, project: Path) -> None:

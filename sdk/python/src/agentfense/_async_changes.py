@@ -163,8 +163,8 @@ class AsyncChangeCalls(AsyncCalls):
 
         ``to_branch`` commits the changes to a new branch of the linked directory's git repository
         instead, with ``message``, by ``git_user``; the changes stay in the sandbox. With ``attest``
-        the result has a statement about what was applied, for the user to sign; it needs
-        ``reviewed`` if the sandbox runs.
+        the result has a statement about what was applied, or about the commit, for the user to
+        sign; it needs ``reviewed`` if the sandbox runs. Nothing is merged then.
         """
         wanted = requests.chosen(paths, mount)
         if wanted == [] or (hunks is not None and not hunks):

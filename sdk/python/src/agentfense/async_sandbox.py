@@ -628,8 +628,9 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
         still holds what was uploaded, and then the server changes its copy. For any other codebase
         the source is the server's copy; that of a mount is on the server's host. Raises
         InvalidConfigurationError if the package could not record the upload, and for ``hunks``,
-        ``on_conflict``, ``to_branch`` and ``attest`` of an uploaded directory. For ``to_branch``,
-        ``git_user`` is by default this user, as git's configuration says.
+        ``on_conflict``, ``to_branch`` and ``attest`` of an uploaded directory; the program
+        ``agentfense`` and the Go client make a statement about one. For ``to_branch``, ``git_user``
+        is by default this user, as git's configuration says.
         """
         if mount is None and self._unnoted:
             raise InvalidConfigurationError(self._unnoted)
@@ -649,9 +650,14 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
                 git_user=git_user,
                 attest=attest,
             )
-        if hunks is not None or to_branch is not None or attest:
+        if attest:
             raise InvalidConfigurationError(
-                "apply: not for a directory that was uploaded: hunks, to_branch, attest; apply whole files"
+                "apply: attest is not possible here for a directory that was uploaded; make the statement with "
+                "`agentfense apply NAME --attest FILE`, or with ApplyAttested of the Go client"
+            )
+        if hunks is not None or to_branch is not None:
+            raise InvalidConfigurationError(
+                "apply: not for a directory that was uploaded: hunks, to_branch; apply whole files"
             )
         if on_conflict is not None:
             raise InvalidConfigurationError(
