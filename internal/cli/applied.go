@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"fmt"
 	"slices"
@@ -34,10 +35,12 @@ func (e *env) printApplied(c changesIn, result apply.Result, verbose bool) error
 			lines.fold(p)
 		}
 	}
+	out := bufio.NewWriter(e.stdout)
 	for _, line := range append(lines.list, lines.ofGroups(result.Groups)...) {
-		if _, err := fmt.Fprintln(e.stdout, line); err != nil {
-			return err
-		}
+		fmt.Fprintln(out, line) // Flush returns the error
+	}
+	if err := out.Flush(); err != nil {
+		return err
 	}
 	if others > 0 {
 		e.say("%s not applied, because of these: --verbose lists them", plural(others, "other change"))

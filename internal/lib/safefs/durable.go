@@ -9,6 +9,15 @@ import (
 // WriteDurably replaces the file name in dir by data in one step. After it returns, data survives a
 // power cut. The caller ensures that no other process writes the same name.
 func WriteDurably(dir, name string, data []byte) error {
+	if err := WriteUnnamed(dir, name, data); err != nil {
+		return err
+	}
+	return SyncDir(dir)
+}
+
+// WriteUnnamed is WriteDurably, but a power cut may lose the name until the caller syncs dir. It is
+// for several files of a directory that does not count before that.
+func WriteUnnamed(dir, name string, data []byte) error {
 	temp := filepath.Join(dir, "."+name+".new")
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -22,7 +31,7 @@ func WriteDurably(dir, name string, data []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(temp))
 	}
-	return SyncDir(dir)
+	return nil
 }
 
 // Replace replaces the file at path by data in one step. Afterwards data survives a power cut. Who

@@ -219,7 +219,7 @@ func (a *applier) check(s *step, e changes.Entry) (*unix.Stat_t, error) {
 	if err != nil {
 		return nil, err
 	}
-	fresh, err := a.work.IsFresh(s.Path, s.Base)
+	fresh, err := a.work.IsFreshIn(e, s.Path, s.Base)
 	if err == nil && !fresh {
 		err = changes.ErrMoved
 	}

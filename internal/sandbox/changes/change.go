@@ -177,9 +177,18 @@ func (w *Work) Classify(c *Change) error {
 // ignores the ctime of a file that lost other names: the deletion or replacement of one
 // name changes the ctime of the others.
 func (w *Work) IsFresh(p vpath.Path, b *layer.Base) (bool, error) {
+	return w.isFresh(p, b, func() (bool, error) { return w.Stack.SourceMatches(p, b) })
+}
+
+// IsFreshIn is IsFresh for the entry of p, whose directory is open.
+func (w *Work) IsFreshIn(e Entry, p vpath.Path, b *layer.Base) (bool, error) {
+	return w.isFresh(p, b, func() (bool, error) { return w.Stack.SourceMatchesIn(e.Dir, p, b) })
+}
+
+func (w *Work) isFresh(p vpath.Path, b *layer.Base, matches func() (bool, error)) (bool, error) {
 	var fresh bool
 	err := rights.AsUser(func() (err error) {
-		fresh, err = w.Stack.SourceMatches(p, b)
+		fresh, err = matches()
 		return err
 	})
 	switch {

@@ -314,17 +314,23 @@ func (e Entry) setNameAttributes(dir int, name string, set func(fd int) error) e
 	return nil
 }
 
+// blockBytes is the unit of st_blocks, stat(2).
+const blockBytes = 512
+
 // copyContent copies src to the empty dst. It shares blocks if the file system can, else it
 // copies each extent, so that holes stay.
 func copyContent(dst, src *os.File) error {
 	if unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) == nil {
 		return nil
 	}
-	size, err := src.Seek(0, io.SeekEnd)
-	if err != nil {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
 		return err
 	}
-	at := int64(0)
+	if st.Blocks*blockBytes >= st.Size {
+		return copyRange(dst, src, 0, st.Size) // without holes, as most files
+	}
+	size, at := st.Size, int64(0)
 	for at < size {
 		data, err := src.Seek(at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
@@ -346,13 +352,29 @@ func copyContent(dst, src *os.File) error {
 	return nil
 }
 
+// copyRange copies in the kernel, or through a buffer where the kernel cannot.
 func copyRange(dst, src *os.File, from, to int64) error {
+	for from < to {
+		in, out := from, from
+		n, err := unix.CopyFileRange(int(src.Fd()), &in, int(dst.Fd()), &out, int(min(to-from, 1<<30)), 0)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil || n == 0:
+			return copyBuffered(dst, src, from, to)
+		default:
+			from += int64(n)
+		}
+	}
+	return nil
+}
+
+func copyBuffered(dst, src *os.File, from, to int64) error {
 	if _, err := src.Seek(from, io.SeekStart); err != nil {
 		return err
 	}
 	if _, err := dst.Seek(from, io.SeekStart); err != nil {
 		return err
 	}
-	_, err := io.CopyN(dst, src, to-from) // uses copy_file_range if possible
+	_, err := io.CopyN(dst, src, to-from)
 	return err
 }

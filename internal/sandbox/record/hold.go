@@ -18,14 +18,14 @@ func (s *Sandbox) HoldSync() error {
 	if held || err != nil {
 		return err
 	}
-	if err := HoldSyncIn(s.Dir()); err != nil {
+	if err := safefs.WriteDurably(s.Dir(), heldFile, nil); err != nil {
 		return HostError("sandbox "+s.Name(), err)
 	}
 	return nil
 }
 
-// HoldSyncIn is HoldSync of a sandbox that is being made in a directory.
-func HoldSyncIn(dir string) error { return safefs.WriteDurably(dir, heldFile, nil) }
+// HoldSyncIn is HoldSync of a sandbox that is being made in a directory, for Home.CreateWith.
+func HoldSyncIn(dir string) error { return safefs.WriteUnnamed(dir, heldFile, nil) }
 
 // IsSyncHeld reports whether the sync is held.
 func (s *Sandbox) IsSyncHeld() (bool, error) {

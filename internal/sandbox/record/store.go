@@ -35,7 +35,8 @@ const layersDir = "layers"
 func (h *Home) Create(r Record) (*Sandbox, error) { return h.CreateWith(r, nil) }
 
 // CreateWith is Create, and calls fill, unless it is nil, before the sandbox appears. fill gets the
-// directory that becomes the sandbox's, and may not lock the home.
+// directory that becomes the sandbox's, and may not lock the home. CreateWith makes the
+// names in that directory durable, but not the contents of its files.
 func (h *Home) CreateWith(r Record, fill func(dir string) error) (*Sandbox, error) {
 	if r.Name != "" {
 		if err := CheckName(r.Name); err != nil {

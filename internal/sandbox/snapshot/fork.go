@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -136,7 +137,7 @@ func forkOne(sb *record.Sandbox, name string, from *beginning, change func(*reco
 			}
 		}
 		l := List{Version: listVersion, Next: 1, Origin: &from.origin}
-		return l.write(dir)
+		return l.write(dir, safefs.WriteUnnamed)
 	})
 	if err != nil {
 		return nil, err

@@ -163,13 +163,13 @@ func readList(dir string) (List, error) {
 	return l, nil
 }
 
-// write replaces the list in the directory of a sandbox, durably.
-func (l *List) write(dir string) error {
+// write writes the list to the directory of a sandbox by put, such as safefs.WriteDurably.
+func (l *List) write(dir string, put func(dir, name string, data []byte) error) error {
 	text, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return errdefs.New(errdefs.Internal, "snapshots: %w", err)
 	}
-	if err := safefs.WriteDurably(dir, listFile, append(text, '\n')); err != nil {
+	if err := put(dir, listFile, append(text, '\n')); err != nil {
 		return record.HostError("snapshots", err)
 	}
 	return nil
@@ -185,7 +185,7 @@ func change(sb *record.Sandbox, do func(*List) error) error {
 		if err := do(&l); err != nil {
 			return err
 		}
-		return l.write(sb.Dir())
+		return l.write(sb.Dir(), safefs.WriteDurably)
 	})
 }
 

@@ -1,7 +1,10 @@
 package layer
 
 import (
+	"cmp"
+	"runtime"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -215,7 +218,7 @@ func (s *Stack) moveToGarbage(dir int, name string) error {
 
 // removeAll removes name in dir with everything below. It first moves each directory to
 // work, so that neither depth nor open descriptors grow. It calls freed, which may be nil,
-// for each file before it removes the last name.
+// for each file before it removes the last name, from several goroutines.
 func removeAll(dir int, name string, work int, seq *atomic.Uint64, freed func(*stat)) error {
 	st, err := statAt(dir, name)
 	if err == unix.ENOENT {
@@ -238,18 +241,46 @@ func removeAll(dir int, name string, work int, seq *atomic.Uint64, freed func(*s
 		return err
 	}
 	for len(pending) > 0 {
-		next := pending[len(pending)-1]
-		pending = pending[:len(pending)-1]
-		moved, err := emptyOne(work, next, seq, freed)
-		if err != nil {
+		if pending, err = removeEach(work, pending, seq, freed); err != nil {
 			return err
 		}
-		if err := unix.Unlinkat(work, next, unix.AT_REMOVEDIR); err != nil {
-			return err
-		}
-		pending = append(pending, moved...)
 	}
 	return nil
+}
+
+// removers is how many goroutines remove many directories.
+const removers = 4
+
+// removeEach removes the directories names of work, concurrently, because the kernel takes the
+// time. It returns the new names of their subdirectories, which it has moved to work.
+func removeEach(work int, names []string, seq *atomic.Uint64, freed func(*stat)) (moved []string, err error) {
+	var next atomic.Int64
+	var failed atomic.Bool
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for range min(removers, runtime.GOMAXPROCS(0), len(names)) {
+		group.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(names)) && !failed.Load(); i = next.Add(1) - 1 {
+				below, removeErr := removeOne(work, names[i], seq, freed)
+				mu.Lock()
+				moved, err = append(moved, below...), cmp.Or(err, removeErr)
+				mu.Unlock()
+				if removeErr != nil {
+					failed.Store(true)
+				}
+			}
+		})
+	}
+	group.Wait()
+	return moved, err
+}
+
+// removeOne removes the directory name of work. It returns the new names of its subdirectories.
+func removeOne(work int, name string, seq *atomic.Uint64, freed func(*stat)) (moved []string, err error) {
+	if moved, err = emptyOne(work, name, seq, freed); err == nil {
+		err = unix.Unlinkat(work, name, unix.AT_REMOVEDIR)
+	}
+	return moved, err
 }
 
 // openUp gives the owner the permission bits to remove the entries of the directory name,

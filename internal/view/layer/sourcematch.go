@@ -55,6 +55,15 @@ func (s *Stack) SourceMatches(p vpath.Path, b *Base) (bool, error) {
 	return ok, wrap("compare source", p, err)
 }
 
+// SourceMatchesIn is SourceMatches for a caller that has the source's directory of p open as dir.
+func (s *Stack) SourceMatchesIn(dir int, p vpath.Path, b *Base) (bool, error) {
+	if b == nil || p.IsRoot() || p.IsOwn() {
+		return s.SourceMatches(p, b)
+	}
+	ok, err := s.matchesAt(dir, p.Base(), b)
+	return ok, wrap("compare source", p, err)
+}
+
 func (s *Stack) sourceMatches(p vpath.Path, b *Base) (bool, error) {
 	dir, name, err := s.openSourceDir(p)
 	if isAbsent(err) {
@@ -64,6 +73,10 @@ func (s *Stack) sourceMatches(p vpath.Path, b *Base) (bool, error) {
 		return false, err
 	}
 	defer unix.Close(dir)
+	return s.matchesAt(dir, name, b)
+}
+
+func (s *Stack) matchesAt(dir int, name string, b *Base) (bool, error) {
 	st, err := statAt(dir, name)
 	if err == unix.ENOENT {
 		return b.Absent, nil
