@@ -46,16 +46,22 @@ func testMerge(t *testing.T, s Suite) {
 		t.Errorf("the source has %q", got)
 	}
 
-	r, err = into(other, backend.MergeOptions{})
+	mergeConflict(t, func(o backend.MergeOptions) (merge.Result, error) { return into(other, o) })
+	s.refusedMerges(t, sb, a)
+	s.mergedUnseen(t, sb)
+}
+
+// mergeConflict merges a fork that deleted what the other sandbox has changed.
+func mergeConflict(t *testing.T, into func(backend.MergeOptions) (merge.Result, error)) {
+	t.Helper()
+	r, err := into(backend.MergeOptions{})
 	if err != nil || len(r.Conflicts) != 1 || r.Conflicts[0].Kind != merge.DeleteModify || r.Conflicts[0].Path != "/old" || r.Kept.Number != 0 {
 		t.Errorf("a conflict: %+v, %v", r, err)
 	}
-	r, err = into(other, backend.MergeOptions{Resolve: merge.Theirs})
+	r, err = into(backend.MergeOptions{Resolve: merge.Theirs})
 	if err != nil || len(r.Paths) != 1 || r.Paths[0] != (merge.Path{Path: "/old", Status: changes.Deleted, Resolved: merge.DeleteModify}) {
 		t.Errorf("a conflict that is resolved: %+v, %v", r, err)
 	}
-	s.refusedMerges(t, sb, a)
-	s.mergedUnseen(t, sb)
 }
 
 // refusedMerges are merges that change nothing.
