@@ -110,13 +110,9 @@ func (st *Statement) CheckLog(path string) error {
 	if string(summary.ID) != st.Predicate.Sandbox.ID {
 		return errdefs.New(errdefs.Invalid, "audit log %s: it is of another sandbox", record.HostPath(path))
 	}
-	var known [][]audit.Rule
-	for _, p := range st.Predicate.Policies {
-		rules, err := p.decode()
-		if err != nil {
-			return err
-		}
-		known = append(known, record.AuditRules(rules))
+	known, err := st.loggedPolicies()
+	if err != nil {
+		return err
 	}
 	hasCommit := st.Predicate.Commit == nil
 	err = audit.Read(path, func(r audit.Record) error {
@@ -142,6 +138,19 @@ func (st *Statement) CheckLog(path string) error {
 		return errdefs.New(errdefs.Invalid, "audit log %s: it has no record of the commit %s", record.HostPath(path), st.Predicate.Commit.ID)
 	}
 	return err
+}
+
+// loggedPolicies returns the policies as the audit log writes them.
+func (st *Statement) loggedPolicies() ([][]audit.Rule, error) {
+	var known [][]audit.Rule
+	for _, p := range st.Predicate.Policies {
+		rules, err := p.decode()
+		if err != nil {
+			return nil, err
+		}
+		known = append(known, record.AuditRules(rules))
+	}
+	return known, nil
 }
 
 // isLogged reports whether the log has the rules in this form: as texts, which may be cut.
