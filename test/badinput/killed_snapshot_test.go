@@ -95,8 +95,8 @@ func TestAKilledUndoHidesNoConflict(t *testing.T) {
 	}
 }
 
-// What an apply has placed stays in the source if it is killed while it takes the changes out of the
-// layers of a snapshot.
+// What an apply has placed stays in the source if it is killed while it takes the changes out of
+// the layers of a snapshot.
 func TestAKilledSquashTakesNothingBack(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"d/f": "old\n"})
 	wantCode(t, s.Run("rm -r d; mkdir d; echo new > d/f; echo other > other", "--preset", "full-access"), 0)
@@ -108,8 +108,8 @@ func TestAKilledSquashTakesNothingBack(t *testing.T) {
 	}
 }
 
-// The roll back of a killed undo does not take an edit that only its ctime shows for what the sandbox
-// has removed.
+// The roll back of a killed undo does not take an edit that only its ctime shows for what the
+// sandbox has removed.
 func TestAKilledUndoHidesNoEdit(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"f": "old\n"})
 	wantCode(t, s.Run("echo new > f", "--preset", "full-access"), 0)

@@ -127,8 +127,8 @@ type merging struct {
 	times  stat // what the directory of to shows when all is copied
 }
 
-// leave notes the paths that are not copied: not those below a directory that a frozen layer closes,
-// because the copy of that directory hides the layers before they go.
+// leave notes the paths that are not copied: not those below a directory that a frozen layer
+// closes, because the copy of that directory hides the layers before they go.
 func (q *squashing) leave(paths []vpath.Path, frozen []*layer) error {
 	closed := map[vpath.Path]bool{vpath.Root: false}
 	for _, p := range paths {
