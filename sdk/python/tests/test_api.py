@@ -183,7 +183,9 @@ def test_method_signatures(cls: type, name: str, want: List[Tuple[str, Any]]) ->
 def test_both_kinds_have_the_same_methods(sync: type, twin: type, _table: Any) -> None:
     def public(cls: type) -> Dict[str, Any]:
         return {
-            name: [str(p) for p in inspect.signature(value).parameters.values()] if callable(value) else "property"
+            name: [str(p).replace("Async", "") for p in inspect.signature(value).parameters.values()]
+            if callable(value)
+            else "property"
             for name, value in inspect.getmembers(cls)
             if not name.startswith("_") and name != "open"
         }
