@@ -88,7 +88,7 @@ const again = `{"methodConfig": [{
 		{"service": "sandbox.v1.CodebaseService", "method": "GetCodebase"}, {"service": "sandbox.v1.CodebaseService", "method": "ListCodebases"},
 		{"service": "sandbox.v1.CodebaseService", "method": "ListFiles"}, {"service": "grpc.health.v1.Health", "method": "Check"},
 		{"service": "sandbox.v1.SnapshotService", "method": "ListSnapshots"}, {"service": "sandbox.v1.SnapshotService", "method": "CompareStates"},
-		{"service": "sandbox.v1.HistoryService", "method": "ListTransactions"},
+		{"service": "sandbox.v1.HistoryService", "method": "ListTransactions"}, {"service": "sandbox.v1.SandboxService", "method": "ListCommits"},
 		{"service": "sandbox.v1.BoardService", "method": "ListLocks"}, {"service": "sandbox.v1.BoardService", "method": "GetBoard"}
 	],
 	"retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}

@@ -60,6 +60,7 @@ func TestOptionsFitTheirCallsAlone(t *testing.T) {
 		"WithPublish":        {client.WithPublish, sandbox},
 		"WithAsk":            {client.WithAsk, sandbox},
 		"WithBoard":          {client.WithBoard, sandbox},
+		"WithGit":            {client.WithGit, sandbox},
 		"WithMount":          {client.WithMount, sandbox},
 		"WithScratch":        {client.WithScratch, sandbox},
 		"WithSecrets":        {client.WithSecrets, sandbox},

@@ -49,6 +49,7 @@ var valid = map[protoreflect.Name]object{
 	"DeleteSnapshot":    {"snapshot": "s1"},
 	"RestoreSnapshot":   {"snapshot": "s1"},
 	"ForkSandbox":       {"names": []string{"fork"}},
+	"ApplyCommits":      {"toBranch": "b", "gitUser": object{"name": "n", "email": "n@example.com"}},
 	"MergeSandbox":      {"fromSandboxId": "sb_0123456789abcdef"},
 }
 

@@ -13,10 +13,10 @@ import (
 // needed is the scope of each call, as docs/server.md describes it.
 var needed = map[store.Scopes]string{
 	store.ScopeRead: "GetCodebase ListCodebases DownloadFile ListFiles GetSandbox ListSandboxes GetSession ListSessions Diff ExplainPolicy ListView ReadView " +
-		"WatchView Audit Logs GetStats ListExecs ReadChanges ListAsks ListLocks ReadMessages WatchMessages GetBoard ListSnapshots CompareStates ListTransactions ExportChanges QuerySandbox",
+		"WatchView Audit Logs GetStats ListExecs ReadChanges ListAsks ListLocks ReadMessages WatchMessages GetBoard ListSnapshots CompareStates ListTransactions ExportChanges QuerySandbox ListCommits",
 	store.ScopeExec:   "StartSandbox StopSandbox Exec ExecStream CreateSession DestroySession SessionExec SessionExecStream Attach LockPaths UnlockPaths PostMessage CreateSnapshot",
 	store.ScopeManage: "CreateCodebase DeleteCodebase UploadFiles LinkCodebase UploadTree DeleteFile CreateSandbox DestroySandbox SetPolicy ChangeHosts UpdateSandbox GrantPath AnswerAsk ForkSandbox",
-	store.ScopeApply:  "Apply Discard RestoreSnapshot DeleteSnapshot MergeSandbox Undo Redo",
+	store.ScopeApply:  "Apply Discard RestoreSnapshot DeleteSnapshot MergeSandbox Undo Redo ApplyCommits",
 }
 
 func TestEveryCallAsksWhoCalls(t *testing.T) {

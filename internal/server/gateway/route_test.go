@@ -37,7 +37,7 @@ var moment = timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 600e6, time.UTC))
 
 const emptySandbox = `"id":"sb_1","codebaseId":"","permissions":[],"status":"SANDBOX_STATUS_UNSPECIFIED","labels":{},` +
 	`"createdAt":null,"startedAt":null,"stoppedAt":null,"expiresAt":null,"runtime":"RUNTIME_TYPE_UNSPECIFIED","image":"",` +
-	`"resources":null,"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[],"publish":[],"publishAddress":"","askTimeout":null,"grants":[],"board":false`
+	`"resources":null,"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[],"publish":[],"publishAddress":"","askTimeout":null,"grants":[],"board":false,"git":"","unsavedBranches":"0"`
 
 const emptyResult = `"stdout":"","stderr":"","exitCode":0,"duration":null,"stdoutBytes":"","stderrBytes":"",` +
 	`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0","execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0","syncHeld":false,"keep":null`
@@ -66,7 +66,7 @@ var sandboxRoutes = []route{
 		json: `{"id":"sb_1","codebaseId":"cb_1","permissions":[{"pattern":"**","type":"PATTERN_TYPE_UNSPECIFIED","permission":"PERMISSION_READ","priority":0,"origin":"RULE_ORIGIN_UNSPECIFIED","own":false,"redact":"REDACT_FORMAT_UNSPECIFIED","substitute":"","keep":false,"keepKeys":[]}],` +
 			`"status":"SANDBOX_STATUS_PENDING","labels":{"a":"b"},"createdAt":"2026-01-02T03:04:05.600Z","startedAt":null,"stoppedAt":null,"expiresAt":null,` +
 			`"runtime":"RUNTIME_TYPE_BWRAP","image":"","resources":{"memoryBytes":"1099511627776","cpuQuota":"0","cpuShares":"0","pidsLimit":"0","diskBytes":"0","diskInodes":"0"},` +
-			`"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[],"publish":[],"publishAddress":"","askTimeout":null,"grants":[],"board":false}`,
+			`"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":"","home":"","usage":null,"variables":[],"allowNet":[],"mounts":[],"scratch":[],"secrets":[],"netLimits":[],"publish":[],"publishAddress":"","askTimeout":null,"grants":[],"board":false,"git":"","unsavedBranches":"0"}`,
 	},
 	{
 		name: "the other spelling, and a field that is not known", method: "POST", path: "/v1/sandboxes", rpc: "CreateSandbox",
@@ -256,6 +256,16 @@ var additionRoutes = []route{
 		name: "query a sandbox", method: "POST", path: "/v1/sandboxes/sb_1/sql", body: `{"statement":"select 1","maxRows":3}`, rpc: "QuerySandbox",
 		want:   &sandboxv1.QuerySandboxRequest{SandboxId: "sb_1", Statement: "select 1", MaxRows: 3},
 		answer: &sandboxv1.QuerySandboxResponse{Columns: []string{"1"}}, json: `{"columns":["1"],"rows":[],"more":false}`,
+	},
+	{
+		name: "list the commits", method: "GET", path: "/v1/sandboxes/sb_1/commits", rpc: "ListCommits",
+		want:   &sandboxv1.ListCommitsRequest{SandboxId: "sb_1"},
+		answer: &sandboxv1.ListCommitsResponse{SourceCommit: "1"}, json: `{"commits":[],"nextPageToken":"","sourceCommit":"1"}`,
+	},
+	{
+		name: "apply the commits", method: "POST", path: "/v1/sandboxes/sb_1/commits", body: `{"toBranch":"b"}`, rpc: "ApplyCommits",
+		want:   &sandboxv1.ApplyCommitsRequest{SandboxId: "sb_1", ToBranch: "b"},
+		answer: &sandboxv1.ApplyCommitsResponse{Commit: "1"}, json: `{"base":"","commit":"1","commits":[],"commitCount":"0","leftOut":[],"leftOutCount":"0","refused":[],"refusedCount":"0","lostSignatures":"0"}`,
 	},
 	{
 		name: "get the board", method: "GET", path: "/v1/sandboxes/sb_1/board", rpc: "GetBoard",
