@@ -35,6 +35,8 @@ func withID(call protoreflect.MethodDescriptor, id string) (request string, has 
 		given["paths"] = []string{"x"}
 	case "PostMessage":
 		given["text"] = "x"
+	case "ApplyCommits":
+		given["toBranch"], given["gitUser"] = "x", map[string]any{"name": "x", "email": "x@example.com"}
 	}
 	if call.Name() == "ListSandboxes" { // there the id narrows a list
 		has = false
