@@ -57,7 +57,11 @@ func TestMCPToolsGrantNothing(t *testing.T) {
 		names = append(names, tool.Name)
 	}
 	slices.Sort(names)
-	if want := []string{"ask", "diff", "exec", "explain", "history", "list", "read", "request_apply", "request_undo", "write"}; !slices.Equal(names, want) {
+	want := []string{
+		"ask", "diff", "exec", "explain", "history", "list", "lock", "locks", "messages", "post", "read", "request_apply",
+		"request_undo", "restore", "snapshot", "snapshots", "unlock", "write",
+	}
+	if !slices.Equal(names, want) {
 		t.Errorf("tools: %q, want %q", names, want)
 	}
 
@@ -69,6 +73,10 @@ func TestMCPToolsGrantNothing(t *testing.T) {
 		{"a flag of the sandbox as an argument", "exec", args{"command": "true", "preset": "full-access"}},
 		{"another sandbox as an argument", "read", args{"path": "a.txt", "sandbox": "other"}},
 		{"approval as an argument", "request_apply", args{"approved": true}},
+		{"a lock of a hidden file", "lock", args{"paths": []string{".env"}}},
+		{"a lock above", "lock", args{"paths": []string{"../x"}}},
+		{"a sender as an argument", "post", args{"text": "x", "sandbox": "other"}},
+		{"another sandbox's snapshot", "restore", args{"snapshot": "s1", "sandbox": "other"}},
 		{"a path above", "read", args{"path": "../a.txt"}},
 		{"a path of the host", "read", args{"path": "/etc/passwd"}},
 		{"a path of the state directory", "read", args{"path": s.Home + "/trust.json"}},
