@@ -321,7 +321,7 @@ func measureForks(ctx context.Context, p place) (used float64, err error) {
 	return float64(n) / forksAtOnce, err
 }
 
-// stopChanged stops the sandbox with 100,000 new files, whose memory would count.
+// stopChanged stops the sandbox with 100,000 new files: its memory would be measured, too.
 func (a *agentfense) stopChanged() error {
 	name := a.changed
 	a.changed = ""

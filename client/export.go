@@ -40,7 +40,7 @@ type LeftOut struct {
 }
 
 // Export writes what the sandbox changed to w as one file, without what the policy hides. The
-// sandbox may run. mount is the name of the mount whose changes are meant, "" for the workspace.
+// sandbox may run. mount names a mount, to take its changes; "" takes those of the workspace.
 // After an error, what was written is incomplete. Errors: ErrInvalid for an unknown format;
 // ErrExhausted for more than 4 GiB, and while the owner receives two exports; ErrUnsupported if the
 // format cannot hold a change.

@@ -43,7 +43,7 @@ type Transaction struct {
 	Time       time.Time
 	// The sandbox of which the changes are. It may be destroyed.
 	SandboxID, SandboxName string
-	Mount                  string // to whose source they were applied; "" for the codebase
+	Mount                  string // to which they were applied; "" for the codebase
 	CodebaseID             string // the linked codebase to which they were applied, or ""
 	PathCount              int64
 	ImageBytes             int64 // size of the stored previous versions

@@ -480,7 +480,7 @@ type ReadMessagesRequest struct {
 	Topic string `protobuf:"bytes,3,opt,name=topic,proto3" json:"topic,omitempty"`
 	// At most so many, up to 200 (also if 0).
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Waits, for at most 60 s, for a message if there is none.
+	// If there is no message, waits this long for one, up to 60 s.
 	Wait          *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -88,7 +88,7 @@ type ExportChangesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	Format    ExportFormat           `protobuf:"varint,2,opt,name=format,proto3,enum=sandbox.v1.ExportFormat" json:"format,omitempty"`
-	// Name of the mount whose changes are meant; empty: those of the workspace.
+	// Name of a mount, to take its changes; empty: those of the workspace.
 	Mount         string `protobuf:"bytes,3,opt,name=mount,proto3" json:"mount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -152,7 +152,7 @@ type Transaction struct {
 	// The sandbox of which the changes are. It may be destroyed.
 	SandboxId   string `protobuf:"bytes,8,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	SandboxName string `protobuf:"bytes,9,opt,name=sandbox_name,json=sandboxName,proto3" json:"sandbox_name,omitempty"`
-	// The mount to whose source they were applied; empty: the codebase.
+	// The mount to which they were applied; empty: they were applied to the codebase.
 	Mount string `protobuf:"bytes,10,opt,name=mount,proto3" json:"mount,omitempty"`
 	// The linked codebase to which they were applied.
 	CodebaseId string `protobuf:"bytes,11,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`

@@ -1540,8 +1540,8 @@ type CreateSandboxRequest struct {
 	// Which git repository commands see: "source" or empty for that of the codebase, as the policy
 	// shows it; "clean" for a clean one with the last 50 commits, "clean:DEPTH" for another number,
 	// "clean:all" for all. A clean repository has nothing that the policy hides. It needs a linked
-	// codebase whose repository does not lead out of the directory, and no limit of the disk:
-	// FAILED_PRECONDITION with the reason if there can be none.
+	// codebase and no limit of the disk. All of the repository must be inside the linked directory.
+	// FAILED_PRECONDITION says what is missing.
 	Git           string `protobuf:"bytes,160,opt,name=git,proto3" json:"git,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -71,7 +71,7 @@ type Predicate struct {
 	LeftOut int     `json:"left_out"`
 	Review  Review  `json:"review"`
 	Sandbox Sandbox `json:"sandbox"`
-	// Mount is the mount to whose source the changes were applied; empty for the workspace. Paths
+	// Mount is the mount to which the changes were applied; empty for the workspace. Paths
 	// of changes then begin at its root.
 	Mount string `json:"mount,omitempty"`
 	// Commit is the commit that has the changes, if they were applied to a branch.
