@@ -42,6 +42,16 @@ func (s *Service) cleanGit(ctx context.Context, r *record.Record, of store.Codeb
 	return branch.MakeClean(ctx, s.home, branch.CleanOptions{Source: r.Source, Rules: r.Rules, Mode: r.Git, For: string(of.ID)})
 }
 
+// entered returns a sandbox of the caller, for a call that runs git: it counts as a command of the
+// owner until leave is called. Errors: as sandbox; Exhausted for too many.
+func (s *Service) entered(ctx context.Context, key record.ID) (sb *record.Sandbox, leave func(), err error) {
+	if sb, err = s.sandbox(ctx, key); err != nil {
+		return nil, nil, err
+	}
+	leave, err = s.enterExec(ctx, sb)
+	return sb, leave, err
+}
+
 // ListCommits lists the commits of a sandbox. A page token has a digest of all commits, because
 // commands may make others between two pages.
 func (c *sandboxServer) ListCommits(ctx context.Context, m *sandboxv1.ListCommitsRequest) (*sandboxv1.ListCommitsResponse, error) {
@@ -50,11 +60,7 @@ func (c *sandboxServer) ListCommits(ctx context.Context, m *sandboxv1.ListCommit
 	if err != nil {
 		return nil, err
 	}
-	sb, err := s.sandbox(ctx, r.Sandbox)
-	if err != nil {
-		return nil, err
-	}
-	leave, err := s.enterExec(ctx, sb)
+	sb, leave, err := s.entered(ctx, r.Sandbox)
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +119,7 @@ func (c *sandboxServer) ApplyCommits(ctx context.Context, m *sandboxv1.ApplyComm
 	if err != nil {
 		return nil, err
 	}
-	sb, err := s.sandbox(ctx, r.Sandbox)
-	if err != nil {
-		return nil, err
-	}
-	leave, err := s.enterExec(ctx, sb)
+	sb, leave, err := s.entered(ctx, r.Sandbox)
 	if err != nil {
 		return nil, err
 	}
