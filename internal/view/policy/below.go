@@ -150,16 +150,20 @@ func GlobOf(path vpath.Path) string {
 }
 
 // inOrder reports whether the rules, which are in the order of the ranks that
-// they had, rank in that order now.
+// they had, rank in that order now. Rules that tie only now must show the same
+// content: of others the stricter would win.
 func inOrder(moved []movedRule) bool {
 	last := rank(0)
-	for _, m := range moved {
+	for i, m := range moved {
 		reading, err := read(m.Rule)
 		if err != nil || len(reading.alternatives) != 1 {
 			return false
 		}
 		now := newRank(standsRule, m.Rule, reading.kind, reading.alternatives[0])
 		if now < last {
+			return false
+		}
+		if now == last && i > 0 && m.rank != moved[i-1].rank && m.Transform != moved[i-1].Transform {
 			return false
 		}
 		last = now

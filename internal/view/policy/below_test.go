@@ -35,6 +35,7 @@ func TestPropertyAPolicyBelowPermitsTheSame(t *testing.T) {
 }
 
 func TestBelow(t *testing.T) {
+	redactEnv := policy.Transform{Redact: policy.Env}
 	rule := func(pattern string, kind policy.PatternType, p policy.Permission, priority int32) policy.Rule {
 		return policy.Rule{Pattern: pattern, Type: kind, Permission: p, Priority: priority}
 	}
@@ -72,6 +73,17 @@ func TestBelow(t *testing.T) {
 			"the order is kept by priorities where patterns alone would change it",
 			[]policy.Rule{rule("/src/app/x", policy.File, policy.Read, 0), rule("/src/app/*", policy.Glob, policy.Write, 0)},
 			[]policy.Rule{rule("/*", policy.Glob, policy.Write, 0), rule("/x", policy.Glob, policy.Read, 0)},
+		},
+		{
+			"a rule that shows the content still wins over one that redacts it",
+			[]policy.Rule{
+				{Pattern: "/src/*/**", Type: policy.Glob, Permission: policy.Read, Transform: redactEnv},
+				rule("/src/app/**", policy.Glob, policy.Read, 0),
+			},
+			[]policy.Rule{
+				{Pattern: "/**", Type: policy.Glob, Permission: policy.Read, Transform: redactEnv},
+				rule("/**", policy.Glob, policy.Read, 1),
+			},
 		},
 	} {
 		got, err := policy.Below(c.in, "/src/app")
