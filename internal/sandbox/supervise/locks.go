@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"sync"
@@ -316,14 +317,7 @@ func (s *supervisor) tellOthers(ctx context.Context) error {
 	defer cancel()
 	failed := make(chan error, len(members))
 	for _, m := range members {
-		go func() {
-			err := api.At(m.Dir()).TakeLocks(ctx)
-			if err != nil && m.HasSupervisor() {
-				failed <- errdefs.New(errdefs.Unavailable, "sandbox %s: does not follow the locks: %w", m.Name(), err)
-				return
-			}
-			failed <- nil
-		}()
+		go func() { failed <- s.tellOther(ctx, m) }()
 	}
 	for range members {
 		if e := <-failed; e != nil {
@@ -331,4 +325,17 @@ func (s *supervisor) tellOthers(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// tellOther is tellOthers for one of them.
+func (s *supervisor) tellOther(ctx context.Context, name string) error {
+	err := api.At(s.home.DirOf(name)).TakeLocks(ctx)
+	if err == nil {
+		return nil
+	}
+	ended, failed := s.locks.board.DropEnded(name)
+	if ended {
+		return nil
+	}
+	return errdefs.New(errdefs.Unavailable, "sandbox %s: does not follow the locks: %w", name, errors.Join(err, failed))
 }
