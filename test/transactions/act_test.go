@@ -104,11 +104,12 @@ func pathsOf(list []string) []vpath.Path {
 func (w *world) apply(rt *rapid.T) {
 	b, sb := w.anyBox(rt)
 	paths := drawPaths(rt, b.changes(w.src))
-	steps := b.plan(w.src, paths)
-	r, err := apply.Changes(rt.Context(), sb, apply.Options{Paths: pathsOf(paths)})
+	how := drawResolution(rt, b)
+	steps := b.plan(w.src, paths, how)
+	r, err := apply.Changes(rt.Context(), sb, apply.Options{Paths: pathsOf(paths), OnConflict: how.how})
 	w.wantOutcomes(rt, steps, r, err)
 	if len(inConflict(steps)) == 0 {
-		w.applied(rt, b, b.applyTo(w.src, steps, len(paths) == 0), r.Transaction)
+		w.applied(rt, b, b.applyTo(w.src, steps, len(paths) == 0, how), r.Transaction)
 	}
 }
 
@@ -122,7 +123,7 @@ func (w *world) wantOutcomes(rt *rapid.T, steps map[string]change, r apply.Resul
 	for p, c := range steps {
 		switch {
 		case c.outcome == unchanged:
-		case c.outcome == applies && stopped:
+		case c.outcome == stays, c.outcome == applies && stopped:
 			want[p] = string(apply.Skipped)
 		default:
 			want[p] = string(map[outcome]apply.Outcome{applies: apply.Applied, isPresent: apply.Present, isKept: apply.Kept, conflicts: apply.Conflict}[c.outcome])

@@ -57,7 +57,7 @@ func (w *world) killed(rt *rapid.T, point string, args ...string) bool {
 func (w *world) killedApply(rt *rapid.T) {
 	b, sb := w.anyBox(rt)
 	paths := drawPaths(rt, b.changes(w.src))
-	steps := b.plan(w.src, paths)
+	steps := b.plan(w.src, paths, asks)
 	if len(inConflict(steps)) > 0 || !slices.ContainsFunc(parentsFirst(steps), func(p string) bool { return steps[p].outcome == applies }) {
 		return
 	}
@@ -71,7 +71,7 @@ func (w *world) killedApply(rt *rapid.T) {
 	if killed {
 		w.applyAgain(rt, sb, paths)
 	}
-	done := b.applyTo(w.src, steps, all)
+	done := b.applyTo(w.src, steps, all, asks)
 	w.applied(rt, b, done, w.last(rt).ID)
 }
 

@@ -54,7 +54,7 @@ func (w *world) applyHunks(rt *rapid.T) {
 		return
 	}
 	c := b.changes(w.src)[p]
-	c.outcome = b.decide(w.src, p, c, nil) // hunks choose this path alone
+	c.outcome = b.decide(w.src, p, c, nil, asks) // hunks choose this path alone
 	steps := map[string]change{p: c}
 	text, err := textdiff.Patched([]byte(b.base[p].text), chosen)
 	w.must(rt, err)
@@ -68,7 +68,7 @@ func (w *world) applyHunks(rt *rapid.T) {
 	switch {
 	case len(inConflict(steps)) > 0:
 	case whole || steps[p].outcome != applies:
-		w.applied(rt, b, b.applyTo(w.src, steps, false), r.Transaction)
+		w.applied(rt, b, b.applyTo(w.src, steps, false, asks), r.Transaction)
 	default:
 		w.tookPart(rt, b, p, string(text), withMode, r.Transaction)
 	}

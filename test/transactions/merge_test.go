@@ -79,7 +79,7 @@ func mergeViews(base, ours, theirs tree) (merged tree, stops []string) {
 		case b == nil || o == nil || t == nil || !b.isFile() || !o.isFile() || !t.isFile():
 			stops = append(stops, p)
 		default:
-			if n, clean := mergeFiles(*b, *o, *t); clean {
+			if n, how := asks.merge(withContent(*b), *o, *t); how == clean {
 				merged.set(p, &n)
 			} else {
 				stops = append(stops, p)
