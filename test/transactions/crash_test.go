@@ -62,7 +62,7 @@ func (w *world) killedApply(rt *rapid.T) {
 		return
 	}
 	point := pick(rt, slices.Concat(beforeCommit, afterCommit))
-	killed := w.killed(rt, point, append([]string{"apply", b.name, "--latest"}, paths...)...)
+	killed := w.killed(rt, point, append([]string{"apply", "--latest", "--", b.name}, paths...)...)
 	if killed && slices.Contains(beforeCommit, point) {
 		w.rolledBack(rt, b, sb, parentsFirst(steps))
 		return

@@ -43,13 +43,23 @@ type world struct {
 // lines is the text with which files begin.
 const lines = "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
 
+// Names with bytes that need care: in options, in shells, in lists by lines and in JSON.
+const (
+	odd     = "-e \\\n\xff"
+	alsoOdd = " *\t\xfe\"-"
+)
+
 // names are those of files and directories: few, and some more often, so that operations meet.
-var names = []string{"a", "a", "a", "b", "d", "d", "e", "d/a", "d/a", "d/b", "e/a", "e/b"}
+var names = []string{"a", "a", "a", alsoOdd, "d", "d", odd, "d/a", "d/a", "d/" + alsoOdd, odd + "/a", odd + "/" + alsoOdd}
+
+func (w *world) drawName(rt *rapid.T, label string) string {
+	return names[rapid.IntRange(0, len(names)-1).Draw(rt, label)]
+}
 
 func newWorld(t *testing.T, rt *rapid.T, root string) *world {
 	w := &world{t: t, dir: filepath.Join(root, "source"), src: tree{}, boxes: map[string]*box{}}
 	w.must(rt, os.MkdirAll(w.dir, 0o755))
-	for _, p := range []string{"a", "d", "d/a", "d/b"} {
+	for _, p := range []string{"a", "d", "d/a", "d/" + alsoOdd} {
 		n := file(lines)
 		if p == "d" {
 			n = dir()
