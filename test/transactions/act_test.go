@@ -103,11 +103,14 @@ func pathsOf(list []string) []vpath.Path {
 // apply applies the changes of a sandbox, or some.
 func (w *world) apply(rt *rapid.T) {
 	b, sb := w.anyBox(rt)
-	paths := drawPaths(rt, b.changes(w.src))
-	how := drawResolution(rt, b)
+	w.applyPaths(rt, b, sb, drawPaths(rt, b.changes(w.src)), drawResolution(rt, b))
+}
+
+func (w *world) applyPaths(rt *rapid.T, b *box, sb *record.Sandbox, paths []string, how resolution) {
 	steps := b.plan(w.src, paths, how)
 	r, err := apply.Changes(rt.Context(), sb, apply.Options{Paths: pathsOf(paths), OnConflict: how.how})
 	w.wantOutcomes(rt, steps, r, err)
+	w.did.resolved(b, w.src, steps, how)
 	if len(inConflict(steps)) == 0 {
 		w.applied(rt, b, b.applyTo(w.src, steps, len(paths) == 0, how), r.Transaction)
 	}

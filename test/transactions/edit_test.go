@@ -118,6 +118,11 @@ func (w *world) editSource(rt *rapid.T) {
 	if !ok {
 		return
 	}
+	w.doSource(rt, e)
+}
+
+// doSource does an edit in the source and in its model.
+func (w *world) doSource(rt *rapid.T, e edit) {
 	at := w.host(e.path)
 	switch e.what {
 	case "put":

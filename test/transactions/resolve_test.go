@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // resolution is what becomes of the lines, modes and files that both sides have changed.
@@ -21,10 +22,52 @@ type resolution struct {
 // asks is the resolution of a merge for which nobody asked for one.
 var asks = resolution{how: apply.Merge}
 
-// drawResolution draws mostly none.
+// drawResolution draws one, or none.
 func drawResolution(rt *rapid.T, b *box) resolution {
-	all := []apply.OnConflict{apply.Merge, apply.Merge, apply.Merge, apply.Ours, apply.Theirs, apply.Markers}
+	all := []apply.OnConflict{apply.Merge, apply.Ours, apply.Theirs, apply.Markers}
 	return resolution{rapid.SampledFrom(all).Draw(rt, "resolution"), b.name}
+}
+
+// contradict changes a file in a sandbox and in the source, and applies it.
+func (w *world) contradict(rt *rapid.T) {
+	b, sb := w.anyBox(rt)
+	view := b.view(w.src)
+	var both []string
+	for _, p := range parentsFirst(view) {
+		if view[p].isFile() && w.src[p].isFile() && b.isFresh(w.src, p) {
+			both = append(both, p)
+		}
+	}
+	if len(both) == 0 {
+		return
+	}
+	p := rapid.SampledFrom(both).Draw(rt, "file")
+	w.inside(rt, sb, func(s *layer.Stack) {
+		for _, e := range w.drawChange(rt, p, view[p]) {
+			w.must(rt, w.do(b, s, e))
+		}
+	})
+	for _, e := range w.drawChange(rt, p, w.src[p]) {
+		w.doSource(rt, e)
+	}
+	w.applyPaths(rt, b, sb, []string{p}, drawResolution(rt, b))
+}
+
+// drawChange draws a change of the content or the mode of a file, or of both.
+func (w *world) drawChange(rt *rapid.T, p string, n node) []edit {
+	var edits []edit
+	what := rapid.SampledFrom([]string{"content", "content", "mode", "both", "binary"}).Draw(rt, "what")
+	if what != "mode" {
+		if n.text = w.drawText(rt, n.text); what == "binary" {
+			n.text = w.binary()
+		}
+		edits = append(edits, edit{what: "put", path: p, node: n})
+	}
+	if what != "content" {
+		n.mode = drawMode(rt, n)
+		edits = append(edits, edit{what: "chmod", path: p, node: n})
+	}
+	return edits
 }
 
 // flags returns the options of git merge-file.

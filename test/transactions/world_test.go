@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -30,7 +29,6 @@ type box struct {
 
 // world is a source with its sandboxes, and what they must be.
 type world struct {
-	t     *testing.T
 	home  *record.Home
 	dir   string // the source
 	src   tree
@@ -38,6 +36,7 @@ type world struct {
 	done  []*transaction
 	made  int // sandboxes
 	wrote int // texts
+	did   counts
 }
 
 // lines is the text with which files begin.
@@ -56,8 +55,8 @@ func (w *world) drawName(rt *rapid.T, label string) string {
 	return names[rapid.IntRange(0, len(names)-1).Draw(rt, label)]
 }
 
-func newWorld(t *testing.T, rt *rapid.T, root string) *world {
-	w := &world{t: t, dir: filepath.Join(root, "source"), src: tree{}, boxes: map[string]*box{}}
+func newWorld(rt *rapid.T, root string, did counts) *world {
+	w := &world{did: did, dir: filepath.Join(root, "source"), src: tree{}, boxes: map[string]*box{}}
 	w.must(rt, os.MkdirAll(w.dir, 0o755))
 	for _, p := range []string{"a", "d", "d/a", "d/" + alsoOdd} {
 		n := file(lines)
