@@ -87,7 +87,7 @@ func (p *plan) merge(s *step, how OnConflict, name string) error {
 	v.resolveModes(s.Info.Mode, how)
 	text := resolved(&r, how, name)
 	switch isSame := bytes.Equal(text, v.ours) && v.mode == v.now.Mode&record.PermBits; {
-	case isSame && r.Clean:
+	case isSame && r.Clean && !v.modes:
 		s.isPresent()
 	case isSame:
 		s.stop(Skipped, sourceWins)
