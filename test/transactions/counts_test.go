@@ -16,10 +16,11 @@ type counts map[string]int
 // rare is what a run of enough checks must have done.
 var rare = []string{
 	"lines: ours", "lines: theirs", "lines: markers", "mode: ours", "mode: theirs", "whole: ours", "whole: theirs", "ours: stays",
+	"hunks: killed before the commit", "hunks: killed after the commit", "merge: killed before", "merge: killed when done",
 }
 
 // enough is how many checks do everything rare, whatever the seed.
-const enough = 60
+const enough = 100
 
 // check logs the counts, and fails if something has never happened.
 func (c counts) check(t *testing.T, checks int) {

@@ -28,8 +28,15 @@ var (
 	afterCommit   = []string{"journal: committed", "sync: settled", "sync: told", "squash: copied", "squash: merged", "sync: dropped"}
 	whileSnapshot = []string{"freeze: prepared", "freeze: exchanged", "snapshot: frozen", "snapshot: listed"}
 	whileRestore  = append([]string{"restore: kept", "restore: rewound", "restore: done"}, whileSnapshot...)
-	whileFork     = []string{"freeze: prepared", "freeze: exchanged", "fork: frozen", "fork: made"}
+	whileMerge    = []string{
+		"freeze: prepared", "freeze: exchanged", "merge: frozen", "merge: base frozen", "merge: cleared", "merge: built",
+		"snapshot: frozen", "snapshot: listed", mergePut, mergePut,
+	}
+	whileFork = []string{"freeze: prepared", "freeze: exchanged", "fork: frozen", "fork: made"}
 )
+
+// mergePut is the point at which a merge is done.
+const mergePut = "merge: put"
 
 // kill kills something.
 func (w *world) kill(rt *rapid.T) {

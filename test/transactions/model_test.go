@@ -41,7 +41,7 @@ func TestTransactionsKeepEverything(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"": w.check, "source": w.editSource, "inside": w.editInside, "inside2": w.editInside, "snapshot": w.snapshot,
 			"restore": w.restore, "fork": w.fork, "remove": w.remove, "apply": w.apply, "apply2": w.apply, "reverse": w.reverse, "reverse2": w.reverse,
-			"hunks": w.applyHunks, "kill": w.kill, "merge forks": w.mergeForks, "contradict": w.contradict, "contradict2": w.contradict,
+			"hunks": w.applyHunks, "hunks2": w.applyHunks, "kill": w.kill, "merge forks": w.mergeForks, "contradict": w.contradict, "contradict2": w.contradict,
 		})
 	})
 	did.check(t, n)

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
@@ -31,6 +32,18 @@ func drawResolution(rt *rapid.T, b *box) resolution {
 // contradict changes a file in a sandbox and in the source, and applies it.
 func (w *world) contradict(rt *rapid.T) {
 	b, sb := w.anyBox(rt)
+	p, ok := w.changeInside(rt, b, sb)
+	if !ok {
+		return
+	}
+	for _, e := range w.drawChange(rt, p, w.src[p]) {
+		w.doSource(rt, e)
+	}
+	w.applyPaths(rt, b, sb, []string{p}, drawResolution(rt, b))
+}
+
+// changeInside changes in a sandbox a file that has not changed in the source.
+func (w *world) changeInside(rt *rapid.T, b *box, sb *record.Sandbox) (p string, ok bool) {
 	view := b.view(w.src)
 	var both []string
 	for _, p := range parentsFirst(view) {
@@ -39,18 +52,15 @@ func (w *world) contradict(rt *rapid.T) {
 		}
 	}
 	if len(both) == 0 {
-		return
+		return "", false
 	}
-	p := rapid.SampledFrom(both).Draw(rt, "file")
+	p = rapid.SampledFrom(both).Draw(rt, "file")
 	w.inside(rt, sb, func(s *layer.Stack) {
 		for _, e := range w.drawChange(rt, p, view[p]) {
 			w.must(rt, w.do(b, s, e))
 		}
 	})
-	for _, e := range w.drawChange(rt, p, w.src[p]) {
-		w.doSource(rt, e)
-	}
-	w.applyPaths(rt, b, sb, []string{p}, drawResolution(rt, b))
+	return p, true
 }
 
 // drawChange draws a change of the content or the mode of a file, or of both.
