@@ -146,9 +146,24 @@ func (w *world) applied(rt *rapid.T, b *box, done map[string]move, id string) {
 		rt.Fatalf("the apply is transaction %q, and does %v", id, done)
 	}
 	w.identify(rt)
+	for p, m := range done {
+		if m.before != nil && m.before.isFile() && w.wasLinked(p, m.before) {
+			w.did["apply: to a linked file"]++
+		}
+	}
 	if id != "" {
 		w.done = append(w.done, &transaction{id: id, box: b.name, done: done})
 	}
+}
+
+// wasLinked reports whether what was at p had another name, too, which has stayed.
+func (w *world) wasLinked(p string, before *node) bool {
+	for q, n := range w.src {
+		if q != p && n.isFile() && n.inode == before.inode {
+			return true
+		}
+	}
+	return false
 }
 
 // reverse undoes a transaction that has an effect, or takes an undo back; mostly the last one.

@@ -121,6 +121,18 @@ func (w *world) editSource(rt *rapid.T) {
 	w.doSource(rt, e)
 }
 
+// linkSource gives a file of the source a second name.
+func (w *world) linkSource(rt *rapid.T) {
+	of, to := w.drawName(rt, "file"), w.drawName(rt, "to")
+	if _, taken := w.src[to]; taken || !w.src[of].isFile() || !w.src.isDir(parent(to)) {
+		return
+	}
+	w.must(rt, os.Link(w.host(of), w.host(to)))
+	w.src[to] = w.src[of]
+	w.identify(rt)
+	w.did["source: linked"]++
+}
+
 // doSource does an edit in the source and in its model.
 func (w *world) doSource(rt *rapid.T, e edit) {
 	at := w.host(e.path)
@@ -130,7 +142,11 @@ func (w *world) doSource(rt *rapid.T, e edit) {
 		w.src[e.path] = e.node
 	case "chmod":
 		w.must(rt, os.Chmod(at, e.node.mode))
-		w.src[e.path] = e.node
+		for _, p := range w.src.links(e.path) {
+			n := w.src[p]
+			n.mode = e.node.mode
+			w.src[p] = n
+		}
 	case "remove":
 		w.must(rt, os.RemoveAll(at))
 		w.src.removeAll(e.path)

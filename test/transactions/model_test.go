@@ -39,7 +39,7 @@ func TestTransactionsKeepEverything(t *testing.T) {
 		defer removeDir(root)
 		w := newWorld(rt, root, did)
 		rt.Repeat(map[string]func(*rapid.T){
-			"": w.check, "source": w.editSource, "inside": w.editInside, "inside2": w.editInside, "snapshot": w.snapshot,
+			"": w.check, "source": w.editSource, "link": w.linkSource, "inside": w.editInside, "inside2": w.editInside, "snapshot": w.snapshot,
 			"restore": w.restore, "fork": w.fork, "remove": w.remove, "apply": w.apply, "apply2": w.apply, "reverse": w.reverse, "reverse2": w.reverse,
 			"hunks": w.applyHunks, "hunks2": w.applyHunks, "kill": w.kill, "merge forks": w.mergeForks, "contradict": w.contradict, "contradict2": w.contradict,
 		})

@@ -61,7 +61,8 @@ func (d *delta) isFresh(src tree, p string) bool {
 	case base.isDir() && now.isDir():
 		return base.mode == now.mode
 	}
-	return base.identity == now.identity || base.byHash && isSame(base, now)
+	lostNames := base.isFile() && now.names < base.names && now.inode == base.inode && now.mode == base.mode
+	return base.identity == now.identity || lostNames || base.byHash && isSame(base, now)
 }
 
 // isPresent reports whether the source has what the change would give it.

@@ -143,7 +143,7 @@ func (w *world) identify(rt *rapid.T) {
 	now, err := onDisk(w.dir)
 	w.must(rt, err)
 	for p, n := range w.src {
-		n.identity, n.inode = now[p].identity, now[p].inode
+		n.identity, n.inode, n.names = now[p].identity, now[p].inode, now[p].names
 		w.src[p] = n
 	}
 }
