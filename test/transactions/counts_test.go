@@ -15,12 +15,12 @@ type counts map[string]int
 
 // rare is what a run of enough checks must have done.
 var rare = []string{
-	"lines: ours", "lines: theirs", "lines: markers", "mode: ours", "mode: theirs", "whole: ours", "whole: theirs", "ours: stays", "source: linked", "apply: to a linked file",
+	"lines: ours", "lines: theirs", "lines: markers", "whole: ours", "whole: theirs", "ours: stays", "source: linked", "apply: to a linked file",
 	"hunks: killed before the commit", "hunks: killed after the commit", "merge: killed before", "merge: killed when done",
 }
 
 // enough is how many checks do everything rare, whatever the seed.
-const enough = 100
+const enough = 400
 
 // check logs the counts, and fails if something has never happened.
 func (c counts) check(t *testing.T, checks int) {

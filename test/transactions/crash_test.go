@@ -68,7 +68,7 @@ func (w *world) killedApply(rt *rapid.T) {
 	if len(inConflict(steps)) > 0 || !slices.ContainsFunc(parentsFirst(steps), func(p string) bool { return steps[p].outcome == applies }) {
 		return
 	}
-	point := pick(rt, slices.Concat(beforeCommit, afterCommit))
+	point := pickOfApply(rt)
 	killed := w.killed(rt, point, append([]string{"apply", "--latest", "--", b.name}, paths...)...)
 	if killed && slices.Contains(beforeCommit, point) {
 		w.rolledBack(rt, b, sb, parentsFirst(steps))

@@ -90,8 +90,11 @@ func (w *world) killedHunks(rt *rapid.T, b *box, sb *record.Sandbox, p string, i
 	for _, id := range ids {
 		args = append(args, "--hunk", id)
 	}
-	point := pick(rt, slices.Concat(beforeCommit, afterCommit))
+	point := pickOfApply(rt)
 	killed := w.killed(rt, point, args...)
+	if killed && slices.Contains(afterCommit, point) {
+		w.did["hunks: killed after the commit"]++
+	}
 	switch {
 	case killed && slices.Contains(beforeCommit, point):
 		w.did["hunks: killed before the commit"]++
@@ -100,7 +103,6 @@ func (w *world) killedHunks(rt *rapid.T, b *box, sb *record.Sandbox, p string, i
 	case killed && whole:
 		w.applyAgain(rt, sb, []string{p})
 	case killed:
-		w.did["hunks: killed after the commit"]++
 		w.applyNothing(rt, sb)
 	}
 	return w.last(rt).ID, true
@@ -150,6 +152,14 @@ func (d *delta) settlePart(src tree, p string) {
 		return
 	}
 	d.rebase(src, []string{p})
+}
+
+// pickOfApply draws a point of an apply.
+func pickOfApply(rt *rapid.T) string {
+	if rapid.Bool().Draw(rt, "after the commit") {
+		return pick(rt, afterCommit)
+	}
+	return pick(rt, beforeCommit)
 }
 
 // pick draws one of the points.
