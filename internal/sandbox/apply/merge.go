@@ -87,7 +87,7 @@ func (p *plan) merge(s *step, how OnConflict, name string) error {
 	v.resolveModes(s.Info.Mode, how)
 	text := resolved(&r, how, name)
 	switch isSame := bytes.Equal(text, v.ours) && v.mode == v.now.Mode&record.PermBits; {
-	case isSame && r.Clean:
+	case isSame && !v.contradict(&r):
 		s.isPresent()
 	case isSame:
 		s.stop(Skipped, sourceWins)
@@ -231,6 +231,9 @@ func (v *versions) mergeModes(base, ours, theirs uint32) {
 		v.modes = true
 	}
 }
+
+// contradict reports whether the source and the sandbox have changed the same lines, or the mode.
+func (v *versions) contradict(r *merge3.Result) bool { return !r.Clean || v.modes }
 
 // resolveModes decides which mode wins if both have changed it.
 func (v *versions) resolveModes(theirs uint32, how OnConflict) {

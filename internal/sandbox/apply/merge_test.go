@@ -301,6 +301,24 @@ func TestOfABinaryOneVersionWins(t *testing.T) {
 	}
 }
 
+func TestTheSandboxKeepsAModeThatLosesToTheSource(t *testing.T) {
+	b := newBench(t, tree{"f": "1\n"})
+	b.agent(func(a *agent) { a.chmod("/f", 0o600) })
+	if err := os.Chmod(filepath.Join(b.dir, "f"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{OnConflict: apply.Ours})
+	if p := resultAt(r, "/f"); err != nil || p.Outcome != apply.Skipped {
+		t.Errorf("%v, %+v, want it skipped", err, p)
+	}
+	if got := statOf(t, filepath.Join(b.dir, "f")).Mode & 0o777; got != 0o755 {
+		t.Errorf("mode = %o, want 755", got)
+	}
+	if left := b.changes(); !slices.Equal(left, []string{"M /f"}) {
+		t.Errorf("left %q, want the mode of /f", left)
+	}
+}
+
 func TestOnlyWhatWasReviewedIsMerged(t *testing.T) {
 	b := newBench(t, tree{"f": numbered(nil)})
 	b.agent(func(a *agent) { a.write("/f", numbered(map[int]string{30: "thirty\n"})) })
