@@ -14,8 +14,8 @@ type holderPolicy struct {
 	policy *policy.Policy
 }
 
-// holderLocked returns the policy that bounds the locks of another sandbox. nil means that it is not
-// known: then its locks cover all that is below them.
+// holderLocked returns the policy that bounds the locks of another sandbox. nil means that it is
+// not known: then its locks cover all that is below them.
 func (s *supervisor) holderLocked(h board.Holder) *policy.Policy {
 	box, err := s.home.Open(h.Name)
 	if err != nil || box.ID() != h.ID {

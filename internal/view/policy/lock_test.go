@@ -61,8 +61,8 @@ func TestLocksOnlyNarrow(t *testing.T) {
 	})
 }
 
-// TestALockCoversWhatItsHolderMayWrite compares each decision under the lock of a sandbox, whichever
-// way a path is decided, with what the two policies say.
+// TestALockCoversWhatItsHolderMayWrite compares each decision under the lock of a sandbox with what
+// the two policies say, whichever way a path is decided.
 func TestALockCoversWhatItsHolderMayWrite(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := compile(t, genRules().Draw(t, "rules"))
