@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
@@ -35,7 +36,7 @@ type step struct {
 	was      *entry // of the sandbox that gets the changes
 	becomes  *entry // nil: the entry stays, because Options.Resolve says so
 	merged   bool
-	resolved Kind
+	resolved conflict.Kind
 	implied  bool        // a directory that is made for what comes into it
 	modeOnly bool        // the content stays
 	baseOf   *state      // has base; nil if the present record of the path stays
@@ -211,17 +212,17 @@ func (p *plan) add(s *step) {
 	p.at[s.path] = s
 }
 
-func (p *plan) stop(at vpath.Path, kind Kind, format string, args ...any) {
+func (p *plan) stop(at vpath.Path, kind conflict.Kind, format string, args ...any) {
 	p.conflicts = append(p.conflicts, Conflict{at, kind, fmt.Sprintf(format, args...)})
 	p.stopped[at] = true
 }
 
 // resolve decides a conflict between o and t by Options.Resolve, or reports it.
-func (p *plan) resolve(at vpath.Path, kind Kind, o, t *entry, format string, args ...any) {
+func (p *plan) resolve(at vpath.Path, kind conflict.Kind, o, t *entry, format string, args ...any) {
 	switch p.o.Resolve {
-	case Ours:
+	case conflict.Ours:
 		p.add(&step{path: at, was: o, resolved: kind})
-	case Theirs:
+	case conflict.Theirs:
 		p.add(&step{path: at, was: o, becomes: t, resolved: kind})
 	default:
 		p.stop(at, kind, format, args...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
@@ -194,7 +195,7 @@ func show(t tester, s *layer.Stack, p vpath.Path) string {
 }
 
 // merge merges a fork into another sandbox.
-func (w *world) merge(from, into string, resolve merge.Resolution, paths ...string) merge.Result {
+func (w *world) merge(from, into string, resolve conflict.Resolution, paths ...string) merge.Result {
 	w.t.Helper()
 	r, err := w.tryMerge(merge.Options{Resolve: resolve}, from, into, paths...)
 	must(w.t, err)

@@ -7,6 +7,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/branch"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/server/codebase"
@@ -80,11 +81,11 @@ func (s *Service) apply(ctx context.Context, sb *record.Sandbox, o apply.Options
 // withoutMerging is how conflicts with an uploaded codebase are resolved. A client brings the same
 // changes into the directory that it uploaded, by file: a merge would make them differ. Errors:
 // Precondition.
-func withoutMerging(sb *record.Sandbox, how apply.OnConflict) (apply.OnConflict, error) {
-	if how != apply.Merge && how != apply.Stop {
+func withoutMerging(sb *record.Sandbox, how conflict.Resolution) (conflict.Resolution, error) {
+	if how != conflict.Merge && how != conflict.Stop {
 		return how, errdefs.New(errdefs.Precondition, "sandbox %s: texts of a codebase that was uploaded are not merged: apply the other paths, and discard those in conflict", sb.Name())
 	}
-	return apply.Stop, nil
+	return conflict.Stop, nil
 }
 
 // take applies or commits what a request selects.

@@ -8,6 +8,7 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot/freeze"
@@ -35,7 +36,7 @@ func (c *snapshotServer) MergeSandbox(ctx context.Context, m *sandboxv1.MergeSan
 	}
 	if !mayKnowPolicy(ctx) {
 		for i := range result.Conflicts {
-			if result.Conflicts[i].Kind == merge.Refused {
+			if result.Conflicts[i].Kind == conflict.Refused {
 				result.Conflicts[i].Reason = unknownPolicy
 			}
 		}
@@ -88,7 +89,7 @@ func mergeConflicts(from, into *record.Sandbox, conflicts []merge.Conflict) erro
 	left := maxDetailBytes - sentBytes(err.Error())
 	for _, c := range conflicts {
 		v := &errdetails.PreconditionFailure_Violation{Type: string(apply.Conflict), Subject: c.Path.Text()}
-		if c.Kind == merge.Refused {
+		if c.Kind == conflict.Refused {
 			v.Type = string(apply.Refused)
 		}
 		if left -= violationBytes(v); left < 0 {
