@@ -213,6 +213,7 @@ var inside = map[string]string{
 	"lib/schematest":           "",
 	"lib/statedir":             "errdefs",
 	"lib/testenv":              "",
+	"lib/parallel":             "",
 	"lib/textdiff":             "errdefs",
 	"lib/thread":               "",
 	"lib/vpath":                "errdefs",
