@@ -3285,8 +3285,8 @@ type Denial struct {
 	Count int64 `protobuf:"varint,8,opt,name=count,proto3" json:"count,omitempty"`
 	// Name of the mount in which path is; empty: the workspace.
 	Mount string `protobuf:"bytes,100,opt,name=mount,proto3" json:"mount,omitempty"`
-	// If a lock of another sandbox refused it: whose, as "a lock of the sandbox NAME". No rule decided
-	// then. Empty for a token without the scopes read and manage.
+	// If a lock of another sandbox refused it: whose, as "a lock of the sandbox NAME". No rule
+	// decided then. Empty for a token without the scopes read and manage.
 	Lock          string `protobuf:"bytes,101,opt,name=lock,proto3" json:"lock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -75,9 +75,9 @@ func (s *Service) apply(ctx context.Context, sb *record.Sandbox, o apply.Options
 	return result, err
 }
 
-// uploadedConflicts is how conflicts with an uploaded codebase are resolved: texts are merged only if
-// the request says how. Without that, a client may be bringing the same changes into the directory
-// that it uploaded, by file: a merge would make the two differ.
+// uploadedConflicts is how conflicts with an uploaded codebase are resolved: texts are merged only
+// if the request says how. Without that, a client may be bringing the same changes into the
+// directory that it uploaded, by file: a merge would make the two differ.
 func uploadedConflicts(how apply.OnConflict) apply.OnConflict {
 	if how == apply.Merge {
 		return apply.Stop

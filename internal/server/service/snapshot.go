@@ -188,9 +188,10 @@ func (c *snapshotServer) CompareStates(ctx context.Context, m *sandboxv1.Compare
 	return answer, nil
 }
 
-// comparable returns two sandboxes of the caller, of which the workspace or a mount may be compared.
-// Workspaces have one codebase; the sources of mounts are compared when the states are open. Errors:
-// as sandbox; Precondition for two codebases; Denied for a mount that is no longer below a root.
+// comparable returns two sandboxes of the caller, of which the workspace or a mount may be
+// compared. Workspaces have one codebase; the sources of mounts are compared when the states are
+// open. Errors: as sandbox; Precondition for two codebases; Denied for a mount that is no longer
+// below a root.
 func (s *Service) comparable(ctx context.Context, from, to record.ID, mount string) (x, y *record.Sandbox, err error) {
 	if y, err = s.sandbox(ctx, to); err != nil {
 		return nil, nil, err
