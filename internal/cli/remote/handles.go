@@ -193,7 +193,7 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 	case u != nil && o.Branch != "":
 		return result, errdefs.New(errdefs.Unsupported, "sandbox %s: its directory was uploaded, so the server does not commit to it; apply the changes, and commit them here", c.sb.Record.Name)
 	case u != nil && len(o.Hunks) > 0:
-		return result, errdefs.New(errdefs.Unsupported, "sandbox %s: hunks cannot be applied to a directory that was uploaded; apply whole files", c.sb.Record.Name)
+		return result, errdefs.New(errdefs.Unsupported, "sandbox %s: hunks cannot be applied to a directory that was uploaded, which is recorded by file; apply whole files", c.sb.Record.Name)
 	case u != nil && o.OnConflict != conflict.Merge:
 		return result, errdefs.New(errdefs.Unsupported, "sandbox %s: texts of a directory that was uploaded are not merged: apply the other paths, and discard those in conflict", c.sb.Record.Name)
 	case u != nil:

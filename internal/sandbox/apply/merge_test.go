@@ -308,7 +308,7 @@ func TestTheSandboxKeepsAModeThatLosesToTheSource(t *testing.T) {
 	if err := os.Chmod(filepath.Join(b.dir, "f"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r, err := apply.Changes(t.Context(), b.box, apply.Options{OnConflict: apply.Ours})
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{OnConflict: conflict.Ours})
 	if p := resultAt(r, "/f"); err != nil || p.Outcome != apply.Skipped {
 		t.Errorf("%v, %+v, want it skipped", err, p)
 	}

@@ -64,7 +64,7 @@ func (s *Service) merge(ctx context.Context, from, into *record.Sandbox, r *wire
 // lockedPair is comparable, with the locks of both sandboxes. Two calls that want the same two take
 // their locks in the same order.
 func (s *Service) lockedPair(ctx context.Context, from, into record.ID) (x, y *record.Sandbox, unlock func(), err error) {
-	if _, _, err := s.comparable(ctx, from, into); err != nil {
+	if _, _, err := s.comparable(ctx, from, into, ""); err != nil {
 		return nil, nil, nil, err
 	}
 	unlock = s.lives.lock(string(min(from, into)))
@@ -75,7 +75,7 @@ func (s *Service) lockedPair(ctx context.Context, from, into record.ID) (x, y *r
 			first()
 		}
 	}
-	if x, y, err = s.comparable(ctx, from, into); err != nil {
+	if x, y, err = s.comparable(ctx, from, into, ""); err != nil {
 		unlock()
 		return nil, nil, nil, err
 	}
