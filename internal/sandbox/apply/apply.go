@@ -121,7 +121,7 @@ func changesIn(ctx context.Context, h *history.Source, s *record.Sandbox, o Opti
 			return result, err
 		}
 	}
-	if err := p.answer(o.onConflict(), s); err != nil {
+	if err := p.answer(ctx, o.onConflict(), s); err != nil {
 		return p.result(), err
 	}
 	if o.DryRun {
@@ -207,9 +207,9 @@ func (p *plan) settled() map[vpath.Path]bool {
 }
 
 // answer resolves the conflicts, and returns an error if a path stops the apply.
-func (p *plan) answer(how OnConflict, sb *record.Sandbox) error {
+func (p *plan) answer(ctx context.Context, how OnConflict, sb *record.Sandbox) error {
 	if how.merges() {
-		if err := p.mergeAll(how, sb.Name()); err != nil {
+		if err := p.mergeAll(ctx, how, sb.Name()); err != nil {
 			return err
 		}
 	}

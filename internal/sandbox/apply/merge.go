@@ -2,6 +2,7 @@ package apply
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -31,7 +32,7 @@ import (
 var mergeBytes = 256 << 20
 
 // mergeAll merges the files that the source and the sandbox have changed.
-func (p *plan) mergeAll(how OnConflict, name string) error {
+func (p *plan) mergeAll(ctx context.Context, how OnConflict, name string) error {
 	for _, s := range p.steps {
 		_, _, inGit := review.GitDirOf(s.Path)
 		switch {
@@ -44,7 +45,7 @@ func (p *plan) mergeAll(how OnConflict, name string) error {
 		case s.partly:
 			s.conflict(Text, "%s, and of such a file no part can be applied: apply all of it, which merges it", changedInSource)
 		default:
-			if err := p.merge(s, how, name); err != nil {
+			if err := p.merge(ctx, s, how, name); err != nil {
 				return err
 			}
 		}
@@ -64,7 +65,7 @@ type versions struct {
 }
 
 // merge plans a merge of the file, or says what it is in conflict about.
-func (p *plan) merge(s *step, how OnConflict, name string) error {
+func (p *plan) merge(ctx context.Context, s *step, how OnConflict, name string) error {
 	v, err := p.readVersions(s)
 	switch {
 	case err != nil:
@@ -76,12 +77,14 @@ func (p *plan) merge(s *step, how OnConflict, name string) error {
 		s.conflict(Mode, "its mode was changed in the source and in the sandbox")
 		return nil
 	}
-	r := merge3.Lines(v.base, v.ours, v.theirs)
+	r, err := merge3.Lines(ctx, v.base, v.ours, v.theirs)
 	switch {
+	case err != nil:
+		return errdefs.New(errdefs.Canceled, "merge %s: %w", s.Path, err)
 	case v.missing || v.large || r.Refused != "":
 		return p.takeWhole(s, v, how)
 	case !r.Clean && how == Merge:
-		s.conflict(Text, "%s: %s", changedInSource, inConflict(len(r.Conflicts)))
+		s.conflict(Text, "%s: %s", changedInSource, inConflict(&r))
 		return nil
 	}
 	v.resolveModes(s.Info.Mode, how)
@@ -127,11 +130,15 @@ func resolved(r *merge3.Result, how OnConflict, name string) []byte {
 const sourceWins = "the source's version stays; the sandbox keeps its own"
 
 // inConflict counts the places in conflict.
-func inConflict(n int) string {
-	if n == 1 {
-		return "the changes of 1 place contradict each other"
+func inConflict(r *merge3.Result) string {
+	text := "the changes of 1 place contradict each other"
+	if n := len(r.Conflicts); n > 1 {
+		text = fmt.Sprintf("the changes of %d places contradict each other", n)
 	}
-	return fmt.Sprintf("the changes of %d places contradict each other", n)
+	if r.Rough {
+		text += "; the versions differ in too many places to be compared line by line"
+	}
+	return text
 }
 
 // placeMerged plans that the source gets the text.
