@@ -1,6 +1,7 @@
 package transactions_test
 
 import (
+	"context"
 	"maps"
 	"slices"
 
@@ -27,7 +28,7 @@ func (w *world) mergeForks(rt *rapid.T) {
 	}
 	want, stops := mergeViews(base, ours.view(w.src), theirs.view(w.src))
 	into, from := w.open(rt, ours), w.open(rt, theirs)
-	r, err := merge.Merge(merge.Options{Into: into, From: from, Freeze: snapshot.FreezeStopped(from)})
+	r, err := merge.Merge(context.Background(), merge.Options{Into: into, From: from, Freeze: snapshot.FreezeStopped(from)})
 	w.must(rt, err)
 	var got []string
 	for _, c := range r.Conflicts {

@@ -8,7 +8,8 @@ import (
 const (
 	// minCost is how many differences a search finds at least before it stops at the best so far.
 	minCost = 256
-	// quickCost takes its place when the budget is used up. It makes the rest of a comparison linear.
+	// quickCost takes its place when the budget is used up. It makes the rest of a comparison
+	// linear.
 	quickCost = 8
 	// A search of more than minCost differences stops at a way that is promising: it has come
 	// goodPace lines for each difference, and at least goodRun equal lines were the last.
@@ -135,6 +136,13 @@ func (s *search) middle() split {
 
 // promising returns a cut at the end of a way that is clearly better than the others.
 func (s *search) promising(cost int) (at split, is bool) {
+	if at, is = s.promisingAhead(cost); is {
+		return at, true
+	}
+	return s.promisingBehind(cost)
+}
+
+func (s *search) promisingAhead(cost int) (at split, is bool) {
 	best := goodPace * cost
 	for d := s.ahead.high; d >= s.ahead.low; d -= 2 {
 		i := s.forward[s.zero+d]
@@ -145,9 +153,11 @@ func (s *search) promising(cost int) (at split, is bool) {
 			best, at, is = far, split{i, j, true, false}, true
 		}
 	}
-	if is {
-		return at, true
-	}
+	return at, is
+}
+
+func (s *search) promisingBehind(cost int) (at split, is bool) {
+	best := goodPace * cost
 	for d := s.behind.high; d >= s.behind.low; d -= 2 {
 		i := s.backward[s.zero+d]
 		j := i - d

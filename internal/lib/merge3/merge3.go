@@ -4,8 +4,8 @@
 // has the same bytes: it compares lines with the same choices (see compare.go), changes that touch
 // each other are in conflict, and of a conflict only the lines that differ between the two versions
 // are left. Lines end in "\n"; a carriage return and bytes that are not UTF-8 are content like any
-// other. It does not merge a binary or a large file. Its time is bounded for any content: texts that
-// differ in too many places are compared less thoroughly, and have more conflicts than in git.
+// other. It does not merge a binary or a large file. Its time is bounded for any content: texts
+// that differ in too many places are compared less thoroughly, and have more conflicts than in git.
 package merge3
 
 import (

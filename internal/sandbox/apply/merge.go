@@ -78,17 +78,23 @@ func (p *plan) merge(ctx context.Context, s *step, how OnConflict, name string) 
 		return nil
 	}
 	r, err := merge3.Lines(ctx, v.base, v.ours, v.theirs)
-	switch {
-	case err != nil:
+	if err != nil {
 		return errdefs.New(errdefs.Canceled, "merge %s: %w", s.Path, err)
+	}
+	return p.placeOrStop(s, v, &r, how, name)
+}
+
+// placeOrStop decides what the result of a merge means for the file.
+func (p *plan) placeOrStop(s *step, v *versions, r *merge3.Result, how OnConflict, name string) error {
+	switch {
 	case v.missing || v.large || r.Refused != "":
 		return p.takeWhole(s, v, how)
 	case !r.Clean && how == Merge:
-		s.conflict(Text, "%s: %s", changedInSource, inConflict(&r))
+		s.conflict(Text, "%s: %s", changedInSource, inConflict(r))
 		return nil
 	}
 	v.resolveModes(s.Info.Mode, how)
-	text := resolved(&r, how, name)
+	text := resolved(r, how, name)
 	switch isSame := bytes.Equal(text, v.ours) && v.mode == v.now.Mode&record.PermBits; {
 	case isSame && r.Clean:
 		s.isPresent()
