@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 )
 
 // counts says how often what is rare has happened.
@@ -38,10 +38,10 @@ func (c counts) check(t *testing.T, checks int) {
 
 // resolved counts what an apply with these steps has resolved.
 func (c counts) resolved(b *box, src tree, steps map[string]change, r resolution) {
-	if r.how == apply.Merge || len(inConflict(steps)) > 0 {
+	if r.how == conflict.Merge || len(inConflict(steps)) > 0 {
 		return
 	}
-	name := map[apply.OnConflict]string{apply.Ours: "ours", apply.Theirs: "theirs", apply.Markers: "markers"}[r.how]
+	name := map[conflict.Resolution]string{conflict.Ours: "ours", conflict.Theirs: "theirs", conflict.Markers: "markers"}[r.how]
 	for p, s := range steps {
 		if s.status != 'M' || s.outcome != applies && s.outcome != stays || b.isFresh(src, p) {
 			continue

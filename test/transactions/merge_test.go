@@ -1,6 +1,7 @@
 package transactions_test
 
 import (
+	"context"
 	"maps"
 	"slices"
 
@@ -32,7 +33,7 @@ func (w *world) mergeForks(rt *rapid.T) {
 	if len(stops) == 0 && rapid.IntRange(0, 2).Draw(rt, "killed") == 0 {
 		w.killedMerge(rt, into, from, before, want)
 	}
-	r, err := merge.Merge(merge.Options{Into: into, From: from, Freeze: snapshot.FreezeStopped(from)})
+	r, err := merge.Merge(context.Background(), merge.Options{Into: into, From: from, Freeze: snapshot.FreezeStopped(from)})
 	w.must(rt, err)
 	var got []string
 	for _, c := range r.Conflicts {

@@ -9,23 +9,23 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // resolution is what becomes of the lines, modes and files that both sides have changed.
 type resolution struct {
-	how     apply.OnConflict
+	how     conflict.Resolution
 	sandbox string // in the markers
 }
 
 // asks is the resolution of a merge for which nobody asked for one.
-var asks = resolution{how: apply.Merge}
+var asks = resolution{how: conflict.Merge}
 
 // drawResolution draws one, or none.
 func drawResolution(rt *rapid.T, b *box) resolution {
-	all := []apply.OnConflict{apply.Merge, apply.Ours, apply.Theirs, apply.Markers}
+	all := []conflict.Resolution{conflict.Merge, conflict.Ours, conflict.Theirs, conflict.Markers}
 	return resolution{rapid.SampledFrom(all).Draw(rt, "resolution"), b.name}
 }
 
@@ -83,9 +83,9 @@ func (w *world) drawChange(rt *rapid.T, p string, n node) []edit {
 // flags returns the options of git merge-file.
 func (r resolution) flags() []string {
 	switch r.how {
-	case apply.Ours:
+	case conflict.Ours:
 		return []string{"--ours"}
-	case apply.Theirs:
+	case conflict.Theirs:
 		return []string{"--theirs"}
 	}
 	return []string{"-L", "source", "-L", "base", "-L", "sandbox " + r.sandbox}
@@ -108,12 +108,12 @@ func (r resolution) merge(base, ours, theirs node) (n node, how merged) {
 	n, how = ours, clean
 	switch {
 	case ours.mode == theirs.mode || theirs.mode == base.mode:
-	case ours.mode == base.mode || r.how == apply.Theirs:
+	case ours.mode == base.mode || r.how == conflict.Theirs:
 		n.mode = theirs.mode
 		if ours.mode != base.mode {
 			how = resolved
 		}
-	case r.how == apply.Ours:
+	case r.how == conflict.Ours:
 		how = resolved
 	default:
 		return node{}, impossible
@@ -129,7 +129,7 @@ func (r resolution) merge(base, ours, theirs node) (n node, how merged) {
 	}
 	text, conflicts := r.gitMergeFile(base.text, ours.text, theirs.text)
 	switch {
-	case conflicts && r.how == apply.Merge:
+	case conflicts && r.how == conflict.Merge:
 		return node{}, impossible
 	case conflicts:
 		how = resolved
@@ -141,9 +141,9 @@ func (r resolution) merge(base, ours, theirs node) (n node, how merged) {
 // whole takes one of two versions that are not merged by lines.
 func (r resolution) whole(ours, theirs node) (node, merged) {
 	switch r.how {
-	case apply.Ours:
+	case conflict.Ours:
 		return ours, resolved
-	case apply.Theirs:
+	case conflict.Theirs:
 		return theirs, resolved
 	}
 	return node{}, impossible

@@ -122,7 +122,7 @@ func changesIn(ctx context.Context, h *history.Source, s *record.Sandbox, o Opti
 			return result, err
 		}
 	}
-	if err := p.answer(o.onConflict(), s); err != nil {
+	if err := p.answer(ctx, o.onConflict(), s); err != nil {
 		return p.result(), err
 	}
 	if o.DryRun {
@@ -208,9 +208,9 @@ func (p *plan) settled() map[vpath.Path]bool {
 }
 
 // answer resolves the conflicts, and returns an error if a path stops the apply.
-func (p *plan) answer(how conflict.Resolution, sb *record.Sandbox) error {
+func (p *plan) answer(ctx context.Context, how conflict.Resolution, sb *record.Sandbox) error {
 	if how.Merges() {
-		if err := p.mergeAll(how, sb.Name()); err != nil {
+		if err := p.mergeAll(ctx, how, sb.Name()); err != nil {
 			return err
 		}
 	}

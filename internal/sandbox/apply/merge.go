@@ -2,6 +2,7 @@ package apply
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -32,7 +33,7 @@ import (
 var mergeBytes = 256 << 20
 
 // mergeAll merges the files that the source and the sandbox have changed.
-func (p *plan) mergeAll(how conflict.Resolution, name string) error {
+func (p *plan) mergeAll(ctx context.Context, how conflict.Resolution, name string) error {
 	for _, s := range p.steps {
 		_, _, inGit := review.GitDirOf(s.Path)
 		switch {
@@ -45,7 +46,7 @@ func (p *plan) mergeAll(how conflict.Resolution, name string) error {
 		case s.partly:
 			s.conflict(conflict.Text, "%s, and of such a file no part can be applied: apply all of it, which merges it", changedInSource)
 		default:
-			if err := p.merge(s, how, name); err != nil {
+			if err := p.merge(ctx, s, how, name); err != nil {
 				return err
 			}
 		}
@@ -65,7 +66,7 @@ type versions struct {
 }
 
 // merge plans a merge of the file, or says what it is in conflict about.
-func (p *plan) merge(s *step, how conflict.Resolution, name string) error {
+func (p *plan) merge(ctx context.Context, s *step, how conflict.Resolution, name string) error {
 	v, err := p.readVersions(s)
 	switch {
 	case err != nil:
@@ -77,18 +78,26 @@ func (p *plan) merge(s *step, how conflict.Resolution, name string) error {
 		s.conflict(conflict.Mode, "its mode was changed in the source and in the sandbox")
 		return nil
 	}
-	r := merge3.Lines(v.base, v.ours, v.theirs)
+	r, err := merge3.Lines(ctx, v.base, v.ours, v.theirs)
+	if err != nil {
+		return errdefs.New(errdefs.Canceled, "merge %s: %w", s.Path, err)
+	}
+	return p.placeOrStop(s, v, &r, how, name)
+}
+
+// placeOrStop decides what the result of a merge means for the file.
+func (p *plan) placeOrStop(s *step, v *versions, r *merge3.Result, how conflict.Resolution, name string) error {
 	switch {
 	case v.missing || v.large || r.Refused != "":
 		return p.takeWhole(s, v, how)
 	case !r.Clean && how == conflict.Merge:
-		s.conflict(conflict.Text, "%s: %s", changedInSource, inConflict(len(r.Conflicts)))
+		s.conflict(conflict.Text, "%s: %s", changedInSource, inConflict(r))
 		return nil
 	}
 	v.resolveModes(s.Info.Mode, how)
-	text := resolved(&r, how, name)
+	text := resolved(r, how, name)
 	switch isSame := bytes.Equal(text, v.ours) && v.mode == v.now.Mode&record.PermBits; {
-	case isSame && !v.contradict(&r):
+	case isSame && !v.contradict(r):
 		s.isPresent()
 	case isSame:
 		s.stop(Skipped, sourceWins)
@@ -128,11 +137,15 @@ func resolved(r *merge3.Result, how conflict.Resolution, name string) []byte {
 const sourceWins = "the source's version stays; the sandbox keeps its own"
 
 // inConflict counts the places in conflict.
-func inConflict(n int) string {
-	if n == 1 {
-		return "the changes of 1 place contradict each other"
+func inConflict(r *merge3.Result) string {
+	text := "the changes of 1 place contradict each other"
+	if n := len(r.Conflicts); n > 1 {
+		text = fmt.Sprintf("the changes of %d places contradict each other", n)
 	}
-	return fmt.Sprintf("the changes of %d places contradict each other", n)
+	if r.Rough {
+		text += "; the versions differ in too many places to be compared line by line"
+	}
+	return text
 }
 
 // placeMerged plans that the source gets the text.

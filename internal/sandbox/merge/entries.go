@@ -2,10 +2,12 @@ package merge
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/merge3"
 	"github.com/agentfense/agentfense/internal/lib/textdiff"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -15,7 +17,7 @@ import (
 )
 
 // mergeEntries decides a path at which both sides have changed b in different ways.
-func (p *plan) mergeEntries(at vpath.Path, b, o, t *entry) error {
+func (p *plan) mergeEntries(ctx context.Context, at vpath.Path, b, o, t *entry) error {
 	into, from := p.o.Into.Name(), p.o.ref()
 	switch {
 	case o.isAbsent(), t.isAbsent():
@@ -27,7 +29,7 @@ func (p *plan) mergeEntries(at vpath.Path, b, o, t *entry) error {
 	m := merging{plan: p, at: at, b: b, o: o, t: t}
 	switch o.kind() {
 	case unix.S_IFREG:
-		if done, err := m.content(); err != nil || !done {
+		if done, err := m.content(ctx); err != nil || !done {
 			return err
 		}
 	case unix.S_IFLNK:
@@ -113,7 +115,7 @@ type merging struct {
 }
 
 // content decides the content of a regular file. done is false if a conflict has decided the path.
-func (m *merging) content() (done bool, err error) {
+func (m *merging) content(ctx context.Context) (done bool, err error) {
 	becomes := *m.o
 	m.result = &becomes
 	same, err := m.o.hasContentOf(m.t)
@@ -131,11 +133,11 @@ func (m *merging) content() (done bool, err error) {
 		becomes.mode, m.taken = m.o.mode, true
 		return true, nil
 	}
-	return m.lines()
+	return m.lines(ctx)
 }
 
 // lines merges the content by lines.
-func (m *merging) lines() (done bool, err error) {
+func (m *merging) lines(ctx context.Context) (done bool, err error) {
 	if isOfGit(m.at) {
 		m.clash(conflict.Binary, "both changed it, and it is a file of git's")
 		return false, nil
@@ -159,8 +161,10 @@ func (m *merging) lines() (done bool, err error) {
 		}
 		texts[i] = text
 	}
-	r := merge3.Lines(texts[0], texts[1], texts[2])
+	r, err := merge3.Lines(ctx, texts[0], texts[1], texts[2])
 	switch {
+	case err != nil:
+		return false, errdefs.New(errdefs.Canceled, "merge %s: %w", m.at, err)
 	case r.Refused == merge3.TooLarge:
 		m.clash(conflict.TooLarge, "both changed it, and it is too large to be merged by lines")
 		return false, nil
@@ -205,6 +209,9 @@ func (m *merging) conflicting(ours []byte, r *merge3.Result) (done bool) {
 		places := fmt.Sprintf("%d places", n)
 		if n == 1 {
 			places = "one place"
+		}
+		if r.Rough {
+			places += "; they differ in too many places to be compared line by line"
 		}
 		m.clash(conflict.Text, "both changed the same lines, in "+places)
 		return false

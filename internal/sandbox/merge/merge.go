@@ -14,6 +14,7 @@
 package merge
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"slices"
@@ -92,8 +93,9 @@ func (r *Result) Changed() int {
 
 // Merge merges. Errors: Precondition for sandboxes of two sources, and for ones with a clean
 // repository; NotFound for a snapshot, and for a path at which nothing would change; Exhausted if
-// the disk or the sandbox's limit is full, and then nothing is changed.
-func Merge(o Options) (r Result, err error) {
+// the disk or the sandbox's limit is full; Canceled if ctx ends while it decides. After an error
+// nothing is changed.
+func Merge(ctx context.Context, o Options) (r Result, err error) {
 	if err := o.check(); err != nil {
 		return r, err
 	}
@@ -101,7 +103,7 @@ func Merge(o Options) (r Result, err error) {
 	if err != nil {
 		return r, err
 	}
-	r, err = o.merge()
+	r, err = o.merge(ctx)
 	release()
 	if err != nil || r.Kept.Number == 0 {
 		return r, err
@@ -130,7 +132,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-func (o *Options) merge() (r Result, err error) {
+func (o *Options) merge(ctx context.Context) (r Result, err error) {
 	theirs, held, err := o.theirs()
 	if err != nil {
 		return r, err
@@ -140,7 +142,7 @@ func (o *Options) merge() (r Result, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	if err := p.make(); err != nil {
+	if err := p.make(ctx); err != nil {
 		return r, err
 	}
 	r.Conflicts = p.conflicts

@@ -2,6 +2,7 @@ package merge
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -91,13 +92,13 @@ func (p *plan) close() error {
 func comparePaths(a, b vpath.Path) int { return cmp.Compare(a, b) }
 
 // make decides.
-func (p *plan) make() error {
+func (p *plan) make(ctx context.Context) error {
 	candidates, err := p.candidates()
 	if err != nil {
 		return err
 	}
 	for _, at := range candidates {
-		if err := p.decide(at); err != nil {
+		if err := p.decide(ctx, at); err != nil {
 			return err
 		}
 	}
@@ -133,7 +134,10 @@ func (p *plan) candidates() ([]vpath.Path, error) {
 }
 
 // decide decides what becomes of a path, without regard to those above and below.
-func (p *plan) decide(at vpath.Path) error {
+func (p *plan) decide(ctx context.Context, at vpath.Path) error {
+	if err := ctx.Err(); err != nil {
+		return errdefs.New(errdefs.Canceled, "merge %s: %w", p.o.ref(), err)
+	}
 	t, err := p.theirs.at(at)
 	if err != nil {
 		return err
@@ -161,7 +165,7 @@ func (p *plan) decide(at vpath.Path) error {
 	case err != nil:
 		return err
 	case changed:
-		return p.mergeEntries(at, b, o, t)
+		return p.mergeEntries(ctx, at, b, o, t)
 	}
 	s := &step{path: at, was: o, becomes: t}
 	if s.modeOnly, err = o.hasContentOf(t); err != nil {

@@ -1,6 +1,7 @@
 package merge_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -212,7 +213,7 @@ func (w *world) tryMerge(o merge.Options, from, into string, paths ...string) (m
 	lock, err := o.Into.TryLock(record.PurposeMerge)
 	must(w.t, err)
 	defer lock.Release()
-	return merge.Merge(o)
+	return merge.Merge(context.Background(), o)
 }
 
 type recordOf = record.Record

@@ -47,16 +47,16 @@ func (c *snapshotServer) MergeSandbox(ctx context.Context, m *sandboxv1.MergeSan
 // merge merges what a request says. The caller holds the locks of lives of both sandboxes.
 func (s *Service) merge(ctx context.Context, from, into *record.Sandbox, r *wireconv.Merge) (merge.Result, error) {
 	defer s.home.MakeRoom()()
-	ctx = context.WithoutCancel(ctx)
+	whole := context.WithoutCancel(ctx)
 	if !r.DryRun {
-		release, err := s.lockStopped(ctx, into, record.PurposeMerge)
+		release, err := s.lockStopped(whole, into, record.PurposeMerge)
 		if err != nil {
 			return merge.Result{}, err
 		}
 		defer release()
 	}
-	return merge.Merge(merge.Options{
-		Into: into, From: from, Snapshot: r.Snapshot, Freeze: freeze.Of(ctx, from),
+	return merge.Merge(ctx, merge.Options{
+		Into: into, From: from, Snapshot: r.Snapshot, Freeze: freeze.Of(whole, from),
 		Paths: r.Paths, Resolve: r.Resolve, DryRun: r.DryRun,
 	})
 }
