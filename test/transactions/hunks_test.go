@@ -61,8 +61,8 @@ func (w *world) applyHunks(rt *rapid.T) {
 	text, err := textdiff.Patched([]byte(b.base[p].text), chosen)
 	w.must(rt, err)
 	whole := string(text) == b.own[p].text && withMode == (set.Mode != "")
-	if !whole && c.outcome != isPresent && !b.isFresh(w.src, p) {
-		c.outcome = conflicts // of such a file no part is applied
+	if !whole && !b.isFresh(w.src, p) && !isSame(w.src[p], b.own[p].node) {
+		c.outcome = conflicts // of such a file no part is applied, nor merged
 		steps[p] = c
 	}
 	whole = whole || steps[p].outcome != applies
