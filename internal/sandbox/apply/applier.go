@@ -217,7 +217,7 @@ func (a *applier) hasMovedOn(s *step) bool {
 // Errors: ErrMoved.
 func (a *applier) check(s *step, e changes.Entry) (*unix.Stat_t, error) {
 	now, err := e.Stat()
-	if err != nil {
+	if err != nil || now == nil && s.Base != nil && s.Base.Absent {
 		return nil, err
 	}
 	fresh, err := a.work.IsFreshIn(e, s.Path, s.Base)

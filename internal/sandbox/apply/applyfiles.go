@@ -3,6 +3,7 @@ package apply
 import (
 	"cmp"
 	"context"
+	"io"
 	"os"
 	"runtime"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/rights"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -203,7 +205,19 @@ func (a *applier) write(s *step, e changes.Entry) (*changes.Staged, error) {
 		file.Close()
 		return nil, cmp.Or(e.RemoveIfNamed(file), err)
 	}
+	a.plan.sum(s, file)
 	return file, nil
+}
+
+// sum adds the digest of a staged file, unless it is known or the file is large. The journal has
+// it: without it, undo refuses a file that was only touched.
+func (p *plan) sum(s *step, file *changes.Staged) {
+	if p.txn == nil || file.Sum != "" || s.Info.Size > layer.ContentMax {
+		return
+	}
+	if _, err := file.File.Seek(0, io.SeekStart); err == nil {
+		file.Sum, _ = manifest.SumOf(file.File)
+	}
 }
 
 // isUnchanged returns an error if the original has changed during the copy.

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -14,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/parallel"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/history"
-	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
@@ -100,29 +99,32 @@ func (p *plan) begin(h *history.Source, o Options) error {
 		header.Kind = history.Keep
 	}
 	t := &transaction{number: map[*step]int{}}
-	var steps []history.Step
+	var open []*step
 	for _, s := range p.steps {
-		if s.done || s.outcome != Applied {
-			continue
+		if !s.done && s.outcome == Applied {
+			t.number[s] = len(open)
+			open = append(open, s)
 		}
-		st, err := p.describe(s)
-		if err != nil {
-			return err
-		}
-		t.number[s] = len(steps)
-		steps = append(steps, st)
 	}
-	if len(steps) == 0 {
+	if len(open) == 0 {
 		return nil
 	}
-	var err error
+	steps := make([]history.Step, len(open))
+	err := parallel.Each(len(open), func(i int) (err error) {
+		steps[i], err = p.describe(open[i])
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	if t.Txn, err = h.Begin(&p.work.Tree, header, steps); err == nil {
 		p.txn = t
 	}
 	return err
 }
 
-// describe returns what the step does, as far as it is known before the step.
+// describe returns what the step does, as far as it is known before the step. Several goroutines
+// may call it.
 func (p *plan) describe(s *step) (history.Step, error) {
 	st := history.Step{Path: vpath.Escape(string(s.Path)), Moved: s.moved}
 	err := p.work.Tree.At(s.Path, func(e changes.Entry) error {
@@ -185,11 +187,6 @@ func (p *plan) image(s *step) (*changes.Image, error) {
 func (p *plan) willPlace(s *step, made *layer.Base, file *changes.Staged) {
 	if p.txn == nil || file == nil {
 		return // the journal has it already
-	}
-	if file.Sum == "" && made.Size <= layer.ContentMax {
-		if _, err := file.File.Seek(0, io.SeekStart); err == nil {
-			file.Sum, _ = manifest.SumOf(file.File) // without it, undo refuses a file that was only touched
-		}
 	}
 	after := &history.Entity{Mode: made.Mode, Dev: made.Dev, Ino: made.Ino, Size: made.Size, Mtime: made.Mtime, SHA256: file.Sum}
 	p.txn.Place(p.txn.number[s], after)

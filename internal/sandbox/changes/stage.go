@@ -41,7 +41,7 @@ func (e Entry) Stage(src *os.File, l Look) (*Staged, error) {
 		err = e.copyAttributes(s.File)
 	}
 	if err == nil {
-		err = e.setAttributes(int(s.File.Fd()), l)
+		err = e.setAttributes(int(s.File.Fd()), l, unix.Fchmod)
 	}
 	if err != nil {
 		s.Close()
@@ -103,16 +103,19 @@ func (e Entry) Place(s *Staged, before *unix.Stat_t) error {
 }
 
 // setAttributes gives the new entry, open as fd, its owner, mode and time.
-func (e Entry) setAttributes(fd int, l Look) error {
+func (e Entry) setAttributes(fd int, l Look, chmod func(fd int, mode uint32) error) error {
 	if err := e.chown(fd, l); err != nil {
 		return err
 	}
-	if err := unix.Chmod(safefs.ProcPath(fd), l.Mode); err != nil {
+	if err := chmod(fd, l.Mode); err != nil {
 		return err
 	}
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, l.Mtime}
 	return unix.UtimesNanoAt(unix.AT_FDCWD, safefs.ProcPath(fd), times, 0)
 }
+
+// chmodPath changes the mode of a file that is open as a path only (O_PATH).
+func chmodPath(fd int, mode uint32) error { return unix.Chmod(safefs.ProcPath(fd), mode) }
 
 // chown sets the owner. If root applies, it is the owner of the replaced file or of the
 // directory. If an ordinary user applies, the user owns the file. Its group is that of the
@@ -269,7 +272,7 @@ func (e Entry) Chmod(before *unix.Stat_t, mode uint32) error {
 	if !IsVersion(before, &now) {
 		return ErrMoved
 	}
-	return unix.Chmod(safefs.ProcPath(fd), mode)
+	return chmodPath(fd, mode)
 }
 
 func chmodKeepSetgid(fd int, mode uint32) error {
@@ -277,7 +280,7 @@ func chmodKeepSetgid(fd int, mode uint32) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	return unix.Chmod(safefs.ProcPath(fd), mode|st.Mode&unix.S_ISGID)
+	return chmodPath(fd, mode|st.Mode&unix.S_ISGID)
 }
 
 // MakeLink makes the entry a symbolic link.
@@ -296,7 +299,7 @@ func (e Entry) MakeFIFO(l Look) error {
 		if err := unix.Mknodat(dir, name, unix.S_IFIFO|0o600, 0); err != nil {
 			return err
 		}
-		return e.setNameAttributes(dir, name, func(fd int) error { return e.setAttributes(fd, l) })
+		return e.setNameAttributes(dir, name, func(fd int) error { return e.setAttributes(fd, l, chmodPath) })
 	})
 }
 

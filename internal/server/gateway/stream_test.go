@@ -75,7 +75,7 @@ func TestExecStream(t *testing.T) {
 				Changed: []*sandboxv1.FileChange{{Path: "b", Kind: sandboxv1.ChangeKind_CHANGE_KIND_RENAMED, OldPath: "c"}},
 			}),
 			`event: exit` + "\n" + `data: {"exitCode":0,"conflicts":[],"conflictCount":"0","execId":"exec-1",` +
-				`"denied":[{"path":"<a","operation":"open","permission":"PERMISSION_NONE","rule":"a","ruleIndex":2,"pid":3,"program":"cat","count":"7","mount":""}],"deniedCount":"7",` +
+				`"denied":[{"path":"<a","operation":"open","permission":"PERMISSION_NONE","rule":"a","ruleIndex":2,"pid":3,"program":"cat","count":"7","mount":"","lock":""}],"deniedCount":"7",` +
 				`"changed":[{"path":"b","kind":"CHANGE_KIND_RENAMED","oldPath":"c","mount":""}],"changedCount":"1","syncHeld":false}` + "\n\n",
 		},
 		{"no output", sends(nil, exit(0)), exited},
