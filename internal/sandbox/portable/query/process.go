@@ -42,7 +42,7 @@ type process struct {
 	out   *os.File
 	said  complaint     // complete when it has ended
 	wait  chan struct{} // closed when nothing needs pid any more
-	ended chan error    // has what Wait returned
+	ended chan string   // has how it ended
 }
 
 // start starts the process of a query. It is killed when ctx ends, and when this process ends.
@@ -58,7 +58,7 @@ func start(ctx context.Context, db *os.File) (*process, error) {
 		return nil, errdefs.New(errdefs.Internal, "sql: %w", err)
 	}
 	defer theirOut.Close()
-	p := &process{in: in, out: out, wait: make(chan struct{}), ended: make(chan error, 1)}
+	p := &process{in: in, out: out, wait: make(chan struct{}), ended: make(chan string, 1)}
 	cmd := exec.CommandContext(ctx, thisProgram, Verb)
 	cmd.Args[0] = "agentfense"
 	cmd.Env = []string{}
@@ -78,12 +78,13 @@ func start(ctx context.Context, db *os.File) (*process, error) {
 		started <- err
 		if err == nil {
 			<-p.wait
-			p.ended <- cmd.Wait()
+			_ = cmd.Wait() // the state says more
+			p.ended <- cmd.ProcessState.String()
 		}
 	})
 	if err := <-started; err != nil {
 		p.close()
-		return nil, startError(ctx, err)
+		return nil, errdefs.New(errdefs.Internal, "sql: start the process of the query: %w", err)
 	}
 	p.pid = cmd.Process.Pid
 	return p, nil
@@ -173,16 +174,6 @@ func restrict() error {
 		return landlock.Restrict(version, readable...)
 	}
 	return nil
-}
-
-func startError(ctx context.Context, err error) error {
-	switch ctx.Err() {
-	case context.Canceled:
-		return errdefs.New(errdefs.Canceled, "sql: %w", ctx.Err())
-	case context.DeadlineExceeded:
-		return errdefs.New(errdefs.Deadline, "sql: %w", ctx.Err())
-	}
-	return errdefs.New(errdefs.Internal, "sql: start the process of the query: %w", err)
 }
 
 // complaint is the beginning of what the process wrote to its standard error.

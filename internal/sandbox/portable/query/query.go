@@ -13,6 +13,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"time"
 
@@ -57,7 +58,10 @@ func Run(ctx context.Context, db *os.File, statement string, b Bounds) (Rows, er
 	limited, cancel := context.WithTimeout(ctx, b.Time)
 	defer cancel()
 	p, err := start(limited, db)
-	if err != nil {
+	switch {
+	case err != nil && limited.Err() != nil:
+		return Rows{}, overError(ctx, b)
+	case err != nil:
 		return Rows{}, err
 	}
 	defer p.close()
@@ -65,22 +69,28 @@ func Run(ctx context.Context, db *os.File, statement string, b Bounds) (Rows, er
 	if err = p.begin(statement, b); err == nil {
 		rows, err = readAnswer(bufio.NewReaderSize(p.out, pipeBytes), b.Rows)
 	}
-	lost := errors.Is(err, errBroken)
-	if !lost {
-		cancel() // all is said
+	over := limited.Err()
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		cancel() // it may wait for us
 	}
 	ended := <-p.ended
 	switch {
 	case err == nil:
 		return rows, nil
-	case !lost:
+	case !errors.Is(err, errBroken):
 		return Rows{}, err
-	case ctx.Err() != nil:
-		return Rows{}, errdefs.New(errdefs.Canceled, "sql: %w", ctx.Err())
-	case limited.Err() != nil:
-		return Rows{}, errdefs.New(errdefs.Deadline, "sql: the query takes longer than %s: simplify it, or give --timeout", b.Time)
+	case over != nil:
+		return Rows{}, overError(ctx, b)
 	case p.said.noMemory():
 		return Rows{}, errMemory
 	}
-	return Rows{}, errdefs.New(errdefs.Internal, "sql: the process of the query ended: %w %s", errors.Join(err, ended), p.said.line())
+	return Rows{}, errdefs.New(errdefs.Internal, "sql: the process of the query: %w (%s) %s", err, ended, p.said.line())
+}
+
+// overError is the error of a query whose context or time is over.
+func overError(ctx context.Context, b Bounds) error {
+	if ctx.Err() != nil {
+		return errdefs.New(errdefs.Canceled, "sql: %w", ctx.Err())
+	}
+	return errdefs.New(errdefs.Deadline, "sql: the query takes longer than %s: simplify it, or give --timeout", b.Time)
 }

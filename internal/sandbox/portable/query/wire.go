@@ -125,8 +125,9 @@ func readAnswer(from *bufio.Reader, most int) (Rows, error) {
 		case kind == rowMessage && rows.Columns != nil && len(rows.Values) < most:
 			rows.Values = append(rows.Values, r.row(len(rows.Columns)))
 		case kind == endMessage && rows.Columns != nil:
-			rows.More = r.number(1) == 1
-			return rows, r.err
+			if rows.More = r.number(1) == 1; r.err == nil {
+				return rows, nil
+			}
 		default:
 			r.fail(fmt.Errorf("unexpected message %q", kind))
 		}
