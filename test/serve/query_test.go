@@ -11,7 +11,7 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
-// A query ends at its limit though one call of a function takes minutes, and it ends with the server.
+// A query ends at its limit though one call of a function takes minutes. It ends with the server.
 func TestALongQueryEnds(t *testing.T) {
 	s := start(t)
 	sb := s.sandbox(s.codebase(map[string]string{"f": "content\n"}))

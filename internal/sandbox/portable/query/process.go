@@ -125,8 +125,10 @@ func (p *process) limit(b Bounds) error {
 		resource int
 		most     uint64
 	}{
-		{unix.RLIMIT_DATA, data + uint64(b.MemoryBytes)}, {unix.RLIMIT_CPU, 2*seconds + 2},
-		{unix.RLIMIT_FSIZE, 0}, {unix.RLIMIT_CORE, 0},
+		{unix.RLIMIT_DATA, data + uint64(b.MemoryBytes)},
+		{unix.RLIMIT_CPU, 2*seconds + 2},
+		{unix.RLIMIT_FSIZE, 0},
+		{unix.RLIMIT_CORE, 0},
 	} {
 		var now unix.Rlimit
 		err := unix.Prlimit(p.pid, l.resource, nil, &now)
@@ -191,7 +193,7 @@ func (c *complaint) line() string {
 	return line
 }
 
-// noMemory reports whether the runtime of Go got no memory (runtime/malloc.go, runtime/mem_linux.go).
+// noMemory reports whether the runtime of Go got no memory (malloc.go and mem_linux.go there).
 func (c *complaint) noMemory() bool {
 	text := c.buf.String()
 	return strings.Contains(text, "out of memory") || strings.Contains(text, "cannot allocate memory")

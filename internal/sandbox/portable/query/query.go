@@ -5,8 +5,8 @@
 // The process has a limit of memory and of processor time, sees of the files only the database, and
 // ends with this process.
 //
-// The process is this program with Verb as its first argument: it must call Main. The process writes
-// ready, reads a job as JSON, and writes what wire.go says.
+// The process is this program with Verb as its first argument: it must call Main. The process
+// writes ready, reads a job as JSON, and writes what wire.go says.
 package query
 
 import (
@@ -50,10 +50,10 @@ var errTooLarge = errdefs.New(errdefs.Exhausted, "sql: the result is larger than
 // errMemory is the error of a query above Bounds.MemoryBytes.
 var errMemory = errdefs.New(errdefs.Exhausted, "sql: the query needs too much memory: sort or group fewer rows")
 
-// Run answers a statement, which Check has seen, about a database. The statement can only read, and
-// opens no other file. When Run returns, its process has ended. Errors: Invalid for a mistake in the
-// statement; Deadline; Canceled; Exhausted for a result that is too large and a query that needs too
-// much memory.
+// Run answers a statement, which Check has seen, about a database. The statement can only read,
+// and opens no other file. When Run returns, its process has ended. Errors: Invalid for a mistake
+// in the statement; Deadline; Canceled; Exhausted for a result that is too large and a query that
+// needs too much memory.
 func Run(ctx context.Context, db *os.File, statement string, b Bounds) (Rows, error) {
 	limited, cancel := context.WithTimeout(ctx, b.Time)
 	defer cancel()

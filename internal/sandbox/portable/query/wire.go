@@ -19,8 +19,8 @@ import (
 //	end      1 if there are more rows, else 0
 //	failure  the errdefs.Kind, then the text
 //
-// Numbers are unsigned varints. A name or text is its length and its bytes. A value is its type, one
-// byte, and its content. The reader does not trust the writer.
+// Numbers are unsigned varints. A name or text is its length and its bytes. A value is its type,
+// one byte, and its content. The reader does not trust the writer.
 const (
 	columnsMessage = 'c'
 	rowMessage     = 'r'
