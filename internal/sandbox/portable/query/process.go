@@ -162,8 +162,13 @@ const thisProgram = "/proc/self/exe"
 // readable are the files that the process may read: this program, the shared libraries of one that
 // is built with cgo, and the time zones, for SQLite's modifier localtime.
 var readable = []landlock.Place{
-	{Path: thisProgram}, {Path: "/lib"}, {Path: "/lib64"}, {Path: "/usr/lib"}, {Path: "/usr/lib64"},
-	{Path: "/etc/localtime"}, {Path: "/usr/share/zoneinfo"},
+	{Path: thisProgram},
+	{Path: "/lib"},
+	{Path: "/lib64"},
+	{Path: "/usr/lib"},
+	{Path: "/usr/lib64"},
+	{Path: "/etc/localtime"},
+	{Path: "/usr/share/zoneinfo"},
 }
 
 // restrict takes from the calling thread, and from what it starts, all files but the readable ones,
