@@ -94,7 +94,8 @@ var inside = map[string]string{
 	"sandbox/outlog":                "",
 	"sandbox/login":                 "",
 	"sandbox/profile":               "hostlist learn login mountspec",
-	"sandbox/portable":              "audit changes record review review/gitpatch",
+	"sandbox/portable":              "audit changes portable/query record review review/gitpatch",
+	"sandbox/portable/query":        "",
 	"sandbox/published":             "",
 	"sandbox/readview":              "changes mounted record rights",
 	"sandbox/mounted":               "mountspec record",
@@ -264,7 +265,7 @@ var rooms = map[string]string{
 	"google.golang.org/genproto/googleapis/rpc": "client internal/transfer/stream internal/server/gateway internal/server/service",
 	"google.golang.org/grpc":                    "api/sandbox/v1 bench/serve client internal/transfer/stream internal/server/daemon internal/lib/endpoint/dial internal/server/gateway internal/cli/remote internal/server/service",
 	"google.golang.org/protobuf":                "api/reference api/sandbox/v1 bench/serve client internal/lib/apiversion internal/lib/endpoint/dial internal/server/gateway internal/cli/remote internal/server/service internal/server/wireconv",
-	"modernc.org/sqlite":                        "internal/sandbox/portable internal/server/store",
+	"modernc.org/sqlite":                        "internal/sandbox/portable internal/sandbox/portable/query internal/server/store",
 	"pgregory.net/rapid":                        "",
 }
 

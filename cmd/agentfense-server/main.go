@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/endpoint"
 	"github.com/agentfense/agentfense/internal/lib/executable"
 	"github.com/agentfense/agentfense/internal/sandbox/portable"
+	"github.com/agentfense/agentfense/internal/sandbox/portable/query"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/server/auth"
 	"github.com/agentfense/agentfense/internal/server/daemon"
@@ -23,6 +24,9 @@ import (
 func init() { executable.SetName() }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == query.Verb {
+		os.Exit(query.Main())
+	}
 	os.Exit(cli.ServerMain(os.Args[1:], cli.Parts{
 		Serve: func(ctx context.Context, o cli.ServerOptions) error { return daemon.Run(ctx, daemon.Options(o)) },
 		Dial: func(at endpoint.Endpoint, openHome func() (*record.Home, error)) (backend.Server, error) {
@@ -47,7 +51,7 @@ func main() {
 		Export: export,
 		Import: openImport,
 		Query: func(ctx context.Context, s *record.Sandbox, statement string, b cli.QueryBounds) (cli.QueryRows, error) {
-			rows, err := portable.Query(ctx, s, statement, portable.Bounds(b))
+			rows, err := portable.Query(ctx, s, statement, query.Bounds(b))
 			return cli.QueryRows(rows), err
 		},
 	}))

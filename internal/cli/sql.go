@@ -14,10 +14,10 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// QueryBounds are portable.Bounds.
+// QueryBounds are query.Bounds.
 type QueryBounds = backend.QueryBounds
 
-// QueryRows are portable.Rows.
+// QueryRows are query.Rows.
 type QueryRows = backend.QueryRows
 
 type sqlOptions struct {

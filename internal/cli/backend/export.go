@@ -31,14 +31,14 @@ type ExportSkipped = struct {
 	Why  string
 }
 
-// QueryBounds are portable.Bounds. A server has its own bound of memory.
+// QueryBounds are query.Bounds. A server has its own bound of memory.
 type QueryBounds struct {
 	Rows        int
 	Time        time.Duration
 	MemoryBytes int64
 }
 
-// QueryRows are portable.Rows.
+// QueryRows are query.Rows.
 type QueryRows struct {
 	Columns []string
 	Values  [][]any

@@ -20,6 +20,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/portable/query"
 )
 
 // openForeign copies a database that may be hostile, with its write-ahead log, and opens the copy.
@@ -44,7 +45,7 @@ func openForeign(ctx context.Context, file string, digest *string) (conn *sql.Co
 		return nil, nil, failedImport(file, err)
 	}
 	db.SetMaxOpenConns(1)
-	if conn, err = limitedConn(ctx, db); err == nil {
+	if conn, err = query.LimitedConn(ctx, db); err == nil {
 		_, err = conn.ExecContext(ctx, "PRAGMA query_only = 1")
 	}
 	if err == nil {

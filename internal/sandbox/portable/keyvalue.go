@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/sandbox/portable/query"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
@@ -46,8 +47,8 @@ func (r *treeReader) readValues() error {
 	if err != nil {
 		return err
 	}
-	if size > maxKeyValueBytes || largest > maxValueBytes {
-		r.notes = append(r.notes, fmt.Sprintf("left out: %s of kv_store: a sandbox keeps at most %d MiB of them, with at most %d MiB in each", rowsOf(rows), maxKeyValueBytes>>20, maxValueBytes>>20))
+	if size > maxKeyValueBytes || largest > query.MaxValueBytes {
+		r.notes = append(r.notes, fmt.Sprintf("left out: %s of kv_store: a sandbox keeps at most %d MiB of them, with at most %d MiB in each", rowsOf(rows), maxKeyValueBytes>>20, query.MaxValueBytes>>20))
 		return nil
 	}
 	return r.each("SELECT CAST(key AS TEXT), CAST(value AS TEXT), CAST(created_at AS INTEGER), CAST(updated_at AS INTEGER) FROM kv_store", func(scan func(...any) error) error {

@@ -21,6 +21,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/portable"
+	"github.com/agentfense/agentfense/internal/sandbox/portable/query"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -28,6 +29,14 @@ import (
 
 // secret is the content of what no export may hold, and part of names that none may name.
 const secret = "classified"
+
+// The test binary plays the process of a query.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == query.Verb {
+		os.Exit(query.Main())
+	}
+	os.Exit(m.Run())
+}
 
 var rules = []policy.Rule{
 	{Pattern: "**", Permission: policy.Write},
@@ -297,14 +306,14 @@ func TestUnfitNames(t *testing.T) {
 	}
 }
 
-var bounds = portable.Bounds{Rows: 3, Time: time.Minute, MemoryBytes: 64 << 20}
+var bounds = query.Bounds{Rows: 3, Time: time.Minute, MemoryBytes: 64 << 20}
 
 func TestQuery(t *testing.T) {
 	box := changed(t)
 	must(t, box.Log(audit.NetworkAllowed{Host: "a.example", Port: 443, Rule: "a.example", SentBytes: 5, ReceivedBytes: -1}))
 	must(t, box.Log(audit.NetworkDenied{Host: "b\x1b.example", Reason: "no rule", Count: 2}))
 	must(t, box.Log(audit.CommandExecuted{Argv: []audit.Text{"true"}, DurationMS: 7}))
-	for query, want := range map[string]portable.Rows{
+	for statement, want := range map[string]query.Rows{
 		"SELECT path FROM changes WHERE status = 'deleted' ORDER BY path": {Columns: []string{"path"}, Values: [][]any{{"/gone"}, {"/gonedir"}}},
 		"select host, port, sent_bytes, received_bytes, count from network order by seq; -- x": {
 			Columns: []string{"host", "port", "sent_bytes", "received_bytes", "count"},
@@ -314,9 +323,9 @@ func TestQuery(t *testing.T) {
 		"SELECT json_extract(record, '$.host') h FROM audit WHERE seq = 2": {Columns: []string{"h"}, Values: [][]any{{"a.example"}}},
 		"VALUES (1), (2), (3), (4)":                                        {Columns: []string{"column1"}, Values: [][]any{{int64(1)}, {int64(2)}, {int64(3)}}, More: true},
 	} {
-		got, err := portable.Query(t.Context(), box, query, bounds)
+		got, err := portable.Query(t.Context(), box, statement, bounds)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("%s: %v (-want +got):\n%s", query, err, diff)
+			t.Errorf("%s: %v (-want +got):\n%s", statement, err, diff)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/portable/query"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
@@ -24,9 +25,6 @@ CREATE TABLE processes (seq INTEGER NOT NULL, time TEXT NOT NULL, exec TEXT NOT 
   exit_code INTEGER NOT NULL, signal TEXT NOT NULL, error TEXT NOT NULL, duration_ms INTEGER NOT NULL,
   cpu_user_ms INTEGER NOT NULL, cpu_system_ms INTEGER NOT NULL, max_rss_bytes INTEGER NOT NULL);
 `
-
-// timeFormat has a fixed width, so that text compares as time does.
-const timeFormat = "2006-01-02T15:04:05.000000000Z"
 
 // fillTables makes Tables with a prefix and fills them with the changes and the audit log.
 func fillTables(ctx context.Context, tx *sql.Tx, prefix string, d *delta, s *record.Sandbox) error {
@@ -73,12 +71,12 @@ func (t *tables) change(e *entry) error {
 	case e.baseIno != 0:
 		status = "modified"
 	}
-	mtime := time.Unix(e.info.Mtime.Unix()).UTC().Format(timeFormat)
+	mtime := time.Unix(e.info.Mtime.Unix()).UTC().Format(query.TimeFormat)
 	return t.insert("changes", e.path.String(), status, record.TypeName(e.info.Mode), e.info.Mode&0o7777, e.info.Size, mtime)
 }
 
 func (t *tables) record(r audit.Record) error {
-	at := r.Time.UTC().Format(timeFormat)
+	at := r.Time.UTC().Format(query.TimeFormat)
 	if _, malformed := r.Event.(audit.Malformed); malformed {
 		return nil // it has no number; audit --verify finds it
 	}

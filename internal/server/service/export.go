@@ -10,6 +10,7 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/portable"
+	"github.com/agentfense/agentfense/internal/sandbox/portable/query"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
@@ -133,17 +134,17 @@ func eachPiece(f io.Reader, send func([]byte) error) error {
 	}
 }
 
-// The limits of queries. The memory of a query is measured as the growth of the server, so one runs
-// at a time.
+// The limits of queries. Those of one owner leave room for others.
 const (
 	queryMemoryBytes = 256 << 20
+	queriesAtOnce    = 4
 	queriesPerOwner  = 2
 )
 
 // queries are those that run or wait.
 type queries struct {
 	underWay
-	turn chan struct{} // holds one while a query runs
+	turn chan struct{} // holds one for each query that runs
 }
 
 // begin waits for the turn of an owner's query. Errors: Exhausted; Canceled.
@@ -179,7 +180,7 @@ func (c *exportServer) QuerySandbox(ctx context.Context, m *sandboxv1.QuerySandb
 		return nil, err
 	}
 	defer end()
-	rows, err := portable.Query(ctx, sb, r.Statement, portable.Bounds{Rows: r.Rows, Time: r.Time, MemoryBytes: queryMemoryBytes})
+	rows, err := portable.Query(ctx, sb, r.Statement, query.Bounds{Rows: r.Rows, Time: r.Time, MemoryBytes: queryMemoryBytes})
 	if err != nil {
 		return nil, err
 	}

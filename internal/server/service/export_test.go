@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/sandbox/portable/query"
 	"github.com/agentfense/agentfense/internal/server/store"
 )
 
@@ -221,8 +222,8 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// Queries of an owner run one after the other, and not too many wait.
-func TestQueriesTakeTurns(t *testing.T) {
+// An owner has not too many queries that run or wait.
+func TestAnOwnerHasFewQueries(t *testing.T) {
 	w := newWorld(t, manual)
 	mine := w.as("me", store.AllScopes)
 	sb := w.sandbox(mine, w.codebase(mine, "me"))
@@ -245,4 +246,57 @@ func TestQueriesTakeTurns(t *testing.T) {
 		_, err := w.query(mine, &sandboxv1.QuerySandboxRequest{SandboxId: sb, Statement: "select 1"})
 		return err == nil
 	})
+}
+
+// Queries of an owner that one call of a function keeps busy hold up no other owner, and end when
+// their callers leave.
+func TestALongQueryHoldsUpNoOtherOwner(t *testing.T) {
+	w := newWorld(t, manual)
+	mine, yours := w.as("me", store.AllScopes), w.as("you", store.AllScopes)
+	sb, other := w.sandbox(mine, w.codebase(mine, "me")), w.sandbox(yours, w.codebase(yours, "you"))
+	ctx, cancel := context.WithCancel(mine)
+	defer cancel()
+	const oneStep = "select instr(replace(hex(zeroblob(1900000)),'0','a'), replace(hex(zeroblob(900000)),'0','a')||'b')"
+	ended := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := w.query(ctx, &sandboxv1.QuerySandboxRequest{SandboxId: sb, Statement: oneStep, Timeout: durationpb.New(60e9)})
+			ended <- err
+		}()
+	}
+	until(func() bool { return len(queryProcesses(t)) == 2 })
+	if got, err := w.query(yours, &sandboxv1.QuerySandboxRequest{SandboxId: other, Statement: "select 1"}); err != nil || len(got.Rows) != 1 {
+		t.Errorf("the query of the other owner: %v, %v", got, err)
+	}
+	if len(ended) > 0 {
+		t.Errorf("it waited for %v", <-ended)
+	}
+	cancel()
+	for range 2 {
+		wantCode(t, "a query that was canceled", <-ended, codes.Canceled)
+	}
+	until(func() bool { return queryProcesses(t) == nil })
+	_, err := w.query(mine, &sandboxv1.QuerySandboxRequest{SandboxId: sb, Statement: oneStep, Timeout: durationpb.New(1e8)})
+	wantCode(t, "a query that takes too long", err, codes.DeadlineExceeded)
+	if left := queryProcesses(t); left != nil {
+		t.Errorf("the processes %v are left", left)
+	}
+}
+
+// queryProcesses are the processes of queries that this process runs.
+func queryProcesses(t *testing.T) (all []string) {
+	t.Helper()
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil || lists == nil {
+		t.Fatalf("the children of this process: %v", err)
+	}
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // the thread may have ended
+		for pid := range strings.FieldsSeq(string(text)) {
+			if line, _ := os.ReadFile("/proc/" + pid + "/cmdline"); strings.Contains(string(line), query.Verb) {
+				all = append(all, pid)
+			}
+		}
+	}
+	return all
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/guest"
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/portable/query"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
@@ -30,7 +31,7 @@ import (
 	"github.com/agentfense/agentfense/internal/server/store"
 )
 
-// The test binary plays the supervisor, PID 1 inside and the exec leaders.
+// The test binary plays the process of a query, the supervisor, PID 1 inside and the exec leaders.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -40,6 +41,8 @@ func TestMain(m *testing.M) {
 		case guest.ExecVerb:
 			guest.ExecMain()
 			return
+		case query.Verb:
+			os.Exit(query.Main())
 		case launch.Verb:
 			os.Exit(supervise.Main(os.Args[2:]))
 		}

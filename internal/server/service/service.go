@@ -80,7 +80,7 @@ func New(o Options) *Service {
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(s.stopped)
 	s.hidden.add(o.Config.Storage.CodebasePath)
-	s.queries.turn = make(chan struct{}, 1)
+	s.queries.turn = make(chan struct{}, queriesAtOnce)
 	return s
 }
 

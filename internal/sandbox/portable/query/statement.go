@@ -1,10 +1,24 @@
-package portable
+package query
 
 import (
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
+
+// Check refuses what is not one statement that reads. The connection is read-only; this keeps
+// statements out that act elsewhere, such as VACUUM INTO and PRAGMA. Errors: Invalid.
+func Check(statement string) error {
+	word, err := firstWord(statement)
+	if err != nil {
+		return err
+	}
+	switch strings.ToUpper(word) {
+	case "SELECT", "WITH", "VALUES":
+		return nil
+	}
+	return errdefs.New(errdefs.Invalid, "sql: want one statement that begins with SELECT, WITH or VALUES")
+}
 
 // space are the characters that SQLite skips (sqlite3CtypeMap).
 const space = " \t\n\f\r"
