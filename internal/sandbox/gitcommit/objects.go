@@ -64,8 +64,17 @@ type Objects struct {
 
 // Objects starts to read objects. Close the result.
 func (r *Repository) Objects(ctx context.Context) (*Objects, error) {
+	return r.objectsIn(ctx, inRepository)
+}
+
+// ObjectsAside is Objects, with those of StoreAside.
+func (r *Repository) ObjectsAside(ctx context.Context) (*Objects, error) {
+	return r.objectsIn(ctx, inScratch)
+}
+
+func (r *Repository) objectsIn(ctx context.Context, w where) (*Objects, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	o := &Objects{cmd: r.command(ctx, inRepository, "cat-file", "--batch"), cancel: cancel}
+	o := &Objects{cmd: r.command(ctx, w, "cat-file", "--batch"), cancel: cancel}
 	o.cmd.Stderr = &o.complaint
 	in, err := o.cmd.StdinPipe()
 	if err == nil {
@@ -153,3 +162,6 @@ func (o *Objects) Sum(id string) (string, error) {
 	err := o.read(id, "blob", 1<<62, h)
 	return hex.EncodeToString(h.Sum(nil)), err
 }
+
+// Blob writes the content of a blob to w. Errors: as read.
+func (o *Objects) Blob(id string, w io.Writer) error { return o.read(id, "blob", 1<<62, w) }

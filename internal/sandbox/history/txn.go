@@ -71,7 +71,10 @@ func (s *Source) begin(tree *changes.SourceTree, h Header, steps []Step) (_ *Txn
 	if err := t.copyImages(); err != nil {
 		return nil, err
 	}
-	return t, t.write()
+	if err := t.write(); err != nil {
+		return nil, err
+	}
+	return t, t.lockIndex()
 }
 
 // copyImages copies what the steps replace and the images cannot take.
@@ -193,7 +196,10 @@ func (t *Txn) Flush() error {
 // the source must be durable before.
 func (t *Txn) Commit(left []int) error {
 	defer t.close()
-	if len(left) == len(t.entry.Steps) {
+	if err := unlockIndex(t.tree, &t.entry.Header); err != nil {
+		return err
+	}
+	if len(left) == len(t.entry.Steps) && t.entry.Branch == nil {
 		return t.source.remove(t.entry.dir) // nothing has changed
 	}
 	for _, i := range left {

@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/gitcommit"
 	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
@@ -27,6 +28,9 @@ type Options struct {
 	// Waiting and Recovered are those of apply.Options.
 	Waiting   func(holder string)
 	Recovered func(history.Recovered)
+	// Contained is for a user of a server: git, which moves the branch of commits that were
+	// applied, must not leave the source.
+	Contained bool
 }
 
 // Path is what is done, or would be, at a path.
@@ -125,6 +129,7 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		return result, err
 	}
 	defer plan.Close()
+	plan.Move = func(b history.BranchMove) error { return moveBranch(ctx, of, b, o.Contained) }
 	if result.Paths, err = pathsOf(plan); err != nil || o.DryRun {
 		return result, err
 	}
@@ -151,6 +156,25 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		result.GivenBack, err = d.update(done)
 	}
 	return result, err
+}
+
+// moveBranch moves a branch of the source of a transaction. Errors: those of gitcommit.
+func moveBranch(ctx context.Context, of *history.Entry, b history.BranchMove, contained bool) (err error) {
+	source := string(of.Source.Path)
+	if contained {
+		if err := gitcommit.CheckContained(source); err != nil {
+			return err
+		}
+	}
+	repo, err := gitcommit.Open(ctx, source)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, repo.Close()) }()
+	if contained {
+		repo.ActFor("", "")
+	}
+	return repo.MoveBranch(ctx, b.Ref, b.From, b.To, "undo or redo of "+of.ID)
 }
 
 // Refusal returns the error that stops a reversal with conflicts, or nil. Errors: Precondition.
