@@ -229,7 +229,7 @@ func (s Store) Unsaved() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	taken, err := s.taken()
+	taken, err := s.Taken()
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +239,8 @@ func (s Store) Unsaved() ([]string, error) {
 			id = h.Others[name]
 		}
 		_, isOld := known[id]
-		return isOld || taken[id]
+		_, isTaken := taken[id]
+		return isOld || isTaken
 	})
 	if len(left) == 0 {
 		return nil, nil
@@ -248,35 +249,32 @@ func (s Store) Unsaved() ([]string, error) {
 	return left, nil
 }
 
-func (s Store) taken() (map[string]bool, error) {
+// Taken returns for each commit of the sandbox that was brought out the one that it became; "" if it
+// was left out, because it changes hidden files alone.
+func (s Store) Taken() (map[string]string, error) {
 	text, err := safefs.ReadRegularIn(string(s), takenFile, maxCommitsFile)
 	if err != nil && !isAbsent(err) {
 		return nil, damaged(err)
 	}
-	taken := map[string]bool{}
-	for id := range strings.FieldsSeq(string(text)) {
-		taken[id] = true
+	taken := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		id, real, _ := strings.Cut(strings.TrimSpace(line), " ")
+		taken[id] = real
 	}
 	return taken, nil
 }
 
-// NoteTaken notes that commits of the sandbox were brought out.
-func (s Store) NoteTaken(ids []string) error {
-	taken, err := s.taken()
+// NoteTaken notes that commits of the sandbox were brought out, and which ones they became last; ""
+// for one that was left out.
+func (s Store) NoteTaken(became map[string]string) error {
+	taken, err := s.Taken()
 	if err != nil {
 		return err
 	}
+	maps.Copy(taken, became)
 	var list strings.Builder
-	for _, id := range ids {
-		taken[id] = true
-	}
-	all := make([]string, 0, len(taken))
-	for id := range taken {
-		all = append(all, id)
-	}
-	slices.Sort(all)
-	for _, id := range all {
-		list.WriteString(id + "\n")
+	for _, id := range slices.Sorted(maps.Keys(taken)) {
+		list.WriteString(strings.TrimSpace(id+" "+taken[id]) + "\n")
 	}
 	return hostError(safefs.WriteDurably(string(s), takenFile, []byte(list.String())))
 }

@@ -64,7 +64,6 @@ func (r *Repository) setting(ctx context.Context, name string) (string, error) {
 
 // The values of attributes that are not strings.
 const (
-	attrSet         = "set"
 	attrUnset       = "unset"
 	attrUnspecified = "unspecified"
 )

@@ -165,3 +165,15 @@ func (o *Objects) Sum(id string) (string, error) {
 
 // Blob writes the content of a blob to w. Errors: as read.
 func (o *Objects) Blob(id string, w io.Writer) error { return o.read(id, "blob", 1<<62, w) }
+
+// BlobID returns the id, of so many digits, that a blob with the content of r, of size bytes, has.
+// Errors: those of r; Precondition if r has another size.
+func BlobID(digits int, size int64, r io.Reader) (string, error) {
+	h := newHash(digits)
+	fmt.Fprintf(h, "blob %d\x00", size)
+	n, err := io.Copy(h, io.LimitReader(r, size+1))
+	if err == nil && n != size {
+		err = errdefs.New(errdefs.Precondition, "it has changed while it was read")
+	}
+	return hex.EncodeToString(h.Sum(nil)), err
+}

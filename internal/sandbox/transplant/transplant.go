@@ -121,6 +121,13 @@ func (t *Taken) base(p Plan) string {
 	return t.source.Head
 }
 
+// Continues reports whether the commits that Transplant made have the base among their ancestors:
+// otherwise they continue an older commit.
+func (t *Taken) Continues(ctx context.Context, r *Transplanted) (bool, error) {
+	out, err := t.git.Run(ctx, "work", strings.NewReader(r.Base+"\n^"+r.Tip+"\n"), "rev-list", "--stdin", "--count", "--max-count=1")
+	return strings.TrimSpace(out) == "0", err
+}
+
 // Pack calls do with a pack of the commits that Transplant made.
 func (t *Taken) Pack(ctx context.Context, r *Transplanted, do func(pack io.Reader) error) error {
 	revisions := r.Tip + "\n^" + strings.Join(r.roots, "\n^") + "\n"
