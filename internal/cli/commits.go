@@ -99,7 +99,7 @@ func runCommits(ctx context.Context, e *env, b backend.Backend, name string, asJ
 		e.say("no commits were made in %s", vpath.Escape(name))
 		return nil
 	}
-	e.say("to bring commits into the source's repository: agentfense apply %s --commits --to-branch BRANCH", vpath.Escape(name))
+	e.say("to bring commits into the source's repository: agentfense apply %s --commits [--to-branch BRANCH]", vpath.Escape(name))
 	return nil
 }
 

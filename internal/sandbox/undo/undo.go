@@ -8,7 +8,9 @@ package undo
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -234,6 +236,10 @@ func pathsOf(plan *history.Reversal) ([]Path, error) {
 			return nil, err
 		}
 		paths = append(paths, Path{at, steps[i].Status(), why[at]})
+		delete(why, at)
+	}
+	for _, at := range slices.Sorted(maps.Keys(why)) { // HEAD, of a branch that has moved on
+		paths = append(paths, Path{at, changes.Modified, why[at]})
 	}
 	return paths, nil
 }
