@@ -147,7 +147,7 @@ func (s *Sandbox) bringBack(ctx context.Context, r *sandboxv1.ApplyRequest) (res
 	case u == nil:
 		return nil, nil
 	case len(r.Hunks) > 0:
-		return nil, failure(operation, "hunks cannot be applied to a directory that was uploaded; apply whole files", ErrPrecondition)
+		return nil, failure(operation, "hunks cannot be applied to a directory that was uploaded, which is recorded by file; apply whole files", ErrPrecondition)
 	case r.OnConflict != 0:
 		return nil, failure(operation, "texts of a directory that was uploaded are not merged; apply the other paths, and discard those in conflict", ErrPrecondition)
 	}

@@ -56,7 +56,8 @@ type Denial struct {
 	RuleIndex  int        // of that rule in the sandbox's rules, from 0; -1: no rule
 	PID        int        // as the host sees it; 0: unknown
 	Program    string
-	Count      int64 // number of times
+	Count      int64  // number of times
+	Lock       string // whose lock refused it, as "a lock of the sandbox NAME"; "": no lock
 }
 
 // FileChange is a change of a path of a sandbox's view.
@@ -85,7 +86,7 @@ func effectsFrom(m ending) Effects {
 	for _, d := range m.GetDenied() {
 		e.Denied = append(e.Denied, Denial{
 			Path: vpath.DecodeText(d.Path), Operation: d.Operation, Permission: permissionFrom(d.Permission), Rule: d.Rule, RuleIndex: int(d.RuleIndex),
-			PID: int(d.Pid), Program: vpath.DecodeText(d.Program), Count: d.Count, Mount: d.Mount,
+			PID: int(d.Pid), Program: vpath.DecodeText(d.Program), Count: d.Count, Mount: d.Mount, Lock: vpath.DecodeText(d.Lock),
 		})
 	}
 	for _, c := range m.GetChanged() {

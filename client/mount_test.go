@@ -78,7 +78,19 @@ func TestMountsAreReviewedAndApplied(t *testing.T) {
 	if names, err := lib.DiffNames(t.Context(), "a"); err != nil || len(names) != 1 || len(names[0].Patch) > 0 {
 		t.Errorf("names: %v, %v", names, err)
 	}
+	if _, err := box.Snapshot(t.Context(), "first"); err != nil {
+		t.Error(err)
+	}
 	run(t, box, "echo three >/opt/lib/new")
+	if changes, err := lib.Compare(t.Context(), box.At("first"), box.At("")); err != nil || len(changes) != 1 || changes[0].Path != "new" || !strings.Contains(string(changes[0].Patch), "+three\n") {
+		t.Errorf("since the snapshot: %v, %v", changes, err)
+	}
+	if changes, err := lib.Compare(t.Context(), box.At("source"), box.At("first"), "/a"); err != nil || len(changes) != 1 || changes[0].Path != "a" {
+		t.Errorf("a part of the snapshot: %v, %v", changes, err)
+	}
+	if _, err := box.In("rules").Compare(t.Context(), box.At("first"), box.At("")); !errors.Is(err, client.ErrPrecondition) {
+		t.Errorf("states of a mount that can only be read: %v", err)
+	}
 	if did, err := lib.ApplyDryRun(t.Context(), "a"); err != nil || did.AppliedCount != 1 {
 		t.Errorf("dry run: %+v, %v", did, err)
 	}

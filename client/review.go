@@ -255,7 +255,7 @@ func (s *Sandbox) applyHunks(ctx context.Context, r *sandboxv1.ApplyRequest) (*A
 // ApplyResolving is Apply that resolves conflicts in texts, and says so in PathOutcome.Conflicts.
 // With a digest, it is ApplyReviewed. Other conflicts, such as a deletion of a file that the source
 // has changed, are those of Apply. Errors: those of ApplyReviewed; ErrInvalid for an unknown how;
-// ErrPrecondition for a directory or a codebase that was uploaded.
+// ErrPrecondition for a directory that FromLocal uploaded.
 func (s *Sandbox) ApplyResolving(ctx context.Context, how ConflictResolution, digest string, paths ...string) (*ApplyResult, error) {
 	return s.applyResolving(ctx, how, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: selection(paths), ReviewedDigest: digest})
 }

@@ -172,8 +172,19 @@ func (s *Sandbox) Fork(ctx context.Context, names []string, o ForkOptions) ([]*S
 // without paths, everywhere. Nothing of it can be applied. Errors: ErrNotFound for an unknown
 // state, and for a path at which the states do not differ; ErrPrecondition for two codebases.
 func (s *Sandbox) Compare(ctx context.Context, from, to State, paths ...string) ([]FileDiff, error) {
+	return s.compare(ctx, "", from, to, selection(paths))
+}
+
+// Compare is Sandbox.Compare in the mount, which both sandboxes have. Their codebases may differ.
+// Errors: as there; ErrNotFound also for a snapshot that is older than the mount; ErrPrecondition
+// for mounts of two sources; ErrDenied if the server's configuration no longer lists the source.
+func (m *MountChanges) Compare(ctx context.Context, from, to State, paths ...string) ([]FileDiff, error) {
+	return m.s.compare(ctx, m.Files.mount, from, to, selectionOf(paths, m.Files.path))
+}
+
+func (s *Sandbox) compare(ctx context.Context, mount string, from, to State, paths []string) ([]FileDiff, error) {
 	r := &sandboxv1.CompareStatesRequest{
-		SandboxId: to.SandboxID, State: to.Snapshot, FromSandboxId: from.SandboxID, FromState: from.Snapshot, Paths: selection(paths),
+		SandboxId: to.SandboxID, State: to.Snapshot, FromSandboxId: from.SandboxID, FromState: from.Snapshot, Paths: paths, Mount: mount,
 	}
 	var all []FileDiff
 	for f, err := range pages(func(token string) ([]*sandboxv1.FileDiff, string, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
@@ -27,7 +28,7 @@ type applyOptions struct {
 	Rebase   bool
 	Verbose  bool
 	attestOptions
-	mergeOptions
+	conflictOptions
 	commitsOptions
 	Patch   bool
 	Hunks   []string
@@ -117,13 +118,13 @@ signs it with a key of ssh in FILE.sig. agentfense verify checks it.`,
 	jsonFlag(cmd, &o.JSON)
 	partFlags(cmd, &o)
 	o.attestOptions.register(cmd)
-	o.mergeOptions.register(cmd)
+	o.registerConflicts(cmd)
 	o.commitsOptions.register(cmd)
 	return cmd
 }
 
 func runApply(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o applyOptions) error {
-	options := backend.ApplyOptions{Paths: paths, Hunks: o.Hunks, DryRun: o.DryRun, Reviewed: o.Reviewed, To: o.To, Branch: o.Branch, Message: o.Message, OnConflict: o.onConflict()}
+	options := backend.ApplyOptions{Paths: paths, Hunks: o.Hunks, DryRun: o.DryRun, Reviewed: o.Reviewed, To: o.To, Branch: o.Branch, Message: o.Message, OnConflict: o.resolution()}
 	if o.Latest {
 		options.Take = backend.TakeLatest
 	}
@@ -302,7 +303,7 @@ type appliedPath struct {
 	Merged    bool `json:"merged,omitempty"`
 	Conflicts int  `json:"conflicts,omitempty"`
 	// Conflict is the kind of a conflict.
-	Conflict apply.ConflictKind `json:"conflict,omitempty"`
+	Conflict conflict.Kind `json:"conflict,omitempty"`
 }
 
 type applied struct {

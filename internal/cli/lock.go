@@ -40,8 +40,9 @@ fails, or waits with --wait. Requests are served in order. Name all paths in one
 it gets all of them, or none. A sandbox that has a lock cannot wait for another one, so
 two sandboxes never wait for each other.
 
-Only paths that the sandbox may write can be locked. With --advisory, other sandboxes may
-still write; only their locks are refused.`,
+Only paths that the sandbox may write can be locked. The lock of a directory covers what
+the sandbox may write below it. With --advisory, other sandboxes may still write; only
+their locks are refused.`,
 		Example: `  agentfense lock fix src/parser
   agentfense lock fix go.mod go.sum --wait=2m --for 10m
   agentfense lock ls fix`,

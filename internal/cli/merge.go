@@ -10,15 +10,16 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 )
 
 type forkMergeOptions struct {
-	Into                  string
-	Ours, Theirs, Markers bool
-	DryRun                bool
-	JSON                  bool
+	Into   string
+	DryRun bool
+	JSON   bool
+	conflictOptions
 }
 
 func newMerge(e *env) *cobra.Command {
@@ -51,28 +52,16 @@ applied only after you looked at it: agentfense diff NAME.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Into, "into", "", "the sandbox that gets the changes, by `NAME`")
-	f.BoolVar(&o.Ours, "ours", false, "where the two contradict each other, keep the version of NAME")
-	f.BoolVar(&o.Theirs, "theirs", false, "where the two contradict each other, take the version of FORK")
-	f.BoolVar(&o.Markers, "markers", false, "where texts contradict each other, write both versions between markers")
+	o.conflictOptions.register(cmd,
+		"where the two contradict each other, keep the version of NAME",
+		"where the two contradict each other, take the version of FORK",
+		"where texts contradict each other, write both versions between markers")
 	f.BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
 	jsonFlag(cmd, &o.JSON)
 	marked(cmd)
-	cmd.MarkFlagsMutuallyExclusive("ours", "theirs", "markers")
 	_ = cmd.MarkFlagRequired("into") // the flag exists
 	_ = cmd.RegisterFlagCompletionFunc("into", e.completeNames)
 	return cmd
-}
-
-func (o *forkMergeOptions) resolution() merge.Resolution {
-	switch {
-	case o.Ours:
-		return merge.Ours
-	case o.Theirs:
-		return merge.Theirs
-	case o.Markers:
-		return merge.Markers
-	}
-	return merge.Stop
 }
 
 func runMerge(ctx context.Context, e *env, b backend.Backend, args []string, o forkMergeOptions) error {
@@ -185,13 +174,13 @@ type mergedPath struct {
 	Path     string         `json:"path"`
 	Outcome  string         `json:"outcome"`            // taken, merged, kept
 	Status   changes.Status `json:"status,omitempty"`   // absent: kept
-	Resolved merge.Kind     `json:"resolved,omitempty"` // the conflict that a flag has decided
+	Resolved conflict.Kind  `json:"resolved,omitempty"` // the conflict that a flag has decided
 }
 
 type mergedConflict struct {
-	Path   string     `json:"path"`
-	Kind   merge.Kind `json:"kind"`
-	Reason string     `json:"reason"`
+	Path   string        `json:"path"`
+	Kind   conflict.Kind `json:"kind"`
+	Reason string        `json:"reason"`
 }
 
 type mergedLeft struct {

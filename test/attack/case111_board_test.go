@@ -67,3 +67,44 @@ func TestALockHoldsUntilItsHolderIsKilled(t *testing.T) {
 	}
 	untouched()
 }
+
+// A lock of a directory takes nothing from others that its holder may not write itself, and follows
+// what the holder may write.
+func TestALockTakesOnlyWhatItsHolderMayWrite(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"src/f": "x", "docs/f": "x", "hidden/f": "x"})
+	untouched := s.Untouched()
+	agentfense(t, s, "run", "--detach", "--preset", "full-access", "--name", "holder", "--read", "docs/", "--hide", "hidden/")
+	agentfense(t, s, "run", "--detach", "--preset", "full-access", "--name", "other")
+	defer agentfense(t, s, "stop", "holder")
+	defer agentfense(t, s, "stop", "other")
+	writes := func(path string) bool {
+		return s.Agentfense("exec", "other", "--", "sh", "-c", "echo y >"+path).Code == 0
+	}
+	agentfense(t, s, "lock", "holder", ".")
+	for path, want := range map[string]bool{
+		"src/f": false, "src/new": false, "new": false, ".own": false,
+		"docs/f": true, "docs/new": true, "hidden/f": true, "hidden/new": true,
+	} {
+		if got := writes(path); got != want {
+			t.Errorf("%s: written: %t, want %t", path, got, want)
+		}
+	}
+	for _, c := range []string{"rm src/f", "mv docs/f src/", "mv src docs/", "ln docs/f src/l", "mkdir new"} {
+		if r := s.Agentfense("exec", "other", "--", "sh", "-c", c); r.Code == 0 {
+			t.Errorf("done: %s", c)
+		}
+	}
+	follows := func(what string, want bool) {
+		t.Helper()
+		for end := time.Now().Add(patience); writes("docs/f") != want; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: the lock does not follow", what)
+			}
+		}
+	}
+	agentfense(t, s, "policy", "grant", "holder", "docs/", "write")
+	follows("a grant", false)
+	agentfense(t, s, "policy", "revoke", "holder", "docs/")
+	follows("its end", true)
+	untouched()
+}

@@ -103,12 +103,16 @@ func pathsOf(list []string) []vpath.Path {
 // apply applies the changes of a sandbox, or some.
 func (w *world) apply(rt *rapid.T) {
 	b, sb := w.anyBox(rt)
-	paths := drawPaths(rt, b.changes(w.src))
-	steps := b.plan(w.src, paths)
-	r, err := apply.Changes(rt.Context(), sb, apply.Options{Paths: pathsOf(paths)})
+	w.applyPaths(rt, b, sb, drawPaths(rt, b.changes(w.src)), drawResolution(rt, b))
+}
+
+func (w *world) applyPaths(rt *rapid.T, b *box, sb *record.Sandbox, paths []string, how resolution) {
+	steps := b.plan(w.src, paths, how)
+	r, err := apply.Changes(rt.Context(), sb, apply.Options{Paths: pathsOf(paths), OnConflict: how.how})
 	w.wantOutcomes(rt, steps, r, err)
+	w.did.resolved(b, w.src, steps, how)
 	if len(inConflict(steps)) == 0 {
-		w.applied(rt, b, b.applyTo(w.src, steps, len(paths) == 0), r.Transaction)
+		w.applied(rt, b, b.applyTo(w.src, steps, len(paths) == 0, how), r.Transaction)
 	}
 }
 
@@ -122,7 +126,7 @@ func (w *world) wantOutcomes(rt *rapid.T, steps map[string]change, r apply.Resul
 	for p, c := range steps {
 		switch {
 		case c.outcome == unchanged:
-		case c.outcome == applies && stopped:
+		case c.outcome == stays, c.outcome == applies && stopped:
 			want[p] = string(apply.Skipped)
 		default:
 			want[p] = string(map[outcome]apply.Outcome{applies: apply.Applied, isPresent: apply.Present, isKept: apply.Kept, conflicts: apply.Conflict}[c.outcome])
@@ -142,9 +146,24 @@ func (w *world) applied(rt *rapid.T, b *box, done map[string]move, id string) {
 		rt.Fatalf("the apply is transaction %q, and does %v", id, done)
 	}
 	w.identify(rt)
+	for p, m := range done {
+		if m.before != nil && m.before.isFile() && w.wasLinked(p, m.before) {
+			w.did["apply: to a linked file"]++
+		}
+	}
 	if id != "" {
 		w.done = append(w.done, &transaction{id: id, box: b.name, done: done})
 	}
+}
+
+// wasLinked reports whether what was at p had another name, too, which has stayed.
+func (w *world) wasLinked(p string, before *node) bool {
+	for q, n := range w.src {
+		if q != p && n.isFile() && n.inode == before.inode {
+			return true
+		}
+	}
+	return false
 }
 
 // reverse undoes a transaction that has an effect, or takes an undo back; mostly the last one.

@@ -28,8 +28,15 @@ var (
 	afterCommit   = []string{"journal: committed", "sync: settled", "sync: told", "squash: copied", "squash: merged", "sync: dropped"}
 	whileSnapshot = []string{"freeze: prepared", "freeze: exchanged", "snapshot: frozen", "snapshot: listed"}
 	whileRestore  = append([]string{"restore: kept", "restore: rewound", "restore: done"}, whileSnapshot...)
-	whileFork     = []string{"freeze: prepared", "freeze: exchanged", "fork: frozen", "fork: made"}
+	whileMerge    = []string{
+		"freeze: prepared", "freeze: exchanged", "merge: frozen", "merge: base frozen", "merge: cleared", "merge: built",
+		"snapshot: frozen", "snapshot: listed", mergePut, mergePut,
+	}
+	whileFork = []string{"freeze: prepared", "freeze: exchanged", "fork: frozen", "fork: made"}
 )
+
+// mergePut is the point at which a merge is done.
+const mergePut = "merge: put"
 
 // kill kills something.
 func (w *world) kill(rt *rapid.T) {
@@ -57,12 +64,12 @@ func (w *world) killed(rt *rapid.T, point string, args ...string) bool {
 func (w *world) killedApply(rt *rapid.T) {
 	b, sb := w.anyBox(rt)
 	paths := drawPaths(rt, b.changes(w.src))
-	steps := b.plan(w.src, paths)
+	steps := b.plan(w.src, paths, asks)
 	if len(inConflict(steps)) > 0 || !slices.ContainsFunc(parentsFirst(steps), func(p string) bool { return steps[p].outcome == applies }) {
 		return
 	}
-	point := pick(rt, slices.Concat(beforeCommit, afterCommit))
-	killed := w.killed(rt, point, append([]string{"apply", b.name, "--latest"}, paths...)...)
+	point := pickOfApply(rt)
+	killed := w.killed(rt, point, append([]string{"apply", "--latest", "--", b.name}, paths...)...)
 	if killed && slices.Contains(beforeCommit, point) {
 		w.rolledBack(rt, b, sb, parentsFirst(steps))
 		return
@@ -71,7 +78,7 @@ func (w *world) killedApply(rt *rapid.T) {
 	if killed {
 		w.applyAgain(rt, sb, paths)
 	}
-	done := b.applyTo(w.src, steps, all)
+	done := b.applyTo(w.src, steps, all, asks)
 	w.applied(rt, b, done, w.last(rt).ID)
 }
 

@@ -24,13 +24,13 @@ type edit struct {
 
 // drawEdit draws an edit that is possible in t.
 func (w *world) drawEdit(rt *rapid.T, t tree) (edit, bool) {
-	p := rapid.SampledFrom(names).Draw(rt, "path")
+	p := w.drawName(rt, "path")
 	if !t.isDir(parent(p)) {
 		return edit{}, false
 	}
 	now, there := t[p]
 	if !there {
-		return edit{what: "put", path: p, node: w.drawNode(rt, p == "d" || p == "e")}, true
+		return edit{what: "put", path: p, node: w.drawNode(rt, p == "d" || p == odd)}, true
 	}
 	does := []string{"remove", "rename", "chmod"}
 	switch now.kind {
@@ -42,19 +42,28 @@ func (w *world) drawEdit(rt *rapid.T, t tree) (edit, bool) {
 	e := edit{what: rapid.SampledFrom(does).Draw(rt, "operation"), path: p, node: now}
 	switch e.what {
 	case "chmod":
-		e.node.mode ^= 0o055 // between the usual modes: 0644 and 0611, 0755 and 0700
+		e.node.mode = drawMode(rt, now)
 	case "edit":
 		e.what, e.node.text = "put", w.drawText(rt, now.text)
 	case "binary":
 		e.what, e.node.text = "put", w.binary()
 	case "rename":
-		e.to = rapid.SampledFrom(names).Draw(rt, "to")
+		e.to = w.drawName(rt, "to")
 		at, taken := t[e.to]
 		if e.to == p || isBelow(e.to, p) || !t.isDir(parent(e.to)) || taken && (now.isDir() || at.isDir()) || now.isDir() && strings.Contains(e.to, "/") {
 			return edit{}, false
 		}
 	}
 	return e, true
+}
+
+// drawMode draws another mode for an entry.
+func drawMode(rt *rapid.T, n node) os.FileMode {
+	modes := []os.FileMode{0o644, 0o611, 0o600, 0o444}
+	if n.isDir() {
+		modes = []os.FileMode{0o755, 0o711, 0o700}
+	}
+	return rapid.SampledFrom(slices.DeleteFunc(modes, func(m os.FileMode) bool { return m == n.mode })).Draw(rt, "mode")
 }
 
 // drawNode draws an entry to make, at some names mostly a directory.
@@ -109,6 +118,23 @@ func (w *world) editSource(rt *rapid.T) {
 	if !ok {
 		return
 	}
+	w.doSource(rt, e)
+}
+
+// linkSource gives a file of the source a second name.
+func (w *world) linkSource(rt *rapid.T) {
+	of, to := w.drawName(rt, "file"), w.drawName(rt, "to")
+	if _, taken := w.src[to]; taken || !w.src[of].isFile() || !w.src.isDir(parent(to)) {
+		return
+	}
+	w.must(rt, os.Link(w.host(of), w.host(to)))
+	w.src[to] = w.src[of]
+	w.identify(rt)
+	w.did["source: linked"]++
+}
+
+// doSource does an edit in the source and in its model.
+func (w *world) doSource(rt *rapid.T, e edit) {
 	at := w.host(e.path)
 	switch e.what {
 	case "put":
@@ -116,7 +142,11 @@ func (w *world) editSource(rt *rapid.T) {
 		w.src[e.path] = e.node
 	case "chmod":
 		w.must(rt, os.Chmod(at, e.node.mode))
-		w.src[e.path] = e.node
+		for _, p := range w.src.links(e.path) {
+			n := w.src[p]
+			n.mode = e.node.mode
+			w.src[p] = n
+		}
 	case "remove":
 		w.must(rt, os.RemoveAll(at))
 		w.src.removeAll(e.path)

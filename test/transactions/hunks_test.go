@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/textdiff"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -33,6 +34,7 @@ func (w *world) hunks(rt *rapid.T, sb *record.Sandbox, p string) (hunk.Set, bool
 // applyHunks applies a part of the change of a text.
 func (w *world) applyHunks(rt *rapid.T) {
 	b, sb := w.anyBox(rt)
+	w.changeInside(rt, b, sb)
 	texts := b.changes(w.src)
 	maps.DeleteFunc(texts, func(p string, c change) bool {
 		return c.status != 'M' || !b.own[p].isText() || !b.base[p].isText()
@@ -54,7 +56,7 @@ func (w *world) applyHunks(rt *rapid.T) {
 		return
 	}
 	c := b.changes(w.src)[p]
-	c.outcome = b.decide(w.src, p, c, nil) // hunks choose this path alone
+	c.outcome = b.decide(w.src, p, c, nil, asks) // hunks choose this path alone
 	steps := map[string]change{p: c}
 	text, err := textdiff.Patched([]byte(b.base[p].text), chosen)
 	w.must(rt, err)
@@ -63,14 +65,55 @@ func (w *world) applyHunks(rt *rapid.T) {
 		c.outcome = conflicts // of such a file no part is applied
 		steps[p] = c
 	}
-	r, err := apply.Changes(rt.Context(), sb, apply.Options{Hunks: ids})
-	w.wantOutcomes(rt, steps, r, err)
+	whole = whole || steps[p].outcome != applies
+	id, done := "", true
+	if steps[p].outcome == applies && rapid.IntRange(0, 2).Draw(rt, "killed") == 0 {
+		id, done = w.killedHunks(rt, b, sb, p, ids, whole)
+	} else {
+		r, err := apply.Changes(rt.Context(), sb, apply.Options{Hunks: ids})
+		w.wantOutcomes(rt, steps, r, err)
+		id = r.Transaction
+	}
 	switch {
-	case len(inConflict(steps)) > 0:
-	case whole || steps[p].outcome != applies:
-		w.applied(rt, b, b.applyTo(w.src, steps, false), r.Transaction)
+	case !done || len(inConflict(steps)) > 0:
+	case whole:
+		w.applied(rt, b, b.applyTo(w.src, steps, false, asks), id)
 	default:
-		w.tookPart(rt, b, p, string(text), withMode, r.Transaction)
+		w.tookPart(rt, b, p, string(text), withMode, id)
+	}
+}
+
+// killedHunks kills an apply of hunks of the file p, and lets a later command find what it left. It
+// returns the transaction, and whether it was done.
+func (w *world) killedHunks(rt *rapid.T, b *box, sb *record.Sandbox, p string, ids []string, whole bool) (id string, done bool) {
+	args := []string{"apply", "--latest", b.name}
+	for _, id := range ids {
+		args = append(args, "--hunk", id)
+	}
+	point := pickOfApply(rt)
+	killed := w.killed(rt, point, args...)
+	if killed && slices.Contains(afterCommit, point) {
+		w.did["hunks: killed after the commit"]++
+	}
+	switch {
+	case killed && slices.Contains(beforeCommit, point):
+		w.did["hunks: killed before the commit"]++
+		w.rolledBack(rt, b, sb, []string{p})
+		return "", false
+	case killed && whole:
+		w.applyAgain(rt, sb, []string{p})
+	case killed:
+		w.applyNothing(rt, sb)
+	}
+	return w.last(rt).ID, true
+}
+
+// applyNothing applies a path that is no change: that ends what a killed apply of hunks has done,
+// and does not apply the rest.
+func (w *world) applyNothing(rt *rapid.T, sb *record.Sandbox) {
+	r, err := apply.Changes(rt.Context(), sb, apply.Options{Paths: pathsOf([]string{"nothing"})})
+	if !errdefs.Is(err, errdefs.NotFound) || r.Transaction != "" {
+		rt.Fatalf("the apply of nothing: %v, %+v", err, r)
 	}
 }
 
@@ -109,6 +152,14 @@ func (d *delta) settlePart(src tree, p string) {
 		return
 	}
 	d.rebase(src, []string{p})
+}
+
+// pickOfApply draws a point of an apply.
+func pickOfApply(rt *rapid.T) string {
+	if rapid.Bool().Draw(rt, "after the commit") {
+		return pick(rt, afterCommit)
+	}
+	return pick(rt, beforeCommit)
 }
 
 // pick draws one of the points.

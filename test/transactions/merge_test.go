@@ -1,12 +1,14 @@
 package transactions_test
 
 import (
+	"context"
 	"maps"
 	"slices"
 
 	"pgregory.net/rapid"
 
 	"github.com/agentfense/agentfense/internal/sandbox/merge"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
@@ -26,8 +28,12 @@ func (w *world) mergeForks(rt *rapid.T) {
 		w.editFiles(rt, b)
 	}
 	want, stops := mergeViews(base, ours.view(w.src), theirs.view(w.src))
+	before := ours.view(w.src)
 	into, from := w.open(rt, ours), w.open(rt, theirs)
-	r, err := merge.Merge(merge.Options{Into: into, From: from, Freeze: snapshot.FreezeStopped(from)})
+	if len(stops) == 0 && rapid.IntRange(0, 2).Draw(rt, "killed") == 0 {
+		w.killedMerge(rt, into, from, before, want)
+	}
+	r, err := merge.Merge(context.Background(), merge.Options{Into: into, From: from, Freeze: snapshot.FreezeStopped(from)})
 	w.must(rt, err)
 	var got []string
 	for _, c := range r.Conflicts {
@@ -37,19 +43,36 @@ func (w *world) mergeForks(rt *rapid.T) {
 	if !slices.Equal(got, stops) {
 		rt.Fatalf("the merge of %s into %s is in conflict at %q, want %q", theirs.name, ours.name, got, stops)
 	}
-	before := ours.view(w.src)
 	if len(stops) > 0 {
 		want = before
 	}
 	w.same(rt, "what was merged into", want, w.shown(rt, into, into.LayersDir()))
 	w.same(rt, "what was merged", theirs.view(w.src), w.shown(rt, from, from.LayersDir()))
-	if r.Kept.Number != 0 {
-		_, err := snapshot.Restore(into, r.Kept.Ref(), false)
+	list, err := snapshot.Read(into)
+	w.must(rt, err)
+	if n := len(list.Snapshots); n > 0 { // also of a merge that was killed when it was done
+		_, err := snapshot.Restore(into, list.Snapshots[n-1].Ref(), false)
 		w.must(rt, err)
 		w.same(rt, "what was before the merge", before, w.shown(rt, into, into.LayersDir()))
 	}
 	w.must(rt, w.home.Remove(ours.name))
 	w.must(rt, w.home.Remove(theirs.name))
+}
+
+// killedMerge kills a merge: either all of it is done, or nothing.
+func (w *world) killedMerge(rt *rapid.T, into, from *record.Sandbox, before, after tree) {
+	point := pick(rt, whileMerge)
+	want := before
+	switch killed := w.killed(rt, point, "merge", from.Name(), "--into", into.Name()); {
+	case !killed:
+		want = after
+	case point == mergePut:
+		want = after
+		w.did["merge: killed when done"]++
+	default:
+		w.did["merge: killed before"]++
+	}
+	w.same(rt, "what a killed merge has left", want, w.shown(rt, into, into.LayersDir()))
 }
 
 // editFiles changes, makes and removes files in a sandbox.
@@ -79,7 +102,7 @@ func mergeViews(base, ours, theirs tree) (merged tree, stops []string) {
 		case b == nil || o == nil || t == nil || !b.isFile() || !o.isFile() || !t.isFile():
 			stops = append(stops, p)
 		default:
-			if n, clean := mergeFiles(*b, *o, *t); clean {
+			if n, how := asks.merge(withContent(*b), *o, *t); how == clean {
 				merged.set(p, &n)
 			} else {
 				stops = append(stops, p)

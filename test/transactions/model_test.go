@@ -32,16 +32,17 @@ func TestTransactionsKeepEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { removeDir(base) })
-	n := 0
+	n, did := 0, counts{}
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		root := filepath.Join(base, fmt.Sprint(n))
 		defer removeDir(root)
-		w := newWorld(t, rt, root)
+		w := newWorld(rt, root, did)
 		rt.Repeat(map[string]func(*rapid.T){
-			"": w.check, "source": w.editSource, "inside": w.editInside, "inside2": w.editInside, "snapshot": w.snapshot,
+			"": w.check, "source": w.editSource, "link": w.linkSource, "inside": w.editInside, "inside2": w.editInside, "snapshot": w.snapshot,
 			"restore": w.restore, "fork": w.fork, "remove": w.remove, "apply": w.apply, "apply2": w.apply, "reverse": w.reverse, "reverse2": w.reverse,
-			"hunks": w.applyHunks, "kill": w.kill, "merge forks": w.mergeForks,
+			"hunks": w.applyHunks, "hunks2": w.applyHunks, "kill": w.kill, "merge forks": w.mergeForks, "contradict": w.contradict, "contradict2": w.contradict,
 		})
 	})
+	did.check(t, n)
 }

@@ -1,14 +1,6 @@
 package transactions_test
 
-import (
-	"errors"
-	"fmt"
-	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
-)
+import "slices"
 
 // outcome is what an apply does with a change.
 type outcome rune
@@ -17,6 +9,7 @@ const (
 	applies   outcome = 'a'
 	isPresent outcome = 'p' // the source has it already
 	isKept    outcome = 'k' // the sandbox did not delete it itself
+	stays     outcome = 's' // the source wins, and the sandbox keeps its version
 	conflicts outcome = 'c'
 	unchanged outcome = '-'
 )
@@ -68,7 +61,8 @@ func (d *delta) isFresh(src tree, p string) bool {
 	case base.isDir() && now.isDir():
 		return base.mode == now.mode
 	}
-	return base.identity == now.identity || base.byHash && isSame(base, now)
+	lostNames := base.isFile() && now.names < base.names && now.inode == base.inode && now.mode == base.mode
+	return base.identity == now.identity || lostNames || base.byHash && isSame(base, now)
 }
 
 // isPresent reports whether the source has what the change would give it.
@@ -104,11 +98,11 @@ func selectChanges(all map[string]change, paths []string) map[string]change {
 }
 
 // plan returns the selected changes with what an apply does with them.
-func (d *delta) plan(src tree, paths []string) map[string]change {
+func (d *delta) plan(src tree, paths []string, r resolution) map[string]change {
 	steps := selectChanges(d.changes(src), paths)
 	for _, p := range parentsFirst(steps) {
 		c := steps[p]
-		c.outcome = d.decide(src, p, c, steps)
+		c.outcome = d.decide(src, p, c, steps, r)
 		steps[p] = c
 	}
 	for _, p := range childrenFirst(steps) {
@@ -132,7 +126,7 @@ func (d *delta) plan(src tree, paths []string) map[string]change {
 	return steps
 }
 
-func (d *delta) decide(src tree, p string, c change, steps map[string]change) outcome {
+func (d *delta) decide(src tree, p string, c change, steps map[string]change, r resolution) outcome {
 	base, recorded := d.base[p]
 	_, there := src[p]
 	isCleared := c.status == 'T' && base.isDir() && !there // nothing can be lost
@@ -144,7 +138,7 @@ func (d *delta) decide(src tree, p string, c change, steps map[string]change) ou
 	case !d.isFresh(src, p) && !isCleared && d.isPresent(src, p, c):
 		return isPresent
 	case !d.isFresh(src, p) && !isCleared:
-		return d.decideBoth(src, p, c)
+		return d.decideBoth(src, p, c, r)
 	case c.status == 'D' || parent(p) == "":
 		return applies
 	}
@@ -161,63 +155,21 @@ func (d *delta) decide(src tree, p string, c change, steps map[string]change) ou
 }
 
 // decideBoth decides about a path that the source and the sandbox have changed: a text is merged.
-func (d *delta) decideBoth(src tree, p string, c change) outcome {
-	base, ours, theirs := d.base[p], src[p], d.own[p].node
-	if c.status != 'M' || !base.byHash || !base.isFile() || !ours.isFile() {
+func (d *delta) decideBoth(src tree, p string, c change, r resolution) outcome {
+	base, ours := d.base[p], src[p]
+	if c.status != 'M' || !base.isFile() || !ours.isFile() {
 		return conflicts
 	}
-	merged, clean := mergeFiles(base, ours, theirs)
+	merged, how := r.merge(base, ours, d.own[p].node)
 	switch {
-	case !clean:
+	case how == impossible:
 		return conflicts
-	case isSame(merged, ours):
+	case !isSame(merged, ours):
+		return applies
+	case how == clean:
 		return isPresent
 	}
-	return applies
-}
-
-// mergeFiles merges two versions of a file, as git does.
-func mergeFiles(base, ours, theirs node) (merged node, clean bool) {
-	merged = ours
-	switch {
-	case ours.mode == theirs.mode || theirs.mode == base.mode:
-	case ours.mode == base.mode:
-		merged.mode = theirs.mode
-	default:
-		return node{}, false
-	}
-	switch {
-	case theirs.text == base.text:
-		return merged, true // whatever ours is
-	case ours.text == base.text, ours.text == theirs.text:
-		merged.text = theirs.text
-		return merged, true
-	case !base.isText() || !ours.isText() || !theirs.isText():
-		return node{}, false
-	}
-	merged.text, clean = gitMergeFile(base.text, ours.text, theirs.text)
-	return merged, clean
-}
-
-// gitMergeFile merges two versions of a text.
-func gitMergeFile(base, ours, theirs string) (merged string, clean bool) {
-	dir, err := os.MkdirTemp("/dev/shm", "merge")
-	if err != nil {
-		panic(err)
-	}
-	defer removeDir(dir)
-	for name, text := range map[string]string{"ours": ours, "base": base, "theirs": theirs} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			panic(err)
-		}
-	}
-	cmd := exec.Command("git", "merge-file", "-p", "ours", "base", "theirs")
-	cmd.Dir = dir
-	out, err := cmd.Output()
-	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() < 0 || exit.ExitCode() > 127) {
-		panic(fmt.Sprintf("git merge-file: %v", err)) // a number of conflicts is no error
-	}
-	return string(out), err == nil
+	return stays
 }
 
 // inConflict returns the paths that stop an apply.
@@ -259,9 +211,13 @@ func (t tree) set(p string, n *node) {
 }
 
 // applyTo does what the plan says. It returns what it did in the source.
-func (d *delta) applyTo(src tree, steps map[string]change, all bool) map[string]move {
+func (d *delta) applyTo(src tree, steps map[string]change, all bool, r resolution) map[string]move {
 	done := map[string]move{}
+	var dropped []string
 	for p, c := range steps {
+		if c.outcome != stays {
+			dropped = append(dropped, p)
+		}
 		if c.outcome != applies {
 			continue
 		}
@@ -269,7 +225,7 @@ func (d *delta) applyTo(src tree, steps map[string]change, all bool) map[string]
 		if c.status != 'D' {
 			n := d.own[p].node
 			if !d.isFresh(src, p) && m.before != nil {
-				n, _ = mergeFiles(d.base[p], *m.before, n)
+				n, _ = r.merge(d.base[p], *m.before, n)
 			}
 			m.after = &n
 		}
@@ -278,10 +234,10 @@ func (d *delta) applyTo(src tree, steps map[string]change, all bool) map[string]
 	for p, m := range done {
 		src.set(p, m.after)
 	}
-	if all {
+	if all && len(dropped) == len(steps) {
 		d.reset()
 	} else {
-		d.drop(src, slices.Collect(maps.Keys(steps)))
+		d.drop(src, dropped)
 	}
 	return done
 }

@@ -20,6 +20,7 @@ type node struct {
 
 	identity string // of the source's entry: what stat(2) says of it
 	inode    string // the same without the time of a rename
+	names    uint64 // of the file
 	byHash   bool   // of a base: its content was recorded, so that another entry may be the same
 }
 
@@ -84,6 +85,17 @@ func (t tree) isEmpty(p string) bool {
 	return true
 }
 
+// links are the names of the file at p, which has its identity of the disk.
+func (t tree) links(p string) []string {
+	var list []string
+	for q, n := range t {
+		if q == p || n.isFile() && n.inode == t[p].inode {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
 // removeAll removes p and what is below.
 func (t tree) removeAll(p string) {
 	maps.DeleteFunc(t, func(q string, _ node) bool { return q == p || isBelow(q, p) })
@@ -135,6 +147,7 @@ func onDisk(root string) (tree, error) {
 		}
 		st := info.Sys().(*syscall.Stat_t)
 		n.inode = fmt.Sprint(st.Ino, st.Size, st.Mtim)
+		n.names = st.Nlink
 		n.identity = fmt.Sprint(n.inode, st.Mode, st.Ctim)
 		t[p] = n
 		return nil

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -30,7 +29,6 @@ type box struct {
 
 // world is a source with its sandboxes, and what they must be.
 type world struct {
-	t     *testing.T
 	home  *record.Home
 	dir   string // the source
 	src   tree
@@ -38,18 +36,29 @@ type world struct {
 	done  []*transaction
 	made  int // sandboxes
 	wrote int // texts
+	did   counts
 }
 
 // lines is the text with which files begin.
 const lines = "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
 
-// names are those of files and directories: few, and some more often, so that operations meet.
-var names = []string{"a", "a", "a", "b", "d", "d", "e", "d/a", "d/a", "d/b", "e/a", "e/b"}
+// Names with bytes that need care: in options, in shells, in lists by lines and in JSON.
+const (
+	odd     = "-e \\\n\xff"
+	alsoOdd = " *\t\xfe\"-"
+)
 
-func newWorld(t *testing.T, rt *rapid.T, root string) *world {
-	w := &world{t: t, dir: filepath.Join(root, "source"), src: tree{}, boxes: map[string]*box{}}
+// names are those of files and directories: few, and some more often, so that operations meet.
+var names = []string{"a", "a", "a", alsoOdd, "d", "d", odd, "d/a", "d/a", "d/" + alsoOdd, odd + "/a", odd + "/" + alsoOdd}
+
+func (w *world) drawName(rt *rapid.T, label string) string {
+	return names[rapid.IntRange(0, len(names)-1).Draw(rt, label)]
+}
+
+func newWorld(rt *rapid.T, root string, did counts) *world {
+	w := &world{did: did, dir: filepath.Join(root, "source"), src: tree{}, boxes: map[string]*box{}}
 	w.must(rt, os.MkdirAll(w.dir, 0o755))
-	for _, p := range []string{"a", "d", "d/a", "d/b"} {
+	for _, p := range []string{"a", "d", "d/a", "d/" + alsoOdd} {
 		n := file(lines)
 		if p == "d" {
 			n = dir()
@@ -134,7 +143,7 @@ func (w *world) identify(rt *rapid.T) {
 	now, err := onDisk(w.dir)
 	w.must(rt, err)
 	for p, n := range w.src {
-		n.identity, n.inode = now[p].identity, now[p].inode
+		n.identity, n.inode, n.names = now[p].identity, now[p].inode, now[p].names
 		w.src[p] = n
 	}
 }

@@ -3284,7 +3284,10 @@ type Denial struct {
 	// Number of times.
 	Count int64 `protobuf:"varint,8,opt,name=count,proto3" json:"count,omitempty"`
 	// Name of the mount in which path is; empty: the workspace.
-	Mount         string `protobuf:"bytes,100,opt,name=mount,proto3" json:"mount,omitempty"`
+	Mount string `protobuf:"bytes,100,opt,name=mount,proto3" json:"mount,omitempty"`
+	// If a lock of another sandbox refused it: whose, as "a lock of the sandbox NAME". No rule
+	// decided then. Empty for a token without the scopes read and manage.
+	Lock          string `protobuf:"bytes,101,opt,name=lock,proto3" json:"lock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3378,6 +3381,13 @@ func (x *Denial) GetCount() int64 {
 func (x *Denial) GetMount() string {
 	if x != nil {
 		return x.Mount
+	}
+	return ""
+}
+
+func (x *Denial) GetLock() string {
+	if x != nil {
+		return x.Lock
 	}
 	return ""
 }
@@ -5054,9 +5064,9 @@ type ApplyRequest struct {
 	// OUTCOME_CHANGED_SINCE_REVIEW. NOT_FOUND for an id of a path that is no change.
 	// INVALID_ARGUMENT together with paths.
 	Hunks []string `protobuf:"bytes,120,rep,name=hunks,proto3" json:"hunks,omitempty"`
-	// What to do where the source and the sandbox have changed the same lines of a text. It concerns
-	// linked codebases and mounts. FAILED_PRECONDITION, unless it is unspecified, for a codebase that
-	// was uploaded, whose texts are not merged.
+	// What to do where the source and the sandbox have changed the same lines of a text. If it is
+	// unspecified, texts of a codebase that was uploaded are not merged at all: a client may bring
+	// the same changes into the directory that it uploaded.
 	OnConflict ConflictResolution `protobuf:"varint,121,opt,name=on_conflict,json=onConflict,proto3,enum=sandbox.v1.ConflictResolution" json:"on_conflict,omitempty"`
 	// Commits the changes to this new branch of the source's git repository, instead of applying
 	// them. The work tree and the index stay as they are, and the changes stay in the sandbox.
@@ -8229,7 +8239,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x05mount\x18\x01 \x01(\tR\x05mount\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
 	"\x04keys\x18\x03 \x03(\tR\x04keys\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xfd\x01\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x91\x02\n" +
 	"\x06Denial\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1c\n" +
 	"\toperation\x18\x02 \x01(\tR\toperation\x126\n" +
@@ -8242,7 +8252,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x03pid\x18\x06 \x01(\x05R\x03pid\x12\x18\n" +
 	"\aprogram\x18\a \x01(\tR\aprogram\x12\x14\n" +
 	"\x05count\x18\b \x01(\x03R\x05count\x12\x14\n" +
-	"\x05mount\x18d \x01(\tR\x05mount\"}\n" +
+	"\x05mount\x18d \x01(\tR\x05mount\x12\x12\n" +
+	"\x04lock\x18e \x01(\tR\x04lock\"}\n" +
 	"\n" +
 	"FileChange\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12*\n" +

@@ -1089,7 +1089,11 @@ type CompareStatesRequest struct {
 	// Maximum number of files; 0: as many as fit in a message of 4 MiB.
 	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the previous page.
-	PageToken     string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Name of the mount in which the states are compared; empty: the workspace. NOT_FOUND for an
+	// unknown name, and for a snapshot that is older than the mount; FAILED_PRECONDITION for a mount
+	// in which nothing can be written, and for mounts of two sources.
+	Mount         string `protobuf:"bytes,9,opt,name=mount,proto3" json:"mount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1176,6 +1180,13 @@ func (x *CompareStatesRequest) GetPageSize() int32 {
 func (x *CompareStatesRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *CompareStatesRequest) GetMount() string {
+	if x != nil {
+		return x.Mount
 	}
 	return ""
 }
@@ -1332,7 +1343,7 @@ const file_sandbox_v1_snapshot_proto_rawDesc = "" +
 	"\fMergeLeftOut\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05mount\x18\x02 \x01(\tR\x05mount\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x83\x02\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x99\x02\n" +
 	"\x14CompareStatesRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
@@ -1345,7 +1356,8 @@ const file_sandbox_v1_snapshot_proto_rawDesc = "" +
 	"names_only\x18\x06 \x01(\bR\tnamesOnly\x12\x1b\n" +
 	"\tpage_size\x18\a \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\b \x01(\tR\tpageToken*\x89\x01\n" +
+	"page_token\x18\b \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05mount\x18\t \x01(\tR\x05mount*\x89\x01\n" +
 	"\x0eSnapshotReason\x12\x1f\n" +
 	"\x1bSNAPSHOT_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aSNAPSHOT_REASON_CHECKPOINT\x10\x01\x12\x1b\n" +

@@ -69,9 +69,11 @@ type SnapshotServiceClient interface {
 	// snapshot, and for a path at which nothing would change; RESOURCE_EXHAUSTED if the disk or the
 	// sandbox is full.
 	MergeSandbox(ctx context.Context, in *MergeSandboxRequest, opts ...grpc.CallOption) (*MergeSandboxResponse, error)
-	// CompareStates lists, in pages, how the workspaces of two states of one codebase differ. The
-	// answer has no digest, because nothing of it can be applied. FAILED_PRECONDITION for sandboxes
-	// of two codebases; NOT_FOUND for a path at which the states do not differ.
+	// CompareStates lists, in pages, how two states of one codebase differ, in the workspace or in a
+	// mount. The answer has no digest, because nothing of it can be applied. FAILED_PRECONDITION for
+	// sandboxes of two codebases, unless a mount is meant; NOT_FOUND for a path at which the states
+	// do not differ; PERMISSION_DENIED if the server's configuration no longer lists the mount's
+	// source.
 	CompareStates(ctx context.Context, in *CompareStatesRequest, opts ...grpc.CallOption) (*DiffResponse, error)
 }
 
@@ -194,9 +196,11 @@ type SnapshotServiceServer interface {
 	// snapshot, and for a path at which nothing would change; RESOURCE_EXHAUSTED if the disk or the
 	// sandbox is full.
 	MergeSandbox(context.Context, *MergeSandboxRequest) (*MergeSandboxResponse, error)
-	// CompareStates lists, in pages, how the workspaces of two states of one codebase differ. The
-	// answer has no digest, because nothing of it can be applied. FAILED_PRECONDITION for sandboxes
-	// of two codebases; NOT_FOUND for a path at which the states do not differ.
+	// CompareStates lists, in pages, how two states of one codebase differ, in the workspace or in a
+	// mount. The answer has no digest, because nothing of it can be applied. FAILED_PRECONDITION for
+	// sandboxes of two codebases, unless a mount is meant; NOT_FOUND for a path at which the states
+	// do not differ; PERMISSION_DENIED if the server's configuration no longer lists the mount's
+	// source.
 	CompareStates(context.Context, *CompareStatesRequest) (*DiffResponse, error)
 	mustEmbedUnimplementedSnapshotServiceServer()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -88,7 +89,7 @@ type ApplyOptions struct {
 	Progress        func(tried, total int)
 	// OnConflict says what to do with lines that the source and the sandbox have changed; without
 	// Unreviewed, one of Merge, Ours, Theirs and Markers.
-	OnConflict apply.OnConflict
+	OnConflict conflict.Resolution
 	// Waiting and Recovered are those of apply.Options.
 	Waiting   func(holder string)
 	Recovered func(history.Recovered)

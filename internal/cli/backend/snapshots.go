@@ -5,6 +5,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
@@ -46,7 +47,7 @@ type MergeOptions struct {
 	From, Into string // names of sandboxes
 	Snapshot   string // of From; "" is its present state
 	Paths      []vpath.Path
-	Resolve    merge.Resolution
+	Resolve    conflict.Resolution
 	DryRun     bool
 }
 

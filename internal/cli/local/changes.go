@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/branch"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -119,9 +120,9 @@ func (c *localChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resul
 	options := apply.Options{Paths: o.Paths, Hunks: o.Hunks, DryRun: o.DryRun, Reviewed: o.Reviewed, Progress: o.Progress, Unreviewed: o.Unreviewed, Waiting: o.Waiting, Recovered: o.Recovered}
 	switch options.OnConflict = o.OnConflict; {
 	case o.Unreviewed:
-		options.OnConflict = apply.Leave
+		options.OnConflict = conflict.Leave
 	case o.Attest: // nobody has looked at what a merge makes
-		options.OnConflict = apply.Stop
+		options.OnConflict = conflict.Stop
 	}
 	if options.To, err = c.target(ctx, o); err != nil {
 		return result, err

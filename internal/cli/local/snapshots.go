@@ -165,7 +165,7 @@ func (b *Backend) Merge(ctx context.Context, o backend.MergeOptions, again []str
 		}
 		defer lock.Release()
 	}
-	r, err := merge.Merge(merge.Options{
+	r, err := merge.Merge(ctx, merge.Options{
 		Into: into, From: from, Snapshot: o.Snapshot, Freeze: freeze.Of(ctx, from),
 		Paths: o.Paths, Resolve: o.Resolve, DryRun: o.DryRun,
 	})

@@ -2,15 +2,12 @@ package present
 
 import (
 	"bufio"
-	"cmp"
 	"fmt"
 	"io"
-	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"unicode/utf8"
 
+	"github.com/agentfense/agentfense/internal/lib/parallel"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/review/gitpatch"
 )
@@ -78,21 +75,12 @@ func statRows(r *review.Review, verbose bool) ([]statRow, error) {
 			shown = append(shown, f)
 		}
 	}
-	rows, failed := make([]statRow, len(shown)), make([]error, len(shown))
-	var next atomic.Int64
-	var stop atomic.Bool
-	var group sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(shown)) {
-		group.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(shown)) && !stop.Load(); i = next.Add(1) - 1 {
-				if rows[i], failed[i] = statRowOf(r, shown[i]); failed[i] != nil {
-					stop.Store(true)
-				}
-			}
-		})
-	}
-	group.Wait()
-	return rows, cmp.Or(failed...)
+	rows := make([]statRow, len(shown))
+	err := parallel.Each(len(shown), func(i int) (err error) {
+		rows[i], err = statRowOf(r, shown[i])
+		return err
+	})
+	return rows, err
 }
 
 // grouped is how many of the changes are in groups.

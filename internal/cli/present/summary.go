@@ -141,7 +141,8 @@ func (d *denials) add(r audit.Record) error {
 }
 
 // noRuleReads is the source of a refusal at a path that can be read though no rule decided: the
-// default is none. A server does not say whose lock it is.
+// default is none. A server that is too old, or a token that may not know the policy, does not say
+// whose lock it is.
 const noRuleReads = "a lock of another sandbox, or a mount at this path"
 
 // keyOf is the group of a refusal.

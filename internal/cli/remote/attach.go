@@ -155,7 +155,7 @@ func exitOf(last *sandboxv1.ExecOutput) backend.Exit {
 		if path, err := vpath.ParseText("/" + d.Path); err == nil { // else it is the server's mistake, and no reason to lose the rest
 			exit.Refused = append(exit.Refused, audit.PermissionDenied{
 				Path: audit.Path(path), Operation: d.Operation, Permission: d.Permission.String(),
-				Rule: audit.Text(d.Rule), RuleIndex: d.RuleIndex, Count: int(d.Count),
+				Rule: audit.Text(d.Rule), RuleIndex: d.RuleIndex, RuleSource: audit.Text(vpath.DecodeText(d.Lock)), Count: int(d.Count),
 			})
 		}
 	}

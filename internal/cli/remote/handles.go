@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/attest"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -192,8 +193,8 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 	case u != nil && o.Branch != "":
 		return result, errdefs.New(errdefs.Unsupported, "sandbox %s: its directory was uploaded, so the server does not commit to it; apply the changes, and commit them here", c.sb.Record.Name)
 	case u != nil && len(o.Hunks) > 0:
-		return result, errdefs.New(errdefs.Unsupported, "sandbox %s: hunks cannot be applied to a directory that was uploaded; apply whole files", c.sb.Record.Name)
-	case u != nil && o.OnConflict != apply.Merge:
+		return result, errdefs.New(errdefs.Unsupported, "sandbox %s: hunks cannot be applied to a directory that was uploaded, which is recorded by file; apply whole files", c.sb.Record.Name)
+	case u != nil && o.OnConflict != conflict.Merge:
 		return result, errdefs.New(errdefs.Unsupported, "sandbox %s: texts of a directory that was uploaded are not merged: apply the other paths, and discard those in conflict", c.sb.Record.Name)
 	case u != nil:
 		if o.Attest {
@@ -211,7 +212,7 @@ func (c *serverChanges) Apply(ctx context.Context, o backend.ApplyOptions) (resu
 func (c *serverChanges) applyThere(ctx context.Context, o backend.ApplyOptions, reviewed string, result *backend.Applied) error {
 	r := &sandboxv1.ApplyRequest{
 		Hunks: o.Hunks, DryRun: o.DryRun, ReviewedDigest: reviewed, ToBranch: o.Branch, Message: o.Message, Attest: o.Attest,
-		OnConflict: wireconv.OnConflict.Encode(o.OnConflict),
+		OnConflict: wireconv.Resolution.Encode(o.OnConflict),
 	}
 	if len(o.Hunks) == 0 {
 		r.Paths = wireconv.EncodeSelection(o.Paths)

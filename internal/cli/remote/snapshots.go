@@ -162,9 +162,6 @@ func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, ru
 
 // Compare shows how two states differ.
 func (b *Backend) Compare(ctx context.Context, earlier, later, mount string, paths []vpath.Path, _ []string) (*backend.Compared, error) {
-	if mount != "" {
-		return nil, localOnly("in")
-	}
 	from, fromRef, err := b.stateOf(ctx, earlier)
 	if err != nil {
 		return nil, err
@@ -175,7 +172,7 @@ func (b *Backend) Compare(ctx context.Context, earlier, later, mount string, pat
 	}
 	r := &sandboxv1.CompareStatesRequest{
 		SandboxId: string(to.Record.ID), State: toRef, FromSandboxId: string(from.Record.ID), FromState: fromRef,
-		Paths: wireconv.EncodeSelection(paths),
+		Mount: mount, Paths: wireconv.EncodeSelection(paths),
 	}
 	var files []*sandboxv1.FileDiff
 	for {
@@ -191,7 +188,7 @@ func (b *Backend) Compare(ctx context.Context, earlier, later, mount string, pat
 			break
 		}
 	}
-	to.Record.Name = earlier + ".." + later
+	to.Record.Name, to.Mount = earlier+".."+later, mount
 	found, err := reviewOf(to, "", files, nil)
 	if err != nil {
 		return nil, err

@@ -22,6 +22,13 @@ type Format struct {
 	MaxFiles int // with 0, the kernel closes what arrives
 }
 
+const (
+	headerBytes = 4
+	// atOnce is how much of a message is sent with its length. A receiver that waits is then woken
+	// once for most messages.
+	atOnce = 16 << 10
+)
+
 // Send sends one message, with descriptors. Errors: Internal; Invalid, for one that is too long;
 // those of the connection.
 func (f Format) Send(c *net.UnixConn, message any, files ...*os.File) error {
@@ -32,7 +39,9 @@ func (f Format) Send(c *net.UnixConn, message any, files ...*os.File) error {
 	if err := f.checkSize(len(body)); err != nil {
 		return err
 	}
-	header := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
+	withHeader := min(len(body), atOnce)
+	first := binary.BigEndian.AppendUint32(make([]byte, 0, headerBytes+withHeader), uint32(len(body)))
+	first = append(first, body[:withHeader]...)
 	var rights []byte
 	if len(files) > 0 {
 		fds := make([]int, len(files))
@@ -41,10 +50,12 @@ func (f Format) Send(c *net.UnixConn, message any, files ...*os.File) error {
 		}
 		rights = unix.UnixRights(fds...)
 	}
-	if _, _, err := c.WriteMsgUnix(header, rights, nil); err != nil {
-		return err
+	n, _, err := c.WriteMsgUnix(first, rights, nil)
+	for _, rest := range [][]byte{first[n:], body[withHeader:]} {
+		if err == nil && len(rest) > 0 {
+			_, err = c.Write(rest)
+		}
 	}
-	_, err = c.Write(body)
 	return err
 }
 
@@ -52,7 +63,7 @@ func (f Format) Send(c *net.UnixConn, message any, files ...*os.File) error {
 // close-on-exec (net asks for MSG_CMSG_CLOEXEC). The caller closes them, also after an error.
 // Errors: io.EOF before a message; Invalid; those of the connection.
 func (f Format) Receive(c *net.UnixConn, message any) ([]*os.File, error) {
-	var header [4]byte
+	var header [headerBytes]byte
 	var oob []byte
 	if f.MaxFiles > 0 {
 		oob = make([]byte, unix.CmsgSpace(f.MaxFiles*4))

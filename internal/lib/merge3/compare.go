@@ -9,12 +9,6 @@ package merge3
 // edit is a run of lines that was replaced; one of the spans may be without lines.
 type edit struct{ old, new Span }
 
-// maxSteps bounds the steps of a merge. Texts that need more get larger conflicts.
-const maxSteps = 100_000_000
-
-// budget is how many steps are left.
-type budget int
-
 // version is a version of a text in a comparison.
 type version struct {
 	lines   []int
@@ -38,12 +32,15 @@ func compare(a, b []int, work *budget) []edit {
 		tail++
 	}
 	inA, inB := count(a), count(b)
+	if work.ended() {
+		return nil
+	}
 	m := matcher{work: work}
 	m.old = before.candidates(Span{same.Start, len(a) - tail}, inB)
 	m.new = after.candidates(Span{same.Start, len(b) - tail}, inA)
 	m.match()
-	before.slide(after)
-	after.slide(before)
+	before.slide(after, work)
+	after.slide(before, work)
 	return edits(before, after)
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/lib/merge3"
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
@@ -51,7 +50,7 @@ func (g git) compare(t interface {
 }, base, ours, theirs []byte,
 ) {
 	want, conflicts := g.merge(t, base, ours, theirs)
-	r := merge3.Lines(base, ours, theirs)
+	r := lines(t, base, ours, theirs)
 	got := r.Markers("ours", "theirs")
 	if !bytes.Equal(got, want) {
 		t.Fatalf("base %q\nours %q\ntheirs %q\nmerges to\n%q\nwant\n%q", base, ours, theirs, got, want)
@@ -118,7 +117,7 @@ func TestAConflictIsResolvedAsGitDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		base := words.Draw(t, "base")
 		before, ours, theirs := joined(t, base), joined(t, edited(t, base, words, "ours")), joined(t, edited(t, base, words, "theirs"))
-		r := merge3.Lines(before, ours, theirs)
+		r := lines(t, before, ours, theirs)
 		for favor, got := range map[string][]byte{"--ours": r.Ours(), "--theirs": r.Theirs()} {
 			if want, _ := g.merge(t, before, ours, theirs, favor); !bytes.Equal(got, want) {
 				t.Fatalf("%s of base %q\nours %q\ntheirs %q\nis\n%q\nwant\n%q", favor, before, ours, theirs, got, want)

@@ -1,9 +1,20 @@
 package merge3
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
-// minCost is how many differences a search finds at least before it stops at the best so far.
-const minCost = 256
+const (
+	// minCost is how many differences a search finds at least before it stops at the best so far.
+	minCost = 256
+	// quickCost takes its place when the budget is used up. It makes the rest of a comparison
+	// linear.
+	quickCost = 8
+	// A search of more than minCost differences stops at a way that is promising: it has come
+	// goodPace lines for each difference, and at least goodRun equal lines were the last.
+	goodPace, goodRun = 4, 20
+)
 
 // matcher compares the candidates of two versions.
 type matcher struct {
@@ -34,15 +45,20 @@ func (m *matcher) box(a, b Span, exact bool) {
 		for a.Start < a.End && b.Start < b.End && m.old.lines[a.End-1] == m.new.lines[b.End-1] {
 			a.End, b.End = a.End-1, b.End-1
 		}
-		if a.Start == a.End || b.Start == b.End || *m.work <= 0 {
+		if a.Start == a.End || b.Start == b.End || m.work.ended() {
 			m.old.mark(a)
 			m.new.mark(b)
 			return
 		}
 		s := search{matcher: m, a: a, b: b, exact: exact}
 		at := s.middle()
-		m.box(Span{a.Start, at.old}, Span{b.Start, at.new}, at.exactBefore)
-		a.Start, b.Start, exact = at.old, at.new, at.exactAfter
+		if at.old+at.new-a.Start-b.Start < a.End+b.End-at.old-at.new { // recurse into the smaller part
+			m.box(Span{a.Start, at.old}, Span{b.Start, at.new}, at.exactBefore)
+			a.Start, b.Start, exact = at.old, at.new, at.exactAfter
+		} else {
+			m.box(Span{at.old, a.End}, Span{at.new, b.End}, at.exactAfter)
+			a.End, b.End, exact = at.old, at.new, at.exactBefore
+		}
 	}
 }
 
@@ -58,7 +74,10 @@ type search struct {
 	*matcher
 	a, b  Span
 	exact bool
-
+	// first and last are the diagonals of the start and the end, and ran says that the last step
+	// found a long run of equal lines.
+	first, last   int
+	ran           bool
 	ahead, behind diagonals
 }
 
@@ -85,11 +104,12 @@ func (d *diagonals) widen(low, high int, reached []int, zero, unreached int) {
 // middle returns the cut.
 func (s *search) middle() split {
 	low, high := s.a.Start-s.b.End, s.a.End-s.b.Start
-	first, last := s.a.Start-s.b.Start, s.a.End-s.b.End
-	s.ahead, s.behind = diagonals{first, first}, diagonals{last, last}
-	s.forward[s.zero+first], s.backward[s.zero+last] = s.a.Start, s.a.End
-	odd := (first-last)&1 != 0
+	s.first, s.last = s.a.Start-s.b.Start, s.a.End-s.b.End
+	s.ahead, s.behind = diagonals{s.first, s.first}, diagonals{s.last, s.last}
+	s.forward[s.zero+s.first], s.backward[s.zero+s.last] = s.a.Start, s.a.End
+	odd := (s.first-s.last)&1 != 0
 	for cost := 1; ; cost++ {
+		s.ran = false
 		s.ahead.widen(low, high, s.forward, s.zero, -1)
 		if at, met := s.goAhead(odd); met {
 			return at
@@ -98,10 +118,63 @@ func (s *search) middle() split {
 		if at, met := s.goBack(!odd); met {
 			return at
 		}
-		if *s.work <= 0 || !s.exact && cost >= s.maxCost {
+		switch {
+		case s.work.ended(), s.work.isUsedUp() && cost >= quickCost:
+			return s.best()
+		case s.exact:
+			continue
+		case s.ran && cost > minCost:
+			if at, is := s.promising(cost); is {
+				return at
+			}
+		}
+		if cost >= s.maxCost {
 			return s.best()
 		}
 	}
+}
+
+// promising returns a cut at the end of a way that is clearly better than the others.
+func (s *search) promising(cost int) (at split, is bool) {
+	if at, is = s.promisingAhead(cost); is {
+		return at, true
+	}
+	return s.promisingBehind(cost)
+}
+
+func (s *search) promisingAhead(cost int) (at split, is bool) {
+	best := goodPace * cost
+	for d := s.ahead.high; d >= s.ahead.low; d -= 2 {
+		i := s.forward[s.zero+d]
+		j := i - d
+		far := i - s.a.Start + j - s.b.Start - distance(d, s.first)
+		if far > best && s.a.Start+goodRun <= i && i < s.a.End && s.b.Start+goodRun <= j && j < s.b.End &&
+			s.isRun(i-goodRun, j-goodRun) {
+			best, at, is = far, split{i, j, true, false}, true
+		}
+	}
+	return at, is
+}
+
+func (s *search) promisingBehind(cost int) (at split, is bool) {
+	best := goodPace * cost
+	for d := s.behind.high; d >= s.behind.low; d -= 2 {
+		i := s.backward[s.zero+d]
+		j := i - d
+		far := s.a.End - i + s.b.End - j - distance(d, s.last)
+		if far > best && s.a.Start < i && i <= s.a.End-goodRun && s.b.Start < j && j <= s.b.End-goodRun &&
+			s.isRun(i, j) {
+			best, at, is = far, split{i, j, false, true}, true
+		}
+	}
+	return at, is
+}
+
+func distance(a, b int) int { return max(a-b, b-a) }
+
+// isRun reports whether goodRun lines from i and j on are equal.
+func (s *search) isRun(i, j int) bool {
+	return slices.Equal(s.old.lines[i:i+goodRun], s.new.lines[j:j+goodRun])
 }
 
 // goAhead makes the forward search one step longer. meets says that it can meet the other one.
@@ -116,7 +189,8 @@ func (s *search) goAhead(meets bool) (at split, met bool) {
 		for i < s.a.End && i-d < s.b.End && s.old.lines[i] == s.new.lines[i-d] {
 			i++
 		}
-		*s.work -= budget(1 + i - from)
+		s.work.use(1 + i - from)
+		s.ran = s.ran || i-from > goodRun
 		s.forward[k] = i
 		if meets && s.behind.low <= d && d <= s.behind.high && s.backward[k] <= i {
 			return split{i, i - d, true, true}, true
@@ -137,7 +211,8 @@ func (s *search) goBack(meets bool) (at split, met bool) {
 		for i > s.a.Start && i-d > s.b.Start && s.old.lines[i-1] == s.new.lines[i-d-1] {
 			i--
 		}
-		*s.work -= budget(1 + from - i)
+		s.work.use(1 + from - i)
+		s.ran = s.ran || from-i > goodRun
 		s.backward[k] = i
 		if meets && s.ahead.low <= d && d <= s.ahead.high && i <= s.forward[k] {
 			return split{i, i - d, true, true}, true

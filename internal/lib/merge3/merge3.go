@@ -4,11 +4,13 @@
 // has the same bytes: it compares lines with the same choices (see compare.go), changes that touch
 // each other are in conflict, and of a conflict only the lines that differ between the two versions
 // are left. Lines end in "\n"; a carriage return and bytes that are not UTF-8 are content like any
-// other. It does not merge a binary or a large file, and its time is bounded for any content.
+// other. It does not merge a binary or a large file. Its time is bounded for any content: texts
+// that differ in too many places are compared less thoroughly, and have more conflicts than in git.
 package merge3
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strings"
 
@@ -37,6 +39,9 @@ type Result struct {
 	// Refused is why the versions cannot be merged by lines; "" if they can. It is never set if one
 	// of them has the other's change or no change.
 	Refused Refusal
+	// Rough says that the versions differ in so many places that they were not compared thoroughly.
+	// The merge is right, but a thorough one could have fewer conflicts.
+	Rough bool
 
 	ours, theirs []byte
 	ourLines     []string
@@ -52,39 +57,45 @@ type Conflict struct{ Ours, Theirs Span }
 // Span is a run of lines, counted from 0.
 type Span struct{ Start, End int }
 
-// Lines merges what ours and theirs made of base.
-func Lines(base, ours, theirs []byte) Result {
+// Lines merges what ours and theirs made of base. Its error is that of ctx, if this ends before.
+func Lines(ctx context.Context, base, ours, theirs []byte) (Result, error) {
 	r := Result{ours: ours, theirs: theirs}
 	switch {
 	case bytes.Equal(ours, theirs) || bytes.Equal(base, theirs):
 		r.Clean, r.Text = true, ours
-		return r
+		return r, nil
 	case bytes.Equal(base, ours):
 		r.Clean, r.Text = true, theirs
-		return r
+		return r, nil
 	}
 	for _, version := range [][]byte{base, ours, theirs} {
 		if len(version) > MaxBytes {
 			r.Refused = TooLarge
-			return r
+			return r, nil
 		}
 		if textdiff.IsBinary(version) {
 			r.Refused = Binary
-			return r
+			return r, nil
 		}
 	}
-	r.merge(textdiff.SplitLines(string(base)))
-	return r
+	work := newBudget(ctx)
+	r.merge(textdiff.SplitLines(string(base)), work)
+	if work.err != nil {
+		return Result{}, work.err
+	}
+	return r, nil
 }
 
 // merge compares the versions and sets what follows from that.
-func (r *Result) merge(base []string) {
+func (r *Result) merge(base []string, work *budget) {
 	r.ourLines, r.theirLines = textdiff.SplitLines(string(r.ours)), textdiff.SplitLines(string(r.theirs))
 	all := texts{}
 	began, ours, theirs := all.number(base), all.number(r.ourLines), all.number(r.theirLines)
-	work := budget(maxSteps)
-	r.chunks = combine(compare(began, ours, &work), compare(began, theirs, &work), ours, theirs)
-	r.chunks = r.refine(ours, theirs, &work)
+	r.chunks = combine(compare(began, ours, work), compare(began, theirs, work), ours, theirs)
+	r.chunks = r.refine(ours, theirs, work)
+	if r.Rough = work.isUsedUp(); work.ended() {
+		return
+	}
 	for _, c := range r.chunks {
 		r.newline = append(r.newline, r.markerEnd(c, base))
 		if c.from == both {

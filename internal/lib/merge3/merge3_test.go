@@ -2,6 +2,8 @@ package merge3_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -42,7 +44,7 @@ func TestLines(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := merge3.Lines([]byte(tt.base), []byte(tt.ours), []byte(tt.theirs))
+			r := lines(t, []byte(tt.base), []byte(tt.ours), []byte(tt.theirs))
 			if got := string(r.Markers("source", "sandbox")); got != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
@@ -54,7 +56,7 @@ func TestLines(t *testing.T) {
 }
 
 func TestConflictsHaveTheirPlaces(t *testing.T) {
-	r := merge3.Lines([]byte("a\nb\n1\n2\n3\n4\nc\n"), []byte("a\nx\ny\n1\n2\n3\n4\nC\n"), []byte("a\n1\n2\n3\n4\nD\n"))
+	r := lines(t, []byte("a\nb\n1\n2\n3\n4\nc\n"), []byte("a\nx\ny\n1\n2\n3\n4\nC\n"), []byte("a\n1\n2\n3\n4\nD\n"))
 	want := []merge3.Conflict{
 		{Ours: merge3.Span{Start: 1, End: 3}, Theirs: merge3.Span{Start: 1, End: 1}},
 		{Ours: merge3.Span{Start: 7, End: 8}, Theirs: merge3.Span{Start: 5, End: 6}},
@@ -85,7 +87,7 @@ func TestBinaryAndLargeVersionsAreRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := merge3.Lines(tt.base, tt.ours, tt.theirs)
+			r := lines(t, tt.base, tt.ours, tt.theirs)
 			if r.Refused != tt.want || r.Clean != (tt.want == "") {
 				t.Fatalf("Refused %q, Clean %v, want %q", r.Refused, r.Clean, tt.want)
 			}
@@ -113,8 +115,8 @@ func scrambled(seed uint64, n, kinds int) []byte {
 func TestTextsWithoutStructureAreMergedInBoundedTime(t *testing.T) {
 	for name, kinds := range map[string]int{"two kinds of lines": 2, "26 kinds of lines": 26} {
 		t.Run(name, func(t *testing.T) {
-			const lines = 80_000
-			r := merge3.Lines(scrambled(1, lines, kinds), scrambled(2, lines, kinds), scrambled(3, lines, kinds))
+			const many = 80_000
+			r := lines(t, scrambled(1, many, kinds), scrambled(2, many, kinds), scrambled(3, many, kinds))
 			if r.Clean {
 				t.Error("texts without anything in common merge without a conflict")
 			}
@@ -129,13 +131,62 @@ func TestManyDifferencesMergeAsInGit(t *testing.T) {
 	}
 }
 
+// A text with so many lines that git cuts a search short where a way is promising.
+func TestLargeTextsMergeAsInGit(t *testing.T) {
+	g := newGit(t)
+	base := scrambled(1, 100_000, 26)
+	g.compare(t, base, stirred(2, base), stirred(3, base))
+}
+
+// stirred is a text with a change every few lines.
+func stirred(seed uint64, text []byte) []byte {
+	r := rand.New(rand.NewPCG(seed, seed))
+	var b bytes.Buffer
+	for line := range bytes.Lines(text) {
+		switch r.IntN(16) {
+		case 0:
+			continue
+		case 1:
+			b.WriteString("new\n")
+		}
+		b.Write(line)
+	}
+	return b.Bytes()
+}
+
+// A merge that needs more steps than it may take ends nevertheless, and loses nothing that only one
+// version changed.
+func TestAMergeBeyondItsBudgetIsRoughAndRight(t *testing.T) {
+	base := scrambled(1, 600_000, 2)
+	ours := append([]byte("only ours\n"), scrambled(2, 600_000, 2)...)
+	r := lines(t, base, ours, append(bytes.Clone(base), "only theirs\n"...))
+	if !r.Rough {
+		t.Error("the versions were compared thoroughly")
+	}
+	if got := r.Theirs(); !bytes.HasPrefix(got, []byte("only ours\n")) || !bytes.HasSuffix(got, []byte("only theirs\n")) {
+		t.Error("a change is lost")
+	}
+	if got, want := r.Ours(), append(bytes.Clone(ours), "only theirs\n"...); r.Clean && !bytes.Equal(got, want) {
+		t.Error("the merge is wrong")
+	}
+}
+
+func TestAMergeEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	r, err := merge3.Lines(ctx, scrambled(1, 3000, 2), scrambled(2, 3000, 2), scrambled(3, 3000, 2))
+	if !errors.Is(err, context.Canceled) || r.Clean || r.Text != nil {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
 // FuzzLines checks what must hold of a merge of any content.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\nb\nc\n"), []byte("a\nB\nc\n"), []byte("a\nb\nC"))
 	f.Add([]byte(""), []byte("\r\n"), []byte("\n\n}"))
 	f.Fuzz(func(t *testing.T, base, ours, theirs []byte) {
-		r := merge3.Lines(base, ours, theirs)
-		mirrored := merge3.Lines(base, theirs, ours)
+		r := lines(t, base, ours, theirs)
+		mirrored := lines(t, base, theirs, ours)
 		switch {
 		case r.Refused != mirrored.Refused:
 			t.Fatalf("refused: %q one way, %q the other", r.Refused, mirrored.Refused)
@@ -146,11 +197,20 @@ func FuzzLines(f *testing.F) {
 		case r.Clean && !bytes.Equal(r.Text, mirrored.Text):
 			t.Fatalf("merges to %q one way, %q the other", r.Text, mirrored.Text)
 		}
-		if r = merge3.Lines(base, base, theirs); !r.Clean || !bytes.Equal(r.Text, theirs) {
+		if r = lines(t, base, base, theirs); !r.Clean || !bytes.Equal(r.Text, theirs) {
 			t.Fatal("an unchanged version changes the other one")
 		}
-		if r = merge3.Lines(base, ours, ours); !r.Clean || !bytes.Equal(r.Text, ours) {
+		if r = lines(t, base, ours, ours); !r.Clean || !bytes.Equal(r.Text, ours) {
 			t.Fatal("equal versions change each other")
 		}
 	})
+}
+
+// lines is Lines without an end.
+func lines(t interface{ Fatal(...any) }, base, ours, theirs []byte) merge3.Result {
+	r, err := merge3.Lines(context.Background(), base, ours, theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }

@@ -57,14 +57,14 @@ func (r *run) down() bool {
 }
 
 // slide moves each changed run of v to where the other version has a change, too, or else as far
-// down as it goes.
-func (v *version) slide(other *version) {
+// down as it goes. When the budget is used up, the rest stays where it is.
+func (v *version) slide(other *version, work *budget) {
 	r, o := v.firstRun(), other.firstRun()
 	for {
-		if !r.isEmpty() {
-			r.settle(&o)
+		if !r.isEmpty() && !work.isUsedUp() {
+			r.settle(&o, work)
 		}
-		if !r.next() {
+		if work.ended() || !r.next() {
 			return
 		}
 		o.next()
@@ -72,15 +72,17 @@ func (v *version) slide(other *version) {
 }
 
 // settle moves one run; o is the run of the other version at the same place.
-func (r *run) settle(o *run) {
+func (r *run) settle(o *run, work *budget) {
 	highest, matches := 0, false
 	for length := -1; length != r.End-r.Start; {
 		length = r.End - r.Start
 		for r.up() {
+			work.use(1)
 			o.previous()
 		}
 		highest, matches = r.End, !o.isEmpty()
 		for r.down() {
+			work.use(1)
 			o.next()
 			matches = matches || !o.isEmpty()
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 )
 
 // IsBelow reports whether path is dir or below it, only by name. Both are clean and absolute.
@@ -14,9 +15,14 @@ func IsBelow(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 
+// blocks are pairs of buffers of HaveSameContent. Most files are smaller than one.
+var blocks = sync.Pool{New: func() any { return new([2][64 << 10]byte) }}
+
 // HaveSameContent reports whether two contents are equal. It reads them up to the first difference.
 func HaveSameContent(x, y io.Reader) (bool, error) {
-	a, b := make([]byte, 64<<10), make([]byte, 64<<10)
+	pair := blocks.Get().(*[2][64 << 10]byte)
+	defer blocks.Put(pair)
+	a, b := pair[0][:], pair[1][:]
 	for {
 		n, errX := io.ReadFull(x, a)
 		m, errY := io.ReadFull(y, b)

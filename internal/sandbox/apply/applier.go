@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
@@ -165,7 +166,7 @@ func (a *applier) finish(s *step, err error) {
 		return
 	case errors.Is(err, changes.ErrMoved):
 		kind = errdefs.Precondition
-		s.conflict(ChangedMeanwhile, "%s", err)
+		s.conflict(conflict.ChangedMeanwhile, "%s", err)
 	case errors.Is(err, unix.EIO):
 		kind = record.DiskKind(err)
 		s.stop(Failed, "input/output error on the disk of the source or of the state directory; see the kernel log")

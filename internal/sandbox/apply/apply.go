@@ -16,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -41,7 +42,7 @@ type Options struct {
 	// out what the sandbox rewrites meanwhile.
 	AtStart bool
 	// OnConflict says what to do with a path that has changed in the source.
-	OnConflict OnConflict
+	OnConflict conflict.Resolution
 	// Drop makes the running supervisor drop the applied entries (see
 	// changes.DropVersions). With nil the sandbox must not run; Changes takes its lock and
 	// drops them itself.
@@ -121,7 +122,7 @@ func changesIn(ctx context.Context, h *history.Source, s *record.Sandbox, o Opti
 			return result, err
 		}
 	}
-	if err := p.answer(o.onConflict(), s); err != nil {
+	if err := p.answer(ctx, o.onConflict(), s); err != nil {
 		return p.result(), err
 	}
 	if o.DryRun {
@@ -152,7 +153,7 @@ func (p *plan) teller(log *audit.Log, o Options) func() error {
 	told := false
 	return func() error {
 		event := p.event()
-		if told || len(event.Paths) == 0 && (!o.OnConflict.stops() || len(event.Refused) == 0) {
+		if told || len(event.Paths) == 0 && (!o.OnConflict.Stops() || len(event.Refused) == 0) {
 			return nil
 		}
 		told = true
@@ -207,13 +208,13 @@ func (p *plan) settled() map[vpath.Path]bool {
 }
 
 // answer resolves the conflicts, and returns an error if a path stops the apply.
-func (p *plan) answer(how OnConflict, sb *record.Sandbox) error {
-	if how.merges() {
-		if err := p.mergeAll(how, sb.Name()); err != nil {
+func (p *plan) answer(ctx context.Context, how conflict.Resolution, sb *record.Sandbox) error {
+	if how.Merges() {
+		if err := p.mergeAll(ctx, how, sb.Name()); err != nil {
 			return err
 		}
 	}
-	if !how.stops() {
+	if !how.Stops() {
 		if err := p.resolve(how); err != nil {
 			return err
 		}

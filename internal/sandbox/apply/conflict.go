@@ -7,28 +7,9 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-)
-
-// ConflictKind is what a conflict is about.
-type ConflictKind string
-
-// The kinds.
-const (
-	Text             ConflictKind = "text"              // both have changed the same lines
-	Binary           ConflictKind = "binary"            // both have changed a file that is not merged by lines
-	TooLarge         ConflictKind = "too_large"         // both have changed a file that is too large to be merged
-	NoBase           ConflictKind = "no_base"           // both have changed a file of which a version cannot be read
-	Mode             ConflictKind = "mode"              // both have changed the mode
-	DeleteModify     ConflictKind = "delete_modify"     // one has deleted what the other has changed
-	RenameEdit       ConflictKind = "rename_edit"       // the sandbox has renamed what the source has changed
-	TypeChange       ConflictKind = "type_change"       // one has made something of another type of it
-	BothAdded        ConflictKind = "both_added"        // both have made it
-	Directory        ConflictKind = "directory"         // its directory is missing, or in conflict
-	Hidden           ConflictKind = "hidden"            // the source has made an entry that the policy hides
-	HiddenBelow      ConflictKind = "hidden_below"      // it replaces a directory with entries that the sandbox does not see
-	ChangedMeanwhile ConflictKind = "changed_meanwhile" // the source has changed it during the apply
 )
 
 const changedInSource = "changed in the source since the sandbox saw it"
@@ -38,24 +19,24 @@ func (p *plan) nameConflict(s *step) error {
 	now, err := p.work.Stack.SourceInfo(s.Path)
 	isGone := errdefs.Is(err, errdefs.NotFound) || errdefs.Is(err, errdefs.Precondition)
 	if err != nil && !isGone {
-		s.conflict(NoBase, changedInSource)
+		s.conflict(conflict.NoBase, changedInSource)
 		return record.UnlessDenied(err)
 	}
 	was := s.BaseMode() & record.TypeBits
 	is := now.Mode & record.TypeBits
 	switch {
 	case isGone:
-		s.conflict(DeleteModify, "deleted in the source since the sandbox saw it")
+		s.conflict(conflict.DeleteModify, "deleted in the source since the sandbox saw it")
 	case s.Status == changes.Deleted && is == was:
-		s.conflict(DeleteModify, changedInSource)
+		s.conflict(conflict.DeleteModify, changedInSource)
 	case is != was || s.Status == changes.Retyped || s.Status == changes.Deleted:
-		s.conflict(TypeChange, "%s: it is a %s there now", changedInSource, record.TypeName(now.Mode))
+		s.conflict(conflict.TypeChange, "%s: it is a %s there now", changedInSource, record.TypeName(now.Mode))
 	case is == unix.S_IFREG:
-		s.conflict(Text, changedInSource)
+		s.conflict(conflict.Text, changedInSource)
 	case is == unix.S_IFDIR:
-		s.conflict(Mode, changedInSource)
+		s.conflict(conflict.Mode, changedInSource)
 	default:
-		s.conflict(Binary, changedInSource)
+		s.conflict(conflict.Binary, changedInSource)
 	}
 	return nil
 }
@@ -77,7 +58,7 @@ func (p *plan) findRename(s *step) {
 		}
 		tries++
 		if has, err := manifest.SumOfDelta(p.work, to.Path); err == nil && has == sum {
-			s.conflict(RenameEdit, "%s, which renamed it to %s", s.reason, changes.Quote(to.Path))
+			s.conflict(conflict.RenameEdit, "%s, which renamed it to %s", s.reason, changes.Quote(to.Path))
 			return
 		}
 	}

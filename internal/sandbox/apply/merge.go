@@ -2,6 +2,7 @@ package apply
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/merge3"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/review/keeping"
@@ -31,20 +33,20 @@ import (
 var mergeBytes = 256 << 20
 
 // mergeAll merges the files that the source and the sandbox have changed.
-func (p *plan) mergeAll(how OnConflict, name string) error {
+func (p *plan) mergeAll(ctx context.Context, how conflict.Resolution, name string) error {
 	for _, s := range p.steps {
 		_, _, inGit := review.GitDirOf(s.Path)
 		switch {
 		case s.outcome != Conflict:
-		case s.kind == DeleteModify && s.Status == changes.Deleted:
+		case s.kind == conflict.DeleteModify && s.Status == changes.Deleted:
 			p.findRename(s)
-		case s.kind != Text:
+		case s.kind != conflict.Text:
 		case inGit:
-			s.conflict(Binary, "%s, and git's own files are not merged", changedInSource)
+			s.conflict(conflict.Binary, "%s, and git's own files are not merged", changedInSource)
 		case s.partly:
-			s.conflict(Text, "%s, and of such a file no part can be applied: apply all of it, which merges it", changedInSource)
+			s.conflict(conflict.Text, "%s, and of such a file no part can be applied: apply all of it, which merges it", changedInSource)
 		default:
-			if err := p.merge(s, how, name); err != nil {
+			if err := p.merge(ctx, s, how, name); err != nil {
 				return err
 			}
 		}
@@ -64,7 +66,7 @@ type versions struct {
 }
 
 // merge plans a merge of the file, or says what it is in conflict about.
-func (p *plan) merge(s *step, how OnConflict, name string) error {
+func (p *plan) merge(ctx context.Context, s *step, how conflict.Resolution, name string) error {
 	v, err := p.readVersions(s)
 	switch {
 	case err != nil:
@@ -72,22 +74,30 @@ func (p *plan) merge(s *step, how OnConflict, name string) error {
 	case p.checkSum(s, v.sum) != nil:
 		s.stop(ChangedSinceReview, nowElse)
 		return nil
-	case v.modes && how != Ours && how != Theirs:
-		s.conflict(Mode, "its mode was changed in the source and in the sandbox")
+	case v.modes && how != conflict.Ours && how != conflict.Theirs:
+		s.conflict(conflict.Mode, "its mode was changed in the source and in the sandbox")
 		return nil
 	}
-	r := merge3.Lines(v.base, v.ours, v.theirs)
+	r, err := merge3.Lines(ctx, v.base, v.ours, v.theirs)
+	if err != nil {
+		return errdefs.New(errdefs.Canceled, "merge %s: %w", s.Path, err)
+	}
+	return p.placeOrStop(s, v, &r, how, name)
+}
+
+// placeOrStop decides what the result of a merge means for the file.
+func (p *plan) placeOrStop(s *step, v *versions, r *merge3.Result, how conflict.Resolution, name string) error {
 	switch {
 	case v.missing || v.large || r.Refused != "":
 		return p.takeWhole(s, v, how)
-	case !r.Clean && how == Merge:
-		s.conflict(Text, "%s: %s", changedInSource, inConflict(len(r.Conflicts)))
+	case !r.Clean && how == conflict.Merge:
+		s.conflict(conflict.Text, "%s: %s", changedInSource, inConflict(r))
 		return nil
 	}
 	v.resolveModes(s.Info.Mode, how)
-	text := resolved(&r, how, name)
+	text := resolved(r, how, name)
 	switch isSame := bytes.Equal(text, v.ours) && v.mode == v.now.Mode&record.PermBits; {
-	case isSame && r.Clean:
+	case isSame && !v.contradict(r):
 		s.isPresent()
 	case isSame:
 		s.stop(Skipped, sourceWins)
@@ -101,9 +111,9 @@ func (p *plan) merge(s *step, how OnConflict, name string) error {
 func (s *step) cannotRead(err error) error {
 	switch {
 	case errors.Is(err, changes.ErrMoved), errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition):
-		s.conflict(ChangedMeanwhile, "%s, and while it was merged", changedInSource)
+		s.conflict(conflict.ChangedMeanwhile, "%s, and while it was merged", changedInSource)
 	case errdefs.Is(err, errdefs.Denied):
-		s.conflict(NoBase, "%s, and it cannot be read: %s", changedInSource, record.UnwrapErrno(err))
+		s.conflict(conflict.NoBase, "%s, and it cannot be read: %s", changedInSource, record.UnwrapErrno(err))
 	default:
 		return err
 	}
@@ -111,13 +121,13 @@ func (s *step) cannotRead(err error) error {
 }
 
 // resolved returns the merged text.
-func resolved(r *merge3.Result, how OnConflict, name string) []byte {
+func resolved(r *merge3.Result, how conflict.Resolution, name string) []byte {
 	switch {
 	case r.Clean:
 		return r.Text
-	case how == Ours:
+	case how == conflict.Ours:
 		return r.Ours()
-	case how == Theirs:
+	case how == conflict.Theirs:
 		return r.Theirs()
 	}
 	return r.Markers("source", "sandbox "+name)
@@ -127,17 +137,21 @@ func resolved(r *merge3.Result, how OnConflict, name string) []byte {
 const sourceWins = "the source's version stays; the sandbox keeps its own"
 
 // inConflict counts the places in conflict.
-func inConflict(n int) string {
-	if n == 1 {
-		return "the changes of 1 place contradict each other"
+func inConflict(r *merge3.Result) string {
+	text := "the changes of 1 place contradict each other"
+	if n := len(r.Conflicts); n > 1 {
+		text = fmt.Sprintf("the changes of %d places contradict each other", n)
 	}
-	return fmt.Sprintf("the changes of %d places contradict each other", n)
+	if r.Rough {
+		text += "; the versions differ in too many places to be compared line by line"
+	}
+	return text
 }
 
 // placeMerged plans that the source gets the text.
 func (p *plan) placeMerged(s *step, v *versions, text []byte, conflicts int) error {
 	if p.merged += len(text); p.merged > mergeBytes {
-		s.conflict(TooLarge, "%s, and the texts to merge are larger than %d MiB together: apply fewer paths at once", changedInSource, mergeBytes>>20)
+		s.conflict(conflict.TooLarge, "%s, and the texts to merge are larger than %d MiB together: apply fewer paths at once", changedInSource, mergeBytes>>20)
 		return nil
 	}
 	mtime, err := unix.TimeToTimespec(time.Now())
@@ -152,18 +166,18 @@ func (p *plan) placeMerged(s *step, v *versions, text []byte, conflicts int) err
 }
 
 // takeWhole decides about a file that cannot be merged by lines.
-func (p *plan) takeWhole(s *step, v *versions, how OnConflict) error {
+func (p *plan) takeWhole(s *step, v *versions, how conflict.Resolution) error {
 	switch {
-	case how == Ours:
+	case how == conflict.Ours:
 		s.stop(Skipped, sourceWins)
-	case how == Theirs:
+	case how == conflict.Theirs:
 		return p.overwrite(s)
 	case v.missing:
-		s.conflict(NoBase, "%s, and the version that the sandbox began with is not stored", changedInSource)
+		s.conflict(conflict.NoBase, "%s, and the version that the sandbox began with is not stored", changedInSource)
 	case v.large:
-		s.conflict(TooLarge, "%s, and it is larger than %d MiB", changedInSource, merge3.MaxBytes>>20)
+		s.conflict(conflict.TooLarge, "%s, and it is larger than %d MiB", changedInSource, merge3.MaxBytes>>20)
 	default:
-		s.conflict(Binary, "%s, and it is not a text", changedInSource)
+		s.conflict(conflict.Binary, "%s, and it is not a text", changedInSource)
 	}
 	return nil
 }
@@ -232,10 +246,13 @@ func (v *versions) mergeModes(base, ours, theirs uint32) {
 	}
 }
 
+// contradict reports whether the source and the sandbox have changed the same lines, or the mode.
+func (v *versions) contradict(r *merge3.Result) bool { return !r.Clean || v.modes }
+
 // resolveModes decides which mode wins if both have changed it.
-func (v *versions) resolveModes(theirs uint32, how OnConflict) {
+func (v *versions) resolveModes(theirs uint32, how conflict.Resolution) {
 	switch {
-	case v.modes && how == Theirs:
+	case v.modes && how == conflict.Theirs:
 		v.mode = theirs & record.PermBits
 	case v.modes:
 		v.mode = v.now.Mode & record.PermBits

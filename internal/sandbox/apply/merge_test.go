@@ -16,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -91,17 +92,17 @@ func TestModesAreMerged(t *testing.T) {
 	for _, tt := range []struct {
 		name            string
 		sandbox, person os.FileMode
-		how             apply.OnConflict
+		how             conflict.Resolution
 		want            os.FileMode
-		kind            apply.ConflictKind
+		kind            conflict.Kind
 	}{
 		{name: "only the sandbox changed it", sandbox: 0o600, person: 0o644, want: 0o600},
 		{name: "only the source changed it", sandbox: 0o644, person: 0o755, want: 0o755},
 		{name: "both made the same of it", sandbox: 0o600, person: 0o600, want: 0o600},
-		{name: "both changed it", sandbox: 0o600, person: 0o755, want: 0o755, kind: apply.Mode},
-		{name: "both changed it, and the source wins", sandbox: 0o600, person: 0o755, how: apply.Ours, want: 0o755},
-		{name: "both changed it, and the sandbox wins", sandbox: 0o600, person: 0o755, how: apply.Theirs, want: 0o600},
-		{name: "markers cannot be placed in a mode", sandbox: 0o600, person: 0o755, how: apply.Markers, want: 0o755, kind: apply.Mode},
+		{name: "both changed it", sandbox: 0o600, person: 0o755, want: 0o755, kind: conflict.Mode},
+		{name: "both changed it, and the source wins", sandbox: 0o600, person: 0o755, how: conflict.Ours, want: 0o755},
+		{name: "both changed it, and the sandbox wins", sandbox: 0o600, person: 0o755, how: conflict.Theirs, want: 0o600},
+		{name: "markers cannot be placed in a mode", sandbox: 0o600, person: 0o755, how: conflict.Markers, want: 0o755, kind: conflict.Mode},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, tree{"f": "1\n2\n3\n"})
@@ -129,79 +130,79 @@ func TestConflictsAreNamedByKind(t *testing.T) {
 		agent  func(a *agent)
 		person func(t *testing.T, dir string)
 		path   vpath.Path
-		want   apply.ConflictKind
+		want   conflict.Kind
 	}{
 		{
 			"text",
 			tree{"f": "1\n"},
 			func(a *agent) { a.write("/f", "2\n") },
-			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", apply.Text,
+			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", conflict.Text,
 		},
 		{
 			"binary",
 			tree{"f": "1\x00\n"},
 			func(a *agent) { a.write("/f", "2\x00\n") },
-			func(t *testing.T, dir string) { write(t, dir+"/f", "3\x00\n") }, "/f", apply.Binary,
+			func(t *testing.T, dir string) { write(t, dir+"/f", "3\x00\n") }, "/f", conflict.Binary,
 		},
 		{
 			"a file of git",
 			tree{".git/HEAD": "1\n", ".git/objects/": "", ".git/refs/": "", ".git/config": "1\n2\n3\n"},
 			func(a *agent) { a.write("/.git/config", "one\n2\n3\n") },
-			func(t *testing.T, dir string) { write(t, dir+"/.git/config", "1\n2\nthree\n") }, "/.git/config", apply.Binary,
+			func(t *testing.T, dir string) { write(t, dir+"/.git/config", "1\n2\nthree\n") }, "/.git/config", conflict.Binary,
 		},
 		{
 			"deleted in the source",
 			tree{"f": "1\n"},
 			func(a *agent) { a.write("/f", "2\n") },
-			func(t *testing.T, dir string) { os.Remove(dir + "/f") }, "/f", apply.DeleteModify,
+			func(t *testing.T, dir string) { os.Remove(dir + "/f") }, "/f", conflict.DeleteModify,
 		},
 		{
 			"deleted in the sandbox",
 			tree{"f": "1\n"},
 			func(a *agent) { a.remove("/f") },
-			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", apply.DeleteModify,
+			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", conflict.DeleteModify,
 		},
 		{
 			"renamed in the sandbox",
 			tree{"f": "one line\nanother line\n"},
 			func(a *agent) { a.rename("/f", "/g") },
-			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", apply.RenameEdit,
+			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", conflict.RenameEdit,
 		},
 		{
 			"another type in the source",
 			tree{"f": "1\n"},
 			func(a *agent) { a.write("/f", "2\n") },
-			func(t *testing.T, dir string) { os.Remove(dir + "/f"); os.Symlink("x", dir+"/f") }, "/f", apply.TypeChange,
+			func(t *testing.T, dir string) { os.Remove(dir + "/f"); os.Symlink("x", dir+"/f") }, "/f", conflict.TypeChange,
 		},
 		{
 			"another type in the sandbox",
 			tree{"f": "1\n"},
 			func(a *agent) { a.remove("/f"); a.symlink("x", "/f") },
-			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", apply.TypeChange,
+			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", conflict.TypeChange,
 		},
 		{
 			"made in both",
 			tree{},
 			func(a *agent) { a.write("/f", "2\n") },
-			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", apply.BothAdded,
+			func(t *testing.T, dir string) { write(t, dir+"/f", "3\n") }, "/f", conflict.BothAdded,
 		},
 		{
 			"the mode of a directory",
 			tree{"d/": ""},
 			func(a *agent) { a.chmod("/d", 0o700) },
-			func(t *testing.T, dir string) { os.Chmod(dir+"/d", 0o711) }, "/d", apply.Mode,
+			func(t *testing.T, dir string) { os.Chmod(dir+"/d", 0o711) }, "/d", conflict.Mode,
 		},
 		{
 			"a directory that is gone",
 			tree{"d/": ""},
 			func(a *agent) { a.write("/d/f", "2\n") },
-			func(t *testing.T, dir string) { os.Remove(dir + "/d") }, "/d/f", apply.Directory,
+			func(t *testing.T, dir string) { os.Remove(dir + "/d") }, "/d/f", conflict.Directory,
 		},
 		{
 			"hidden entries below",
 			tree{"d/f": "1\n", "d/secret": "1\n"},
 			func(a *agent) { a.removeAll("/d"); a.write("/d", "2\n") },
-			func(*testing.T, string) {}, "/d", apply.HiddenBelow,
+			func(*testing.T, string) {}, "/d", conflict.HiddenBelow,
 		},
 		{
 			"a large file",
@@ -211,7 +212,7 @@ func TestConflictsAreNamedByKind(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		for _, how := range []apply.OnConflict{apply.Merge, apply.Markers} {
+		for _, how := range []conflict.Resolution{conflict.Merge, conflict.Markers} {
 			t.Run(tt.name, func(t *testing.T) {
 				b := newBench(t, tt.source, all...)
 				b.agent(func(a *agent) {
@@ -222,7 +223,7 @@ func TestConflictsAreNamedByKind(t *testing.T) {
 				before := snapshot(t, b.dir)
 				r, err := apply.Changes(t.Context(), b.box, apply.Options{OnConflict: how})
 				p := resultAt(r, tt.path)
-				if tt.want == apply.Text && how == apply.Markers {
+				if tt.want == conflict.Text && how == conflict.Markers {
 					if err != nil || !p.Merged || p.Conflicts != 1 {
 						t.Errorf("with markers: %v, %+v", err, p)
 					}
@@ -240,15 +241,15 @@ func TestConflictsAreNamedByKind(t *testing.T) {
 }
 
 func TestConflictingLinesAreResolved(t *testing.T) {
-	conflict := func(lines string) string { return numbered(map[int]string{1: "first\n", 3: lines, 40: "last\n"}) }
+	lines := func(third string) string { return numbered(map[int]string{1: "first\n", 3: third, 40: "last\n"}) }
 	for _, tt := range []struct {
 		name string
-		how  apply.OnConflict
+		how  conflict.Resolution
 		want string
 	}{
-		{"the source's lines win", apply.Ours, conflict("person\n")},
-		{"the sandbox's lines win", apply.Theirs, conflict("sandbox\n")},
-		{"both are placed", apply.Markers, conflict("<<<<<<< source\nperson\n=======\nsandbox\n>>>>>>> sandbox fix\n")},
+		{"the source's lines win", conflict.Ours, lines("person\n")},
+		{"the sandbox's lines win", conflict.Theirs, lines("sandbox\n")},
+		{"both are placed", conflict.Markers, lines("<<<<<<< source\nperson\n=======\nsandbox\n>>>>>>> sandbox fix\n")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := changedInBoth(t)
@@ -257,7 +258,7 @@ func TestConflictingLinesAreResolved(t *testing.T) {
 				t.Fatal(err)
 			}
 			r, err := apply.Changes(t.Context(), b.box, apply.Options{})
-			if !errdefs.Is(err, errdefs.Precondition) || resultAt(r, "/f").Kind != apply.Text || !strings.Contains(resultAt(r, "/f").Reason, "1 place") {
+			if !errdefs.Is(err, errdefs.Precondition) || resultAt(r, "/f").Kind != conflict.Text || !strings.Contains(resultAt(r, "/f").Reason, "1 place") {
 				t.Fatalf("unasked: %v, %+v", err, r.Paths)
 			}
 			r, err = apply.Changes(t.Context(), b.box, apply.Options{OnConflict: tt.how})
@@ -278,12 +279,12 @@ func TestConflictingLinesAreResolved(t *testing.T) {
 func TestOfABinaryOneVersionWins(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		how  apply.OnConflict
+		how  conflict.Resolution
 		want string
 		left []string
 	}{
-		{"the source's, and the sandbox keeps its own", apply.Ours, "3\x00", []string{"M /f"}},
-		{"the sandbox's", apply.Theirs, "2\x00", nil},
+		{"the source's, and the sandbox keeps its own", conflict.Ours, "3\x00", []string{"M /f"}},
+		{"the sandbox's", conflict.Theirs, "2\x00", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, tree{"f": "1\x00"})
@@ -301,6 +302,24 @@ func TestOfABinaryOneVersionWins(t *testing.T) {
 	}
 }
 
+func TestTheSandboxKeepsAModeThatLosesToTheSource(t *testing.T) {
+	b := newBench(t, tree{"f": "1\n"})
+	b.agent(func(a *agent) { a.chmod("/f", 0o600) })
+	if err := os.Chmod(filepath.Join(b.dir, "f"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{OnConflict: conflict.Ours})
+	if p := resultAt(r, "/f"); err != nil || p.Outcome != apply.Skipped {
+		t.Errorf("%v, %+v, want it skipped", err, p)
+	}
+	if got := statOf(t, filepath.Join(b.dir, "f")).Mode & 0o777; got != 0o755 {
+		t.Errorf("mode = %o, want 755", got)
+	}
+	if left := b.changes(); !slices.Equal(left, []string{"M /f"}) {
+		t.Errorf("left %q, want the mode of /f", left)
+	}
+}
+
 func TestOnlyWhatWasReviewedIsMerged(t *testing.T) {
 	b := newBench(t, tree{"f": numbered(nil)})
 	b.agent(func(a *agent) { a.write("/f", numbered(map[int]string{30: "thirty\n"})) })
@@ -308,7 +327,7 @@ func TestOnlyWhatWasReviewedIsMerged(t *testing.T) {
 	b.agent(func(a *agent) { a.write("/f", numbered(map[int]string{30: "THIRTY\n"})) })
 	mine := numbered(map[int]string{5: "five\n"})
 	write(t, filepath.Join(b.dir, "f"), mine)
-	for _, how := range []apply.OnConflict{apply.Merge, apply.Ours, apply.Theirs, apply.Markers} {
+	for _, how := range []conflict.Resolution{conflict.Merge, conflict.Ours, conflict.Theirs, conflict.Markers} {
 		for _, dry := range []bool{true, false} {
 			r, err := apply.Changes(t.Context(), b.box, apply.Options{Reviewed: digest, OnConflict: how, DryRun: dry})
 			if err != nil || resultAt(r, "/f").Outcome != apply.ChangedSinceReview {
@@ -326,8 +345,8 @@ func TestNoPartOfAMergedFileIsApplied(t *testing.T) {
 	set := b.hunks()["/f"]
 	mine := numbered(map[int]string{20: "twenty\n"})
 	write(t, filepath.Join(b.dir, "f"), mine)
-	r, err := apply.Changes(t.Context(), b.box, apply.Options{Hunks: []string{set.Text[0].ID}, OnConflict: apply.Theirs})
-	if !errdefs.Is(err, errdefs.Precondition) || resultAt(r, "/f").Kind != apply.Text {
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{Hunks: []string{set.Text[0].ID}, OnConflict: conflict.Theirs})
+	if !errdefs.Is(err, errdefs.Precondition) || resultAt(r, "/f").Kind != conflict.Text {
 		t.Errorf("%v, %+v, want a conflict", err, r.Paths)
 	}
 	wantFile(t, filepath.Join(b.dir, "f"), mine)
@@ -414,7 +433,7 @@ func TestApplyMergesAsGitDoes(t *testing.T) {
 					rt.Fatalf("%s is %q although nothing was applied, want %q", name, got, ours[name])
 				}
 			}
-			if _, err := apply.Changes(t.Context(), n.box, apply.Options{OnConflict: apply.Markers}); err != nil {
+			if _, err := apply.Changes(t.Context(), n.box, apply.Options{OnConflict: conflict.Markers}); err != nil {
 				rt.Fatal(err)
 			}
 			merged = marked
@@ -469,7 +488,7 @@ func TestTheMergedTextsOfAnApplyAreBounded(t *testing.T) {
 		write(t, filepath.Join(b.dir, name), numbered(map[int]string{5: "five\n"}))
 	}
 	r, err := apply.Changes(t.Context(), b.box, apply.Options{})
-	if p := resultAt(r, "/c"); !errdefs.Is(err, errdefs.Precondition) || p.Kind != apply.TooLarge {
+	if p := resultAt(r, "/c"); !errdefs.Is(err, errdefs.Precondition) || p.Kind != conflict.TooLarge {
 		t.Errorf("%v, %+v, want /c too large", err, r.Paths)
 	}
 	b.apply("/a", "/b")

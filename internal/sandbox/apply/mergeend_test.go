@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 )
 
 // What a killed apply has merged is not merged again: the lines would be there twice.
@@ -106,10 +107,10 @@ func TestUndoOfAMergeAfterWhichTheSandboxWroteOn(t *testing.T) {
 
 // A failure that rolls a merge back leaves the sandbox's version with its base.
 func TestAMergeThatIsRolledBackIsMergedAgain(t *testing.T) {
-	for name, how := range map[string]apply.OnConflict{"merged": apply.Merge, "overwritten": apply.Theirs} {
+	for name, how := range map[string]conflict.Resolution{"merged": conflict.Merge, "overwritten": conflict.Theirs} {
 		t.Run(name, func(t *testing.T) {
 			old, mine, want := numbered(nil), numbered(map[int]string{5: "five\n"}), numbered(map[int]string{5: "five\n", 30: "thirty\n"})
-			if how == apply.Theirs {
+			if how == conflict.Theirs {
 				old, mine, want = old+"\x00", mine+"\x00", numbered(map[int]string{30: "thirty\n"})+"\x00"
 			}
 			b := newBench(t, tree{"f": old, "g": "1\n"})
@@ -126,7 +127,7 @@ func TestAMergeThatIsRolledBackIsMergedAgain(t *testing.T) {
 			}
 			wantFile(t, filepath.Join(b.dir, "f"), mine)
 			r, err := apply.Changes(t.Context(), b.box, apply.Options{DryRun: true})
-			if p := resultAt(r, "/f"); how == apply.Merge && (err != nil || !p.Merged) || how == apply.Theirs && p.Kind != apply.Binary {
+			if p := resultAt(r, "/f"); how == conflict.Merge && (err != nil || !p.Merged) || how == conflict.Theirs && p.Kind != conflict.Binary {
 				t.Fatalf("%v, %+v: the source's change is no change any more", err, r.Paths)
 			}
 			if _, err := apply.Changes(t.Context(), b.box, apply.Options{OnConflict: how}); err != nil {
@@ -148,7 +149,7 @@ func TestAMergeIsMadeOfTheSourceAsItIs(t *testing.T) {
 			write(t, filepath.Join(b.dir, "f"), later)
 		}
 	}})
-	if p := resultAt(r, "/f"); !errdefs.Is(err, errdefs.Precondition) || p.Kind != apply.ChangedMeanwhile || p.Merged {
+	if p := resultAt(r, "/f"); !errdefs.Is(err, errdefs.Precondition) || p.Kind != conflict.ChangedMeanwhile || p.Merged {
 		t.Errorf("%v, %+v, want a conflict", err, r.Paths)
 	}
 	wantFile(t, filepath.Join(b.dir, "f"), later)
@@ -167,10 +168,10 @@ func TestTextsAreMergedElsewhereOnlyIfAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := apply.Changes(t.Context(), b.box, apply.Options{To: to})
-	if p := resultAt(r, "/f"); !errdefs.Is(err, errdefs.Precondition) || p.Kind != apply.Text {
+	if p := resultAt(r, "/f"); !errdefs.Is(err, errdefs.Precondition) || p.Kind != conflict.Text {
 		t.Errorf("%v, %+v, want a conflict", err, r.Paths)
 	}
-	r, err = apply.Changes(t.Context(), b.box, apply.Options{To: to, OnConflict: apply.Theirs})
+	r, err = apply.Changes(t.Context(), b.box, apply.Options{To: to, OnConflict: conflict.Theirs})
 	if p := resultAt(r, "/f"); err != nil || !p.Merged {
 		t.Errorf("%v, %+v, want it merged", err, r.Paths)
 	}

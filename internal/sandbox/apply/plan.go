@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -24,7 +25,7 @@ type step struct {
 	changes.Change
 	outcome  Outcome // before its execution, Applied means planned
 	reason   string
-	kind     ConflictKind    // of a conflict
+	kind     conflict.Kind   // of a conflict
 	shown    review.FileDiff // as a review shows it
 	implied  bool            // a review does not list it
 	withRest bool            // left out because another change of its git directory is
@@ -49,7 +50,7 @@ func (s *step) stop(o Outcome, format string, args ...any) {
 }
 
 // conflict is stop with a conflict.
-func (s *step) conflict(kind ConflictKind, format string, args ...any) {
+func (s *step) conflict(kind conflict.Kind, format string, args ...any) {
 	s.stop(Conflict, format, args...)
 	s.kind = kind
 }
@@ -160,9 +161,9 @@ func (p *plan) decideChanged(s *step) error {
 	case present || p.work.HasMerged(s.Path):
 		s.isPresent()
 	case s.Base != nil && s.Base.Absent && p.work.Policy.Decide(s.Path).Permission == policy.None:
-		s.conflict(Hidden, "the source has an entry there that the policy hides")
+		s.conflict(conflict.Hidden, "the source has an entry there that the policy hides")
 	case s.Base != nil && s.Base.Absent:
-		s.conflict(BothAdded, "also made in the source")
+		s.conflict(conflict.BothAdded, "also made in the source")
 	default:
 		return p.nameConflict(s)
 	}
@@ -194,7 +195,7 @@ func (p *plan) checkParent(s *step) error {
 	if parent := p.at[dir]; parent != nil {
 		switch parent.outcome {
 		case Conflict, Refused:
-			s.conflict(Directory, "its directory cannot be applied")
+			s.conflict(conflict.Directory, "its directory cannot be applied")
 		}
 		return nil
 	}
@@ -205,7 +206,7 @@ func (p *plan) checkParent(s *step) error {
 	if err != nil && errdefs.Is(err, errdefs.Internal) {
 		return err
 	}
-	s.conflict(Directory, "its directory no longer exists in the source")
+	s.conflict(conflict.Directory, "its directory no longer exists in the source")
 	return nil
 }
 
@@ -235,7 +236,7 @@ func (s *step) keepFor(below *step) {
 		s.stop(Kept, "it contains %s, which is kept", changes.Quote(below.Path))
 		s.done = true
 	case becameOther:
-		s.conflict(HiddenBelow, "a directory that contains %s, which the sandbox did not delete, became a %s", changes.Quote(below.Path), record.TypeName(s.Info.Mode))
+		s.conflict(conflict.HiddenBelow, "a directory that contains %s, which the sandbox did not delete, became a %s", changes.Quote(below.Path), record.TypeName(s.Info.Mode))
 	}
 }
 

@@ -3,47 +3,26 @@ package apply
 import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/rights"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// OnConflict says what an apply does with a path that has changed in the source.
-type OnConflict uint8
-
-// The values. With the first four, a text that the source and the sandbox have changed is merged,
-// and a conflict that remains stops the apply. Leave and Overwrite apply the paths without a
-// conflict.
-const (
-	Merge     OnConflict = iota // nothing is applied if the changes of a text contradict each other
-	Ours                        // where they do, the source's lines win
-	Theirs                      // where they do, the sandbox's lines win
-	Markers                     // where they do, both are placed between markers
-	Stop                        // nothing is applied, also where a text could be merged
-	Leave                       // the source keeps its entry, and the delta keeps the sandbox's
-	Overwrite                   // the sandbox's version wins, unless a directory is in the way
-)
-
-// merges reports whether texts are merged.
-func (how OnConflict) merges() bool { return how <= Markers }
-
 // onConflict is what an apply does with conflicts. The delta keeps what is applied to another
 // directory, and a second such apply could repeat merged lines: there texts are merged only if
 // asked for.
-func (o *Options) onConflict() OnConflict {
-	if o.To != nil && o.OnConflict == Merge {
-		return Stop
+func (o *Options) onConflict() conflict.Resolution {
+	if o.To != nil && o.OnConflict == conflict.Merge {
+		return conflict.Stop
 	}
 	return o.OnConflict
 }
 
-// stops reports whether a conflict that remains stops the apply.
-func (how OnConflict) stops() bool { return how <= Stop }
-
 // resolve applies how to the conflicts of the plan, parents before children.
-func (p *plan) resolve(how OnConflict) error {
+func (p *plan) resolve(how conflict.Resolution) error {
 	for _, s := range p.steps {
-		if how != Overwrite || s.outcome != Conflict {
+		if how != conflict.Overwrite || s.outcome != Conflict {
 			continue
 		}
 		if err := p.overwrite(s); err != nil {
@@ -113,7 +92,7 @@ func (p *plan) keepAbove(s *step) {
 			continue
 		}
 		if above.Status == changes.Deleted || above.Status == changes.Retyped && !record.IsDir(above.Info.Mode) {
-			above.conflict(DeleteModify, "it contains %s, which stays", changes.Quote(s.Path))
+			above.conflict(conflict.DeleteModify, "it contains %s, which stays", changes.Quote(s.Path))
 			above.done = false
 		}
 	}

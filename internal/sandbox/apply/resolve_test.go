@@ -10,12 +10,13 @@ import (
 
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 )
 
 func TestApplyResolvesConflicts(t *testing.T) {
 	tests := []struct {
 		name       string
-		how        apply.OnConflict
+		how        conflict.Resolution
 		source     tree
 		agent      func(a *agent)
 		person     func(t *testing.T, dir string)
@@ -25,7 +26,7 @@ func TestApplyResolvesConflicts(t *testing.T) {
 		growth     changes.SizeDelta
 	}{
 		{
-			"the sandbox's version wins where both changed a file", apply.Overwrite,
+			"the sandbox's version wins where both changed a file", conflict.Overwrite,
 			tree{"f": "old"},
 			func(a *agent) { a.write("/f", "sandbox's") },
 			func(t *testing.T, dir string) { write(t, dir+"/f", "person's own") },
@@ -34,7 +35,7 @@ func TestApplyResolvesConflicts(t *testing.T) {
 			changes.SizeDelta{Files: 1, Bytes: 9 - 12 + 3},
 		},
 		{
-			"a file that was deleted outside is there again", apply.Overwrite,
+			"a file that was deleted outside is there again", conflict.Overwrite,
 			tree{"f": "old"},
 			func(a *agent) { a.write("/f", "new") },
 			func(t *testing.T, dir string) { os.Remove(dir + "/f") },
@@ -43,7 +44,7 @@ func TestApplyResolvesConflicts(t *testing.T) {
 			changes.SizeDelta{Files: 2, Bytes: 6},
 		},
 		{
-			"a deletion wins over a change", apply.Overwrite,
+			"a deletion wins over a change", conflict.Overwrite,
 			tree{"f": "old"},
 			func(a *agent) { a.remove("/f") },
 			func(t *testing.T, dir string) { write(t, dir+"/f", "newer") },
@@ -52,7 +53,7 @@ func TestApplyResolvesConflicts(t *testing.T) {
 			changes.SizeDelta{Files: 0, Bytes: 3 - 5},
 		},
 		{
-			"a file that both made is the sandbox's", apply.Overwrite,
+			"a file that both made is the sandbox's", conflict.Overwrite,
 			tree{},
 			func(a *agent) { a.write("/f", "new") },
 			func(t *testing.T, dir string) { write(t, dir+"/f", "person's") },
@@ -61,7 +62,7 @@ func TestApplyResolvesConflicts(t *testing.T) {
 			changes.SizeDelta{Files: 1, Bytes: 3 + 3 - 8},
 		},
 		{
-			"a directory full of another's work gives way to nothing", apply.Overwrite,
+			"a directory full of another's work gives way to nothing", conflict.Overwrite,
 			tree{},
 			func(a *agent) { a.write("/f", "new") },
 			func(t *testing.T, dir string) { os.Mkdir(dir+"/f", 0o755); write(t, dir+"/f/work", "theirs") },
@@ -71,7 +72,7 @@ func TestApplyResolvesConflicts(t *testing.T) {
 			changes.SizeDelta{Files: 1, Bytes: 3},
 		},
 		{
-			"with leave the source stays where it changed", apply.Leave,
+			"with leave the source stays where it changed", conflict.Leave,
 			tree{"f": "old"},
 			func(a *agent) { a.write("/f", "sandbox's") },
 			func(t *testing.T, dir string) { write(t, dir+"/f", "person's") },
@@ -81,7 +82,7 @@ func TestApplyResolvesConflicts(t *testing.T) {
 			changes.SizeDelta{Files: 1, Bytes: 3},
 		},
 		{
-			"with leave a deleted directory stays that holds a change", apply.Leave,
+			"with leave a deleted directory stays that holds a change", conflict.Leave,
 			tree{"d/f": "old", "d/g": "old"},
 			func(a *agent) { a.removeAll("/d") },
 			func(t *testing.T, dir string) { write(t, dir+"/d/f", "person's") },
@@ -91,7 +92,7 @@ func TestApplyResolvesConflicts(t *testing.T) {
 			changes.SizeDelta{Files: 0, Bytes: 0},
 		},
 		{
-			"directories come, go, move and change their mode", apply.Overwrite,
+			"directories come, go, move and change their mode", conflict.Overwrite,
 			tree{"old/d/f": "x", "full/": "", "kept/f": "x", "move/a/b": "x", "turn/": ""},
 			func(a *agent) {
 				a.mkdir("/new")

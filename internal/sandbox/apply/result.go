@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
@@ -48,7 +49,7 @@ type PathResult struct {
 	// Overwrote says that the source had changed, and the sandbox's version replaced it.
 	Overwrote bool
 	// Kind is what the conflict is about.
-	Kind ConflictKind
+	Kind conflict.Kind
 	// Merged says that the source had changed, too, and has the changes of both now. Conflicts are
 	// the places at which these contradict each other, which Options.OnConflict resolved.
 	Merged    bool

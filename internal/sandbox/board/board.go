@@ -133,32 +133,37 @@ func (b *Board) Leave(h Holder) (had bool, err error) {
 	return had, errors.Join(err, gone, b.removeIfUnused(), b.removeOthers())
 }
 
-// Members returns the other sandboxes that are to be informed of a change. Those that no longer run
-// are dropped.
-func (b *Board) Members(but Holder) ([]*record.Sandbox, error) {
-	var members []*record.Sandbox
+// Members returns the names of the other sandboxes that are to be informed of a change. Some may
+// have ended without Leave.
+func (b *Board) Members(but Holder) ([]string, error) {
+	var members []string
 	err := b.locked(func() error {
 		names, err := os.ReadDir(filepath.Join(b.dir, membersDir))
 		if err != nil {
 			return record.HostError("board", err)
 		}
 		for _, entry := range names {
-			if entry.Name() == but.Name {
-				continue
-			}
-			sb, runs, err := b.running(entry.Name())
-			switch {
-			case err != nil:
-				return err
-			case runs:
-				members = append(members, sb)
-			default:
-				_ = os.Remove(filepath.Join(b.dir, membersDir, entry.Name())) // else the next time
+			if entry.Name() != but.Name {
+				members = append(members, entry.Name())
 			}
 		}
 		return nil
 	})
 	return members, err
+}
+
+// DropEnded drops a member if it no longer runs, and reports whether that is so.
+func (b *Board) DropEnded(name string) (ended bool, err error) {
+	err = b.locked(func() error {
+		_, runs, err := b.running(name)
+		if err != nil || runs {
+			return err
+		}
+		ended = true
+		_ = os.Remove(filepath.Join(b.dir, membersDir, name)) // else the next time
+		return nil
+	})
+	return ended, err
 }
 
 // running finds a sandbox, and reports whether a supervisor has it.

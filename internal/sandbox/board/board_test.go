@@ -58,16 +58,19 @@ func TestTheHoldersLockDecides(t *testing.T) {
 		t.Errorf("another owner sees %v, %v", other.Locks, err)
 	}
 	none := board.Holder{Name: "other"}
-	members := func(want int) {
+	dropped := func(want bool) {
 		t.Helper()
-		if list, err := b.Members(none); err != nil || len(list) != want {
-			t.Errorf("members: %v, %v, want %d", list, err, want)
+		if list, err := b.Members(none); err != nil || len(list) != 1 {
+			t.Errorf("members: %v, %v, want one", list, err)
+		}
+		if ended, err := b.DropEnded("a"); err != nil || ended != want {
+			t.Errorf("dropped: %t, %v, want %t", ended, err, want)
 		}
 	}
-	members(1)
+	dropped(false)
 	supervised.Release() // as the end of the process does
 	has(0)
-	members(0)
+	dropped(true)
 	if left, err := filepath.Glob(filepath.Join(home.Dir(), "boards", "*", "members", "*")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}

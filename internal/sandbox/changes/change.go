@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/parallel"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/textdiff"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -99,20 +100,39 @@ func (w *Work) Changes(paths []vpath.Path, ways bool) ([]Change, error) {
 	}
 	var list []Change
 	for i := range all {
-		if !wanted[i] {
-			continue
+		if wanted[i] {
+			list = append(list, Change{Change: all[i], Taken: taken[i]})
 		}
-		c := Change{Change: all[i], Taken: taken[i]}
-		err := w.Classify(&c)
-		switch {
-		case err == nil:
-			list = append(list, c)
-		case w.Lock != nil || !errdefs.Is(err, errdefs.NotFound):
-			return nil, err
-		} // else the running sandbox has removed it again
+	}
+	if list, err = w.classifyAll(list); err != nil {
+		return nil, err
 	}
 	findMoved(all, list)
 	return list, nil
+}
+
+// classifyAll calls Classify for each change. It returns the changes without those that the running
+// sandbox has removed again.
+func (w *Work) classifyAll(list []Change) ([]Change, error) {
+	gone := make([]bool, len(list))
+	err := parallel.Each(len(list), func(i int) error {
+		err := w.Classify(&list[i])
+		gone[i] = w.Lock == nil && errdefs.Is(err, errdefs.NotFound)
+		if gone[i] {
+			return nil
+		}
+		return err
+	})
+	if err != nil || !slices.Contains(gone, true) {
+		return list, err
+	}
+	var still []Change
+	for i := range list {
+		if !gone[i] {
+			still = append(still, list[i])
+		}
+	}
+	return still, nil
 }
 
 // withoutOwn returns the changes without own entries, which are never applied.
@@ -145,7 +165,7 @@ func MarkTaken(all []layer.Change) []vpath.Path {
 	return taken
 }
 
-// Classify sets the fields that describe the effect of the change.
+// Classify sets the fields that describe the effect of the change. Several goroutines may call it.
 func (w *Work) Classify(c *Change) error {
 	var err error
 	if c.Fresh, err = w.IsFresh(c.Path, c.Base); err != nil {

@@ -190,7 +190,7 @@ func OpenToRead(s *record.Sandbox) (*Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	return OpenOver(s, source, s.Stored.Source, layer.Options{ReadOnly: true, Elsewhere: lost})
+	return OpenOver(s, source, s.Stored.Source, layer.Options{ReadOnly: true, KeepDirs: true, Elsewhere: lost})
 }
 
 // OpenState opens a state of the sandbox to read it, without its source if that is lost. dir is the
@@ -209,5 +209,5 @@ func OpenState(s *record.Sandbox, dir string) (*Work, error) {
 		defer empty.Close()
 		dir = safefs.ProcPath(int(empty.Fd()))
 	}
-	return OpenOver(s, source, s.Stored.Source, layer.Options{ReadOnly: true, Elsewhere: lost, Dir: dir})
+	return OpenOver(s, source, s.Stored.Source, layer.Options{ReadOnly: true, KeepDirs: true, Elsewhere: lost, Dir: dir})
 }

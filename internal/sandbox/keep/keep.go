@@ -17,6 +17,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -205,7 +206,7 @@ const mergeTries = 3
 func (k *Result) apply(ctx context.Context, s *record.Sandbox, u unit, drop func([]changes.Version) ([]vpath.Path, error)) error {
 	failpoint.At("keep: begins")
 	for try := 1; ; try++ {
-		o := apply.Options{Paths: u.paths, OnConflict: apply.Leave, AtStart: drop != nil, Drop: drop, Keep: &apply.Keeper{Whole: u.whole}}
+		o := apply.Options{Paths: u.paths, OnConflict: conflict.Leave, AtStart: drop != nil, Drop: drop, Keep: &apply.Keeper{Whole: u.whole}}
 		result, err := apply.Changes(ctx, s, o)
 		if errdefs.Is(err, errdefs.NotFound) && drop != nil {
 			return nil // the running sandbox removed one of them again; the next command's end looks anew

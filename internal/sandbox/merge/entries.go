@@ -2,35 +2,38 @@ package merge
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/merge3"
 	"github.com/agentfense/agentfense/internal/lib/textdiff"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // mergeEntries decides a path at which both sides have changed b in different ways.
-func (p *plan) mergeEntries(at vpath.Path, b, o, t *entry) error {
+func (p *plan) mergeEntries(ctx context.Context, at vpath.Path, b, o, t *entry) error {
 	into, from := p.o.Into.Name(), p.o.ref()
 	switch {
 	case o.isAbsent(), t.isAbsent():
 		return p.mergeRemoval(at, b, o, t)
 	case o.kind() != t.kind():
-		p.resolve(at, TypeChange, o, t, "a %s in %s, and a %s in %s", record.TypeName(o.mode), into, record.TypeName(t.mode), from)
+		p.resolve(at, conflict.TypeChange, o, t, "a %s in %s, and a %s in %s", record.TypeName(o.mode), into, record.TypeName(t.mode), from)
 		return nil
 	}
 	m := merging{plan: p, at: at, b: b, o: o, t: t}
 	switch o.kind() {
 	case unix.S_IFREG:
-		if done, err := m.content(); err != nil || !done {
+		if done, err := m.content(ctx); err != nil || !done {
 			return err
 		}
 	case unix.S_IFLNK:
-		m.clash(Link, "both changed the target")
+		m.clash(conflict.Link, "both changed the target")
 		return nil
 	default:
 		becomes := *o
@@ -52,10 +55,10 @@ func (p *plan) mergeRemoval(at vpath.Path, b, o, t *entry) error {
 		return err
 	}
 	if to != "" {
-		p.resolve(at, RenameEdit, o, t, "%s moved it to %s, and %s changed it", name, changes.Quote(to), changer)
+		p.resolve(at, conflict.RenameEdit, o, t, "%s moved it to %s, and %s changed it", name, changes.Quote(to), changer)
 		return nil
 	}
-	p.resolve(at, DeleteModify, o, t, "%s deleted it, and %s changed it", name, changer)
+	p.resolve(at, conflict.DeleteModify, o, t, "%s deleted it, and %s changed it", name, changer)
 	return nil
 }
 
@@ -108,11 +111,11 @@ type merging struct {
 	result   *entry
 	taken    bool // the content is theirs
 	merged   bool // the content is of both
-	resolved Kind
+	resolved conflict.Kind
 }
 
 // content decides the content of a regular file. done is false if a conflict has decided the path.
-func (m *merging) content() (done bool, err error) {
+func (m *merging) content(ctx context.Context) (done bool, err error) {
 	becomes := *m.o
 	m.result = &becomes
 	same, err := m.o.hasContentOf(m.t)
@@ -130,13 +133,13 @@ func (m *merging) content() (done bool, err error) {
 		becomes.mode, m.taken = m.o.mode, true
 		return true, nil
 	}
-	return m.lines()
+	return m.lines(ctx)
 }
 
 // lines merges the content by lines.
-func (m *merging) lines() (done bool, err error) {
+func (m *merging) lines(ctx context.Context) (done bool, err error) {
 	if isOfGit(m.at) {
-		m.clash(Binary, "both changed it, and it is a file of git's")
+		m.clash(conflict.Binary, "both changed it, and it is a file of git's")
 		return false, nil
 	}
 	var texts [3][]byte // base, ours, theirs
@@ -145,7 +148,7 @@ func (m *merging) lines() (done bool, err error) {
 			continue // both made it
 		}
 		if e.size > textdiff.SizeLimit {
-			m.clash(TooLarge, "both changed it, and it is too large to be merged by lines")
+			m.clash(conflict.TooLarge, "both changed it, and it is too large to be merged by lines")
 			return false, nil
 		}
 		text, known, err := e.read(textdiff.SizeLimit)
@@ -153,18 +156,20 @@ func (m *merging) lines() (done bool, err error) {
 			return false, err
 		}
 		if !known {
-			m.clash(NoBase, "both changed it, and what it was before is not known")
+			m.clash(conflict.NoBase, "both changed it, and what it was before is not known")
 			return false, nil
 		}
 		texts[i] = text
 	}
-	r := merge3.Lines(texts[0], texts[1], texts[2])
+	r, err := merge3.Lines(ctx, texts[0], texts[1], texts[2])
 	switch {
+	case err != nil:
+		return false, errdefs.New(errdefs.Canceled, "merge %s: %w", m.at, err)
 	case r.Refused == merge3.TooLarge:
-		m.clash(TooLarge, "both changed it, and it is too large to be merged by lines")
+		m.clash(conflict.TooLarge, "both changed it, and it is too large to be merged by lines")
 		return false, nil
 	case r.Refused != "":
-		m.clash(Binary, "both changed it, and it is no text")
+		m.clash(conflict.Binary, "both changed it, and it is no text")
 		return false, nil
 	case r.Clean:
 		m.setText(texts[1], r.Text)
@@ -174,17 +179,17 @@ func (m *merging) lines() (done bool, err error) {
 }
 
 // clash decides or reports that both sides have another content.
-func (m *merging) clash(kind Kind, reason string) {
-	if m.kindOf(kind) == BothAdded {
+func (m *merging) clash(kind conflict.Kind, reason string) {
+	if m.kindOf(kind) == conflict.BothAdded {
 		reason = "both made it, with another content"
 	}
 	m.plan.resolve(m.at, m.kindOf(kind), m.o, m.t, "%s", reason)
 }
 
 // kindOf is kind, or BothAdded if nothing was there before.
-func (m *merging) kindOf(kind Kind) Kind {
+func (m *merging) kindOf(kind conflict.Kind) conflict.Kind {
 	if m.b.isAbsent() {
-		return BothAdded
+		return conflict.BothAdded
 	}
 	return kind
 }
@@ -193,11 +198,11 @@ func (m *merging) kindOf(kind Kind) Kind {
 func (m *merging) conflicting(ours []byte, r *merge3.Result) (done bool) {
 	p := m.plan
 	switch p.o.Resolve {
-	case Ours:
+	case conflict.Ours:
 		m.setText(ours, r.Ours())
-	case Theirs:
+	case conflict.Theirs:
 		m.setText(ours, r.Theirs())
-	case Markers:
+	case conflict.Markers:
 		m.setText(ours, r.Markers(p.o.Into.Name(), p.o.ref()))
 	default:
 		n := len(r.Conflicts)
@@ -205,10 +210,13 @@ func (m *merging) conflicting(ours []byte, r *merge3.Result) (done bool) {
 		if n == 1 {
 			places = "one place"
 		}
-		m.clash(Text, "both changed the same lines, in "+places)
+		if r.Rough {
+			places += "; they differ in too many places to be compared line by line"
+		}
+		m.clash(conflict.Text, "both changed the same lines, in "+places)
 		return false
 	}
-	m.resolved = m.kindOf(Text)
+	m.resolved = m.kindOf(conflict.Text)
 	return true
 }
 
@@ -229,12 +237,12 @@ func (m *merging) permissions() {
 	case o == t, hasBase && t == m.b.perm():
 	case hasBase && o == m.b.perm():
 		becomes = t
-	case p.o.Resolve == Theirs:
-		becomes, m.resolved = t, Mode
-	case p.o.Resolve == Ours:
-		m.resolved = Mode
+	case p.o.Resolve == conflict.Theirs:
+		becomes, m.resolved = t, conflict.Mode
+	case p.o.Resolve == conflict.Ours:
+		m.resolved = conflict.Mode
 	default:
-		p.stop(m.at, Mode, "%s made it %04o, and %s made it %04o", p.o.Into.Name(), o, p.o.ref(), t)
+		p.stop(m.at, conflict.Mode, "%s made it %04o, and %s made it %04o", p.o.Into.Name(), o, p.o.ref(), t)
 		return
 	}
 	m.result.mode = m.o.mode&^changes.PermOf(m.o.mode) | becomes

@@ -6,6 +6,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 )
@@ -43,11 +44,11 @@ func (p *plan) empties(s *step) (bool, error) {
 	into, from := p.o.Into.Name(), p.o.ref()
 	isReplaced := !s.becomes.isAbsent()
 	switch {
-	case p.o.Resolve == Ours:
-	case left.hidden && (isReplaced || p.o.Resolve != Theirs):
-		p.stop(s.path, HiddenBelow, "%s removed it, and the policy of %s or of %s hides what is in it", from, into, from)
+	case p.o.Resolve == conflict.Ours:
+	case left.hidden && (isReplaced || p.o.Resolve != conflict.Theirs):
+		p.stop(s.path, conflict.HiddenBelow, "%s removed it, and the policy of %s or of %s hides what is in it", from, into, from)
 	case isReplaced:
-		p.stop(s.path, TypeChange, "a directory with other changes in %s, and a %s in %s", into, record.TypeName(s.becomes.mode), from)
+		p.stop(s.path, conflict.TypeChange, "a directory with other changes in %s, and a %s in %s", into, record.TypeName(s.becomes.mode), from)
 	}
 	return false, nil
 }
@@ -105,8 +106,8 @@ func (p *plan) makeWay(s *step) error {
 			p.add(&step{path: dir, was: e, becomes: made, implied: true})
 		default:
 			p.drop(s)
-			if p.o.Resolve != Ours && !p.stopped[dir] {
-				p.stop(s.path, Directory, "in %s %s is a %s", p.o.Into.Name(), changes.Quote(dir), record.TypeName(e.mode))
+			if p.o.Resolve != conflict.Ours && !p.stopped[dir] {
+				p.stop(s.path, conflict.Directory, "in %s %s is a %s", p.o.Into.Name(), changes.Quote(dir), record.TypeName(e.mode))
 			}
 			return nil
 		}
@@ -127,9 +128,9 @@ func (p *plan) checkRights() {
 		}
 		switch {
 		case isOnMount:
-			p.stop(s.path, Refused, "%s has a scratch directory there", p.o.Into.Name())
+			p.stop(s.path, conflict.Refused, "%s has a scratch directory there", p.o.Into.Name())
 		case changes.IsHidden(p.ours.work.Policy, s.path) && !mayChange(p.ours, s):
-			p.stop(s.path, Hidden, "the policy of %s hides it", p.o.Into.Name())
+			p.stop(s.path, conflict.Hidden, "the policy of %s hides it", p.o.Into.Name())
 		case !mayChange(p.ours, s):
 			p.refuse(s, p.ours, p.o.Into.Name())
 		case !s.implied && !mayChange(p.theirs, s):
@@ -140,7 +141,7 @@ func (p *plan) checkRights() {
 
 func (p *plan) refuse(s *step, by *state, name string) {
 	d := by.work.Policy.Decide(s.path)
-	p.stop(s.path, Refused, "the policy of %s says %s (%s)", name, d.Permission, d.Reason)
+	p.stop(s.path, conflict.Refused, "the policy of %s says %s (%s)", name, d.Permission, d.Reason)
 }
 
 // mayChange reports whether the present policy of a state's sandbox permits the step.

@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -20,7 +21,7 @@ func changed(old, new string) string { return strings.Replace(lines, old, new, 1
 
 func (w *world) clean(from, into string) merge.Result {
 	w.t.Helper()
-	r := w.merge(from, into, merge.Stop)
+	r := w.merge(from, into, conflict.Merge)
 	if len(r.Conflicts) > 0 {
 		w.t.Fatalf("merge of %s into %s: %+v", from, into, r.Conflicts)
 	}
@@ -73,7 +74,7 @@ func TestAPartIsNoBase(t *testing.T) {
 	w.fork("x")
 	w.write("x", "a", changed("one", "1"))
 	w.write("x", "b", "of x\n")
-	w.merge("x", "into", merge.Stop, "a")
+	w.merge("x", "into", conflict.Merge, "a")
 	w.wants("into", "b", "b\n")
 	w.clean("x", "into")
 	w.wants("into", "b", "of x\n")
@@ -273,6 +274,7 @@ func TestWhatCannotBeMerged(t *testing.T) {
 		"a sandbox into itself":      {func(*merge.Options) {}, "x", errdefs.Invalid},
 		"a snapshot that is none":    {func(o *merge.Options) { o.Snapshot = "s9" }, "into", errdefs.NotFound},
 		"a path without a change":    {func(o *merge.Options) { o.Paths = []vpath.Path{"/a"} }, "into", errdefs.NotFound},
+		"a resolution of an apply":   {func(o *merge.Options) { o.Resolve = conflict.Overwrite }, "into", errdefs.Invalid},
 		"a sandbox with a clean git": {func(*merge.Options) {}, "clean", errdefs.Precondition},
 	} {
 		if c.into == "clean" {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentfense/agentfense/internal/lib/textdiff"
-	"github.com/agentfense/agentfense/internal/sandbox/merge"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 )
 
 // A link has no lines, and a large text is not compared by lines.
@@ -22,14 +22,14 @@ func TestWhatHasNoLinesIsTakenAsAWhole(t *testing.T) {
 		w.symlink(box, box, "link")
 		w.write(box, "large", large+"of "+box+"\n")
 	}
-	want := map[string]merge.Kind{"link": merge.Link, "large": merge.TooLarge}
-	if diff := cmp.Diff(want, kinds(w.merge("fork", "into", merge.Markers))); diff != "" {
+	want := map[string]conflict.Kind{"link": conflict.Link, "large": conflict.TooLarge}
+	if diff := cmp.Diff(want, kinds(w.merge("fork", "into", conflict.Markers))); diff != "" {
 		t.Error(diff)
 	}
 	if got := w.shows("into", "link"); got != "-> into" {
 		t.Errorf("after a conflict the link is %q", got)
 	}
-	if r := w.merge("fork", "into", merge.Theirs); len(r.Conflicts) > 0 {
+	if r := w.merge("fork", "into", conflict.Theirs); len(r.Conflicts) > 0 {
 		t.Errorf("%+v", r.Conflicts)
 	}
 	if got := w.shows("into", "link"); got != "-> fork" {

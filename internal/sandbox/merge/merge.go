@@ -14,6 +14,7 @@
 package merge
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
@@ -38,48 +40,16 @@ type Options struct {
 	Freeze   snapshot.Freezing
 	// Paths limits the merge to what is at and below them; none means everything.
 	Paths []vpath.Path
-	// Resolve says what becomes of conflicts.
-	Resolve Resolution
+	// Resolve says what becomes of conflicts: one that merges texts.
+	Resolve conflict.Resolution
 	// DryRun only says what would be done.
 	DryRun bool
 }
 
-// Resolution says what becomes of a conflict.
-type Resolution uint8
-
-// The resolutions.
-const (
-	Stop    Resolution = iota // nothing is merged
-	Ours                      // the sandbox that gets the changes keeps its version
-	Theirs                    // it gets the other version
-	Markers                   // a text gets both, between conflict markers; other conflicts stop
-)
-
-// Kind is the kind of a conflict.
-type Kind string
-
-// The kinds. Those that apply has too have the same words.
-const (
-	Text         Kind = "text"          // both changed the same lines
-	Binary       Kind = "binary"        // both changed a file that cannot be merged by lines
-	TooLarge     Kind = "too_large"     // both changed a file that is too large to be merged
-	NoBase       Kind = "no_base"       // both changed a file of which the earlier content is not known
-	Link         Kind = "link"          // both changed the target of a symbolic link
-	Mode         Kind = "mode"          // both changed the permissions
-	DeleteModify Kind = "delete_modify" // one changed what the other one deleted
-	RenameEdit   Kind = "rename_edit"   // one changed what the other one moved
-	TypeChange   Kind = "type_change"   // they have entries of different types
-	BothAdded    Kind = "both_added"    // both made it
-	Directory    Kind = "directory"     // its directory is none
-	Hidden       Kind = "hidden"        // a policy hides the path
-	HiddenBelow  Kind = "hidden_below"  // a policy hides what is in a directory that would go
-	Refused      Kind = "refused"       // a policy does not permit the change
-)
-
 // Conflict says why a path cannot be merged.
 type Conflict struct {
 	Path   vpath.Path
-	Kind   Kind
+	Kind   conflict.Kind
 	Reason string
 }
 
@@ -91,7 +61,7 @@ type Path struct {
 	// Merged says that the content is that of both sides.
 	Merged bool
 	// Resolved is the kind of the conflict that Options.Resolve has decided; "" if there was none.
-	Resolved Kind
+	Resolved conflict.Kind
 }
 
 // LeftOut is a change that no merge takes.
@@ -123,8 +93,9 @@ func (r *Result) Changed() int {
 
 // Merge merges. Errors: Precondition for sandboxes of two sources, and for ones with a clean
 // repository; NotFound for a snapshot, and for a path at which nothing would change; Exhausted if
-// the disk or the sandbox's limit is full, and then nothing is changed.
-func Merge(o Options) (r Result, err error) {
+// the disk or the sandbox's limit is full; Canceled if ctx ends while it decides. After an error
+// nothing is changed.
+func Merge(ctx context.Context, o Options) (r Result, err error) {
 	if err := o.check(); err != nil {
 		return r, err
 	}
@@ -132,7 +103,7 @@ func Merge(o Options) (r Result, err error) {
 	if err != nil {
 		return r, err
 	}
-	r, err = o.merge()
+	r, err = o.merge(ctx)
 	release()
 	if err != nil || r.Kept.Number == 0 {
 		return r, err
@@ -146,6 +117,9 @@ func (o *Options) check() error {
 			return errdefs.New(errdefs.Precondition, "sandbox %s: cannot be merged: its commits are in its clean repository (--git=clean), which a merge does not bring along; apply its changes instead", sb.Name())
 		}
 	}
+	if !o.Resolve.Merges() {
+		return errdefs.New(errdefs.Invalid, "merge into %s: resolution %d belongs to an apply; want merge, ours, theirs or markers", o.Into.Name(), o.Resolve)
+	}
 	if o.Into.ID() == o.From.ID() && o.Snapshot == "" {
 		return errdefs.New(errdefs.Invalid, "sandbox %s: cannot be merged into itself", o.Into.Name())
 	}
@@ -158,7 +132,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-func (o *Options) merge() (r Result, err error) {
+func (o *Options) merge(ctx context.Context) (r Result, err error) {
 	theirs, held, err := o.theirs()
 	if err != nil {
 		return r, err
@@ -168,7 +142,7 @@ func (o *Options) merge() (r Result, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	if err := p.make(); err != nil {
+	if err := p.make(ctx); err != nil {
 		return r, err
 	}
 	r.Conflicts = p.conflicts

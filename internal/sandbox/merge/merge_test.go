@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -16,8 +17,8 @@ const lines = "one\ntwo\nthree\nfour\nfive\n"
 
 var source = map[string]string{"a": lines, "b": "b\n", "bin": "x\x00y", "d/e": "e\n", "d/f": "f\n", "r/.git/config": lines}
 
-func kinds(r merge.Result) map[string]merge.Kind {
-	found := map[string]merge.Kind{}
+func kinds(r merge.Result) map[string]conflict.Kind {
+	found := map[string]conflict.Kind{}
 	for _, c := range r.Conflicts {
 		found[c.Path.Rel()] = c.Kind
 	}
@@ -38,7 +39,7 @@ func TestChangesOfAForkComeIntoTheSandbox(t *testing.T) {
 	w.remove("fork", "d/e")
 	w.symlink("fork", "mine", "link")
 	w.chmod("fork", "bin", 0o755)
-	r := w.merge("fork", "into", merge.Stop)
+	r := w.merge("fork", "into", conflict.Merge)
 	if len(r.Conflicts) > 0 || r.Kept.Number == 0 {
 		t.Fatalf("%+v", r)
 	}
@@ -61,7 +62,7 @@ func TestChangesOfAForkComeIntoTheSandbox(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if again := w.merge("fork", "into", merge.Stop); len(again.Paths)+len(again.Conflicts) > 0 {
+	if again := w.merge("fork", "into", conflict.Merge); len(again.Paths)+len(again.Conflicts) > 0 {
 		t.Errorf("a second merge has something to do: %+v", again)
 	}
 }
@@ -80,14 +81,14 @@ func TestARemovalCountsWhereTheSourceMadeTheSame(t *testing.T) {
 	}
 	w.remove("into", "edited")
 	w.write("fork", "edited", "changed\n")
-	r := w.merge("fork", "into", merge.Stop)
-	if got, want := kinds(r), map[string]merge.Kind{"edited": merge.DeleteModify}; !cmp.Equal(got, want) {
+	r := w.merge("fork", "into", conflict.Merge)
+	if got, want := kinds(r), map[string]conflict.Kind{"edited": conflict.DeleteModify}; !cmp.Equal(got, want) {
 		t.Errorf("conflicts %v, want %v", got, want)
 	}
 	for _, name := range []string{"removed", "dir/f", "dir"} {
 		w.remove("fork", name)
 	}
-	if r := w.merge("fork", "into", merge.Stop, "removed", "dir"); len(r.Conflicts) > 0 {
+	if r := w.merge("fork", "into", conflict.Merge, "removed", "dir"); len(r.Conflicts) > 0 {
 		t.Errorf("%+v", r.Conflicts)
 	}
 	for _, name := range []string{"edited", "removed", "dir"} {
@@ -103,43 +104,43 @@ func TestConflictsChangeNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		ours, theirs func(w *world)
 		path         string
-		kind         merge.Kind
+		kind         conflict.Kind
 	}{
 		"text": {
 			func(w *world) { w.write("into", "a", change("two", "2")) },
-			func(w *world) { w.write("fork", "a", change("two", "II")) }, "a", merge.Text,
+			func(w *world) { w.write("fork", "a", change("two", "II")) }, "a", conflict.Text,
 		},
 		"binary": {
 			func(w *world) { w.write("into", "bin", "x\x001") },
-			func(w *world) { w.write("fork", "bin", "x\x002") }, "bin", merge.Binary,
+			func(w *world) { w.write("fork", "bin", "x\x002") }, "bin", conflict.Binary,
 		},
 		"modify, and delete": {
 			func(w *world) { w.write("into", "b", "B\n") },
-			func(w *world) { w.remove("fork", "b") }, "b", merge.DeleteModify,
+			func(w *world) { w.remove("fork", "b") }, "b", conflict.DeleteModify,
 		},
 		"delete, and modify": {
 			func(w *world) { w.remove("into", "b") },
-			func(w *world) { w.write("fork", "b", "B\n") }, "b", merge.DeleteModify,
+			func(w *world) { w.write("fork", "b", "B\n") }, "b", conflict.DeleteModify,
 		},
 		"rename against edit": {
 			func(w *world) { w.write("into", "b", "B\n") },
-			func(w *world) { w.remove("fork", "b"); w.write("fork", "moved", "b\n") }, "b", merge.RenameEdit,
+			func(w *world) { w.remove("fork", "b"); w.write("fork", "moved", "b\n") }, "b", conflict.RenameEdit,
 		},
 		"type": {
 			func(w *world) { w.write("into", "b", "B\n") },
-			func(w *world) { w.remove("fork", "b"); w.symlink("fork", "a", "b") }, "b", merge.TypeChange,
+			func(w *world) { w.remove("fork", "b"); w.symlink("fork", "a", "b") }, "b", conflict.TypeChange,
 		},
 		"two links": {
 			func(w *world) { w.symlink("into", "a", "l") },
-			func(w *world) { w.symlink("fork", "b", "l") }, "l", merge.BothAdded,
+			func(w *world) { w.symlink("fork", "b", "l") }, "l", conflict.BothAdded,
 		},
 		"two new files": {
 			func(w *world) { w.write("into", "new", "1\n") },
-			func(w *world) { w.write("fork", "new", "2\n") }, "new", merge.BothAdded,
+			func(w *world) { w.write("fork", "new", "2\n") }, "new", conflict.BothAdded,
 		},
 		"mode": {
 			func(w *world) { w.chmod("into", "b", 0o700) },
-			func(w *world) { w.chmod("fork", "b", 0o755) }, "b", merge.Mode,
+			func(w *world) { w.chmod("fork", "b", 0o755) }, "b", conflict.Mode,
 		},
 		"a file in place of a directory with another change": {
 			func(w *world) { w.write("into", "d/new", "1\n") },
@@ -149,7 +150,7 @@ func TestConflictsChangeNothing(t *testing.T) {
 				w.remove("fork", "d")
 				w.write("fork", "d", "file\n")
 			},
-			"d", merge.TypeChange,
+			"d", conflict.TypeChange,
 		},
 		"a file in a directory that became a file": {
 			func(w *world) {
@@ -159,12 +160,12 @@ func TestConflictsChangeNothing(t *testing.T) {
 				w.write("into", "d", "file\n")
 			},
 			func(w *world) { w.write("fork", "d/new", "1\n") },
-			"d/new", merge.Directory,
+			"d/new", conflict.Directory,
 		},
 		"a git file": {
 			func(w *world) { w.write("into", "r/.git/config", change("one", "1")) },
 			func(w *world) { w.write("fork", "r/.git/config", change("five", "5")) },
-			"r/.git/config", merge.Binary,
+			"r/.git/config", conflict.Binary,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,16 +174,16 @@ func TestConflictsChangeNothing(t *testing.T) {
 			c.ours(w)
 			c.theirs(w)
 			w.write("fork", "other", "other\n")
-			r := w.merge("fork", "into", merge.Stop)
-			if diff := cmp.Diff(map[string]merge.Kind{c.path: c.kind}, kinds(r)); diff != "" {
+			r := w.merge("fork", "into", conflict.Merge)
+			if diff := cmp.Diff(map[string]conflict.Kind{c.path: c.kind}, kinds(r)); diff != "" {
 				t.Error(diff, r)
 			}
 			if w.shows("into", "other") != "" || r.Kept.Number != 0 {
 				t.Error("something was merged")
 			}
 			before := w.shows("into", c.path)
-			w.merge("fork", "into", merge.Ours)
-			if got := w.shows("into", c.path); got != before && c.kind != merge.Text && c.kind != merge.BothAdded {
+			w.merge("fork", "into", conflict.Ours)
+			if got := w.shows("into", c.path); got != before && c.kind != conflict.Text && c.kind != conflict.BothAdded {
 				t.Errorf("with ours it is %q, want %q", got, before)
 			}
 			if got := w.shows("into", "other"); got != "other\n" {
@@ -193,10 +194,10 @@ func TestConflictsChangeNothing(t *testing.T) {
 }
 
 func TestResolutionsOfAText(t *testing.T) {
-	for resolve, want := range map[merge.Resolution]string{
-		merge.Ours:    "ONE\n2\nthree\nfour\nFIVE\n",
-		merge.Theirs:  "ONE\nII\nthree\nfour\nFIVE\n",
-		merge.Markers: "ONE\n<<<<<<< into\n2\n=======\nII\n>>>>>>> fork\nthree\nfour\nFIVE\n",
+	for resolve, want := range map[conflict.Resolution]string{
+		conflict.Ours:    "ONE\n2\nthree\nfour\nFIVE\n",
+		conflict.Theirs:  "ONE\nII\nthree\nfour\nFIVE\n",
+		conflict.Markers: "ONE\n<<<<<<< into\n2\n=======\nII\n>>>>>>> fork\nthree\nfour\nFIVE\n",
 	} {
 		w := newTest(t, map[string]string{"a": "one\n-\n-\ntwo\n-\n-\nthree\nfour\nfive\n"})
 		want = strings.NewReplacer("ONE\n", "ONE\n-\n-\n", "three", "-\n-\nthree").Replace(want)
@@ -204,7 +205,7 @@ func TestResolutionsOfAText(t *testing.T) {
 		w.write("into", "a", "ONE\n-\n-\n2\n-\n-\nthree\nfour\nfive\n")
 		w.write("fork", "a", "one\n-\n-\nII\n-\n-\nthree\nfour\nFIVE\n")
 		r := w.merge("fork", "into", resolve)
-		if got := w.shows("into", "a"); got != want || len(r.Paths) != 1 || r.Paths[0].Resolved != merge.Text {
+		if got := w.shows("into", "a"); got != want || len(r.Paths) != 1 || r.Paths[0].Resolved != conflict.Text {
 			t.Errorf("resolved by %d: %q, want %q; %+v", resolve, got, want, r)
 		}
 	}
@@ -221,10 +222,10 @@ func TestTheirsReplacesOurs(t *testing.T) {
 	w.write("fork", "bin", "x\x002")
 	w.chmod("fork", "bin", 0o755)
 	w.write("fork", "a", "A\n")
-	if r := w.merge("fork", "into", merge.Markers); len(r.Conflicts) != 3 {
+	if r := w.merge("fork", "into", conflict.Markers); len(r.Conflicts) != 3 {
 		t.Errorf("markers resolve what is no text: %+v", r)
 	}
-	w.merge("fork", "into", merge.Theirs)
+	w.merge("fork", "into", conflict.Theirs)
 	for name, want := range map[string]string{"a": "A\n", "b": "", "bin": "x\x002"} {
 		if got := w.shows("into", name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
@@ -245,8 +246,8 @@ func TestAMergeWidensNothing(t *testing.T) {
 		w.write("wide", "b", "B\n")
 		w.write("wide", "d/e", "E\n")
 		w.write("wide", "a", "A\n")
-		want := map[string]merge.Kind{"b": merge.Refused, "d/e": merge.Hidden}
-		for _, resolve := range []merge.Resolution{merge.Stop, merge.Theirs, merge.Ours, merge.Markers} {
+		want := map[string]conflict.Kind{"b": conflict.Refused, "d/e": conflict.Hidden}
+		for _, resolve := range []conflict.Resolution{conflict.Merge, conflict.Theirs, conflict.Ours, conflict.Markers} {
 			if diff := cmp.Diff(want, kinds(w.merge("wide", "narrow", resolve))); diff != "" {
 				t.Error(diff)
 			}
@@ -254,7 +255,7 @@ func TestAMergeWidensNothing(t *testing.T) {
 		if w.shows("narrow", "a") != lines {
 			t.Error("a part was merged")
 		}
-		if r := w.merge("wide", "narrow", merge.Stop, "a"); r.Changed() != 1 || w.shows("narrow", "a") != "A\n" {
+		if r := w.merge("wide", "narrow", conflict.Merge, "a"); r.Changed() != 1 || w.shows("narrow", "a") != "A\n" {
 			t.Errorf("the permitted path alone: %+v", r)
 		}
 	})
@@ -266,7 +267,7 @@ func TestAMergeWidensNothing(t *testing.T) {
 			r.SetRules(append(r.Rules, rule("/b", policy.Read)), "test")
 			return nil
 		}))
-		if diff := cmp.Diff(map[string]merge.Kind{"b": merge.Refused}, kinds(w.merge("fork", "into", merge.Theirs))); diff != "" {
+		if diff := cmp.Diff(map[string]conflict.Kind{"b": conflict.Refused}, kinds(w.merge("fork", "into", conflict.Theirs))); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -283,14 +284,14 @@ func TestAMergeWidensNothing(t *testing.T) {
 			if replaced {
 				w.write("fork", "d", "file\n")
 			}
-			if diff := cmp.Diff(map[string]merge.Kind{"d": merge.HiddenBelow}, kinds(w.merge("fork", "into", merge.Stop))); diff != "" {
+			if diff := cmp.Diff(map[string]conflict.Kind{"d": conflict.HiddenBelow}, kinds(w.merge("fork", "into", conflict.Merge))); diff != "" {
 				t.Error(diff)
 			}
-			r := w.merge("fork", "into", merge.Theirs)
+			r := w.merge("fork", "into", conflict.Theirs)
 			if w.shows("into", "d/f") != "f\n" || replaced != (len(r.Conflicts) > 0) {
 				t.Errorf("replaced %v: %+v", replaced, r)
 			}
-			w.merge("fork", "into", merge.Ours)
+			w.merge("fork", "into", conflict.Ours)
 			if w.shows("into", "d/f") != "f\n" || w.shows("into", "d/e") != "" {
 				t.Errorf("replaced %v, changed %v: ours", replaced, changed)
 			}

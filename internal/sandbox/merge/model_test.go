@@ -15,7 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/sandbox/merge"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 )
 
@@ -122,7 +122,7 @@ func (m *model) expect(t *rapid.T, fork string) (after files, conflicts []string
 func (m *model) mergeFork(t *rapid.T, fork string) {
 	after, conflicts := m.expect(t, fork)
 	before := maps.Clone(m.shows["into"])
-	r := m.merge(fork, "into", merge.Stop)
+	r := m.merge(fork, "into", conflict.Merge)
 	var found []string
 	for _, c := range r.Conflicts {
 		found = append(found, c.Path.Rel())
@@ -143,7 +143,7 @@ func (m *model) mergeFork(t *rapid.T, fork string) {
 	must(t, err)
 	m.shows["into"] = before
 	m.check(t)
-	r = m.merge(fork, "into", merge.Stop)
+	r = m.merge(fork, "into", conflict.Merge)
 	if len(r.Conflicts) > 0 {
 		t.Fatalf("the merge of %s after it was taken back has conflicts: %+v", fork, r.Conflicts)
 	}

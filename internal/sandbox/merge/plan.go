@@ -2,6 +2,7 @@ package merge
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
@@ -35,7 +37,7 @@ type step struct {
 	was      *entry // of the sandbox that gets the changes
 	becomes  *entry // nil: the entry stays, because Options.Resolve says so
 	merged   bool
-	resolved Kind
+	resolved conflict.Kind
 	implied  bool        // a directory that is made for what comes into it
 	modeOnly bool        // the content stays
 	baseOf   *state      // has base; nil if the present record of the path stays
@@ -90,13 +92,13 @@ func (p *plan) close() error {
 func comparePaths(a, b vpath.Path) int { return cmp.Compare(a, b) }
 
 // make decides.
-func (p *plan) make() error {
+func (p *plan) make(ctx context.Context) error {
 	candidates, err := p.candidates()
 	if err != nil {
 		return err
 	}
 	for _, at := range candidates {
-		if err := p.decide(at); err != nil {
+		if err := p.decide(ctx, at); err != nil {
 			return err
 		}
 	}
@@ -132,7 +134,10 @@ func (p *plan) candidates() ([]vpath.Path, error) {
 }
 
 // decide decides what becomes of a path, without regard to those above and below.
-func (p *plan) decide(at vpath.Path) error {
+func (p *plan) decide(ctx context.Context, at vpath.Path) error {
+	if err := ctx.Err(); err != nil {
+		return errdefs.New(errdefs.Canceled, "merge %s: %w", p.o.ref(), err)
+	}
 	t, err := p.theirs.at(at)
 	if err != nil {
 		return err
@@ -160,7 +165,7 @@ func (p *plan) decide(at vpath.Path) error {
 	case err != nil:
 		return err
 	case changed:
-		return p.mergeEntries(at, b, o, t)
+		return p.mergeEntries(ctx, at, b, o, t)
 	}
 	s := &step{path: at, was: o, becomes: t}
 	if s.modeOnly, err = o.hasContentOf(t); err != nil {
@@ -211,17 +216,17 @@ func (p *plan) add(s *step) {
 	p.at[s.path] = s
 }
 
-func (p *plan) stop(at vpath.Path, kind Kind, format string, args ...any) {
+func (p *plan) stop(at vpath.Path, kind conflict.Kind, format string, args ...any) {
 	p.conflicts = append(p.conflicts, Conflict{at, kind, fmt.Sprintf(format, args...)})
 	p.stopped[at] = true
 }
 
 // resolve decides a conflict between o and t by Options.Resolve, or reports it.
-func (p *plan) resolve(at vpath.Path, kind Kind, o, t *entry, format string, args ...any) {
+func (p *plan) resolve(at vpath.Path, kind conflict.Kind, o, t *entry, format string, args ...any) {
 	switch p.o.Resolve {
-	case Ours:
+	case conflict.Ours:
 		p.add(&step{path: at, was: o, resolved: kind})
-	case Theirs:
+	case conflict.Theirs:
 		p.add(&step{path: at, was: o, becomes: t, resolved: kind})
 	default:
 		p.stop(at, kind, format, args...)

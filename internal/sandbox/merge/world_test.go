@@ -1,6 +1,7 @@
 package merge_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
@@ -194,7 +196,7 @@ func show(t tester, s *layer.Stack, p vpath.Path) string {
 }
 
 // merge merges a fork into another sandbox.
-func (w *world) merge(from, into string, resolve merge.Resolution, paths ...string) merge.Result {
+func (w *world) merge(from, into string, resolve conflict.Resolution, paths ...string) merge.Result {
 	w.t.Helper()
 	r, err := w.tryMerge(merge.Options{Resolve: resolve}, from, into, paths...)
 	must(w.t, err)
@@ -211,7 +213,7 @@ func (w *world) tryMerge(o merge.Options, from, into string, paths ...string) (m
 	lock, err := o.Into.TryLock(record.PurposeMerge)
 	must(w.t, err)
 	defer lock.Release()
-	return merge.Merge(o)
+	return merge.Merge(context.Background(), o)
 }
 
 type recordOf = record.Record

@@ -124,6 +124,9 @@ func (h *Home) sandboxesDir() string { return filepath.Join(h.dir, "sandboxes") 
 
 func (h *Home) auditDir() string { return filepath.Join(h.dir, "audit") }
 
+// DirOf returns the directory of the sandbox with that name, whether there is one or not.
+func (h *Home) DirOf(name string) string { return h.sandboxDir(name) }
+
 func (h *Home) sandboxDir(name string) string { return filepath.Join(h.sandboxesDir(), name) }
 
 // Locked runs do with the home's lock, which excludes changes of records, of the trust

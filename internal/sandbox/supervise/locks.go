@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"sync"
@@ -33,9 +34,11 @@ type lockState struct {
 	timer   *time.Timer
 	watched map[board.Holder]context.CancelFunc // others, for whose end somebody waits
 	held    []board.Lock                        // as the last look found them
-	ticket  uint64                              // of our request that waits; 0: none
-	news    chan struct{}                       // closed with each look that finds the ticket granted
-	over    bool
+	// policies are those of the sandboxes that have locks.
+	policies map[board.Holder]holderPolicy
+	ticket   uint64        // of our request that waits; 0: none
+	news     chan struct{} // closed with each look that finds the ticket granted
+	over     bool
 }
 
 // joinBoard puts the locks of other sandboxes into force, and has their changes told to this
@@ -45,6 +48,7 @@ func (s *supervisor) joinBoard(context.Context) error {
 	l.board = board.Open(s.home, &s.record)
 	l.self = board.Holder{ID: s.record.ID, Name: s.record.Name, PID: os.Getpid()}
 	l.watched = map[board.Holder]context.CancelFunc{}
+	l.policies = map[board.Holder]holderPolicy{}
 	if err := l.board.Join(l.self); err != nil {
 		return err
 	}
@@ -170,7 +174,7 @@ func (s *supervisor) followLocked(t *board.Table) {
 			others[lock.Holder] = true
 		}
 		if p, err := vpath.ParseText(lock.Path); err == nil && !lock.Advisory {
-			locks = append(locks, policy.Lock{Path: p, Reason: lockReason(lock)})
+			locks = append(locks, policy.Lock{Path: p, Reason: lockReason(lock), Holder: s.holderLocked(lock.Holder)})
 		}
 	}
 	for _, w := range t.Waiting {
@@ -181,6 +185,7 @@ func (s *supervisor) followLocked(t *board.Table) {
 	if l.over {
 		return
 	}
+	s.forgetHoldersLocked(t)
 	s.noteTimeOver(l.held, t.Locks)
 	l.held = t.Locks
 	s.enforceLocks(locks)
@@ -248,7 +253,7 @@ func lockReason(l board.Lock) string {
 	return reason
 }
 
-// enforceLocks makes what others have locked at most readable. Open files follow.
+// enforceLocks makes what others have locked, and may write, at most readable. Open files follow.
 func (s *supervisor) enforceLocks(locks []policy.Lock) {
 	s.grants.mu.Lock()
 	defer s.grants.mu.Unlock()
@@ -316,14 +321,7 @@ func (s *supervisor) tellOthers(ctx context.Context) error {
 	defer cancel()
 	failed := make(chan error, len(members))
 	for _, m := range members {
-		go func() {
-			err := api.At(m.Dir()).TakeLocks(ctx)
-			if err != nil && m.HasSupervisor() {
-				failed <- errdefs.New(errdefs.Unavailable, "sandbox %s: does not follow the locks: %w", m.Name(), err)
-				return
-			}
-			failed <- nil
-		}()
+		go func() { failed <- s.tellOther(ctx, m) }()
 	}
 	for range members {
 		if e := <-failed; e != nil {
@@ -331,4 +329,17 @@ func (s *supervisor) tellOthers(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// tellOther is tellOthers for one of them.
+func (s *supervisor) tellOther(ctx context.Context, name string) error {
+	err := api.At(s.home.DirOf(name)).TakeLocks(ctx)
+	if err == nil {
+		return nil
+	}
+	ended, failed := s.locks.board.DropEnded(name)
+	if ended {
+		return nil
+	}
+	return errdefs.New(errdefs.Unavailable, "sandbox %s: does not follow the locks: %w", name, errors.Join(err, failed))
 }

@@ -244,6 +244,7 @@ func (s *supervisor) setPolicy(rules []policy.Rule) error {
 	s.record.Rules = rules
 	s.mu.Unlock()
 	s.describe()
+	s.rulesChanged()
 	return nil
 }
 

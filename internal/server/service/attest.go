@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/attest"
 	"github.com/agentfense/agentfense/internal/sandbox/branch"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
@@ -35,7 +36,7 @@ func (s *Service) applyAttested(ctx context.Context, sb *record.Sandbox, o apply
 	case size > maxStatement:
 		return result, errdefs.New(errdefs.Exhausted, "attest: the statement may be larger than %w: apply the paths in several parts", &errdefs.Limit{Most: maxStatement, Resource: "bytes"})
 	}
-	o.Reviewed, o.OnConflict = digest, apply.Stop // nobody has looked at what a merge makes
+	o.Reviewed, o.OnConflict = digest, conflict.Stop // nobody has looked at what a merge makes
 	about := attest.About{Version: executable.Version(), Reviewed: digest}
 	if a.Branch != "" {
 		return commitAttested(ctx, sb, a, branch.Options{Options: o, Shown: shown}, about)

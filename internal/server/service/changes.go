@@ -7,6 +7,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/branch"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/server/codebase"
@@ -63,9 +64,7 @@ func (s *Service) apply(ctx context.Context, sb *record.Sandbox, o apply.Options
 	}
 	_, linked := files.Linked()
 	if !linked {
-		if o.OnConflict, err = withoutMerging(sb, o.OnConflict); err != nil {
-			return apply.Result{}, err
-		}
+		o.OnConflict = uploadedConflicts(o.OnConflict)
 	}
 	if linked || o.DryRun {
 		return apply.Changes(ctx, sb, o)
@@ -77,14 +76,14 @@ func (s *Service) apply(ctx context.Context, sb *record.Sandbox, o apply.Options
 	return result, err
 }
 
-// withoutMerging is how conflicts with an uploaded codebase are resolved. A client brings the same
-// changes into the directory that it uploaded, by file: a merge would make them differ. Errors:
-// Precondition.
-func withoutMerging(sb *record.Sandbox, how apply.OnConflict) (apply.OnConflict, error) {
-	if how != apply.Merge && how != apply.Stop {
-		return how, errdefs.New(errdefs.Precondition, "sandbox %s: texts of a codebase that was uploaded are not merged: apply the other paths, and discard those in conflict", sb.Name())
+// uploadedConflicts is how conflicts with an uploaded codebase are resolved: texts are merged only
+// if the request says how. Without that, a client may be bringing the same changes into the
+// directory that it uploaded, by file: a merge would make the two differ.
+func uploadedConflicts(how conflict.Resolution) conflict.Resolution {
+	if how == conflict.Merge {
+		return conflict.Stop
 	}
-	return apply.Stop, nil
+	return how
 }
 
 // take applies or commits what a request selects.

@@ -8,6 +8,7 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot/freeze"
@@ -35,7 +36,7 @@ func (c *snapshotServer) MergeSandbox(ctx context.Context, m *sandboxv1.MergeSan
 	}
 	if !mayKnowPolicy(ctx) {
 		for i := range result.Conflicts {
-			if result.Conflicts[i].Kind == merge.Refused {
+			if result.Conflicts[i].Kind == conflict.Refused {
 				result.Conflicts[i].Reason = unknownPolicy
 			}
 		}
@@ -46,16 +47,16 @@ func (c *snapshotServer) MergeSandbox(ctx context.Context, m *sandboxv1.MergeSan
 // merge merges what a request says. The caller holds the locks of lives of both sandboxes.
 func (s *Service) merge(ctx context.Context, from, into *record.Sandbox, r *wireconv.Merge) (merge.Result, error) {
 	defer s.home.MakeRoom()()
-	ctx = context.WithoutCancel(ctx)
+	whole := context.WithoutCancel(ctx)
 	if !r.DryRun {
-		release, err := s.lockStopped(ctx, into, record.PurposeMerge)
+		release, err := s.lockStopped(whole, into, record.PurposeMerge)
 		if err != nil {
 			return merge.Result{}, err
 		}
 		defer release()
 	}
-	return merge.Merge(merge.Options{
-		Into: into, From: from, Snapshot: r.Snapshot, Freeze: freeze.Of(ctx, from),
+	return merge.Merge(ctx, merge.Options{
+		Into: into, From: from, Snapshot: r.Snapshot, Freeze: freeze.Of(whole, from),
 		Paths: r.Paths, Resolve: r.Resolve, DryRun: r.DryRun,
 	})
 }
@@ -63,7 +64,7 @@ func (s *Service) merge(ctx context.Context, from, into *record.Sandbox, r *wire
 // lockedPair is comparable, with the locks of both sandboxes. Two calls that want the same two take
 // their locks in the same order.
 func (s *Service) lockedPair(ctx context.Context, from, into record.ID) (x, y *record.Sandbox, unlock func(), err error) {
-	if _, _, err := s.comparable(ctx, from, into); err != nil {
+	if _, _, err := s.comparable(ctx, from, into, ""); err != nil {
 		return nil, nil, nil, err
 	}
 	unlock = s.lives.lock(string(min(from, into)))
@@ -74,7 +75,7 @@ func (s *Service) lockedPair(ctx context.Context, from, into record.ID) (x, y *r
 			first()
 		}
 	}
-	if x, y, err = s.comparable(ctx, from, into); err != nil {
+	if x, y, err = s.comparable(ctx, from, into, ""); err != nil {
 		unlock()
 		return nil, nil, nil, err
 	}
@@ -88,7 +89,7 @@ func mergeConflicts(from, into *record.Sandbox, conflicts []merge.Conflict) erro
 	left := maxDetailBytes - sentBytes(err.Error())
 	for _, c := range conflicts {
 		v := &errdetails.PreconditionFailure_Violation{Type: string(apply.Conflict), Subject: c.Path.Text()}
-		if c.Kind == merge.Refused {
+		if c.Kind == conflict.Refused {
 			v.Type = string(apply.Refused)
 		}
 		if left -= violationBytes(v); left < 0 {

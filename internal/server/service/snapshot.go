@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -152,16 +153,16 @@ func (c *snapshotServer) CompareStates(ctx context.Context, m *sandboxv1.Compare
 	if err != nil {
 		return nil, err
 	}
-	from, to, err := s.comparable(ctx, r.From.Sandbox, r.To.Sandbox)
+	from, to, err := s.comparable(ctx, r.From.Sandbox, r.To.Sandbox, r.Mount)
 	if err != nil {
 		return nil, err
 	}
-	earlier, err := between.Open(from, r.From.Ref, "")
+	earlier, err := between.Open(from, r.From.Ref, r.Mount)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, earlier.Close()) }()
-	later, err := between.Open(to, r.To.Ref, "")
+	later, err := between.Open(to, r.To.Ref, r.Mount)
 	if err != nil {
 		return nil, err
 	}
@@ -187,14 +188,19 @@ func (c *snapshotServer) CompareStates(ctx context.Context, m *sandboxv1.Compare
 	return answer, nil
 }
 
-// comparable returns two sandboxes of the caller, which have one codebase. Errors: as sandbox;
-// Precondition for two codebases.
-func (s *Service) comparable(ctx context.Context, from, to record.ID) (x, y *record.Sandbox, err error) {
+// comparable returns two sandboxes of the caller, of which the workspace or a mount may be
+// compared. Workspaces have one codebase; the sources of mounts are compared when the states are
+// open. Errors: as sandbox; Precondition for two codebases; Denied for a mount that is no longer
+// below a root.
+func (s *Service) comparable(ctx context.Context, from, to record.ID, mount string) (x, y *record.Sandbox, err error) {
 	if y, err = s.sandbox(ctx, to); err != nil {
 		return nil, nil, err
 	}
 	if x, err = s.sandbox(ctx, from); err != nil {
 		return nil, nil, err
+	}
+	if mount != "" {
+		return x, y, cmp.Or(s.permitRead(x, mount), s.permitRead(y, mount))
 	}
 	if a, b := x.Record().Served.CodebaseID, y.Record().Served.CodebaseID; a != b {
 		return nil, nil, errdefs.New(errdefs.Precondition, "sandboxes %s and %s: they have two codebases, %s and %s", x.ID(), y.ID(), a, b)

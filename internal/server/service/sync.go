@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -109,9 +110,9 @@ func (s *Service) syncOnce(ctx context.Context, sb *record.Sandbox, client *api.
 	if _, linked := files.Linked(); linked {
 		return c, nil // only Apply changes it
 	}
-	o := apply.Options{OnConflict: apply.Overwrite}
+	o := apply.Options{OnConflict: conflict.Overwrite}
 	if s.config.Sandbox.OnConflict == config.ConflictRefuse {
-		o.OnConflict = apply.Leave
+		o.OnConflict = conflict.Leave
 	}
 	if client != nil {
 		o.Drop = func(v []changes.Version) ([]vpath.Path, error) { return client.Drop(ctx, "", v) }

@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
@@ -159,27 +160,29 @@ var (
 		apply.ChangedSinceReview: sandboxv1.Outcome_OUTCOME_CHANGED_SINCE_REVIEW,
 		apply.LeftOut:            sandboxv1.Outcome_OUTCOME_LEFT_OUT,
 	})
-	ConflictKind = enum(map[apply.ConflictKind]sandboxv1.ConflictKind{
-		"":                     sandboxv1.ConflictKind_CONFLICT_KIND_UNSPECIFIED,
-		apply.Text:             sandboxv1.ConflictKind_CONFLICT_KIND_TEXT,
-		apply.Binary:           sandboxv1.ConflictKind_CONFLICT_KIND_BINARY,
-		apply.TooLarge:         sandboxv1.ConflictKind_CONFLICT_KIND_TOO_LARGE,
-		apply.NoBase:           sandboxv1.ConflictKind_CONFLICT_KIND_NO_BASE,
-		apply.Mode:             sandboxv1.ConflictKind_CONFLICT_KIND_MODE,
-		apply.DeleteModify:     sandboxv1.ConflictKind_CONFLICT_KIND_DELETE_MODIFY,
-		apply.RenameEdit:       sandboxv1.ConflictKind_CONFLICT_KIND_RENAME_EDIT,
-		apply.TypeChange:       sandboxv1.ConflictKind_CONFLICT_KIND_TYPE_CHANGE,
-		apply.BothAdded:        sandboxv1.ConflictKind_CONFLICT_KIND_BOTH_ADDED,
-		apply.Directory:        sandboxv1.ConflictKind_CONFLICT_KIND_DIRECTORY,
-		apply.Hidden:           sandboxv1.ConflictKind_CONFLICT_KIND_HIDDEN,
-		apply.HiddenBelow:      sandboxv1.ConflictKind_CONFLICT_KIND_HIDDEN_BELOW,
-		apply.ChangedMeanwhile: sandboxv1.ConflictKind_CONFLICT_KIND_CHANGED_MEANWHILE,
+	ConflictKind = enum(map[conflict.Kind]sandboxv1.ConflictKind{
+		"":                        sandboxv1.ConflictKind_CONFLICT_KIND_UNSPECIFIED,
+		conflict.Text:             sandboxv1.ConflictKind_CONFLICT_KIND_TEXT,
+		conflict.Binary:           sandboxv1.ConflictKind_CONFLICT_KIND_BINARY,
+		conflict.TooLarge:         sandboxv1.ConflictKind_CONFLICT_KIND_TOO_LARGE,
+		conflict.NoBase:           sandboxv1.ConflictKind_CONFLICT_KIND_NO_BASE,
+		conflict.Link:             sandboxv1.ConflictKind_CONFLICT_KIND_LINK,
+		conflict.Mode:             sandboxv1.ConflictKind_CONFLICT_KIND_MODE,
+		conflict.DeleteModify:     sandboxv1.ConflictKind_CONFLICT_KIND_DELETE_MODIFY,
+		conflict.RenameEdit:       sandboxv1.ConflictKind_CONFLICT_KIND_RENAME_EDIT,
+		conflict.TypeChange:       sandboxv1.ConflictKind_CONFLICT_KIND_TYPE_CHANGE,
+		conflict.BothAdded:        sandboxv1.ConflictKind_CONFLICT_KIND_BOTH_ADDED,
+		conflict.Directory:        sandboxv1.ConflictKind_CONFLICT_KIND_DIRECTORY,
+		conflict.Hidden:           sandboxv1.ConflictKind_CONFLICT_KIND_HIDDEN,
+		conflict.HiddenBelow:      sandboxv1.ConflictKind_CONFLICT_KIND_HIDDEN_BELOW,
+		conflict.Refused:          sandboxv1.ConflictKind_CONFLICT_KIND_REFUSED,
+		conflict.ChangedMeanwhile: sandboxv1.ConflictKind_CONFLICT_KIND_CHANGED_MEANWHILE,
 	})
-	OnConflict = enum(map[apply.OnConflict]sandboxv1.ConflictResolution{
-		apply.Merge:   sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_UNSPECIFIED,
-		apply.Ours:    sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_OURS,
-		apply.Theirs:  sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_THEIRS,
-		apply.Markers: sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_MARKERS,
+	Resolution = enum(map[conflict.Resolution]sandboxv1.ConflictResolution{
+		conflict.Merge:   sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_UNSPECIFIED,
+		conflict.Ours:    sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_OURS,
+		conflict.Theirs:  sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_THEIRS,
+		conflict.Markers: sandboxv1.ConflictResolution_CONFLICT_RESOLUTION_MARKERS,
 	})
 )
 

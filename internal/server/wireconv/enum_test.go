@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
@@ -19,9 +18,7 @@ func TestEveryEnumValueSurvives(t *testing.T) {
 	allSurvive(t, ChangeStatus)
 	allSurvive(t, Risk)
 	allSurvive(t, Outcome)
-	allSurvive(t, ConflictKind, sandboxv1.ConflictKind_CONFLICT_KIND_LINK, sandboxv1.ConflictKind_CONFLICT_KIND_REFUSED)
-	allSurvive(t, MergeKind, sandboxv1.ConflictKind_CONFLICT_KIND_CHANGED_MEANWHILE)
-	allSurvive(t, OnConflict)
+	allSurvive(t, ConflictKind)
 	allSurvive(t, Resolution)
 	allSurvive(t, TransactionKind)
 	allSurvive(t, ExportFormat)

@@ -64,7 +64,7 @@ func encodeDenied(list []api.Denied) []*sandboxv1.Denial {
 	for _, d := range list {
 		wire = append(wire, &sandboxv1.Denial{
 			Path: d.Path, Operation: d.Operation, Permission: Permission.Encode(d.Permission),
-			Rule: secretname.Written(d.Rule), RuleIndex: int32(d.RuleIndex), Pid: int32(d.PID), Program: d.Program, Count: d.Count, Mount: d.Mount,
+			Rule: secretname.Written(d.Rule), RuleIndex: int32(d.RuleIndex), Pid: int32(d.PID), Program: d.Program, Count: d.Count, Mount: d.Mount, Lock: d.Lock,
 		})
 	}
 	return wire
@@ -75,7 +75,7 @@ func decodeDenied(sent []*sandboxv1.Denial) []api.Denied {
 	for _, d := range sent {
 		list = append(list, api.Denied{
 			Path: d.Path, Operation: d.Operation, Permission: Permission.Decode(d.Permission),
-			Rule: d.Rule, RuleIndex: int(d.RuleIndex), PID: int(d.Pid), Program: d.Program, Count: d.Count, Mount: d.Mount,
+			Rule: d.Rule, RuleIndex: int(d.RuleIndex), PID: int(d.Pid), Program: d.Program, Count: d.Count, Mount: d.Mount, Lock: d.Lock,
 		})
 	}
 	return list

@@ -14,8 +14,8 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/history"
-	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -136,8 +136,8 @@ var values = map[reflect.Type][]any{
 	reflect.TypeFor[changes.Status]():     {changes.Added, changes.Modified, changes.Deleted, changes.Retyped},
 	reflect.TypeFor[review.Risk]():        {review.TrustedLater, review.RunsOnHost},
 	reflect.TypeFor[readview.Origin]():    {readview.OfFrozen, readview.OfDelta},
-	reflect.TypeFor[apply.ConflictKind](): {apply.Text, apply.RenameEdit, apply.HiddenBelow},
-	reflect.TypeFor[merge.Kind]():         {merge.Link, merge.DeleteModify, merge.Refused},
+	reflect.TypeFor[conflict.Kind]():      {conflict.Text, conflict.RenameEdit, conflict.HiddenBelow},
+	reflect.TypeFor[conflict.Kind]():      {conflict.Link, conflict.DeleteModify, conflict.Refused},
 	reflect.TypeFor[apply.Outcome]():      {apply.Kept, apply.Conflict, apply.LeftOut},
 	reflect.TypeFor[history.Kind]():       {history.Apply, history.Undo},
 	reflect.TypeFor[history.State]():      {history.Committed, history.RolledBack},

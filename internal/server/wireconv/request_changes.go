@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/id"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
@@ -81,7 +82,7 @@ func DecodeApply(r *sandboxv1.ApplyRequest) (a Apply, err error) {
 	a = Apply{Branch: r.GetToBranch(), Message: r.GetMessage(), Git: DecodeGit(r.GetGitUser()), Attest: r.GetAttest()}
 	a.Options = apply.Options{Paths: paths, Hunks: r.GetHunks(), DryRun: r.GetDryRun(), Reviewed: r.GetReviewedDigest()}
 	a.Sandbox, a.Mount, err = changesOf(r)
-	how, howErr := OnConflict.Parse("on_conflict", r.GetOnConflict())
+	how, howErr := Resolution.Parse("on_conflict", r.GetOnConflict())
 	a.Options.OnConflict = how
 	return a, cmp.Or(err, pathErr, howErr, a.checkBranch(), a.checkAttest())
 }
@@ -93,7 +94,7 @@ func (a *Apply) checkBranch() error {
 		return errdefs.New(errdefs.Invalid, "message: it needs to_branch")
 	case len(a.Message) > maxCommitMessage:
 		return errdefs.New(errdefs.Invalid, "message: %d bytes are more than %d", len(a.Message), maxCommitMessage)
-	case a.Branch != "" && a.Options.OnConflict != apply.Merge:
+	case a.Branch != "" && a.Options.OnConflict != conflict.Merge:
 		return errdefs.New(errdefs.Invalid, "on_conflict: not together with to_branch")
 	case a.Branch != "" && (a.Git.Name == "" || a.Git.Email == ""):
 		return errdefs.New(errdefs.Invalid, "git_user: a commit needs its name and its email")
@@ -103,7 +104,7 @@ func (a *Apply) checkBranch() error {
 
 // checkAttest refuses what no statement can be made of. Errors: Invalid.
 func (a *Apply) checkAttest() error {
-	if a.Attest && (a.Options.OnConflict != apply.Merge || a.Options.DryRun || len(a.Options.Hunks) > 0) {
+	if a.Attest && (a.Options.OnConflict != conflict.Merge || a.Options.DryRun || len(a.Options.Hunks) > 0) {
 		return errdefs.New(errdefs.Invalid, "attest: not together with hunks, on_conflict or dry_run")
 	}
 	return nil

@@ -89,6 +89,7 @@ type State struct {
 // Compare asks how two states differ.
 type Compare struct {
 	From, To  State
+	Mount     string       // "": the workspace
 	Paths     []vpath.Path // none: all
 	NamesOnly bool
 	Page      PageAfter
@@ -97,7 +98,7 @@ type Compare struct {
 // DecodeCompareStates reads a request.
 func DecodeCompareStates(r *sandboxv1.CompareStatesRequest) (c Compare, err error) {
 	c = Compare{From: State{Ref: r.GetFromState()}, To: State{Ref: r.GetState()}, NamesOnly: r.GetNamesOnly()}
-	if c.To.Sandbox, err = SandboxID(r); err != nil {
+	if c.To.Sandbox, c.Mount, err = changesOf(r); err != nil {
 		return c, err
 	}
 	c.From.Sandbox = c.To.Sandbox

@@ -409,7 +409,7 @@ var domainPairs = map[string]domainPair{
 	"Ending": {
 		round: sentAs(nil, func(e Ending) (Ending, error) { return DecodeEnding(EncodeEnding(e)), nil }),
 		lost: map[string]string{
-			"Ending.Duration": "ExecResult alone has it: whoever reads a stream measures it", "Denied.Lock": noLocks,
+			"Ending.Duration": "ExecResult alone has it: whoever reads a stream measures it",
 		},
 	},
 	"outlog.Record": {

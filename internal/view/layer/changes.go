@@ -42,6 +42,9 @@ type Change struct {
 func (s *Stack) Changes() ([]Change, error) {
 	s.ns.RLock()
 	defer s.ns.RUnlock()
+	if s.o.KeepDirs {
+		s.dirs.purge(vpath.Root)
+	}
 	w := changeWalk{s: s}
 	err := w.run()
 	return w.changes, wrap("list changes of", vpath.Root, err)

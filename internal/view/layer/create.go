@@ -180,6 +180,7 @@ func (s *Stack) linkOnce(old, p vpath.Path) (Info, error) {
 	if err := pl.before(); err != nil {
 		return Info{}, wrap("link", p, err)
 	}
+	s.unlinked.Store(false)
 	if err := unix.Linkat(e.part.fd, e.stored, pl.dir, pl.stored, 0); err != nil {
 		return Info{}, wrap("link", p, err)
 	}

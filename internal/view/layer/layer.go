@@ -51,8 +51,12 @@ type Options struct {
 	// place of Quota. Several stacks may share one.
 	QuotaOf *Stack
 	// ReadOnly opens the stack while another process may write to it. The stack then writes
-	// nothing, sweeps nothing and caches nothing between calls.
+	// nothing, sweeps nothing and, without KeepDirs, caches nothing between calls.
 	ReadOnly bool
+	// KeepDirs is for a ReadOnly stack whose caller reads many paths that Changes has listed. The
+	// stack then finds a directory where it was up to a second ago, but not before the last call
+	// of Changes.
+	KeepDirs bool
 	// User is the user whose rights to the source apply. The stack refuses what that user
 	// may not do, although this process has the capability to do it, or would do it in the
 	// delta. With nil the stack checks nothing.
@@ -123,6 +127,7 @@ type Stack struct {
 	sourceDev    uint64
 	sourceRemote bool
 	covered      map[vpath.Path]struct{} // paths that keepCovered has recorded; guarded by ns
+	unlinked     atomic.Bool             // no file of the delta or of a frozen layer has several names; changes under ns
 	rootTouched  bool                    // the delta determines the root's mode; guarded by ns
 	blank        string                  // in work/, an empty file of which whiteouts are hard links; guarded by ns
 
@@ -199,7 +204,7 @@ func (s *Stack) open() error {
 		return err
 	}
 	ttl := sourceTTL
-	if s.o.ReadOnly {
+	if s.o.ReadOnly && !s.o.KeepDirs {
 		ttl = 0
 	}
 	s.dirs.init(ttl, s.o.Share)

@@ -53,3 +53,30 @@ func TestLinkedTellsTheNamesOfFilesThatHaveSeveral(t *testing.T) {
 		t.Errorf("linked (-want +got):\n%s", diff)
 	}
 }
+
+// TestALinkIsFoundAfterNone checks that Linked does not rely on what it found before a link.
+func TestALinkIsFoundAfterNone(t *testing.T) {
+	b := newBench(t, nil)
+	b.write("/a", "a")
+	found := func(want int) {
+		t.Helper()
+		for range 2 {
+			if linked, err := b.Linked(); err != nil || len(linked) != want {
+				t.Errorf("linked: %v, %v, want %d", linked, err, want)
+			}
+		}
+	}
+	found(0)
+	_, err := b.Link("/a", "/b")
+	must(t, err)
+	found(1)
+	must(t, b.Freeze())
+	found(1)
+	_, err = b.Unlink("/b", false)
+	must(t, err)
+	found(0)
+	b.reopen()
+	_, err = b.Link("/a", "/c")
+	must(t, err)
+	found(1)
+}

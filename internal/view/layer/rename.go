@@ -361,6 +361,7 @@ func (m *move) keepReplaced() (*Orphan, error) {
 		return o, err
 	}
 	name := m.s.temp()
+	m.s.unlinked.Store(false)
 	if err := unix.Linkat(m.to.part.fd, m.to.stored, m.s.orphans, name, 0); err != nil {
 		return nil, err
 	}

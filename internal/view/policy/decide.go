@@ -201,7 +201,7 @@ func (p *Policy) ChildWritable(dir vpath.Path) bool {
 	}
 	var a, b [32]*node
 	nodes, v := p.walk(dir, a[:0], b[:0])
-	return p.lockOf(dir).reason == "" && p.childWritable(nodes, v)
+	return !p.lockOf(dir).coversChildren() && p.childWritable(nodes, v)
 }
 
 func (p *Policy) childWritable(nodes []*node, v verdict) bool {
@@ -235,7 +235,7 @@ func (p *Policy) childWritable(nodes []*node, v verdict) bool {
 // some rule may make Write.
 func (p *Policy) MayMkdir(path vpath.Path) bool {
 	switch {
-	case p.lockOf(path).reason != "":
+	case p.lockOf(path).coversMkdir():
 		return false
 	case path.IsOwn():
 		return p.Decide(path).Permission == Write

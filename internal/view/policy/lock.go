@@ -8,18 +8,30 @@ type Lock struct {
 	Path vpath.Path
 	// Reason says it for people: who has the lock.
 	Reason string
+	// Holder is the policy of the sandbox that has the lock: what it does not let be written is
+	// not locked. nil: everything is.
+	Holder *Policy
 }
 
 // lockNode is a directory above a lock, or a locked path.
 type lockNode struct {
 	children map[string]*lockNode
-	reason   string // of the lock on the path itself; "": it has none
+	lock     *Lock // on the path itself; nil: it has none
 }
 
 // lockState is what locks say of one path.
 type lockState struct {
-	node   *lockNode // nil: there is no lock at the path or below it
-	reason string    // of the lock at the path or above it; "": it has none
+	node *lockNode  // nil: there is no lock at the path or below it
+	lock *Lock      // at the path or above it; nil: it has none
+	path vpath.Path // with a lock that has a holder: the path
+}
+
+// above begins with what the locks say of the lock's own path.
+func (n *lockNode) above() lockState {
+	if n.lock == nil {
+		return lockState{node: n}
+	}
+	return lockState{n, n.lock, n.lock.Path}
 }
 
 // WithLocks returns the policy with these locks in place of those that it has. The rules are not
@@ -48,8 +60,8 @@ func newLockTree(locks []Lock) *lockNode {
 			}
 			n = c
 		}
-		if n.reason == "" {
-			n.reason = l.Reason
+		if n.lock == nil {
+			n.lock = &l
 		}
 	}
 	return root
@@ -60,19 +72,47 @@ func (p *Policy) lockStart() lockState {
 	if p.locks == nil {
 		return lockState{}
 	}
-	return lockState{p.locks, p.locks.reason}
+	return p.locks.above()
 }
 
 // child returns what the locks say of the entry name.
 func (s lockState) child(name string) lockState {
+	if s.lock != nil && s.lock.Holder != nil {
+		s.path = s.path.Child(name)
+	}
 	if s.node == nil {
 		return s
 	}
 	s.node = s.node.children[vpath.PlainName(name)]
-	if s.reason == "" && s.node != nil {
-		s.reason = s.node.reason
+	if s.lock == nil && s.node != nil {
+		return s.node.above()
 	}
 	return s
+}
+
+// covers reports whether the path is locked: its holder may write it, or make an entry of its own
+// there.
+func (s lockState) covers() bool {
+	if s.lock == nil || s.lock.Holder == nil {
+		return s.lock != nil
+	}
+	d := s.lock.Holder.Decide(s.path)
+	return d.Permission == Write || d.Own
+}
+
+// coversChildren reports whether nothing can be written in the directory because of a lock. It may
+// err on the side of no.
+func (s lockState) coversChildren() bool {
+	if s.lock == nil || s.lock.Holder == nil {
+		return s.lock != nil
+	}
+	all, _ := s.lock.Holder.WritableBelow(s.path)
+	return all
+}
+
+// coversMkdir reports whether a lock is in the way of a directory at the path.
+func (s lockState) coversMkdir() bool {
+	return s.covers() || s.lock != nil && s.lock.Holder.MayMkdir(s.path)
 }
 
 // lockOf returns what the locks say of a path.
@@ -89,22 +129,26 @@ func (p *Policy) lockOf(path vpath.Path) lockState {
 
 // narrow applies the locks to what the rules permit.
 func (s lockState) narrow(d Decision) Decision {
-	if s.reason != "" && d.Permission == Write {
-		d.Permission, d.Rule, d.Reason, d.Locked = Read, NoRule, s.reason, true
+	if d.Permission != Write && !d.Own || !s.covers() {
+		return d
 	}
-	if s.reason != "" {
-		d.Own = false
+	if d.Permission == Write {
+		d.Permission, d.Rule, d.Reason, d.Locked = Read, NoRule, s.lock.Reason, true
 	}
+	d.Own = false
 	return d
 }
 
 // below returns the reason of a lock at the path or below it, "" if there is none.
 func (s lockState) below() string {
-	if s.reason != "" || s.node == nil {
-		return s.reason
+	switch {
+	case s.lock != nil:
+		return s.lock.Reason
+	case s.node == nil:
+		return ""
 	}
 	for _, c := range s.node.children {
-		if reason := (lockState{c, c.reason}).below(); reason != "" {
+		if reason := c.above().below(); reason != "" {
 			return reason
 		}
 	}

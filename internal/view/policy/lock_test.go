@@ -60,3 +60,49 @@ func TestLocksOnlyNarrow(t *testing.T) {
 		}
 	})
 }
+
+// TestALockCoversWhatItsHolderMayWrite compares each decision under the lock of a sandbox with what
+// the two policies say, whichever way a path is decided.
+func TestALockCoversWhatItsHolderMayWrite(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := compile(t, genRules().Draw(t, "rules"))
+		holder := compile(t, genRules().Draw(t, "holder"))
+		lock := policy.Lock{Path: genPath(2).Draw(t, "lock"), Reason: "locked", Holder: holder}
+		locked := p.WithLocks([]policy.Lock{lock})
+		path := genPath(4).Draw(t, "path")
+		want := p.Decide(path)
+		if of := holder.Decide(path); path.Within(lock.Path) && (of.Permission == policy.Write || of.Own) {
+			want.Own = false
+			if want.Permission == policy.Write {
+				want.Permission, want.Rule, want.Reason, want.Locked = policy.Read, policy.NoRule, "locked", true
+			}
+		}
+		if got := locked.Decide(path); got != want {
+			t.Fatalf("Decide(%s) = %+v, want %+v", path, got, want)
+		}
+		if path.IsRoot() {
+			return
+		}
+		dir := locked.At(path.Dir())
+		if got := dir.DecideChild(path.Base()); got != want {
+			t.Fatalf("DecideChild(%s) = %+v, want %+v", path, got, want)
+		}
+		if want.Permission == policy.Write && (!dir.ChildWritable() || !locked.ChildWritable(path.Dir())) {
+			t.Fatalf("%s can be written, and nothing in its directory", path)
+		}
+		want.Own = false
+		if got := dir.Child(path.Base()).Decision(); got != want {
+			t.Fatalf("Child(%s).Decision() = %+v, want %+v", path, got, want)
+		}
+	})
+}
+
+func TestNoDirectoryIsMadeInALock(t *testing.T) {
+	holder := compile(t, rules(t, "**=read", "mine/**=write", "way/to/mine/**=write"))
+	p := compile(t, rules(t, "**=write")).WithLocks([]policy.Lock{{Path: "/", Reason: "locked", Holder: holder}})
+	for path, want := range map[vpath.Path]bool{"/mine/d": false, "/way/to": false, "/free": true} {
+		if got := p.MayMkdir(path); got != want {
+			t.Errorf("MayMkdir(%s) = %t, want %t", path, got, want)
+		}
+	}
+}

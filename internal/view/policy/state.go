@@ -108,5 +108,5 @@ func (s State) DecideChild(name string) Decision {
 
 // ChildWritable is Policy.ChildWritable for the directory.
 func (s State) ChildWritable() bool {
-	return s.lock.reason == "" && (s.own || s.policy.childWritable(s.nodes, s.verdict))
+	return !s.lock.coversChildren() && (s.own || s.policy.childWritable(s.nodes, s.verdict))
 }

@@ -147,6 +147,9 @@ def test_a_mount_is_reviewed_and_applied(server: str, project: Path, library: Pa
         assert sandbox.diff() == []
         shown = sandbox.diff(mount="lib")
         assert [change.path for change in shown] == ["a", "new"]
+        sandbox.snapshot("first")
+        assert sandbox.compare("first", mount="lib") == []
+        assert [change.path for change in sandbox.compare("source", "first", paths="/new", mount="lib")] == ["new"]
         sandbox.run("echo three >/opt/lib/new")
         assert sandbox.apply(mount="lib", reviewed=shown, dry_run=True).applied_count == 1
         done = sandbox.apply(mount="lib", reviewed=shown)

@@ -8,6 +8,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 )
@@ -55,11 +56,11 @@ func testMerge(t *testing.T, s Suite) {
 func mergeConflict(t *testing.T, into func(backend.MergeOptions) (merge.Result, error)) {
 	t.Helper()
 	r, err := into(backend.MergeOptions{})
-	if err != nil || len(r.Conflicts) != 1 || r.Conflicts[0].Kind != merge.DeleteModify || r.Conflicts[0].Path != "/old" || r.Kept.Number != 0 {
+	if err != nil || len(r.Conflicts) != 1 || r.Conflicts[0].Kind != conflict.DeleteModify || r.Conflicts[0].Path != "/old" || r.Kept.Number != 0 {
 		t.Errorf("a conflict: %+v, %v", r, err)
 	}
-	r, err = into(backend.MergeOptions{Resolve: merge.Theirs})
-	if err != nil || len(r.Paths) != 1 || r.Paths[0] != (merge.Path{Path: "/old", Status: changes.Deleted, Resolved: merge.DeleteModify}) {
+	r, err = into(backend.MergeOptions{Resolve: conflict.Theirs})
+	if err != nil || len(r.Paths) != 1 || r.Paths[0] != (merge.Path{Path: "/old", Status: changes.Deleted, Resolved: conflict.DeleteModify}) {
 		t.Errorf("a conflict that is resolved: %+v, %v", r, err)
 	}
 }

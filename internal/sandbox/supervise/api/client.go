@@ -66,13 +66,13 @@ func Reach(ctx context.Context, dir string) (*Client, error) {
 // connect reaches the socket through a handle on its directory, because a
 // socket's name holds 107 bytes at most (unix(7)) and a path may be longer.
 func (c *Client) connect(ctx context.Context) (Conn, error) {
-	dir, err := os.Open(c.dir)
+	dir, err := unix.Open(c.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return Conn{}, errdefs.New(errdefs.NotFound, "sandbox: %w", err)
+		return Conn{}, errdefs.New(errdefs.NotFound, "sandbox: %w", &os.PathError{Op: "open", Path: c.dir, Err: err})
 	}
-	defer dir.Close()
+	defer unix.Close(dir)
 	dialer := net.Dialer{Timeout: dialTimeout}
-	address := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), ControlSocket)
+	address := fmt.Sprintf("/proc/self/fd/%d/%s", dir, ControlSocket)
 	uc, err := dialer.DialContext(ctx, "unix", address)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):

@@ -27,7 +27,7 @@ type Denied struct {
 	Permission policy.Permission `json:"permission"` // what the path has
 	Rule       string            `json:"rule,omitempty"`
 	RuleIndex  int               `json:"rule_index"`     // policy.NoRule: none decided
-	Lock       string            `json:"lock,omitempty"` // who has locked the path; a server does not send it
+	Lock       string            `json:"lock,omitempty"` // who has locked the path; "": no lock
 	PID        int               `json:"pid,omitempty"`
 	Program    string            `json:"program,omitempty"`
 	Count      int64             `json:"count"`

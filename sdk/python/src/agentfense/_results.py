@@ -64,6 +64,7 @@ def denial_of(message: Any) -> Denial:
         pid=message.pid,
         count=message.count,
         mount=message.mount,
+        lock=decode_path(message.lock),
     )
 
 

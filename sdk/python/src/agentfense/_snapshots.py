@@ -13,7 +13,7 @@ from ._codebases import Calls
 from ._connection import WORK
 from ._errors import Call, next_page
 from ._gen.sandbox.v1 import snapshot_pb2
-from ._requests import Paths, Timeout, chosen, forked
+from ._requests import Paths, Timeout, chosen, forked, mount_of
 from ._states import merged_of, restored_of, snapshot_list_of, snapshot_of
 from ._wire import file_diff_of, sandbox_of
 
@@ -104,14 +104,16 @@ class SnapshotCalls(Calls):
         from_state: str = "",
         paths: Paths = None,
         names_only: bool = False,
+        mount: Optional[str] = None,
     ) -> List[t.FileDiff]:
-        """Return how the workspaces of two states of one codebase differ. Nothing of it can be applied.
+        """Return how two states of one codebase differ. Nothing of it can be applied.
 
         ``state`` is the later state: a snapshot, ``source`` for the codebase, or empty for the present
         state. ``from_state`` is the earlier one, of the sandbox ``from_sandbox_id`` or the same. For
-        ``paths`` and ``names_only`` see ``diff``.
+        ``paths`` and ``names_only`` see ``diff``. ``mount`` is the name of a mount that both sandboxes
+        have, whose codebases may then differ; None means the workspace.
         """
-        wanted = chosen(paths)
+        wanted = chosen(paths, mount)
         found: List[t.FileDiff] = []
         if wanted == []:
             return found
@@ -122,6 +124,7 @@ class SnapshotCalls(Calls):
             from_state=text_of(from_state, "from_state"),
             paths=wanted,
             names_only=names_only,
+            mount=mount_of(mount),
         )
         while True:
             page = self._connection.call("CompareStates", request, Call("compare", sandbox_id), WORK)
@@ -154,9 +157,15 @@ class SandboxSnapshots:
         self._client.delete_snapshot(self.id, snapshot)
 
     def compare(
-        self, from_state: str, state: str = "", *, from_sandbox_id: str = "", paths: Paths = None
+        self,
+        from_state: str,
+        state: str = "",
+        *,
+        from_sandbox_id: str = "",
+        paths: Paths = None,
+        mount: Optional[str] = None,
     ) -> List[t.FileDiff]:
         """Return how two states differ: snapshots, ``source``, or empty for now; see ``compare_states``."""
         return self._client.compare_states(
-            self.id, state, from_sandbox_id=from_sandbox_id, from_state=from_state, paths=paths
+            self.id, state, from_sandbox_id=from_sandbox_id, from_state=from_state, paths=paths, mount=mount
         )

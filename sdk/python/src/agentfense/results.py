@@ -30,6 +30,8 @@ class Denial:
     """The number of attempts."""
     mount: str = ""
     """The name of the mount in which the path is; empty for the workspace."""
+    lock: str = ""
+    """Whose lock refused it, as ``a lock of the sandbox NAME``; empty if no lock did."""
 
 
 @dataclass

@@ -645,7 +645,7 @@ class KeptPath(_message.Message):
     def __init__(self, mount: _Optional[str] = ..., path: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Denial(_message.Message):
-    __slots__ = ("path", "operation", "permission", "rule", "rule_index", "pid", "program", "count", "mount")
+    __slots__ = ("path", "operation", "permission", "rule", "rule_index", "pid", "program", "count", "mount", "lock")
     PATH_FIELD_NUMBER: _ClassVar[int]
     OPERATION_FIELD_NUMBER: _ClassVar[int]
     PERMISSION_FIELD_NUMBER: _ClassVar[int]
@@ -655,6 +655,7 @@ class Denial(_message.Message):
     PROGRAM_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     MOUNT_FIELD_NUMBER: _ClassVar[int]
+    LOCK_FIELD_NUMBER: _ClassVar[int]
     path: str
     operation: str
     permission: _common_pb2.Permission
@@ -664,7 +665,8 @@ class Denial(_message.Message):
     program: str
     count: int
     mount: str
-    def __init__(self, path: _Optional[str] = ..., operation: _Optional[str] = ..., permission: _Optional[_Union[_common_pb2.Permission, str]] = ..., rule: _Optional[str] = ..., rule_index: _Optional[int] = ..., pid: _Optional[int] = ..., program: _Optional[str] = ..., count: _Optional[int] = ..., mount: _Optional[str] = ...) -> None: ...
+    lock: str
+    def __init__(self, path: _Optional[str] = ..., operation: _Optional[str] = ..., permission: _Optional[_Union[_common_pb2.Permission, str]] = ..., rule: _Optional[str] = ..., rule_index: _Optional[int] = ..., pid: _Optional[int] = ..., program: _Optional[str] = ..., count: _Optional[int] = ..., mount: _Optional[str] = ..., lock: _Optional[str] = ...) -> None: ...
 
 class FileChange(_message.Message):
     __slots__ = ("path", "kind", "old_path", "mount")

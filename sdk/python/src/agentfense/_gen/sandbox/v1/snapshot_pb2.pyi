@@ -194,7 +194,7 @@ class MergeLeftOut(_message.Message):
     def __init__(self, path: _Optional[str] = ..., mount: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class CompareStatesRequest(_message.Message):
-    __slots__ = ("sandbox_id", "state", "from_sandbox_id", "from_state", "paths", "names_only", "page_size", "page_token")
+    __slots__ = ("sandbox_id", "state", "from_sandbox_id", "from_state", "paths", "names_only", "page_size", "page_token", "mount")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     FROM_SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
@@ -203,6 +203,7 @@ class CompareStatesRequest(_message.Message):
     NAMES_ONLY_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     state: str
     from_sandbox_id: str
@@ -211,4 +212,5 @@ class CompareStatesRequest(_message.Message):
     names_only: bool
     page_size: int
     page_token: str
-    def __init__(self, sandbox_id: _Optional[str] = ..., state: _Optional[str] = ..., from_sandbox_id: _Optional[str] = ..., from_state: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., names_only: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    mount: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., state: _Optional[str] = ..., from_sandbox_id: _Optional[str] = ..., from_state: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., names_only: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., mount: _Optional[str] = ...) -> None: ...

@@ -127,9 +127,11 @@ class SnapshotServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CompareStates(self, request, context):
-        """CompareStates lists, in pages, how the workspaces of two states of one codebase differ. The
-        answer has no digest, because nothing of it can be applied. FAILED_PRECONDITION for sandboxes
-        of two codebases; NOT_FOUND for a path at which the states do not differ.
+        """CompareStates lists, in pages, how two states of one codebase differ, in the workspace or in a
+        mount. The answer has no digest, because nothing of it can be applied. FAILED_PRECONDITION for
+        sandboxes of two codebases, unless a mount is meant; NOT_FOUND for a path at which the states
+        do not differ; PERMISSION_DENIED if the server's configuration no longer lists the mount's
+        source.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
