@@ -100,7 +100,7 @@ func (t *Taken) Transplant(ctx context.Context, p Plan) (result *Transplanted, e
 	if !slices.ContainsFunc(g.result.Moved, isMade) && len(g.result.Refused) == 0 {
 		return g.result, errdefs.New(errdefs.Precondition, "the commits change nothing but hidden files, which are left out")
 	}
-	return g.result, nil
+	return g.result, g.checkMerges(ctx, commits[len(commits)-1])
 }
 
 func refText(ref string) string {
