@@ -89,6 +89,12 @@ func (r *repository) kill(point string, args ...string) {
 	if !is || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		r.t.Fatalf("%q was not killed at %q: %v\n%s", args, point, err, out)
 	}
+	r.recover()
+}
+
+// recover does what the next command does first.
+func (r *repository) recover() {
+	r.t.Helper()
 	home, err := record.OpenHomeAt(r.home)
 	if err != nil {
 		r.t.Fatal(err)
@@ -137,6 +143,48 @@ func TestKilledAppliesOfCommitsAreWhole(t *testing.T) {
 		if now := r.state(); now != after {
 			t.Fatalf("killed at %q:\n%s\nwant\n%s", point, now, after)
 		}
+	}
+	r.must(binary, "undo", "--yes")
+	if now := r.state(); now != before {
+		t.Fatalf("undone:\n%s\nwant\n%s", now, before)
+	}
+}
+
+// slowGit is git that, when it is to move a branch, kills its parent, and begins only when it is
+// let go.
+const slowGit = `#!/bin/sh
+case " $* " in *" update-ref "*)
+	case $(tr '\0' ' ' </proc/$PPID/cmdline) in *" apply "*)
+		kill -9 $PPID
+		until [ -e "$0.go" ]; do sleep 0.05; done
+		/usr/bin/git "$@"
+		exec 3>&-
+		touch "$0.done"
+		exit ;;
+	esac ;;
+esac
+exec /usr/bin/git "$@"
+`
+
+// A git that outlives the killed process that started it still moves the branch. Nothing is
+// recovered before it ends.
+func TestAGitThatOutlivesItsParentIsWaitedFor(t *testing.T) {
+	r := newRepository(t)
+	before := r.state()
+	slow := filepath.Join(t.TempDir(), "git")
+	if err := os.WriteFile(slow, []byte(slowGit), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", filepath.Dir(slow)+":"+os.Getenv("PATH"))
+	r.kill("", "apply", "s", "--commits")
+	if err := os.WriteFile(slow+".go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.must("sh", "-c", "until [ -e "+slow+".done ]; do sleep 0.05; done")
+	r.recover()
+	after := r.state()
+	if !strings.Contains(after, "made/deep/file") || strings.Contains(after, "lock") {
+		t.Fatalf("recovered:\n%s", after)
 	}
 	r.must(binary, "undo", "--yes")
 	if now := r.state(); now != before {

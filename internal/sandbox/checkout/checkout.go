@@ -80,8 +80,8 @@ func Prepare(ctx context.Context, repo *gitcommit.Repository, tree *changes.Sour
 	if why := now.Refuses(move.Ref, move.From); why != "" {
 		return nil, errdefs.New(errdefs.Precondition, "%s", why)
 	}
-	if other := otherWorkTree(tree, move.Ref); other != "" {
-		return nil, errdefs.New(errdefs.Precondition, "the branch is checked out in another work tree, too (%s): switch that one to another branch", vpath.Quote(other))
+	if err := checkWorkTrees(ctx, repo, tree, move.Ref); err != nil {
+		return nil, err
 	}
 	p = &Plan{repo: repo, tree: tree, move: move, ways: map[vpath.Path]string{}, missing: map[vpath.Path]bool{}}
 	if p.known, err = readIndex(tree); err != nil {
@@ -97,31 +97,57 @@ func Prepare(ctx context.Context, repo *gitcommit.Repository, tree *changes.Sour
 	return p, nil
 }
 
+// checkWorkTrees refuses a repository of which the source is not the work tree, or of which another
+// work tree has the branch checked out. Errors: Precondition.
+func checkWorkTrees(ctx context.Context, repo *gitcommit.Repository, tree *changes.SourceTree, ref string) error {
+	if elsewhere, err := repo.HasOtherWorkTree(ctx); err != nil || elsewhere {
+		return cmp.Or(err, errdefs.New(errdefs.Precondition, "the work tree of the repository is another directory (core.worktree): name a new branch with --to-branch (to_branch)"))
+	}
+	other, err := otherWorkTree(tree, ref)
+	if err == nil && other != "" {
+		err = errdefs.New(errdefs.Precondition, "the branch is checked out in another work tree, too (%s): switch that one to another branch", vpath.Quote(other))
+	}
+	return err
+}
+
 // otherWorkTree returns the name of a linked work tree that has the branch checked out, or "".
-func otherWorkTree(tree *changes.SourceTree, ref string) string {
+// Errors: Precondition if they cannot be read.
+func otherWorkTree(tree *changes.SourceTree, ref string) (string, error) {
 	const dir vpath.Path = "/.git/worktrees"
+	unreadable := func(p vpath.Path, err error) error {
+		return errdefs.New(errdefs.Precondition, "%s: %w; so it is not known which branches other work trees have", p, record.UnwrapErrno(err))
+	}
 	fd, err := tree.OpenDir(dir, unix.O_RDONLY)
+	if errors.Is(err, unix.ENOENT) {
+		return "", nil
+	}
 	if err != nil {
-		return "" // there are none
+		return "", unreadable(dir, err)
 	}
 	list := os.NewFile(uintptr(fd), "worktrees")
 	defer list.Close()
 	names, err := list.Readdirnames(-1)
 	if err != nil {
-		return ""
+		return "", unreadable(dir, err)
 	}
 	for _, name := range names {
 		one, err := tree.OpenDir(dir.Child(name), unix.O_RDONLY)
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+			continue // removed meanwhile, or no work tree
+		}
 		if err != nil {
-			continue // no directory
+			return "", unreadable(dir.Child(name), err)
 		}
 		there, _, err := githistory.ReadHead(one)
 		unix.Close(one)
-		if err == nil && there == ref {
-			return name
+		if err != nil {
+			return "", unreadable(dir.Child(name), err)
+		}
+		if there == ref {
+			return name, nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // Close ends the reading of objects.
@@ -325,7 +351,9 @@ func (p *Plan) Execute(ctx context.Context, h *history.Source, header history.He
 	}
 	err = x.run(ctx)
 	if err == nil {
-		err = x.txn.MoveBranch(func(b history.BranchMove) error { return p.repo.MoveBranch(ctx, b.Ref, b.From, b.To, why) })
+		err = x.txn.MoveBranch(func(b history.BranchMove, held *os.File) error {
+			return p.repo.MoveBranch(ctx, held, b.Ref, b.From, b.To, why)
+		})
 	}
 	if err != nil {
 		return "", x.rollBack(err)

@@ -3,6 +3,7 @@ package gitcommit
 import (
 	"context"
 	"io"
+	"os"
 	"strings"
 )
 
@@ -42,9 +43,17 @@ func (r *Repository) StoreAside(ctx context.Context, pack io.Reader) error {
 	return err
 }
 
-// MoveBranch moves a ref from one commit to another. Errors: Precondition if it is at another
-// commit, or with what git says.
-func (r *Repository) MoveBranch(ctx context.Context, ref, from, to, why string) error {
-	_, err := r.run(ctx, inRepository, nil, "update-ref", "-m", "agentfense: "+why, ref, to, from)
-	return err
+// MoveBranch moves a ref from one commit to another. git has the file held open as long as it runs,
+// also if this process is killed. Errors: Precondition if the ref is at another commit, or with what
+// git says.
+func (r *Repository) MoveBranch(ctx context.Context, held *os.File, ref, from, to, why string) error {
+	cmd := r.command(ctx, inRepository, "update-ref", "--no-deref", "-m", "agentfense: "+why, ref, to, from)
+	cmd.ExtraFiles = []*os.File{held}
+	return r.outcome(ctx, cmd, "update-ref")
+}
+
+// HasOtherWorkTree reports whether the repository is set to have its work tree elsewhere.
+func (r *Repository) HasOtherWorkTree(ctx context.Context) (bool, error) {
+	elsewhere, err := r.setting(ctx, "core.worktree")
+	return elsewhere != "", err
 }

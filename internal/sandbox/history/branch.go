@@ -161,10 +161,14 @@ func (h *Header) hasMoved(tree *changes.SourceTree) (bool, error) {
 	return refs[h.Branch.Ref] == h.Branch.To, err
 }
 
+// Mover moves a branch by git. git must keep the file held open as long as it runs: this is the
+// source's lock, so that nobody recovers the transaction while a git runs whose parent was killed.
+type Mover func(b BranchMove, held *os.File) error
+
 // MoveBranch moves the branch of the transaction after all its steps, by git. The changes of the
 // source must be durable before. Errors: those of move, if the branch is not moved; Precondition if
 // another branch is checked out meanwhile. Roll the transaction back then.
-func (t *Txn) MoveBranch(move func(BranchMove) error) error {
+func (t *Txn) MoveBranch(move Mover) error {
 	b := t.entry.Branch
 	now, err := ReadCheckedOut(t.tree)
 	if err != nil {
@@ -174,7 +178,7 @@ func (t *Txn) MoveBranch(move func(BranchMove) error) error {
 		return errdefs.New(errdefs.Precondition, "%s", why)
 	}
 	failpoint.At("journal: moving branch")
-	err = move(*b)
+	err = move(*b, t.source.lock)
 	if moved, readErr := t.entry.hasMoved(t.tree); !moved {
 		return errors.Join(err, readErr, errdefs.New(errdefs.Precondition, "branch %s was not moved", b.name()))
 	}

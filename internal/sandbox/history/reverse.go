@@ -26,7 +26,7 @@ type Reversal struct {
 	from      []int // the numbers of the steps in the transaction
 	Conflicts []Left
 	// Move moves the branch of a transaction that has one, by git.
-	Move func(BranchMove) error
+	Move Mover
 }
 
 // Steps returns what the reversal does.

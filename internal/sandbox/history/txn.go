@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
@@ -220,9 +221,13 @@ func (t *Txn) Commit(left []int) error {
 }
 
 // Rollback restores the source, and ends the transaction. It returns what it could not restore,
-// because it has changed since.
+// because it has changed since. Errors: Precondition if it cannot be known whether the branch of the
+// transaction was moved; the next command then recovers the source.
 func (t *Txn) Rollback() ([]Left, error) {
 	defer t.close()
+	if moved, err := t.entry.hasMoved(t.tree); err != nil || moved {
+		return nil, errdefs.New(errdefs.Precondition, "the branch may have been moved: %w", cmp.Or(err, changes.ErrMoved))
+	}
 	return t.source.rollBack(t.tree, t.entry, t.journal)
 }
 

@@ -131,7 +131,7 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		return result, err
 	}
 	defer plan.Close()
-	plan.Move = func(b history.BranchMove) error { return moveBranch(ctx, of, b, o.Contained) }
+	plan.Move = func(b history.BranchMove, held *os.File) error { return moveBranch(ctx, of, b, held, o.Contained) }
 	if result.Paths, err = pathsOf(plan); err != nil || o.DryRun {
 		return result, err
 	}
@@ -161,7 +161,7 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 }
 
 // moveBranch moves a branch of the source of a transaction. Errors: those of gitcommit.
-func moveBranch(ctx context.Context, of *history.Entry, b history.BranchMove, contained bool) (err error) {
+func moveBranch(ctx context.Context, of *history.Entry, b history.BranchMove, held *os.File, contained bool) (err error) {
 	source := string(of.Source.Path)
 	if contained {
 		if err := gitcommit.CheckContained(source); err != nil {
@@ -176,7 +176,7 @@ func moveBranch(ctx context.Context, of *history.Entry, b history.BranchMove, co
 	if contained {
 		repo.ActFor("", "")
 	}
-	return repo.MoveBranch(ctx, b.Ref, b.From, b.To, "undo or redo of "+of.ID)
+	return repo.MoveBranch(ctx, held, b.Ref, b.From, b.To, "undo or redo of "+of.ID)
 }
 
 // Refusal returns the error that stops a reversal with conflicts, or nil. Errors: Precondition.
