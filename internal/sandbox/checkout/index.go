@@ -94,11 +94,11 @@ func (x *index) refusesNew(name string, has bool) string {
 		return "it is staged: commit it, or unstage it by git restore --staged"
 	}
 	if x.dirs[name] {
-		return "the index has files below it"
+		return "it takes the place of a directory: only a new branch (--to-branch, to_branch) can have that"
 	}
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if len(x.entries[dir]) > 0 {
-			return "the index has a file at its directory"
+			return "its directory takes the place of a file: only a new branch (--to-branch, to_branch) can have that"
 		}
 	}
 	if x.sparse {
