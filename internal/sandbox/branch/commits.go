@@ -81,8 +81,8 @@ type Committed struct {
 	Transaction string // of the history, if it was moved
 }
 
-// Commits makes the commits of a sandbox anew in the source's repository: on a new branch, or on the
-// one that is checked out, with the work tree and the index. The result says what was left out, and
+// Commits makes the commits of a sandbox anew in the source's repository: on a new branch, or on
+// the one that is checked out, with the work tree and the index. The result says what was left out, and
 // what stops it, also beside an error. Errors: Precondition; Exists, Invalid for a branch; NotFound
 // for one of the sandbox; those of Take and of checkout.Plan.Execute.
 func Commits(ctx context.Context, s *record.Sandbox, o CommitsOptions) (result *Committed, err error) {
@@ -127,7 +127,7 @@ func Commits(ctx context.Context, s *record.Sandbox, o CommitsOptions) (result *
 	if o.DryRun {
 		return result, nil
 	}
-	return result, errors.Join(s.Log(commitsEvent(result)), cleangit.StoreIn(s.Dir()).NoteTaken(becameOf(made.Moved)))
+	return result, errors.Join(s.Log(commitsEvent(result)), cleangit.StoreIn(s.Dir()).NoteTaken(becameOf(result)))
 }
 
 // branches begins the names of branches.
@@ -312,10 +312,10 @@ func lastOf(moved []transplant.Moved, path string) string {
 }
 
 // becameOf returns what each commit became.
-func becameOf(moved []transplant.Moved) map[string]string {
-	became := map[string]string{}
-	for _, m := range moved {
-		became[m.ID] = m.Real
+func becameOf(r *Committed) map[string]cleangit.Became {
+	became := map[string]cleangit.Became{}
+	for _, m := range r.Moved {
+		became[m.ID] = cleangit.Became{Real: m.Real, Transaction: r.Transaction}
 	}
 	return became
 }

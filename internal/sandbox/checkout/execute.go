@@ -336,8 +336,8 @@ func (x *execution) placeIndex() error {
 	sum := x.known.Sum()
 	return x.tree.At(history.Index, func(e changes.Entry) error {
 		before := x.known.before
-		// With a later time, git would take a file for unchanged that was changed when the old index
-		// was written (gitformat-index, "racy git").
+		// With a later time, git would take a file for unchanged that was changed when the old
+		// index was written (git's Documentation/technical/racy-git.txt).
 		s, err := e.StageText(x.known.Encode(), changes.Look{Mode: before.Mode & record.PermBits, Mtime: before.Mtim, Before: before})
 		if err != nil {
 			return err

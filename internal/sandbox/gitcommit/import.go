@@ -44,8 +44,8 @@ func (r *Repository) StoreAside(ctx context.Context, pack io.Reader) error {
 }
 
 // MoveBranch moves a ref from one commit to another. git has the file held open as long as it runs,
-// also if this process is killed. Errors: Precondition if the ref is at another commit, or with what
-// git says.
+// also if this process is killed. Errors: Precondition if the ref is at another commit, or with
+// what git says.
 func (r *Repository) MoveBranch(ctx context.Context, held *os.File, ref, from, to, why string) error {
 	cmd := r.command(ctx, inRepository, "update-ref", "--no-deref", "-m", "agentfense: "+why, ref, to, from)
 	cmd.ExtraFiles = []*os.File{held}

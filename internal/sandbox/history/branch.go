@@ -55,8 +55,13 @@ type CheckedOut struct {
 
 // unfinished are the files that a command of git leaves until it is continued or aborted.
 var unfinished = []struct{ file, command string }{
-	{"MERGE_HEAD", "merge"}, {"CHERRY_PICK_HEAD", "cherry-pick"}, {"REVERT_HEAD", "revert"}, {"rebase-merge", "rebase"},
-	{"rebase-apply", "rebase"}, {"sequencer", "cherry-pick"}, {"BISECT_LOG", "bisect"},
+	{"MERGE_HEAD", "merge"},
+	{"CHERRY_PICK_HEAD", "cherry-pick"},
+	{"REVERT_HEAD", "revert"},
+	{"rebase-merge", "rebase"},
+	{"rebase-apply", "rebase"},
+	{"sequencer", "cherry-pick"},
+	{"BISECT_LOG", "bisect"},
 }
 
 // ReadCheckedOut reads what is checked out in the source, without git. Errors: Precondition for a

@@ -221,8 +221,8 @@ func (t *Txn) Commit(left []int) error {
 }
 
 // Rollback restores the source, and ends the transaction. It returns what it could not restore,
-// because it has changed since. Errors: Precondition if it cannot be known whether the branch of the
-// transaction was moved; the next command then recovers the source.
+// because it has changed since. Errors: Precondition if it cannot be known whether the branch of
+// the transaction was moved; the next command then recovers the source.
 func (t *Txn) Rollback() ([]Left, error) {
 	defer t.close()
 	if moved, err := t.entry.hasMoved(t.tree); err != nil || moved {

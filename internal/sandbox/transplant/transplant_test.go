@@ -496,7 +496,7 @@ func TestUnsaved(t *testing.T) {
 	if got := taken.Refs(); !cmp.Equal(got, []string{"refs/heads/x"}) {
 		t.Errorf("refs %q", got)
 	}
-	if err := errors.Join(taken.Close(), b.store.NoteTaken(map[string]string{taken.Commits[0].ID: ""})); err != nil {
+	if err := errors.Join(taken.Close(), b.store.NoteTaken(map[string]cleangit.Became{taken.Commits[0].ID: {}})); err != nil {
 		t.Fatal(err)
 	}
 	want()

@@ -17,6 +17,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
 	"github.com/agentfense/agentfense/internal/sandbox/gitcommit"
 	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -143,6 +144,11 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		return result, err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
+	if s != nil && of.Branch != nil { // the sandbox is the only place of the commits again
+		if err := cleangit.StoreIn(s.Dir()).ForgetTaken(of.ID); err != nil {
+			return result, err
+		}
+	}
 	header := history.Header{ID: history.NewID(), Kind: result.Kind, Time: time.Now().UTC(), UID: os.Geteuid()}
 	if result.ID, err = h.Reverse(plan, header); err != nil {
 		return result, err
