@@ -98,11 +98,11 @@ type AppliedCommits struct {
 	CheckedOut bool   // it is the one that is checked out
 	// Transaction is what Client.UndoTransaction takes back; "" for a new branch, and in a dry run.
 	Transaction string
-	Base    string // the commit of the source that the branch continues
-	Commit  string // the last new one; "" in a dry run
-	Commits []AppliedCommit
-	LeftOut []StoppedFile
-	Refused []StoppedFile // only in a dry run
+	Base        string // the commit of the source that the branch continues
+	Commit      string // the last new one; "" in a dry run
+	Commits     []AppliedCommit
+	LeftOut     []StoppedFile
+	Refused     []StoppedFile // only in a dry run
 	// The numbers of all commits and files, because the lists may be cut.
 	CommitCount, LeftOutCount, RefusedCount int64
 	LostSignatures                          int64

@@ -24,7 +24,7 @@ func (g *graft) checkMerges(ctx context.Context, last *Commit) error {
 			changed[x.Path] = changed[x.Path] || v == Take
 		}
 	}
-	for _, root := range strings.FieldsSeq(newest) {
+	for root := range strings.FieldsSeq(newest) {
 		out, err := g.taken.git.Run(ctx, "work", nil, "diff-tree", "-r", "-z", "--name-only", "--no-renames", root, r.Tip)
 		if err != nil {
 			return err
