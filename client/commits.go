@@ -130,8 +130,9 @@ type StoppedFile struct {
 // on the one that is checked out, with the work tree and the index. These must be without changes
 // at each path that the commits change, and Undo takes it back. The committer is this user, as
 // git's configuration or WithGitUser says. Errors: ErrConflict, and ErrDenied for files that the
-// policy does not let the sandbox write: then nothing is changed, and a dry run returns the files; ErrExists for a branch that exists; ErrNotFound for an unknown branch of the
-// sandbox; ErrPrecondition without commits; ErrInvalid without a name and an email address.
+// policy does not let the sandbox write: then nothing is changed, and a dry run returns the files;
+// ErrExists for a branch that exists; ErrNotFound for an unknown branch of the sandbox;
+// ErrPrecondition without commits; ErrInvalid without a name and an email address.
 func (s *Sandbox) ApplyCommits(ctx context.Context, branch string, o CommitsOptions) (*AppliedCommits, error) {
 	got, err := s.c.sandboxes.ApplyCommits(ctx, &sandboxv1.ApplyCommitsRequest{
 		SandboxId: s.ID, ToBranch: branch, FromBranch: vpath.EncodeText(o.From), AtBase: o.AtBase, ReviewedCommit: o.Reviewed,

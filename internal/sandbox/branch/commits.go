@@ -82,9 +82,9 @@ type Committed struct {
 }
 
 // Commits makes the commits of a sandbox anew in the source's repository: on a new branch, or on
-// the one that is checked out, with the work tree and the index. The result says what was left out, and
-// what stops it, also beside an error. Errors: Precondition; Exists, Invalid for a branch; NotFound
-// for one of the sandbox; those of Take and of checkout.Plan.Execute.
+// the one that is checked out, with the work tree and the index. The result says what was left out,
+// and what stops it, also beside an error. Errors: Precondition; Exists, Invalid for a branch;
+// NotFound for one of the sandbox; those of Take and of checkout.Plan.Execute.
 func Commits(ctx context.Context, s *record.Sandbox, o CommitsOptions) (result *Committed, err error) {
 	w, err := changes.OpenToRead(s)
 	if err != nil {

@@ -69,9 +69,9 @@ func (f *file) isNew() bool  { return f.Old == (gitcommit.Entry{}) }
 func (f *file) isGone() bool { return f.New == (gitcommit.Entry{}) }
 func (f *file) isLink() bool { return f.New.Mode == gitcommit.Link }
 
-// Prepare plans to move the branch, and changes nothing. The objects of the new commit may be
-// those of repo.StoreAside. Close the plan after. Errors: Precondition if the repository cannot be brought
-// to another commit at all.
+// Prepare plans to move the branch, and changes nothing. The objects of the new commit may be those
+// of repo.StoreAside. Close the plan after. Errors: Precondition if the repository cannot be
+// brought to another commit at all.
 func Prepare(ctx context.Context, repo *gitcommit.Repository, tree *changes.SourceTree, move history.BranchMove) (p *Plan, err error) {
 	now, err := history.ReadCheckedOut(tree)
 	if err != nil {

@@ -362,7 +362,7 @@ def apply(
     """Return the request of Apply. Raises ValueError for an unknown resolution of conflicts."""
     how = t.ConflictResolution(on_conflict).name if on_conflict is not None else "UNSPECIFIED"
     if to_branch == "" or (message and to_branch is None):
-        raise InvalidConfigurationError("apply: to_branch: want the name of a new branch, or None for the one that is checked out")
+        raise InvalidConfigurationError("apply: to_branch: want the name of a new branch")
     user = {"name": git_user.name, "email": git_user.email} if git_user and to_branch is not None else None
     return sandbox_pb2.ApplyRequest(
         to_branch=to_branch or "",
@@ -390,7 +390,7 @@ def apply_commits(
 ) -> Any:
     """Return the request of ApplyCommits. Raises InvalidConfigurationError for an empty branch."""
     if to_branch == "":
-        raise InvalidConfigurationError("apply commits: to_branch: want the name of a new branch")
+        raise InvalidConfigurationError("apply commits: to_branch: want a new branch, or None for the one checked out")
     return sandbox_pb2.ApplyCommitsRequest(
         sandbox_id=sandbox_id,
         to_branch=to_branch or "",
