@@ -144,10 +144,8 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		return result, err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	if s != nil && of.Branch != nil { // the sandbox is the only place of the commits again
-		if err := cleangit.StoreIn(s.Dir()).ForgetTaken(of.ID); err != nil {
-			return result, err
-		}
+	if err := forgetCommits(of, s); err != nil {
+		return result, err
 	}
 	header := history.Header{ID: history.NewID(), Kind: result.Kind, Time: time.Now().UTC(), UID: os.Geteuid()}
 	if result.ID, err = h.Reverse(plan, header); err != nil {
@@ -164,6 +162,15 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		result.GivenBack, err = d.update(done)
 	}
 	return result, err
+}
+
+// forgetCommits notes, before they are taken back, that only the sandbox has the commits that a
+// transaction brought.
+func forgetCommits(of *history.Entry, s *record.Sandbox) error {
+	if s == nil || of.Branch == nil {
+		return nil
+	}
+	return cleangit.StoreIn(s.Dir()).ForgetTaken(of.ID)
 }
 
 // moveBranch moves a branch of the source of a transaction. Errors: those of gitcommit.
