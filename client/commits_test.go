@@ -14,7 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
-// Commits come back to a new branch, and to the branch that is checked out with its work tree, which
+// Commits come back to a new branch, and to the one that is checked out with its work tree, which
 // undo takes back.
 func TestCommitsComeBack(t *testing.T) {
 	testenv.Overlay(t)
