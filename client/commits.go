@@ -94,11 +94,15 @@ type CommitsOptions struct {
 
 // AppliedCommits is what ApplyCommits did, or would do.
 type AppliedCommits struct {
-	Base    string // the commit of the source that the branch continues
-	Commit  string // the last new one; "" in a dry run
-	Commits []AppliedCommit
-	LeftOut []StoppedFile
-	Refused []StoppedFile // only in a dry run
+	Branch     string // that is new, or was moved
+	CheckedOut bool   // it is the one that is checked out
+	// Transaction is what Client.UndoTransaction takes back; "" for a new branch, and in a dry run.
+	Transaction string
+	Base        string // the commit of the source that the branch continues
+	Commit      string // the last new one; "" in a dry run
+	Commits     []AppliedCommit
+	LeftOut     []StoppedFile
+	Refused     []StoppedFile // only in a dry run
 	// The numbers of all commits and files, because the lists may be cut.
 	CommitCount, LeftOutCount, RefusedCount int64
 	LostSignatures                          int64
@@ -121,12 +125,14 @@ type StoppedFile struct {
 	Conflict bool
 }
 
-// ApplyCommits makes the commits of a sandbox's clean repository anew on a new branch of the linked
-// directory's repository, with their authors and messages and without hidden files. The committer
-// is this user, as git's configuration or WithGitUser says. Errors: ErrConflict, and ErrDenied for
-// files that the policy does not let the sandbox write: then there is no branch, and a dry run
-// returns the files; ErrExists for a branch that exists; ErrNotFound for an unknown branch of the
-// sandbox; ErrPrecondition without commits; ErrInvalid without a name and an email address.
+// ApplyCommits makes the commits of a sandbox's clean repository anew in the linked directory's
+// repository, with their authors and messages and without hidden files: on a new branch or, for "",
+// on the one that is checked out, with the work tree and the index. These must be without changes
+// at each path that the commits change, and Undo takes it back. The committer is this user, as
+// git's configuration or WithGitUser says. Errors: ErrConflict, and ErrDenied for files that the
+// policy does not let the sandbox write: then nothing is changed, and a dry run returns the files;
+// ErrExists for a branch that exists; ErrNotFound for an unknown branch of the sandbox;
+// ErrPrecondition without commits; ErrInvalid without a name and an email address.
 func (s *Sandbox) ApplyCommits(ctx context.Context, branch string, o CommitsOptions) (*AppliedCommits, error) {
 	got, err := s.c.sandboxes.ApplyCommits(ctx, &sandboxv1.ApplyCommitsRequest{
 		SandboxId: s.ID, ToBranch: branch, FromBranch: vpath.EncodeText(o.From), AtBase: o.AtBase, ReviewedCommit: o.Reviewed,
@@ -136,6 +142,7 @@ func (s *Sandbox) ApplyCommits(ctx context.Context, branch string, o CommitsOpti
 		return nil, s.c.fail(ctx, "apply commits", err)
 	}
 	a := &AppliedCommits{
+		Branch: vpath.DecodeText(got.Branch), CheckedOut: got.CheckedOut, Transaction: got.Transaction,
 		Base: got.Base, Commit: got.Commit, LeftOut: stoppedFrom(got.LeftOut), Refused: stoppedFrom(got.Refused),
 		CommitCount: got.CommitCount, LeftOutCount: got.LeftOutCount, RefusedCount: got.RefusedCount, LostSignatures: got.LostSignatures,
 	}

@@ -64,9 +64,13 @@ sandbox. For programs, diff --json has the ids of changes and hunks, which --hun
 --to-branch commits the changes to a new branch of the source's git repository. Its
 index and work tree stay as they are, and the changes stay in the sandbox. The commit is
 HEAD with the changes; they are merged where HEAD and the work tree differ, and a
-conflict refuses the commit. Hooks and filters of git are not run. With --commits, the
-branch gets the commits that commands made in a clean repository (--git=clean), with
-their authors and messages; agentfense commits lists them.
+conflict refuses the commit. Hooks and filters of git are not run.
+
+--commits brings the commits that commands made in a clean repository (--git=clean), with
+their authors and messages; agentfense commits lists them. They continue the branch that
+is checked out, and its work tree and index follow, if these are without changes at each
+path that the commits change; agentfense undo takes that back. With --to-branch they are
+on a new branch, and your work tree stays as it is.
 
 What was changed in a mount is applied with --in MOUNT; --all applies the workspace and
 each mount, one after another. If one of them is refused, the others are applied all the
@@ -82,6 +86,7 @@ signs it with a key of ssh in FILE.sig. agentfense verify checks it.`,
   agentfense apply fix --markers
   agentfense apply fix --to ../copy
   agentfense apply fix --to-branch agent/fix --message "Fix the parser"
+  agentfense apply fix --commits
   agentfense apply fix --commits --to-branch agent/fix
   agentfense apply fix --in data
   agentfense apply fix --attest fix.json`,

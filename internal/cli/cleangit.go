@@ -57,7 +57,7 @@ func (e *env) sayUnsaved(ctx context.Context, b backend.Backend, r record.Record
 	case toGo:
 		e.say("thrown away with the sandbox: the commits of %s", branches(n))
 	default:
-		e.say("%[1]s: commits on %[2]s · look: agentfense commits %[1]s · keep: agentfense apply %[1]s --commits --to-branch BRANCH", r.Name, branches(n))
+		e.say("%[1]s: commits on %[2]s · look: agentfense commits %[1]s · keep: agentfense apply %[1]s --commits [--to-branch BRANCH]", r.Name, branches(n))
 	}
 	return nil
 }

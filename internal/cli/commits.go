@@ -32,6 +32,7 @@ does not let commands write: apply --commits leaves the former out, and refuses 
 The repository of the sandbox is read without git. Its objects are copied and checked as
 strictly as git can; its configuration, hooks and attributes do not count.`,
 		Example: `  agentfense commits fix
+  agentfense apply fix --commits
   agentfense apply fix --commits --to-branch agent/fix`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: e.completeNames,
@@ -98,7 +99,7 @@ func runCommits(ctx context.Context, e *env, b backend.Backend, name string, asJ
 		e.say("no commits were made in %s", vpath.Escape(name))
 		return nil
 	}
-	e.say("to bring commits into the source's repository: agentfense apply %s --commits --to-branch BRANCH", vpath.Escape(name))
+	e.say("to bring commits into the source's repository: agentfense apply %s --commits [--to-branch BRANCH]", vpath.Escape(name))
 	return nil
 }
 
@@ -165,7 +166,7 @@ type commitsOptions struct {
 
 func (o *commitsOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&o.Commits, "commits", false, "apply the commits that were made in the clean repository of the sandbox, to the branch of --to-branch")
+	f.BoolVar(&o.Commits, "commits", false, "apply the commits that were made in the clean repository of the sandbox: to the branch that is checked out in the source, with its work tree, or to the new branch of --to-branch")
 	f.StringVar(&o.From, "from-branch", "", "with --commits, take those of this `BRANCH` of the sandbox (default: the one that is checked out)")
 	f.BoolVar(&o.AtBase, "at-base", false, "with --commits, begin the branch at the commit of which the clean repository was made, not at the last one of the source's branch")
 	for _, other := range []string{"patch", "hunk", "latest", "to", "rebase", "all", "message", "in"} {
@@ -182,8 +183,8 @@ func (o *applyOptions) checkCommits(paths []string) error {
 		return usageError{errdefs.New(errdefs.Invalid, "--attest is about changes that diff has shown, and --commits brings commits that no diff has shown: leave --commits out, and the branch gets one attested commit of the changes")}
 	case o.Commits && len(paths) > 0:
 		return usageError{errdefs.New(errdefs.Invalid, "--commits applies commits as a whole: leave the paths out")}
-	case o.Commits && o.Branch == "":
-		return usageError{errdefs.New(errdefs.Invalid, "--commits does not change the work tree of the source: name a new branch with --to-branch BRANCH; then git merge BRANCH brings it into your branch")}
+	case o.Commits && o.Branch == "" && o.AtBase:
+		return usageError{errdefs.New(errdefs.Invalid, "--at-base begins a new branch: name it with --to-branch BRANCH")}
 	}
 	return nil
 }
@@ -192,7 +193,9 @@ func (o *applyOptions) checkCommits(paths []string) error {
 type appliedCommits struct {
 	SchemaVersion int             `json:"schema_version"`
 	DryRun        bool            `json:"dry_run"`
-	Branch        string          `json:"branch"` // escaped
+	Branch        string          `json:"branch"`                // escaped
+	CheckedOut    bool            `json:"checked_out"`           // it is the one that is checked out
+	Transaction   string          `json:"transaction,omitempty"` // of undo, for a branch that is checked out
 	Base          string          `json:"base,omitempty"`
 	Commit        string          `json:"commit,omitempty"` // the last one; absent from a dry run
 	Commits       []appliedCommit `json:"commits"`
@@ -221,6 +224,7 @@ func applyCommits(ctx context.Context, e *env, b backend.Backend, name string, o
 	p := e.progressUnless(o.JSON, "applying commits")
 	r, err := b.ApplyCommits(ctx, name, backend.CommitsOptions{Again: e.args, CommitsOptions: branch.CommitsOptions{
 		From: o.From, Branch: o.Branch, AtBase: o.AtBase, Reviewed: o.Reviewed, DryRun: o.DryRun,
+		Waiting: e.sayWaiting, Recovered: e.sayRecovered,
 	}})
 	p.stop()
 	if r == nil {
@@ -231,7 +235,7 @@ func applyCommits(ctx context.Context, e *env, b backend.Backend, name string, o
 	}
 	e.sayStopped("left out", r.LeftOut, r.TotalOut)
 	e.sayStopped("refused", r.Refused, r.TotalNot)
-	if !o.AtBase && slices.ContainsFunc(r.Refused, func(s transplant.Stopped) bool { return s.Conflicts }) {
+	if !o.AtBase && !r.Moves && slices.ContainsFunc(r.Refused, func(s transplant.Stopped) bool { return s.Conflicts }) {
 		e.say("to begin the branch where the sandbox began: --at-base · to apply files in place of commits: agentfense apply %s", vpath.Escape(name))
 	}
 	if err != nil {
@@ -250,17 +254,23 @@ func applyCommits(ctx context.Context, e *env, b backend.Backend, name string, o
 	if r.Signed > 0 {
 		e.say("%s lost the signature, because it is of the commit in the sandbox", plural(r.Signed, "commit"))
 	}
-	if o.DryRun {
-		e.say("would commit %s to branch %s", plural(made, "commit"), vpath.Escape(o.Branch))
-		return nil
+	commits, branch := plural(made, "commit"), vpath.Escape(r.Branch)
+	switch {
+	case o.DryRun && r.Moves:
+		e.say("would commit %s to branch %s, and change its work tree", commits, branch)
+	case o.DryRun:
+		e.say("would commit %s to branch %s", commits, branch)
+	case r.Moves:
+		e.say("committed %s to branch %s, with its work tree; to take it back: agentfense undo %s", commits, branch, r.Transaction)
+	default:
+		e.say("committed %s to branch %s; your work tree and the sandbox stay as they are", commits, branch)
 	}
-	e.say("committed %s to branch %s; your work tree and the sandbox stay as they are", plural(made, "commit"), vpath.Escape(o.Branch))
 	return nil
 }
 
 func appliedCommitsOf(r *branch.AppliedCommits, o applyOptions) appliedCommits {
 	doc := appliedCommits{
-		SchemaVersion: schemaVersion, DryRun: o.DryRun, Branch: vpath.Escape(o.Branch), Base: r.Base, Commit: r.Tip, Commits: []appliedCommit{},
+		SchemaVersion: schemaVersion, DryRun: o.DryRun, Branch: vpath.Escape(r.Branch), CheckedOut: r.Moves, Transaction: r.Transaction, Base: r.Base, Commit: r.Tip, Commits: []appliedCommit{},
 		LeftOut: stoppedPaths(r.LeftOut), Refused: stoppedPaths(r.Refused), Signatures: r.Signed,
 	}
 	for _, c := range r.Commits {

@@ -183,6 +183,10 @@ func (e *env) sayWaiting(holder string) { e.say("waiting: %s is changing the sou
 
 // sayRecovered says what became of a transaction that a killed process had left.
 func (e *env) sayRecovered(r history.Recovered) {
+	if r.Completed {
+		e.say("%s %s of %s was killed when its branch was moved already: it is complete", r.Kind, r.ID, vpath.Escape(r.Name))
+		return
+	}
 	e.say("%s %s of %s was killed before its end: the source is restored", r.Kind, r.ID, vpath.Escape(r.Name))
 	for _, l := range r.Left {
 		e.say("  not restored: %s: %s", present.WrittenIn(r.Mount, l.Path), l.Reason)

@@ -5651,12 +5651,14 @@ func (x *Commit) GetFileCount() int64 {
 type ApplyCommitsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// A new branch of the source's repository.
+	// A new branch of the source's repository; its work tree and its index stay as they are. Empty:
+	// the branch that is checked out, with the work tree and the index. They must be without changes
+	// at each path that the commits change, and HistoryService.Undo takes the call back.
 	ToBranch string `protobuf:"bytes,2,opt,name=to_branch,json=toBranch,proto3" json:"to_branch,omitempty"`
 	// The branch of the sandbox. Default: the one that is checked out.
 	FromBranch string `protobuf:"bytes,3,opt,name=from_branch,json=fromBranch,proto3" json:"from_branch,omitempty"`
 	// Begins the branch at the commit of which the clean repository was made. Default: at the last
-	// commit of the source's branch.
+	// commit of the source's branch. INVALID_ARGUMENT without to_branch.
 	AtBase bool `protobuf:"varint,4,opt,name=at_base,json=atBase,proto3" json:"at_base,omitempty"`
 	// The id of the last commit that the caller has seen. FAILED_PRECONDITION for another one. Empty:
 	// any.
@@ -5764,8 +5766,14 @@ type ApplyCommitsResponse struct {
 	RefusedCount int64                           `protobuf:"varint,8,opt,name=refused_count,json=refusedCount,proto3" json:"refused_count,omitempty"`
 	// Number of commits that lost the signature.
 	LostSignatures int64 `protobuf:"varint,9,opt,name=lost_signatures,json=lostSignatures,proto3" json:"lost_signatures,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The branch that is new, or was moved.
+	Branch string `protobuf:"bytes,10,opt,name=branch,proto3" json:"branch,omitempty"`
+	// The branch is the one that is checked out.
+	CheckedOut bool `protobuf:"varint,11,opt,name=checked_out,json=checkedOut,proto3" json:"checked_out,omitempty"`
+	// The transaction that HistoryService.Undo takes back. Empty for a new branch, and in a dry run.
+	Transaction   string `protobuf:"bytes,12,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApplyCommitsResponse) Reset() {
@@ -5859,6 +5867,27 @@ func (x *ApplyCommitsResponse) GetLostSignatures() int64 {
 		return x.LostSignatures
 	}
 	return 0
+}
+
+func (x *ApplyCommitsResponse) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *ApplyCommitsResponse) GetCheckedOut() bool {
+	if x != nil {
+		return x.CheckedOut
+	}
+	return false
+}
+
+func (x *ApplyCommitsResponse) GetTransaction() string {
+	if x != nil {
+		return x.Transaction
+	}
+	return ""
 }
 
 type ReadChangesRequest struct {
@@ -8476,7 +8505,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\aat_base\x18\x04 \x01(\bR\x06atBase\x12'\n" +
 	"\x0freviewed_commit\x18\x05 \x01(\tR\x0ereviewedCommit\x12\x17\n" +
 	"\adry_run\x18\x06 \x01(\bR\x06dryRun\x12.\n" +
-	"\bgit_user\x18\a \x01(\v2\x13.sandbox.v1.GitUserR\agitUser\"\x8d\x05\n" +
+	"\bgit_user\x18\a \x01(\v2\x13.sandbox.v1.GitUserR\agitUser\"\xe8\x05\n" +
 	"\x14ApplyCommitsResponse\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\tR\x04base\x12\x16\n" +
 	"\x06commit\x18\x02 \x01(\tR\x06commit\x12B\n" +
@@ -8486,7 +8515,12 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x0eleft_out_count\x18\x06 \x01(\x03R\fleftOutCount\x12B\n" +
 	"\arefused\x18\a \x03(\v2(.sandbox.v1.ApplyCommitsResponse.StoppedR\arefused\x12#\n" +
 	"\rrefused_count\x18\b \x01(\x03R\frefusedCount\x12'\n" +
-	"\x0flost_signatures\x18\t \x01(\x03R\x0elostSignatures\x1az\n" +
+	"\x0flost_signatures\x18\t \x01(\x03R\x0elostSignatures\x12\x16\n" +
+	"\x06branch\x18\n" +
+	" \x01(\tR\x06branch\x12\x1f\n" +
+	"\vchecked_out\x18\v \x01(\bR\n" +
+	"checkedOut\x12 \n" +
+	"\vtransaction\x18\f \x01(\tR\vtransaction\x1az\n" +
 	"\aApplied\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +

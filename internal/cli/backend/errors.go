@@ -59,7 +59,7 @@ func RefusePending(name string, p review.Pending) error {
 	case p.Changes == 0 && p.Branches == 0:
 		return nil
 	case p.Changes == 0:
-		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: its clean repository has commits that are nowhere else; look: agentfense commits %[1]s · keep: agentfense apply %[1]s --commits --to-branch BRANCH · remove it with them: agentfense rm --force %[1]s", name)
+		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: its clean repository has commits that are nowhere else; look: agentfense commits %[1]s · keep: agentfense apply %[1]s --commits [--to-branch BRANCH] · remove it with them: agentfense rm --force %[1]s", name)
 	case p.Changes == p.LeftOut:
 		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: %[2]s that apply never takes; look: agentfense diff %[3]s · remove it with them: agentfense rm --force %[1]s", name, countChanges(p.LeftOut), which)
 	}

@@ -272,5 +272,5 @@ func (s *service) commitsText(ctx context.Context, sb backend.Sandbox) (string, 
 		return "", err
 	}
 	return fmt.Sprintf("\nBranches with commits that wait for the user: %d. The user looks at them with\n  agentfense commits %[2]s\n"+
-		"and brings them to a new branch with\n  agentfense apply %[2]s --commits --to-branch BRANCH", n, sb.Record.Name), nil
+		"and brings them into the repository with\n  agentfense apply %[2]s --commits [--to-branch BRANCH]", n, sb.Record.Name), nil
 }

@@ -65,11 +65,11 @@ func Commit(ctx context.Context, s *record.Sandbox, o Options) (result Result, e
 	}
 	defer source.Close()
 	if o.For != nil {
-		unlock, err := lockContained(ctx, s.Home, s.Stored.Source, o.Waiting)
+		h, err := lockContained(ctx, s.Home, s.Stored.Source, o.Waiting)
 		if err != nil {
 			return result, errdefs.New(errdefs.KindOf(err), "apply %s to a branch: %w", s.Ref(), err)
 		}
-		defer unlock()
+		defer h.Unlock()
 	}
 	repo, err := gitcommit.Open(ctx, string(s.Stored.Source.Path))
 	if err != nil {

@@ -43,11 +43,11 @@ func MakeClean(ctx context.Context, home *record.Home, o CleanOptions) (fill fun
 	}
 	defer source.Close()
 	if o.For != "" {
-		unlock, err := lockContained(ctx, home, o.Source, nil)
+		h, err := lockContained(ctx, home, o.Source, nil)
 		if err != nil {
 			return nil, errdefs.New(errdefs.KindOf(err), "git %s: %w", o.Mode, err)
 		}
-		defer unlock()
+		defer h.Unlock()
 	}
 	made, err := cleangit.CacheIn(home.Dir()).MakeFor(ctx, o.For, source, o.Mode, p)
 	if err != nil {
@@ -57,8 +57,8 @@ func MakeClean(ctx context.Context, home *record.Home, o CleanOptions) (fill fun
 }
 
 // lockContained checks that the repository of a source does not lead out of it, and keeps applies
-// from changing it until unlock is called. Errors: Precondition.
-func lockContained(ctx context.Context, home *record.Home, source record.Source, waiting func(holder string)) (unlock func(), err error) {
+// from changing it until the result is unlocked. Errors: Precondition.
+func lockContained(ctx context.Context, home *record.Home, source record.Source, waiting func(holder string)) (*history.Source, error) {
 	h := history.Open(home, source)
 	if err := h.Lock(ctx, waiting); err != nil {
 		return nil, err
@@ -67,5 +67,5 @@ func lockContained(ctx context.Context, home *record.Home, source record.Source,
 		h.Unlock()
 		return nil, err
 	}
-	return h.Unlock, nil
+	return h, nil
 }

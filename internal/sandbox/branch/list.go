@@ -153,15 +153,19 @@ func markOf(table *risk.Table, x transplant.Change) *review.RiskFlag {
 // AppliedCommits is what Commits did, or would do, as people see it. A server may have cut the
 // lists: the numbers are those of all.
 type AppliedCommits struct {
-	Base     string // the commit of the source that the branch continues
-	Tip      string // the last new commit; "" in a dry run, and if something was refused
-	Commits  []AppliedCommit
-	LeftOut  []transplant.Stopped
-	Refused  []transplant.Stopped
-	Signed   int // commits that lost the signature
-	Total    int // commits
-	TotalOut int // files that were left out
-	TotalNot int // files that were refused
+	Base   string // the commit of the source that the branch continues
+	Branch string // that is new, or was moved
+	Moves  bool   // it is the one that is checked out
+	// Transaction is that of the history, if the branch that is checked out was moved.
+	Transaction string
+	Tip         string // the last new commit; "" in a dry run, and if something was refused
+	Commits     []AppliedCommit
+	LeftOut     []transplant.Stopped
+	Refused     []transplant.Stopped
+	Signed      int // commits that lost the signature
+	Total       int // commits
+	TotalOut    int // files that were left out
+	TotalNot    int // files that were refused
 }
 
 // AppliedCommit is a commit of the sandbox that was made anew, or would be.
@@ -174,9 +178,9 @@ type AppliedCommit struct {
 }
 
 // Describe describes the result of Commits.
-func Describe(r *transplant.Transplanted, dryRun bool) *AppliedCommits {
+func Describe(r *Committed, dryRun bool) *AppliedCommits {
 	a := &AppliedCommits{
-		Base: r.Base, LeftOut: r.Dropped, Refused: r.Refused, Signed: r.Signed,
+		Branch: r.Branch, Moves: r.Moves, Transaction: r.Transaction, Base: r.Base, LeftOut: r.Dropped, Refused: r.Refused, Signed: r.Signed,
 		Total: len(r.Moved), TotalOut: len(r.Dropped), TotalNot: len(r.Refused),
 	}
 	isMade := !dryRun && len(r.Refused) == 0

@@ -229,7 +229,7 @@ func (s Store) Unsaved() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	taken, err := s.taken()
+	taken, err := s.Taken()
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +239,8 @@ func (s Store) Unsaved() ([]string, error) {
 			id = h.Others[name]
 		}
 		_, isOld := known[id]
-		return isOld || taken[id]
+		_, isTaken := taken[id]
+		return isOld || isTaken
 	})
 	if len(left) == 0 {
 		return nil, nil
@@ -248,35 +249,58 @@ func (s Store) Unsaved() ([]string, error) {
 	return left, nil
 }
 
-func (s Store) taken() (map[string]bool, error) {
+// Became is what became of a commit of the sandbox that was brought out.
+type Became struct {
+	Real string // the commit of the source; "" if it was left out, because it changes hidden files alone
+	// Transaction is that of the history with which the branch that is checked out got it, "" for a
+	// new branch.
+	Transaction string
+}
+
+// Taken returns the commits of the sandbox that were brought out.
+func (s Store) Taken() (map[string]Became, error) {
 	text, err := safefs.ReadRegularIn(string(s), takenFile, maxCommitsFile)
 	if err != nil && !isAbsent(err) {
 		return nil, damaged(err)
 	}
-	taken := map[string]bool{}
-	for id := range strings.FieldsSeq(string(text)) {
-		taken[id] = true
+	taken := map[string]Became{}
+	for line := range strings.Lines(string(text)) {
+		id, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		real, transaction, _ := strings.Cut(rest, " ")
+		taken[id] = Became{real, transaction}
 	}
 	return taken, nil
 }
 
-// NoteTaken notes that commits of the sandbox were brought out.
-func (s Store) NoteTaken(ids []string) error {
-	taken, err := s.taken()
+// NoteTaken notes what became of commits of the sandbox last.
+func (s Store) NoteTaken(became map[string]Became) error {
+	taken, err := s.Taken()
 	if err != nil {
 		return err
 	}
+	maps.Copy(taken, became)
+	return s.writeTaken(taken)
+}
+
+// ForgetTaken notes that the commits of a transaction are brought out no more.
+func (s Store) ForgetTaken(transaction string) error {
+	taken, err := s.Taken()
+	if err != nil {
+		return err
+	}
+	before := len(taken)
+	maps.DeleteFunc(taken, func(_ string, b Became) bool { return b.Transaction == transaction })
+	if len(taken) == before {
+		return nil
+	}
+	return s.writeTaken(taken)
+}
+
+func (s Store) writeTaken(taken map[string]Became) error {
 	var list strings.Builder
-	for _, id := range ids {
-		taken[id] = true
-	}
-	all := make([]string, 0, len(taken))
-	for id := range taken {
-		all = append(all, id)
-	}
-	slices.Sort(all)
-	for _, id := range all {
-		list.WriteString(id + "\n")
+	for _, id := range slices.Sorted(maps.Keys(taken)) {
+		b := taken[id]
+		list.WriteString(strings.TrimRight(id+" "+b.Real+" "+b.Transaction, " ") + "\n")
 	}
 	return hostError(safefs.WriteDurably(string(s), takenFile, []byte(list.String())))
 }

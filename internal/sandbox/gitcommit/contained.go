@@ -70,9 +70,12 @@ func checkConfig(path, name string) error {
 var containedSettings = []string{"core.excludesFile=/dev/null", "core.attributesFile=/dev/null"}
 
 // ActFor makes commits by another user than the caller, whose identity and files git then does not
-// use.
+// use. Without a name, no commit can be made.
 func (r *Repository) ActFor(name, email string) {
 	r.contained = true
+	if name == "" {
+		return // nothing is committed
+	}
 	for _, who := range []string{"GIT_AUTHOR_", "GIT_COMMITTER_"} {
 		r.identity = append(r.identity, who+"NAME="+name, who+"EMAIL="+email)
 	}

@@ -306,10 +306,17 @@ func (r *Repository) command(ctx context.Context, w where, args ...string) *exec
 // Canceled.
 func (r *Repository) run(ctx context.Context, w where, stdin io.Reader, args ...string) (string, error) {
 	cmd := r.command(ctx, w, args...)
-	var out, complaint bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &complaint
-	err := cmd.Run()
-	return out.String(), failed(ctx, err, args[0], strings.ReplaceAll(complaint.String(), r.scratch, "the scratch directory"))
+	var out bytes.Buffer
+	cmd.Stdin, cmd.Stdout = stdin, &out
+	err := r.outcome(ctx, cmd, args[0])
+	return out.String(), err
+}
+
+// outcome runs a command of git. verb names it. Errors: as run.
+func (r *Repository) outcome(ctx context.Context, cmd *exec.Cmd, verb string) error {
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	return failed(ctx, cmd.Run(), verb, strings.ReplaceAll(complaint.String(), r.scratch, "the scratch directory"))
 }
 
 func failed(ctx context.Context, err error, verb, complaint string) error {

@@ -3,6 +3,8 @@ package gitcommit
 import (
 	"bytes"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -36,8 +38,35 @@ func (o *Objects) Inspect(commit string, most int) (found Inspected, err error) 
 			return found, err
 		}
 	}
-	d := difference{objects: o, most: most, changed: map[string]Entry{}}
+	d := difference{objects: o, most: most, changed: map[string]Entry{}, was: map[string]Entry{}}
 	return Inspected{parents, d.changed}, d.trees("", old, tree)
+}
+
+// Changed is a file that differs between two commits. The zero Entry is none.
+type Changed struct {
+	Path     string // in the repository
+	Old, New Entry
+}
+
+// Compare returns the files that differ between two commits, by path. Errors: as Inspect.
+func (o *Objects) Compare(from, to string, most int) ([]Changed, error) {
+	old, _, err := o.commit(from)
+	if err != nil {
+		return nil, err
+	}
+	now, _, err := o.commit(to)
+	if err != nil {
+		return nil, err
+	}
+	d := difference{objects: o, most: most, changed: map[string]Entry{}, was: map[string]Entry{}}
+	if err := d.trees("", old, now); err != nil {
+		return nil, err
+	}
+	list := make([]Changed, 0, len(d.changed))
+	for _, path := range slices.Sorted(maps.Keys(d.changed)) {
+		list = append(list, Changed{path, d.was[path], d.changed[path]})
+	}
+	return list, nil
 }
 
 // commit returns the tree and the parents of a commit.
@@ -67,6 +96,7 @@ type difference struct {
 	objects *Objects
 	most    int
 	changed map[string]Entry
+	was     map[string]Entry // before, of those that are changed
 }
 
 // trees compares the trees old and now at a directory, which is "" or ends with a slash. An id of
@@ -113,7 +143,7 @@ func (d *difference) entries(path string, old, now Entry) error {
 	oldFile, oldTree := parted(old)
 	nowFile, nowTree := parted(now)
 	if oldFile != nowFile {
-		d.changed[path] = nowFile
+		d.changed[path], d.was[path] = nowFile, oldFile
 		if len(d.changed) > d.most {
 			return errdefs.New(errdefs.Invalid, "the commit changes more than %d files", d.most)
 		}

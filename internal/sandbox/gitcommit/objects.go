@@ -64,8 +64,17 @@ type Objects struct {
 
 // Objects starts to read objects. Close the result.
 func (r *Repository) Objects(ctx context.Context) (*Objects, error) {
+	return r.objectsIn(ctx, inRepository)
+}
+
+// ObjectsAside is Objects, with those of StoreAside.
+func (r *Repository) ObjectsAside(ctx context.Context) (*Objects, error) {
+	return r.objectsIn(ctx, inScratch)
+}
+
+func (r *Repository) objectsIn(ctx context.Context, w where) (*Objects, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	o := &Objects{cmd: r.command(ctx, inRepository, "cat-file", "--batch"), cancel: cancel}
+	o := &Objects{cmd: r.command(ctx, w, "cat-file", "--batch"), cancel: cancel}
 	o.cmd.Stderr = &o.complaint
 	in, err := o.cmd.StdinPipe()
 	if err == nil {
@@ -151,5 +160,20 @@ func newHash(digits int) hash.Hash {
 func (o *Objects) Sum(id string) (string, error) {
 	h := sha256.New()
 	err := o.read(id, "blob", 1<<62, h)
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// Blob writes the content of a blob to w. Errors: as read.
+func (o *Objects) Blob(id string, w io.Writer) error { return o.read(id, "blob", 1<<62, w) }
+
+// BlobID returns the id, of so many digits, that a blob with the content of r, of size bytes, has.
+// Errors: those of r; Precondition if r has another size.
+func BlobID(digits int, size int64, r io.Reader) (string, error) {
+	h := newHash(digits)
+	fmt.Fprintf(h, "blob %d\x00", size)
+	n, err := io.Copy(h, io.LimitReader(r, size+1))
+	if err == nil && n != size {
+		err = errdefs.New(errdefs.Precondition, "it has changed while it was read")
+	}
 	return hex.EncodeToString(h.Sum(nil)), err
 }

@@ -1,6 +1,6 @@
 // Package gitindex reads and writes the index file of git (gitformat-index(5)): versions 2,
-// 3 and 4, SHA-1 and SHA-256. It changes nothing in an index but the skip-worktree bits of
-// its entries. It also knows which paths are indexes, and the paths of their entries.
+// 3 and 4, SHA-1 and SHA-256. It changes the skip-worktree bits of entries, and replaces whole
+// entries. It also knows which paths are indexes, and the paths of their entries.
 //
 // The file is hostile input: Parse limits its memory and refuses what git would refuse. The
 // package is pure: it opens no file and starts no program. A split index is not supported,
@@ -46,6 +46,7 @@ type Entry struct {
 	Object       string // the id, not in hex
 	Stage        int    // 0, or 1 to 3 of a conflict
 	SkipWorktree bool
+	AssumeValid  bool // git does not look at the file
 }
 
 // Index is a parsed index file. It shares the bytes that Parse was given.
@@ -247,6 +248,7 @@ func invalid(format string, args ...any) error {
 func (e *entry) described() Entry {
 	return Entry{
 		Path: e.path, Mode: e.mode(), Object: string(e.fixed[statSize:]), Stage: int(e.flags & flagStage >> 12), SkipWorktree: e.skipWorktree(),
+		AssumeValid: e.flags&flagAssumeValid != 0,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/gitindex"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
@@ -69,6 +70,9 @@ type Entity struct {
 	Ctime  unix.Timespec `json:"ctime,omitzero"`   // of a replaced entry that is no directory
 	Target string        `json:"target,omitempty"` // of a symbolic link, escaped
 	SHA256 string        `json:"sha256,omitempty"` // of the content, if it was computed
+	// Index is the gitindex.Index.Sum of an index of git, in hex: git also writes it anew without a
+	// change that matters.
+	Index string `json:"index,omitempty"`
 }
 
 // IsDir reports whether it is a directory.
@@ -132,6 +136,31 @@ func (a *Entity) HasContent(e changes.Entry, now *unix.Stat_t) bool {
 	}
 	sum, err := sumOf(e, a.Size)
 	return err == nil && sum == a.SHA256
+}
+
+// isIndex reports whether now, which e shows, is an index that is equivalent to the recorded one.
+func (a *Entity) isIndex(e changes.Entry, now *unix.Stat_t) bool {
+	if a == nil || a.Index == "" || now == nil || now.Mode != a.Mode {
+		return false
+	}
+	sum, err := SumOfIndex(e)
+	return err == nil && sum == a.Index
+}
+
+// SumOfIndex returns what Entity.Index has for an entry. Errors: those of gitindex.Read and of the
+// host.
+func SumOfIndex(e changes.Entry) (string, error) {
+	f, err := e.OpenFile()
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	x, err := gitindex.Read(f)
+	if err != nil {
+		return "", err
+	}
+	sum := x.Sum()
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // sumOf returns the hash of the first bytes of a file, in hex.

@@ -70,6 +70,9 @@ type Header struct {
 	Elsewhere bool `json:"elsewhere,omitempty"`
 	// Codebase is the server's codebase that the source is, or "".
 	Codebase string `json:"codebase,omitempty"`
+	// Branch is the branch of the source's repository that is moved, or nil. The delta then kept
+	// the changes.
+	Branch *BranchMove `json:"branch,omitempty"`
 	// Owner is in the names of temporary files in the source.
 	Owner record.ID `json:"owner"`
 }

@@ -16,10 +16,11 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// Recovered is a transaction of a killed process that was rolled back.
+// Recovered is a transaction of a killed process that was rolled back, or completed.
 type Recovered struct {
 	Header
-	Left []Left // paths that were not restored, because they have changed since
+	Completed bool   // it had moved its branch already
+	Left      []Left // paths that were not restored, because they have changed since
 }
 
 // IsPending reports whether a killed process, or one that is not done, has left a transaction. It
@@ -62,7 +63,7 @@ func (s *Source) Recover() ([]Recovered, error) {
 		if err != nil {
 			return list, err
 		}
-		list = append(list, Recovered{e.Header, left})
+		list = append(list, Recovered{e.Header, e.State == Committed, left})
 	}
 	return list, nil
 }
@@ -84,6 +85,12 @@ func (s *Source) recoverOne(e *Entry) ([]Left, error) {
 // rollBack restores the source as it was before a transaction, as far as nobody has changed it
 // since, and records that.
 func (s *Source) rollBack(tree *changes.SourceTree, e *Entry, journal *os.File) ([]Left, error) {
+	if moved, err := e.hasMoved(tree); err != nil || moved {
+		if err == nil {
+			err = s.complete(tree, e, journal)
+		}
+		return nil, err
+	}
 	images, err := os.Open(filepath.Join(e.dir, imagesName))
 	if err != nil {
 		return nil, record.HostError("history", err)
@@ -107,6 +114,9 @@ func (s *Source) rollBack(tree *changes.SourceTree, e *Entry, journal *os.File) 
 	}
 	if err := syncTree(tree); err != nil {
 		return nil, record.HostError("roll back", err)
+	}
+	if err := unlockIndex(tree, &e.Header); err != nil {
+		return nil, err
 	}
 	failpoint.At("journal: restored")
 	t := &Txn{journal: journal}

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -24,6 +25,8 @@ type Reversal struct {
 	steps     []Step
 	from      []int // the numbers of the steps in the transaction
 	Conflicts []Left
+	// Move moves the branch of a transaction that has one, by git.
+	Move Mover
 }
 
 // Steps returns what the reversal does.
@@ -67,7 +70,27 @@ func PlanReversal(tree *changes.SourceTree, of *Entry) (*Reversal, error) {
 			return nil, err
 		}
 	}
+	if err := r.planBranch(); err != nil {
+		r.Close()
+		return nil, err
+	}
 	return r, nil
+}
+
+// planBranch checks that the branch is where the transaction has moved it.
+func (r *Reversal) planBranch() error {
+	b := r.of.Branch
+	if b == nil {
+		return nil
+	}
+	now, err := ReadCheckedOut(r.tree)
+	if err != nil {
+		return err
+	}
+	if why := now.Refuses(b.Ref, b.To); why != "" {
+		r.Conflicts = append(r.Conflicts, Left{gitDir + "/HEAD", why})
+	}
+	return nil
 }
 
 // plan plans the reverse of a step. goes are the paths at which nothing remains, comes those that
@@ -116,10 +139,10 @@ func (r *Reversal) look(at vpath.Path, s, reverse *Step, goes map[vpath.Path]boo
 		}
 		reverse.Linked = now != nil && now.Nlink > 1 && !record.IsDir(now.Mode)
 		switch {
-		case !s.After.Matches(e, now) && !s.After.HasContent(e, now):
+		case !s.After.Matches(e, now) && !s.After.HasContent(e, now) && !s.After.isIndex(e, now):
 			why = s.After.differs(now)
 		case s.After.isRegular():
-			reverse.Before.SHA256 = s.After.SHA256
+			reverse.Before.SHA256, reverse.Before.Index = s.After.SHA256, s.After.Index
 		case s.After.IsDir() && !s.Before.IsDir():
 			why, err = r.holdsOthers(at, goes)
 		}
@@ -183,7 +206,7 @@ func (r *Reversal) checkImage(i int) string {
 // source. If a step fails, Reverse restores the source. Errors: Precondition if a path has changed
 // since the plan; those of Begin and of the host.
 func (s *Source) Reverse(r *Reversal, h Header) (id string, err error) {
-	h.Of = r.of.ID
+	h.Of, h.Branch = r.of.ID, r.of.Branch.reversed()
 	h.Sandbox, h.Name, h.Mount, h.Elsewhere, h.Codebase = r.of.Sandbox, r.of.Name, r.of.Mount, r.of.Elsewhere, r.of.Codebase
 	t, err := s.Begin(r.tree, h, r.steps)
 	if err != nil {
@@ -195,6 +218,9 @@ func (s *Source) Reverse(r *Reversal, h Header) (id string, err error) {
 	}
 	if err == nil {
 		err = t.notePlaced()
+	}
+	if err == nil && h.Branch != nil {
+		err = cmp.Or(t.Flush(), t.MoveBranch(r.Move))
 	}
 	if err != nil {
 		return "", errors.Join(reverseError(err), t.giveUp())
@@ -253,7 +279,7 @@ func (t *Txn) notePlaced() error {
 			}
 			after, err := EntityOf(e, now)
 			if err == nil {
-				after.SHA256 = s.After.SHA256
+				after.SHA256, after.Index = s.After.SHA256, s.After.Index
 				t.add(line{Placed: &placedLine{i, after}})
 			}
 			return err

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
@@ -71,7 +72,10 @@ func (s *Source) begin(tree *changes.SourceTree, h Header, steps []Step) (_ *Txn
 	if err := t.copyImages(); err != nil {
 		return nil, err
 	}
-	return t, t.write()
+	if err := t.write(); err != nil {
+		return nil, err
+	}
+	return t, t.lockIndex()
 }
 
 // copyImages copies what the steps replace and the images cannot take.
@@ -193,7 +197,10 @@ func (t *Txn) Flush() error {
 // the source must be durable before.
 func (t *Txn) Commit(left []int) error {
 	defer t.close()
-	if len(left) == len(t.entry.Steps) {
+	if err := unlockIndex(t.tree, &t.entry.Header); err != nil {
+		return err
+	}
+	if len(left) == len(t.entry.Steps) && t.entry.Branch == nil {
 		return t.source.remove(t.entry.dir) // nothing has changed
 	}
 	for _, i := range left {
@@ -214,9 +221,13 @@ func (t *Txn) Commit(left []int) error {
 }
 
 // Rollback restores the source, and ends the transaction. It returns what it could not restore,
-// because it has changed since.
+// because it has changed since. Errors: Precondition if it cannot be known whether the branch of
+// the transaction was moved; the next command then recovers the source.
 func (t *Txn) Rollback() ([]Left, error) {
 	defer t.close()
+	if moved, err := t.entry.hasMoved(t.tree); err != nil || moved {
+		return nil, errdefs.New(errdefs.Precondition, "the branch may have been moved: %w", cmp.Or(err, changes.ErrMoved))
+	}
 	return t.source.rollBack(t.tree, t.entry, t.journal)
 }
 

@@ -100,7 +100,7 @@ func (t *Taken) Transplant(ctx context.Context, p Plan) (result *Transplanted, e
 	if !slices.ContainsFunc(g.result.Moved, isMade) && len(g.result.Refused) == 0 {
 		return g.result, errdefs.New(errdefs.Precondition, "the commits change nothing but hidden files, which are left out")
 	}
-	return g.result, nil
+	return g.result, g.checkMerges(ctx, commits[len(commits)-1])
 }
 
 func refText(ref string) string {
@@ -119,6 +119,13 @@ func (t *Taken) base(p Plan) string {
 		return id
 	}
 	return t.source.Head
+}
+
+// Continues reports whether the commits that Transplant made have the base among their ancestors:
+// otherwise they continue an older commit.
+func (t *Taken) Continues(ctx context.Context, r *Transplanted) (bool, error) {
+	out, err := t.git.Run(ctx, "work", strings.NewReader(r.Base+"\n^"+r.Tip+"\n"), "rev-list", "--stdin", "--count", "--max-count=1")
+	return strings.TrimSpace(out) == "0", err
 }
 
 // Pack calls do with a pack of the commits that Transplant made.

@@ -230,10 +230,11 @@ func TestATransplantKeepsWhatIsHidden(t *testing.T) {
 	}
 }
 
-// checkRefused checks that nothing stops a transplant but hidden files in the way.
+// checkRefused checks that nothing stops a transplant but hidden files in the way, and merges that
+// set back what the source has.
 func (b *box) checkRefused(r *Transplanted) {
 	for _, x := range r.Refused {
-		if !strings.Contains(x.Why, "directory there") && !strings.Contains(x.Why, "file at") {
+		if !strings.Contains(x.Why, "directory there") && !strings.Contains(x.Why, "file at") && !strings.Contains(x.Why, "older version") {
 			b.t.Errorf("refused: %+v", x)
 		}
 	}
@@ -495,10 +496,35 @@ func TestUnsaved(t *testing.T) {
 	if got := taken.Refs(); !cmp.Equal(got, []string{"refs/heads/x"}) {
 		t.Errorf("refs %q", got)
 	}
-	if err := errors.Join(taken.Close(), b.store.NoteTaken([]string{taken.Commits[0].ID})); err != nil {
+	if err := errors.Join(taken.Close(), b.store.NoteTaken(map[string]cleangit.Became{taken.Commits[0].ID: {}})); err != nil {
 		t.Fatal(err)
 	}
 	want()
+}
+
+// A merge with an older commit as its first parent changes nothing, but would set back what the
+// source has changed since: also hidden files. It is refused. One that only brings the newer commit
+// is not.
+func TestAMergeSetsNothingBack(t *testing.T) {
+	testenv.Command(t, "git")
+	b := newBox(t, gittest.Repository(t, "echo 1 >h; echo 1 >read-only; git add .; git commit -qm 1; echo 2 >h; echo 2 >read-only; git commit -qam 2"), "clean:50", "h")
+	b.run(`git reset -q --hard $(git commit-tree -p HEAD^ -p HEAD -m back HEAD^^{tree})`)
+	r, err := b.transplant(Plan{})
+	if err != nil || r.Tip != "" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	var refused []string
+	for _, x := range r.Refused {
+		refused = append(refused, x.Path)
+	}
+	if want := []string{"h", "read-only"}; !cmp.Equal(refused, want) {
+		t.Errorf("refused %q, want %q", refused, want)
+	}
+	b = newBox(t, gittest.Repository(t, "echo 2 >c; git add .; git commit -qm 2"), "clean:50", "h")
+	b.run("git checkout -q -b topic HEAD^; echo 3 >d; git add d; git commit -qm d; git merge -q main")
+	if r, err := b.transplant(Plan{}); err != nil || r.Tip == "" {
+		t.Errorf("%+v, %v", r, err)
+	}
 }
 
 // Nothing of a hostile repository but objects is used, and nothing of it runs.

@@ -25,7 +25,7 @@ type delta struct {
 // openDelta opens the delta, with its locks.
 func openDelta(h *history.Source, of *history.Entry, s *record.Sandbox, o Options) (*delta, error) {
 	d := &delta{sandbox: s}
-	if s == nil || of.Elsewhere || !s.Stored.Source.IsSame(of.Source) {
+	if s == nil || of.Elsewhere || of.Branch != nil || !s.Stored.Source.IsSame(of.Source) {
 		return d, nil
 	}
 	w, err := changes.OpenTo(s, record.PurposeApply, o.Drop, false)

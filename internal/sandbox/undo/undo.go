@@ -8,13 +8,17 @@ package undo
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
+	"github.com/agentfense/agentfense/internal/sandbox/gitcommit"
 	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
@@ -27,6 +31,9 @@ type Options struct {
 	// Waiting and Recovered are those of apply.Options.
 	Waiting   func(holder string)
 	Recovered func(history.Recovered)
+	// Contained is for a user of a server: git, which moves the branch of commits that were
+	// applied, must not leave the source.
+	Contained bool
 }
 
 // Path is what is done, or would be, at a path.
@@ -125,6 +132,7 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		return result, err
 	}
 	defer plan.Close()
+	plan.Move = func(b history.BranchMove, held *os.File) error { return moveBranch(ctx, of, b, held, o.Contained) }
 	if result.Paths, err = pathsOf(plan); err != nil || o.DryRun {
 		return result, err
 	}
@@ -136,6 +144,9 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		return result, err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
+	if err := forgetCommits(of, s); err != nil {
+		return result, err
+	}
 	header := history.Header{ID: history.NewID(), Kind: result.Kind, Time: time.Now().UTC(), UID: os.Geteuid()}
 	if result.ID, err = h.Reverse(plan, header); err != nil {
 		return result, err
@@ -151,6 +162,34 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		result.GivenBack, err = d.update(done)
 	}
 	return result, err
+}
+
+// forgetCommits notes, before they are taken back, that only the sandbox has the commits that a
+// transaction brought.
+func forgetCommits(of *history.Entry, s *record.Sandbox) error {
+	if s == nil || of.Branch == nil {
+		return nil
+	}
+	return cleangit.StoreIn(s.Dir()).ForgetTaken(of.ID)
+}
+
+// moveBranch moves a branch of the source of a transaction. Errors: those of gitcommit.
+func moveBranch(ctx context.Context, of *history.Entry, b history.BranchMove, held *os.File, contained bool) (err error) {
+	source := string(of.Source.Path)
+	if contained {
+		if err := gitcommit.CheckContained(source); err != nil {
+			return err
+		}
+	}
+	repo, err := gitcommit.Open(ctx, source)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, repo.Close()) }()
+	if contained {
+		repo.ActFor("", "")
+	}
+	return repo.MoveBranch(ctx, held, b.Ref, b.From, b.To, "undo or redo of "+of.ID)
 }
 
 // Refusal returns the error that stops a reversal with conflicts, or nil. Errors: Precondition.
@@ -210,6 +249,10 @@ func pathsOf(plan *history.Reversal) ([]Path, error) {
 			return nil, err
 		}
 		paths = append(paths, Path{at, steps[i].Status(), why[at]})
+		delete(why, at)
+	}
+	for _, at := range slices.Sorted(maps.Keys(why)) { // HEAD, of a branch that has moved on
+		paths = append(paths, Path{at, changes.Modified, why[at]})
 	}
 	return paths, nil
 }

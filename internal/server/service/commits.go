@@ -110,7 +110,7 @@ func firstOf(token, digest string, count int) (int, error) {
 	return first, nil
 }
 
-// ApplyCommits makes the commits of a sandbox anew on a new branch of a linked codebase. As with
+// ApplyCommits makes the commits of a sandbox anew in the repository of a linked codebase. As with
 // Apply, what stops it is an error, except for a dry run, which answers with it. The call's end
 // ends git.
 func (c *sandboxServer) ApplyCommits(ctx context.Context, m *sandboxv1.ApplyCommitsRequest) (*sandboxv1.ApplyCommitsResponse, error) {
@@ -137,7 +137,7 @@ func (c *sandboxServer) ApplyCommits(ctx context.Context, m *sandboxv1.ApplyComm
 }
 
 // withCommittedPaths adds the paths that prevented an apply of commits, as withPaths does.
-func withCommittedPaths(made *transplant.Transplanted, err error) error {
+func withCommittedPaths(made *branch.Committed, err error) error {
 	if made == nil {
 		return err
 	}

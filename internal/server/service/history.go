@@ -146,7 +146,7 @@ func (s *Service) reverse(ctx context.Context, m *sandboxv1.UndoRequest, redo bo
 		return nil, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	o := undo.Options{DryRun: r.DryRun}
+	o := undo.Options{DryRun: r.DryRun, Contained: true}
 	if part != nil && !r.DryRun {
 		if o.Drop, err = api.DropLive(ctx, sb.Dir(), t.Mount); err != nil {
 			return nil, err

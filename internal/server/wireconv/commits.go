@@ -54,7 +54,7 @@ func DecodeApplyCommits(r *sandboxv1.ApplyCommitsRequest) (a ApplyCommits, err e
 	if a.Sandbox, err = SandboxID(r); err != nil {
 		return a, err
 	}
-	return a, cmp.Or(required("to_branch", r.GetToBranch()), checkCommitter(by))
+	return a, checkCommitter(by)
 }
 
 // checkCommitter refuses a user by whom no commit can be. Errors: Invalid.
@@ -112,7 +112,7 @@ func DecodeCommit(m *sandboxv1.Commit) branch.Listed {
 // EncodeAppliedCommits returns the result of an apply of commits.
 func EncodeAppliedCommits(a *branch.AppliedCommits) *sandboxv1.ApplyCommitsResponse {
 	m := &sandboxv1.ApplyCommitsResponse{
-		Base: a.Base, Commit: a.Tip, LostSignatures: int64(a.Signed),
+		Base: a.Base, Commit: a.Tip, LostSignatures: int64(a.Signed), Branch: vpath.EncodeText(a.Branch), CheckedOut: a.Moves, Transaction: a.Transaction,
 		CommitCount: int64(a.Total), LeftOutCount: int64(a.TotalOut), RefusedCount: int64(a.TotalNot),
 		LeftOut: encodeStopped(a.LeftOut), Refused: encodeStopped(a.Refused),
 	}
@@ -143,6 +143,7 @@ func encodeStopped(list []transplant.Stopped) []*sandboxv1.ApplyCommitsResponse_
 // DecodeAppliedCommits is the reverse of EncodeAppliedCommits.
 func DecodeAppliedCommits(m *sandboxv1.ApplyCommitsResponse) *branch.AppliedCommits {
 	a := &branch.AppliedCommits{
+		Branch: vpath.DecodeText(m.GetBranch()), Moves: m.GetCheckedOut(), Transaction: vpath.Escape(m.GetTransaction()),
 		Base: vpath.Escape(m.GetBase()), Tip: vpath.Escape(m.GetCommit()), Signed: int(m.GetLostSignatures()),
 		Total: int(m.GetCommitCount()), TotalOut: int(m.GetLeftOutCount()), TotalNot: int(m.GetRefusedCount()),
 		LeftOut: decodeStopped(m.GetLeftOut()), Refused: decodeStopped(m.GetRefused()),

@@ -401,7 +401,7 @@ var domainPairs = map[string]domainPair{
 		round: sentAs(nil, func(r undo.Result) (undo.Result, error) { return DecodeReversal(EncodeReversal(r)) }),
 		lost: map[string]string{
 			"Header.Version": ofTheHost, "Header.Seq": ofTheHost, "Header.UID": ofTheHost, "Header.Source": ofTheHost, "Header.Elsewhere": ofTheHost,
-			"Header.Owner": ofTheHost, "Entry.Steps": ofTheHost,
+			"Header.Owner": ofTheHost, "Header.Branch": ofTheHost, "Entry.Steps": ofTheHost,
 		},
 	},
 	"apply.DiscardResult": {round: sentAs(nil, func(r apply.DiscardResult) (apply.DiscardResult, error) { return DecodeDiscarded(EncodeDiscarded(r)) })},

@@ -120,3 +120,9 @@ def test_commits_come_back(client: SandboxClient, project: Path, monkeypatch: py
         made = sandbox.apply_commits("made", reviewed=found.commits[0].id, git_user=by)
         assert (made.commit, made.commit_count, made.refused) == (git(project, "rev-parse", "made"), 1, [])
         assert git(project, "log", "-1", "--format=%an %cn %s", "made") == "Agent A Client Fix"
+        assert (made.branch, made.checked_out, made.transaction_id) == ("made", False, "")
+        onto = sandbox.apply_commits(git_user=by)
+        assert (onto.branch, onto.checked_out, onto.commit) == ("main", True, git(project, "rev-parse", "main"))
+        assert git(project, "status", "--porcelain") == "" and (project / "main.py").read_text() == "x\n"
+        assert client.undo_transaction(onto.transaction_id).conflict_count == 0
+        assert git(project, "rev-parse", "main") == found.source

@@ -199,7 +199,7 @@ class AsyncChangeCalls(AsyncCalls):
     async def apply_commits(
         self,
         sandbox_id: str,
-        to_branch: str,
+        to_branch: Optional[str] = None,
         *,
         from_branch: Optional[str] = None,
         at_base: bool = False,
@@ -207,15 +207,17 @@ class AsyncChangeCalls(AsyncCalls):
         dry_run: bool = False,
         git_user: Optional[t.GitUser] = None,
     ) -> t.AppliedCommits:
-        """Make the commits of a sandbox anew on a new branch of the linked directory's repository.
+        """Make the commits of a sandbox anew in the linked directory's repository.
 
-        Authors and messages stay, hidden files are left out, and the work tree stays as it is.
+        Authors and messages stay, and hidden files are left out. ``to_branch`` is a new branch;
+        None continues the one that is checked out, with its work tree and its index. These must be
+        without changes at each path that the commits change, and ``undo`` takes it back.
         ``from_branch`` is a branch of the sandbox; None means the one that is checked out. With
         ``at_base`` the branch begins at the commit of which the clean repository was made, else at
         the last commit of the source's branch. With ``reviewed``, the id of a commit, another last
         commit is refused. ``git_user`` is the committer; None takes yours. Raises ConflictError if
         the source's branch conflicts, and PermissionDeniedError if the policy does not allow a
-        change: then there is no branch, and with ``dry_run`` the result names the files.
+        change: then nothing is changed, and with ``dry_run`` the result names the files.
         """
         by = await asyncio.to_thread(git_user_of, None) if git_user is None else git_user
         request = requests.apply_commits(sandbox_id, to_branch, from_branch, at_base, reviewed, dry_run, by)

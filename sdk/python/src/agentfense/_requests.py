@@ -381,19 +381,19 @@ def apply(
 
 def apply_commits(
     sandbox_id: str,
-    to_branch: str,
+    to_branch: Optional[str],
     from_branch: Optional[str],
     at_base: bool,
     reviewed: Optional[str],
     dry_run: bool,
     git_user: t.GitUser,
 ) -> Any:
-    """Return the request of ApplyCommits. Raises InvalidConfigurationError without a branch."""
-    if not to_branch:
-        raise InvalidConfigurationError("apply commits: to_branch: want the name of a new branch")
+    """Return the request of ApplyCommits. Raises InvalidConfigurationError for an empty branch."""
+    if to_branch == "":
+        raise InvalidConfigurationError("apply commits: to_branch: want a new branch, or None for the one checked out")
     return sandbox_pb2.ApplyCommitsRequest(
         sandbox_id=sandbox_id,
-        to_branch=to_branch,
+        to_branch=to_branch or "",
         from_branch=from_branch or "",
         at_base=at_base,
         reviewed_commit=reviewed or "",

@@ -552,6 +552,9 @@ def applied_commits_of(message: Any) -> t.AppliedCommits:
     return t.AppliedCommits(
         base=message.base,
         commit=message.commit,
+        branch=decode_path(message.branch),
+        checked_out=message.checked_out,
+        transaction_id=message.transaction,
         commits=[
             t.AppliedCommit(getattr(one, "from"), one.id, one.author, one.subject, one.left_out)
             for one in message.commits

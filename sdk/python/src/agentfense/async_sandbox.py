@@ -677,7 +677,7 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
 
     async def apply_commits(
         self,
-        to_branch: str,
+        to_branch: Optional[str] = None,
         *,
         from_branch: Optional[str] = None,
         at_base: bool = False,
@@ -685,7 +685,7 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
         dry_run: bool = False,
         git_user: Optional[t.GitUser] = None,
     ) -> t.AppliedCommits:
-        """Make the commits anew on a new branch of the source; see AsyncSandboxClient.apply_commits."""
+        """Make the commits anew in the source; see AsyncSandboxClient.apply_commits."""
         return await self._client.apply_commits(
             self.id,
             to_branch,

@@ -674,7 +674,7 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
 
     def apply_commits(
         self,
-        to_branch: str,
+        to_branch: Optional[str] = None,
         *,
         from_branch: Optional[str] = None,
         at_base: bool = False,
@@ -682,7 +682,7 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
         dry_run: bool = False,
         git_user: Optional[t.GitUser] = None,
     ) -> t.AppliedCommits:
-        """Make the commits anew on a new branch of the source; see SandboxClient.apply_commits."""
+        """Make the commits anew in the source; see SandboxClient.apply_commits."""
         return self._client.apply_commits(
             self.id,
             to_branch,

@@ -768,6 +768,12 @@ class AppliedCommits:
     left_out_count: int = 0
     refused_count: int = 0
     lost_signatures: int = 0
+    branch: str = ""
+    """The branch that is new, or was moved."""
+    checked_out: bool = False
+    """Whether it is the one that is checked out."""
+    transaction_id: str = ""
+    """What undo takes back; empty for a new branch, and with ``dry_run``."""
 
 
 @dataclass

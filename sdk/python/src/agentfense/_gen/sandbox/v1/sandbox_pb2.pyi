@@ -1156,7 +1156,7 @@ class ApplyCommitsRequest(_message.Message):
     def __init__(self, sandbox_id: _Optional[str] = ..., to_branch: _Optional[str] = ..., from_branch: _Optional[str] = ..., at_base: bool = ..., reviewed_commit: _Optional[str] = ..., dry_run: bool = ..., git_user: _Optional[_Union[GitUser, _Mapping]] = ...) -> None: ...
 
 class ApplyCommitsResponse(_message.Message):
-    __slots__ = ("base", "commit", "commits", "commit_count", "left_out", "left_out_count", "refused", "refused_count", "lost_signatures")
+    __slots__ = ("base", "commit", "commits", "commit_count", "left_out", "left_out_count", "refused", "refused_count", "lost_signatures", "branch", "checked_out", "transaction")
     class Applied(_message.Message):
         __slots__ = ("id", "author", "subject", "left_out")
         FROM_FIELD_NUMBER: _ClassVar[int]
@@ -1189,6 +1189,9 @@ class ApplyCommitsResponse(_message.Message):
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     REFUSED_COUNT_FIELD_NUMBER: _ClassVar[int]
     LOST_SIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    CHECKED_OUT_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     base: str
     commit: str
     commits: _containers.RepeatedCompositeFieldContainer[ApplyCommitsResponse.Applied]
@@ -1198,7 +1201,10 @@ class ApplyCommitsResponse(_message.Message):
     refused: _containers.RepeatedCompositeFieldContainer[ApplyCommitsResponse.Stopped]
     refused_count: int
     lost_signatures: int
-    def __init__(self, base: _Optional[str] = ..., commit: _Optional[str] = ..., commits: _Optional[_Iterable[_Union[ApplyCommitsResponse.Applied, _Mapping]]] = ..., commit_count: _Optional[int] = ..., left_out: _Optional[_Iterable[_Union[ApplyCommitsResponse.Stopped, _Mapping]]] = ..., left_out_count: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[ApplyCommitsResponse.Stopped, _Mapping]]] = ..., refused_count: _Optional[int] = ..., lost_signatures: _Optional[int] = ...) -> None: ...
+    branch: str
+    checked_out: bool
+    transaction: str
+    def __init__(self, base: _Optional[str] = ..., commit: _Optional[str] = ..., commits: _Optional[_Iterable[_Union[ApplyCommitsResponse.Applied, _Mapping]]] = ..., commit_count: _Optional[int] = ..., left_out: _Optional[_Iterable[_Union[ApplyCommitsResponse.Stopped, _Mapping]]] = ..., left_out_count: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[ApplyCommitsResponse.Stopped, _Mapping]]] = ..., refused_count: _Optional[int] = ..., lost_signatures: _Optional[int] = ..., branch: _Optional[str] = ..., checked_out: bool = ..., transaction: _Optional[str] = ...) -> None: ...
 
 class ReadChangesRequest(_message.Message):
     __slots__ = ("sandbox_id", "paths", "reviewed_digest", "mount")

@@ -365,10 +365,10 @@ class SandboxServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ApplyCommits(self, request, context):
-        """ApplyCommits makes the commits of a sandbox's clean repository anew on a new branch of the
-        source's repository. Authors, dates and messages stay, and hidden files are left out. The work
-        tree and the index of the source stay as they are. FAILED_PRECONDITION if the policy or a
-        conflict stops it: then no commit is made, the status lists the paths in a
+        """ApplyCommits makes the commits of a sandbox's clean repository anew in the source's repository,
+        on a new branch or on the one that is checked out. Authors, dates and messages stay, and hidden
+        files are left out. FAILED_PRECONDITION if the policy, a conflict or a change in the work tree
+        stops it: then no commit is made, the status lists the paths in a
         google.rpc.PreconditionFailure, and a dry run reports the reasons. FAILED_PRECONDITION, too,
         for a repository that leads out of the linked directory. ALREADY_EXISTS if there is such a
         branch; NOT_FOUND for an unknown from_branch. The call counts as a command of the owner.
