@@ -361,7 +361,7 @@ func TestExportsNamesOfEveryByte(t *testing.T) {
 	}
 	same(t, "export --format oci", layerOf(t, filepath.Join(dir, "x.oci")), want)
 
-	if r := n.Agentfense("export", n.Name, filepath.Join(dir, "x.db")); r.Code != 1 || !strings.Contains(r.Stderr, "UTF-8") {
+	if r := n.Agentfense("export", n.Name, filepath.Join(dir, "x.db")); r.Code != 125 || !strings.Contains(r.Stderr, "UTF-8") {
 		t.Errorf("export of names that are not UTF-8: exit code %d, %s", r.Code, r.Stderr)
 	}
 	text := changedNames(t, "utf8")
