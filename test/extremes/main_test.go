@@ -27,7 +27,7 @@ var binary string
 const commandTimeout = 20 * time.Minute
 
 func TestMain(m *testing.M) {
-	harness.Programs(map[string]func(args []string) int{"names": changeNames})
+	harness.Programs(map[string]func(args []string) int{"names": changeNames, "many": makeMany})
 	harness.Main(m, &binary, harness.BuildWithServer)
 }
 
