@@ -20,7 +20,8 @@ var largeBytes = flag.Int64("extremes.large", 64<<20+1, "size in bytes of the fi
 
 const (
 	blockBytes = 4096
-	// undoBytes is how much of previous versions is kept unless configured (history.max_bytes_per_source).
+	// undoBytes is how much of previous versions is kept: the default of
+	// history.max_bytes_per_source.
 	undoBytes = 1 << 30
 	// largeRSS bounds the memory of a command, whatever the size of a file.
 	largeRSS = 128 << 10

@@ -341,7 +341,6 @@ func TestKeepsNamesOfEveryByte(t *testing.T) {
 // Archives hold every name. AgentFS has text for names: what it cannot hold is refused by name,
 // all else comes back.
 func TestExportsNamesOfEveryByte(t *testing.T) {
-	testenv.Command(t, "tar")
 	n := changedNames(t, "all")
 	dir := t.TempDir()
 	must(t, n.Sandbox, "export", n.Name, filepath.Join(dir, "x.tar"), "--format", "tar")
