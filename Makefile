@@ -99,9 +99,10 @@ chaos: setup ## kill every process at random moments for CHAOS_TIME (10m), from 
 	$(GO) test -vet=off -count=1 -timeout 0 -v $(TESTFLAGS) ./test/chaos -chaos.duration=$(CHAOS_TIME) -chaos.seed=$(CHAOS_SEED)
 
 .PHONY: test-long
-test-long: chaos ## what make test does a sample of: chaos, transactions, proofs, learning, git histories, all agents
+test-long: chaos ## what make test does a sample of: chaos, transactions, extremes, proofs, learning, git histories, all agents
 	$(GO) test -vet=off -count=1 $(TESTFLAGS) ./internal/sandbox/cleangit -cleangit.commits=10000 -cleangit.histories=500
 	$(GO) test -vet=off -count=1 -timeout 0 $(TESTFLAGS) ./test/transactions -rapid.checks=500 -rapid.seed=0
+	$(GO) test -vet=off -count=1 -timeout 0 -v $(TESTFLAGS) ./test/extremes -extremes.large=2147483649 -extremes.changes=1000000
 	$(GO) test -vet=off -count=1 -timeout 0 $(TESTFLAGS) ./internal/sandbox/learn -rapid.checks=2000 -learn.exact=20
 	$(GO) test -vet=off -count=1 -timeout 0 $(TESTFLAGS) ./test/realwork -run TestLearn -learn.all
 	$(GO) test -vet=off -count=1 -timeout 30m -v $(TESTFLAGS) ./test/agents/... -agents.others
