@@ -265,7 +265,7 @@ var additionRoutes = []route{
 	{
 		name: "apply the commits", method: "POST", path: "/v1/sandboxes/sb_1/commits", body: `{"toBranch":"b"}`, rpc: "ApplyCommits",
 		want:   &sandboxv1.ApplyCommitsRequest{SandboxId: "sb_1", ToBranch: "b"},
-		answer: &sandboxv1.ApplyCommitsResponse{Commit: "1"}, json: `{"base":"","commit":"1","commits":[],"commitCount":"0","leftOut":[],"leftOutCount":"0","refused":[],"refusedCount":"0","lostSignatures":"0"}`,
+		answer: &sandboxv1.ApplyCommitsResponse{Commit: "1"}, json: `{"base":"","commit":"1","commits":[],"commitCount":"0","leftOut":[],"leftOutCount":"0","refused":[],"refusedCount":"0","lostSignatures":"0","branch":"","checkedOut":false,"transaction":""}`,
 	},
 	{
 		name: "get the board", method: "GET", path: "/v1/sandboxes/sb_1/board", rpc: "GetBoard",

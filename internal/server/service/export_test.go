@@ -276,6 +276,10 @@ func TestALongQueryHoldsUpNoOtherOwner(t *testing.T) {
 		wantCode(t, "a query that was canceled", <-ended, codes.Canceled)
 	}
 	until(func() bool { return queryProcesses(t) == nil })
+	until(func() bool { // the server may learn of the end after the callers
+		_, err := w.query(mine, &sandboxv1.QuerySandboxRequest{SandboxId: sb, Statement: "select 1"})
+		return err == nil
+	})
 	_, err := w.query(mine, &sandboxv1.QuerySandboxRequest{SandboxId: sb, Statement: oneStep, Timeout: durationpb.New(1e8)})
 	wantCode(t, "a query that takes too long", err, codes.DeadlineExceeded)
 	if left := queryProcesses(t); left != nil {
