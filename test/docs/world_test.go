@@ -48,7 +48,7 @@ func newWorld(t *testing.T, document string) *world {
 		t.Fatal(err)
 	}
 	furniture := map[string]string{
-		filepath.Join(w.home, ".gitconfig"): "[safe]\n\tdirectory = *\n[url \"" + here + "\"]\n\tinsteadOf = https://github.com/agentfense/agentfense\n",
+		filepath.Join(w.home, ".gitconfig"): "[advice]\n\tdetachedHead = false\n[safe]\n\tdirectory = *\n[url \"" + here + "\"]\n\tinsteadOf = https://github.com/agentfense/agentfense\n",
 	}
 	if document == "README.md" {
 		const agent = "#!/bin/sh\necho fixed >> notes\n"
