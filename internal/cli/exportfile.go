@@ -73,8 +73,11 @@ func runExport(ctx context.Context, e *env, s backend.Export, name, file string,
 	if !slices.Contains(exportFormats, o.Format) {
 		return usageError{errdefs.New(errdefs.Invalid, "--format %s: want %s%s", vpath.Quote(o.Format), strings.Join(exportFormats, ", "), didYouMean(o.Format, exportFormats))}
 	}
-	if file == "" {
+	switch file {
+	case "":
 		return usageError{errdefs.New(errdefs.Invalid, "export: FILE is empty")}
+	case "-":
+		return usageError{errdefs.New(errdefs.Invalid, "export: cannot write to the standard output: give the name of a new file (./- for a file named -)")}
 	}
 	file, err := filepath.Abs(file)
 	if err != nil {

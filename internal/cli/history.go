@@ -105,8 +105,11 @@ func (e *env) printHistory(list []history.Entry, asJSON bool) error {
 			name += ":" + t.Mount
 		}
 		what := string(t.Kind)
-		if t.Of != "" {
+		switch {
+		case t.Of != "":
 			what += " of " + t.Of
+		case t.Branch != nil:
+			what += " of commits to " + vpath.Escape(t.Branch.Name())
 		}
 		rows = append(rows, []string{t.ID, t.Time.Local().Format(time.DateTime), vpath.Escape(name), fmt.Sprint(t.Count), stateOf(t), what})
 	}

@@ -100,7 +100,7 @@ func (e *env) tellMerged(from string, o *forkMergeOptions, r *merge.Result) erro
 	changed := r.Changed()
 	switch {
 	case len(r.Conflicts) > 0:
-		return errdefs.New(errdefs.Precondition, "merge %s: %s, and nothing was changed; look at them: agentfense diff %[3]s %[1]s · decide: --ours, --theirs or --markers · or name the paths to merge", from, plural(len(r.Conflicts), "conflict"), into)
+		return errdefs.New(errdefs.Precondition, "merge %s: %s, and nothing was changed; look at them: agentfense diff %[3]s %[1]s · %[4]s", from, plural(len(r.Conflicts), "conflict"), into, o.howToDecide())
 	case o.JSON:
 	case changed == 0 && len(r.Paths) > 0:
 		e.say("%s keeps its version of %s, nothing was changed", into, plural(len(r.Paths), "path"))
@@ -112,6 +112,19 @@ func (e *env) tellMerged(from string, o *forkMergeOptions, r *merge.Result) erro
 		e.say("merged %s of %s into %s; what was there is %s: agentfense restore %[3]s %[4]s takes it back · to look: agentfense diff %[3]s", plural(changed, "change"), from, into, r.Kept.Ref())
 	}
 	return nil
+}
+
+// howToDecide says what can be done about conflicts that the flags given have not decided.
+func (o *forkMergeOptions) howToDecide() string {
+	switch o.resolution() {
+	case conflict.Markers:
+		return "--markers decides only lines of texts: use --ours or --theirs, or name the paths to merge"
+	case conflict.Ours:
+		return "--ours does not decide these: name the other paths to merge"
+	case conflict.Theirs:
+		return "--theirs does not decide these: name the other paths to merge"
+	}
+	return "decide: --ours, --theirs or --markers · or name the paths to merge"
 }
 
 // printMerged prints a line for each path.

@@ -166,6 +166,9 @@ func (e *env) tellReversal(r undo.Result, err error, o undoOptions) error {
 // sayReversed says what an undo or a redo did, or would do.
 func (e *env) sayReversed(r undo.Result, o undoOptions) {
 	n := plural(len(r.Paths), "path")
+	if b := r.Of.Branch; b != nil {
+		n += fmt.Sprintf(", with branch %s at %s", vpath.Escape(b.Name()), shortID(b.From))
+	}
 	switch {
 	case o.DryRun:
 		e.say("would %s %s: %s", r.Kind, r.Of.ID, n)

@@ -27,8 +27,8 @@ type BranchMove struct {
 	To   string `json:"to"`
 }
 
-// name is the name of the branch for people.
-func (b *BranchMove) name() string { return vpath.Quote(strings.TrimPrefix(b.Ref, "refs/heads/")) }
+// Name is the name of the branch, not escaped.
+func (b *BranchMove) Name() string { return strings.TrimPrefix(b.Ref, "refs/heads/") }
 
 // reversed is the move back; nil of nil.
 func (b *BranchMove) reversed() *BranchMove {
@@ -185,7 +185,7 @@ func (t *Txn) MoveBranch(move Mover) error {
 	failpoint.At("journal: moving branch")
 	err = move(*b, t.source.lock)
 	if moved, readErr := t.entry.hasMoved(t.tree); !moved {
-		return errors.Join(err, readErr, errdefs.New(errdefs.Precondition, "branch %s was not moved", b.name()))
+		return errors.Join(err, readErr, errdefs.New(errdefs.Precondition, "branch %s was not moved", vpath.Quote(b.Name())))
 	}
 	failpoint.At("journal: moved branch")
 	return nil

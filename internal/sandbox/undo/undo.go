@@ -197,7 +197,7 @@ func Refusal(r *Result) error {
 	if r.Conflicts() == 0 {
 		return nil
 	}
-	return errdefs.New(errdefs.Precondition, "%s %s: nothing changed: %d of %d paths have changed since", r.Kind, r.Of.ID, r.Conflicts(), len(r.Paths))
+	return errdefs.New(errdefs.Precondition, "%s %s: nothing changed: %d of %d paths have changed since; undo later applies to them, or set your own changes there aside, and try again", r.Kind, r.Of.ID, r.Conflicts(), len(r.Paths))
 }
 
 // lock takes the source's lock, rolls back what a killed process has left there, and checks that
