@@ -167,7 +167,7 @@ func (e *env) tellReversal(r undo.Result, err error, o undoOptions) error {
 func (e *env) sayReversed(r undo.Result, o undoOptions) {
 	n := plural(len(r.Paths), "path")
 	if b := r.Of.Branch; b != nil {
-		n += fmt.Sprintf(", with branch %s at %s", vpath.Escape(b.Name()), shortID(b.From))
+		n += fmt.Sprintf(" and branch %s (at %s)", vpath.Escape(b.Name()), shortID(b.From))
 	}
 	switch {
 	case o.DryRun:
