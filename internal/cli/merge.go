@@ -145,9 +145,9 @@ func (e *env) printMerged(r *merge.Result) error {
 		lines = append(lines, line)
 	}
 	for _, l := range r.Left {
-		where := changes.Quote(l.Path)
-		if l.Mount != "" {
-			where = vpath.Escape(l.Mount) + ":"
+		where := vpath.Escape(l.Mount) + ":"
+		if l.Mount == "" {
+			where = changes.Quote(l.Path)
 		}
 		lines = append(lines, fmt.Sprintf("left out\t-\t%s\t%s", where, vpath.Escape(l.Reason)))
 	}

@@ -25,7 +25,7 @@ func (w *world) snapshot(rt *rapid.T) {
 	s, err := snapshot.Take(sb, snapshot.Snapshot{}, snapshot.FreezeStopped(sb))
 	w.must(rt, err)
 	b.freeze()
-	b.states[s.Ref()] = b.clone()
+	b.note(s.Ref())
 }
 
 // anyState draws a snapshot of the sandbox.
@@ -52,9 +52,11 @@ func (w *world) restore(rt *rapid.T) {
 func (b *box) restored(ref string, kept snapshot.Snapshot) {
 	if kept.Number != 0 {
 		b.freeze()
-		b.states[kept.Ref()] = b.delta
+		b.note(kept.Ref())
 	}
-	b.delta = b.states[ref].clone()
+	for _, part := range b.parts() {
+		part.delta = part.states[ref].clone()
+	}
 }
 
 func (w *world) fork(rt *rapid.T) {
@@ -63,15 +65,14 @@ func (w *world) fork(rt *rapid.T) {
 	}
 	b, sb := w.anyBox(rt)
 	o := snapshot.ForkOptions{Names: []string{w.newName()}, Freeze: snapshot.FreezeStopped(sb)}
-	of := b.delta
 	if ref, ok := b.anyState(rt); ok && rapid.Bool().Draw(rt, "of a snapshot") {
-		o.Snapshot, of = ref, b.states[ref]
+		o.Snapshot = ref
 	} else {
 		b.freeze()
 	}
 	_, err := snapshot.Fork(sb, o)
 	w.must(rt, err)
-	w.boxes[o.Names[0]] = &box{o.Names[0], of.clone(), map[string]*delta{}}
+	w.add(b.fork(o.Names[0], o.Snapshot))
 }
 
 // remove removes a sandbox, but not the last one. What it applied can still be undone.
@@ -82,6 +83,7 @@ func (w *world) remove(rt *rapid.T) {
 	b, _ := w.anyBox(rt)
 	w.must(rt, w.home.Remove(b.name))
 	delete(w.boxes, b.name)
+	delete(w.data.boxes, b.name)
 }
 
 // drawPaths draws some of the changed paths, or none: all.
@@ -152,6 +154,7 @@ func (w *world) applied(rt *rapid.T, b *box, done map[string]move, id string) {
 		}
 	}
 	if id != "" {
+		w.count("apply")
 		w.done = append(w.done, &transaction{id: id, box: b.name, done: done})
 	}
 }
@@ -226,6 +229,7 @@ func (w *world) reversed(rt *rapid.T, t *transaction, id string, b *box, inDelta
 	done := t.reverse(w.src)
 	w.identify(rt)
 	t.by = id
+	w.count("reversal")
 	w.done = append(w.done, &transaction{id: id, box: t.box, undoes: !t.undoes, done: done})
 	switch {
 	case b == nil || !inDelta:

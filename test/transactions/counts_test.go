@@ -16,7 +16,14 @@ type counts map[string]int
 // rare is what a run of enough checks must have done.
 var rare = []string{
 	"lines: ours", "lines: theirs", "lines: markers", "whole: ours", "whole: theirs", "ours: stays", "source: linked", "apply: to a linked file",
-	"hunks: killed before the commit", "hunks: killed after the commit", "merge: killed before", "merge: killed when done",
+	"hunks: killed before the commit", "hunks: killed after the commit", "merge: killed before", "merge: killed when done", "mount: apply", "mount: reversal",
+}
+
+// count counts what was done in the mount.
+func (w *world) count(what string) {
+	if w.mount != "" {
+		w.did["mount: "+what]++
+	}
 }
 
 // enough is how many checks do everything rare, whatever the seed.

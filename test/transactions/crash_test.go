@@ -40,7 +40,7 @@ const mergePut = "merge: put"
 
 // kill kills something.
 func (w *world) kill(rt *rapid.T) {
-	does := []func(*rapid.T){w.killedApply, w.killedApply, w.killedReverse, w.killedSnapshot, w.killedRestore, w.killedFork}
+	does := []func(*rapid.T){w.in((*world).killedApply), w.in((*world).killedApply), w.in((*world).killedReverse), w.killedSnapshot, w.killedRestore, w.killedFork}
 	does[rapid.IntRange(0, len(does)-1).Draw(rt, "what")](rt)
 }
 
@@ -69,7 +69,7 @@ func (w *world) killedApply(rt *rapid.T) {
 		return
 	}
 	point := pickOfApply(rt)
-	killed := w.killed(rt, point, append([]string{"apply", "--latest", "--", b.name}, paths...)...)
+	killed := w.killed(rt, point, append([]string{"apply", "--latest", "--in=" + w.mount, "--", b.name}, paths...)...)
 	if killed && slices.Contains(beforeCommit, point) {
 		w.rolledBack(rt, b, sb, parentsFirst(steps))
 		return
@@ -170,7 +170,7 @@ func (w *world) frozen(rt *rapid.T, b *box, sb *record.Sandbox, killed bool, poi
 	w.must(rt, err)
 	for _, s := range list.Snapshots {
 		if b.states[s.Ref()] == nil {
-			b.states[s.Ref()] = b.clone()
+			b.note(s.Ref())
 		}
 	}
 }
@@ -204,6 +204,6 @@ func (w *world) killedFork(rt *rapid.T) {
 	killed := w.killed(rt, point, "fork", b.name, name)
 	w.frozen(rt, b, sb, killed, point)
 	if !killed || point == "fork: made" {
-		w.boxes[name] = &box{name, b.clone(), map[string]*delta{}}
+		w.add(b.fork(name, ""))
 	}
 }

@@ -86,7 +86,7 @@ func (w *world) applyHunks(rt *rapid.T) {
 // killedHunks kills an apply of hunks of the file p, and lets a later command find what it left. It
 // returns the transaction, and whether it was done.
 func (w *world) killedHunks(rt *rapid.T, b *box, sb *record.Sandbox, p string, ids []string, whole bool) (id string, done bool) {
-	args := []string{"apply", "--latest", b.name}
+	args := []string{"apply", "--latest", "--in=" + w.mount, b.name}
 	for _, id := range ids {
 		args = append(args, "--hunk", id)
 	}

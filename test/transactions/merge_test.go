@@ -17,14 +17,12 @@ import (
 // that back, and removes them.
 func (w *world) mergeForks(rt *rapid.T) {
 	of, sb := w.anyBox(rt)
-	ours := &box{w.newName(), nil, map[string]*delta{}}
-	theirs := &box{w.newName(), nil, map[string]*delta{}}
 	of.freeze()
+	ours, theirs := of.fork(w.newName(), ""), of.fork(w.newName(), "")
 	_, err := snapshot.Fork(sb, snapshot.ForkOptions{Names: []string{ours.name, theirs.name}, Freeze: snapshot.FreezeStopped(sb)})
 	w.must(rt, err)
 	base := of.view(w.src)
 	for _, b := range []*box{ours, theirs} {
-		b.delta = of.clone()
 		w.editFiles(rt, b)
 	}
 	want, stops := mergeViews(base, ours.view(w.src), theirs.view(w.src))

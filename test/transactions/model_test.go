@@ -39,9 +39,10 @@ func TestTransactionsKeepEverything(t *testing.T) {
 		defer removeDir(root)
 		w := newWorld(rt, root, did)
 		rt.Repeat(map[string]func(*rapid.T){
-			"": w.check, "source": w.editSource, "link": w.linkSource, "inside": w.editInside, "inside2": w.editInside, "snapshot": w.snapshot,
-			"restore": w.restore, "fork": w.fork, "remove": w.remove, "apply": w.apply, "apply2": w.apply, "reverse": w.reverse, "reverse2": w.reverse,
-			"hunks": w.applyHunks, "hunks2": w.applyHunks, "kill": w.kill, "merge forks": w.mergeForks, "contradict": w.contradict, "contradict2": w.contradict,
+			"": w.check, "source": w.in((*world).editSource), "link": w.in((*world).linkSource), "inside": w.in((*world).editInside), "inside2": w.in((*world).editInside),
+			"snapshot": w.snapshot, "restore": w.restore, "fork": w.fork, "remove": w.remove, "apply": w.in((*world).apply), "apply2": w.in((*world).apply),
+			"reverse": w.in((*world).reverse), "reverse2": w.in((*world).reverse), "hunks": w.in((*world).applyHunks), "hunks2": w.in((*world).applyHunks),
+			"kill": w.kill, "merge forks": w.mergeForks, "contradict": w.in((*world).contradict), "contradict2": w.in((*world).contradict),
 		})
 	})
 	did.check(t, n)

@@ -14,23 +14,62 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// box is the model of a sandbox.
+// box is the model of a sandbox, or of its mount.
 type box struct {
 	name string
 	*delta
 	states map[string]*delta // its snapshots, by number
+	mount  *box              // nil if this is one
+}
+
+// newBox is a sandbox that shows what its sources have.
+func newBox(name string) *box {
+	return &box{name, newDelta(), map[string]*delta{}, &box{name: name, delta: newDelta(), states: map[string]*delta{}}}
+}
+
+// parts are the sandbox and its mount.
+func (b *box) parts() []*box { return []*box{b, b.mount} }
+
+// freeze is what a snapshot does with the deltas.
+func (b *box) freeze() {
+	for _, part := range b.parts() {
+		part.delta.freeze()
+	}
+}
+
+// note makes the present state a snapshot.
+func (b *box) note(ref string) {
+	for _, part := range b.parts() {
+		part.states[ref] = part.clone()
+	}
+}
+
+// fork is a sandbox that begins with a snapshot of b, or with what b has now.
+func (b *box) fork(name, ref string) *box {
+	fork := newBox(name)
+	for i, part := range b.parts() {
+		of := part.delta
+		if ref != "" {
+			of = part.states[ref]
+		}
+		fork.parts()[i].delta = of.clone()
+	}
+	return fork
 }
 
 // world is a source with its sandboxes, and what they must be.
 type world struct {
 	home  *record.Home
 	dir   string // the source
+	mount string // the name of the mount that shows the source; "": it is the workspace
+	data  *world // that of the mount, with the same sandboxes
 	src   tree
 	boxes map[string]*box
 	done  []*transaction
@@ -55,8 +94,39 @@ func (w *world) drawName(rt *rapid.T, label string) string {
 	return names[rapid.IntRange(0, len(names)-1).Draw(rt, label)]
 }
 
+// dataMount is the name of the mount that each sandbox has, in which everything can be written.
+const dataMount = "data"
+
 func newWorld(rt *rapid.T, root string, did counts) *world {
-	w := &world{did: did, dir: filepath.Join(root, "source"), src: tree{}, boxes: map[string]*box{}}
+	w := &world{did: did, dir: filepath.Join(root, "source"), data: &world{did: did, dir: filepath.Join(root, "data"), mount: dataMount}}
+	w.begin(rt)
+	w.data.begin(rt)
+	var err error
+	w.home, err = record.OpenHomeAt(filepath.Join(root, "home"))
+	w.must(rt, err)
+	w.data.home = w.home
+	source, err := w.home.ResolveSource(w.dir)
+	w.must(rt, err)
+	data, err := w.home.ResolveSource(w.data.dir)
+	w.must(rt, err)
+	for range 2 {
+		name := w.newName()
+		rules := []policy.Rule{{Pattern: "**", Permission: policy.Write}}
+		mount := record.Mount{
+			Source: data.Path, Target: "/data", Name: dataMount, Mode: mountspec.CopyOnWrite, Rules: rules, Dev: data.Dev, Ino: data.Ino, Born: data.Born,
+		}
+		_, err = w.home.Create(record.Record{
+			Name: name, Source: source, Workspace: w.dir, Runtime: record.RuntimeBwrap, Net: record.NetNone, Rules: rules, Mounts: []record.Mount{mount},
+		})
+		w.must(rt, err)
+		w.add(newBox(name))
+	}
+	return w
+}
+
+// begin makes what the source has at first.
+func (w *world) begin(rt *rapid.T) {
+	w.src, w.boxes = tree{}, map[string]*box{}
 	w.must(rt, os.MkdirAll(w.dir, 0o755))
 	for _, p := range []string{"a", "d", "d/a", "d/" + alsoOdd} {
 		n := file(lines)
@@ -67,21 +137,22 @@ func newWorld(rt *rapid.T, root string, did counts) *world {
 		w.must(rt, place(w.host(p), n))
 	}
 	w.identify(rt)
-	var err error
-	w.home, err = record.OpenHomeAt(filepath.Join(root, "home"))
-	w.must(rt, err)
-	source, err := w.home.ResolveSource(w.dir)
-	w.must(rt, err)
-	for range 2 {
-		name := w.newName()
-		_, err = w.home.Create(record.Record{
-			Name: name, Source: source, Workspace: w.dir, Runtime: record.RuntimeBwrap, Net: record.NetNone,
-			Rules: []policy.Rule{{Pattern: "**", Permission: policy.Write}},
-		})
-		w.must(rt, err)
-		w.boxes[name] = &box{name, newDelta(), map[string]*delta{}}
+}
+
+// add adds a sandbox.
+func (w *world) add(b *box) { w.boxes[b.name], w.data.boxes[b.name] = b, b.mount }
+
+// anyPart draws the source of the workspace, or less often that of the mounts.
+func (w *world) anyPart(rt *rapid.T) *world {
+	if rapid.IntRange(0, 3).Draw(rt, "in the mount") == 0 {
+		return w.data
 	}
 	return w
+}
+
+// in returns an action that takes place in the workspace or in the mount.
+func (w *world) in(action func(*world, *rapid.T)) func(*rapid.T) {
+	return func(rt *rapid.T) { action(w.anyPart(rt), rt) }
 }
 
 func (w *world) newName() string {
@@ -135,7 +206,9 @@ func (w *world) anyBox(rt *rapid.T) (*box, *record.Sandbox) {
 func (w *world) open(rt *rapid.T, b *box) *record.Sandbox {
 	sb, err := w.home.Open(b.name)
 	w.must(rt, err)
-	return sb
+	part, err := sb.InMount(w.mount)
+	w.must(rt, err)
+	return part
 }
 
 // identify notes the identities of the source's entries, after it has changed.
@@ -159,21 +232,26 @@ func (w *world) inside(rt *rapid.T, sb *record.Sandbox, do func(*layer.Stack)) {
 	w.must(rt, s.Close())
 }
 
-// check fails unless the source, each sandbox and each of their snapshots are as the model says.
+// check fails unless both sources, each sandbox and each of their snapshots are as the model says.
 func (w *world) check(rt *rapid.T) {
+	w.checkPart(rt)
+	w.data.checkPart(rt)
+}
+
+func (w *world) checkPart(rt *rapid.T) {
 	now, err := onDisk(w.dir)
 	w.must(rt, err)
-	w.same(rt, "the source", w.src, now)
+	w.same(rt, "the source "+w.mount, w.src, now)
 	for _, name := range slices.Sorted(maps.Keys(w.boxes)) {
 		b := w.boxes[name]
 		sb := w.open(rt, b)
-		w.same(rt, name, b.view(w.src), w.shown(rt, sb, sb.LayersDir()))
+		w.same(rt, sb.Ref(), b.view(w.src), w.shown(rt, sb, sb.LayersDir()))
 		want := map[string]string{}
 		for p, c := range b.changes(w.src) {
 			want[p] = string(c.status)
 		}
 		if diff := cmp.Diff(want, w.listed(rt, sb)); diff != "" {
-			rt.Fatalf("the changes of %s (-want +got):\n%s", name, diff)
+			rt.Fatalf("the changes of %s (-want +got):\n%s", sb.Ref(), diff)
 		}
 		list, err := snapshot.Read(sb)
 		w.must(rt, err)
@@ -183,8 +261,8 @@ func (w *world) check(rt *rapid.T) {
 		for ref, state := range b.states {
 			s, err := list.Find(name, ref)
 			w.must(rt, err)
-			dir, _ := s.LayerDir(sb, "")
-			w.same(rt, name+"@"+ref, state.view(w.src), w.shown(rt, sb, dir))
+			dir, _ := s.LayerDir(sb, w.mount)
+			w.same(rt, sb.Ref()+"@"+ref, state.view(w.src), w.shown(rt, sb, dir))
 		}
 	}
 }
