@@ -129,9 +129,9 @@ func (b *batch) forgetUnused(a *applier) {
 func filesAtOnce() int {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
-		return batchFiles / 128
+		return max(1, batchFiles/128)
 	}
-	return int(max(1, min(lim.Cur/4, batchFiles)))
+	return int(max(1, min(lim.Cur/4, uint64(batchFiles))))
 }
 
 // stage prepares one step. It only adds a step that needs no preparation.
