@@ -26,8 +26,8 @@ func (a *applier) placeAll(b *batch, err error) {
 }
 
 // independent returns how many steps, from the first on, are placed concurrently: many, or one. The
-// files of a git directory and of a database have an order, and of the names of one file the first
-// comes first.
+// files of a git directory and of a database have an order, and the names of one file are made one
+// after the other.
 func (a *applier) independent(steps []*step) int {
 	n := 0
 	for n < len(steps) && !a.plan.whole && steps[n].Info.Nlink <= 1 && gitRank(steps[n].Path) == rankOther {
