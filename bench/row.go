@@ -245,6 +245,10 @@ var allRows = []row{
 		Host: measureMoved, MaxRounds: 3, Needs: []string{treeMany},
 	},
 	{
+		ID: "copy-staged", Group: groupStates, Title: "copy, syncfs, link, syncfs, and unlink",
+		Host: measureStaged, MaxRounds: 3, Needs: []string{treeMany},
+	},
+	{
 		ID: "snapshot", Group: groupStates, Title: "snapshot, 100,000 changed, above version", Bound: bound{Most: 5e6},
 		Host: measureSnapshot, MaxRounds: 2,
 	},

@@ -1,6 +1,7 @@
 package badinput_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -137,5 +138,34 @@ func TestAnEditAfterAKilledApplyStays(t *testing.T) {
 	}
 	if r := s.Agentfense("apply", s.Name); r.Code == 0 || s.Read("a") != "edited\n" {
 		t.Errorf("exit code %d, a holds %q\n%s", r.Code, s.Read("a"), r.Stdout)
+	}
+}
+
+// Many files are placed at the same time. A kill midway leaves all or nothing, too.
+func TestAKilledApplyOfManyFilesIsAllOrNothing(t *testing.T) {
+	for name, options := range map[string][]harness.Option{"root": nil, "ordinary": {harness.Ordinary}} {
+		t.Run(name, func(t *testing.T) {
+			s := harness.New(t, binary, map[string]string{"old/f": "old\n"}, options...)
+			for i := range 150 {
+				s.Write(fmt.Sprintf("d/f%d", i), "old\n")
+			}
+			before := stateOf(t, s)
+			wantCode(t, s.Run("mkdir new; for i in $(seq 150); do echo changed $i > d/f$((i - 1)); echo new $i > new/f$i; done; rm old/f", "--preset", "full-access"), 0)
+			for _, point := range []string{"journal: placing", "sync: staged", "sync: swapped", "journal: taken", "sync: one placed"} {
+				s.KilledAt(point, "apply", s.Name)
+				appliesNothing(t, s)
+				if now := stateOf(t, s); now != before {
+					t.Fatalf("killed at %q:\n%s\nwant:\n%s", point, now, before)
+				}
+			}
+			wantCode(t, s.Agentfense("apply", s.Name), 0)
+			if content := s.Read("d/f149") + s.Read("new/f1"); content != "changed 150\nnew 1\n" {
+				t.Errorf("applied %q", content)
+			}
+			wantCode(t, s.Agentfense("undo", s.Name, "--yes"), 0)
+			if now := stateOf(t, s); now != before {
+				t.Errorf("undone:\n%s\nwant:\n%s", now, before)
+			}
+		})
 	}
 }

@@ -18,10 +18,12 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
+// batchFiles is how many files are staged before they are made durable and placed. It bounds the
+// open descriptors. Tests change it.
+var batchFiles = 4096
+
 const (
-	// batchFiles and batchBytes are how many files and bytes are staged before they are
-	// made durable and placed. They bound the open descriptors and the extra disk space.
-	batchFiles = 4096
+	// batchBytes is the same in bytes. It bounds the extra disk space.
 	batchBytes = 64 << 20
 	// Up to fewFiles files are made durable one by one, more by one syncfs(2), which writes
 	// the whole file system.

@@ -26,6 +26,7 @@ var ErrBusy = errdefs.New(errdefs.Precondition, "the sandbox is writing to it; a
 
 // batch has files that are staged in the source's file system and not placed yet.
 type batch struct {
+	taken  []*step // all steps
 	steps  []*step // the steps to place
 	files  map[*step]*changes.Staged
 	linked map[layer.FileID]*changes.Staged
@@ -33,25 +34,34 @@ type batch struct {
 }
 
 // files applies everything except directories. It stages regular files, makes them durable
-// together and then places them one by one. Hard links in the delta become hard links
-// within a batch.
+// together and then places them. It stages a batch while the one before becomes durable. Hard
+// links in the delta become hard links within a batch.
 func (a *applier) files(ctx context.Context, steps []*step) {
-	most := filesAtOnce()
-	for len(steps) > 0 {
-		b := batch{files: map[*step]*changes.Staged{}, linked: map[layer.FileID]*changes.Staged{}}
-		n, bytes := 0, int64(0)
-		for n < len(steps) && (a.plan.whole || n < most && bytes < batchBytes) {
-			bytes += steps[n].Info.Size
-			n++
-		}
-		b.ahead = a.writeAhead(ctx, steps[:n])
-		for _, s := range steps[:n] {
-			a.stage(ctx, &b, s)
+	for b, rest := a.begin(ctx, steps); b != nil; {
+		for _, s := range b.taken {
+			a.stage(ctx, b, s)
 		}
 		b.forgetUnused(a)
-		a.commit(ctx, &b)
-		steps = steps[n:]
+		var next *batch
+		a.commit(ctx, b, func() { next, rest = a.begin(ctx, rest) })
+		b = next
 	}
+}
+
+// begin takes the steps of the next batch, stages what can be staged ahead, and returns the other
+// steps. The batch is nil if there are no steps.
+func (a *applier) begin(ctx context.Context, steps []*step) (*batch, []*step) {
+	if len(steps) == 0 {
+		return nil, nil
+	}
+	most, n, bytes := filesAtOnce(), 0, int64(0)
+	for n < len(steps) && (a.plan.whole || n < most && bytes < batchBytes) {
+		bytes += steps[n].Info.Size
+		n++
+	}
+	b := &batch{taken: steps[:n], files: map[*step]*changes.Staged{}, linked: map[layer.FileID]*changes.Staged{}}
+	b.ahead = a.writeAhead(ctx, b.taken)
+	return b, steps[n:]
 }
 
 // written is the result of staging a file ahead of its turn.
@@ -115,13 +125,13 @@ func (b *batch) forgetUnused(a *applier) {
 }
 
 // filesAtOnce returns batchFiles, or a quarter of the process's descriptor limit if that is
-// lower.
+// lower: two batches have their files open.
 func filesAtOnce() int {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
-		return batchFiles / 128
+		return max(1, batchFiles/128)
 	}
-	return int(max(1, min(lim.Cur/4, batchFiles)))
+	return int(max(1, min(lim.Cur/4, uint64(batchFiles))))
 }
 
 // stage prepares one step. It only adds a step that needs no preparation.
@@ -232,9 +242,12 @@ func isUnchanged(src *os.File, s *step) error {
 	return nil
 }
 
-// commit places a batch.
-func (a *applier) commit(ctx context.Context, b *batch) {
-	err := a.syncBatch(b)
+// commit places a batch. It calls meanwhile, once, while the batch becomes durable.
+func (a *applier) commit(ctx context.Context, b *batch, meanwhile func()) {
+	durable := make(chan error, 1)
+	go func() { durable <- a.syncBatch(b) }()
+	meanwhile()
+	err := <-durable
 	if err == nil {
 		err = a.listPlacing(b.steps, b.staged)
 	}
@@ -242,24 +255,7 @@ func (a *applier) commit(ctx context.Context, b *batch) {
 	if err == nil {
 		err = a.removeFirst(ctx)
 	}
-	for _, s := range b.steps {
-		placed := err
-		switch {
-		case err == nil && a.isBroken(s):
-			s.stop(Skipped, PartOfRepository)
-			b.unstage(a, s)
-			continue
-		case err == nil:
-			placed = a.act(s, func(s *step, e changes.Entry) error { return a.place(b, s, e) })
-		default:
-			b.unstage(a, s)
-		}
-		a.finish(s, placed)
-		if a.plan.whole && placed != nil {
-			err = placed
-		}
-		failpoint.At("sync: one placed")
-	}
+	a.placeAll(b, err)
 	for _, s := range b.steps {
 		if s.done && s.Info.Nlink > 1 { // each new link changes the file's ctime
 			_ = a.act(s, func(*step, changes.Entry) error { return nil })

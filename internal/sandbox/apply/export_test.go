@@ -8,3 +8,10 @@ func SetMergeBytes(t *testing.T, n int) {
 	mergeBytes = n
 	t.Cleanup(func() { mergeBytes = was })
 }
+
+// SetBatchFiles sets how many files are staged together for a test.
+func SetBatchFiles(t *testing.T, n int) {
+	was := batchFiles
+	batchFiles = n
+	t.Cleanup(func() { batchFiles = was })
+}

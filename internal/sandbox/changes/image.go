@@ -189,8 +189,7 @@ func fillFrom(f *os.File, dir int, name string, st *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, st.Mtim}
-	return unix.UtimesNanoAt(unix.AT_FDCWD, safefs.ProcPath(int(f.Fd())), times, 0)
+	return setMtime(int(f.Fd()), st.Mtim)
 }
 
 // copyAllAttributes copies the user's extended attributes and the access control list.

@@ -110,8 +110,17 @@ func (e Entry) setAttributes(fd int, l Look, chmod func(fd int, mode uint32) err
 	if err := chmod(fd, l.Mode); err != nil {
 		return err
 	}
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, l.Mtime}
-	return unix.UtimesNanoAt(unix.AT_FDCWD, safefs.ProcPath(fd), times, 0)
+	return setMtime(fd, l.Mtime)
+}
+
+// setMtime sets the time of the last change of an open file.
+func setMtime(fd int, mtime unix.Timespec) error {
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, mtime}
+	err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH)
+	if errors.Is(err, unix.EINVAL) { // before Linux 5.8
+		err = unix.UtimesNanoAt(unix.AT_FDCWD, safefs.ProcPath(fd), times, 0)
+	}
+	return err
 }
 
 // chmodPath changes the mode of a file that is open as a path only (O_PATH).
