@@ -342,11 +342,12 @@ func TestNothingIsAppliedWithoutRoomForThePreviousVersions(t *testing.T) {
 }
 
 func TestHistoryIsBounded(t *testing.T) {
-	b := newBench(t, tree{"f": strings.Repeat("0", 1000)})
-	b.home.History.MaxBytesPerSource = 2500
+	const size = 64 << 10 // whole blocks
+	b := newBench(t, tree{"f": strings.Repeat("0", size)})
+	b.home.History.MaxBytesPerSource = size * 5 / 2
 	var ids []string
 	for i := range 4 {
-		b.agent(func(a *agent) { a.write("/f", strings.Repeat(string(rune('1'+i)), 1000)) })
+		b.agent(func(a *agent) { a.write("/f", strings.Repeat(string(rune('1'+i)), size)) })
 		ids = append(ids, b.apply().Transaction)
 	}
 	h, entries := b.history()
@@ -367,6 +368,57 @@ func TestHistoryIsBounded(t *testing.T) {
 	if got := snapshot(t, b.dir)["f"]; got != "last" {
 		t.Errorf("f = %q", got)
 	}
+}
+
+// A file counts as what it takes on the disk, and its holes stay when it is kept and when it is put
+// back, also where that takes a copy.
+func TestHolesOfPreviousVersionsTakeNoRoom(t *testing.T) {
+	for name, linked := range map[string]bool{"moved": false, "copied": true} {
+		t.Run(name, func(t *testing.T) {
+			const size = 64 << 20
+			b := newBench(t, tree{"f": "old"})
+			file := filepath.Join(b.dir, "f")
+			if err := os.Truncate(file, size); err != nil {
+				t.Fatal(err)
+			}
+			if linked {
+				if err := os.Link(file, filepath.Join(t.TempDir(), "other")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			taken := blocksOf(t, file)
+			if taken >= size/2 {
+				t.Skip("the file system has no holes")
+			}
+			b.home.History.MaxBytesPerSource = size / 2
+			b.agent(func(a *agent) { a.remove("/f") })
+			b.apply()
+			h, entries := b.history()
+			if e := &entries[0]; e.Expired || e.Bytes != taken {
+				t.Errorf("the history has %d bytes, expired %v, want %d", e.Bytes, e.Expired, taken)
+			}
+			if _, err := undo.Reverse(t.Context(), h, &entries[0], b.box, undo.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			content, err := os.ReadFile(file)
+			if err != nil || len(content) != size || string(content[:3]) != "old" {
+				t.Errorf("after undo the file has %d bytes, %v", len(content), err)
+			}
+			if got := blocksOf(t, file); got > taken {
+				t.Errorf("after undo the file takes %d bytes on the disk, want %d", got, taken)
+			}
+		})
+	}
+}
+
+// blocksOf returns what a file takes on the disk.
+func blocksOf(t *testing.T, path string) int64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Blocks * 512
 }
 
 // Two sandboxes apply to one source at the same time.

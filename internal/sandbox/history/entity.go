@@ -57,15 +57,24 @@ func (s *Step) isModeOnly() bool {
 	return s.Before != nil && s.After != nil && s.Before.Ino != 0 && s.Before.Ino == s.After.Ino && !s.Before.IsDir() && s.Status() == changes.Modified
 }
 
+// hasImage reports whether the step replaces or removes an entry of which the previous version is
+// kept.
+func (s *Step) hasImage() bool {
+	return s.Before != nil && !s.Before.IsDir() && !s.isModeOnly()
+}
+
 // Entity is an entry of a source.
 type Entity struct {
 	Mode uint32 `json:"mode"`
 	// Dev and Ino are 0 if it is not known which file it will be.
-	Dev    uint64        `json:"dev,omitempty"`
-	Ino    uint64        `json:"ino,omitempty"`
-	UID    uint32        `json:"uid,omitempty"`
-	GID    uint32        `json:"gid,omitempty"`
-	Size   int64         `json:"size,omitempty"`
+	Dev  uint64 `json:"dev,omitempty"`
+	Ino  uint64 `json:"ino,omitempty"`
+	UID  uint32 `json:"uid,omitempty"`
+	GID  uint32 `json:"gid,omitempty"`
+	Size int64  `json:"size,omitempty"`
+	// Blocks is what a file takes on the disk, in blocks of 512 bytes as in stat(2): less than Size
+	// if it has holes. 0 if it is not known.
+	Blocks int64         `json:"blocks,omitempty"`
 	Mtime  unix.Timespec `json:"mtime"`
 	Ctime  unix.Timespec `json:"ctime,omitzero"`   // of a replaced entry that is no directory
 	Target string        `json:"target,omitempty"` // of a symbolic link, escaped
@@ -86,9 +95,9 @@ func EntityOf(e changes.Entry, st *unix.Stat_t) (*Entity, error) {
 	if st == nil {
 		return nil, nil
 	}
-	a := &Entity{Mode: st.Mode, Dev: st.Dev, Ino: st.Ino, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim, Ctime: st.Ctim, Size: st.Size}
+	a := &Entity{Mode: st.Mode, Dev: st.Dev, Ino: st.Ino, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim, Ctime: st.Ctim, Size: st.Size, Blocks: st.Blocks}
 	if a.IsDir() {
-		a.Size, a.Mtime, a.Ctime = 0, unix.Timespec{}, unix.Timespec{} // they change with what is in it
+		a.Size, a.Blocks, a.Mtime, a.Ctime = 0, 0, unix.Timespec{}, unix.Timespec{} // they change with what is in it
 	}
 	if st.Mode&record.TypeBits == unix.S_IFLNK {
 		target, err := e.Target()

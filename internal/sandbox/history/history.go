@@ -88,7 +88,7 @@ type Entry struct {
 	Count int // of the executed steps, if it is committed
 	// ReversedBy is the committed transaction that reverses this one, or "".
 	ReversedBy string
-	// Bytes is the size of the images; 0 also if there are none.
+	// Bytes is what the images take on the disk; 0 also if there are none.
 	Bytes int64
 	// Expired says that the images were removed, so that the transaction cannot be reversed.
 	Expired bool

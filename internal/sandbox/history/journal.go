@@ -40,7 +40,7 @@ type placedLine struct {
 type endLine struct {
 	State State `json:"state"`
 	Count int   `json:"count"`
-	Bytes int64 `json:"bytes"` // of the images
+	Bytes int64 `json:"bytes"` // of the images on the disk
 }
 
 // endMost is longer than the last line with an endLine.
@@ -168,9 +168,18 @@ func (e *Entry) end() *endLine {
 			continue
 		}
 		end.Count++
-		if s.Before != nil && !s.Before.IsDir() && !s.isModeOnly() {
-			end.Bytes = safefs.AddSizes(end.Bytes, s.Before.Size)
-		}
+		end.Bytes = safefs.AddSizes(end.Bytes, s.imageBytes())
 	}
 	return end
+}
+
+// blockBytes is the unit of Entity.Blocks.
+const blockBytes = 512
+
+// imageBytes returns what the image of the step takes on the disk.
+func (s *Step) imageBytes() int64 {
+	if !s.hasImage() {
+		return 0
+	}
+	return s.Before.Blocks * blockBytes
 }

@@ -188,7 +188,7 @@ func (r *Reversal) holdsOthers(dir vpath.Path, goes map[vpath.Path]bool) (why st
 // can have written to it.
 func (r *Reversal) checkImage(i int) string {
 	s := &r.of.Steps[i]
-	if s.Before == nil || s.Before.IsDir() || s.isModeOnly() {
+	if !s.hasImage() {
 		return ""
 	}
 	var st unix.Stat_t

@@ -171,7 +171,7 @@ func (t *Txn) ID() string { return t.entry.ID }
 // Image returns where the step of that number puts what it replaces, or nil for nothing.
 func (t *Txn) Image(step int) *changes.Image {
 	s := &t.entry.Steps[step]
-	if s.Before == nil || s.Before.IsDir() || s.isModeOnly() {
+	if !s.hasImage() {
 		return nil
 	}
 	return &changes.Image{Dir: int(t.images.Fd()), Name: strconv.Itoa(step), Copied: t.apart || s.Linked}
