@@ -239,8 +239,8 @@ func (s Store) Unsaved() ([]string, error) {
 			id = h.Others[name]
 		}
 		_, isOld := known[id]
-		_, isTaken := taken[id]
-		return isOld || isTaken
+		became, isTaken := taken[id]
+		return isOld || isTaken && !became.Undone
 	})
 	if len(left) == 0 {
 		return nil, nil
@@ -255,6 +255,7 @@ type Became struct {
 	// Transaction is that of the history with which the branch that is checked out got it, "" for a
 	// new branch.
 	Transaction string
+	Undone      bool // by an undo of that transaction
 }
 
 // Taken returns the commits of the sandbox that were brought out.
@@ -266,8 +267,9 @@ func (s Store) Taken() (map[string]Became, error) {
 	taken := map[string]Became{}
 	for line := range strings.Lines(string(text)) {
 		id, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		real, transaction, _ := strings.Cut(rest, " ")
-		taken[id] = Became{real, transaction}
+		real, rest, _ := strings.Cut(rest, " ")
+		transaction, rest, _ := strings.Cut(rest, " ")
+		taken[id] = Became{real, transaction, rest == undone}
 	}
 	return taken, nil
 }
@@ -282,15 +284,30 @@ func (s Store) NoteTaken(became map[string]Became) error {
 	return s.writeTaken(taken)
 }
 
-// ForgetTaken notes that the commits of a transaction are brought out no more.
-func (s Store) ForgetTaken(transaction string) error {
+// undone ends the line of a commit of which the transaction is undone.
+const undone = "undone"
+
+// NoteUndone notes whether the commits of the transaction that made the commit tip of the source
+// are undone, and so in the sandbox alone.
+func (s Store) NoteUndone(tip string, isUndone bool) error {
 	taken, err := s.Taken()
 	if err != nil {
 		return err
 	}
-	before := len(taken)
-	maps.DeleteFunc(taken, func(_ string, b Became) bool { return b.Transaction == transaction })
-	if len(taken) == before {
+	of := map[string]bool{}
+	for _, b := range taken {
+		if b.Real == tip && b.Transaction != "" {
+			of[b.Transaction] = true
+		}
+	}
+	changed := false
+	for id, b := range taken {
+		if of[b.Transaction] && b.Undone != isUndone {
+			b.Undone, changed = isUndone, true
+			taken[id] = b
+		}
+	}
+	if !changed {
 		return nil
 	}
 	return s.writeTaken(taken)
@@ -300,7 +317,11 @@ func (s Store) writeTaken(taken map[string]Became) error {
 	var list strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(taken)) {
 		b := taken[id]
-		list.WriteString(strings.TrimRight(id+" "+b.Real+" "+b.Transaction, " ") + "\n")
+		line := strings.TrimRight(id+" "+b.Real+" "+b.Transaction, " ")
+		if b.Undone {
+			line += " " + undone
+		}
+		list.WriteString(line + "\n")
 	}
 	return hostError(safefs.WriteDurably(string(s), takenFile, []byte(list.String())))
 }

@@ -53,6 +53,7 @@ type Taken struct {
 	lower  *os.File
 	reals  map[string]string
 	byID   map[string]*Commit
+	became map[string]cleangit.Became // of commits that were brought out before
 }
 
 // TakeOut takes the commits out of the sandbox's repository. workspace is the source, of which the
@@ -75,6 +76,9 @@ func TakeOut(ctx context.Context, s cleangit.Store, workspace *os.File) (t *Take
 		return t, err
 	}
 	if t.reals, err = s.History(); err != nil {
+		return t, err
+	}
+	if t.became, err = s.Taken(); err != nil {
 		return t, err
 	}
 	tips := t.newTips()

@@ -54,6 +54,7 @@ type Transplanted struct {
 	Dropped []Stopped // hidden paths
 	Refused []Stopped // paths that stop it
 	Signed  int       // commits of which the signature is lost
+	Present int       // commits that the source's branch has already, from an earlier transplant
 
 	roots []string // commits of the source that commits have as parents
 }
@@ -61,8 +62,9 @@ type Transplanted struct {
 // Transplant makes the commits of a branch anew on top of the source's branch, in the repository
 // "work". The change of each to its first parent is merged by three-way merges into what its first
 // parent became. A parent that is the head of the clean repository becomes the present commit of
-// the branch, and an older one the commit that it was made of. Paths that stop it are in the
-// result. Errors: Precondition if there is nothing to do, or git refuses; those of TakeOut.
+// the branch, and an older one the commit that it was made of. A commit that the branch has from an
+// earlier transplant is not made again: see present. Paths that stop it are in the result. Errors:
+// Precondition if there is nothing to do, or git refuses; those of TakeOut.
 func (t *Taken) Transplant(ctx context.Context, p Plan) (result *Transplanted, err error) {
 	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
 	defer cancel()
@@ -86,7 +88,10 @@ func (t *Taken) Transplant(ctx context.Context, p Plan) (result *Transplanted, e
 		became: map[string]string{}, ids: map[string]string{}, words: t.newWords(),
 		stopped: map[string]bool{}, rooted: map[string]bool{},
 	}
-	if err = g.run(ctx, commits); err != nil {
+	if g.present, err = t.present(ctx, commits, g.result.Base); err == nil {
+		err = g.run(ctx, commits)
+	}
+	if err != nil {
 		process.Kill()
 		if complaint := process.Complaint(); complaint != "" {
 			err = errdefs.New(errdefs.Precondition, "git fast-import: %s", complaint)
@@ -98,6 +103,9 @@ func (t *Taken) Transplant(ctx context.Context, p Plan) (result *Transplanted, e
 	}
 	isMade := func(m Moved) bool { return m.Real != "" }
 	if !slices.ContainsFunc(g.result.Moved, isMade) && len(g.result.Refused) == 0 {
+		if g.result.Present > 0 {
+			return g.result, errdefs.New(errdefs.Precondition, "%s of the sandbox has no new commits: the source's branch has all of them from an earlier apply", refText(p.Ref))
+		}
 		return g.result, errdefs.New(errdefs.Precondition, "the commits change nothing but hidden files, which are left out")
 	}
 	return g.result, g.checkMerges(ctx, commits[len(commits)-1])
@@ -165,6 +173,9 @@ type graft struct {
 	became map[string]string // of a commit of the sandbox: what fast-import calls the new one
 	ids    map[string]string // likewise: its id
 	words  *ownWords
+	// present says for the commits that the source's branch has already which commit stands for
+	// each as a parent.
+	present map[string]string
 	// stopped are the paths of result.Refused, and rooted the commits of result.roots: a sandbox
 	// can have very many.
 	stopped, rooted map[string]bool
@@ -174,6 +185,12 @@ func (g *graft) run(ctx context.Context, commits []*Commit) error {
 	for i, c := range commits {
 		if ctx.Err() != nil {
 			return errdefs.New(errdefs.Canceled, "transplant: %w", ctx.Err())
+		}
+		if g.present[c.ID] != "" {
+			g.result.Present++
+			g.ids[c.ID] = g.taken.became[c.ID].Real
+			g.words.add(c.ID)
+			continue
 		}
 		if err := g.commit(ctx, c, i+1); err != nil {
 			return err
@@ -195,6 +212,9 @@ func (g *graft) parent(id string) (name, real string) {
 	real = g.taken.reals[id]
 	if id == g.taken.Info.Head {
 		real = g.result.Base
+	}
+	if stand := g.present[id]; stand != "" {
+		real = stand
 	}
 	if !g.rooted[real] {
 		g.rooted[real] = true

@@ -144,12 +144,19 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		return result, err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	if err := forgetCommits(of, s); err != nil {
-		return result, err
+	if result.Kind == history.Undo {
+		if err := noteUndone(of, s, true); err != nil { // first: after a kill the commits count as unsaved
+			return result, err
+		}
 	}
 	header := history.Header{ID: history.NewID(), Kind: result.Kind, Time: time.Now().UTC(), UID: os.Geteuid()}
 	if result.ID, err = h.Reverse(plan, header); err != nil {
 		return result, err
+	}
+	if result.Kind == history.Redo {
+		if err := noteUndone(of, s, false); err != nil {
+			return result, err
+		}
 	}
 	done, err := h.Find(result.ID)
 	if err == nil {
@@ -164,13 +171,17 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 	return result, err
 }
 
-// forgetCommits notes, before they are taken back, that only the sandbox has the commits that a
-// transaction brought.
-func forgetCommits(of *history.Entry, s *record.Sandbox) error {
+// noteUndone notes whether only the sandbox has the commits that a transaction brought, or that an
+// undo of it took back.
+func noteUndone(of *history.Entry, s *record.Sandbox, isUndone bool) error {
 	if s == nil || of.Branch == nil {
 		return nil
 	}
-	return cleangit.StoreIn(s.Dir()).ForgetTaken(of.ID)
+	tip := of.Branch.To
+	if of.Kind == history.Undo {
+		tip = of.Branch.From
+	}
+	return cleangit.StoreIn(s.Dir()).NoteUndone(tip, isUndone)
 }
 
 // moveBranch moves a branch of the source of a transaction. Errors: those of gitcommit.
