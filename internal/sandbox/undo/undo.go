@@ -144,19 +144,9 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		return result, err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	if result.Kind == history.Undo {
-		if err := noteUndone(of, s, true); err != nil { // first: after a kill the commits count as unsaved
-			return result, err
-		}
-	}
 	header := history.Header{ID: history.NewID(), Kind: result.Kind, Time: time.Now().UTC(), UID: os.Geteuid()}
-	if result.ID, err = h.Reverse(plan, header); err != nil {
+	if result.ID, err = reverse(h, plan, header, of, s); err != nil {
 		return result, err
-	}
-	if result.Kind == history.Redo {
-		if err := noteUndone(of, s, false); err != nil {
-			return result, err
-		}
 	}
 	done, err := h.Find(result.ID)
 	if err == nil {
@@ -169,6 +159,21 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		result.GivenBack, err = d.update(done)
 	}
 	return result, err
+}
+
+// reverse executes a plan, and notes what becomes of commits: before an undo and after a redo, so
+// that after a kill they count as in the sandbox alone.
+func reverse(h *history.Source, plan *history.Reversal, header history.Header, of *history.Entry, s *record.Sandbox) (id string, err error) {
+	if header.Kind == history.Undo {
+		if err := noteUndone(of, s, true); err != nil {
+			return "", err
+		}
+		return h.Reverse(plan, header)
+	}
+	if id, err = h.Reverse(plan, header); err != nil {
+		return "", err
+	}
+	return id, noteUndone(of, s, false)
 }
 
 // noteUndone notes whether only the sandbox has the commits that a transaction brought, or that an
