@@ -59,6 +59,9 @@ their locks are refused.`,
 				return usageError{errdefs.New(errdefs.Invalid, "--%s %s: want a time above 0, such as 10m", flag, value)}
 			}
 		}
+		if err := checkWait(o.Wait, args[1:]); err != nil {
+			return err
+		}
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
 			paths, err := lockPaths(ctx, b, args[0], args[1:])
 			if err != nil {
@@ -67,13 +70,31 @@ their locks are refused.`,
 			if err := b.Lock(ctx, args[0], api.LockRequest{Paths: paths, Advisory: o.Advisory, Wait: o.Wait, For: o.For}); err != nil {
 				return sayWhoHolds(err, args[0])
 			}
-			e.say("%s has locked %s", args[0], plural(len(paths), "path"))
+			what := plural(len(paths), "path")
+			if len(paths) == 1 {
+				what = vpath.Escape(vpath.DecodeText(paths[0]))
+			}
+			e.say("%s has locked %s", args[0], what)
 			return nil
 		})
 	}
 	cmd.AddCommand(newLockLs(e))
 	marked(cmd)
 	return cmd
+}
+
+// checkWait refuses a path that is a duration after a --wait without one: --wait 2m was meant to be
+// --wait=2m.
+func checkWait(wait time.Duration, paths []string) error {
+	if wait != defaultLockWait {
+		return nil
+	}
+	for _, p := range paths {
+		if d, err := time.ParseDuration(p); err == nil && d > 0 {
+			return usageError{errdefs.New(errdefs.Invalid, "lock: to wait for %[1]s, write --wait=%[1]s; to lock the path, write ./%[1]s", p)}
+		}
+	}
+	return nil
 }
 
 // sayWhoHolds says how to see the locks for which a sandbox has waited in vain.
