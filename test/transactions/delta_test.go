@@ -19,6 +19,7 @@ type delta struct {
 	own    map[string]entry
 	base   tree                         // what the source had where the delta has, or hides, its entry
 	frozen map[string]entry             // own as of the last snapshot: a removal leaves a whiteout over it
+	lock   *lock                        // of another sandbox, while it has one
 	narrow map[string]policy.Permission // what the sandbox may do at and below these paths; else it may write
 }
 

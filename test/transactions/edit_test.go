@@ -24,7 +24,11 @@ type edit struct {
 
 // drawEdit draws an edit that is possible in t.
 func (w *world) drawEdit(rt *rapid.T, t tree) (edit, bool) {
-	p := w.drawName(rt, "path")
+	return w.drawEditAt(rt, t, w.drawName(rt, "path"))
+}
+
+// drawEditAt draws an edit at p.
+func (w *world) drawEditAt(rt *rapid.T, t tree, p string) (edit, bool) {
 	if !t.isDir(parent(p)) {
 		return edit{}, false
 	}

@@ -47,7 +47,7 @@ func TestTransactionsKeepEverything(t *testing.T) {
 			"": w.check, "source": w.in((*world).editSource), "link": w.in((*world).linkSource), "inside": w.in((*world).editInside), "inside2": w.in((*world).editInside),
 			"snapshot": w.snapshot, "restore": w.restore, "fork": w.fork, "remove": w.remove, "apply": w.in((*world).apply), "apply2": w.in((*world).apply),
 			"reverse": w.in((*world).reverse), "reverse2": w.in((*world).reverse), "hunks": w.in((*world).applyHunks), "hunks2": w.in((*world).applyHunks),
-			"kill": w.kill, "merge forks": w.mergeForks, "contradict": w.in((*world).contradict), "contradict2": w.in((*world).contradict),
+			"kill": w.kill, "lock": w.lockAndEdit, "merge forks": w.mergeForks, "contradict": w.in((*world).contradict), "contradict2": w.in((*world).contradict),
 		})
 	})
 	did.check(t, n)

@@ -20,6 +20,9 @@ func (d *delta) permission(p string) policy.Permission {
 			return permission
 		}
 	}
+	if d.lock.covers(p) {
+		return policy.Read
+	}
 	return policy.Write
 }
 
