@@ -307,6 +307,26 @@ func TestAModeIsReversedOfAFileThatWasReplaced(t *testing.T) {
 	}
 }
 
+// A file of which only the mode changes is no other file because the sandbox gave it another name.
+func TestAModeOfALinkedFileIsReversed(t *testing.T) {
+	b := newBench(t, tree{"f": "content"})
+	before := snapshot(t, b.dir)
+	b.agent(func(a *agent) {
+		a.link("/f", "/another name") // which is staged first
+		a.chmod("/f", 0o600)
+	})
+	b.apply()
+	after := snapshot(t, b.dir)
+	b.mustReverse(false)
+	if diff := cmp.Diff(before, snapshot(t, b.dir)); diff != "" {
+		t.Errorf("after undo (-before +now):\n%s", diff)
+	}
+	b.mustReverse(true)
+	if diff := cmp.Diff(after, snapshot(t, b.dir)); diff != "" {
+		t.Errorf("after redo (-applied +now):\n%s", diff)
+	}
+}
+
 func TestUndoOnAnotherFileSystem(t *testing.T) {
 	source := tree{"f": "old", "gone/f": "x:1", "l": "-> f", "becomes/f": "1"}
 	b := newBenchOnOtherDisk(t, source)
