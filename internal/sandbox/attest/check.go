@@ -96,8 +96,8 @@ func compareContent(root int, p vpath.Path, want string) (string, error) {
 }
 
 // CheckLog checks the audit log of the sandbox: its chain, that it has the record that the
-// statement names, and that until then it has no policy that the statement does not have, and has
-// the commit that the statement has. Errors: Invalid if a check fails; NotFound, Denied.
+// statement names, and that until then it has no policy and no contributor that the statement does
+// not have, and has the commit that the statement has. Errors: Invalid if a check fails; NotFound, Denied.
 func (st *Statement) CheckLog(path string) error {
 	head, err := audit.ParseHead(st.Predicate.Audit.Head)
 	if err != nil {
@@ -116,6 +116,9 @@ func (st *Statement) CheckLog(path string) error {
 	}
 	hasCommit := st.Predicate.Commit == nil
 	err = audit.Read(path, func(r audit.Record) error {
+		if r.Seq <= head.Seq && !st.hasContributor(r.Event) {
+			return errdefs.New(errdefs.Invalid, "audit log %s: record %d brings changes of a sandbox or file that the statement does not name", record.HostPath(path), r.Seq)
+		}
 		var rules []audit.Rule
 		var omitted int64
 		switch e := r.Event.(type) {
