@@ -358,3 +358,32 @@ func TestAServerKilledWhileItDestroysASandbox(t *testing.T) {
 		s.isWhole()
 	}
 }
+
+func TestAServerKilledWhileItForksASandbox(t *testing.T) {
+	s := start(t)
+	cb := s.codebase(map[string]string{"f": "old\n"})
+	id := s.sandbox(cb)
+	for point, want := range map[string]int{"fork: frozen": 0, "fork: made": 1, "fork sandbox: made": 2} {
+		names := []string{"a" + point[len(point)-4:], "b" + point[len(point)-4:]}
+		s.killedAt(point, func() error {
+			_, err := s.sandboxes.ForkSandbox(t.Context(), &sandboxv1.ForkSandboxRequest{SandboxId: id, Names: names})
+			return err
+		})
+		s.isWhole()
+		made := 0
+		for _, name := range strings.Fields(s.agentfense("ls", "--quiet")) {
+			if name == id {
+				continue
+			}
+			made++
+			if got := s.exec(name, "cat f"); got != "old\n" {
+				t.Errorf("killed at %q: the fork shows %q", point, got)
+			}
+			empty, err := s.sandboxes.DestroySandbox(t.Context(), &sandboxv1.DestroySandboxRequest{SandboxId: name})
+			must(t, empty, err)
+		}
+		if made != want {
+			t.Errorf("killed at %q: %d forks, want %d", point, made, want)
+		}
+	}
+}
