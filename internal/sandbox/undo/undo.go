@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
@@ -158,6 +159,7 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		err = d.tell(&result)
 	}
 	if err == nil {
+		failpoint.At("undo: told")
 		result.GivenBack, err = d.update(done)
 	}
 	return result, err
