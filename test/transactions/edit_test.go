@@ -16,9 +16,9 @@ import (
 
 // edit is an operation of a person or of a program in a sandbox.
 type edit struct {
-	what string // "put", "remove", "rename" or "chmod"
+	what string // "put", "remove", "rename", "link" or "chmod"
 	path string
-	to   string // of a rename
+	to   string // of a rename or link
 	node node   // what is at path afterwards
 }
 
@@ -35,7 +35,7 @@ func (w *world) drawEdit(rt *rapid.T, t tree) (edit, bool) {
 	does := []string{"remove", "rename", "chmod"}
 	switch now.kind {
 	case 'f':
-		does = append(does, "edit", "edit", "edit", "edit", "binary")
+		does = append(does, "edit", "edit", "edit", "edit", "binary", "link", "link")
 	case 'l':
 		does = []string{"remove", "rename"}
 	}
@@ -47,6 +47,11 @@ func (w *world) drawEdit(rt *rapid.T, t tree) (edit, bool) {
 		e.what, e.node.text = "put", w.drawText(rt, now.text)
 	case "binary":
 		e.what, e.node.text = "put", w.binary()
+	case "link":
+		e.to = w.drawName(rt, "to")
+		if _, taken := t[e.to]; taken || !t.isDir(parent(e.to)) {
+			return edit{}, false
+		}
 	case "rename":
 		e.to = w.drawName(rt, "to")
 		at, taken := t[e.to]
@@ -124,13 +129,9 @@ func (w *world) editSource(rt *rapid.T) {
 // linkSource gives a file of the source a second name.
 func (w *world) linkSource(rt *rapid.T) {
 	of, to := w.drawName(rt, "file"), w.drawName(rt, "to")
-	if _, taken := w.src[to]; taken || !w.src[of].isFile() || !w.src.isDir(parent(to)) {
-		return
+	if _, taken := w.src[to]; !taken && w.src[of].isFile() && w.src.isDir(parent(to)) {
+		w.doSource(rt, edit{what: "link", path: of, to: to})
 	}
-	w.must(rt, os.Link(w.host(of), w.host(to)))
-	w.src[to] = w.src[of]
-	w.identify(rt)
-	w.did["source: linked"]++
 }
 
 // doSource does an edit in the source and in its model.
@@ -147,6 +148,10 @@ func (w *world) doSource(rt *rapid.T, e edit) {
 			n.mode = e.node.mode
 			w.src[p] = n
 		}
+	case "link":
+		w.must(rt, os.Link(at, w.host(e.to)))
+		w.src[e.to] = w.src[e.path]
+		w.did["source: linked"]++
 	case "remove":
 		w.must(rt, os.RemoveAll(at))
 		w.src.removeAll(e.path)
@@ -192,6 +197,12 @@ func (w *world) do(b *box, s *layer.Stack, e edit) error {
 		mode := uint32(e.node.mode)
 		_, err := s.SetAttr(p, layer.SetAttr{Mode: &mode})
 		return err
+	case "link":
+		w.wrote++
+		b.link(w.src, e.path, e.to, w.wrote)
+		w.did["inside: linked"]++
+		_, err := s.Link(p, pathOf(e.to))
+		return err
 	case "remove":
 		return w.removeInside(b, s, e.path)
 	case "rename":
@@ -201,6 +212,9 @@ func (w *world) do(b *box, s *layer.Stack, e edit) error {
 	}
 	_, exists := b.at(w.src, e.path)
 	if exists {
+		if len(b.names(e.path)) > 1 {
+			w.did["inside: wrote to a linked file"]++
+		}
 		b.write(w.src, e.path, e.node.text)
 		return write(s, p, e.node, true)
 	}

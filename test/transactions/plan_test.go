@@ -224,6 +224,7 @@ func (d *delta) applyTo(src tree, steps map[string]change, all bool, r resolutio
 		m := move{before: src.has(p)}
 		if c.status != 'D' {
 			n := d.own[p].node
+			n.group = 0 // each name becomes a file
 			if !d.isFresh(src, p) && m.before != nil {
 				n, _ = r.merge(d.base[p], *m.before, n)
 			}

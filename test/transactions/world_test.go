@@ -246,13 +246,7 @@ func (w *world) checkPart(rt *rapid.T) {
 		b := w.boxes[name]
 		sb := w.open(rt, b)
 		w.same(rt, sb.Ref(), b.view(w.src), w.shown(rt, sb, sb.LayersDir()))
-		want := map[string]string{}
-		for p, c := range b.changes(w.src) {
-			want[p] = string(c.status)
-		}
-		if diff := cmp.Diff(want, w.listed(rt, sb)); diff != "" {
-			rt.Fatalf("the changes of %s (-want +got):\n%s", sb.Ref(), diff)
-		}
+		w.sameChanges(rt, sb.Ref(), b.delta, w.listed(rt, sb, sb.LayersDir()))
 		list, err := snapshot.Read(sb)
 		w.must(rt, err)
 		if len(list.Snapshots) != len(b.states) {
@@ -263,6 +257,7 @@ func (w *world) checkPart(rt *rapid.T) {
 			w.must(rt, err)
 			dir, _ := s.LayerDir(sb, w.mount)
 			w.same(rt, sb.Ref()+"@"+ref, state.view(w.src), w.shown(rt, sb, dir))
+			w.sameChanges(rt, sb.Ref()+"@"+ref, state, w.listed(rt, sb, dir))
 		}
 	}
 }
@@ -321,9 +316,20 @@ func (w *world) read(rt *rapid.T, s *layer.Stack, p vpath.Path) node {
 	return n
 }
 
-// listed returns the letters of the changes that the sandbox has, by path.
-func (w *world) listed(rt *rapid.T, sb *record.Sandbox) map[string]string {
-	work, err := changes.OpenToRead(sb)
+// sameChanges fails unless a delta has the changes of its model.
+func (w *world) sameChanges(rt *rapid.T, of string, d *delta, got map[string]string) {
+	want := map[string]string{}
+	for p, c := range d.changes(w.src) {
+		want[p] = string(c.status)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		rt.Fatalf("the changes of %s (-want +got):\n%s", of, diff)
+	}
+}
+
+// listed returns the letters of the changes that a state of the sandbox has, by path.
+func (w *world) listed(rt *rapid.T, sb *record.Sandbox, dir string) map[string]string {
+	work, err := changes.OpenState(sb, dir)
 	w.must(rt, err)
 	defer work.Close()
 	list, err := work.Changes(nil, false)

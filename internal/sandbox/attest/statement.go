@@ -34,12 +34,14 @@ const (
 	PredicateType = "https://github.com/agentfense/agentfense/apply/v1"
 )
 
-// changesSubject is the name of the first subject. Its digest is that of the applied changes, so
-// that it also covers deletions, modes and links.
-const changesSubject = "changes"
-
-// commitSubject is the name of the subject that is a commit.
-const commitSubject = "commit"
+// The names of subjects that are no files. The slash keeps them apart from the names of files.
+const (
+	// changesSubject is the first subject. Its digest is that of the applied changes, so that it
+	// also covers deletions, modes and links.
+	changesSubject = "/changes"
+	// commitSubject is the commit.
+	commitSubject = "/commit"
+)
 
 // deleted is the status of a change without an entry.
 const deleted = "deleted"
@@ -54,7 +56,7 @@ type Statement struct {
 
 // Subject names the content of an applied file, all applied changes, or a commit.
 type Subject struct {
-	Name   string `json:"name"` // path relative to the source, escaped; "changes" for all of them
+	Name   string `json:"name"` // path relative to the source, escaped; "/changes" for all of them
 	Digest Digest `json:"digest"`
 }
 
@@ -415,14 +417,20 @@ func (st *Statement) checkPolicies() error {
 		all = append(all, m.Policies...)
 	}
 	for i := range all {
-		if _, err := all[i].decode(); err != nil {
+		rules, err := all[i].decode()
+		if err != nil {
 			return err
 		}
-		var compact bytes.Buffer
-		if err := json.Compact(&compact, all[i].Rules); err != nil {
+		text, err := json.Marshal(rules)
+		if err != nil {
 			return errdefs.New(errdefs.Invalid, "policy %s: %w", vpath.Quote(all[i].SHA256), err)
 		}
-		if sumOf(compact.Bytes()) != all[i].SHA256 {
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, all[i].Rules); err != nil || !bytes.Equal(compact.Bytes(), text) {
+			// Encode keeps their text, and two readers could read a key twice in two ways.
+			return errdefs.New(errdefs.Invalid, "policy %s: its rules are not in the form that agentfense writes", vpath.Quote(all[i].SHA256))
+		}
+		if sumOf(text) != all[i].SHA256 {
 			return errdefs.New(errdefs.Invalid, "policy %s: its rules have another digest", vpath.Quote(all[i].SHA256))
 		}
 	}

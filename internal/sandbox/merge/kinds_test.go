@@ -1,6 +1,8 @@
 package merge_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -37,5 +39,36 @@ func TestWhatHasNoLinesIsTakenAsAWhole(t *testing.T) {
 	}
 	if got := w.shows("into", "large"); !strings.HasSuffix(got, "of fork\n") {
 		t.Errorf("the text ends with %q", got[len(got)-10:])
+	}
+}
+
+// A text is not merged by lines if the version with which both began was not stored: the first
+// sandbox removed it, and the source changed before that one wrote it again.
+func TestWithoutABaseNothingIsMergedByLines(t *testing.T) {
+	mine, other := changed("one", "mine"), changed("five", "other")
+	for resolve, want := range map[conflict.Resolution]string{
+		conflict.Merge: mine, conflict.Markers: mine, conflict.Ours: mine, conflict.Theirs: other,
+	} {
+		w := newTest(t, source)
+		w.fork("fork")
+		w.remove("fork", "a")
+		must(t, os.WriteFile(filepath.Join(w.source, "a"), []byte(changed("three", "3")), 0o644))
+		w.write("fork", "a", other)
+		w.write("into", "a", mine)
+		w.write("fork", "more", "more\n")
+		r := w.merge("fork", "into", resolve)
+		decided := resolve == conflict.Ours || resolve == conflict.Theirs
+		wantKinds, wantMore := map[string]conflict.Kind{"a": conflict.NoBase}, ""
+		if decided {
+			wantKinds, wantMore = map[string]conflict.Kind{}, "more\n"
+		}
+		if diff := cmp.Diff(wantKinds, kinds(r)); diff != "" {
+			t.Errorf("resolved by %d: %s", resolve, diff)
+		}
+		w.wants("into", "a", want)
+		w.wants("into", "more", wantMore)
+		if decided && (len(r.Paths) != 2 || r.Paths[0].Resolved != conflict.NoBase) {
+			t.Errorf("resolved by %d: %+v", resolve, r.Paths)
+		}
 	}
 }

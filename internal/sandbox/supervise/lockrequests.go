@@ -58,7 +58,8 @@ func (s *supervisor) lockPaths(ctx context.Context, r api.LockRequest) error {
 }
 
 // readLock checks what is asked for. Only what the sandbox itself may write can be locked, so a
-// lock takes from others what the holder has.
+// lock takes from others what the holder has. A rule that hides is not named: programs inside may
+// ask, and its pattern may name what is hidden.
 func (s *supervisor) readLock(r api.LockRequest) (board.Request, error) {
 	request := board.Request{Advisory: r.Advisory, For: r.For}
 	if r.Wait < 0 || r.Wait > api.MaxLockWait {
@@ -70,7 +71,7 @@ func (s *supervisor) readLock(r api.LockRequest) (board.Request, error) {
 		if err != nil {
 			return request, errdefs.New(errdefs.Invalid, "lock: path %s: %w", vpath.Quote(text), err)
 		}
-		if d := own.Decide(p); d.Permission == policy.None && !d.Traversable {
+		if d := own.Decide(p); d.Permission == policy.None {
 			return request, errdefs.New(errdefs.Denied, "lock: %s: the sandbox %s may not write it", p, s.record.Name)
 		} else if d.Permission != policy.Write {
 			return request, errdefs.New(errdefs.Denied, "lock: %s: the sandbox %s may not write it: %s", p, s.record.Name, d.Reason)
