@@ -42,7 +42,7 @@ func (s *Source) Begin(tree *changes.SourceTree, h Header, steps []Step) (*Txn, 
 		}
 	}
 	if errdefs.Is(err, errdefs.Exhausted) {
-		return nil, errdefs.New(errdefs.Exhausted, "%w: nothing applied: the state directory has no room for the previous versions of the files; free the disk by agentfense discard or agentfense rm", err)
+		return nil, errdefs.New(errdefs.Exhausted, "%w: nothing applied: the state directory has no room for the previous versions of the files; to free the disk, discard changes or remove a sandbox", err)
 	}
 	return t, err
 }

@@ -99,7 +99,7 @@ func Named(entries []history.Entry, redo bool, id string) (*history.Entry, error
 	}
 	switch is := e.Kind == history.Undo; {
 	case is && !redo:
-		return nil, errdefs.New(errdefs.Precondition, "transaction %s: it is undone already; to apply it again: agentfense redo %[1]s", id)
+		return nil, errdefs.New(errdefs.Precondition, "transaction %s: it is undone already; a redo applies it again%s", id, errdefs.Command("redo "+id))
 	case !is && redo:
 		return nil, errdefs.New(errdefs.Precondition, "transaction %s: it is not undone", id)
 	}
