@@ -64,8 +64,8 @@ func TestEarlierPoliciesTakeTheRoomOfTheirDifferences(t *testing.T) {
 	}
 }
 
-// TestEarlierPoliciesOfAnOlderRecord checks that lists of rules are read, and that a difference from
-// rules that there are not is refused.
+// TestEarlierPoliciesOfAnOlderRecord checks that lists of rules are read, and that a difference
+// from rules that there are not is refused.
 func TestEarlierPoliciesOfAnOlderRecord(t *testing.T) {
 	const list = `[{"pattern":"/a","permission":"read"},{"pattern":"/b","permission":"none"}]`
 	var got policy.Earlier
