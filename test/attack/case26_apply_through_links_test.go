@@ -66,8 +66,12 @@ func TestNoApplyFollowsALinkThatAnAgentPlanted(t *testing.T) {
 		t.Fatalf("the link is not applied: %q, %v", target, err)
 	}
 	for _, args := range [][]string{
-		{"apply", s.Name}, {"apply", s.Name, "--theirs"}, {"apply", s.Name, "--markers"}, {"apply", s.Name, "d/in/made"},
-		{"redo", s.Name, "--yes"}, {"discard", s.Name},
+		{"apply", s.Name},
+		{"apply", s.Name, "--theirs"},
+		{"apply", s.Name, "--markers"},
+		{"apply", s.Name, "d/in/made"},
+		{"redo", s.Name, "--yes"},
+		{"discard", s.Name},
 	} {
 		r := s.Agentfense(args...)
 		if r.Code == 0 && args[0] != "discard" {
