@@ -13,8 +13,8 @@ import (
 )
 
 // Two sandboxes apply to one source at the same time, and one of them is killed (kill -9)
-// somewhere. When the next command has run, the source has all changes of each, or none. Kills at each
-// step, full disks and journals that a power loss has torn are tested in test/badinput and in
+// somewhere. When the next command has run, the source has all changes of each, or none. Kills at
+// each step, full disks and journals that a power loss has torn are tested in test/badinput and in
 // internal/sandbox/apply.
 func TestAppliesThatAreKilledLeaveAllOrNothing(t *testing.T) {
 	const files = 40
