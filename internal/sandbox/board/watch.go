@@ -16,8 +16,8 @@ const (
 	watchPause = 5 * time.Second
 )
 
-// maxWatched is how many boards a process watches. A user has few inotify instances, 128 by default,
-// and supervisors need them too (inotify(7)).
+// maxWatched is how many boards a process watches. A user has few inotify instances, 128 by
+// default, and supervisors need them too (inotify(7)).
 const maxWatched = 48
 
 // watched are the boards that this process watches.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
@@ -98,7 +99,7 @@ func Named(entries []history.Entry, redo bool, id string) (*history.Entry, error
 	}
 	switch is := e.Kind == history.Undo; {
 	case is && !redo:
-		return nil, errdefs.New(errdefs.Precondition, "transaction %s: it is undone already; to apply it again: agentfense redo %[1]s", id)
+		return nil, errdefs.New(errdefs.Precondition, "transaction %s: it is undone already; a redo applies it again%s", id, errdefs.Command("redo "+id))
 	case !is && redo:
 		return nil, errdefs.New(errdefs.Precondition, "transaction %s: it is not undone", id)
 	}
@@ -158,6 +159,7 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		err = d.tell(&result)
 	}
 	if err == nil {
+		failpoint.At("undo: told")
 		result.GivenBack, err = d.update(done)
 	}
 	return result, err
