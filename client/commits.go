@@ -22,6 +22,7 @@ type Commit struct {
 	Subject string
 	Signed  bool // ApplyCommits loses the signature
 	Merge   bool
+	Applied bool            // ApplyCommits has applied it, and no undo took that back
 	Files   []CommittedFile // the list may be cut
 	// FileCount is the number of all files.
 	FileCount int64
@@ -72,7 +73,7 @@ const commitsPage = 1000
 func commitFrom(m *sandboxv1.Commit) Commit {
 	c := Commit{
 		Branch: vpath.DecodeText(m.Branch), Current: m.Current, ID: m.Id, Author: m.Author, Subject: m.Subject,
-		Signed: m.Signed, Merge: m.Merge, FileCount: m.FileCount,
+		Signed: m.Signed, Merge: m.Merge, FileCount: m.FileCount, Applied: m.Applied,
 	}
 	for _, f := range m.Files {
 		c.Files = append(c.Files, CommittedFile{

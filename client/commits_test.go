@@ -63,6 +63,9 @@ func TestCommitsComeBack(t *testing.T) {
 	if err != nil || made.Branch != "made" || made.CheckedOut || made.Transaction != "" || made.Commit != git("rev-parse", "made") {
 		t.Fatalf("%+v, %v", made, err)
 	}
+	if again, err := box.Commits(t.Context()); err != nil || listed.Commits[0].Applied || !again.Commits[0].Applied {
+		t.Errorf("after they were applied: %+v, %v", again, err)
+	}
 	if _, err := box.ApplyCommits(t.Context(), "", client.CommitsOptions{Reviewed: first}); !errors.Is(err, client.ErrPrecondition) {
 		t.Errorf("not reviewed: %v", err)
 	}

@@ -28,6 +28,7 @@ func newCommits(e *env) *cobra.Command {
 by branch, parents first, with the files that each changes. The branch that is checked
 out comes first, with an asterisk. Hidden files are named, and so are files that the policy
 does not let commands write: apply --commits leaves the former out, and refuses the latter.
+Commits that apply --commits has brought out, and no undo took back, are marked as applied.
 
 The repository of the sandbox is read without git. Its objects are copied and checked as
 strictly as git can; its configuration, hooks and attributes do not count.`,
@@ -66,6 +67,7 @@ type listedCommit struct {
 	Subject string       `json:"subject"` // escaped
 	Signed  bool         `json:"signed,omitempty"`
 	Merge   bool         `json:"merge,omitempty"`
+	Applied bool         `json:"applied,omitempty"` // and not undone
 	Files   []listedFile `json:"files"`
 	More    int          `json:"more_files,omitempty"` // a server does not list more than 1 MiB
 }
@@ -118,7 +120,7 @@ func commitsDocument(l branch.Listing) listedCommits {
 }
 
 func listedCommitOf(c *branch.Listed) listedCommit {
-	l := listedCommit{ID: c.ID, Author: vpath.Escape(c.Author), Subject: vpath.Escape(c.Subject), Signed: c.Signed, Merge: c.Merge, Files: []listedFile{}, More: c.MoreFiles}
+	l := listedCommit{ID: c.ID, Author: vpath.Escape(c.Author), Subject: vpath.Escape(c.Subject), Signed: c.Signed, Merge: c.Merge, Applied: c.Applied, Files: []listedFile{}, More: c.MoreFiles}
 	for _, f := range c.Files {
 		l.Files = append(l.Files, listedFile{f.Status, vpath.Escape(f.Path), f.Outcome, f.Reason, f.Mark})
 	}
@@ -133,7 +135,11 @@ func (e *env) printBranch(b listedBranch) error {
 	}
 	fmt.Fprintf(&text, "%s %s: %s\n", sign, b.Branch, plural(len(b.Commits), "commit"))
 	for _, c := range b.Commits {
-		fmt.Fprintf(&text, "%s  %s  %s\n", shortID(c.ID), c.Author, c.Subject)
+		fmt.Fprintf(&text, "%s  %s  %s", shortID(c.ID), c.Author, c.Subject)
+		if c.Applied {
+			text.WriteString(e.colour(e.stdout, "32", "  (applied)"))
+		}
+		text.WriteByte('\n')
 		for _, f := range c.Files {
 			fmt.Fprintf(&text, "  %s %s", f.Status, f.Path)
 			switch {

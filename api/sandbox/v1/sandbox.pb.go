@@ -5549,8 +5549,10 @@ type Commit struct {
 	Signed bool `protobuf:"varint,6,opt,name=signed,proto3" json:"signed,omitempty"`
 	Merge  bool `protobuf:"varint,7,opt,name=merge,proto3" json:"merge,omitempty"`
 	// The list may be cut; see file_count.
-	Files         []*Commit_File `protobuf:"bytes,8,rep,name=files,proto3" json:"files,omitempty"`
-	FileCount     int64          `protobuf:"varint,9,opt,name=file_count,json=fileCount,proto3" json:"file_count,omitempty"`
+	Files     []*Commit_File `protobuf:"bytes,8,rep,name=files,proto3" json:"files,omitempty"`
+	FileCount int64          `protobuf:"varint,9,opt,name=file_count,json=fileCount,proto3" json:"file_count,omitempty"`
+	// ApplyCommits has applied it, and no undo took that back.
+	Applied       bool `protobuf:"varint,10,opt,name=applied,proto3" json:"applied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5646,6 +5648,13 @@ func (x *Commit) GetFileCount() int64 {
 		return x.FileCount
 	}
 	return 0
+}
+
+func (x *Commit) GetApplied() bool {
+	if x != nil {
+		return x.Applied
+	}
+	return false
 }
 
 type ApplyCommitsRequest struct {
@@ -8476,7 +8485,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x13ListCommitsResponse\x12,\n" +
 	"\acommits\x18\x01 \x03(\v2\x12.sandbox.v1.CommitR\acommits\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12#\n" +
-	"\rsource_commit\x18\x03 \x01(\tR\fsourceCommit\"\xdb\x03\n" +
+	"\rsource_commit\x18\x03 \x01(\tR\fsourceCommit\"\xf5\x03\n" +
 	"\x06Commit\x12\x16\n" +
 	"\x06branch\x18\x01 \x01(\tR\x06branch\x12\x18\n" +
 	"\acurrent\x18\x02 \x01(\bR\acurrent\x12\x0e\n" +
@@ -8487,7 +8496,9 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x05merge\x18\a \x01(\bR\x05merge\x12-\n" +
 	"\x05files\x18\b \x03(\v2\x17.sandbox.v1.Commit.FileR\x05files\x12\x1d\n" +
 	"\n" +
-	"file_count\x18\t \x01(\x03R\tfileCount\x1a\xe0\x01\n" +
+	"file_count\x18\t \x01(\x03R\tfileCount\x12\x18\n" +
+	"\aapplied\x18\n" +
+	" \x01(\bR\aapplied\x1a\xe0\x01\n" +
 	"\x04File\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x120\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x18.sandbox.v1.ChangeStatusR\x06status\x123\n" +

@@ -31,6 +31,7 @@ type Listed struct {
 	Subject string
 	Signed  bool
 	Merge   bool
+	Applied bool // Commits brought it out, and no undo took that back
 	Files   []ListedFile
 	// MoreFiles says how many files are not in Files, because a server has cut the list.
 	MoreFiles int
@@ -80,6 +81,7 @@ func List(ctx context.Context, s *record.Sandbox) (l Listing, err error) {
 		for _, c := range commits {
 			one := listedOf(c, table, judge)
 			one.Branch, one.Current = strings.TrimPrefix(ref, "refs/heads/"), ref == taken.Heads.Current
+			one.Applied = taken.IsApplied(c)
 			l.Commits = append(l.Commits, one)
 		}
 	}

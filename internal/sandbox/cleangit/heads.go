@@ -236,7 +236,7 @@ func (s Store) Unsaved() ([]string, error) {
 			id = h.Others[name]
 		}
 		_, isOld := known[id]
-		return isOld || slices.ContainsFunc(taken[id], func(b Became) bool { return !b.Undone })
+		return isOld || IsApplied(taken[id])
 	})
 	if len(left) == 0 {
 		return nil, nil

@@ -82,26 +82,13 @@ func OpenSource(workspace *os.File) (*Source, error) {
 		s.Objects, err = openDir(s.dir, "objects")
 	}
 	if err == nil {
-		err = s.checkAlternates()
+		err = s.checkAlternates(s.Objects, 0)
 	}
 	if err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
-}
-
-// maxAlternates bounds the source's list of alternates, which git reads, in bytes.
-const maxAlternates = 64 << 10
-
-// checkAlternates refuses a list of alternates on which git would block, or that would fill its
-// memory.
-func (s *Source) checkAlternates() error {
-	_, err := safefs.ReadRegular(int(s.Objects.Fd()), "info/alternates", maxAlternates)
-	if err != nil && !isAbsent(err) {
-		return errdefs.New(errdefs.Precondition, "objects/info/alternates: %w", err)
-	}
-	return nil
 }
 
 func openDir(parent *os.File, name string) (*os.File, error) {

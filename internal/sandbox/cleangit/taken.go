@@ -24,6 +24,11 @@ type Became struct {
 	Undone      bool // by an undo of that transaction
 }
 
+// IsApplied reports whether a commit became something that no undo took back.
+func IsApplied(became []Became) bool {
+	return slices.ContainsFunc(became, func(b Became) bool { return !b.Undone })
+}
+
 // Taken returns what became of the commits of the sandbox that were brought out, oldest first: a
 // commit can be on several branches of the source, as another one on each.
 func (s Store) Taken() (map[string][]Became, error) {

@@ -329,6 +329,9 @@ func (t *Taken) Of(ref string) ([]*Commit, error) {
 	return slices.DeleteFunc(slices.Clone(t.Commits), func(c *Commit) bool { return !reached[c.ID] }), nil
 }
 
+// IsApplied reports whether a commit was brought out before, and no undo took that back.
+func (t *Taken) IsApplied(c *Commit) bool { return cleangit.IsApplied(t.became[c.ID]) }
+
 // Refs lists what has commits that the sandbox was not made with: the one that is checked out
 // first.
 func (t *Taken) Refs() []string {

@@ -69,7 +69,7 @@ func checkCommitter(by gitconfig.User) error {
 func EncodeCommit(c *branch.Listed) *sandboxv1.Commit {
 	m := &sandboxv1.Commit{
 		Branch: vpath.EncodeText(c.Branch), Current: c.Current, Id: c.ID, Author: validText(c.Author), Subject: validText(c.Subject),
-		Signed: c.Signed, Merge: c.Merge, FileCount: int64(len(c.Files) + c.MoreFiles),
+		Signed: c.Signed, Merge: c.Merge, FileCount: int64(len(c.Files) + c.MoreFiles), Applied: c.Applied,
 	}
 	left := maxListBytes
 	for _, f := range c.Files {
@@ -94,7 +94,7 @@ const fieldFrame = 6
 func DecodeCommit(m *sandboxv1.Commit) branch.Listed {
 	c := branch.Listed{
 		Branch: vpath.DecodeText(m.GetBranch()), Current: m.GetCurrent(), ID: vpath.Escape(m.GetId()), Author: m.GetAuthor(), Subject: m.GetSubject(),
-		Signed: m.GetSigned(), Merge: m.GetMerge(), MoreFiles: max(0, int(m.GetFileCount())-len(m.GetFiles())),
+		Signed: m.GetSigned(), Merge: m.GetMerge(), MoreFiles: max(0, int(m.GetFileCount())-len(m.GetFiles())), Applied: m.GetApplied(),
 	}
 	for _, f := range m.GetFiles() {
 		file := branch.ListedFile{

@@ -119,6 +119,7 @@ def test_commits_come_back(client: SandboxClient, project: Path, monkeypatch: py
         assert sandbox.apply_commits("made", dry_run=True, git_user=by).commit == ""
         made = sandbox.apply_commits("made", reviewed=found.commits[0].id, git_user=by)
         assert (made.commit, made.commit_count, made.refused) == (git(project, "rev-parse", "made"), 1, [])
+        assert [c.applied for c in (*found.commits, *sandbox.commits().commits)] == [False, True]
         assert git(project, "log", "-1", "--format=%an %cn %s", "made") == "Agent A Client Fix"
         assert (made.branch, made.checked_out, made.transaction_id) == ("made", False, "")
         onto = sandbox.apply_commits(git_user=by)

@@ -540,6 +540,7 @@ def commit_of(message: Any) -> t.Commit:
             for file in message.files
         ],
         file_count=message.file_count,
+        applied=message.applied,
     )
 
 

@@ -715,6 +715,8 @@ class Commit:
     files: List[CommittedFile] = field(default_factory=list)
     """As many as fit into a message."""
     file_count: int = 0
+    applied: bool = False
+    """Whether ``apply_commits`` has applied it, and no undo took that back."""
 
 
 @dataclass

@@ -1101,7 +1101,7 @@ class ListCommitsResponse(_message.Message):
     def __init__(self, commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., source_commit: _Optional[str] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("branch", "current", "id", "author", "subject", "signed", "merge", "files", "file_count")
+    __slots__ = ("branch", "current", "id", "author", "subject", "signed", "merge", "files", "file_count", "applied")
     class File(_message.Message):
         __slots__ = ("path", "status", "outcome", "reason", "risk", "risk_reason")
         PATH_FIELD_NUMBER: _ClassVar[int]
@@ -1126,6 +1126,7 @@ class Commit(_message.Message):
     MERGE_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     FILE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
     branch: str
     current: bool
     id: str
@@ -1135,7 +1136,8 @@ class Commit(_message.Message):
     merge: bool
     files: _containers.RepeatedCompositeFieldContainer[Commit.File]
     file_count: int
-    def __init__(self, branch: _Optional[str] = ..., current: bool = ..., id: _Optional[str] = ..., author: _Optional[str] = ..., subject: _Optional[str] = ..., signed: bool = ..., merge: bool = ..., files: _Optional[_Iterable[_Union[Commit.File, _Mapping]]] = ..., file_count: _Optional[int] = ...) -> None: ...
+    applied: bool
+    def __init__(self, branch: _Optional[str] = ..., current: bool = ..., id: _Optional[str] = ..., author: _Optional[str] = ..., subject: _Optional[str] = ..., signed: bool = ..., merge: bool = ..., files: _Optional[_Iterable[_Union[Commit.File, _Mapping]]] = ..., file_count: _Optional[int] = ..., applied: bool = ...) -> None: ...
 
 class ApplyCommitsRequest(_message.Message):
     __slots__ = ("sandbox_id", "to_branch", "from_branch", "at_base", "reviewed_commit", "dry_run", "git_user")
