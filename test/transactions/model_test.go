@@ -1,6 +1,8 @@
 // Package transactions_test edits a source and its sandboxes at random, takes snapshots, forks,
-// applies, undoes and kills, and compares everything with a model after each step: no byte may be
-// lost, nothing may change but what was applied, and an apply is refused exactly where it must be.
+// locks, applies, undoes and kills, and compares everything with a model after each step: no byte
+// may be lost, nothing may change but what was applied, and an apply is refused exactly where it
+// must be. Where the policy of a fork or a lock takes rights away, programs edit through the view,
+// and each of their system calls must end as the model says.
 package transactions_test
 
 import (
