@@ -151,6 +151,9 @@ func (s *step) result() PathResult {
 	}
 	if s.part != nil {
 		r.Hunks, r.OfHunks = s.part.Taken, s.part.All
+		if r.Mark != nil && r.Mark.Reason == review.Executable && s.placedMode()&0o111 == 0 {
+			r.Mark = nil // that hunk was not chosen
+		}
 	}
 	return r
 }

@@ -34,7 +34,7 @@ func Choose(s *record.Sandbox, reviewed string, running bool) (digest string, sh
 
 // ErrUnseen is the error for a running sandbox of which nothing was shown.
 func ErrUnseen(ref string) error {
-	return errdefs.New(errdefs.Precondition, "sandbox %s runs: to attest its changes, look at them first: agentfense diff %[1]s", ref)
+	return errdefs.New(errdefs.Precondition, "sandbox %s runs: to attest its changes, look at them first%s", ref, errdefs.Command("diff "+ref))
 }
 
 // Make returns the text of a statement about an apply of what shown has; nothing if nothing was
@@ -74,7 +74,13 @@ func MostBytes(s *record.Sandbox, shown manifest.Manifest, paths []vpath.Path) (
 		return 0, err
 	}
 	lists := append(r.EarlierRules, r.Rules)
-	for _, m := range r.Mounts {
+	mounts := r.Mounts
+	for _, c := range r.Contributors {
+		size += changeBytes
+		lists = append(append(lists, c.EarlierRules...), c.Rules)
+		mounts = append(mounts, c.Mounts...)
+	}
+	for _, m := range mounts {
 		lists = append(append(lists, m.EarlierRules...), m.Rules)
 	}
 	for _, rules := range lists {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
@@ -222,6 +223,7 @@ func (s *Source) Reverse(r *Reversal, h Header) (id string, err error) {
 		err = syncTree(r.tree)
 	}
 	if err == nil {
+		failpoint.At("journal: reversed")
 		err = t.notePlaced()
 	}
 	if err == nil && h.Branch != nil {

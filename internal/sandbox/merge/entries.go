@@ -181,7 +181,7 @@ func (m *merging) lines(ctx context.Context) (done bool, err error) {
 // clash decides or reports that both sides have another content.
 func (m *merging) clash(kind conflict.Kind, reason string) {
 	if m.kindOf(kind) == conflict.BothAdded {
-		reason = "both made it, with another content"
+		reason = "both made it, with different contents"
 	}
 	m.plan.resolve(m.at, m.kindOf(kind), m.o, m.t, "%s", reason)
 }
