@@ -22,7 +22,7 @@ import (
 var binary string // which can be killed
 
 func TestMain(m *testing.M) {
-	for name, value := range map[string]string{"checks": "15", "steps": "60", "seed": "17"} { // flags still have their way
+	for name, value := range map[string]string{"checks": "10", "steps": "60", "seed": "17"} { // flags still have their way
 		if err := flag.Set("rapid."+name, value); err != nil {
 			panic(err)
 		}
