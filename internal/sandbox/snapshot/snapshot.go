@@ -240,8 +240,8 @@ func (s *Snapshot) describe() string {
 	return fmt.Sprintf("%s (%s)", s.Ref(), s.Label)
 }
 
-// KeptLayers returns the highest frozen layers that the snapshots of a mount of the sandbox have; ""
-// is the workspace. Errors: as Read.
+// KeptLayers returns the highest frozen layers that the snapshots of a mount of the sandbox have.
+// The mount "" is the workspace. Errors: as Read.
 func KeptLayers(sb *record.Sandbox, mount string) ([]string, error) {
 	l, err := Read(sb)
 	if err != nil {

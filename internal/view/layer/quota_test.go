@@ -293,8 +293,8 @@ func TestRefusalsAreCounted(t *testing.T) {
 	}
 }
 
-// TestWhatSnapshotsKeepCounts: a frozen layer that only a snapshot shows counts until it is removed,
-// however the stack came to show it no more.
+// TestWhatSnapshotsKeepCounts: a frozen layer that only a snapshot shows counts until it is
+// removed, however the stack came to show it no more.
 func TestWhatSnapshotsKeepCounts(t *testing.T) {
 	var kept []string
 	for name, leave := range map[string]func(b *bench, frozen string){
