@@ -14,6 +14,7 @@ var attackHidingRules = program("learn of the rules that hide", func(in *inside,
 		status, answer := onBoard("POST", "/lock", `{"paths":["`+path+`"]}`)
 		in.is("a lock of "+path+": "+answer, status, 403)
 		in.is("a lock of "+path+" tells of no hidden name: "+answer, strings.Contains(answer, "payroll"), false)
+		in.is("a lock of "+path+" tells of no file of the host: "+answer, strings.Contains(answer, "policy.yaml"), false)
 	}
 	for path, do := range map[string]func(string) error{
 		"docs/new": func(p string) error { return os.Mkdir(p, 0o755) },
@@ -28,7 +29,8 @@ var attackHidingRules = program("learn of the rules that hide", func(in *inside,
 })
 
 // A directory shows because of what is visible below it, although a rule hides it. Programs inside
-// do not learn the pattern of that rule, which may name what else it hides.
+// do not learn the pattern of that rule, which may name what else it hides, nor where on the host a
+// rule was written.
 func TestNoProgramLearnsARuleThatHides(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"docs/f": "x", "payroll-2027/f": "secret"})
 	rules := filepath.Join(t.TempDir(), "policy.yaml")

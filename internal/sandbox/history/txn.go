@@ -109,6 +109,7 @@ func (t *Txn) copyImages() error {
 	if err := unix.Syncfs(int(t.images.Fd())); err != nil {
 		return record.HostError("history", err)
 	}
+	failpoint.At("journal: copied")
 	return nil
 }
 
@@ -217,6 +218,7 @@ func (t *Txn) Commit(left []int) error {
 			return err
 		}
 	}
+	failpoint.At("journal: images dropped")
 	return t.source.prune(t.entry.Time)
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -58,6 +59,7 @@ func export(s *record.Sandbox, name string, do func(*delta, *safefs.NewFile) err
 	if err := do(d, o); err != nil {
 		return Result{}, err
 	}
+	failpoint.At("export: written")
 	return d.result(), o.Commit()
 }
 

@@ -29,7 +29,7 @@ import (
 // also an added field, because an older agentfense that ignored a field could weaken the
 // sandbox. Earlier versions can be read; the next update of such a record writes this
 // version.
-const SchemaVersion = 9
+const SchemaVersion = 10
 
 // The runtimes.
 const (
@@ -61,8 +61,10 @@ type Record struct {
 	PolicyNote string        `json:"policy_note,omitempty"`
 	// EarlierRules are the earlier policies of the sandbox. If the sandbox deleted a
 	// directory, it did not see entries that one of them hid.
-	EarlierRules  [][]policy.Rule `json:"earlier_rules,omitempty"`
-	granted.Paths                 // rules among Rules that end, and some that have ended
+	EarlierRules  policy.Earlier `json:"earlier_rules,omitempty"`
+	granted.Paths                // rules among Rules that end, and some that have ended
+	// Contributors are where changes are from that commands of the sandbox did not make.
+	Contributors []Contributor `json:"contributors,omitempty"`
 	// Ask is nil if refusals do not wait for an answer.
 	Ask *Ask `json:"ask,omitempty"`
 	// Board lets programs inside use the board of the source.
@@ -131,15 +133,13 @@ func (r *Record) clone() Record {
 	c.List = r.List.Clone()
 	c.Publish = slices.Clone(r.Publish)
 	c.Secrets = hostlist.CloneSecrets(r.Secrets)
-	c.Mounts = slices.Clone(r.Mounts)
-	for i, m := range c.Mounts {
-		c.Mounts[i].Rules, c.Mounts[i].EarlierRules = slices.Clone(m.Rules), clonePolicies(m.EarlierRules)
-	}
+	c.Mounts = cloneMounts(r.Mounts)
 	c.Scratch = slices.Clone(r.Scratch)
 	c.Marks = slices.Clone(r.Marks)
 	c.Ignore = slices.Clone(r.Ignore)
 	c.Served = r.Served.clone()
 	c.EarlierRules = clonePolicies(r.EarlierRules)
+	c.Contributors = cloneContributors(r.Contributors)
 	return c
 }
 
