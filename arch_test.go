@@ -115,7 +115,7 @@ var inside = map[string]string{
 	"sandbox/secrets":               "hostlist record supervise/api",
 	"sandbox/snapshot":              "audit record",
 	"sandbox/snapshot/freeze":       "record snapshot supervise/api",
-	"sandbox/supervise":             "audit board changes cleangit gitconfig gitview granted hostlist mounted mountspec outlog record scratch secrets supervise/api supervise/asking supervise/boardsocket supervise/effects supervise/launch supervise/narrow supervise/notes supervise/overlay",
+	"sandbox/supervise":             "audit board changes cleangit gitconfig gitview granted hostlist mounted mountspec outlog record scratch secrets snapshot supervise/api supervise/asking supervise/boardsocket supervise/effects supervise/launch supervise/narrow supervise/notes supervise/overlay",
 	"sandbox/supervise/api":         "board changes",
 	"sandbox/supervise/asking":      "audit supervise/api",
 	"sandbox/supervise/effects":     "audit supervise/api",

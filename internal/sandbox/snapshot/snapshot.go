@@ -239,3 +239,19 @@ func (s *Snapshot) describe() string {
 	}
 	return fmt.Sprintf("%s (%s)", s.Ref(), s.Label)
 }
+
+// KeptLayers returns the highest frozen layers that the snapshots of a mount of the sandbox have.
+// The mount "" is the workspace. Errors: as Read.
+func KeptLayers(sb *record.Sandbox, mount string) ([]string, error) {
+	l, err := Read(sb)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, s := range l.Snapshots {
+		if layer := s.Parts[mount].Layer; layer != "" {
+			names = append(names, layer)
+		}
+	}
+	return names, nil
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/mounted"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
+	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/effects"
 	"github.com/agentfense/agentfense/internal/view/fusefs"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -35,7 +36,10 @@ func (s *supervisor) openMounts(context.Context) error {
 	for _, m := range s.record.Mounts {
 		bind := string(m.Source)
 		if mounted.HasView(m) {
-			o, err := mounted.Open(s.box, m, layer.Options{User: layerUser(), QuotaOf: s.stack, Share: 2 * len(s.record.Mounts)})
+			o, err := mounted.Open(s.box, m, layer.Options{
+				User: layerUser(), QuotaOf: s.stack, Share: 2 * len(s.record.Mounts),
+				Kept: func() ([]string, error) { return snapshot.KeptLayers(s.box, m.Name) },
+			})
 			if err != nil {
 				return err
 			}

@@ -28,6 +28,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/scratch"
+	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 	"github.com/agentfense/agentfense/internal/view/fusefs"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -142,6 +143,7 @@ func (s *supervisor) openLayers(context.Context) error {
 		Store:       s.home.LayerStore(),
 		MountPoints: s.mountPoints(),
 		Quota:       changes.QuotaOf(&s.record),
+		Kept:        func() ([]string, error) { return snapshot.KeptLayers(s.box, "") },
 		User:        layerUser(),
 	}
 	var err error

@@ -235,3 +235,44 @@ func TestStatesAreCompared(t *testing.T) {
 	_, err = w.snapshots.CompareStates(ctx, &sandboxv1.CompareStatesRequest{SandboxId: x, FromSandboxId: other})
 	wantCode(t, "two codebases", err, codes.FailedPrecondition)
 }
+
+// Snapshots and restores in turn do not let a sandbox store more than its limit.
+func TestSnapshotsCountTowardsTheDiskLimit(t *testing.T) {
+	w := newWorld(t, manual)
+	ctx := t.Context()
+	made, err := w.sandboxes.CreateSandbox(ctx, &sandboxv1.CreateSandboxRequest{
+		CodebaseId: w.codebase(ctx, "me"), Permissions: everything, Resources: &sandboxv1.ResourceLimits{DiskBytes: 8 << 20},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sb := made.Id
+	empty := w.snapshot(ctx, sb, "empty").Name
+	stored := 0
+	for ; stored < 5; stored++ {
+		w.start(ctx, sb)
+		done, err := w.sandboxes.Exec(ctx, &sandboxv1.ExecRequest{SandboxId: sb, Command: "head -c 3M /dev/zero > f"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done.ExitCode != 0 {
+			break
+		}
+		w.snapshot(ctx, sb, "")
+		w.stop(ctx, sb)
+		w.restore(ctx, sb, empty)
+	}
+	if stored != 2 {
+		t.Errorf("3 MiB fit %d times into 8 MiB, want 2", stored)
+	}
+	list, err := w.snapshots.ListSnapshots(ctx, &sandboxv1.ListSnapshotsRequest{SandboxId: sb})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list.Snapshots[1:] {
+		if _, err := w.snapshots.DeleteSnapshot(ctx, &sandboxv1.DeleteSnapshotRequest{SandboxId: sb, Snapshot: s.Name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.exec(ctx, sb, "head -c 3M /dev/zero > f")
+}

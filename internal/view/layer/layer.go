@@ -50,6 +50,10 @@ type Options struct {
 	// QuotaOf is a stack on the same file system with which this one shares the quota, in
 	// place of Quota. Several stacks may share one.
 	QuotaOf *Stack
+	// Kept returns the names of the highest frozen layers of snapshots of this stack. They and
+	// those below count towards the quota even if the stack no longer shows them. Nil: there are
+	// none.
+	Kept func() ([]string, error)
 	// ReadOnly opens the stack while another process may write to it. The stack then writes
 	// nothing, sweeps nothing and, without KeepDirs, caches nothing between calls.
 	ReadOnly bool
@@ -215,6 +219,9 @@ func (s *Stack) open() error {
 		return nil
 	}
 	if err := s.quota.open(s); err != nil {
+		return err
+	}
+	if err := s.countKept(); err != nil {
 		return err
 	}
 	return s.squashMany(maxFrozen)

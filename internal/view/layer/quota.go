@@ -56,7 +56,8 @@ type ledger struct {
 	reserved int64
 	count    int64
 	refused  Refusals
-	sharers  uint64 // stacks that share the quota of another
+	sharers  uint64           // stacks that share the quota of another
+	kept     map[string]tally // what only snapshots show, by the layer's path; part of bytes and count
 }
 
 // blockBytes is the unit of st_blocks. A write is rounded up to pageBytes.
@@ -130,7 +131,7 @@ func (q *quota) addInodes(n int64) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.limit.Inodes > 0 && q.count+n > q.limit.Inodes {
+	if q.limit.Inodes > 0 && q.count+n > q.limit.Inodes && (!q.dropRemovedLocked() || q.count+n > q.limit.Inodes) {
 		q.refused.Inodes++
 		return unix.EDQUOT
 	}
@@ -155,13 +156,15 @@ func (q *quota) Reserve(n int64) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.bytes+q.contents+q.reserved+n > q.limit.Bytes {
+	if q.exceedsLocked(n) && (!q.dropRemovedLocked() || q.exceedsLocked(n)) {
 		q.refused.Bytes++
 		return unix.EDQUOT
 	}
 	q.reserved += n
 	return nil
 }
+
+func (q *quota) exceedsLocked(n int64) bool { return q.bytes+q.contents+q.reserved+n > q.limit.Bytes }
 
 // Release gives back what Reserve took.
 func (q *quota) Release(n int64) {

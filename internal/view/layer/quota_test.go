@@ -292,3 +292,43 @@ func TestRefusalsAreCounted(t *testing.T) {
 		t.Errorf("%+v were refused, and %+v to the other, want one write and one entry", got, other.Refused())
 	}
 }
+
+// TestWhatSnapshotsKeepCounts: a frozen layer that only a snapshot shows counts until it is
+// removed, however the stack came to show it no more.
+func TestWhatSnapshotsKeepCounts(t *testing.T) {
+	var kept []string
+	for name, leave := range map[string]func(b *bench, frozen string){
+		"rewound": func(b *bench, _ string) {
+			b.close()
+			must(t, Rewind(b.dir, b.o.Store, ""))
+			b.open()
+		},
+		"reset":    func(b *bench, _ string) { must(t, b.Reset()) },
+		"squashed": func(b *bench, _ string) { must(t, b.squash(nil, []vpath.Path{"/f"})) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			kept = nil
+			b := newBench(t, nil, func(o *Options) {
+				o.Quota, o.Kept = Quota{Bytes: 1 << 20}, func() ([]string, error) { return kept, nil }
+			})
+			b.write("/f", strings.Repeat("x", 600<<10))
+			frozen, err := b.Stack.Freeze()
+			must(t, err)
+			kept = []string{frozen}
+			leave(b, frozen)
+			if used := b.Statfs(); used.Bytes < 600<<10 || used.Inodes != 1 {
+				t.Errorf("used %+v", used)
+			}
+			f, _, err := b.Create("/g", 0o644)
+			must(t, err)
+			defer f.Close()
+			_, err = f.WriteAt(make([]byte, 600<<10), 0)
+			wantErr(t, "write beside what a snapshot keeps", err, unix.EDQUOT)
+			kept = nil
+			must(t, os.RemoveAll(filepath.Join(b.o.Store, frozen)))
+			if _, err := f.WriteAt(make([]byte, 600<<10), 0); err != nil {
+				t.Errorf("write after the snapshot was removed: %v", err)
+			}
+		})
+	}
+}

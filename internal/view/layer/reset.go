@@ -45,7 +45,7 @@ func (s *Stack) reset() error {
 		return err
 	}
 	frozen := s.frozen()
-	s.uncount(frozen)
+	uncountErr := s.uncount(frozen)
 	for _, l := range s.layers[:s.bottom()] {
 		l.close()
 	}
@@ -53,5 +53,5 @@ func (s *Stack) reset() error {
 	s.rootTouched = false
 	s.quota.settleDir(vpath.Root, fresh)
 	clear(s.covered)
-	return nil
+	return uncountErr
 }

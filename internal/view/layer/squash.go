@@ -22,7 +22,7 @@ const (
 
 // squashMany squashes the stack if it has more than most frozen layers.
 func (s *Stack) squashMany(most int) error {
-	if len(s.layers)-2 <= most {
+	if len(s.layers)-2 <= most || s.mustShare() {
 		return nil
 	}
 	bases, err := s.journal.Bases()
@@ -68,30 +68,15 @@ func (s *Stack) squash(bases map[vpath.Path]Base, leave []vpath.Path) error {
 		return err
 	}
 	s.journal.ForgetBelow()
-	s.uncount(frozen)
+	if err := s.uncount(frozen); err != nil {
+		return err
+	}
 	for _, l := range frozen {
 		l.close()
 	}
 	s.layers = []*layer{s.layers[top], s.layers[s.bottom()]}
 	s.dirs.purge(vpath.Root)
 	return s.dropIdleWhiteouts(bases)
-}
-
-// uncount takes the files of frozen layers out of the quota's counts.
-func (s *Stack) uncount(frozen []*layer) {
-	if s.quota.files == nil {
-		return
-	}
-	for _, l := range frozen {
-		// What cannot be read stays counted until the stack is opened again.
-		_ = walkNames(l.root, func(dir int, _ vpath.Path, c storedChild) error {
-			stored, _ := nameenc.Entry(c.name)
-			if st, err := statAt(dir, stored); err == nil && c.kind == nameenc.KindEntry {
-				s.quota.freed(st.ino)
-			}
-			return nil
-		})
-	}
 }
 
 // dropIdleWhiteouts removes the whiteouts that only hid entries of frozen layers. They

@@ -165,23 +165,30 @@ func (j *Journal) ContentBytes() (int64, error) {
 	sum := j.inlineBytes
 	j.mu.Unlock()
 	for _, home := range j.homes() {
-		dir, err := openFile(home, contentsName, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		if err == unix.ENOENT {
-			continue
-		}
-		if err != nil {
-			return sum, err
-		}
-		err = safefs.ReadNames(dir, func(name []byte, _ uint32, _ uint64) error {
-			var st unix.Stat_t
-			err := unix.Fstatat(dir, string(name), &st, unix.AT_SYMLINK_NOFOLLOW)
-			sum += st.Blocks * blockBytes
-			return err
-		})
-		unix.Close(dir)
+		n, err := ContentBytesIn(home)
+		sum += n
 		if err != nil {
 			return sum, err
 		}
 	}
 	return sum, nil
+}
+
+// ContentBytesIn returns the size of the contents beside the log of the segment in home, on disk.
+func ContentBytesIn(home int) (sum int64, err error) {
+	dir, err := openFile(home, contentsName, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err == unix.ENOENT {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(dir)
+	err = safefs.ReadNames(dir, func(name []byte, _ uint32, _ uint64) error {
+		var st unix.Stat_t
+		err := unix.Fstatat(dir, string(name), &st, unix.AT_SYMLINK_NOFOLLOW)
+		sum += st.Blocks * blockBytes
+		return err
+	})
+	return sum, err
 }
