@@ -105,7 +105,7 @@ var inside = map[string]string{
 	"sandbox/record":                "audit cleangit config gitconfig granted hostlist limit mountspec published scratch",
 	"sandbox/review/acting":         "record review risk",
 	"sandbox/review/between":        "changes manifest record review snapshot",
-	"sandbox/review/gitpatch":       "changes record review",
+	"sandbox/review/gitpatch":       "record review",
 	"sandbox/review/hunk":           "changes manifest record review review/keeping rights",
 	"sandbox/review/held":           "record review rights",
 	"sandbox/review/keeping":        "changes record rights",

@@ -180,7 +180,7 @@ func (o *commitsOptions) register(cmd *cobra.Command) {
 	}
 }
 
-// check refuses flags and paths that do not fit to commits.
+// checkCommits refuses flags and paths that exclude each other with --commits.
 func (o *applyOptions) checkCommits(paths []string) error {
 	switch {
 	case !o.Commits && (o.From != "" || o.AtBase):
@@ -239,8 +239,8 @@ func applyCommits(ctx context.Context, e *env, b backend.Backend, name string, o
 	if o.JSON {
 		return errors.Join(err, e.printJSON(appliedCommitsOf(r, o)))
 	}
-	e.sayStopped("left out", r.LeftOut, r.TotalOut)
-	e.sayStopped("refused", r.Refused, r.TotalNot)
+	e.sayStopped("left out", r.LeftOut, r.TotalLeftOut)
+	e.sayStopped("refused", r.Refused, r.TotalRefused)
 	if !o.AtBase && !r.Moves && slices.ContainsFunc(r.Refused, func(s transplant.Stopped) bool { return s.Conflicts }) {
 		e.say("to begin the branch where the sandbox began: --at-base · to apply files in place of commits: agentfense apply %s", vpath.Escape(name))
 	}

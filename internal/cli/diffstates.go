@@ -42,7 +42,8 @@ func (e *env) compare(ctx context.Context, b backend.Backend, args []string, w *
 	}
 	var failed []error
 	for _, mount := range mounts {
-		failed = append(failed, e.compareIn(ctx, b, c, mount, paths, o))
+		err := e.compareIn(ctx, b, c, mount, paths, o)
+		failed = append(failed, e.explainPaths(ctx, b, name, mount, c.words, err))
 	}
 	if len(failed) == 1 {
 		return true, failed[0]

@@ -13,7 +13,9 @@ import (
 )
 
 // Two sandboxes apply to one source at the same time, and one of them is killed (kill -9)
-// somewhere. When the next command has run, the source has all changes of each, or none.
+// somewhere. When the next command has run, the source has all changes of each, or none. Kills at
+// each step, full disks and journals that a power loss has torn are tested in test/badinput and in
+// internal/sandbox/apply.
 func TestAppliesThatAreKilledLeaveAllOrNothing(t *testing.T) {
 	const files = 40
 	s := harness.New(t, binary, map[string]string{"keep": "theirs\n"})

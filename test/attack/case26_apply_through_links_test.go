@@ -46,6 +46,41 @@ func TestNeitherApplyNorUndoFollowsALink(t *testing.T) {
 	})
 }
 
+// An agent plants the link: its directory becomes a link that leads out of the source, and a person
+// applies that. The changes of another sandbox below the directory are then a conflict, and neither
+// an apply that resolves conflicts nor undo and redo follow the link.
+func TestNoApplyFollowsALinkThatAnAgentPlanted(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"d/in/f": "old\n", "d/in/gone": "old\n"})
+	outside := t.TempDir()
+	for _, name := range []string{"f", "gone", "made"} {
+		writeOutside(t, s, filepath.Join(outside, name))
+	}
+	planter := *s
+	planter.Name = "planter"
+	wantCode(t, s.Run("echo new > d/in/f; rm d/in/gone; echo new > d/in/made", "--preset", "full-access"), 0)
+	agentfense(t, s, "apply", s.Name)
+	agentfense(t, s, "undo", s.Name, "--yes")
+	wantCode(t, planter.Run("rm -r d/in; ln -s "+outside+" d/in", "--preset", "full-access"), 0)
+	agentfense(t, s, "apply", planter.Name)
+	if target, err := os.Readlink(filepath.Join(s.Source, "d/in")); err != nil || target != outside {
+		t.Fatalf("the link is not applied: %q, %v", target, err)
+	}
+	for _, args := range [][]string{
+		{"apply", s.Name},
+		{"apply", s.Name, "--theirs"},
+		{"apply", s.Name, "--markers"},
+		{"apply", s.Name, "d/in/made"},
+		{"redo", s.Name, "--yes"},
+		{"discard", s.Name},
+	} {
+		r := s.Agentfense(args...)
+		if r.Code == 0 && args[0] != "discard" {
+			t.Errorf("%q below a link: exit code 0\n%s", args, r.Stdout)
+		}
+		wantOutside(t, outside)
+	}
+}
+
 func writeOutside(t *testing.T, s *harness.Sandbox, path string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte("outside\n"), 0o644); err != nil {

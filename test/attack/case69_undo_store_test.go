@@ -13,7 +13,8 @@ import (
 )
 
 // The previous versions that undo keeps are reached neither from inside, also where the state
-// directory is in the source, nor by another user, although the files keep their own modes.
+// directory is in the source, nor by another user, although the files keep their own modes. That
+// no other owner of a server restores a snapshot is tested in internal/server/service.
 func TestTheUndoStoreIsPrivate(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"f": "previous version\n", "state/": ""})
 	s.Home = filepath.Join(s.Source, "state")

@@ -30,7 +30,7 @@ func (l *lock) covers(p string) bool {
 	return l != nil && (p == l.path || isBelow(p, l.path)) && l.holder.permission(p) == policy.Write
 }
 
-// a dialogue is a program that runs in a sandbox and does operations one after the other.
+// A dialogue is a program that runs in a sandbox and does operations one after the other.
 type dialogue struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser

@@ -1,6 +1,8 @@
 // Package transactions_test edits a source and its sandboxes at random, takes snapshots, forks,
-// applies, undoes and kills, and compares everything with a model after each step: no byte may be
-// lost, nothing may change but what was applied, and an apply is refused exactly where it must be.
+// locks, applies, undoes and kills, and compares everything with a model after each step: no byte
+// may be lost, nothing may change but what was applied, and an apply is refused exactly where it
+// must be. Where the policy of a fork or a lock takes rights away, programs edit through the view,
+// and each of their system calls must end as the model says.
 package transactions_test
 
 import (
@@ -20,7 +22,7 @@ import (
 var binary string // which can be killed
 
 func TestMain(m *testing.M) {
-	for name, value := range map[string]string{"checks": "15", "steps": "60", "seed": "17"} { // flags still have their way
+	for name, value := range map[string]string{"checks": "10", "steps": "60", "seed": "17"} { // flags still have their way
 		if err := flag.Set("rapid."+name, value); err != nil {
 			panic(err)
 		}

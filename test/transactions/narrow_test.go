@@ -33,7 +33,7 @@ func (d *delta) mayWrite(p string) bool {
 
 func (d *delta) isHidden(p string) bool { return d.permission(p) == policy.None }
 
-// mayWriteAll reports whether the sandbox may write all that it sees at p and below, also where a
+// mayMove reports whether the sandbox may write all that it sees below the directory p, also where a
 // rename to q puts it.
 func (d *delta) mayMove(src tree, p, q string) bool {
 	for at := range d.view(src) {

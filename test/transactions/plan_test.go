@@ -145,8 +145,13 @@ func (d *delta) decide(src tree, p string, c change, steps map[string]change, r 
 	case !d.isFresh(src, p) && !isCleared && d.isPresent(src, p, c):
 		return isPresent
 	case !d.isFresh(src, p) && !isCleared:
-		return d.decideBoth(src, p, c, r)
-	case c.status == 'D' || parent(p) == "":
+		if how := d.decideBoth(src, p, c, r); how != applies {
+			return how
+		}
+	case c.status == 'D':
+		return applies
+	}
+	if parent(p) == "" {
 		return applies
 	}
 	if above, is := steps[parent(p)]; is {

@@ -170,10 +170,10 @@ func WrittenIn(mount string, p vpath.Path) string {
 	return InMount(mount, p.String())
 }
 
-// quotedIn is WrittenIn, quoted like git.
+// quotedIn is WrittenIn in a patch, where git reads names in its own way.
 func quotedIn(mount string, p vpath.Path) string {
 	if mount == "" {
-		return changes.Quote(p)
+		return textdiff.QuoteName(p.Rel())
 	}
 	return textdiff.QuoteName(InMount(mount, string(p)))
 }

@@ -226,13 +226,13 @@ func TestStatAndNameStatus(t *testing.T) {
 	if err := present.NameStatus(&names, r); err != nil {
 		t.Fatal(err)
 	}
-	if want := "A\t\"run\\033\"\nD\tREADME.md\nM\tb\nM\tm\n"; names.String() != want {
+	if want := "A\trun\\x1b\nD\tREADME.md\nM\tb\nM\tm\n"; names.String() != want {
 		t.Errorf("name-status = %q, want %q", names.String(), want)
 	}
 	if err := present.Stat(&stat, r, false); err != nil {
 		t.Fatal(err)
 	}
-	want := " \"run\\033\" | 1 +  [runs on the host: executable]\n README.md | 1 -\n b         | Bin 1 -> 2 bytes\n m         | 5 +++--\n" +
+	want := " run\\x1b   | 1 +  [runs on the host: executable]\n README.md | 1 -\n b         | Bin 1 -> 2 bytes\n m         | 5 +++--\n" +
 		" 4 files changed, 4 inserted, 3 deleted\n"
 	if diff := cmp.Diff(want, stat.String()); diff != "" {
 		t.Errorf("stat (-want +got):\n%s", diff)

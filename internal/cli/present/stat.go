@@ -20,9 +20,9 @@ func NameStatus(w io.Writer, r *review.Review) error {
 		switch {
 		case f.RenamedTo != "":
 		case f.RenamedFrom != "":
-			fmt.Fprintf(b, "R100\t%s\t%s\n", quotedIn(r.Mount(), f.RenamedFrom), quotedIn(r.Mount(), f.Path))
+			fmt.Fprintf(b, "R100\t%s\t%s\n", WrittenIn(r.Mount(), f.RenamedFrom), WrittenIn(r.Mount(), f.Path))
 		default:
-			fmt.Fprintf(b, "%s\t%s\n", f.Status, quotedIn(r.Mount(), f.Path))
+			fmt.Fprintf(b, "%s\t%s\n", f.Status, WrittenIn(r.Mount(), f.Path))
 		}
 	}
 	return b.Flush()
@@ -98,10 +98,10 @@ type statRow struct {
 }
 
 func statRowOf(r *review.Review, f *review.FileDiff) (statRow, error) {
-	row := statRow{name: quotedIn(r.Mount(), f.Path)}
+	row := statRow{name: WrittenIn(r.Mount(), f.Path)}
 	var err error
 	if f.RenamedFrom != "" {
-		row.name, row.text = quotedIn(r.Mount(), f.RenamedFrom)+" => "+row.name, "renamed"
+		row.name, row.text = WrittenIn(r.Mount(), f.RenamedFrom)+" => "+row.name, "renamed"
 	} else if row.text, row.inserted, row.deleted, err = statOf(r, f); err != nil {
 		return row, err
 	}

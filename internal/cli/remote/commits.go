@@ -69,7 +69,7 @@ func (b *Backend) ApplyCommits(ctx context.Context, name string, o backend.Commi
 		return nil, err
 	}
 	done := wireconv.DecodeAppliedCommits(answer)
-	if done.TotalNot > 0 {
+	if done.TotalRefused > 0 {
 		err = errdefs.New(errdefs.Precondition, "sandbox %s: nothing was committed, because some paths stop it", sb.Record.Name)
 	}
 	return done, err

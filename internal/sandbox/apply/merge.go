@@ -162,7 +162,7 @@ func (p *plan) placeMerged(s *step, v *versions, text []byte, conflicts int) err
 	s.stop(Applied, "")
 	s.Base, s.Fresh, s.SameContent, s.moved = v.now, true, false, true
 	s.merged, s.conflicts = true, conflicts
-	return nil
+	return p.checkParent(s)
 }
 
 // takeWhole decides about a file that cannot be merged by lines.

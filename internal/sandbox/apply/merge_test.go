@@ -240,6 +240,31 @@ func TestConflictsAreNamedByKind(t *testing.T) {
 	}
 }
 
+// Nothing is merged in a directory that is in conflict: what a merge would place there is one with
+// it, as any other change.
+func TestNothingIsMergedBelowAConflict(t *testing.T) {
+	b := newBench(t, tree{"d/text": numbered(nil), "d/binary": "x:\x00"})
+	b.agent(func(a *agent) {
+		a.chmod("/d", 0o700)
+		a.write("/d/text", numbered(map[int]string{3: "sandbox\n"}))
+		a.write("/d/binary", "\x001")
+	})
+	if err := os.Chmod(filepath.Join(b.dir, "d"), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(b.dir, "d/text"), numbered(map[int]string{40: "person\n"}))
+	write(t, filepath.Join(b.dir, "d/binary"), "\x002")
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{OnConflict: conflict.Theirs})
+	if !errdefs.Is(err, errdefs.Precondition) {
+		t.Errorf("error = %v, want a precondition", err)
+	}
+	for p, want := range map[vpath.Path]conflict.Kind{"/d": conflict.Mode, "/d/text": conflict.Directory, "/d/binary": conflict.Directory} {
+		if got := resultAt(r, p); got.Outcome != apply.Conflict || got.Kind != want {
+			t.Errorf("%s is %s of kind %q, want a conflict of kind %q", p, got.Outcome, got.Kind, want)
+		}
+	}
+}
+
 func TestConflictingLinesAreResolved(t *testing.T) {
 	lines := func(third string) string { return numbered(map[int]string{1: "first\n", 3: third, 40: "last\n"}) }
 	for _, tt := range []struct {

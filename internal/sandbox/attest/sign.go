@@ -128,9 +128,12 @@ func gitConfig(ctx context.Context, key string) (string, bool) {
 }
 
 // CheckSignature returns the signer that the file of allowed signers has for the signature of the
-// text. With signer only that one counts. Errors: Precondition if there is no such signer or the
-// signature is of another text, Unsupported.
+// text. With signer only that one counts. Errors: NotFound if the file does not exist; Precondition
+// if there is no such signer or the signature is of another text; Unsupported.
 func CheckSignature(ctx context.Context, text, signature []byte, allowed, signer string) (string, error) {
+	if _, err := os.Stat(allowed); err != nil {
+		return "", errdefs.New(errdefs.NotFound, "file of allowed signers %s: %w", allowed, errors.Unwrap(err))
+	}
 	file, remove, err := tempFile(signature)
 	if err != nil {
 		return "", err

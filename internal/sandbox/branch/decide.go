@@ -6,7 +6,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/agentfense/agentfense/internal/lib/textdiff"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/gitcommit"
 )
@@ -58,7 +58,7 @@ func (c *commit) belowNothing(files []*file, head map[string]gitcommit.Entry) []
 		beyond := false
 		for dir := path.Dir(f.at); dir != "."; dir = path.Dir(dir) {
 			if head[dir].Mode == gitcommit.Submodule {
-				f.stop(apply.Conflict, fmt.Sprintf("HEAD has a submodule at %s", textdiff.QuoteName(dir)))
+				f.stop(apply.Conflict, fmt.Sprintf("HEAD has a submodule at %s", vpath.Escape(dir)))
 			}
 			beyond = beyond || links[dir]
 		}
@@ -82,7 +82,7 @@ func (c *commit) leaveOut(ctx context.Context, files []*file) error {
 		case ignored[f.at]:
 			f.stop(apply.LeftOut, "git ignores it")
 		case filter != "" && f.oursMode != "" && f.oursMode != gitcommit.Link:
-			f.stop(apply.LeftOut, fmt.Sprintf("git's filter %s is not run; apply it to the source and commit it there", textdiff.QuoteName(filter)))
+			f.stop(apply.LeftOut, fmt.Sprintf("git's filter %s is not run; apply it to the source and commit it there", vpath.Escape(filter)))
 		}
 	}
 	return nil
@@ -185,7 +185,7 @@ func (c *commit) checkPlaces(head map[string]gitcommit.Entry) {
 			continue
 		}
 		if below := dirs[f.at]; below != "" {
-			f.stop(apply.Conflict, fmt.Sprintf("HEAD has %s below it", textdiff.QuoteName(below)))
+			f.stop(apply.Conflict, fmt.Sprintf("HEAD has %s below it", vpath.Escape(below)))
 		}
 		for dir := path.Dir(f.at); dir != "."; dir = path.Dir(dir) {
 			e, is := head[dir]
@@ -193,7 +193,7 @@ func (c *commit) checkPlaces(head map[string]gitcommit.Entry) {
 				e, is = now, now != gitcommit.Entry{}
 			}
 			if is && e != (gitcommit.Entry{}) {
-				f.stop(apply.Conflict, fmt.Sprintf("HEAD has a file at %s", textdiff.QuoteName(dir)))
+				f.stop(apply.Conflict, fmt.Sprintf("HEAD has a file at %s", vpath.Escape(dir)))
 			}
 		}
 	}

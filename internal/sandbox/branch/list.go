@@ -159,15 +159,15 @@ type AppliedCommits struct {
 	Branch string // that is new, or was moved
 	Moves  bool   // it is the one that is checked out
 	// Transaction is that of the history, if the branch that is checked out was moved.
-	Transaction string
-	Tip         string // the last new commit; "" in a dry run, and if something was refused
-	Commits     []AppliedCommit
-	LeftOut     []transplant.Stopped
-	Refused     []transplant.Stopped
-	Signed      int // commits that lost the signature
-	Total       int // commits
-	TotalOut    int // files that were left out
-	TotalNot    int // files that were refused
+	Transaction  string
+	Tip          string // the last new commit; "" in a dry run, and if something was refused
+	Commits      []AppliedCommit
+	LeftOut      []transplant.Stopped
+	Refused      []transplant.Stopped
+	Signed       int // commits that lost the signature
+	Total        int // commits
+	TotalLeftOut int // files that were left out
+	TotalRefused int // files that were refused
 }
 
 // AppliedCommit is a commit of the sandbox that was made anew, or would be.
@@ -183,7 +183,7 @@ type AppliedCommit struct {
 func Describe(r *Committed, dryRun bool) *AppliedCommits {
 	a := &AppliedCommits{
 		Branch: r.Branch, Moves: r.Moves, Transaction: r.Transaction, Base: r.Base, LeftOut: r.Dropped, Refused: r.Refused, Signed: r.Signed,
-		Total: len(r.Moved), TotalOut: len(r.Dropped), TotalNot: len(r.Refused),
+		Total: len(r.Moved), TotalLeftOut: len(r.Dropped), TotalRefused: len(r.Refused),
 	}
 	isMade := !dryRun && len(r.Refused) == 0
 	if isMade {

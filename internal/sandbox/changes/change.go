@@ -14,7 +14,6 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/parallel"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
-	"github.com/agentfense/agentfense/internal/lib/textdiff"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/rights"
@@ -355,8 +354,8 @@ func (w *Work) IsSameAsSource(p vpath.Path, mode uint32, sourceSize, deltaSize i
 	return safefs.HaveSameContent(was, now)
 }
 
-// Quote returns the path relative to the source, quoted like git.
-func Quote(p vpath.Path) string { return textdiff.QuoteName(p.Rel()) }
+// Quote returns the path relative to the source, escaped as in all messages.
+func Quote(p vpath.Path) string { return vpath.Escape(p.Rel()) }
 
 // HasBaseContent reports whether the file name of dir, which st describes, has the mode and
 // the content that b recorded. It may be another file.

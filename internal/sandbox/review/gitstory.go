@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/lib/textdiff"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/githistory"
@@ -276,10 +275,10 @@ func refName(name string) string {
 		{"refs/heads/", "branch "}, {"refs/tags/", "tag "}, {"refs/remotes/", "remote branch "},
 	} {
 		if rest, ok := strings.CutPrefix(name, kind.prefix); ok {
-			return kind.word + textdiff.QuoteName(rest)
+			return kind.word + vpath.Escape(rest)
 		}
 	}
-	return "ref " + textdiff.QuoteName(name)
+	return "ref " + vpath.Escape(name)
 }
 
 // readRefs reads the refs of the source, and makes of them those of the states that are compared.

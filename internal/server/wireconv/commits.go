@@ -113,7 +113,7 @@ func DecodeCommit(m *sandboxv1.Commit) branch.Listed {
 func EncodeAppliedCommits(a *branch.AppliedCommits) *sandboxv1.ApplyCommitsResponse {
 	m := &sandboxv1.ApplyCommitsResponse{
 		Base: a.Base, Commit: a.Tip, LostSignatures: int64(a.Signed), Branch: vpath.EncodeText(a.Branch), CheckedOut: a.Moves, Transaction: a.Transaction,
-		CommitCount: int64(a.Total), LeftOutCount: int64(a.TotalOut), RefusedCount: int64(a.TotalNot),
+		CommitCount: int64(a.Total), LeftOutCount: int64(a.TotalLeftOut), RefusedCount: int64(a.TotalRefused),
 		LeftOut: encodeStopped(a.LeftOut), Refused: encodeStopped(a.Refused),
 	}
 	left := maxListBytes
@@ -145,7 +145,7 @@ func DecodeAppliedCommits(m *sandboxv1.ApplyCommitsResponse) *branch.AppliedComm
 	a := &branch.AppliedCommits{
 		Branch: vpath.DecodeText(m.GetBranch()), Moves: m.GetCheckedOut(), Transaction: vpath.Escape(m.GetTransaction()),
 		Base: vpath.Escape(m.GetBase()), Tip: vpath.Escape(m.GetCommit()), Signed: int(m.GetLostSignatures()),
-		Total: int(m.GetCommitCount()), TotalOut: int(m.GetLeftOutCount()), TotalNot: int(m.GetRefusedCount()),
+		Total: int(m.GetCommitCount()), TotalLeftOut: int(m.GetLeftOutCount()), TotalRefused: int(m.GetRefusedCount()),
 		LeftOut: decodeStopped(m.GetLeftOut()), Refused: decodeStopped(m.GetRefused()),
 	}
 	for _, c := range m.GetCommits() {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/textdiff"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
@@ -73,7 +72,7 @@ func Write(w io.Writer, r *review.Review, f *review.FileDiff) (review.Content, e
 // refuses the patch of such a file. Names are always quoted.
 func Lines(f *review.FileDiff, c *review.Content, escape bool, do func(Line)) {
 	if !isPatchable(f.Old) || !isPatchable(f.New) {
-		do(Line{Header, fmt.Sprintf("# %s: %s", changes.Quote(f.Path), Describe(f))})
+		do(Line{Header, fmt.Sprintf("# %s: %s", quote(f.Path), Describe(f))})
 		return
 	}
 	header(f, do)
@@ -85,8 +84,8 @@ func Lines(f *review.FileDiff, c *review.Content, escape bool, do func(Line)) {
 func Rename(from, to vpath.Path, do func(Line)) {
 	do(Line{Header, "diff --git " + quoteSide("a", from) + " " + quoteSide("b", to)})
 	do(Line{Header, "similarity index 100%"})
-	do(Line{Header, "rename from " + changes.Quote(from)})
-	do(Line{Header, "rename to " + changes.Quote(to)})
+	do(Line{Header, "rename from " + quote(from)})
+	do(Line{Header, "rename to " + quote(to)})
 }
 
 // isPatchable reports whether git has a form for the side.
@@ -183,6 +182,9 @@ func gitMode(s *review.Side) string {
 	}
 	return fmt.Sprintf("%06o", s.Mode&(record.TypeBits|record.PermBits))
 }
+
+// quote returns the path as git writes it in a patch.
+func quote(p vpath.Path) string { return textdiff.QuoteName(p.Rel()) }
 
 func quoteSide(side string, p vpath.Path) string { return textdiff.QuoteName(side + string(p)) }
 
