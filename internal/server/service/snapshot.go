@@ -77,20 +77,29 @@ func (c *snapshotServer) ListSnapshots(ctx context.Context, m *sandboxv1.ListSna
 	return wireconv.EncodeSnapshots(&t), nil
 }
 
-// DeleteSnapshot removes a snapshot.
-func (c *snapshotServer) DeleteSnapshot(ctx context.Context, m *sandboxv1.DeleteSnapshotRequest) (*sandboxv1.Empty, error) {
-	s := c.service
+// lockedSnapshot is locked, for the sandbox of a snapshot, with the reserve of a full disk until
+// unlock.
+func (s *Service) lockedSnapshot(ctx context.Context, m wireconv.SnapshotRequest) (sb *record.Sandbox, ref string, unlock func(), err error) {
 	r, err := wireconv.DecodeSnapshotRef(m)
 	if err != nil {
-		return nil, err
+		return nil, "", nil, err
 	}
-	sb, unlock, err := s.locked(ctx, r.Sandbox)
+	sb, unlockSandbox, err := s.locked(ctx, r.Sandbox)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	end := s.home.MakeRoom()
+	return sb, r.Ref, func() { end(); unlockSandbox() }, nil
+}
+
+// DeleteSnapshot removes a snapshot.
+func (c *snapshotServer) DeleteSnapshot(ctx context.Context, m *sandboxv1.DeleteSnapshotRequest) (*sandboxv1.Empty, error) {
+	sb, ref, unlock, err := c.service.lockedSnapshot(ctx, m)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	defer s.home.MakeRoom()()
-	if err := snapshot.Remove(sb, r.Ref); err != nil {
+	if err := snapshot.Remove(sb, ref); err != nil {
 		return nil, err
 	}
 	return &sandboxv1.Empty{}, nil
@@ -98,23 +107,17 @@ func (c *snapshotServer) DeleteSnapshot(ctx context.Context, m *sandboxv1.Delete
 
 // RestoreSnapshot brings a sandbox that is not running back to a snapshot.
 func (c *snapshotServer) RestoreSnapshot(ctx context.Context, m *sandboxv1.RestoreSnapshotRequest) (*sandboxv1.RestoreSnapshotResponse, error) {
-	s := c.service
-	r, err := wireconv.DecodeSnapshotRef(m)
-	if err != nil {
-		return nil, err
-	}
-	sb, unlock, err := s.locked(ctx, r.Sandbox)
+	sb, ref, unlock, err := c.service.lockedSnapshot(ctx, m)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	defer s.home.MakeRoom()()
-	release, err := s.lockStopped(ctx, sb, record.PurposeRestore)
+	release, err := c.service.lockStopped(ctx, sb, record.PurposeRestore)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	restored, err := snapshot.Restore(sb, r.Ref, false)
+	restored, err := snapshot.Restore(sb, ref, false)
 	if err != nil {
 		return nil, withoutSources(ctx, sb, err)
 	}

@@ -28,12 +28,14 @@ type SnapshotRef struct {
 	Ref     string
 }
 
-// DecodeSnapshotRef reads a request about one snapshot.
-func DecodeSnapshotRef(r interface {
+// SnapshotRequest is a request about one snapshot.
+type SnapshotRequest interface {
 	GetSandboxId() string
 	GetSnapshot() string
-},
-) (SnapshotRef, error) {
+}
+
+// DecodeSnapshotRef reads a request about one snapshot.
+func DecodeSnapshotRef(r SnapshotRequest) (SnapshotRef, error) {
 	sb, err := SandboxID(r)
 	if err == nil {
 		err = required("snapshot", r.GetSnapshot())
