@@ -109,7 +109,8 @@ type entry struct {
 // delta is the exportable part of what a sandbox changed.
 type delta struct {
 	work    *changes.Work
-	entries []entry // parents before children
+	entries []entry                       // parents before children
+	linked  map[layer.FileID][]vpath.Path // names of files that have several
 	skipped []Skipped
 	notes   []string
 }
@@ -133,6 +134,9 @@ func (d *delta) close() error { return d.work.Close() }
 func (d *delta) read() error {
 	all, err := d.work.Changes(nil, false)
 	if err != nil {
+		return err
+	}
+	if d.linked, err = d.work.Stack.Linked(); err != nil {
 		return err
 	}
 	first := map[layer.FileID]vpath.Path{}
@@ -185,10 +189,21 @@ func (d *delta) why(c *changes.Change) string {
 		if permission < policy.View {
 			return "the policy hides it"
 		}
-	case !d.work.Policy.ShowsContent(c.Path):
+	case !d.showsContent(c.Path, &c.Info):
 		return "the policy does not show its content"
 	}
 	return ""
+}
+
+// showsContent reports whether the policy shows the content of a file: by each of its names, if
+// commands gave it several.
+func (d *delta) showsContent(p vpath.Path, i *layer.Info) bool {
+	names := d.linked[i.ID]
+	if i.Nlink < 2 || len(names) == 0 {
+		names = []vpath.Path{p}
+	}
+	decision := d.work.Policy.DecideNames(names)
+	return decision.Permission >= policy.Read && decision.Transform.IsZero()
 }
 
 func (d *delta) skip(p vpath.Path, why string) { d.skipped = append(d.skipped, Skipped{p, why}) }
