@@ -122,7 +122,10 @@ func openDelta(s *record.Sandbox) (*delta, error) {
 		return nil, err
 	}
 	d := &delta{work: w}
-	if err := d.read(); err != nil {
+	if d.linked, err = w.Stack.Linked(); err == nil {
+		err = d.read()
+	}
+	if err != nil {
 		w.Close()
 		return nil, err
 	}
@@ -134,9 +137,6 @@ func (d *delta) close() error { return d.work.Close() }
 func (d *delta) read() error {
 	all, err := d.work.Changes(nil, false)
 	if err != nil {
-		return err
-	}
-	if d.linked, err = d.work.Stack.Linked(); err != nil {
 		return err
 	}
 	first := map[layer.FileID]vpath.Path{}
