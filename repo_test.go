@@ -230,3 +230,24 @@ func TestScriptsParse(t *testing.T) {
 		}
 	}
 }
+
+// Each point at which a test can kill a process is one at which a test does.
+func TestEveryFailpointIsTested(t *testing.T) {
+	at := regexp.MustCompile(`failpoint\.At\("([^"]+)"\)`)
+	tested := ""
+	points := map[string]string{}
+	for _, f := range goFiles(t) {
+		if strings.HasSuffix(f.path, "_test.go") {
+			tested += f.text
+			continue
+		}
+		for _, m := range at.FindAllStringSubmatch(f.text, -1) {
+			points[m[1]] = f.path
+		}
+	}
+	for point, path := range points {
+		if !strings.Contains(tested, strconv.Quote(point)) {
+			t.Errorf("%s: no test kills a process at %q", path, point)
+		}
+	}
+}

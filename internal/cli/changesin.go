@@ -71,7 +71,7 @@ func onChanges[O any](e *env, w *whichChanges, o *O, run func(context.Context, *
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
 			mounts, paths, err := w.choose(ctx, b, args[0], args[1:])
 			if err != nil {
-				return err
+				return e.explainPaths(ctx, b, args[0], w.mount(), args[1:], err)
 			}
 			var failed []error
 			var exit error // of what has said itself why
@@ -83,7 +83,7 @@ func onChanges[O any](e *env, w *whichChanges, o *O, run func(context.Context, *
 				if _, is := errors.AsType[exitError](err); is {
 					exit = err
 				} else if err != nil {
-					failed = append(failed, err)
+					failed = append(failed, e.explainPaths(ctx, b, args[0], mount, args[1:], err))
 				}
 			}
 			if len(failed) == 0 {

@@ -38,7 +38,7 @@ func (e *env) compare(ctx context.Context, b backend.Backend, args []string, w *
 	}
 	mounts, paths, err := w.choose(ctx, b, name, c.words)
 	if err != nil {
-		return true, err
+		return true, e.explainPaths(ctx, b, name, w.mount(), c.words, err)
 	}
 	var failed []error
 	for _, mount := range mounts {

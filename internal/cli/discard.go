@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/cli/present"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
@@ -23,7 +24,9 @@ does not change, and the sandbox then sees its files at these paths again. Group
 a review are listed as groups, after the other changes; --verbose lists each path.
 
 What was changed in a mount is thrown away with --in MOUNT, and with --all that of the
-workspace and of each mount. With --json, --all prints one document for each.`,
+workspace and of each mount. With --json, --all prints one document for each.
+
+On a terminal it lists what it is about to throw away and asks.`,
 		Example: `  agentfense discard fix src/main.go
   agentfense discard fix
   agentfense discard fix --in data`,
@@ -34,6 +37,7 @@ workspace and of each mount. With --json, --all prints one document for each.`,
 	cmd.RunE = onChanges(e, &w, &o, runDiscard)
 	w.register(e, cmd, "throw away")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be thrown away")
+	cmd.Flags().BoolVarP(&o.Yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVarP(&o.Verbose, "verbose", "v", false, "list each path, also those in groups")
 	jsonFlag(cmd, &o.JSON)
 	return cmd
@@ -41,19 +45,23 @@ workspace and of each mount. With --json, --all prints one document for each.`,
 
 type discardOptions struct {
 	DryRun  bool
+	Yes     bool
 	Verbose bool
 	JSON    bool
 }
 
 func runDiscard(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o discardOptions) error {
+	if err := e.confirmDiscard(ctx, c, paths, o); err != nil {
+		return err
+	}
 	p := e.progressUnless(o.JSON, "discarding")
 	result, err := c.Discard(ctx, paths, o.DryRun)
 	p.stop()
 	if err != nil {
 		return err
 	}
-	single, groups := listDiscarded(result)
 	if o.JSON {
+		_, groups := listDiscarded(result)
 		return e.printJSON(struct {
 			SchemaVersion int                 `json:"schema_version"`
 			Mount         string              `json:"mount,omitempty"`
@@ -63,11 +71,7 @@ func runDiscard(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o 
 			Groups        []present.JSONGroup `json:"groups,omitempty"`
 		}{present.Version, c.mount, o.DryRun, escaped(result.Paths), escaped(result.Changed), present.JSONGroups(groups)})
 	}
-	lines := append(c.shownAll(single), groupLines(groups)...)
-	if o.Verbose {
-		lines = c.shownAll(result.Paths)
-	}
-	for _, line := range lines {
+	for _, line := range discardLines(c, result, o.Verbose) {
 		if _, err := fmt.Fprintln(e.stdout, line); err != nil {
 			return err
 		}
@@ -79,6 +83,33 @@ func runDiscard(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o 
 	}
 	e.say("%s %s%s", verb, plural(len(result.Paths), "change"), c.where())
 	return nil
+}
+
+// confirmDiscard shows on a terminal what a discard would throw away, and asks.
+func (e *env) confirmDiscard(ctx context.Context, c changesIn, paths []vpath.Path, o discardOptions) error {
+	if o.Yes || o.DryRun || !e.canAsk() {
+		return nil
+	}
+	plan, err := c.Discard(ctx, paths, true)
+	if err != nil || len(plan.Paths) == 0 {
+		return err
+	}
+	for _, line := range discardLines(c, plan, o.Verbose) {
+		e.say("  %s", line)
+	}
+	if !e.confirm(fmt.Sprintf("Throw away %s%s?", plural(len(plan.Paths), "change"), c.where())) {
+		return errdefs.New(errdefs.Canceled, "discard: nothing was thrown away%s", c.where())
+	}
+	return nil
+}
+
+// discardLines lists what a discard throws away, for a person.
+func discardLines(c changesIn, d backend.Discarded, verbose bool) []string {
+	if verbose {
+		return c.shownAll(d.Paths)
+	}
+	single, groups := listDiscarded(d)
+	return append(c.shownAll(single), groupLines(groups)...)
 }
 
 // listDiscarded takes the discarded paths apart: those that are listed one by one, in

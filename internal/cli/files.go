@@ -44,7 +44,8 @@ func (e *env) lookInto(cmd *cobra.Command, do func(ctx context.Context, v viewOf
 			}
 			defer v.Close()
 			e.sayLost(v.Lost())
-			return do(ctx, viewOf{v, mount}, paths)
+			err = do(ctx, viewOf{v, mount}, paths)
+			return e.explainPaths(ctx, b, args[0], mount, args[1:], err)
 		})
 	}
 }

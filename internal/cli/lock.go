@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/board"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
-	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // defaultLockWait is how long lock --wait waits.
@@ -59,21 +59,42 @@ their locks are refused.`,
 				return usageError{errdefs.New(errdefs.Invalid, "--%s %s: want a time above 0, such as 10m", flag, value)}
 			}
 		}
+		if err := checkWait(o.Wait, args[1:]); err != nil {
+			return err
+		}
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
-			paths, err := lockPaths(ctx, b, args[0], args[1:])
+			paths, err := e.lockPaths(ctx, b, args[0], args[1:])
 			if err != nil {
 				return err
 			}
 			if err := b.Lock(ctx, args[0], api.LockRequest{Paths: paths, Advisory: o.Advisory, Wait: o.Wait, For: o.For}); err != nil {
 				return sayWhoHolds(err, args[0])
 			}
-			e.say("%s has locked %s", args[0], plural(len(paths), "path"))
+			what := plural(len(paths), "path")
+			if len(paths) == 1 {
+				what = "/" + vpath.Escape(vpath.DecodeText(paths[0]))
+			}
+			e.say("%s has locked %s", args[0], what)
 			return nil
 		})
 	}
 	cmd.AddCommand(newLockLs(e))
 	marked(cmd)
 	return cmd
+}
+
+// checkWait refuses a path that is a duration after a --wait without one: --wait 2m was meant to be
+// --wait=2m.
+func checkWait(wait time.Duration, paths []string) error {
+	if wait != defaultLockWait {
+		return nil
+	}
+	for _, p := range paths {
+		if d, err := time.ParseDuration(p); err == nil && d > 0 {
+			return usageError{errdefs.New(errdefs.Invalid, "lock: to wait for %[1]s, write --wait=%[1]s; to lock the path, write ./%[1]s", p)}
+		}
+	}
+	return nil
 }
 
 // sayWhoHolds says how to see the locks for which a sandbox has waited in vain.
@@ -102,7 +123,7 @@ do what their policies permit, and the next request that waits is served.`,
 			return usageError{errdefs.New(errdefs.Invalid, "unlock: want paths or --all")}
 		}
 		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
-			paths, err := lockPaths(ctx, b, args[0], args[1:])
+			paths, err := e.lockPaths(ctx, b, args[0], args[1:])
 			if err != nil {
 				return err
 			}
@@ -114,19 +135,19 @@ do what their policies permit, and the next request that waits is served.`,
 }
 
 // lockPaths reads paths of a sandbox's source, as messages have them.
-func lockPaths(ctx context.Context, b backend.Backend, name string, args []string) ([]string, error) {
+func (e *env) lockPaths(ctx context.Context, b backend.Backend, name string, args []string) ([]string, error) {
 	sb, err := b.Sandbox(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	var texts []string
 	for _, arg := range args {
-		if err := notOnHost([]policy.Rule{{Pattern: arg}}, string(sb.Record.Source.Path)); err != nil {
-			return nil, err
+		p, err := workspacePath(arg)
+		if err == nil && filepath.IsAbs(arg) && belowSource(string(sb.Record.Source.Path), arg) != "" {
+			err = usageError{errdefs.New(errdefs.Invalid, "path %s: it is a path of this host", vpath.Quote(arg))}
 		}
-		p, err := vpath.Parse(arg)
 		if err != nil {
-			return nil, errdefs.New(errdefs.Invalid, "path %s: %w", vpath.Quote(arg), err)
+			return nil, e.explainPaths(ctx, b, name, "", args, err)
 		}
 		texts = append(texts, p.Text())
 	}

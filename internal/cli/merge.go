@@ -74,13 +74,13 @@ func runMerge(ctx context.Context, e *env, b backend.Backend, args []string, o f
 	}
 	paths, err := changedPaths(args[1:])
 	if err != nil {
-		return err
+		return e.explainPaths(ctx, b, from, "", args[1:], err)
 	}
 	p := e.progressUnless(o.JSON, "merging")
 	defer p.stop()
 	r, err := b.Merge(ctx, backend.MergeOptions{From: from, Into: o.Into, Snapshot: ref, Paths: paths, Resolve: o.resolution(), DryRun: o.DryRun}, e.args)
 	if err != nil {
-		return err
+		return e.explainPaths(ctx, b, from, "", args[1:], err)
 	}
 	p.stop()
 	if o.JSON {

@@ -78,7 +78,7 @@ func runReview(ctx context.Context, e *env, b backend.Backend, w *whichChanges, 
 	}
 	mounts, paths, err := w.choose(ctx, b, args[0], args[1:])
 	if err != nil {
-		return err
+		return e.explainPaths(ctx, b, args[0], w.mount(), args[1:], err)
 	}
 	c, err := b.Changes(ctx, args[0], mounts[0], again)
 	if err != nil {

@@ -75,7 +75,7 @@ func (d *disk) onFull(s *harness.Sandbox, full string, room int64, between func(
 }
 
 // stateDisk is what is said of a full disk of the state directory.
-const stateDisk = "no space left on device: the disk of the state directory is full; free it by "
+const stateDisk = "no space left on device: the disk of the state directory is full; to free it, "
 
 // A snapshot, a fork, a restore, a discard that copies frozen layers, an undo and an export on a
 // disk without a free block or inode do all or nothing, say why, and work once there is room.

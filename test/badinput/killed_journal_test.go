@@ -1,9 +1,11 @@
 package badinput_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,11 +15,11 @@ import (
 
 // changeAll has a step of each kind.
 const changeAll = `echo new > f; rm gone; chmod 755 mode; rm -r dir; echo file > dir; rm becomes; mkdir becomes; echo in > becomes/in
-mkdir -p made/in; echo made > made/in/f; ln -s f link; rm old; ln -s new old; ln f hard; mkfifo pipe; echo more >> twice; chmod 700 closed`
+mkdir -p made/in; echo made > made/in/f; ln -s f link; rm old; ln -s new old; ln f hard; mkfifo pipe; echo more >> twice; chmod 700 closed; echo more >> named`
 
 var beforeAll = map[string]string{
 	"f": "old\n", "gone": "gone\n", "mode": "same\n", "dir/a": "1\n", "dir/b/c": "2\n", "becomes": "file\n", "old": "file\n",
-	"twice": "one\n", "closed/f": "1\n",
+	"twice": "one\n", "closed/f": "1\n", "named": "twice\n",
 }
 
 // stateOf describes each entry of the source, as far as undo restores it.
@@ -28,6 +30,16 @@ func stateOf(t *testing.T, s *harness.Sandbox) string {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return string(out)
+}
+
+// giveName gives a file of the source another name: its previous version is copied then.
+func giveName(t *testing.T, s *harness.Sandbox) {
+	t.Helper()
+	name := s.Source + "/named too"
+	_ = os.Remove(name) // at first there is none
+	if err := os.Link(s.Source+"/named", name); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // appliesNothing is a command that finds what a killed apply or undo has left.
@@ -46,6 +58,7 @@ func TestAKilledTransactionIsAllOrNothing(t *testing.T) {
 	for name, options := range map[string][]harness.Option{"root": nil, "ordinary": {harness.Ordinary}} {
 		t.Run(name, func(t *testing.T) {
 			s := harness.New(t, binary, beforeAll, options...)
+			giveName(t, s)
 			before := stateOf(t, s)
 			wantCode(t, s.Run(changeAll, "--preset", "full-access"), 0)
 			wantCode(t, s.Agentfense("apply", s.Name), 0)
@@ -55,17 +68,20 @@ func TestAKilledTransactionIsAllOrNothing(t *testing.T) {
 				t.Fatalf("after undo:\n%s\nwant:\n%s", now, before)
 			}
 			points := []string{
-				"journal: made", "journal: ready", "sync: intended", "journal: placing", "sync: staged", "sync: swapped", "journal: taken",
-				"sync: moved away", "sync: one placed", "journal: committed", "sync: settled", "sync: told", "sync: dropped",
+				"journal: made", "journal: copied", "journal: ready", "sync: intended", "journal: placing", "sync: staged", "sync: swapped", "journal: taken",
+				"sync: moved away", "sync: one placed", "journal: committed", "journal: images dropped", "sync: settled", "sync: told", "sync: dropped",
 			}
 			if options != nil {
 				points = []string{"journal: taken", "sync: settled"} // what depends on the user
 			}
 			for _, point := range points {
+				if point == "journal: copied" {
+					giveName(t, s) // undo makes files with one name
+				}
 				s.KilledAt(point, "apply", s.Name)
 				said := appliesNothing(t, s)
 				now := stateOf(t, s)
-				committed := slices.Contains([]string{"journal: committed", "sync: settled", "sync: told", "sync: dropped"}, point)
+				committed := slices.Contains([]string{"journal: committed", "journal: images dropped", "sync: settled", "sync: told", "sync: dropped"}, point)
 				want := before
 				if committed {
 					want = after
@@ -73,7 +89,7 @@ func TestAKilledTransactionIsAllOrNothing(t *testing.T) {
 				if now != want {
 					t.Fatalf("killed at %q, committed %v:\n%s\nwant:\n%s", point, committed, now, want)
 				}
-				if told := strings.Contains(said, "was killed before its end: the source is restored"); told == (committed || point == "journal: made") {
+				if told := strings.Contains(said, "was killed before its end: the source is restored"); told == (committed || point == "journal: made" || point == "journal: copied") {
 					t.Errorf("killed at %q, said %q", point, said)
 				}
 				wantCode(t, s.Agentfense("apply", s.Name), 0)
@@ -95,19 +111,27 @@ func TestAKilledTransactionIsAllOrNothing(t *testing.T) {
 // killedUndo is the test of undo and redo, from the state before.
 func killedUndo(t *testing.T, s *harness.Sandbox, before, after string) {
 	t.Helper()
-	for _, point := range []string{"history: one moved", "sync: swapped", "sync: moved away", "journal: committed"} {
+	for _, point := range []string{
+		"history: one moved", "sync: swapped", "sync: moved away", "journal: reversed",
+		"journal: committed", "journal: images dropped", "undo: told", "undo: one removed", "undo: one made",
+	} {
 		for _, verb := range []string{"redo", "undo"} {
 			from, to := before, after
 			if verb == "undo" {
 				from, to = after, before
 			}
+			if verb == "redo" && strings.HasPrefix(point, "undo: one") {
+				wantCode(t, s.Agentfense(verb, s.Name, "--yes"), 0) // which gives the delta nothing back
+				continue
+			}
 			s.KilledAt(point, verb, s.Name, "--yes")
 			appliesNothing(t, s)
+			committed := point == "journal: committed" || point == "journal: images dropped" || strings.HasPrefix(point, "undo: ")
 			switch now := stateOf(t, s); {
-			case point == "journal: committed" && now == to:
+			case committed && now == to:
 				continue
-			case now != from:
-				t.Fatalf("%s killed at %q:\n%s\nwant:\n%s", verb, point, now, from)
+			case now != from || committed:
+				t.Fatalf("%s killed at %q:\n%s\nfrom:\n%s", verb, point, now, from)
 			}
 			wantCode(t, s.Agentfense(verb, s.Name, "--yes"), 0)
 			if now := stateOf(t, s); now != to {
@@ -115,6 +139,95 @@ func killedUndo(t *testing.T, s *harness.Sandbox, before, after string) {
 			}
 		}
 	}
+}
+
+// A command that finds what a killed apply has left, and is killed itself, leaves it to the next.
+func TestAKilledRecoveryGoesOn(t *testing.T) {
+	s := harness.New(t, binary, beforeAll)
+	before := stateOf(t, s)
+	wantCode(t, s.Run(changeAll, "--preset", "full-access"), 0)
+	for _, left := range []string{"sync: moved away", "sync: swapped"} { // after all files, and at one
+		s.KilledAt(left, "apply", s.Name)
+		points := []string{"history: one moved", "journal: restored", "journal: rolled back"}
+		if left == "sync: moved away" {
+			points = append([]string{"sync: moved away", "sync: swapped"}, points...)
+		}
+		for _, point := range points {
+			s.KilledAt(point, "apply", s.Name, "there/is/no/such/change")
+		}
+		appliesNothing(t, s)
+		if now := stateOf(t, s); now != before {
+			t.Fatalf("an apply killed at %q, and its recovery at %q:\n%s\nwant:\n%s", left, points, now, before)
+		}
+	}
+	wantCode(t, s.Agentfense("apply", s.Name), 0)
+	wantCode(t, s.Agentfense("undo", s.Name, "--yes"), 0)
+	if now := stateOf(t, s); now != before {
+		t.Errorf("undone:\n%s\nwant:\n%s", now, before)
+	}
+}
+
+// A power loss leaves any part of what was being written to the journal: of each line and of each
+// half line the next command makes all or nothing.
+func TestATornJournalIsAllOrNothing(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"f": "old\n", "gone": "gone\n"})
+	wantCode(t, s.Run("echo new > f; rm gone; echo made > made", "--preset", "full-access"), 0)
+	before := stateOf(t, s)
+	journal := func() string {
+		t.Helper()
+		found, err := filepath.Glob(filepath.Join(s.Home, "history", "*", "*", "journal"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no journal: %v", err)
+		}
+		return found[len(found)-1]
+	}
+	for _, point := range []string{"journal: ready", "journal: placing", "journal: committed"} {
+		s.KilledAt(point, "apply", s.Name)
+		text, err := os.ReadFile(journal())
+		if err != nil {
+			t.Fatal(err)
+		}
+		durable := 0 // what is durable before the first step
+		if point == "journal: committed" {
+			durable = bytes.LastIndex(text, []byte(`{"left"`))
+			if durable < 0 {
+				durable = bytes.LastIndex(text, []byte(`{"end"`))
+			}
+		}
+		for _, length := range cuts(text, durable) {
+			if length == len(text) && point == "journal: committed" {
+				continue // complete
+			}
+			if now := stateOf(t, s); now == before {
+				s.KilledAt(point, "apply", s.Name)
+			}
+			if err := os.Truncate(journal(), int64(length)); err != nil {
+				t.Fatal(err)
+			}
+			appliesNothing(t, s)
+			if now := stateOf(t, s); now != before {
+				t.Fatalf("killed at %q, %d of %d bytes of the journal:\n%s\nwant:\n%s", point, length, len(text), now, before)
+			}
+		}
+	}
+	wantCode(t, s.Agentfense("apply", s.Name), 0)
+	if content := s.Read("f") + s.Read("made"); content != "new\nmade\n" {
+		t.Errorf("applied %q", content)
+	}
+}
+
+// cuts returns the lengths of text, from least on, that end a line or half of one.
+func cuts(text []byte, least int) (lengths []int) {
+	start := 0
+	for line := range bytes.Lines(text) {
+		for _, length := range []int{start, start + len(line)/2, start + len(line) - 1} {
+			if length >= least {
+				lengths = append(lengths, length)
+			}
+		}
+		start += len(line)
+	}
+	return append(lengths, len(text))
 }
 
 // What a person edits after the kill stays, and is named.

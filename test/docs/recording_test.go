@@ -43,7 +43,7 @@ var recorded = []string{
 	"cat shop.conf",
 	"agentfense diff fix shop.conf",
 	"agentfense apply fix shop.conf",
-	"agentfense discard fix",
+	"agentfense discard --yes fix",
 	"cat shop.conf",
 }
 

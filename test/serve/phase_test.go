@@ -358,3 +358,70 @@ func TestAServerKilledWhileItDestroysASandbox(t *testing.T) {
 		s.isWhole()
 	}
 }
+
+func TestAServerKilledWhileItForksASandbox(t *testing.T) {
+	s := start(t)
+	cb := s.codebase(map[string]string{"f": "old\n"})
+	id := s.sandbox(cb)
+	for point, want := range map[string]int{"fork: frozen": 0, "fork: made": 1, "fork sandbox: made": 2} {
+		names := []string{"a" + point[len(point)-4:], "b" + point[len(point)-4:]}
+		s.killedAt(point, func() error {
+			_, err := sandboxv1.NewSnapshotServiceClient(s.conn).ForkSandbox(t.Context(), &sandboxv1.ForkSandboxRequest{SandboxId: id, Names: names})
+			return err
+		})
+		list, err := s.sandboxes.ListSandboxes(t.Context(), &sandboxv1.ListSandboxesRequest{})
+		forks := slices.DeleteFunc(must(t, list, err).Sandboxes, func(box *sandboxv1.Sandbox) bool { return box.Id == id })
+		if known := len(strings.Fields(s.agentfense("ls", "--quiet"))) - 1; len(forks) != want || known != want {
+			t.Errorf("killed at %q: the server lists %d forks, the command line %d, want %d", point, len(forks), known, want)
+		}
+		for _, fork := range forks {
+			started, err := s.sandboxes.StartSandbox(t.Context(), &sandboxv1.StartSandboxRequest{SandboxId: fork.Id})
+			must(t, started, err)
+			if got := s.exec(fork.Id, "cat f"); got != "old\n" {
+				t.Errorf("killed at %q: the fork shows %q", point, got)
+			}
+			empty, err := s.sandboxes.DestroySandbox(t.Context(), &sandboxv1.DestroySandboxRequest{SandboxId: fork.Id})
+			must(t, empty, err)
+		}
+		s.isWhole()
+	}
+}
+
+// What a command wrote by rules with keep is kept at the end of the next one.
+func TestAServerKilledBeforeItKeeps(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, dir, err)
+	config := filepath.Join(dir, "server.yaml")
+	for path, text := range map[string]string{
+		filepath.Join(dir, "f"): "old\n",
+		config:                  "mounts:\n  roots:\n    - {path: " + dir + ", writable: true, keep: true}\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &server{t: t, home: t.TempDir(), flags: []string{"--config", config}}
+	s.begin()
+	made, err := s.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{
+		CodebaseId: s.codebase(nil), Permissions: everything,
+		Mounts: []*sandboxv1.Mount{{Source: dir, Place: "/mnt/kept", Rules: []*sandboxv1.PermissionRule{{Pattern: "/**", Permission: sandboxv1.Permission_PERMISSION_WRITE, Keep: true}}}},
+	})
+	id := must(t, made, err).Id
+	started, err := s.sandboxes.StartSandbox(t.Context(), &sandboxv1.StartSandboxRequest{SandboxId: id})
+	must(t, started, err)
+	s.killedAt("keep: permitted", func() error {
+		_, err := s.sandboxes.Exec(t.Context(), &sandboxv1.ExecRequest{SandboxId: id, Command: "echo kept > /mnt/kept/f"})
+		return err
+	})
+	s.isWhole()
+	have := func() string {
+		text, err := os.ReadFile(filepath.Join(dir, "f"))
+		return string(must(t, text, err))
+	}
+	if got := have(); got != "old\n" {
+		t.Errorf("before the next command f has %q", got)
+	}
+	if got := s.exec(id, "cat /mnt/kept/f"); got != "kept\n" || have() != got {
+		t.Errorf("the sandbox shows %q, the host has %q", got, have())
+	}
+}

@@ -46,6 +46,7 @@ type server struct {
 	t     *testing.T
 	home  string
 	env   []string
+	flags []string // of serve
 	cmd   *exec.Cmd
 	conn  *grpc.ClientConn
 	token string
@@ -97,7 +98,7 @@ func (s *server) environ() []string {
 // serve starts the server and connects.
 func (s *server) serve() {
 	s.t.Helper()
-	s.cmd = exec.Command(cmp.Or(s.program, binary), "serve")
+	s.cmd = exec.Command(cmp.Or(s.program, binary), append([]string{"serve"}, s.flags...)...)
 	s.cmd.Env = s.environ()
 	if s.crashFile != "" {
 		whole, err := crashing()

@@ -20,7 +20,7 @@ func TestProgress(t *testing.T) {
 		want []string
 	}{
 		{[]string{"apply", "attack", "a"}, []string{"\ragentfense: applying, ", " s, 1 of 1"}},
-		{[]string{"discard", "attack"}, []string{"\ragentfense: discarding, "}},
+		{[]string{"discard", "--yes", "attack"}, []string{"\ragentfense: discarding, "}},
 		{[]string{"rm", "attack"}, []string{"\ragentfense: removing attack, "}},
 	}
 	s := harness.New(t, binary, map[string]string{"a": "1", "b": "1"})

@@ -84,12 +84,18 @@ func (r *repository) state() string {
 // kill runs the program, which has to be killed at a point, and then recovers.
 func (r *repository) kill(point string, args ...string) {
 	r.t.Helper()
+	r.killOnly(point, args...)
+	r.recover()
+}
+
+// killOnly is kill without the recovery.
+func (r *repository) killOnly(point string, args ...string) {
+	r.t.Helper()
 	out, err := r.command(point, binary, args...)
 	exit, is := errors.AsType[*exec.ExitError](err)
 	if !is || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		r.t.Fatalf("%q was not killed at %q: %v\n%s", args, point, err, out)
 	}
-	r.recover()
 }
 
 // recover does what the next command does first.
@@ -143,6 +149,12 @@ func TestKilledAppliesOfCommitsAreWhole(t *testing.T) {
 		if now := r.state(); now != after {
 			t.Fatalf("killed at %q:\n%s\nwant\n%s", point, now, after)
 		}
+	}
+	r.must(binary, "undo", "--yes")
+	r.killOnly("journal: moved branch", commits...)
+	r.kill("journal: completed", "apply", "s", "there/is/no/such/change")
+	if now := r.state(); now != after {
+		t.Fatalf("killed while it was completed:\n%s\nwant\n%s", now, after)
 	}
 	r.must(binary, "undo", "--yes")
 	if now := r.state(); now != before {

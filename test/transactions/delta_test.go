@@ -3,6 +3,8 @@ package transactions_test
 import (
 	"maps"
 	"slices"
+
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // entry is what a delta has at a path.
@@ -15,8 +17,10 @@ type entry struct {
 // delta is the model of a delta: it lies on the source, as OCI layers do.
 type delta struct {
 	own    map[string]entry
-	base   tree             // what the source had where the delta has, or hides, its entry
-	frozen map[string]entry // own as of the last snapshot: a removal leaves a whiteout over it
+	base   tree                         // what the source had where the delta has, or hides, its entry
+	frozen map[string]entry             // own as of the last snapshot: a removal leaves a whiteout over it
+	lock   *lock                        // of another sandbox, while it has one
+	narrow map[string]policy.Permission // what the sandbox may do at and below these paths; else it may write
 }
 
 func newDelta() *delta {
@@ -24,7 +28,7 @@ func newDelta() *delta {
 }
 
 func (d *delta) clone() *delta {
-	return &delta{own: maps.Clone(d.own), base: maps.Clone(d.base), frozen: maps.Clone(d.frozen)}
+	return &delta{own: maps.Clone(d.own), base: maps.Clone(d.base), frozen: maps.Clone(d.frozen), narrow: d.narrow}
 }
 
 // freeze is what a snapshot does.
@@ -150,7 +154,7 @@ func (d *delta) rename(src tree, p, q string) {
 	}
 	moved := tree{}
 	for at, n := range d.view(src) {
-		if at == p || isBelow(at, p) {
+		if (at == p || isBelow(at, p)) && !d.isHidden(at) {
 			moved[at] = n
 		}
 	}
@@ -323,7 +327,11 @@ func (d *delta) prune(src tree, p string) bool {
 }
 
 // reset removes all changes.
-func (d *delta) reset() { *d = *newDelta() }
+func (d *delta) reset() {
+	narrow := d.narrow
+	*d = *newDelta()
+	d.narrow = narrow
+}
 
 // write changes the content of a file.
 func (d *delta) write(src tree, p, text string) {

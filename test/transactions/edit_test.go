@@ -24,7 +24,11 @@ type edit struct {
 
 // drawEdit draws an edit that is possible in t.
 func (w *world) drawEdit(rt *rapid.T, t tree) (edit, bool) {
-	p := w.drawName(rt, "path")
+	return w.drawEditAt(rt, t, w.drawName(rt, "path"))
+}
+
+// drawEditAt draws an edit at p.
+func (w *world) drawEditAt(rt *rapid.T, t tree, p string) (edit, bool) {
 	if !t.isDir(parent(p)) {
 		return edit{}, false
 	}
@@ -175,6 +179,10 @@ func (w *world) doSource(rt *rapid.T, e edit) {
 // editInside edits in a sandbox, once or several times.
 func (w *world) editInside(rt *rapid.T) {
 	b, sb := w.anyBox(rt)
+	if len(b.narrow) > 0 || rapid.IntRange(0, 15).Draw(rt, "by a program") == 0 {
+		w.editThrough(rt, b, func() (edit, bool) { return w.drawEdit(rt, b.view(w.src)) })
+		return
+	}
 	w.editBox(rt, b, sb)
 }
 
@@ -188,37 +196,52 @@ func (w *world) editBox(rt *rapid.T, b *box, sb *record.Sandbox) {
 	})
 }
 
-// do does an edit in a sandbox and in its model.
-func (w *world) do(b *box, s *layer.Stack, e edit) error {
-	p := pathOf(e.path)
+// doInModel does an edit that is no removal in the model of a sandbox.
+func (w *world) doInModel(b *box, e edit) {
 	switch e.what {
 	case "chmod":
 		b.chmod(w.src, e.path, e.node)
-		mode := uint32(e.node.mode)
-		_, err := s.SetAttr(p, layer.SetAttr{Mode: &mode})
-		return err
 	case "link":
 		w.wrote++
 		b.link(w.src, e.path, e.to, w.wrote)
 		w.did["inside: linked"]++
-		_, err := s.Link(p, pathOf(e.to))
-		return err
-	case "remove":
-		return w.removeInside(b, s, e.path)
 	case "rename":
 		b.rename(w.src, e.path, e.to)
-		_, err := s.Rename(p, pathOf(e.to), layer.RenameOptions{})
-		return err
-	}
-	_, exists := b.at(w.src, e.path)
-	if exists {
+	case "put":
+		if _, exists := b.at(w.src, e.path); !exists {
+			b.put(w.src, e.path, e.node)
+			return
+		}
 		if len(b.names(e.path)) > 1 {
 			w.did["inside: wrote to a linked file"]++
 		}
 		b.write(w.src, e.path, e.node.text)
+	}
+}
+
+// do does an edit in a sandbox and in its model.
+func (w *world) do(b *box, s *layer.Stack, e edit) error {
+	if e.what == "remove" {
+		return w.removeInside(b, s, e.path)
+	}
+	p := pathOf(e.path)
+	_, exists := b.at(w.src, e.path)
+	w.doInModel(b, e)
+	switch e.what {
+	case "chmod":
+		mode := uint32(e.node.mode)
+		_, err := s.SetAttr(p, layer.SetAttr{Mode: &mode})
+		return err
+	case "link":
+		_, err := s.Link(p, pathOf(e.to))
+		return err
+	case "rename":
+		_, err := s.Rename(p, pathOf(e.to), layer.RenameOptions{})
+		return err
+	}
+	if exists {
 		return write(s, p, e.node, true)
 	}
-	b.put(w.src, e.path, e.node)
 	switch e.node.kind {
 	case 'd':
 		_, err := s.Mkdir(p, uint32(e.node.mode))

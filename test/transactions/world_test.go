@@ -66,16 +66,17 @@ func (b *box) fork(name, ref string) *box {
 
 // world is a source with its sandboxes, and what they must be.
 type world struct {
-	home  *record.Home
-	dir   string // the source
-	mount string // the name of the mount that shows the source; "": it is the workspace
-	data  *world // that of the mount, with the same sandboxes
-	src   tree
-	boxes map[string]*box
-	done  []*transaction
-	made  int // sandboxes
-	wrote int // texts
-	did   counts
+	home   *record.Home
+	dir    string // the source
+	mount  string // the name of the mount that shows the source; "": it is the workspace
+	inPath string // its path inside
+	data   *world // that of the mount, with the same sandboxes
+	src    tree
+	boxes  map[string]*box
+	done   []*transaction
+	made   int // sandboxes
+	wrote  int // texts
+	did    counts
 }
 
 // lines is the text with which files begin.
@@ -97,8 +98,9 @@ func (w *world) drawName(rt *rapid.T, label string) string {
 // dataMount is the name of the mount that each sandbox has, in which everything can be written.
 const dataMount = "data"
 
-func newWorld(rt *rapid.T, root string, did counts) *world {
-	w := &world{did: did, dir: filepath.Join(root, "source"), data: &world{did: did, dir: filepath.Join(root, "data"), mount: dataMount}}
+func newWorld(rt *rapid.T, root, program string, did counts) *world {
+	w := &world{did: did, dir: filepath.Join(root, "source"), data: &world{did: did, dir: filepath.Join(root, "data"), mount: dataMount, inPath: "/data"}}
+	w.inPath = w.dir
 	w.begin(rt)
 	w.data.begin(rt)
 	var err error
@@ -113,10 +115,11 @@ func newWorld(rt *rapid.T, root string, did counts) *world {
 		name := w.newName()
 		rules := []policy.Rule{{Pattern: "**", Permission: policy.Write}}
 		mount := record.Mount{
-			Source: data.Path, Target: "/data", Name: dataMount, Mode: mountspec.CopyOnWrite, Rules: rules, Dev: data.Dev, Ino: data.Ino, Born: data.Born,
+			Source: data.Path, Target: record.HostPath(w.data.inPath), Name: dataMount, Mode: mountspec.CopyOnWrite, Rules: rules, Dev: data.Dev, Ino: data.Ino, Born: data.Born,
 		}
 		_, err = w.home.Create(record.Record{
-			Name: name, Source: source, Workspace: w.dir, Runtime: record.RuntimeBwrap, Net: record.NetNone, Rules: rules, Mounts: []record.Mount{mount},
+			Name: name, Source: source, Workspace: w.dir, Runtime: record.RuntimeBwrap, Net: record.NetNone, Rules: rules, UID: new(uint32(1000)),
+			Mounts: []record.Mount{mount, {Source: record.HostPath(program), Target: programPath, Name: programName, Mode: mountspec.ReadOnly}},
 		})
 		w.must(rt, err)
 		w.add(newBox(name))

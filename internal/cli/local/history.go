@@ -134,6 +134,13 @@ func (b *Backend) toReverse(o backend.UndoOptions) (*transaction, error) {
 	for i, t := range list {
 		entries[i] = t.Entry
 	}
+	if len(entries) == 0 && o.Name == "" {
+		kind := history.Undo
+		if o.Redo {
+			kind = history.Redo
+		}
+		return nil, errdefs.New(errdefs.NotFound, "%s: nothing was applied to %s or to a directory above it", kind, vpath.Escape(o.Dir))
+	}
 	e, err := undo.Select(entries, o.Redo)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ package mcpserver
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
@@ -101,58 +103,69 @@ func (s *service) server() *mcp.Server {
 	no := false
 	reads := &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &no}
 	writes := &mcp.ToolAnnotations{OpenWorldHint: &no}
-	mcp.AddTool(server, &mcp.Tool{
+	addTool(server, &mcp.Tool{
 		Name: "exec", Annotations: writes,
 		Description: "Run a shell command in the sandbox, by bash if the sandbox has it, else by sh. Returns the exit code, the output and what the policy refused. Long output is cut in the middle.",
 	}, s.exec)
-	mcp.AddTool(server, &mcp.Tool{
+	addTool(server, &mcp.Tool{
 		Name: "read", Annotations: reads,
 		Description: "Read a file of the sandbox. A file that is not UTF-8 is returned in base64. Read a long file in parts, with offset.",
 	}, s.read)
-	mcp.AddTool(server, &mcp.Tool{
+	addTool(server, &mcp.Tool{
 		Name: "write", Annotations: writes,
 		Description: "Create or replace a file in the sandbox, with the directories above it.",
 	}, s.write)
-	mcp.AddTool(server, &mcp.Tool{
+	addTool(server, &mcp.Tool{
 		Name: "list", Annotations: reads,
 		Description: "List a directory of the sandbox, with the permission of each entry.",
 	}, s.list)
-	mcp.AddTool(server, &mcp.Tool{
+	addTool(server, &mcp.Tool{
 		Name: "diff", Annotations: reads,
 		Description: "Show what the sandbox changed and the user has not applied yet, or what changed since a snapshot, as a unified diff.",
 	}, s.diff)
-	mcp.AddTool(server, &mcp.Tool{
+	addTool(server, &mcp.Tool{
 		Name: "snapshot", Annotations: writes,
 		Description: "Keep the present state of the sandbox, to which restore can go back. Returns its name.",
 	}, s.snapshot)
-	mcp.AddTool(server, &mcp.Tool{
+	addTool(server, &mcp.Tool{
 		Name: "snapshots", Annotations: reads,
 		Description: "List the snapshots of the sandbox as a tree.",
 	}, s.snapshots)
-	mcp.AddTool(server, &mcp.Tool{
+	addTool(server, &mcp.Tool{
 		Name: "restore", Annotations: writes,
 		Description: "Bring the files of the sandbox back to a snapshot. What was there is kept as another snapshot. Ends background processes in the sandbox; works while no command runs.",
 	}, s.restore)
-	mcp.AddTool(server, &mcp.Tool{
+	addTool(server, &mcp.Tool{
 		Name: "explain", Annotations: reads,
 		Description: "Show what the policy permits at paths, which need not exist: none, view (listed, not readable), read or write.",
 	}, s.explain)
-	mcp.AddTool(server, &mcp.Tool{
+	addTool(server, &mcp.Tool{
 		Name: "ask", Annotations: writes,
 		Description: "Ask the user for permission to read or write one path, or to reach one host, with a reason. Waits for the answer, up to the time-out of the sandbox. Works if the user has started the server with --ask.",
 	}, s.ask)
-	mcp.AddTool(server, &mcp.Tool{
+	addTool(server, &mcp.Tool{
 		Name: "request_apply", Annotations: writes,
 		Description: "Ask the user to review and apply the changes. Nothing is applied by this call. Returns the command that the user runs.",
 	}, s.requestApply)
-	mcp.AddTool(server, &mcp.Tool{
+	addTool(server, &mcp.Tool{
 		Name: "history", Annotations: reads,
 		Description: "List what the user has applied of the sandbox's changes, and what was undone, the latest first.",
 	}, s.history)
-	mcp.AddTool(server, &mcp.Tool{
+	addTool(server, &mcp.Tool{
 		Name: "request_undo", Annotations: reads,
 		Description: "Ask the user to take the last apply back. Nothing is undone by this call. Returns the command that the user runs.",
 	}, s.requestUndo)
 	s.boardTools(server, reads, writes)
 	return server
+}
+
+// addTool adds a tool. Its errors name no command of agentfense, because a model works by tools.
+func addTool[In, Out any](server *mcp.Server, t *mcp.Tool, handle mcp.ToolHandlerFor[In, Out]) {
+	mcp.AddTool(server, t, func(ctx context.Context, r *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
+		result, out, err := handle(ctx, r, in)
+		if err != nil {
+			err = errors.New(errdefs.Plain(err))
+		}
+		return result, out, err
+	})
 }

@@ -184,7 +184,11 @@ func (a *asker) put(at place) (move, error) {
 	}
 	key := strings.TrimSpace(line)
 	if !slices.Contains(keys, key) {
-		a.help(keys)
+		if key == "s" {
+			a.out.Say("this hunk cannot be split")
+		} else {
+			a.help(keys)
+		}
 		return stay, nil
 	}
 	return a.take(at, key), nil

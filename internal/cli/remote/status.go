@@ -44,6 +44,9 @@ func (c *Client) failed(err error) error {
 		return errdefs.New(errdefs.Unauthenticated, "the server at %s does not let you in: %s; %s", c.at, s.Message(), tokenAdvice(c.at))
 	}
 	err = errdefs.New(kindOf[s.Code()], "%s", s.Message())
+	if c := stream.Command(s); c != "" {
+		err = errdefs.New(kindOf[s.Code()], "%s%s", s.Message(), c)
+	}
 	if r := stream.Reason(s); r != "" {
 		err = errdefs.WithReason(err, r)
 	}

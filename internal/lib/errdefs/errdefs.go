@@ -56,14 +56,22 @@ func (k Kind) String() string {
 
 // Error is an error with a Kind.
 type Error struct {
-	Kind Kind
-	err  error
+	Kind     Kind
+	err      error
+	commands []Command
 }
 
 // New returns an error of kind k. The format takes %w like fmt.Errorf, so the
-// cause stays reachable by errors.Is and errors.As.
+// cause stays reachable by errors.Is and errors.As. Where an argument is a Command, the text must
+// read well without it, too: see Plain.
 func New(k Kind, format string, args ...any) error {
-	return &Error{Kind: k, err: fmt.Errorf(format, args...)}
+	e := &Error{Kind: k, err: fmt.Errorf(format, args...)}
+	for _, arg := range args {
+		if c, is := arg.(Command); is {
+			e.commands = append(e.commands, c)
+		}
+	}
+	return e
 }
 
 // Error returns the text, without the kind.

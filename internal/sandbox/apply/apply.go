@@ -287,7 +287,7 @@ func tooFull(err error) error {
 	if !errdefs.Is(err, errdefs.Exhausted) {
 		return err
 	}
-	return errdefs.New(errdefs.Exhausted, "%w: apply fewer paths at once, or free the disk by agentfense discard or agentfense rm", err)
+	return errdefs.New(errdefs.Exhausted, "%w: apply fewer paths at once, or to free the disk, discard changes or remove a sandbox", err)
 }
 
 // paths returns the paths of the source that the plan changes.

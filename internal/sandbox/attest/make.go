@@ -34,7 +34,7 @@ func Choose(s *record.Sandbox, reviewed string, running bool) (digest string, sh
 
 // ErrUnseen is the error for a running sandbox of which nothing was shown.
 func ErrUnseen(ref string) error {
-	return errdefs.New(errdefs.Precondition, "sandbox %s runs: to attest its changes, look at them first: agentfense diff %[1]s", ref)
+	return errdefs.New(errdefs.Precondition, "sandbox %s runs: to attest its changes, look at them first%s", ref, errdefs.Command("diff "+ref))
 }
 
 // Make returns the text of a statement about an apply of what shown has; nothing if nothing was

@@ -206,8 +206,8 @@ func (l *Log) CheckRoom() error {
 		return nil
 	}
 	return errdefs.New(errdefs.Exhausted,
-		"audit log of sandbox %s: it has %d bytes and its budget is %d: archive it with `agentfense audit %s --archive FILE`, or raise audit.max_bytes_per_sandbox",
-		l.options.Sandbox, st.Size, l.options.Budget.Bytes, l.options.Sandbox)
+		"audit log of sandbox %s: it has %d bytes and its budget is %d; raise audit.max_bytes_per_sandbox, or archive it%s",
+		l.options.Sandbox, st.Size, l.options.Budget.Bytes, errdefs.Command("audit "+l.options.Sandbox+" --archive FILE"))
 }
 
 // addOrCountLocked adds e to b if the budget has room for it, else counts it.

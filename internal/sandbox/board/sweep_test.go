@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
@@ -95,9 +96,7 @@ func TestTheBoardOfAKilledSupervisorIsRemoved(t *testing.T) {
 // TestAMessageOnAFullDisk posts messages until the disk is full. One that is refused is not there,
 // and neither is half of it; its sandbox has the status of before. With room again all goes on.
 func TestAMessageOnAFullDisk(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("mounting a small file system needs root")
-	}
+	testenv.Root(t)
 	for _, topic := range []string{"t", StatusTopic} {
 		t.Run(topic, func(t *testing.T) {
 			disk := t.TempDir()

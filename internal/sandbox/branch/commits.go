@@ -42,7 +42,7 @@ type CommitsOptions struct {
 // transplant.TakeOut; Precondition for a sandbox without one.
 func Take(ctx context.Context, s *record.Sandbox) (*transplant.Taken, error) {
 	if !s.Stored.Git.IsClean() {
-		return nil, errdefs.New(errdefs.Precondition, "sandbox %[1]s: it has no repository of its own, because it was not made with --git=clean; its changes: agentfense diff %[1]s", s.Name())
+		return nil, errdefs.New(errdefs.Precondition, "sandbox %s: it has no repository of its own, because it was not made with --git=clean (in the API: git); look at its changes%s", s.Name(), errdefs.Command("diff "+s.Name()))
 	}
 	source, _, err := s.SourceToRead()
 	if err != nil {
@@ -232,7 +232,7 @@ func (c *committing) chosen() (string, error) {
 	}
 	name := c.sandbox.Name()
 	if tip := c.taken.Heads.Commits[ref]; c.o.Reviewed != "" && tip != c.o.Reviewed {
-		return "", errdefs.New(errdefs.Precondition, "sandbox %[1]s: the last commit is %[2]s now, and not the one that was reviewed; look again: agentfense commits %[1]s", name, tip)
+		return "", errdefs.New(errdefs.Precondition, "sandbox %s: the last commit is %s now, and not the one that was reviewed; look again%s", name, tip, errdefs.Command("commits "+name))
 	}
 	if of := c.taken.Info.Branch; c.tree != nil && of != "" && of != c.head.Ref {
 		return "", errdefs.New(errdefs.Precondition, "sandbox %s: its repository was made of the branch %s, and %s is checked out: check out the former, or name a new branch with --to-branch (to_branch)",

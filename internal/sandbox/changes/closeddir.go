@@ -10,7 +10,7 @@ import (
 
 // notPlaced is the reason for a change that the view permits but an apply cannot make: the
 // view changes a file in place, while an apply replaces it.
-const notPlaced = "you may not replace files in its directory, which belongs to another user; read the content with agentfense files cat and write it into the file"
+const notPlaced = "you may not replace files in its directory, which belongs to another user; read the content in the sandbox and write it into the file"
 
 // CannotPlace returns the reason why this user cannot apply the change, or "" if none is
 // known.

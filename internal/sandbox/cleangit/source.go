@@ -63,7 +63,7 @@ func OpenSource(workspace *os.File) (*Source, error) {
 	err := unix.Fstatat(int(workspace.Fd()), ".git", &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return nil, errdefs.New(errdefs.Precondition, "the source has no .git directory; name the top directory of the work tree with --dir")
+		return nil, errdefs.New(errdefs.Precondition, "the source has no .git directory: name the top directory of the work tree")
 	case err != nil:
 		return nil, errdefs.New(safefs.Kind(err), "git: .git: %w", err)
 	case st.Mode&unix.S_IFMT == unix.S_IFREG:

@@ -150,8 +150,8 @@ func (l *Paths) drop(rules []policy.Rule, is func(policy.Rule) bool) []policy.Ru
 
 func (l *Paths) revoke(c Change, rules []policy.Rule, name string) ([]policy.Rule, error) {
 	if !slices.ContainsFunc(rules, c.made) {
-		return nil, errdefs.New(errdefs.NotFound, "%s: not granted to %s by policy grant or by an answer; agentfense policy explain --sandbox %s %s shows which rule decides",
-			c.Path, name, name, policy.QuoteForShell(c.Path.Rel()))
+		return nil, errdefs.New(errdefs.NotFound, "%s: not granted to %s by a grant or an answer; look which rule decides%s",
+			c.Path, name, errdefs.Command("policy explain --sandbox "+name+" "+policy.QuoteForShell(c.Path.Rel())))
 	}
 	return l.drop(rules, c.made), nil
 }

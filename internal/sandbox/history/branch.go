@@ -202,6 +202,7 @@ func (s *Source) complete(tree *changes.SourceTree, e *Entry, journal *os.File) 
 		return err
 	}
 	e.State = Committed
+	failpoint.At("journal: completed")
 	if e.Of != "" {
 		return s.dropImages(e.Of)
 	}

@@ -93,7 +93,8 @@ type Entry struct {
 	// Expired says that the images were removed, so that the transaction cannot be reversed.
 	Expired bool
 
-	dir string
+	dir   string
+	whole int64 // bytes of the journal's complete lines, after Load
 }
 
 // Done returns the steps that were executed.

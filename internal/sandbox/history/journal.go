@@ -119,13 +119,14 @@ func (e *Entry) Load() error {
 	if err != nil {
 		return record.HostError("history", err)
 	}
-	e.Steps = nil
+	e.Steps, e.whole = nil, 0
 	ready := false
 	for raw := range strings.Lines(string(text)) {
 		var l line
 		if !strings.HasSuffix(raw, "\n") || json.Unmarshal([]byte(raw), &l) != nil {
 			break // killed while it wrote the line, before the step
 		}
+		e.whole += int64(len(raw))
 		ready = ready || l.Ready
 		if err := e.add(&l); err != nil {
 			return err

@@ -79,6 +79,10 @@ func (s *Source) recoverOne(e *Entry) ([]Left, error) {
 		return nil, record.HostError("history", err)
 	}
 	defer journal.Close()
+	// The line that ends the transaction must not follow half a line.
+	if err := journal.Truncate(e.whole); err != nil {
+		return nil, record.HostError("history", err)
+	}
 	return s.rollBack(&changes.SourceTree{Root: root, Owner: e.Owner}, e, journal)
 }
 
@@ -125,6 +129,7 @@ func (s *Source) rollBack(tree *changes.SourceTree, e *Entry, journal *os.File) 
 		return nil, err
 	}
 	e.State = RolledBack
+	failpoint.At("journal: rolled back")
 	if len(m.left) > 0 {
 		return m.left, nil // what was there before stays with the transaction
 	}

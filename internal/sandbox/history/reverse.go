@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
@@ -113,6 +114,11 @@ func (r *Reversal) plan(i int, goes, comes map[vpath.Path]bool) error {
 	}
 	if why == "" {
 		why = r.checkImage(i)
+	}
+	if why == "" && s.isModeOnly() { // of the file that is there now: no version is kept
+		after := *step.Before
+		after.Mode = s.Before.Mode
+		step.After = &after
 	}
 	if why != "" {
 		r.Conflicts = append(r.Conflicts, Left{at, why})
@@ -217,6 +223,7 @@ func (s *Source) Reverse(r *Reversal, h Header) (id string, err error) {
 		err = syncTree(r.tree)
 	}
 	if err == nil {
+		failpoint.At("journal: reversed")
 		err = t.notePlaced()
 	}
 	if err == nil && h.Branch != nil {

@@ -42,7 +42,7 @@ func (s *Source) Begin(tree *changes.SourceTree, h Header, steps []Step) (*Txn, 
 		}
 	}
 	if errdefs.Is(err, errdefs.Exhausted) {
-		return nil, errdefs.New(errdefs.Exhausted, "%w: nothing applied: the state directory has no room for the previous versions of the files; free the disk by agentfense discard or agentfense rm", err)
+		return nil, errdefs.New(errdefs.Exhausted, "%w: nothing applied: the state directory has no room for the previous versions of the files; to free the disk, discard changes or remove a sandbox", err)
 	}
 	return t, err
 }
@@ -109,6 +109,7 @@ func (t *Txn) copyImages() error {
 	if err := unix.Syncfs(int(t.images.Fd())); err != nil {
 		return record.HostError("history", err)
 	}
+	failpoint.At("journal: copied")
 	return nil
 }
 
@@ -217,6 +218,7 @@ func (t *Txn) Commit(left []int) error {
 			return err
 		}
 	}
+	failpoint.At("journal: images dropped")
 	return t.source.prune(t.entry.Time)
 }
 

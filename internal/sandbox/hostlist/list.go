@@ -57,7 +57,7 @@ func (l *List) Change(c Change, name string, now time.Time) error {
 		known := slices.Contains(hosts, granted)
 		switch i := slices.IndexFunc(hosts, func(host string) bool { return placeOf(host) == placeOf(granted) }); {
 		case !known && i >= 0:
-			return errdefs.New(errdefs.Invalid, "%s: allowed as %s, and one port has one rule; first: agentfense policy revoke %s --net %s", granted, hosts[i], name, placeOf(hosts[i]))
+			return errdefs.New(errdefs.Invalid, "%s: allowed as %s, and one port has one rule; revoke that first%s", granted, hosts[i], errdefs.Command("policy revoke "+name+" --net "+placeOf(hosts[i])))
 		case !known:
 			hosts = append(hosts, granted)
 		case !ends:

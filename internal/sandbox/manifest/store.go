@@ -78,7 +78,7 @@ func LastShown(s *record.Sandbox) (string, error) {
 	case err != nil:
 		return "", record.HostError("sandbox "+s.Name(), err)
 	case !record.IsDigest(string(text)):
-		return "", errdefs.New(errdefs.Precondition, "sandbox %s: the note of what was shown last is damaged: run agentfense diff %[2]s again", s.Name(), s.Ref())
+		return "", errdefs.New(errdefs.Precondition, "sandbox %s: the note of what was shown last is damaged; look at the changes again%s", s.Name(), errdefs.Command("diff "+s.Ref()))
 	}
 	return string(text), nil
 }

@@ -181,7 +181,7 @@ func (m *merging) lines(ctx context.Context) (done bool, err error) {
 // clash decides or reports that both sides have another content.
 func (m *merging) clash(kind conflict.Kind, reason string) {
 	if m.kindOf(kind) == conflict.BothAdded {
-		reason = "both made it, with another content"
+		reason = "both made it, with different contents"
 	}
 	m.plan.resolve(m.at, m.kindOf(kind), m.o, m.t, "%s", reason)
 }
@@ -247,8 +247,9 @@ func (m *merging) permissions() {
 	}
 	m.result.mode = m.o.mode&^changes.PermOf(m.o.mode) | becomes
 	s := &step{path: m.at, was: m.o, becomes: m.result, merged: m.merged, resolved: m.resolved}
-	s.modeOnly = !m.merged && !m.taken
-	if s.modeOnly && becomes == o {
+	stays := !m.merged && !m.taken
+	s.modeOnly = stays && !m.o.linked
+	if stays && becomes == o {
 		s.becomes = nil
 	}
 	if s.becomes != nil || s.resolved != "" {

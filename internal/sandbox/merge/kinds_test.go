@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/textdiff"
 	"github.com/agentfense/agentfense/internal/sandbox/conflict"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // A link has no lines, and a large text is not compared by lines.
@@ -39,6 +40,36 @@ func TestWhatHasNoLinesIsTakenAsAWhole(t *testing.T) {
 	}
 	if got := w.shows("into", "large"); !strings.HasSuffix(got, "of fork\n") {
 		t.Errorf("the text ends with %q", got[len(got)-10:])
+	}
+}
+
+// A mode that a fork has given to one file stays away from another name that the file has in the
+// sandbox, and so does a content.
+func TestAMergeChangesNoOtherNameOfAFile(t *testing.T) {
+	w := newTest(t, source)
+	w.fork("fork")
+	w.write("into", "bin", "of into")
+	w.in("into", func(s *layer.Stack) {
+		for _, name := range []string{"a", "b", "bin"} {
+			_, err := s.Link(at(name), at("link-of-"+name))
+			must(t, err)
+		}
+	})
+	w.chmod("fork", "a", 0o600)
+	w.chmod("fork", "bin", 0o700)
+	w.write("fork", "b", "B\n")
+	w.clean("fork", "into")
+	w.in("into", func(s *layer.Stack) {
+		for name, want := range map[string]uint32{"a": 0o600, "link-of-a": 0o644, "b": 0o644, "link-of-b": 0o644, "bin": 0o700, "link-of-bin": 0o644} {
+			i, err := s.Lookup(at(name))
+			must(t, err)
+			if got := i.Mode & 0o777; got != want {
+				t.Errorf("%s has the mode %o, want %o", name, got, want)
+			}
+		}
+	})
+	for name, want := range map[string]string{"a": lines, "link-of-a": lines, "b": "B\n", "link-of-b": "b\n", "bin": "of into", "link-of-bin": "of into"} {
+		w.wants("into", name, want)
 	}
 }
 

@@ -216,10 +216,10 @@ type Mount struct {
 	Rules  []policy.Rule `json:"rules,omitempty"` // of a mode with rules
 	// A mount with a delta also has the identity of its source, as record.Source, and its
 	// earlier rules, as record.Record.
-	Dev          uint64          `json:"dev,omitempty"`
-	Ino          uint64          `json:"ino,omitempty"`
-	Born         int64           `json:"born,omitempty"`
-	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
+	Dev          uint64         `json:"dev,omitempty"`
+	Ino          uint64         `json:"ino,omitempty"`
+	Born         int64          `json:"born,omitempty"`
+	EarlierRules policy.Earlier `json:"earlier_rules,omitempty"`
 }
 
 // ProfileSource begins the Source of the rules of an agent's profile.

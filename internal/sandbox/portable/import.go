@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -93,6 +94,7 @@ func (in *Import) Fill(ctx context.Context, home *record.Home, r *record.Record,
 		if err := step(); err != nil {
 			return result, in.explain(ctx, err)
 		}
+		failpoint.At("import: one step")
 	}
 	if len(f.result.Skipped) > 0 && !partial {
 		return result, in.explain(ctx, refusedPaths(f.result.Skipped))

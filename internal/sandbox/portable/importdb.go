@@ -36,6 +36,9 @@ func openForeign(ctx context.Context, file string, digest *string) (conn *sql.Co
 	if err := copyForeign(ctx, file, path, digest); err != nil {
 		return nil, nil, err
 	}
+	if err := checkIsDatabase(file, path); err != nil {
+		return nil, nil, err
+	}
 	// An exclusive lock keeps the index of the write-ahead log in memory.
 	name := url.URL{Scheme: "file", Path: path, OmitHost: true, RawQuery: url.Values{"_pragma": {
 		"locking_mode(EXCLUSIVE)", "trusted_schema(0)", "cell_size_check(1)", "mmap_size(0)", "temp_store(FILE)", "cache_size(-8192)",

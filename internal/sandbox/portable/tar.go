@@ -7,12 +7,14 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -30,7 +32,7 @@ const writeBuffer = 256 << 10
 // of changes.OpenToRead.
 func Tar(ctx context.Context, s *record.Sandbox, name string, how Options) (Result, error) {
 	return export(s, name, func(d *delta, o *safefs.NewFile) error {
-		if err := d.fits(how); err != nil {
+		if err := d.fits(filepath.Dir(name), 1, how); err != nil {
 			return err
 		}
 		f, err := os.OpenFile(o.Temporary, os.O_WRONLY, 0)
@@ -57,6 +59,7 @@ func export(s *record.Sandbox, name string, do func(*delta, *safefs.NewFile) err
 	if err := do(d, o); err != nil {
 		return Result{}, err
 	}
+	failpoint.At("export: written")
 	return d.result(), o.Commit()
 }
 

@@ -117,7 +117,7 @@ func (h *Home) checkAuditRoom(owner string) error {
 		return err
 	}
 	return errdefs.New(errdefs.Exhausted,
-		"audit logs: they have %d bytes and their budget is %d: delete those of removed sandboxes with `agentfense audit --prune 24h`, or raise audit.max_bytes_per_owner", used, budget)
+		"audit logs: they have %d bytes and their budget is %d; raise audit.max_bytes_per_owner, or delete those of removed sandboxes%s", used, budget, errdefs.Command("audit --prune 24h"))
 }
 
 // PruneLogs deletes the logs of sandboxes that were removed longer ago than age,

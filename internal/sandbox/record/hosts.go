@@ -39,7 +39,7 @@ func (s *Sandbox) takesHosts(r *Record) error {
 	case r.Net != NetNone:
 		return errdefs.New(errdefs.Precondition, "sandbox %s: its network is %s, by which every host can be reached; for named hosts make one that names them (--allow-net; in the API: allow_net)", r.Name, r.Net)
 	case held:
-		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: runs without a network, and hosts can be added only to a network; stop it first: agentfense stop %[1]s", r.Name)
+		return errdefs.New(errdefs.Precondition, "sandbox %s: runs without a network, and hosts can be added only to a network; stop it first%s", r.Name, errdefs.Command("stop "+r.Name))
 	}
 	return nil
 }

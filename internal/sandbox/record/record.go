@@ -29,7 +29,7 @@ import (
 // also an added field, because an older agentfense that ignored a field could weaken the
 // sandbox. Earlier versions can be read; the next update of such a record writes this
 // version.
-const SchemaVersion = 9
+const SchemaVersion = 10
 
 // The runtimes.
 const (
@@ -61,8 +61,8 @@ type Record struct {
 	PolicyNote string        `json:"policy_note,omitempty"`
 	// EarlierRules are the earlier policies of the sandbox. If the sandbox deleted a
 	// directory, it did not see entries that one of them hid.
-	EarlierRules  [][]policy.Rule `json:"earlier_rules,omitempty"`
-	granted.Paths                 // rules among Rules that end, and some that have ended
+	EarlierRules  policy.Earlier `json:"earlier_rules,omitempty"`
+	granted.Paths                // rules among Rules that end, and some that have ended
 	// Contributors are where changes are from that commands of the sandbox did not make.
 	Contributors []Contributor `json:"contributors,omitempty"`
 	// Ask is nil if refusals do not wait for an answer.

@@ -77,7 +77,7 @@ func ExplainFull(err error) error {
 		return err
 	}
 	return errdefs.New(errdefs.Exhausted, "%w: the disk of the state directory is full; "+
-		"free it by agentfense apply, agentfense discard or agentfense rm of a sandbox", err)
+		"to free it, apply or discard changes, or remove a sandbox", err)
 }
 
 // MakeRoom releases the reserve if the state directory's disk is full, for a step that

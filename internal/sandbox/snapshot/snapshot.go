@@ -200,7 +200,7 @@ func (l *List) Find(sandbox, ref string) (Snapshot, error) {
 	}
 	m := backForm.FindStringSubmatch(ref)
 	if m == nil {
-		return Snapshot{}, errdefs.New(errdefs.NotFound, "sandbox %[1]s: no snapshot %[2]s; see agentfense snapshot ls %[1]s", sandbox, vpath.Quote(ref))
+		return Snapshot{}, errdefs.New(errdefs.NotFound, "sandbox %s: no snapshot %s; list them%s", sandbox, vpath.Quote(ref), errdefs.Command("snapshot ls "+sandbox))
 	}
 	n, _ := strconv.Atoi(m[1]) // of nine digits
 	for _, s := range slices.Backward(l.Snapshots) {
@@ -211,7 +211,7 @@ func (l *List) Find(sandbox, ref string) (Snapshot, error) {
 			return s, nil
 		}
 	}
-	return Snapshot{}, errdefs.New(errdefs.NotFound, "sandbox %s: no snapshot @{%s}: run and exec keep one before a command with --checkpoint, and merge keeps one, %d of each at most", sandbox, m[1], MaxAutomatic)
+	return Snapshot{}, errdefs.New(errdefs.NotFound, "sandbox %s: no snapshot @{%s}: a command with --checkpoint (in the API: checkpoint) keeps one, and a merge, %d of each at most", sandbox, m[1], MaxAutomatic)
 }
 
 // SplitRef splits NAME@SNAPSHOT; snapshot is "" without.

@@ -126,7 +126,7 @@ func (l *List) mayAdd(sandbox string, s *Snapshot) error {
 		}
 	}
 	if asked := l.Asked(); asked >= MaxAsked {
-		return errdefs.New(errdefs.Exhausted, "sandbox %[1]s: has %[2]d snapshots, which is the limit; remove some: agentfense snapshot rm %[1]s SNAPSHOT", sandbox, asked)
+		return errdefs.New(errdefs.Exhausted, "sandbox %s: has %d snapshots, which is the limit; remove some%s", sandbox, asked, errdefs.Command("snapshot rm "+sandbox+" SNAPSHOT"))
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (s *supervisor) checkOpened(before, now []string) error {
 	}
 	for _, r := range rules {
 		if r.Intercept && !slices.Contains(before, r.String()) {
-			return errdefs.New(errdefs.Precondition, "%s: allowed, but TLS to it works only after a new start: this sandbox was started without an intercepted host; run agentfense stop %s", r.WithoutRequests(), s.box.Name())
+			return errdefs.New(errdefs.Precondition, "%s: allowed, but TLS to it works only after a new start: this sandbox was started without an intercepted host; stop the sandbox, and start it again", r.WithoutRequests())
 		}
 	}
 	return nil

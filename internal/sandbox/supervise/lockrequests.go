@@ -122,9 +122,9 @@ func (s *supervisor) errBlocked(b *board.Blocker) error {
 		what = p.String()
 	}
 	if b.Waits {
-		return errdefs.New(errdefs.Precondition, "lock: the sandbox %s waits for %s, and comes first: wait with --wait", b.Name, what)
+		return errdefs.New(errdefs.Precondition, "lock: the sandbox %s waits for %s, and comes first: wait for it (--wait; in the API: wait)", b.Name, what)
 	}
-	return errdefs.New(errdefs.Precondition, "lock: %s: there is %s: wait with --wait", what, lockReason(b.Lock))
+	return errdefs.New(errdefs.Precondition, "lock: %s: there is %s: wait for it (--wait; in the API: wait)", what, lockReason(b.Lock))
 }
 
 // awaitLocks returns when the locks are granted, and every other sandbox knows.

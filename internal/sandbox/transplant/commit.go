@@ -91,7 +91,7 @@ func (t *Taken) parentTrees(ctx context.Context) (map[string]string, error) {
 	var old []string
 	for _, c := range t.Commits {
 		if len(c.Parents) == 0 {
-			return nil, errdefs.New(errdefs.Precondition, "%s has no parent: its history is unrelated to that of the source; the files can be committed without its commits (agentfense apply NAME --to-branch BRANCH)", c.ID)
+			return nil, errdefs.New(errdefs.Precondition, "%s has no parent: its history is unrelated to that of the source; the files can be committed to a branch without its commits%s", c.ID, errdefs.Command("apply NAME --to-branch BRANCH"))
 		}
 		for _, parent := range c.Parents {
 			_, known := t.reals[parent]

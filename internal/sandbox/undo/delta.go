@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
@@ -65,6 +66,7 @@ func (d *delta) update(e *history.Entry) (givenBack bool, err error) {
 		if err := d.remove(&e.Steps[i]); err != nil {
 			return false, err
 		}
+		failpoint.At("undo: one removed")
 	}
 	for _, i := range rest.made {
 		ok, err := d.make(e, i)
@@ -72,6 +74,7 @@ func (d *delta) update(e *history.Entry) (givenBack bool, err error) {
 			return false, err
 		}
 		all = all && ok
+		failpoint.At("undo: one made")
 	}
 	return all && !rest.closed, nil
 }

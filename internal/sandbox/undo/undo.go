@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
@@ -98,7 +99,7 @@ func Named(entries []history.Entry, redo bool, id string) (*history.Entry, error
 	}
 	switch is := e.Kind == history.Undo; {
 	case is && !redo:
-		return nil, errdefs.New(errdefs.Precondition, "transaction %s: it is undone already; to apply it again: agentfense redo %[1]s", id)
+		return nil, errdefs.New(errdefs.Precondition, "transaction %s: it is undone already; a redo applies it again%s", id, errdefs.Command("redo "+id))
 	case !is && redo:
 		return nil, errdefs.New(errdefs.Precondition, "transaction %s: it is not undone", id)
 	}
@@ -132,7 +133,9 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		return result, err
 	}
 	defer plan.Close()
-	plan.Move = func(b history.BranchMove, held *os.File) error { return moveBranch(ctx, of, b, held, o.Contained) }
+	plan.Move = func(b history.BranchMove, held *os.File) error {
+		return moveBranch(ctx, of, root, b, held, o.Contained)
+	}
 	if result.Paths, err = pathsOf(plan); err != nil || o.DryRun {
 		return result, err
 	}
@@ -156,6 +159,7 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		err = d.tell(&result)
 	}
 	if err == nil {
+		failpoint.At("undo: told")
 		result.GivenBack, err = d.update(done)
 	}
 	return result, err
@@ -189,15 +193,15 @@ func noteUndone(of *history.Entry, s *record.Sandbox, isUndone bool) error {
 	return cleangit.StoreIn(s.Dir()).NoteUndone(tip, isUndone)
 }
 
-// moveBranch moves a branch of the source of a transaction. Errors: those of gitcommit.
-func moveBranch(ctx context.Context, of *history.Entry, b history.BranchMove, held *os.File, contained bool) (err error) {
-	source := string(of.Source.Path)
+// moveBranch moves a branch of the source of a transaction, which root is. Errors: those of
+// gitcommit.
+func moveBranch(ctx context.Context, of *history.Entry, root *os.File, b history.BranchMove, held *os.File, contained bool) (err error) {
 	if contained {
-		if err := gitcommit.CheckContained(source); err != nil {
+		if err := gitcommit.CheckContained(root); err != nil {
 			return err
 		}
 	}
-	repo, err := gitcommit.Open(ctx, source)
+	repo, err := gitcommit.Open(ctx, string(of.Source.Path))
 	if err != nil {
 		return err
 	}

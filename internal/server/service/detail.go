@@ -61,7 +61,26 @@ func detailsOf(err error) []protoadapt.MessageV1 {
 	if _, is := errors.AsType[unstarted](err); is {
 		details = withNotStarted(details)
 	}
+	if h := helpOf(err); h != nil {
+		details = append(details, h)
+	}
 	return details
+}
+
+// maxHelpBytes is the room for commands in a status.
+const maxHelpBytes = 512
+
+// helpOf returns the commands of agentfense that the message leaves out, nil if there are none. The
+// command line shows them to its user.
+func helpOf(err error) *errdetails.Help {
+	h := &errdetails.Help{}
+	for _, c := range errdefs.CommandsOf(err) {
+		h.Links = append(h.Links, &errdetails.Help_Link{Description: "agentfense " + string(c)})
+	}
+	if len(h.Links) == 0 || proto.Size(h) > maxHelpBytes {
+		return nil
+	}
+	return h
 }
 
 // withNotStarted adds to the details that the command never started. An error has one

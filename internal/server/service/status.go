@@ -51,7 +51,7 @@ func (s *Service) toStatus(ctx context.Context, method string, err error) error 
 		s.log.ErrorContext(ctx, "internal error", "incident", id, "method", method, "err", err)
 		return status.Errorf(codes.Internal, "internal error, incident %s: see the server's log", id)
 	}
-	told := status.New(codeOf[kind], s.scrub(err.Error()))
+	told := status.New(codeOf[kind], s.scrub(errdefs.Plain(err)))
 	if sentBytes(told.Message()) > maxMessageWithDetails {
 		return told.Err()
 	}

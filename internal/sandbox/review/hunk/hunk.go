@@ -159,7 +159,7 @@ func byKey(ids []string) (map[string]map[string]bool, error) {
 	keys := map[string]map[string]bool{}
 	for _, given := range ids {
 		if !isID.MatchString(given) {
-			return nil, errdefs.New(errdefs.Invalid, "hunk %s: not an id (want the %d characters that diff --json prints)", vpath.Quote(given), keyDigits+1+restDigits)
+			return nil, errdefs.New(errdefs.Invalid, "hunk %s: not an id (want the %d characters that diff --json or the API shows)", vpath.Quote(given), keyDigits+1+restDigits)
 		}
 		key := given[:keyDigits]
 		if keys[key] == nil {

@@ -85,7 +85,7 @@ func (p *Picked) CheckMet(gone []vpath.Path, ref string) error {
 	for _, key := range slices.Sorted(maps.Keys(p.wanted)) {
 		if !p.met[key] {
 			id := slices.Min(slices.Collect(maps.Keys(p.wanted[key])))
-			return errdefs.New(errdefs.NotFound, "hunk %s: no change has it any more: run agentfense diff %s --json again", id, ref)
+			return errdefs.New(errdefs.NotFound, "hunk %s: no change has it any more; look at the changes again%s", id, errdefs.Command("diff "+ref+" --json"))
 		}
 	}
 	return nil

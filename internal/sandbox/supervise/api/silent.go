@@ -39,11 +39,16 @@ type SilentError struct {
 
 // Error names the remedies.
 func (e *SilentError) Error() string {
-	end := fmt.Sprintf("end it with agentfense stop --force %s (the changes stay)", e.Sandbox)
+	end := "end it by force (the changes stay)" + e.Commands()[0].String()
 	if e.Stopped {
 		return fmt.Sprintf("the supervisor (process %d) does not answer, because a signal has stopped it: let it go on with kill -CONT %d, or %s", e.PID, e.PID, end)
 	}
 	return fmt.Sprintf("the supervisor (process %d) does not answer: %s", e.PID, end)
+}
+
+// Commands returns the command that ends the supervisor.
+func (e *SilentError) Commands() []errdefs.Command {
+	return []errdefs.Command{errdefs.Command("stop --force " + e.Sandbox)}
 }
 
 // IsSilent reports whether err says that a supervisor does not answer.
