@@ -212,6 +212,26 @@ func TestToolsInASandboxOnAServer(t *testing.T) {
 	person("rm", "--force", "agent")
 }
 
+// A link that was made before its file was hidden tells nothing of it.
+func TestALinkTellsNothingHidden(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"key": "hidden content\n", "a.txt": "one\n"})
+	c := mcpclient.StartHTTP(t, s, "--preset", "full-access", "--name", "agent")
+	contains(t, "exec", c.Text("exec", args{"command": "ln key l; ln a.txt m; echo two >n; cat l"}), "hidden content")
+	if r := s.Agentfense("policy", "set", "agent", "--preset", "full-access", "--hide", "key"); r.Code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	told := c.Text("diff", nil)
+	contains(t, "diff", told, "+one", "+two")
+	if strings.Contains(told, "hidden content") {
+		t.Errorf("diff tells too much: %s", told)
+	}
+	for _, path := range []string{"l", "key"} {
+		if texts, isError := c.Call("read", args{"path": path}); !isError {
+			t.Errorf("read %s: %q", path, texts)
+		}
+	}
+}
+
 // Over HTTP a client shows the token of this sandbox, and no web page gets in.
 func TestToolsOverHTTP(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"a.txt": "one\n"})

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -66,10 +67,11 @@ func (s *service) paths(texts []string) ([]vpath.Path, error) {
 // patch shows the changes at and below the paths, as far as a command inside could read them. A
 // path that was changed and hidden later is left out.
 func (s *service) patch(ctx context.Context, sb backend.Sandbox, paths []vpath.Path) (string, error) {
-	isShown, err := s.shown(ctx, sb)
+	isShown, done, err := s.shown(ctx, sb)
 	if err != nil {
 		return "", err
 	}
+	defer done()
 	c, err := s.o.Backend.Changes(ctx, sb.Ref(), "", nil)
 	if err != nil {
 		return "", err
@@ -126,17 +128,50 @@ func (s *service) print(r *review.Review, isShown func(*review.FileDiff) bool) (
 	return text, nil
 }
 
-// shown returns what tells of a change whether its content may be shown to a command inside.
-func (s *service) shown(ctx context.Context, sb backend.Sandbox) (func(*review.FileDiff) bool, error) {
+// shown returns what tells of a change whether its content may be shown to a command inside. Call
+// done after.
+func (s *service) shown(ctx context.Context, sb backend.Sandbox) (isShown func(*review.FileDiff) bool, done func(), err error) {
 	p, err := s.policy(ctx, sb)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	v, err := s.o.Backend.View(ctx, sb.Ref(), "", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	names := seen{ctx: ctx, view: v, dirs: map[vpath.Path]map[vpath.Path]bool{}}
 	return func(f *review.FileDiff) bool {
 		d := p.Decide(f.Path)
-		// The line of an own entry has no content.
-		return f.Own || d.Permission >= policy.Read && d.Transform.IsZero()
-	}, nil
+		switch {
+		case f.Own: // its line has no content
+			return true
+		case d.Permission < policy.Read || !d.Transform.IsZero():
+			return false
+		case f.New == nil || record.IsDir(f.New.Mode) || f.Change.Info.Nlink == 1:
+			return true
+		}
+		return names.canRead(f.Path) // another name may be hidden
+	}, v.Close, nil
+}
+
+// seen is what the view shows, by directory.
+type seen struct {
+	ctx  context.Context
+	view backend.View
+	dirs map[vpath.Path]map[vpath.Path]bool
+}
+
+// canRead reports whether a command could read the file at p. What cannot be listed it could not.
+func (s *seen) canRead(p vpath.Path) bool {
+	dir := p.Dir()
+	if s.dirs[dir] == nil {
+		s.dirs[dir] = map[vpath.Path]bool{}
+		list, _ := s.view.List(s.ctx, dir)
+		for _, e := range list {
+			s.dirs[dir][e.Path] = e.Permission >= policy.Read
+		}
+	}
+	return s.dirs[dir][p]
 }
 
 func (s *service) policy(ctx context.Context, sb backend.Sandbox) (*policy.Policy, error) {

@@ -165,10 +165,11 @@ func listOf(t *snapshot.Tree) *snapshot.List {
 // patchSince shows how a state of the sandbox and the present one differ, as far as a command
 // inside could read it.
 func (s *service) patchSince(ctx context.Context, sb backend.Sandbox, from string, paths []vpath.Path) (string, error) {
-	isShown, err := s.shown(ctx, sb)
+	isShown, done, err := s.shown(ctx, sb)
 	if err != nil {
 		return "", err
 	}
+	defer done()
 	compare := func(paths []vpath.Path) (*backend.Compared, error) {
 		return s.o.Backend.Compare(ctx, sb.Ref()+"@"+from, sb.Ref(), "", paths, nil)
 	}

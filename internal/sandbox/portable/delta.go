@@ -92,7 +92,8 @@ type entry struct {
 // delta is the exportable part of what a sandbox changed.
 type delta struct {
 	work    *changes.Work
-	entries []entry // parents before children
+	entries []entry                       // parents before children
+	linked  map[layer.FileID][]vpath.Path // names of files that have several
 	skipped []Skipped
 	notes   []string
 }
@@ -104,7 +105,10 @@ func openDelta(s *record.Sandbox) (*delta, error) {
 		return nil, err
 	}
 	d := &delta{work: w}
-	if err := d.read(); err != nil {
+	if d.linked, err = w.Stack.Linked(); err == nil {
+		err = d.read()
+	}
+	if err != nil {
 		w.Close()
 		return nil, err
 	}
@@ -168,10 +172,21 @@ func (d *delta) why(c *changes.Change) string {
 		if permission < policy.View {
 			return "the policy hides it"
 		}
-	case !d.work.Policy.ShowsContent(c.Path):
+	case !d.showsContent(c.Path, &c.Info):
 		return "the policy does not show its content"
 	}
 	return ""
+}
+
+// showsContent reports whether the policy shows the content of a file: by each of its names, if
+// commands gave it several.
+func (d *delta) showsContent(p vpath.Path, i *layer.Info) bool {
+	names := d.linked[i.ID]
+	if i.Nlink < 2 || len(names) == 0 {
+		names = []vpath.Path{p}
+	}
+	decision := d.work.Policy.DecideNames(names)
+	return decision.Permission >= policy.Read && decision.Transform.IsZero()
 }
 
 func (d *delta) skip(p vpath.Path, why string) { d.skipped = append(d.skipped, Skipped{p, why}) }

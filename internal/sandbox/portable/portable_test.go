@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -166,6 +167,31 @@ func TestNoFormatHoldsWhatThePolicyHides(t *testing.T) {
 			}
 			if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 				t.Errorf("%v, %v, want mode 0600", info.Mode(), err)
+			}
+		})
+	}
+}
+
+// A link that was made under another policy has the permission of its strictest name.
+func TestNoFormatHoldsALinkOfWhatThePolicyHides(t *testing.T) {
+	box := newSandbox(t, map[string]string{secret: secret + secret, "masked.env": "K=" + secret, "open": "shown"}, func(s *layer.Stack) {
+		for from, to := range map[vpath.Path]vpath.Path{vpath.Root.Child(secret): "/a", "/masked.env": "/b", "/open": "/c"} {
+			_, err := s.Link(from, to)
+			must(t, err)
+		}
+	})
+	all := maps.Clone(formats)
+	all["patch"] = portable.Patch
+	for name, export := range all {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "out")
+			_, err := export(t.Context(), box, file, portable.Options{})
+			must(t, err)
+			content, err := os.ReadFile(file)
+			must(t, err)
+			content = bytes.ReplaceAll(content, []byte("**/"+secret), nil)
+			if bytes.Contains(content, []byte(secret)) || name != "oci" && !bytes.Contains(content, []byte("shown")) {
+				t.Errorf("it has %q", content)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,7 @@ type View struct {
 	source    *os.File
 	workspace string // the source's path inside
 	alias     string // another that leads there; "" if none does
+	linked    func() (map[layer.FileID][]vpath.Path, error)
 }
 
 // Entry is a file or directory as a process inside would see it.
@@ -75,6 +77,7 @@ func Open(h *record.Home, s *record.Sandbox) (*View, error) {
 		return nil, err
 	}
 	v.stack.SetTransforms(shown.Transforms(v.policy))
+	v.linked = sync.OnceValues(v.stack.Linked)
 	return v, nil
 }
 
@@ -104,7 +107,7 @@ func OpenIn(s *record.Sandbox, m record.Mount) (*View, error) {
 		return nil, errdefs.New(errdefs.Unsupported, "mount %s: bind-mounted, without a view; read it on the host: %s", m.Name, m.Source)
 	}
 	o.Stack.SetTransforms(shown.Transforms(o.Policy))
-	return &View{stack: o.Stack, policy: o.Policy, source: o.Source, workspace: string(m.Target)}, nil
+	return &View{stack: o.Stack, policy: o.Policy, source: o.Source, workspace: string(m.Target), linked: sync.OnceValues(o.Stack.Linked)}, nil
 }
 
 // Explain returns the decision of the view's policy about a path.
@@ -134,6 +137,9 @@ func (v *View) Stat(path vpath.Path) (Entry, error) {
 	if permission == policy.None && !path.IsRoot() {
 		return Entry{}, errdefs.New(errdefs.NotFound, "%s: no such file or directory", path)
 	}
+	if permission, err = v.ofNames(permission, &info); err != nil {
+		return Entry{}, err
+	}
 	entry := Entry{
 		Path: path, Permission: permission, Mode: info.Mode, SizeBytes: info.Size,
 		ModifiedAt: time.Unix(info.Mtime.Unix()).UTC(), Origin: originOf[info.Origin],
@@ -142,6 +148,20 @@ func (v *View) Stat(path vpath.Path) (Entry, error) {
 		entry.Target, err = v.stack.Readlink(at)
 	}
 	return entry, err
+}
+
+// ofNames lowers the permission of a visible file that commands gave several names to that of the
+// strictest: under another policy, a name that shows may have been made of one that is hidden now.
+// At least the name stays visible.
+func (v *View) ofNames(permission policy.Permission, info *layer.Info) (policy.Permission, error) {
+	if info.IsDir() || info.Nlink < 2 {
+		return permission, nil
+	}
+	linked, err := v.linked()
+	if names := linked[info.ID]; err == nil && len(names) > 0 {
+		permission = max(policy.View, min(permission, v.policy.DecideNames(names).Permission))
+	}
+	return permission, err
 }
 
 // List returns the visible entries of a directory by path, or the path itself
