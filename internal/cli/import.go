@@ -88,6 +88,7 @@ func runImport(ctx context.Context, e *env, cmd *cobra.Command, file, name strin
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	var result ExportResult
+	n.Contributors = []record.Contributor{{Imported: in.Digest}}
 	n.Fill = func(home *record.Home, r *record.Record, dir string) (err error) {
 		result, err = in.Fill(ctx, home, r, dir, o.Partial)
 		return err

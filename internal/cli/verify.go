@@ -233,15 +233,21 @@ func (v *verifyJSON) prove(st *attest.Statement, assertions []prove.Assertion, t
 	if err != nil {
 		return err
 	}
+	named := st.Policies()
 	for i, a := range assertions {
 		var problems []string
+		for _, c := range st.Predicate.Contributors {
+			if c.Imported != "" {
+				problems = append(problems, fmt.Sprintf("changes are of %s, and it is not known what its author could read", &c))
+			}
+		}
 		for n, p := range policies {
 			c, holds, err := prove.Holds(p, a)
 			if err != nil {
 				return fmt.Errorf("verify: %s: %w", vpath.Quote(texts[i]), err)
 			}
 			if !holds {
-				problems = append(problems, fmt.Sprintf("%s is %s under policy %s", pathText(c.Path, c.Dir), c.Got(), st.Predicate.Policies[n].SHA256[:12]))
+				problems = append(problems, fmt.Sprintf("%s is %s under policy %s", pathText(c.Path, c.Dir), c.Got(), named[n].SHA256[:12]))
 			}
 		}
 		v.add(vpath.Escape(texts[i]), fmt.Sprintf("holds for each policy (%d)", len(policies)), problems)
@@ -265,6 +271,9 @@ func (v *verifyJSON) print(e *env, st *attest.Statement) error {
 	fmt.Fprintf(&b, "%s of sandbox %s%s, applied %s\n", plural(len(p.Changes), "change"), vpath.Escape(p.Sandbox.Name), in, p.Time.Local().Format("2006-01-02 15:04"))
 	if p.LeftOut > 0 {
 		fmt.Fprintf(&b, "%s left out of the apply\n", plural(p.LeftOut, "change"))
+	}
+	for _, c := range p.Contributors {
+		fmt.Fprintf(&b, "the sandbox had changes of %s\n", &c)
 	}
 	for _, c := range v.Checks {
 		if c.OK {

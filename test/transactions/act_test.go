@@ -70,9 +70,12 @@ func (w *world) fork(rt *rapid.T) {
 	} else {
 		b.freeze()
 	}
+	narrow := w.maybeNarrow(rt, b, &o)
 	_, err := snapshot.Fork(sb, o)
 	w.must(rt, err)
-	w.add(b.fork(o.Names[0], o.Snapshot))
+	fork := b.fork(o.Names[0], o.Snapshot)
+	narrow(fork)
+	w.add(fork)
 }
 
 // remove removes a sandbox, but not the last one. What it applied can still be undone.
@@ -131,7 +134,7 @@ func (w *world) wantOutcomes(rt *rapid.T, steps map[string]change, r apply.Resul
 		case c.outcome == stays, c.outcome == applies && stopped:
 			want[p] = string(apply.Skipped)
 		default:
-			want[p] = string(map[outcome]apply.Outcome{applies: apply.Applied, isPresent: apply.Present, isKept: apply.Kept, conflicts: apply.Conflict}[c.outcome])
+			want[p] = string(map[outcome]apply.Outcome{applies: apply.Applied, isPresent: apply.Present, isKept: apply.Kept, conflicts: apply.Conflict, refused: apply.Refused}[c.outcome])
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

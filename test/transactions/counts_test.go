@@ -16,6 +16,7 @@ type counts map[string]int
 // rare is what a run of enough checks must have done.
 var rare = []string{
 	"lines: ours", "lines: theirs", "lines: markers", "whole: ours", "whole: theirs", "ours: stays", "source: linked", "apply: to a linked file",
+	"inside: linked", "inside: wrote to a linked file",
 	"hunks: killed before the commit", "hunks: killed after the commit", "merge: killed before", "merge: killed when done", "mount: apply", "mount: reversal",
 }
 

@@ -183,12 +183,15 @@ func (w *world) killedRestore(rt *rapid.T) {
 	}
 	point := pick(rt, whileRestore)
 	before, after := b.view(w.src).describe(), b.states[ref].view(w.src).describe()
-	w.killed(rt, point, "restore", b.name, ref)
+	killed := w.killed(rt, point, "restore", b.name, ref)
 	now := w.shown(rt, sb, sb.LayersDir()).describe()
 	if !maps.Equal(now, before) && !maps.Equal(now, after) {
 		rt.Fatalf("a restore killed at %q shows %v, want %v or %v", point, now, before, after)
 	}
 	w.frozen(rt, b, sb, false, point)
+	if killed && point == "restore: rewound" { // the workspace, and not the mount
+		b.delta = b.states[ref].clone()
+	}
 	r, err := snapshot.Restore(sb, ref, false) // again
 	w.must(rt, err)
 	b.restored(ref, r.Kept)

@@ -3,6 +3,8 @@ package transactions_test
 import (
 	"maps"
 	"slices"
+
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // entry is what a delta has at a path.
@@ -15,8 +17,10 @@ type entry struct {
 // delta is the model of a delta: it lies on the source, as OCI layers do.
 type delta struct {
 	own    map[string]entry
-	base   tree             // what the source had where the delta has, or hides, its entry
-	frozen map[string]entry // own as of the last snapshot: a removal leaves a whiteout over it
+	base   tree                         // what the source had where the delta has, or hides, its entry
+	frozen map[string]entry             // own as of the last snapshot: a removal leaves a whiteout over it
+	lock   *lock                        // of another sandbox, while it has one
+	narrow map[string]policy.Permission // what the sandbox may do at and below these paths; else it may write
 }
 
 func newDelta() *delta {
@@ -24,7 +28,7 @@ func newDelta() *delta {
 }
 
 func (d *delta) clone() *delta {
-	return &delta{own: maps.Clone(d.own), base: maps.Clone(d.base), frozen: maps.Clone(d.frozen)}
+	return &delta{own: maps.Clone(d.own), base: maps.Clone(d.base), frozen: maps.Clone(d.frozen), narrow: d.narrow}
 }
 
 // freeze is what a snapshot does.
@@ -77,6 +81,27 @@ func (d *delta) copyUp(src tree, p string) {
 	}
 }
 
+// link gives the file p the name q, at which the view has nothing. group is a new one.
+func (d *delta) link(src tree, p, q string, group int) {
+	d.copyUp(src, p)
+	if e := d.own[p]; e.group == 0 {
+		e.group = group
+		d.own[p] = e
+	}
+	d.put(src, q, d.own[p].node)
+}
+
+// names are those of the file p in the delta.
+func (d *delta) names(p string) []string {
+	list := []string{p}
+	for q, e := range d.own {
+		if q != p && !e.gone && e.group != 0 && e.group == d.own[p].group {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
 // withContent is the base of an entry of which the content was recorded.
 func withContent(n node) node {
 	n.byHash = true
@@ -124,9 +149,12 @@ func (d *delta) hasWay(p string) bool {
 
 // rename moves p to q, where nothing is, or an entry that is no directory if p is none.
 func (d *delta) rename(src tree, p, q string) {
+	if slices.Contains(d.names(p), q) {
+		return // rename(2) leaves two names of one file
+	}
 	moved := tree{}
 	for at, n := range d.view(src) {
-		if at == p || isBelow(at, p) {
+		if (at == p || isBelow(at, p)) && !d.isHidden(at) {
 			moved[at] = n
 		}
 	}
@@ -156,9 +184,11 @@ func (d *delta) rename(src tree, p, q string) {
 // chmod changes a mode.
 func (d *delta) chmod(src tree, p string, n node) {
 	d.copyUp(src, p)
-	e := d.own[p]
-	e.mode = n.mode
-	d.own[p] = e
+	for _, q := range d.names(p) {
+		e := d.own[q]
+		e.mode = n.mode
+		d.own[q] = e
+	}
 }
 
 // drop removes the changes at the paths: the view shows the source there.
@@ -297,12 +327,18 @@ func (d *delta) prune(src tree, p string) bool {
 }
 
 // reset removes all changes.
-func (d *delta) reset() { *d = *newDelta() }
+func (d *delta) reset() {
+	narrow := d.narrow
+	*d = *newDelta()
+	d.narrow = narrow
+}
 
 // write changes the content of a file.
 func (d *delta) write(src tree, p, text string) {
 	d.copyUp(src, p)
-	e := d.own[p]
-	e.text = text
-	d.own[p] = e
+	for _, q := range d.names(p) {
+		e := d.own[q]
+		e.text = text
+		d.own[q] = e
+	}
 }

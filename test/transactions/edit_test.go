@@ -16,15 +16,19 @@ import (
 
 // edit is an operation of a person or of a program in a sandbox.
 type edit struct {
-	what string // "put", "remove", "rename" or "chmod"
+	what string // "put", "remove", "rename", "link" or "chmod"
 	path string
-	to   string // of a rename
+	to   string // of a rename or link
 	node node   // what is at path afterwards
 }
 
 // drawEdit draws an edit that is possible in t.
 func (w *world) drawEdit(rt *rapid.T, t tree) (edit, bool) {
-	p := w.drawName(rt, "path")
+	return w.drawEditAt(rt, t, w.drawName(rt, "path"))
+}
+
+// drawEditAt draws an edit at p.
+func (w *world) drawEditAt(rt *rapid.T, t tree, p string) (edit, bool) {
 	if !t.isDir(parent(p)) {
 		return edit{}, false
 	}
@@ -35,7 +39,7 @@ func (w *world) drawEdit(rt *rapid.T, t tree) (edit, bool) {
 	does := []string{"remove", "rename", "chmod"}
 	switch now.kind {
 	case 'f':
-		does = append(does, "edit", "edit", "edit", "edit", "binary")
+		does = append(does, "edit", "edit", "edit", "edit", "binary", "link", "link")
 	case 'l':
 		does = []string{"remove", "rename"}
 	}
@@ -47,6 +51,11 @@ func (w *world) drawEdit(rt *rapid.T, t tree) (edit, bool) {
 		e.what, e.node.text = "put", w.drawText(rt, now.text)
 	case "binary":
 		e.what, e.node.text = "put", w.binary()
+	case "link":
+		e.to = w.drawName(rt, "to")
+		if _, taken := t[e.to]; taken || !t.isDir(parent(e.to)) {
+			return edit{}, false
+		}
 	case "rename":
 		e.to = w.drawName(rt, "to")
 		at, taken := t[e.to]
@@ -124,13 +133,9 @@ func (w *world) editSource(rt *rapid.T) {
 // linkSource gives a file of the source a second name.
 func (w *world) linkSource(rt *rapid.T) {
 	of, to := w.drawName(rt, "file"), w.drawName(rt, "to")
-	if _, taken := w.src[to]; taken || !w.src[of].isFile() || !w.src.isDir(parent(to)) {
-		return
+	if _, taken := w.src[to]; !taken && w.src[of].isFile() && w.src.isDir(parent(to)) {
+		w.doSource(rt, edit{what: "link", path: of, to: to})
 	}
-	w.must(rt, os.Link(w.host(of), w.host(to)))
-	w.src[to] = w.src[of]
-	w.identify(rt)
-	w.did["source: linked"]++
 }
 
 // doSource does an edit in the source and in its model.
@@ -147,6 +152,10 @@ func (w *world) doSource(rt *rapid.T, e edit) {
 			n.mode = e.node.mode
 			w.src[p] = n
 		}
+	case "link":
+		w.must(rt, os.Link(at, w.host(e.to)))
+		w.src[e.to] = w.src[e.path]
+		w.did["source: linked"]++
 	case "remove":
 		w.must(rt, os.RemoveAll(at))
 		w.src.removeAll(e.path)
@@ -170,6 +179,10 @@ func (w *world) doSource(rt *rapid.T, e edit) {
 // editInside edits in a sandbox, once or several times.
 func (w *world) editInside(rt *rapid.T) {
 	b, sb := w.anyBox(rt)
+	if len(b.narrow) > 0 || rapid.IntRange(0, 15).Draw(rt, "by a program") == 0 {
+		w.editThrough(rt, b, func() (edit, bool) { return w.drawEdit(rt, b.view(w.src)) })
+		return
+	}
 	w.editBox(rt, b, sb)
 }
 
@@ -183,28 +196,52 @@ func (w *world) editBox(rt *rapid.T, b *box, sb *record.Sandbox) {
 	})
 }
 
-// do does an edit in a sandbox and in its model.
-func (w *world) do(b *box, s *layer.Stack, e edit) error {
-	p := pathOf(e.path)
+// doInModel does an edit that is no removal in the model of a sandbox.
+func (w *world) doInModel(b *box, e edit) {
 	switch e.what {
 	case "chmod":
 		b.chmod(w.src, e.path, e.node)
+	case "link":
+		w.wrote++
+		b.link(w.src, e.path, e.to, w.wrote)
+		w.did["inside: linked"]++
+	case "rename":
+		b.rename(w.src, e.path, e.to)
+	case "put":
+		if _, exists := b.at(w.src, e.path); !exists {
+			b.put(w.src, e.path, e.node)
+			return
+		}
+		if len(b.names(e.path)) > 1 {
+			w.did["inside: wrote to a linked file"]++
+		}
+		b.write(w.src, e.path, e.node.text)
+	}
+}
+
+// do does an edit in a sandbox and in its model.
+func (w *world) do(b *box, s *layer.Stack, e edit) error {
+	if e.what == "remove" {
+		return w.removeInside(b, s, e.path)
+	}
+	p := pathOf(e.path)
+	_, exists := b.at(w.src, e.path)
+	w.doInModel(b, e)
+	switch e.what {
+	case "chmod":
 		mode := uint32(e.node.mode)
 		_, err := s.SetAttr(p, layer.SetAttr{Mode: &mode})
 		return err
-	case "remove":
-		return w.removeInside(b, s, e.path)
+	case "link":
+		_, err := s.Link(p, pathOf(e.to))
+		return err
 	case "rename":
-		b.rename(w.src, e.path, e.to)
 		_, err := s.Rename(p, pathOf(e.to), layer.RenameOptions{})
 		return err
 	}
-	_, exists := b.at(w.src, e.path)
 	if exists {
-		b.write(w.src, e.path, e.node.text)
 		return write(s, p, e.node, true)
 	}
-	b.put(w.src, e.path, e.node)
 	switch e.node.kind {
 	case 'd':
 		_, err := s.Mkdir(p, uint32(e.node.mode))

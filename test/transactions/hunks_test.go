@@ -37,7 +37,7 @@ func (w *world) applyHunks(rt *rapid.T) {
 	w.changeInside(rt, b, sb)
 	texts := b.changes(w.src)
 	maps.DeleteFunc(texts, func(p string, c change) bool {
-		return c.status != 'M' || !b.own[p].isText() || !b.base[p].isText()
+		return c.status != 'M' || !b.mayWrite(p) || !b.own[p].isText() || !b.base[p].isText()
 	})
 	if len(texts) == 0 {
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // mergeForks makes two forks of a sandbox, edits files in both, merges one into the other, takes
@@ -19,14 +20,20 @@ func (w *world) mergeForks(rt *rapid.T) {
 	of, sb := w.anyBox(rt)
 	of.freeze()
 	ours, theirs := of.fork(w.newName(), ""), of.fork(w.newName(), "")
-	_, err := snapshot.Fork(sb, snapshot.ForkOptions{Names: []string{ours.name, theirs.name}, Freeze: snapshot.FreezeStopped(sb)})
-	w.must(rt, err)
+	for _, b := range []*box{ours, theirs} {
+		o := snapshot.ForkOptions{Names: []string{b.name}, Freeze: snapshot.FreezeStopped(sb)}
+		narrow := w.maybeNarrow(rt, of, &o)
+		_, err := snapshot.Fork(sb, o)
+		w.must(rt, err)
+		narrow(b)
+	}
 	base := of.view(w.src)
 	for _, b := range []*box{ours, theirs} {
 		w.editFiles(rt, b)
 	}
-	want, stops := mergeViews(base, ours.view(w.src), theirs.view(w.src))
 	before := ours.view(w.src)
+	want, stops := mergeViews(base, before, theirs.view(w.src))
+	stops = w.notPermitted(ours, theirs, want, stops)
 	into, from := w.open(rt, ours), w.open(rt, theirs)
 	if len(stops) == 0 && rapid.IntRange(0, 2).Draw(rt, "killed") == 0 {
 		w.killedMerge(rt, into, from, before, want)
@@ -73,13 +80,35 @@ func (w *world) killedMerge(rt *rapid.T, into, from *record.Sandbox, before, aft
 	w.same(rt, "what a killed merge has left", want, w.shown(rt, into, into.LayersDir()))
 }
 
+// notPermitted adds the paths that the policy of one of the sandboxes does not let a merge change.
+func (w *world) notPermitted(ours, theirs *box, merged tree, stops []string) []string {
+	before := ours.view(w.src)
+	all := maps.Clone(merged)
+	maps.Copy(all, before)
+	for p := range all {
+		if (ours.permission(p) < policy.Write || theirs.permission(p) < policy.Write) && !isEqual(before.has(p), merged.has(p)) {
+			stops = append(stops, p)
+			w.did["merge: not permitted"]++
+		}
+	}
+	slices.Sort(stops)
+	return slices.Compact(stops)
+}
+
 // editFiles changes, makes and removes files in a sandbox.
 func (w *world) editFiles(rt *rapid.T, b *box) {
+	draw := func() (edit, bool) {
+		e, ok := w.drawEdit(rt, b.view(w.src))
+		now, there := b.at(w.src, e.path)
+		return e, ok && e.what != "rename" && !e.node.isDir() && (!there || now.isFile())
+	}
+	if len(b.narrow) > 0 {
+		w.editThrough(rt, b, draw)
+		return
+	}
 	w.inside(rt, w.open(rt, b), func(s *layer.Stack) {
 		for range rapid.IntRange(1, 4).Draw(rt, "edits") {
-			e, ok := w.drawEdit(rt, b.view(w.src))
-			now, there := b.at(w.src, e.path)
-			if ok && e.what != "rename" && !e.node.isDir() && (!there || now.isFile()) {
+			if e, ok := draw(); ok {
 				w.must(rt, w.do(b, s, e))
 			}
 		}

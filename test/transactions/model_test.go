@@ -4,14 +4,16 @@
 package transactions_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -23,27 +25,46 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
+	harness.Programs(map[string]func(args []string) int{programName: doOperations})
 	harness.Main(m, &binary, harness.BuildAloneToCrash)
 }
 
 func TestTransactionsKeepEverything(t *testing.T) {
-	base, err := os.MkdirTemp("/dev/shm", "transactions") // where fsync costs nothing
+	testenv.Bwrap(t)
+	testenv.FUSE(t)
+	base := inMemory(t)
+	program, err := copyProgram(base)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { removeDir(base) })
 	n, did := 0, counts{}
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		root := filepath.Join(base, fmt.Sprint(n))
 		defer removeDir(root)
-		w := newWorld(rt, root, did)
+		w := newWorld(rt, root, program, did)
 		rt.Repeat(map[string]func(*rapid.T){
 			"": w.check, "source": w.in((*world).editSource), "link": w.in((*world).linkSource), "inside": w.in((*world).editInside), "inside2": w.in((*world).editInside),
 			"snapshot": w.snapshot, "restore": w.restore, "fork": w.fork, "remove": w.remove, "apply": w.in((*world).apply), "apply2": w.in((*world).apply),
 			"reverse": w.in((*world).reverse), "reverse2": w.in((*world).reverse), "hunks": w.in((*world).applyHunks), "hunks2": w.in((*world).applyHunks),
-			"kill": w.kill, "merge forks": w.mergeForks, "contradict": w.in((*world).contradict), "contradict2": w.in((*world).contradict),
+			"kill": w.kill, "lock": w.lockAndEdit, "merge forks": w.mergeForks, "contradict": w.in((*world).contradict), "contradict2": w.in((*world).contradict),
 		})
 	})
 	did.check(t, n)
+}
+
+// inMemory returns a directory in which fsync(2) costs nothing, if the user may have one.
+func inMemory(t *testing.T) string {
+	dir := t.TempDir()
+	switch err := unix.Mount("none", dir, "tmpfs", 0, "mode=0755"); {
+	case err == nil:
+		t.Cleanup(func() {
+			if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		})
+	case !errors.Is(err, unix.EPERM):
+		t.Fatal(err)
+	}
+	return dir
 }

@@ -1,6 +1,10 @@
 package transactions_test
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
 
 // outcome is what an apply does with a change.
 type outcome rune
@@ -11,6 +15,7 @@ const (
 	isKept    outcome = 'k' // the sandbox did not delete it itself
 	stays     outcome = 's' // the source wins, and the sandbox keeps its version
 	conflicts outcome = 'c'
+	refused   outcome = 'r' // the policy does not let the sandbox write there
 	unchanged outcome = '-'
 )
 
@@ -133,8 +138,10 @@ func (d *delta) decide(src tree, p string, c change, steps map[string]change, r 
 	switch {
 	case c.status == '-':
 		return unchanged
-	case c.status == 'D' && !recorded:
+	case c.status == 'D' && (!recorded || d.isHidden(p) && d.isTaken(p)):
 		return isKept
+	case d.permission(p) < policy.Write:
+		return refused
 	case !d.isFresh(src, p) && !isCleared && d.isPresent(src, p, c):
 		return isPresent
 	case !d.isFresh(src, p) && !isCleared:
@@ -143,7 +150,7 @@ func (d *delta) decide(src tree, p string, c change, steps map[string]change, r 
 		return applies
 	}
 	if above, is := steps[parent(p)]; is {
-		if above.outcome == conflicts {
+		if above.outcome == conflicts || above.outcome == refused {
 			return conflicts
 		}
 		return applies
@@ -152,6 +159,15 @@ func (d *delta) decide(src tree, p string, c change, steps map[string]change, r 
 		return applies
 	}
 	return conflicts
+}
+
+// isTaken reports whether the sandbox removed, or replaced, a directory above p.
+func (d *delta) isTaken(p string) bool {
+	return slices.ContainsFunc(ancestors(p), func(a string) bool {
+		e, has := d.own[a]
+		base, recorded := d.base[a]
+		return has && (e.gone || recorded && base.kind != e.kind)
+	})
 }
 
 // decideBoth decides about a path that the source and the sandbox have changed: a text is merged.
@@ -176,7 +192,7 @@ func (d *delta) decideBoth(src tree, p string, c change, r resolution) outcome {
 func inConflict(steps map[string]change) []string {
 	var list []string
 	for _, p := range parentsFirst(steps) {
-		if steps[p].outcome == conflicts {
+		if how := steps[p].outcome; how == conflicts || how == refused {
 			list = append(list, p)
 		}
 	}
@@ -224,6 +240,7 @@ func (d *delta) applyTo(src tree, steps map[string]change, all bool, r resolutio
 		m := move{before: src.has(p)}
 		if c.status != 'D' {
 			n := d.own[p].node
+			n.group = 0 // each name becomes a file
 			if !d.isFresh(src, p) && m.before != nil {
 				n, _ = r.merge(d.base[p], *m.before, n)
 			}
@@ -296,6 +313,7 @@ func (d *delta) giveBack(src tree, done map[string]move) {
 			if d.wasMadeOf(p, m.before) {
 				rebased = append(rebased, p)
 			}
+		case d.permission(p) < policy.Write: // it is no longer the sandbox's to change
 		default:
 			if m.before == nil || m.after != nil && m.after.kind != m.before.kind {
 				gone = append(gone, p)

@@ -47,7 +47,7 @@ func (w *world) changeInside(rt *rapid.T, b *box, sb *record.Sandbox) (p string,
 	view := b.view(w.src)
 	var both []string
 	for _, p := range parentsFirst(view) {
-		if view[p].isFile() && w.src[p].isFile() && b.isFresh(w.src, p) {
+		if view[p].isFile() && w.src[p].isFile() && b.isFresh(w.src, p) && b.mayWrite(p) {
 			both = append(both, p)
 		}
 	}

@@ -22,6 +22,8 @@ type node struct {
 	inode    string // the same without the time of a rename
 	names    uint64 // of the file
 	byHash   bool   // of a base: its content was recorded, so that another entry may be the same
+
+	group int // of a delta's entry: the file of which it is one of several names; 0: it has one
 }
 
 func file(text string) node { return node{kind: 'f', mode: 0o644, text: text} }

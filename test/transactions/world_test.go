@@ -66,16 +66,17 @@ func (b *box) fork(name, ref string) *box {
 
 // world is a source with its sandboxes, and what they must be.
 type world struct {
-	home  *record.Home
-	dir   string // the source
-	mount string // the name of the mount that shows the source; "": it is the workspace
-	data  *world // that of the mount, with the same sandboxes
-	src   tree
-	boxes map[string]*box
-	done  []*transaction
-	made  int // sandboxes
-	wrote int // texts
-	did   counts
+	home   *record.Home
+	dir    string // the source
+	mount  string // the name of the mount that shows the source; "": it is the workspace
+	inPath string // its path inside
+	data   *world // that of the mount, with the same sandboxes
+	src    tree
+	boxes  map[string]*box
+	done   []*transaction
+	made   int // sandboxes
+	wrote  int // texts
+	did    counts
 }
 
 // lines is the text with which files begin.
@@ -97,8 +98,9 @@ func (w *world) drawName(rt *rapid.T, label string) string {
 // dataMount is the name of the mount that each sandbox has, in which everything can be written.
 const dataMount = "data"
 
-func newWorld(rt *rapid.T, root string, did counts) *world {
-	w := &world{did: did, dir: filepath.Join(root, "source"), data: &world{did: did, dir: filepath.Join(root, "data"), mount: dataMount}}
+func newWorld(rt *rapid.T, root, program string, did counts) *world {
+	w := &world{did: did, dir: filepath.Join(root, "source"), data: &world{did: did, dir: filepath.Join(root, "data"), mount: dataMount, inPath: "/data"}}
+	w.inPath = w.dir
 	w.begin(rt)
 	w.data.begin(rt)
 	var err error
@@ -113,10 +115,11 @@ func newWorld(rt *rapid.T, root string, did counts) *world {
 		name := w.newName()
 		rules := []policy.Rule{{Pattern: "**", Permission: policy.Write}}
 		mount := record.Mount{
-			Source: data.Path, Target: "/data", Name: dataMount, Mode: mountspec.CopyOnWrite, Rules: rules, Dev: data.Dev, Ino: data.Ino, Born: data.Born,
+			Source: data.Path, Target: record.HostPath(w.data.inPath), Name: dataMount, Mode: mountspec.CopyOnWrite, Rules: rules, Dev: data.Dev, Ino: data.Ino, Born: data.Born,
 		}
 		_, err = w.home.Create(record.Record{
-			Name: name, Source: source, Workspace: w.dir, Runtime: record.RuntimeBwrap, Net: record.NetNone, Rules: rules, Mounts: []record.Mount{mount},
+			Name: name, Source: source, Workspace: w.dir, Runtime: record.RuntimeBwrap, Net: record.NetNone, Rules: rules, UID: new(uint32(1000)),
+			Mounts: []record.Mount{mount, {Source: record.HostPath(program), Target: programPath, Name: programName, Mode: mountspec.ReadOnly}},
 		})
 		w.must(rt, err)
 		w.add(newBox(name))
@@ -246,13 +249,7 @@ func (w *world) checkPart(rt *rapid.T) {
 		b := w.boxes[name]
 		sb := w.open(rt, b)
 		w.same(rt, sb.Ref(), b.view(w.src), w.shown(rt, sb, sb.LayersDir()))
-		want := map[string]string{}
-		for p, c := range b.changes(w.src) {
-			want[p] = string(c.status)
-		}
-		if diff := cmp.Diff(want, w.listed(rt, sb)); diff != "" {
-			rt.Fatalf("the changes of %s (-want +got):\n%s", sb.Ref(), diff)
-		}
+		w.sameChanges(rt, sb.Ref(), b.delta, w.listed(rt, sb, sb.LayersDir()))
 		list, err := snapshot.Read(sb)
 		w.must(rt, err)
 		if len(list.Snapshots) != len(b.states) {
@@ -263,6 +260,7 @@ func (w *world) checkPart(rt *rapid.T) {
 			w.must(rt, err)
 			dir, _ := s.LayerDir(sb, w.mount)
 			w.same(rt, sb.Ref()+"@"+ref, state.view(w.src), w.shown(rt, sb, dir))
+			w.sameChanges(rt, sb.Ref()+"@"+ref, state, w.listed(rt, sb, dir))
 		}
 	}
 }
@@ -321,9 +319,20 @@ func (w *world) read(rt *rapid.T, s *layer.Stack, p vpath.Path) node {
 	return n
 }
 
-// listed returns the letters of the changes that the sandbox has, by path.
-func (w *world) listed(rt *rapid.T, sb *record.Sandbox) map[string]string {
-	work, err := changes.OpenToRead(sb)
+// sameChanges fails unless a delta has the changes of its model.
+func (w *world) sameChanges(rt *rapid.T, of string, d *delta, got map[string]string) {
+	want := map[string]string{}
+	for p, c := range d.changes(w.src) {
+		want[p] = string(c.status)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		rt.Fatalf("the changes of %s (-want +got):\n%s", of, diff)
+	}
+}
+
+// listed returns the letters of the changes that a state of the sandbox has, by path.
+func (w *world) listed(rt *rapid.T, sb *record.Sandbox, dir string) map[string]string {
+	work, err := changes.OpenState(sb, dir)
 	w.must(rt, err)
 	defer work.Close()
 	list, err := work.Changes(nil, false)

@@ -104,6 +104,8 @@ type NewSandbox struct {
 	// Fill writes the changes with which a sandbox of this host begins, in the directory that
 	// becomes the sandbox's. Nil writes nothing.
 	Fill func(home *record.Home, r *record.Record, dir string) error
+	// Contributors are where these changes are from.
+	Contributors []record.Contributor
 }
 
 // Reopening says what changes of a known sandbox, before a command runs in it.

@@ -76,7 +76,7 @@ func (b *Backend) Create(ctx context.Context, n backend.NewSandbox) (backend.San
 		Name: n.Name, Source: n.Source, Workspace: string(n.Source.Path),
 		Rules: n.Rules.Rules, PolicyNote: n.Rules.Note, Marks: n.Rules.Marks,
 		Runtime: runtime, Image: imageOf(n, runtime), UID: uid, Net: n.Net, List: hostlist.List{AllowNet: n.AllowNet}, NetLimits: n.NetLimits, Secrets: secrets, Ports: published.Ports{Publish: n.Publish}, Mounts: mounts, Limits: n.Limits,
-		Home: n.Home, Scratch: dirs, Git: n.Git, Ask: n.Ask, Board: n.Board,
+		Home: n.Home, Scratch: dirs, Git: n.Git, Ask: n.Ask, Board: n.Board, Contributors: n.Contributors,
 	}
 	sb, err := b.home.CreateWith(r, func(dir string) error {
 		if repository != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/board"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/review/held"
@@ -158,7 +159,7 @@ func (b *Backend) removeIf(name string, check func(*record.Sandbox) error) error
 	if held := (*record.HeldError)(nil); errors.As(err, &held) && held.Owner.Purpose == record.PurposeSupervise {
 		return errdefs.New(errdefs.KindOf(err), "%w; %s", err, backend.StopFirst(name))
 	}
-	return errors.Join(err, launch.SweepHome(b.home), snapshot.Sweep(b.home))
+	return errors.Join(err, launch.SweepHome(b.home), snapshot.Sweep(b.home), board.Sweep(b.home))
 }
 
 // Unused lists the sandboxes that may be removed. A server's are left to it.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -18,30 +19,79 @@ import (
 type NewFile struct {
 	Temporary string // where it is written
 	name      string
+	file      *os.File // has a lock, so that others know that it is being written
 }
 
-// CreateNew makes an empty file beside name, which only its owner can read. Errors: Exists.
+// ScratchPattern is of temporary files beside the files of CreateNew, as os.CreateTemp takes it.
+const ScratchPattern = scratchPrefix + "*"
+
+const scratchPrefix = ".agentfense-export-"
+
+// CreateNew makes an empty file beside name, which only its owner can read. It removes such files
+// that killed processes of this user have left there. Errors: Exists.
 func CreateNew(name string) (*NewFile, error) {
 	if _, err := os.Lstat(name); err == nil {
 		return nil, newFileExists(name)
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".agentfense-export-*")
+	dir := filepath.Dir(name)
+	sweepScratch(dir)
+	for {
+		f, err := os.CreateTemp(dir, ScratchPattern)
+		if err != nil {
+			return nil, newFileFailed(name, err)
+		}
+		n := &NewFile{f.Name(), name, f}
+		// Where there are no locks, others cannot take one either, and remove nothing.
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) && !isGone(f) {
+			return n, nil
+		}
+		if err := n.Discard(); err != nil { // another process is sweeping it away
+			return nil, err
+		}
+	}
+}
+
+// isGone reports whether a file has no name any more, or that this cannot be told.
+func isGone(f *os.File) bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &st) != nil || st.Nlink == 0
+}
+
+// sweepScratch removes what killed processes of this user have left in dir, as far as it can.
+func sweepScratch(dir string) {
+	f, err := os.Open(dir)
 	if err != nil {
-		return nil, newFileFailed(name, err)
+		return
 	}
-	if err := f.Close(); err != nil {
-		return nil, newFileFailed(name, errors.Join(err, os.Remove(f.Name())))
+	defer f.Close()
+	names, _ := f.Readdirnames(-1)
+	for _, name := range names {
+		if strings.HasPrefix(name, scratchPrefix) {
+			sweepOne(int(f.Fd()), name)
+		}
 	}
-	return &NewFile{f.Name(), name}, nil
+}
+
+// sweepOne removes a file that no process has locked.
+func sweepOne(dir int, name string) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != uint32(os.Geteuid()) {
+		return
+	}
+	if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
+		_ = unix.Unlinkat(dir, name, 0)
+	}
 }
 
 // Commit makes the file durable and gives it its name in one step. Errors: Exists.
 func (n *NewFile) Commit() error {
-	f, err := os.OpenFile(n.Temporary, os.O_RDWR, 0)
-	if err != nil {
-		return newFileFailed(n.name, err)
-	}
-	err = errors.Join(f.Sync(), f.Close())
+	err := n.file.Sync()
 	if err == nil {
 		err = unix.Renameat2(unix.AT_FDCWD, n.Temporary, unix.AT_FDCWD, n.name, unix.RENAME_NOREPLACE)
 	}
@@ -54,9 +104,14 @@ func (n *NewFile) Commit() error {
 	return SyncDir(filepath.Dir(n.name))
 }
 
-// Discard removes the incomplete file, if Commit has not given it its name.
+// Discard removes the incomplete file, if Commit has not given it its name. It must be called after
+// Commit, too.
 func (n *NewFile) Discard() error {
-	if err := os.Remove(n.Temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := os.Remove(n.Temporary)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err = errors.Join(err, n.file.Close()); err != nil {
 		return newFileFailed(n.name, err)
 	}
 	return nil

@@ -299,7 +299,7 @@ func (a *applier) settle() error {
 	if err := a.plan.commit(); err != nil {
 		return err
 	}
-	var versions []changes.Version
+	versions := make([]changes.Version, 0, len(a.plan.steps))
 	all := true
 	for _, s := range a.plan.steps {
 		all = all && s.done

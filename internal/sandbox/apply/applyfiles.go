@@ -290,8 +290,14 @@ func (b *batch) unstage(a *applier, s *step) {
 	}
 }
 
-// staged returns the staged file of s, or nil.
-func (b *batch) staged(s *step) *changes.Staged { return cmp.Or(b.files[s], b.linked[s.Info.ID]) }
+// staged returns the staged file of s, or nil. A file of which only the mode changes stays where it
+// is, also if it has a staged file as another name in the view.
+func (b *batch) staged(s *step) *changes.Staged {
+	if s.inPlace {
+		return nil
+	}
+	return cmp.Or(b.files[s], b.linked[s.Info.ID])
+}
 
 func (a *applier) syncBatch(b *batch) error {
 	if len(b.files) > fewFiles {

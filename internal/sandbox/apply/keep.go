@@ -31,7 +31,7 @@ func (k *Keeper) restrict(p *plan) error {
 			s.stop(Skipped, "%s", why)
 			continue
 		}
-		if keys := s.shown.Keeping.Keys; len(keys) > 0 {
+		if keys := s.shown.keeping.Keys; len(keys) > 0 {
 			if err := p.mergeKeys(s, keys); err != nil {
 				return err
 			}
@@ -46,10 +46,10 @@ func (k *Keeper) whyNot(p *plan, s *step) string {
 	switch {
 	case s.implied:
 		return k.whyNotDir(p, s)
-	case !s.shown.Keeping.Rule: // also of what a review does not show
+	case !s.shown.keeping.Rule: // also of what a review does not show
 		return "no rule with apply: keep matches it any more"
 	}
-	return s.shown.Keeping.Waits
+	return s.shown.keeping.Waits
 }
 
 // whyNotDir is whyNot of a directory that was made for what is kept, or removed after it.

@@ -25,13 +25,13 @@ type step struct {
 	changes.Change
 	outcome  Outcome // before its execution, Applied means planned
 	reason   string
-	kind     conflict.Kind   // of a conflict
-	shown    review.FileDiff // as a review shows it
-	implied  bool            // a review does not list it
-	withRest bool            // left out because another change of its git directory is
-	done     bool            // only dropping it from the delta remains
-	inPlace  bool            // only the mode of the source's file changes
-	remade   bool            // only the mode of the source's directory is missing, see changes.Work.Unfinished
+	kind     conflict.Kind // of a conflict
+	shown    shown         // of the review
+	implied  bool          // a review does not list it
+	withRest bool          // left out because another change of its git directory is
+	done     bool          // only dropping it from the delta remains
+	inPlace  bool          // only the mode of the source's file changes
+	remade   bool          // only the mode of the source's directory is missing, see changes.Work.Unfinished
 	// overwrites says that the source has changed since the sandbox saw it.
 	overwrites bool
 	moved      bool            // Base is not what the sandbox saw, but what the source has
@@ -43,6 +43,15 @@ type step struct {
 	partly     bool            // a part of a file was chosen that has changed in the source
 	merged     bool            // merging has the source's changes, too
 	conflicts  int             // places at which they contradict the sandbox's
+}
+
+// shown is what counts of how a review shows a change. There can be a million steps: it is no
+// review.FileDiff, which has the change a second time.
+type shown struct {
+	mark                   *review.RiskFlag
+	group                  string
+	renamedFrom, renamedTo vpath.Path
+	keeping                keeping.Decision
 }
 
 func (s *step) stop(o Outcome, format string, args ...any) {
@@ -100,8 +109,9 @@ func (p *plan) showSteps(changes []changes.Change) error {
 		return err
 	}
 	p.groups = groups
-	for _, f := range files {
-		p.at[f.Change.Path].shown = f
+	for i := range files {
+		f := &files[i]
+		p.at[f.Change.Path].shown = shown{f.Mark, f.Group, f.RenamedFrom, f.RenamedTo, f.Keeping}
 	}
 	for dir := range review.Implied(changes) {
 		p.at[dir].implied = true

@@ -141,7 +141,7 @@ func (p *plan) result() Result {
 func (s *step) result() PathResult {
 	r := PathResult{
 		Path: s.Path.Plain(), Status: s.Status, Outcome: s.outcome, Reason: s.reason, Overwrote: s.overwrites, Implied: s.implied,
-		Kind: s.kind, Merged: s.merged && s.outcome == Applied, Mark: s.shown.Mark, Group: s.shown.Group, RenamedFrom: s.shown.RenamedFrom, RenamedTo: s.shown.RenamedTo,
+		Kind: s.kind, Merged: s.merged && s.outcome == Applied, Mark: s.shown.mark, Group: s.shown.group, RenamedFrom: s.shown.renamedFrom, RenamedTo: s.shown.renamedTo,
 	}
 	if r.Merged {
 		r.Conflicts = s.conflicts
@@ -157,9 +157,11 @@ func (s *step) result() PathResult {
 
 // refusal returns the error that stops the apply before its first step.
 func (p *plan) refusal(name string) error {
-	paths := make([]PathResult, len(p.steps))
-	for i, s := range p.steps {
-		paths[i] = PathResult{Outcome: s.outcome, Reason: s.reason}
+	var paths []PathResult
+	for _, s := range p.steps {
+		if s.outcome == Conflict || s.outcome == Refused {
+			paths = append(paths, PathResult{Outcome: s.outcome, Reason: s.reason})
+		}
 	}
 	return Refusal(name, paths)
 }

@@ -278,6 +278,55 @@ func newBenchOnOtherDisk(t *testing.T, source tree) *bench {
 	return b
 }
 
+// A mode is undone and redone also if the file was replaced by another one with its content.
+func TestAModeIsReversedOfAFileThatWasReplaced(t *testing.T) {
+	b := newBench(t, tree{"f": "content"})
+	b.agent(func(a *agent) { a.chmod("/f", 0o600) })
+	b.apply()
+	file := filepath.Join(b.dir, "f")
+	for _, c := range []struct {
+		redo         bool
+		before, want os.FileMode
+	}{{false, 0o600, 0o644}, {true, 0o644, 0o600}} {
+		if err := os.WriteFile(file+".new", []byte("content"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file+".new", c.before); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+		b.mustReverse(c.redo)
+		if got := os.FileMode(statOf(t, file).Mode & 0o777); got != c.want {
+			t.Errorf("redo is %v: the mode is %o, want %o", c.redo, got, c.want)
+		}
+		if content, err := os.ReadFile(file); err != nil || string(content) != "content" {
+			t.Errorf("redo is %v: the file has %q, %v", c.redo, content, err)
+		}
+	}
+}
+
+// A file of which only the mode changes is no other file because the sandbox gave it another name.
+func TestAModeOfALinkedFileIsReversed(t *testing.T) {
+	b := newBench(t, tree{"f": "content"})
+	before := snapshot(t, b.dir)
+	b.agent(func(a *agent) {
+		a.link("/f", "/another name") // which is staged first
+		a.chmod("/f", 0o600)
+	})
+	b.apply()
+	after := snapshot(t, b.dir)
+	b.mustReverse(false)
+	if diff := cmp.Diff(before, snapshot(t, b.dir)); diff != "" {
+		t.Errorf("after undo (-before +now):\n%s", diff)
+	}
+	b.mustReverse(true)
+	if diff := cmp.Diff(after, snapshot(t, b.dir)); diff != "" {
+		t.Errorf("after redo (-applied +now):\n%s", diff)
+	}
+}
+
 func TestUndoOnAnotherFileSystem(t *testing.T) {
 	source := tree{"f": "old", "gone/f": "x:1", "l": "-> f", "becomes/f": "1"}
 	b := newBenchOnOtherDisk(t, source)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/review/acting"
 )
 
@@ -15,7 +16,8 @@ func (p *plan) holdRisks() error {
 		return err
 	}
 	for _, s := range p.steps {
-		if why := by(&s.shown); why != "" && (s.isPlanned() || s.outcome == Conflict) {
+		shown := review.FileDiff{Path: s.Path.Plain(), Mark: s.shown.mark, Change: s.Change}
+		if why := by(&shown); why != "" && (s.isPlanned() || s.outcome == Conflict) {
 			s.stop(Skipped, "waits for a review: %s", why)
 		}
 	}

@@ -96,8 +96,9 @@ func compareContent(root int, p vpath.Path, want string) (string, error) {
 }
 
 // CheckLog checks the audit log of the sandbox: its chain, that it has the record that the
-// statement names, and that until then it has no policy that the statement does not have, and has
-// the commit that the statement has. Errors: Invalid if a check fails; NotFound, Denied.
+// statement names, and that until then it has no policy and no contributor that the statement does
+// not have, and has the commit that the statement has. Errors: Invalid if a check fails; NotFound,
+// Denied.
 func (st *Statement) CheckLog(path string) error {
 	head, err := audit.ParseHead(st.Predicate.Audit.Head)
 	if err != nil {
@@ -116,28 +117,42 @@ func (st *Statement) CheckLog(path string) error {
 	}
 	hasCommit := st.Predicate.Commit == nil
 	err = audit.Read(path, func(r audit.Record) error {
-		var rules []audit.Rule
-		var omitted int64
-		switch e := r.Event.(type) {
-		case audit.SandboxCreated:
-			rules, omitted = e.Rules, e.RulesOmitted
-		case audit.PolicyChanged:
-			rules, omitted = e.Rules, e.RulesOmitted
-		case audit.Applied:
+		if e, is := r.Event.(audit.Applied); is {
 			hasCommit = hasCommit || r.Seq <= head.Seq && e.Commit == st.Predicate.Commit.ID && e.Mount == st.Predicate.Mount
-			return nil
-		default:
+		}
+		if r.Seq > head.Seq {
 			return nil
 		}
-		if r.Seq > head.Seq || slices.ContainsFunc(known, func(k []audit.Rule) bool { return isLogged(k, rules, omitted) }) {
-			return nil
+		if what := st.lacks(r.Event, known); what != "" {
+			return errdefs.New(errdefs.Invalid, "audit log %s: record %d %s", record.HostPath(path), r.Seq, what)
 		}
-		return errdefs.New(errdefs.Invalid, "audit log %s: record %d has a policy that the statement does not have", record.HostPath(path), r.Seq)
+		return nil
 	})
 	if err == nil && !hasCommit {
 		return errdefs.New(errdefs.Invalid, "audit log %s: it has no record of the commit %s", record.HostPath(path), st.Predicate.Commit.ID)
 	}
 	return err
+}
+
+// lacks says what a record of the audit log has that the statement should have, "" for nothing.
+func (st *Statement) lacks(e audit.Event, known [][]audit.Rule) string {
+	var rules []audit.Rule
+	var omitted int64
+	switch e := e.(type) {
+	case audit.SandboxCreated:
+		rules, omitted = e.Rules, e.RulesOmitted
+	case audit.PolicyChanged:
+		rules, omitted = e.Rules, e.RulesOmitted
+	default:
+		if !st.hasContributor(e) {
+			return "brings changes of a sandbox or file that the statement does not name"
+		}
+		return ""
+	}
+	if slices.ContainsFunc(known, func(k []audit.Rule) bool { return isLogged(k, rules, omitted) }) {
+		return ""
+	}
+	return "has a policy that the statement does not have"
 }
 
 // loggedPolicies returns the policies as the audit log writes them.

@@ -20,11 +20,14 @@ func (c *Commit) check() error {
 		return nil
 	}
 	dir, err := c.dir()
+	branch, notWritten := vpath.Unescape(c.Branch)
 	switch {
 	case !gitcommit.IsID(c.ID) || c.Parent != "" && (!gitcommit.IsID(c.Parent) || len(c.Parent) != len(c.ID)):
 		return errdefs.New(errdefs.Invalid, "its commit %s with the parent %s is malformed", vpath.Quote(c.ID), vpath.Quote(c.Parent))
 	case c.Branch == "":
 		return errdefs.New(errdefs.Invalid, "its commit %s is on no branch", c.ID)
+	case notWritten != nil || vpath.Escape(branch) != c.Branch:
+		return errdefs.New(errdefs.Invalid, "its commit %s: the branch %s is not escaped", c.ID, vpath.Quote(c.Branch))
 	case err != nil || dir.String() != c.Dir:
 		return errdefs.New(errdefs.Invalid, "its commit %s: %s is no directory of a repository", c.ID, vpath.Quote(c.Dir))
 	}

@@ -74,7 +74,13 @@ func MostBytes(s *record.Sandbox, shown manifest.Manifest, paths []vpath.Path) (
 		return 0, err
 	}
 	lists := append(r.EarlierRules, r.Rules)
-	for _, m := range r.Mounts {
+	mounts := r.Mounts
+	for _, c := range r.Contributors {
+		size += changeBytes
+		lists = append(append(lists, c.EarlierRules...), c.Rules)
+		mounts = append(mounts, c.Mounts...)
+	}
+	for _, m := range mounts {
 		lists = append(append(lists, m.EarlierRules...), m.Rules)
 	}
 	for _, rules := range lists {

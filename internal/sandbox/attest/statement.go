@@ -34,12 +34,14 @@ const (
 	PredicateType = "https://github.com/agentfense/agentfense/apply/v1"
 )
 
-// changesSubject is the name of the first subject. Its digest is that of the applied changes, so
-// that it also covers deletions, modes and links.
-const changesSubject = "changes"
-
-// commitSubject is the name of the subject that is a commit.
-const commitSubject = "commit"
+// The names of subjects that are no files. The slash keeps them apart from the names of files.
+const (
+	// changesSubject is the first subject. Its digest is that of the applied changes, so that it
+	// also covers deletions, modes and links.
+	changesSubject = "/changes"
+	// commitSubject is the commit.
+	commitSubject = "/commit"
+)
 
 // deleted is the status of a change without an entry.
 const deleted = "deleted"
@@ -54,7 +56,7 @@ type Statement struct {
 
 // Subject names the content of an applied file, all applied changes, or a commit.
 type Subject struct {
-	Name   string `json:"name"` // path relative to the source, escaped; "changes" for all of them
+	Name   string `json:"name"` // path relative to the source, escaped; "/changes" for all of them
 	Digest Digest `json:"digest"`
 }
 
@@ -77,12 +79,14 @@ type Predicate struct {
 	// Commit is the commit that has the changes, if they were applied to a branch.
 	Commit *Commit `json:"commit,omitempty"`
 	// Policies are those of the workspace: first the one in force, then earlier ones.
-	Policies []Policy  `json:"policies"`
-	Mounts   []Mount   `json:"mounts"`
-	Network  Network   `json:"network"`
-	Audit    Audit     `json:"audit"`
-	Version  string    `json:"agentfense_version"`
-	Time     time.Time `json:"time"`
+	Policies []Policy `json:"policies"`
+	Mounts   []Mount  `json:"mounts"`
+	Network  Network  `json:"network"`
+	// Contributors are where changes of the sandbox are from that it did not make itself.
+	Contributors []Contributor `json:"contributors,omitempty"`
+	Audit        Audit         `json:"audit"`
+	Version      string        `json:"agentfense_version"`
+	Time         time.Time     `json:"time"`
 }
 
 // Change is one applied change.
@@ -173,7 +177,7 @@ func New(s *record.Sandbox, shown manifest.Manifest, result *apply.Result, log *
 		return nil, err
 	}
 	st := &Statement{Type: StatementType, PredicateType: PredicateType, Predicate: Predicate{
-		Changes: []Change{}, Mounts: []Mount{}, Mount: s.Mount(), Commit: about.Commit, Policies: policies, Review: Review{about.Reviewed}, Version: about.Version, Time: about.Time.UTC(),
+		Changes: []Change{}, Mount: s.Mount(), Commit: about.Commit, Policies: policies, Review: Review{about.Reviewed}, Version: about.Version, Time: about.Time.UTC(),
 		Sandbox: Sandbox{Name: r.Name, ID: string(r.ID), Runtime: r.Runtime, Image: r.Image, Created: r.CreatedAt.UTC()},
 		Network: Network{Mode: r.Net, Allow: r.AllowNet},
 		Audit:   Audit{Head: log.Head.String(), Archived: log.Archived, Gaps: log.Gaps, Lost: log.Lost},
@@ -181,14 +185,11 @@ func New(s *record.Sandbox, shown manifest.Manifest, result *apply.Result, log *
 	if st.Predicate.Network.Secrets, err = secretsOf(r.Secrets); err != nil {
 		return nil, err
 	}
-	for _, m := range r.Mounts {
-		mount := Mount{Name: m.Name, Mode: string(m.Mode)}
-		if m.Mode.HasRules() {
-			if mount.Policies, err = policiesOf(m.Rules, m.EarlierRules); err != nil {
-				return nil, err
-			}
-		}
-		st.Predicate.Mounts = append(st.Predicate.Mounts, mount)
+	if st.Predicate.Mounts, err = mountsOf(r.Mounts); err != nil {
+		return nil, err
+	}
+	if st.Predicate.Contributors, err = contributorsOf(r.Contributors); err != nil {
+		return nil, err
 	}
 	if about.Commit != nil {
 		return st, st.addCommitted(shown, result, about.Files)
@@ -344,6 +345,21 @@ func policiesOf(rules []policy.Rule, earlier [][]policy.Rule) ([]Policy, error) 
 	return list, nil
 }
 
+func mountsOf(mounts []record.Mount) ([]Mount, error) {
+	list := []Mount{}
+	for _, m := range mounts {
+		mount := Mount{Name: m.Name, Mode: string(m.Mode)}
+		if m.Mode.HasRules() {
+			var err error
+			if mount.Policies, err = policiesOf(m.Rules, m.EarlierRules); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, mount)
+	}
+	return list, nil
+}
+
 func secretsOf(stored []hostlist.Secret) ([]Secret, error) {
 	var list []Secret
 	for _, from := range stored {
@@ -410,29 +426,53 @@ func (st *Statement) checkPolicies() error {
 	if in := st.Predicate.Mount; in != "" && !slices.ContainsFunc(st.Predicate.Mounts, func(m Mount) bool { return m.Name == in }) {
 		return errdefs.New(errdefs.Invalid, "its changes are of the mount %s, which it does not have", vpath.Quote(in))
 	}
-	all := slices.Clone(st.Predicate.Policies)
-	for _, m := range st.Predicate.Mounts {
+	all := st.Policies()
+	mounts := slices.Clone(st.Predicate.Mounts)
+	for i := range st.Predicate.Contributors {
+		c := &st.Predicate.Contributors[i]
+		if err := c.check(); err != nil {
+			return err
+		}
+		mounts = append(mounts, c.Mounts...)
+	}
+	for _, m := range mounts {
 		all = append(all, m.Policies...)
 	}
 	for i := range all {
-		if _, err := all[i].decode(); err != nil {
+		rules, err := all[i].decode()
+		if err != nil {
 			return err
 		}
-		var compact bytes.Buffer
-		if err := json.Compact(&compact, all[i].Rules); err != nil {
+		text, err := json.Marshal(rules)
+		if err != nil {
 			return errdefs.New(errdefs.Invalid, "policy %s: %w", vpath.Quote(all[i].SHA256), err)
 		}
-		if sumOf(compact.Bytes()) != all[i].SHA256 {
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, all[i].Rules); err != nil || !bytes.Equal(compact.Bytes(), text) {
+			// Encode keeps their text, and two readers could read a key twice in two ways.
+			return errdefs.New(errdefs.Invalid, "policy %s: its rules are not in the form that agentfense writes", vpath.Quote(all[i].SHA256))
+		}
+		if sumOf(text) != all[i].SHA256 {
 			return errdefs.New(errdefs.Invalid, "policy %s: its rules have another digest", vpath.Quote(all[i].SHA256))
 		}
 	}
 	return nil
 }
 
-// Compile returns the policies of the workspace, to prove something of each. Errors: Invalid.
+// Policies returns the policies of the workspace: those of the sandbox, then those of contributors.
+func (st *Statement) Policies() []Policy {
+	all := slices.Clone(st.Predicate.Policies)
+	for _, c := range st.Predicate.Contributors {
+		all = append(all, c.Policies...)
+	}
+	return all
+}
+
+// Compile compiles Policies, to prove something of each. Errors: Invalid.
 func (st *Statement) Compile() ([]*policy.Policy, error) {
-	list := make([]*policy.Policy, len(st.Predicate.Policies))
-	for i, p := range st.Predicate.Policies {
+	all := st.Policies()
+	list := make([]*policy.Policy, len(all))
+	for i, p := range all {
 		rules, err := p.decode()
 		if err == nil {
 			list[i], err = policy.Compile(rules, policy.Options{})

@@ -64,6 +64,49 @@ func TestAStatementNamesWhatWasApplied(t *testing.T) {
 	}
 }
 
+// A file cannot have the name of another subject: it would stand for other changes, if its content
+// was a list of these.
+func TestSubjectsAreNamedApart(t *testing.T) {
+	list := []Change{
+		{Path: "/changes", Status: "added", Mode: "100644", SHA256: sum}, {Path: "/commit", Status: "added", Mode: "100644", SHA256: sum},
+	}
+	subjects, err := subjectsOf(list, &Commit{ID: strings.Repeat("a", 40)})
+	if err != nil || len(subjects) != 4 {
+		t.Fatalf("got %+v, %v", subjects, err)
+	}
+	names := map[string]bool{}
+	for _, s := range subjects {
+		if names[s.Name] {
+			t.Errorf("two subjects have the name %s", s.Name)
+		}
+		names[s.Name] = true
+	}
+}
+
+// The digest of rules is not the only text of them: a key twice, or in another case, would be read
+// in two ways.
+func TestRulesHaveOneText(t *testing.T) {
+	for name, rules := range map[string]string{
+		"a key twice":           `[{"pattern":"**/.env","permission":"none","permission":"write"}]`,
+		"a key in another case": `[{"pattern":"**/.env","permission":"none","PERMISSION":"write"}]`,
+		"an unknown key":        `[{"pattern":"**/.env","permission":"none","note":"x"}]`,
+	} {
+		st := Statement{Type: StatementType, PredicateType: PredicateType, Predicate: Predicate{
+			Changes: []Change{}, Mounts: []Mount{}, Policies: []Policy{{SHA256: sumOf([]byte(rules)), Rules: []byte(rules)}},
+		}}
+		if err := st.addSubjects(); err != nil {
+			t.Fatal(err)
+		}
+		text, err := st.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Parse(text); !errdefs.Is(err, errdefs.Invalid) {
+			t.Errorf("%s: %v, want Invalid", name, err)
+		}
+	}
+}
+
 // What was applied without having been shown has no statement.
 func TestNothingUnseenIsAttested(t *testing.T) {
 	var st Statement
@@ -102,6 +145,20 @@ func TestAStatementAgreesWithItself(t *testing.T) {
 		}
 		if _, err := Parse([]byte(altered)); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("%s: %v, want Invalid", name, err)
+		}
+	}
+}
+
+// A terminal shows the branch as it is written.
+func TestACommitHasTheWrittenFormOfItsBranch(t *testing.T) {
+	c := Commit{ID: strings.Repeat("a", 40), Branch: `agent/\x1b[2J`, Dir: "/"}
+	if err := c.check(); err != nil {
+		t.Error(err)
+	}
+	for _, branch := range []string{"agent/\x1b[2J", "agent/\u202e", `agent/\x61`, `agent/\x`, ""} {
+		c.Branch = branch
+		if err := c.check(); !errdefs.Is(err, errdefs.Invalid) {
+			t.Errorf("%q: %v, want Invalid", branch, err)
 		}
 	}
 }

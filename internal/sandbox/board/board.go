@@ -248,13 +248,23 @@ func (b *Board) lockedIn(how int, do func() error) (there bool, err error) {
 
 // replace replaces a file in one step. The board is locked.
 func (b *Board) replace(name string, content []byte) error {
-	if err := b.write(name+".new", content); err != nil {
-		return err
+	return b.replaceBy(name+".new", name, content, func() error { return nil })
+}
+
+// replaceBy is replace, which first writes the content to the file scratch and then calls before.
+func (b *Board) replaceBy(scratch, name string, content []byte, before func() error) error {
+	err := b.write(scratch, content)
+	if err == nil {
+		err = before()
 	}
-	if err := os.Rename(filepath.Join(b.dir, name+".new"), filepath.Join(b.dir, name)); err != nil {
-		return record.HostError("board", err)
+	if err == nil {
+		if err = os.Rename(filepath.Join(b.dir, scratch), filepath.Join(b.dir, name)); err == nil {
+			return nil
+		}
+		err = record.HostError("board", err)
 	}
-	return nil
+	_ = os.Remove(filepath.Join(b.dir, scratch)) // its room is needed where the disk is full
+	return err
 }
 
 func (b *Board) write(name string, content []byte) error {

@@ -37,23 +37,20 @@ func (b *Board) State() (s State, err error) {
 	return s, err
 }
 
-// maxStatusBytes bounds the file of a member.
-const maxStatusBytes = 64 << 10
+const (
+	// maxStatusBytes bounds the file of a member.
+	maxStatusBytes = 64 << 10
+	statusScratch  = "status.new"
+)
 
-// setStatus stores the status of a member. The board is locked.
-func (b *Board) setStatus(m Message) error {
+// setStatus calls post and stores the status of a member, or does neither: what needs room on the
+// disk is done before. The board is locked.
+func (b *Board) setStatus(m Message, post func() error) error {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return errdefs.New(errdefs.Internal, "board: %w", err)
 	}
-	const scratch = "status.new"
-	if err := b.write(scratch, text); err != nil {
-		return err
-	}
-	if err := os.Rename(filepath.Join(b.dir, scratch), filepath.Join(b.dir, membersDir, m.Sandbox)); err != nil {
-		return record.HostError("board", err)
-	}
-	return nil
+	return b.replaceBy(statusScratch, filepath.Join(membersDir, m.Sandbox), text, post)
 }
 
 // Statuses returns the sandboxes that run, by their names.
@@ -85,9 +82,17 @@ func (b *Board) Statuses() ([]Member, error) {
 	return list, nil
 }
 
-// removeIfUnused removes the board if it has neither members nor messages. Whoever comes at that
-// moment makes another one.
+// removeIfUnused removes the board if it has neither members nor messages.
 func (b *Board) removeIfUnused() error {
+	return b.removeIf(func() (bool, error) {
+		has, err := b.hasMessages()
+		return !has, err
+	})
+}
+
+// removeIf removes the board if it has no members and may allows it, which is called while the
+// board is locked. Whoever comes at that moment makes another one.
+func (b *Board) removeIf(may func() (bool, error)) error {
 	_, err := b.lockedIn(os.O_RDWR, func() error {
 		names, err := os.ReadDir(filepath.Join(b.dir, membersDir))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +103,7 @@ func (b *Board) removeIfUnused() error {
 				return err
 			}
 		}
-		if used, err := b.hasMessages(); used || err != nil {
+		if ok, err := may(); !ok || err != nil {
 			return err
 		}
 		for _, entry := range names {
@@ -107,7 +112,7 @@ func (b *Board) removeIfUnused() error {
 		if err != nil {
 			return err
 		}
-		for _, name := range []string{membersDir, locksFile, messagesFile, locksFile + ".new", messagesFile + ".new", "status.new", mutexFile} {
+		for _, name := range []string{membersDir, locksFile, messagesFile, locksFile + ".new", messagesFile + ".new", statusScratch, mutexFile} {
 			err = errors.Join(err, remove(filepath.Join(b.dir, name)))
 		}
 		// One that comes now has made its own files in it.
@@ -128,17 +133,16 @@ func (b *Board) hasMessages() (bool, error) {
 	return last != nil && !kept.isOld(*last, time.Now()), nil
 }
 
-// removeOthers removes boards whose messages are too old and that no sandbox uses.
+// removeOthers removes other boards that no sandbox uses and that have no messages, or too old
+// ones.
 func (b *Board) removeOthers() error {
-	boards := filepath.Dir(b.dir)
-	names, err := os.ReadDir(boards)
+	others, err := all(b.home)
 	if err != nil {
-		return record.HostError("board", err)
+		return err
 	}
-	for _, entry := range names {
-		other := &Board{home: b.home, dir: filepath.Join(boards, entry.Name())}
+	for _, other := range others {
 		info, err := os.Stat(filepath.Join(other.dir, messagesFile))
-		if other.dir == b.dir || err != nil || time.Since(info.ModTime()) < kept.age {
+		if other.dir == b.dir || err == nil && time.Since(info.ModTime()) < kept.age {
 			continue
 		}
 		if err := other.removeIfUnused(); err != nil {
@@ -146,6 +150,58 @@ func (b *Board) removeOthers() error {
 		}
 	}
 	return nil
+}
+
+// Sweep removes the boards of sources that have no sandbox any more, with their messages. While it
+// cannot read all records, it removes nothing: a later call does.
+func Sweep(home *record.Home) error {
+	boards, err := all(home)
+	if err != nil || len(boards) == 0 {
+		return err
+	}
+	used, err := usedBoards(home)
+	if err != nil {
+		return nil //nolint:nilerr // who uses a damaged record learns of it
+	}
+	var errs []error
+	for _, b := range boards {
+		if used[b.dir] {
+			continue
+		}
+		// A sandbox that was made meanwhile may have posted a message, before we had the lock.
+		errs = append(errs, b.removeIf(func() (bool, error) {
+			used, err := usedBoards(home)
+			return err == nil && !used[b.dir], err
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// all returns the boards of the state directory.
+func all(home *record.Home) ([]*Board, error) {
+	dir := filepath.Join(home.Dir(), boardsDir)
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, record.HostError("boards", err)
+	}
+	var boards []*Board
+	for _, entry := range entries {
+		boards = append(boards, &Board{home: home, dir: filepath.Join(dir, entry.Name())})
+	}
+	return boards, nil
+}
+
+// usedBoards returns the directories of the boards that sandboxes have, used or not.
+func usedBoards(home *record.Home) (map[string]bool, error) {
+	sandboxes, err := home.List()
+	if err != nil {
+		return nil, err
+	}
+	used := map[string]bool{}
+	for _, sb := range sandboxes {
+		used[Open(home, &sb.Stored).dir] = true
+	}
+	return used, nil
 }
 
 // remove removes a file or an empty directory that may be gone.

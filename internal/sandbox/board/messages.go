@@ -43,10 +43,11 @@ func (b *Board) Post(h Holder, d Draft) (Message, error) {
 			}
 		}
 		m.Seq++
-		if err := b.appendMessage(text, m); err != nil || m.Topic != StatusTopic {
-			return err
+		post := func() error { return b.appendMessage(text, m) }
+		if m.Topic == StatusTopic {
+			return b.setStatus(m, post)
 		}
-		return b.setStatus(m)
+		return post()
 	})
 	return m, err
 }

@@ -63,7 +63,12 @@ func lockContained(ctx context.Context, home *record.Home, source record.Source,
 	if err := h.Lock(ctx, waiting); err != nil {
 		return nil, err
 	}
-	if err := gitcommit.CheckContained(string(source.Path)); err != nil {
+	dir, err := source.Open()
+	if err == nil {
+		defer dir.Close()
+		err = gitcommit.CheckContained(dir)
+	}
+	if err != nil {
 		h.Unlock()
 		return nil, err
 	}

@@ -99,6 +99,9 @@ func (w *Work) Changes(paths []vpath.Path, ways bool) ([]Change, error) {
 		addWays(all, wanted)
 	}
 	var list []Change
+	if len(paths) == 0 {
+		list = make([]Change, 0, len(all))
+	}
 	for i := range all {
 		if wanted[i] {
 			list = append(list, Change{Change: all[i], Taken: taken[i]})

@@ -182,9 +182,6 @@ func (m *Merged) refs() (githistory.Refs, error) {
 	return refs, nil
 }
 
-// takenFile lists the sandbox's commits that a transplant has brought into the source's repository.
-const takenFile = "taken"
-
 // maxCommitsFile bounds the lists of commits, in bytes.
 const maxCommitsFile = 256 << 20
 
@@ -239,91 +236,13 @@ func (s Store) Unsaved() ([]string, error) {
 			id = h.Others[name]
 		}
 		_, isOld := known[id]
-		became, isTaken := taken[id]
-		return isOld || isTaken && !became.Undone
+		return isOld || slices.ContainsFunc(taken[id], func(b Became) bool { return !b.Undone })
 	})
 	if len(left) == 0 {
 		return nil, nil
 	}
 	slices.Sort(left)
 	return left, nil
-}
-
-// Became is what became of a commit of the sandbox that was brought out.
-type Became struct {
-	Real string // the commit of the source; "" if it was left out, because it changes hidden files alone
-	// Transaction is that of the history with which the branch that is checked out got it, "" for a
-	// new branch.
-	Transaction string
-	Undone      bool // by an undo of that transaction
-}
-
-// Taken returns the commits of the sandbox that were brought out.
-func (s Store) Taken() (map[string]Became, error) {
-	text, err := safefs.ReadRegularIn(string(s), takenFile, maxCommitsFile)
-	if err != nil && !isAbsent(err) {
-		return nil, damaged(err)
-	}
-	taken := map[string]Became{}
-	for line := range strings.Lines(string(text)) {
-		id, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		real, rest, _ := strings.Cut(rest, " ")
-		transaction, rest, _ := strings.Cut(rest, " ")
-		taken[id] = Became{real, transaction, rest == undone}
-	}
-	return taken, nil
-}
-
-// NoteTaken notes what became of commits of the sandbox last.
-func (s Store) NoteTaken(became map[string]Became) error {
-	taken, err := s.Taken()
-	if err != nil {
-		return err
-	}
-	maps.Copy(taken, became)
-	return s.writeTaken(taken)
-}
-
-// undone ends the line of a commit of which the transaction is undone.
-const undone = "undone"
-
-// NoteUndone notes whether the commits of the transaction that made the commit tip of the source
-// are undone, and so in the sandbox alone.
-func (s Store) NoteUndone(tip string, isUndone bool) error {
-	taken, err := s.Taken()
-	if err != nil {
-		return err
-	}
-	of := map[string]bool{}
-	for _, b := range taken {
-		if b.Real == tip && b.Transaction != "" {
-			of[b.Transaction] = true
-		}
-	}
-	changed := false
-	for id, b := range taken {
-		if of[b.Transaction] && b.Undone != isUndone {
-			b.Undone, changed = isUndone, true
-			taken[id] = b
-		}
-	}
-	if !changed {
-		return nil
-	}
-	return s.writeTaken(taken)
-}
-
-func (s Store) writeTaken(taken map[string]Became) error {
-	var list strings.Builder
-	for _, id := range slices.Sorted(maps.Keys(taken)) {
-		b := taken[id]
-		line := strings.TrimRight(id+" "+b.Real+" "+b.Transaction, " ")
-		if b.Undone {
-			line += " " + undone
-		}
-		list.WriteString(line + "\n")
-	}
-	return hostError(safefs.WriteDurably(string(s), takenFile, []byte(list.String())))
 }
 
 // UpperObjects opens the directory of objects that commands have written; nil if there is none.

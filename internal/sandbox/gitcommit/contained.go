@@ -1,13 +1,15 @@
 package gitcommit
 
 import (
-	"io"
-	"io/fs"
+	"errors"
 	"os"
-	"path/filepath"
+	"path"
 	"regexp"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
@@ -19,51 +21,87 @@ var elsewhere = map[string]bool{
 // leadsOut finds settings by which git reads files, or may keep refs, outside of the repository.
 var leadsOut = regexp.MustCompile(`(?i)\[\s*include|refstorage`)
 
-// maxConfig is how large a configuration may be, in bytes.
-const maxConfig = 1 << 20
+// maxConfig is how large a configuration may be, in bytes, and maxDepth how many directories of a
+// repository may be in each other.
+const (
+	maxConfig = 1 << 20
+	maxDepth  = 100
+)
 
 // CheckContained refuses a repository that is not wholly in the directory source, or leads out of
-// it: git would write, or read, files for which the caller has no right. Nobody else may change the
-// source until git has ended. Errors: Precondition.
-func CheckContained(source string) error {
-	dir := filepath.Join(source, ".git")
-	if st, err := os.Lstat(dir); err != nil || !st.IsDir() {
+// it: git would write, or read, files for which the caller has no right. It looks at what the
+// handle leads to, follows no link and enters no mount. Nobody else may change the source until git
+// has ended. Errors: Precondition.
+func CheckContained(source *os.File) error {
+	var st unix.Stat_t
+	err := unix.Fstatat(int(source.Fd()), ".git", &st, unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return errdefs.New(errdefs.Precondition, "the source has no directory .git: a server uses only the repository of a directory that is the top of the work tree")
 	}
-	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return hostError(err)
-		}
-		name, err := filepath.Rel(dir, path)
-		switch {
-		case err != nil:
-			return hostError(err)
-		case !e.IsDir() && !e.Type().IsRegular():
-			return errdefs.New(errdefs.Precondition, ".git/%s: a symbolic link or special file: a server does not use such a repository", vpath.Escape(name))
-		case elsewhere[name]:
-			return errdefs.New(errdefs.Precondition, ".git/%s: the repository uses another one: a server does not use such a repository", vpath.Escape(name))
-		case name == "config" || name == "config.worktree":
-			return checkConfig(path, name)
-		}
-		return nil
+	return checkDir(int(source.Fd()), ".git", "", 0)
+}
+
+// checkDir checks the directory name of parent. at is its path in the repository.
+func checkDir(parent int, name, at string, depth int) error {
+	if depth > maxDepth {
+		return notUsed(at, "more than %d directories are in each other", maxDepth)
+	}
+	dir, err := safefs.OpenDir(parent, name, unix.O_PATH|unix.O_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR):
+		return notUsed(at, "it has just been replaced")
+	case errors.Is(err, unix.EXDEV):
+		return notUsed(at, "another file system is mounted there")
+	case err != nil:
+		return hostError(safefs.IgnoreAbsent(err))
+	}
+	defer unix.Close(dir)
+	return safefs.ReadNames(dir, func(name []byte, mode uint32, _ uint64) error {
+		return checkEntry(dir, string(name), path.Join(at, string(name)), mode, depth)
 	})
 }
 
-// checkConfig refuses a configuration that leads out of the repository.
-func checkConfig(path, name string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return hostError(err)
+// checkEntry checks the entry name of dir. mode has the bits of its type, 0 if it is not known.
+func checkEntry(dir int, name, at string, mode uint32, depth int) error {
+	if mode == 0 {
+		var st unix.Stat_t
+		if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return hostError(safefs.IgnoreAbsent(err))
+		}
+		mode = st.Mode & unix.S_IFMT
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
 	switch {
-	case err != nil:
-		return hostError(err)
-	case len(text) > maxConfig || leadsOut.Match(text):
-		return errdefs.New(errdefs.Precondition, ".git/%s: it is larger than 1 MiB, includes other files, or sets extensions.refStorage: a server does not use such a repository", name)
+	case mode != unix.S_IFDIR && mode != unix.S_IFREG:
+		return notUsed(at, "a symbolic link or special file")
+	case elsewhere[at]:
+		return notUsed(at, "the repository uses another one")
+	case at == "config" || at == "config.worktree":
+		return checkConfig(dir, name)
+	case mode == unix.S_IFDIR:
+		return checkDir(dir, name, at, depth+1)
 	}
 	return nil
+}
+
+// checkConfig refuses a configuration that leads out of the repository.
+func checkConfig(dir int, name string) error {
+	text, err := safefs.ReadRegular(dir, name, maxConfig)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case errdefs.Is(err, errdefs.Invalid):
+		return notUsed(name, "%w", err)
+	case err != nil:
+		return hostError(err)
+	case leadsOut.Match(text):
+		return notUsed(name, "it includes other files, or sets extensions.refStorage")
+	}
+	return nil
+}
+
+// notUsed says why a file of a repository keeps a server from using it. Errors: Precondition.
+func notUsed(at, why string, args ...any) error {
+	return errdefs.New(errdefs.Precondition, ".git/%s: %w: a server does not use such a repository", vpath.Escape(at), errdefs.New(errdefs.Precondition, why, args...))
 }
 
 // containedSettings are further settings of a repository that CheckContained has passed.

@@ -114,6 +114,11 @@ func (r *Reversal) plan(i int, goes, comes map[vpath.Path]bool) error {
 	if why == "" {
 		why = r.checkImage(i)
 	}
+	if why == "" && s.isModeOnly() { // of the file that is there now: no version is kept
+		after := *step.Before
+		after.Mode = s.Before.Mode
+		step.After = &after
+	}
 	if why != "" {
 		r.Conflicts = append(r.Conflicts, Left{at, why})
 	}

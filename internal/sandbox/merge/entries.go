@@ -247,8 +247,9 @@ func (m *merging) permissions() {
 	}
 	m.result.mode = m.o.mode&^changes.PermOf(m.o.mode) | becomes
 	s := &step{path: m.at, was: m.o, becomes: m.result, merged: m.merged, resolved: m.resolved}
-	s.modeOnly = !m.merged && !m.taken
-	if s.modeOnly && becomes == o {
+	stays := !m.merged && !m.taken
+	s.modeOnly = stays && !m.o.linked
+	if stays && becomes == o {
 		s.becomes = nil
 	}
 	if s.becomes != nil || s.resolved != "" {

@@ -154,6 +154,9 @@ func (o *Options) merge(ctx context.Context) (r Result, err error) {
 	if o.DryRun || r.Changed() == 0 {
 		return r, nil
 	}
+	if err := o.noteContributor(); err != nil {
+		return r, err
+	}
 	if err := holdBack(o.Into); err != nil {
 		return r, err
 	}
@@ -164,6 +167,13 @@ func (o *Options) merge(ctx context.Context) (r Result, err error) {
 	return r, o.Into.Log(audit.Merged{
 		From: audit.Text(o.ref()), FromID: string(o.From.ID()), Kept: r.Kept.Ref(), Paths: changedPaths(r.Paths),
 	})
+}
+
+// noteContributor notes whose changes come, before they do: what their sandbox could read, the
+// commands of this one need not have been able to.
+func (o *Options) noteContributor() error {
+	from := o.From.Record()
+	return o.Into.Update(func(r *record.Record) error { return r.AddContributor(&from) })
 }
 
 func changedPaths(paths []Path) []audit.Text {

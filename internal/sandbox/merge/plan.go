@@ -39,7 +39,7 @@ type step struct {
 	merged   bool
 	resolved conflict.Kind
 	implied  bool        // a directory that is made for what comes into it
-	modeOnly bool        // the content stays
+	modeOnly bool        // the content stays, and the file, which has no other name
 	baseOf   *state      // has base; nil if the present record of the path stays
 	base     *layer.Base // what the source had, for a later apply
 }
@@ -167,11 +167,11 @@ func (p *plan) decide(ctx context.Context, at vpath.Path) error {
 	case changed:
 		return p.mergeEntries(ctx, at, b, o, t)
 	}
-	s := &step{path: at, was: o, becomes: t}
-	if s.modeOnly, err = o.hasContentOf(t); err != nil {
+	same, err := o.hasContentOf(t)
+	if err != nil {
 		return err
 	}
-	p.add(s)
+	p.add(&step{path: at, was: o, becomes: t, modeOnly: same && !o.linked})
 	return nil
 }
 

@@ -62,6 +62,7 @@ type entry struct {
 	target string // of a symbolic link
 	sum    []byte // SHA-256 of a content or a target of which no more may be known
 	text   []byte // the content of a merged file
+	linked bool   // the sandbox has given the file another name
 	open   func() (*os.File, error)
 }
 
@@ -82,7 +83,7 @@ func (s *state) at(p vpath.Path) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{mode: i.Mode &^ (unix.S_ISUID | unix.S_ISGID), size: i.Size, mtime: i.Mtime}
+	e := &entry{mode: i.Mode &^ (unix.S_ISUID | unix.S_ISGID), size: i.Size, mtime: i.Mtime, linked: i.Nlink > 1}
 	switch e.kind() {
 	case unix.S_IFLNK:
 		e.target, err = s.work.Stack.Readlink(p)

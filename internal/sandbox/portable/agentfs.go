@@ -91,13 +91,13 @@ func AgentFS(ctx context.Context, s *record.Sandbox, name string, how Options) (
 const pageBytes = 4096
 
 // openNew opens an empty file as a database of at most most bytes; 0: any number. It needs no
-// journal: an incomplete file is removed.
+// journal: an incomplete file is removed. It needs no lock of SQLite: safefs.NewFile has one.
 func openNew(path string, most int64) (*sql.DB, error) {
 	pragmas := []string{"journal_mode(OFF)", "synchronous(OFF)", "cache_size(-8192)", "locking_mode(EXCLUSIVE)"}
 	if most > 0 {
 		pragmas = append(pragmas, fmt.Sprintf("max_page_count(%d)", max(most/pageBytes, 1)))
 	}
-	name := url.URL{Scheme: "file", Path: path, OmitHost: true, RawQuery: url.Values{"_pragma": pragmas}.Encode()}
+	name := url.URL{Scheme: "file", Path: path, OmitHost: true, RawQuery: url.Values{"_pragma": pragmas, "nolock": {"1"}}.Encode()}
 	db, err := sql.Open("sqlite", name.String())
 	if err == nil {
 		db.SetMaxOpenConns(1)

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -73,22 +72,6 @@ func (w *bounded) Write(b []byte) (int, error) {
 		return 0, tooLarge(w.most)
 	}
 	return w.to.Write(b)
-}
-
-// fits refuses files that are too large for an archive, before it is written: a file with holes has
-// any size. Errors: Exhausted.
-func (d *delta) fits(how Options) error {
-	var size int64
-	for i := range d.entries {
-		e := &d.entries[i]
-		if !e.deleted && e.linkOf == "" && e.info.Mode&unix.S_IFMT == unix.S_IFREG {
-			size = safefs.AddSizes(size, e.info.Size)
-		}
-	}
-	if how.MostBytes > 0 && size > how.MostBytes {
-		return tooLarge(how.MostBytes)
-	}
-	return nil
 }
 
 // tooLarge is the error of a file above Options.MostBytes.

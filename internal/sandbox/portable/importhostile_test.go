@@ -22,6 +22,9 @@ INSERT INTO fs_dentry (name, parent_ino, ino) VALUES ('dir', 1, 50);`
 )
 
 var hostile = map[string]struct{ statements, want string }{
+	"many names far down": {`CREATE TABLE n AS WITH RECURSIVE r(n) AS (SELECT 100 UNION ALL SELECT n + 1 FROM r WHERE n < 60000) SELECT n FROM r;
+INSERT INTO fs_inode (ino, mode, nlink, atime, mtime, ctime) SELECT n, iif(n < 160, 16877, 33188), 1, 0, 0, 0 FROM n;
+INSERT INTO fs_dentry (name, parent_ino, ino) SELECT iif(n < 160, hex(zeroblob(100)), n), iif(n = 100, 1, min(n - 1, 159)), n FROM n`, `all paths together are longer than 512 MiB`},
 	"a name that goes up":          {addFile + `UPDATE fs_dentry SET name = '..'`, `name ".." is not allowed`},
 	"a name that is the directory": {addFile + `UPDATE fs_dentry SET name = '.'`, `name "." is not allowed`},
 	"an empty name":                {addFile + `UPDATE fs_dentry SET name = ''`, `name "" is not allowed`},

@@ -17,7 +17,8 @@ import (
 const (
 	maxImportEntries = 2 << 20 // inodes, names and whiteouts, each
 	maxImportPath    = 16 << 10
-	maxImportFile    = 1 << 40 // bytes, holes included
+	maxImportPaths   = 512 << 20 // bytes of all; a small file can have long ones
+	maxImportFile    = 1 << 40   // bytes, holes included
 	maxImportChunk   = 1 << 20
 	maxLinkTarget    = 4095 // PATH_MAX without the NUL
 )
@@ -244,8 +245,14 @@ func (r *treeReader) check() error {
 			return malformed("inode %d: it has %d names and nlink %d", ino, i.names, i.nlink)
 		}
 	}
-	reached := int64(0)
-	err := r.walk(func(vpath.Path, int64, *inode) (bool, error) { reached++; return true, nil })
+	reached, size := int64(0), 0
+	err := r.walk(func(p vpath.Path, _ int64, _ *inode) (bool, error) {
+		if size += len(p); size > maxImportPaths {
+			return false, malformed("fs_dentry: all paths together are longer than %d MiB", maxImportPaths>>20)
+		}
+		reached++
+		return true, nil
+	})
 	if err == nil && reached != named {
 		err = malformed("fs_dentry: %d entries are in directories that are not below the root", named-reached)
 	}

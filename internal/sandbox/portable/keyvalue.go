@@ -47,7 +47,7 @@ func (r *treeReader) readValues() error {
 	if err != nil {
 		return err
 	}
-	if size > maxKeyValueBytes || largest > query.MaxValueBytes {
+	if size > maxKeyValueBytes || largest > query.MaxValueBytes || rows > maxImportEntries { // rows may be empty
 		r.notes = append(r.notes, fmt.Sprintf("left out: %s of kv_store: a sandbox keeps at most %d MiB of them, with at most %d MiB in each", rowsOf(rows), maxKeyValueBytes>>20, query.MaxValueBytes>>20))
 		return nil
 	}

@@ -7,7 +7,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -41,15 +43,17 @@ type descriptor struct {
 // it deleted. Errors: as Tar; Unsupported for a name that a layer cannot hold.
 func OCI(ctx context.Context, s *record.Sandbox, name string, how Options) (Result, error) {
 	return export(s, name, func(d *delta, o *safefs.NewFile) error {
-		if err := d.fits(how); err != nil {
+		const copies = 2 // the layer, and the image with it
+		if err := d.fits(filepath.Dir(name), copies, how); err != nil {
 			return err
 		}
-		layer, err := os.CreateTemp(filepath.Dir(name), ".agentfense-layer-*")
+		layer, err := os.CreateTemp(filepath.Dir(name), safefs.ScratchPattern)
 		if err != nil {
 			return failed(name, err)
 		}
 		defer layer.Close()
-		if err := os.Remove(layer.Name()); err != nil { // the descriptor is enough
+		// The descriptor is enough. Another export may take the file for one that was left.
+		if err := os.Remove(layer.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return failed(name, err)
 		}
 		sum := sha256.New()

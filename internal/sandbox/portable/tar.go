@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ const writeBuffer = 256 << 10
 // of changes.OpenToRead.
 func Tar(ctx context.Context, s *record.Sandbox, name string, how Options) (Result, error) {
 	return export(s, name, func(d *delta, o *safefs.NewFile) error {
-		if err := d.fits(how); err != nil {
+		if err := d.fits(filepath.Dir(name), 1, how); err != nil {
 			return err
 		}
 		f, err := os.OpenFile(o.Temporary, os.O_WRONLY, 0)

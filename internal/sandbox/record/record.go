@@ -63,6 +63,8 @@ type Record struct {
 	// directory, it did not see entries that one of them hid.
 	EarlierRules  [][]policy.Rule `json:"earlier_rules,omitempty"`
 	granted.Paths                 // rules among Rules that end, and some that have ended
+	// Contributors are where changes are from that commands of the sandbox did not make.
+	Contributors []Contributor `json:"contributors,omitempty"`
 	// Ask is nil if refusals do not wait for an answer.
 	Ask *Ask `json:"ask,omitempty"`
 	// Board lets programs inside use the board of the source.
@@ -131,15 +133,13 @@ func (r *Record) clone() Record {
 	c.List = r.List.Clone()
 	c.Publish = slices.Clone(r.Publish)
 	c.Secrets = hostlist.CloneSecrets(r.Secrets)
-	c.Mounts = slices.Clone(r.Mounts)
-	for i, m := range c.Mounts {
-		c.Mounts[i].Rules, c.Mounts[i].EarlierRules = slices.Clone(m.Rules), clonePolicies(m.EarlierRules)
-	}
+	c.Mounts = cloneMounts(r.Mounts)
 	c.Scratch = slices.Clone(r.Scratch)
 	c.Marks = slices.Clone(r.Marks)
 	c.Ignore = slices.Clone(r.Ignore)
 	c.Served = r.Served.clone()
 	c.EarlierRules = clonePolicies(r.EarlierRules)
+	c.Contributors = cloneContributors(r.Contributors)
 	return c
 }
 

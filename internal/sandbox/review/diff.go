@@ -168,7 +168,8 @@ func FileDiffs(w *changes.Work, changes []changes.Change, left manifest.Manifest
 	if err != nil {
 		return nil, nil, err
 	}
-	var files, out []FileDiff // out: what no apply takes
+	files := make([]FileDiff, 0, len(changes))
+	var out []FileDiff // what no apply takes
 	silent := Implied(changes)
 	for _, c := range slices.Backward(changes) {
 		if !c.IsListed() {

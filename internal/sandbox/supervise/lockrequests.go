@@ -70,14 +70,25 @@ func (s *supervisor) readLock(r api.LockRequest) (board.Request, error) {
 		if err != nil {
 			return request, errdefs.New(errdefs.Invalid, "lock: path %s: %w", vpath.Quote(text), err)
 		}
-		if d := own.Decide(p); d.Permission == policy.None && !d.Traversable {
-			return request, errdefs.New(errdefs.Denied, "lock: %s: the sandbox %s may not write it", p, s.record.Name)
-		} else if d.Permission != policy.Write {
-			return request, errdefs.New(errdefs.Denied, "lock: %s: the sandbox %s may not write it: %s", p, s.record.Name, d.Reason)
+		if d := own.Decide(p); d.Permission != policy.Write {
+			return request, errdefs.New(errdefs.Denied, "lock: %s: the sandbox %s may not write it%s", p, s.record.Name, whyNoWrite(own, d))
 		}
 		request.Paths = append(request.Paths, p)
 	}
 	return request, request.Check()
+}
+
+// whyNoWrite says why a path cannot be written, as programs inside may know it: without a rule that
+// hides, whose pattern may name what is hidden, and without the place on the host where a rule was
+// written.
+func whyNoWrite(p *policy.Policy, d policy.Decision) string {
+	switch {
+	case d.Permission == policy.None:
+		return ""
+	case d.Rule == policy.NoRule:
+		return ": " + d.Reason
+	}
+	return ": the rule " + vpath.Quote(p.Rule(d.Rule).Pattern) + " permits " + d.Permission.String()
 }
 
 // askForLocks takes locks, or begins to wait for them: then granted is closed in time. The ticket

@@ -178,7 +178,11 @@ func (s *supervisor) noteDenial(mount string, rules []policy.Rule, d fusefs.Deni
 	if d.Locked {
 		event.RuleSource = audit.Text(d.Reason)
 	}
-	s.noteForProgram(mount, d, string(event.Rule))
+	told := string(event.Rule)
+	if event.Rule != "" && rules[d.Rule].Permission == policy.None {
+		told = "" // its pattern may name what is hidden
+	}
+	s.noteForProgram(mount, d, told)
 	if x := d.Owner.(*execution); x != nil {
 		event.Exec = x.id
 		x.denials.Note(d, mount, string(event.Rule))

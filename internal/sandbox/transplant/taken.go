@@ -53,7 +53,7 @@ type Taken struct {
 	lower  *os.File
 	reals  map[string]string
 	byID   map[string]*Commit
-	became map[string]cleangit.Became // of commits that were brought out before
+	became map[string][]cleangit.Became // of commits that were brought out before
 }
 
 // TakeOut takes the commits out of the sandbox's repository. workspace is the source, of which the

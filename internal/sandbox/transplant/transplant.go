@@ -86,7 +86,7 @@ func (t *Taken) Transplant(ctx context.Context, p Plan) (result *Transplanted, e
 		taken: t, plan: p, result: &Transplanted{Base: t.base(p)},
 		out: bufio.NewWriter(process.In), in: bufio.NewReader(process.Out),
 		became: map[string]string{}, ids: map[string]string{}, words: t.newWords(),
-		stopped: map[string]bool{}, rooted: map[string]bool{},
+		stopped: map[string]bool{}, rooted: map[string]bool{}, seen: map[string]bool{},
 	}
 	if g.present, err = t.present(ctx, commits, g.result.Base); err == nil {
 		err = g.run(ctx, commits)
@@ -165,17 +165,16 @@ var errImport = errdefs.New(errdefs.Internal, "git fast-import ended early")
 
 // graft is a transplant that goes on.
 type graft struct {
-	taken  *Taken
-	plan   Plan
-	result *Transplanted
-	out    *bufio.Writer     // to fast-import
-	in     *bufio.Reader     // from fast-import
-	became map[string]string // of a commit of the sandbox: what fast-import calls the new one
-	ids    map[string]string // likewise: its id
-	words  *ownWords
-	// present says for the commits that the source's branch has already which commit stands for
-	// each as a parent.
-	present map[string]string
+	taken   *Taken
+	plan    Plan
+	result  *Transplanted
+	out     *bufio.Writer     // to fast-import
+	in      *bufio.Reader     // from fast-import
+	became  map[string]string // of a commit of the sandbox: what fast-import calls the new one
+	ids     map[string]string // likewise: its id
+	words   *ownWords
+	present map[string]standing // of commits that the source's branch has already
+	seen    map[string]bool     // commits of the sandbox for which the base stands as a parent
 	// stopped are the paths of result.Refused, and rooted the commits of result.roots: a sandbox
 	// can have very many.
 	stopped, rooted map[string]bool
@@ -186,9 +185,9 @@ func (g *graft) run(ctx context.Context, commits []*Commit) error {
 		if ctx.Err() != nil {
 			return errdefs.New(errdefs.Canceled, "transplant: %w", ctx.Err())
 		}
-		if g.present[c.ID] != "" {
+		if at, is := g.present[c.ID]; is {
 			g.result.Present++
-			g.ids[c.ID] = g.taken.became[c.ID].Real
+			g.ids[c.ID] = at.made
 			g.words.add(c.ID)
 			continue
 		}
@@ -213,8 +212,11 @@ func (g *graft) parent(id string) (name, real string) {
 	if id == g.taken.Info.Head {
 		real = g.result.Base
 	}
-	if stand := g.present[id]; stand != "" {
-		real = stand
+	if at, is := g.present[id]; is {
+		real = at.parent
+	}
+	if real == g.result.Base {
+		g.seen[id] = true
 	}
 	if !g.rooted[real] {
 		g.rooted[real] = true

@@ -132,7 +132,9 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		return result, err
 	}
 	defer plan.Close()
-	plan.Move = func(b history.BranchMove, held *os.File) error { return moveBranch(ctx, of, b, held, o.Contained) }
+	plan.Move = func(b history.BranchMove, held *os.File) error {
+		return moveBranch(ctx, of, root, b, held, o.Contained)
+	}
 	if result.Paths, err = pathsOf(plan); err != nil || o.DryRun {
 		return result, err
 	}
@@ -189,15 +191,15 @@ func noteUndone(of *history.Entry, s *record.Sandbox, isUndone bool) error {
 	return cleangit.StoreIn(s.Dir()).NoteUndone(tip, isUndone)
 }
 
-// moveBranch moves a branch of the source of a transaction. Errors: those of gitcommit.
-func moveBranch(ctx context.Context, of *history.Entry, b history.BranchMove, held *os.File, contained bool) (err error) {
-	source := string(of.Source.Path)
+// moveBranch moves a branch of the source of a transaction, which root is. Errors: those of
+// gitcommit.
+func moveBranch(ctx context.Context, of *history.Entry, root *os.File, b history.BranchMove, held *os.File, contained bool) (err error) {
 	if contained {
-		if err := gitcommit.CheckContained(source); err != nil {
+		if err := gitcommit.CheckContained(root); err != nil {
 			return err
 		}
 	}
-	repo, err := gitcommit.Open(ctx, source)
+	repo, err := gitcommit.Open(ctx, string(of.Source.Path))
 	if err != nil {
 		return err
 	}

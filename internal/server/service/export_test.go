@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/portable/query"
 	"github.com/agentfense/agentfense/internal/server/store"
 )
@@ -28,7 +29,12 @@ type received struct {
 // export receives an export.
 func (w *world) export(ctx context.Context, id string, format sandboxv1.ExportFormat) (got received, err error) {
 	w.t.Helper()
-	stream, err := sandboxv1.NewExportServiceClient(w.conn).ExportChanges(ctx, &sandboxv1.ExportChangesRequest{SandboxId: id, Format: format})
+	return w.exportOf(ctx, &sandboxv1.ExportChangesRequest{SandboxId: id, Format: format})
+}
+
+func (w *world) exportOf(ctx context.Context, r *sandboxv1.ExportChangesRequest) (got received, err error) {
+	w.t.Helper()
+	stream, err := sandboxv1.NewExportServiceClient(w.conn).ExportChanges(ctx, r)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -113,6 +119,37 @@ func TestExport(t *testing.T) {
 	if left := w.stored(); left != nil {
 		t.Errorf("the server keeps %q", left)
 	}
+}
+
+// An export of a mount has the changes of the mount alone, as long as its source may be mounted.
+func TestExportOfAMount(t *testing.T) {
+	dir := tree(t, "data/f=old\n")
+	roots := []config.MountRoot{{Path: dir + "/data", Writable: true}}
+	w := newWorld(t, func(c *config.Config) { manual(c); c.Mounts.Roots = roots })
+	ctx := t.Context()
+	made, err := w.sandboxes.CreateSandbox(ctx, mountOf(w.codebase(ctx, "me"), &sandboxv1.Mount{Source: dir + "/data", Place: "/data", Mode: "cow"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.start(ctx, made.Id)
+	w.exec(ctx, made.Id, "echo mounted > /data/f; echo workspace > w")
+	for format := range sandboxv1.ExportFormat_name {
+		r := &sandboxv1.ExportChangesRequest{SandboxId: made.Id, Mount: "data", Format: sandboxv1.ExportFormat(format)}
+		got, err := w.exportOf(ctx, r)
+		if err != nil || got.summary.Entries != 1 || !bytes.Contains(got.data, []byte("mounted\n")) || bytes.Contains(got.data, []byte("workspace\n")) {
+			t.Errorf("%s: %v, %v", r.Format, got.summary, err)
+		}
+		if bytes.Contains(got.data, []byte(w.home.Dir())) {
+			t.Errorf("%s has a path of the server's host", r.Format)
+		}
+	}
+	r := &sandboxv1.ExportChangesRequest{SandboxId: made.Id, Mount: "other"}
+	_, err = w.exportOf(ctx, r)
+	wantCode(t, "a mount that is not there", err, codes.NotFound)
+	roots[0].Owners = []string{"other"}
+	r.Mount = "data"
+	_, err = w.exportOf(ctx, r)
+	wantCode(t, "a source that its owner may no longer mount", err, codes.PermissionDenied)
 }
 
 func TestExportAndQueryAskWhoCalls(t *testing.T) {

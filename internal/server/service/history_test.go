@@ -162,4 +162,18 @@ func TestAnUndoAsksForTheRootOfAMount(t *testing.T) {
 	if _, err := w.history.Undo(ctx, &sandboxv1.UndoRequest{SandboxId: made.Id}); err != nil || contentOf(t, dir, "data/f") != "old" {
 		t.Errorf("undo: %v", err)
 	}
+
+	// Without the sandbox nothing tells who owns what was applied to a mount.
+	applied, err = w.sandboxes.Apply(ctx, &sandboxv1.ApplyRequest{SandboxId: made.Id, Mount: "data"})
+	if err == nil {
+		_, err = w.sandboxes.DestroySandbox(ctx, &sandboxv1.DestroySandboxRequest{SandboxId: made.Id})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.history.Undo(ctx, &sandboxv1.UndoRequest{TransactionId: applied.TransactionId})
+	wantCode(t, "of a destroyed sandbox", err, codes.NotFound)
+	if got := contentOf(t, dir, "data/f"); got != "new" {
+		t.Errorf("a refused undo changed f: %q", got)
+	}
 }

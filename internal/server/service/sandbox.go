@@ -432,7 +432,7 @@ func (s *Service) destroy(ctx context.Context, sb *record.Sandbox) (lost int, _ 
 		return 0, err
 	}
 	failpoint.At("destroy: removed")
-	s.sweepLayers(ctx)
+	s.sweepRemoved(ctx)
 	err = s.store.RemoveSandbox(ctx, sb.ID())
 	if errdefs.Is(err, errdefs.NotFound) {
 		err = nil

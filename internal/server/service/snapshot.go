@@ -8,6 +8,7 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/board"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review/between"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
@@ -214,10 +215,10 @@ func hasSnapshots(sb *record.Sandbox) (bool, error) {
 	return l.Asked() > 0, err
 }
 
-// sweepLayers removes the layers that nothing refers to any more.
-func (s *Service) sweepLayers(ctx context.Context) {
-	if err := snapshot.Sweep(s.home); err != nil {
-		s.log.WarnContext(ctx, "cannot remove unused layers", "err", err)
+// sweepRemoved removes the layers and boards that nothing refers to after a removal.
+func (s *Service) sweepRemoved(ctx context.Context) {
+	if err := errors.Join(snapshot.Sweep(s.home), board.Sweep(s.home)); err != nil {
+		s.log.WarnContext(ctx, "cannot remove unused layers and boards", "err", err)
 	}
 }
 
@@ -230,6 +231,6 @@ func (s *Service) removeForks(ctx context.Context, forks []*record.Sandbox) erro
 			errs = append(errs, err)
 		}
 	}
-	s.sweepLayers(ctx)
+	s.sweepRemoved(ctx)
 	return errors.Join(errs...)
 }

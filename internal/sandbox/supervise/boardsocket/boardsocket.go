@@ -39,6 +39,10 @@ const (
 	// requestBurst is how many requests are answered at once, and then one each requestPause.
 	requestBurst = 200
 	requestPause = 20 * time.Millisecond
+	// changeBurst and changePause are likewise for requests that begin or end locks. Each of them
+	// makes every other sandbox of the source look at all that it shows.
+	changeBurst = 40
+	changePause = 500 * time.Millisecond
 )
 
 // Options are what a socket needs. All are required.
@@ -64,12 +68,13 @@ type Server struct {
 	end      context.CancelFunc
 	waiting  chan struct{}
 	requests *Bucket
+	changes  *Bucket // of locks
 	running  sync.WaitGroup
 }
 
 // Serve serves at l until Close.
 func Serve(l *net.UnixListener, o Options) *Server {
-	s := &Server{o: o, waiting: make(chan struct{}, maxWaiting), requests: NewBucket(requestBurst, requestPause)}
+	s := &Server{o: o, waiting: make(chan struct{}, maxWaiting), requests: NewBucket(requestBurst, requestPause), changes: NewBucket(changeBurst, changePause)}
 	ctx, end := context.WithCancel(context.Background())
 	s.end = end
 	s.http = http.Server{

@@ -212,3 +212,36 @@ func TestWhoIsNotAdmittedIsRefused(t *testing.T) {
 		t.Errorf("too many: %q", got)
 	}
 }
+
+// Each change of the locks costs every other sandbox of the source, so there are few of them.
+func TestAFloodOfLocksIsRefused(t *testing.T) {
+	s := serve(t)
+	end := make(chan struct{})
+	defer close(end)
+	go func() {
+		for {
+			select {
+			case <-s.locked:
+			case <-end:
+				return
+			}
+		}
+	}()
+	const most = 100 // fewer than all requests at once
+	refused := 0
+	c := s.dial(t)
+	for range most {
+		status, text := s.askOn(t, c, "POST", "/lock", `{"paths":["a"]}`)
+		switch {
+		case status == http.StatusTooManyRequests && strings.Contains(text, "too many changes of locks"):
+			refused++
+		case status != http.StatusOK:
+			t.Fatalf("%d %s", status, text)
+		}
+	}
+	if refused == 0 {
+		t.Errorf("%d locks were taken in a row", most)
+	}
+	s.wants(t, "POST", "/unlock", `{"all":true}`, http.StatusTooManyRequests, "too many changes")
+	s.wants(t, "GET", "/locks", "", http.StatusOK, "locks")
+}

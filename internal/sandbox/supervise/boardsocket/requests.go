@@ -150,6 +150,9 @@ func (s *Server) lock(w http.ResponseWriter, r *http.Request) (any, error) {
 		}
 		defer leave()
 	}
+	if err := s.mayChange(); err != nil {
+		return nil, err
+	}
 	return map[string]any{"locked": len(l.Paths)}, s.o.Lock(r.Context(), l)
 }
 
@@ -163,7 +166,18 @@ func (s *Server) unlock(_ http.ResponseWriter, r *http.Request) (any, error) {
 	case l.Wait > 0 || l.For > 0 || l.Advisory:
 		return nil, errdefs.New(errdefs.Invalid, "want only paths, or all")
 	}
+	if err := s.mayChange(); err != nil {
+		return nil, err
+	}
 	return map[string]any{}, s.o.Unlock(r.Context(), l)
+}
+
+// mayChange counts a change of locks. Errors: Exhausted.
+func (s *Server) mayChange() error {
+	if s.changes.Take(time.Now()) {
+		return nil
+	}
+	return errdefs.New(errdefs.Exhausted, "too many changes of locks: wait a second, and lock all paths in one request")
 }
 
 // lockRequest reads the body of a request about locks.
