@@ -25,7 +25,7 @@ type node struct {
 	name   string
 	id     uint64
 	known  uint64 // look-ups minus FORGETs; guarded by table.mu
-	next   *node  // in the same bucket of the table; guarded by table.mu
+	next   *node  // in the same bucket of parent.dir; guarded by table.mu
 	dir    *dir   // nil if it is not a directory
 
 	backing atomic.Uint64 // fingerprint of the layer.FileID behind it, for a directory of the source's; 0: take the next one seen
@@ -71,18 +71,16 @@ type place struct {
 
 // table has the nodes, by number and by place.
 type table struct {
-	mu      sync.RWMutex
-	view    uint64  // of the view among those of the connection
-	slots   []*node // by the low half of the number
-	free    []uint32
-	made    uint32 // nodes ever made: in the high half of the number
-	buckets []*node
-	named   int
-	links   map[place]*node   // names in addition to a node's first
-	files   map[fileKey]*node // files of several names, by backing file
-	extras  map[*node]*extra
-	dead    []*node // collected; their descriptors and orphans are not released yet
-	seed    maphash.Seed
+	mu     sync.RWMutex
+	view   uint64  // of the view among those of the connection
+	slots  []*node // by the low half of the number
+	free   []uint32
+	made   uint32            // nodes ever made: in the high half of the number
+	links  map[place]*node   // names in addition to a node's first
+	files  map[fileKey]*node // files of several names, by backing file
+	extras map[*node]*extra
+	dead   []*node // collected; their descriptors and orphans are not released yet
+	seed   maphash.Seed
 }
 
 // fileKey finds the node of a file that has several names.
@@ -100,7 +98,6 @@ const (
 func (t *table) init(view uint64) *node {
 	t.view = view
 	t.seed = maphash.MakeSeed()
-	t.buckets = make([]*node, 1<<8)
 	t.links = map[place]*node{}
 	t.files = map[fileKey]*node{}
 	t.extras = map[*node]*extra{}
@@ -122,15 +119,17 @@ func (t *table) get(id uint64) *node {
 	return nil
 }
 
-func (t *table) bucket(parent *node, name string) uint64 {
-	h := maphash.String(t.seed, name) ^ parent.id*0x9e3779b97f4a7c15
-	return (h ^ h>>29) & uint64(len(t.buckets)-1)
+// bucket returns the list of nodes that has the first name in the directory d, which has buckets.
+func (t *table) bucket(d *dir, name string) **node {
+	return &d.buckets[maphash.String(t.seed, name)&uint64(len(d.buckets)-1)]
 }
 
 func (t *table) childLocked(parent *node, name string) *node {
-	for n := t.buckets[t.bucket(parent, name)]; n != nil; n = n.next {
-		if n.parent == parent && n.name == name {
-			return n
+	if d := parent.dir; d != nil && len(d.buckets) > 0 {
+		for n := *t.bucket(d, name); n != nil; n = n.next {
+			if n.name == name {
+				return n
+			}
 		}
 	}
 	if len(t.links) > 0 {
@@ -168,20 +167,20 @@ func (t *table) addLocked(mode uint32) *node {
 
 // placeLocked gives n its first name.
 func (t *table) placeLocked(n, parent *node, name string) {
-	if t.named++; t.named > len(t.buckets) {
-		t.growLocked()
-	}
+	d := parent.dir
 	n.parent, n.name = parent, name
-	parent.dir.kids++
-	b := t.bucket(parent, name)
-	n.next, t.buckets[b] = t.buckets[b], n
+	d.kids++
+	if int(d.kids) > len(d.buckets) {
+		t.growLocked(d)
+	}
+	at := t.bucket(d, name)
+	n.next, *at = *at, n
 	n.clear(flagNameless)
 }
 
 // takeLocked removes n's first name.
 func (t *table) takeLocked(n *node) {
-	t.named--
-	at := &t.buckets[t.bucket(n.parent, n.name)]
+	at := t.bucket(n.parent.dir, n.name)
 	for *at != n {
 		at = &(*at).next
 	}
@@ -191,14 +190,14 @@ func (t *table) takeLocked(n *node) {
 	t.unpinLocked(parent)
 }
 
-func (t *table) growLocked() {
-	old := t.buckets
-	t.buckets = make([]*node, 2*len(old))
+func (t *table) growLocked(d *dir) {
+	old := d.buckets
+	d.buckets = make([]*node, max(2*len(old), 1))
 	for _, n := range old {
 		for n != nil {
 			next := n.next
-			b := t.bucket(n.parent, n.name)
-			n.next, t.buckets[b] = t.buckets[b], n
+			at := t.bucket(d, n.name)
+			n.next, *at = *at, n
 			n = next
 		}
 	}
@@ -206,7 +205,9 @@ func (t *table) growLocked() {
 
 // unpinLocked decrements a directory's count of children in the table.
 func (t *table) unpinLocked(parent *node) {
-	parent.dir.kids--
+	if parent.dir.kids--; parent.dir.kids == 0 {
+		parent.dir.buckets = nil
+	}
 	t.collectLocked(parent)
 }
 
@@ -256,6 +257,18 @@ func (t *table) extraLocked(n *node) *extra {
 	}
 	return x
 }
+
+// extraOfLocked returns n's extra to read it. It is empty if n has none.
+func (t *table) extraOfLocked(n *node) *extra {
+	if n.is(flagExtra) {
+		if x := t.extras[n]; x != nil {
+			return x
+		}
+	}
+	return &noExtra
+}
+
+var noExtra extra
 
 // linkLocked gives n another name.
 func (t *table) linkLocked(n, parent *node, name string) {
@@ -355,11 +368,11 @@ func (t *table) withinLocked(n, dir *node) bool {
 	return false
 }
 
-// all returns every node with a name.
+// all returns every node.
 func (t *table) all() []*node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	nodes := make([]*node, 0, t.named+1)
+	nodes := make([]*node, 0, len(t.slots))
 	for _, n := range t.slots {
 		if n != nil {
 			nodes = append(nodes, n)

@@ -70,29 +70,33 @@ func verdictOf(d policy.Decision) uint32 {
 
 func (fs *FS) effectivePermission(n *node, r *rules) uint32 {
 	fs.nodes.mu.RLock()
-	p, named := fs.nodes.pathLocked(n)
-	paths := []vpath.Path{p}
+	paths := fs.nodes.decidingLocked(n, r)
 	worst := uint32(policy.Write) // the process that uses a file without a name has made it
-	if n.is(flagExtra) {
-		if x := fs.nodes.extras[n]; x != nil {
-			for _, l := range x.links {
-				if p, ok := fs.nodes.pathLocked(l.parent); ok {
-					paths = append(paths, p.Child(l.name))
-				}
-			}
-			if !named {
-				paths[0] = x.last
-			}
-			paths = append(paths, r.strictest(x.file)...)
-			if r.strict == nil && x.file != (fileKey{}) {
-				worst = uint32(policy.View)
-			}
-		}
-	} else if !named {
-		paths[0] = ""
+	if r.strict == nil && fs.nodes.extraOfLocked(n).file != (fileKey{}) {
+		worst = uint32(policy.View)
 	}
 	fs.nodes.mu.RUnlock()
 	return worstOf(r, paths, worst)
+}
+
+// decidingLocked returns the paths on which the permission of n depends: its names, the strictest
+// name of its file, and the last name if it has lost all.
+func (t *table) decidingLocked(n *node, r *rules) []vpath.Path {
+	p, named := t.pathLocked(n)
+	x := t.extraOfLocked(n)
+	if !named {
+		p = x.last
+	}
+	var paths []vpath.Path
+	if p != "" {
+		paths = append(paths, p)
+	}
+	for _, l := range x.links {
+		if p, ok := t.pathLocked(l.parent); ok {
+			paths = append(paths, p.Child(l.name))
+		}
+	}
+	return append(paths, r.strictest(x.file)...)
 }
 
 // worstOf returns the strictest verdict on the paths, at most worst. A file whose names show
@@ -101,9 +105,6 @@ func worstOf(r *rules, paths []vpath.Path, worst uint32) uint32 {
 	var transform policy.Transform
 	asked, differ := false, false
 	for _, p := range paths {
-		if p == "" {
-			continue
-		}
 		d := r.Decide(p)
 		if v := verdictOf(d); v&verdictPermission <= worst&verdictPermission {
 			worst = v
@@ -202,18 +203,19 @@ func (fs *FS) Policy() *policy.Policy { return fs.rules.Load().Policy }
 // Do not call SetPolicy from OnDenial or OnChange.
 func (fs *FS) SetPolicy(p *policy.Policy) {
 	fs.prefetch.gate.Lock() // a store under way was checked against the old policy
-	old := fs.rules.Load().Policy
+	old := fs.rules.Load()
 	fs.moves.Lock() // so that findStrict misses no link
 	strict, err := fs.findStrict(p)
 	if err != nil {
 		fs.log.Error("look for links", "err", err)
 	}
 	fs.o.Layer.SetTransforms(shown.Transforms(p))
+	affected := fs.affected(old, &rules{Policy: p, strict: strict})
 	fs.nextEpoch(p, strict)
 	fs.moves.Unlock()
 	fs.prefetch.gate.Unlock()
-	for _, n := range fs.nodes.all() {
-		fs.revoke(n, old)
+	for _, n := range affected {
+		fs.revoke(n, old.Policy)
 	}
 	fs.notify.barrier()
 }

@@ -19,7 +19,9 @@ import (
 
 // dir has the additional fields of a node that is a directory.
 type dir struct {
-	kids  uint32      // nodes with a name in this directory; guarded by table.mu
+	kids    uint32  // names of nodes in this directory; guarded by table.mu
+	buckets []*node // the nodes with their first name in this directory; guarded by table.mu
+
 	quiet atomic.Bool // a change of the directory comes with an event, or is impossible
 	tried atomic.Bool // a watch was tried
 	wd    int32       // number of the inotify watch, 0: none; guarded by watcher.mu
