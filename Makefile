@@ -100,7 +100,7 @@ chaos: setup ## kill every process at random moments for CHAOS_TIME (10m), from 
 
 .PHONY: test-long
 test-long: chaos ## what make test does a sample of: chaos, transactions, extremes, proofs, learning, git histories, all agents
-	$(GO) test -vet=off -count=1 $(TESTFLAGS) ./internal/sandbox/cleangit -cleangit.commits=10000 -cleangit.histories=500
+	$(GO) test -vet=off -count=1 -timeout 0 $(TESTFLAGS) ./internal/sandbox/cleangit -cleangit.commits=10000 -cleangit.histories=500
 	$(GO) test -vet=off -count=1 -timeout 0 $(TESTFLAGS) ./test/transactions -rapid.checks=500 -rapid.seed=0
 	$(GO) test -vet=off -count=1 -timeout 0 -v $(TESTFLAGS) ./test/extremes -extremes.large=2147483649 -extremes.changes=1000000
 	$(GO) test -vet=off -count=1 -timeout 0 $(TESTFLAGS) ./internal/sandbox/learn -rapid.checks=2000 -learn.exact=20
