@@ -33,8 +33,8 @@ func (d *delta) mayWrite(p string) bool {
 
 func (d *delta) isHidden(p string) bool { return d.permission(p) == policy.None }
 
-// mayMove reports whether the sandbox may write all that it sees below the directory p, also where a
-// rename to q puts it.
+// mayMove reports whether the sandbox may write all that it sees below the directory p, also where
+// a rename to q puts it.
 func (d *delta) mayMove(src tree, p, q string) bool {
 	for at := range d.view(src) {
 		if isBelow(at, p) && !d.isHidden(at) && (d.permission(at) < policy.Write || d.permission(q+at[len(p):]) < policy.Write) {
