@@ -300,7 +300,7 @@ func (e *env) sayStopped(what string, list []transplant.Stopped, total int) {
 		if s.Conflicts {
 			word = "conflict"
 		}
-		e.say("%s: %s of %s: %s", word, vpath.Escape(s.Path), shortID(s.Commit), vpath.Escape(s.Why))
+		e.say("%s: %s of %s: %s", word, vpath.Escape(s.Path), shortID(s.Commit), vpath.EscapeMessage(s.Why))
 	}
 	if more := total - summaryRoom; more > 0 {
 		e.say("%s: %d more; --json lists all", what, more)
