@@ -40,8 +40,8 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// EscapeMessage returns a text in which names may be escaped already, such that a terminal cannot be
-// deceived by it: as Escape, but a backslash stays.
+// EscapeMessage returns a text in which names may be escaped already, such that a terminal
+// cannot be deceived by it: as Escape, but a backslash stays.
 func EscapeMessage(text string) string {
 	return strings.ReplaceAll(Escape(text), `\\`, `\`)
 }
