@@ -268,6 +268,7 @@ func applyCommits(ctx context.Context, e *env, b backend.Backend, name string, o
 		e.say("would commit %s to branch %s", commits, branch)
 	case r.Moves:
 		e.say("committed %s to branch %s, with its work tree; to take it back: agentfense undo %s", commits, branch, r.Transaction)
+		e.say("the sandbox keeps its changes; to apply those that are not committed: agentfense apply %s", vpath.Escape(name))
 	default:
 		e.say("committed %s to branch %s; your work tree and the sandbox stay as they are", commits, branch)
 	}
