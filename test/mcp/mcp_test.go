@@ -232,6 +232,24 @@ func TestALinkTellsNothingHidden(t *testing.T) {
 	}
 }
 
+// Nor does what such a link was in a snapshot, removed or replaced since.
+func TestALinkOfASnapshotTellsNothingHidden(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"key": "hidden content\n", "a.txt": "one\n", "b.txt": "b\n"})
+	c := mcpclient.StartHTTP(t, s, "--preset", "full-access", "--name", "agent")
+	c.Text("exec", args{"command": "ln key replaced; ln key removed; ln a.txt m"})
+	c.Text("snapshot", args{"label": "then"})
+	c.Text("exec", args{"command": "rm replaced removed m; echo other >replaced; echo two >m; echo c >>b.txt"})
+	if r := s.Agentfense("policy", "set", "agent", "--preset", "full-access", "--hide", "key"); r.Code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	told := c.Text("diff", args{"from": "then"})
+	contains(t, "diff", told, "+c", "# replaced: changed; not compared", "# removed: ", "# m: ")
+	if strings.Contains(told, "hidden content") || strings.Contains(told, "key") {
+		t.Errorf("diff tells too much: %s", told)
+	}
+	contains(t, "diff without the snapshot", c.Text("diff", nil), "+other", "+two")
+}
+
 // Over HTTP a client shows the token of this sandbox, and no web page gets in.
 func TestToolsOverHTTP(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"a.txt": "one\n"})

@@ -177,16 +177,16 @@ func (s *service) patchSince(ctx context.Context, sb backend.Sandbox, from strin
 	if err != nil {
 		return "", err
 	}
-	visible, left := split(r.Review, isShown)
-	if left > 0 || len(visible) == 0 {
-		if err := r.Close(); err != nil || len(visible) == 0 {
-			return "", err
+	found := sortOut(r.Review, isShown)
+	if found.left > 0 || len(found.shown) == 0 {
+		if err := r.Close(); err != nil || len(found.shown) == 0 {
+			return found.note(), err
 		}
-		if r, err = compare(visible); err != nil {
+		if r, err = compare(found.shown); err != nil {
 			return "", err
 		}
 	}
-	text, err := s.print(r.Review, isShown)
+	text, err := s.print(r.Review, found.note(), isShown)
 	if closing := r.Close(); err == nil {
 		err = closing
 	}
