@@ -21,12 +21,16 @@ import (
 type diffInput struct {
 	Paths []string `json:"paths,omitempty" jsonschema:"only what changed at and below these paths"`
 	From  string   `json:"from,omitempty" jsonschema:"only what changed since this snapshot, by its name or label"`
+	To    string   `json:"to,omitempty" jsonschema:"with from: up to this snapshot; without it up to now"`
 }
 
 // diff is the tool of that name. That a model has seen the changes does not count as a review, so
 // nothing is noted as shown.
 func (s *service) diff(ctx context.Context, _ *mcp.CallToolRequest, in diffInput) (*mcp.CallToolResult, any, error) {
 	paths, err := s.paths(in.Paths)
+	if err == nil && in.To != "" && in.From == "" {
+		err = errdefs.New(errdefs.Invalid, "to: needs from, the snapshot to compare with")
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -40,7 +44,7 @@ func (s *service) diff(ctx context.Context, _ *mcp.CallToolRequest, in diffInput
 	if in.From == "" {
 		text, err = s.patch(ctx, sb, paths)
 	} else {
-		text, err = s.patchSince(ctx, sb, in.From, paths)
+		text, err = s.patchSince(ctx, sb, in.From, in.To, paths)
 	}
 	switch {
 	case err != nil:
@@ -176,7 +180,7 @@ func (s *service) shown(ctx context.Context, sb backend.Sandbox) (isShown func(*
 		switch {
 		case f.Own && f.LeftOut != "": // its line has no content
 			return asContent
-		case !f.Own && (d.Permission < policy.Read || !d.Transform.IsZero()):
+		case f.Own && !names.lists(f.Path.Dir()), !f.Own && (d.Permission < policy.Read || !d.Transform.IsZero()):
 			return asHidden
 		case f.Old.HasOneName() && (f.New.HasOneName() || names.canRead(f.Path)):
 			return asContent
@@ -193,16 +197,26 @@ type seen struct {
 }
 
 // canRead reports whether a command could read the file at p. What cannot be listed it could not.
-func (s *seen) canRead(p vpath.Path) bool {
-	dir := p.Dir()
-	if s.dirs[dir] == nil {
-		s.dirs[dir] = map[vpath.Path]bool{}
-		list, _ := s.view.List(s.ctx, dir)
+func (s *seen) canRead(p vpath.Path) bool { return s.entries(p.Dir())[p] }
+
+// lists reports whether a command could list the directory.
+func (s *seen) lists(dir vpath.Path) bool { return s.entries(dir) != nil }
+
+// entries tells of each entry of a directory whether it can be read; nil if the directory cannot be
+// listed.
+func (s *seen) entries(dir vpath.Path) map[vpath.Path]bool {
+	readable, has := s.dirs[dir]
+	if has {
+		return readable
+	}
+	if list, err := s.view.List(s.ctx, dir); err == nil {
+		readable = map[vpath.Path]bool{}
 		for _, e := range list {
-			s.dirs[dir][e.Path] = e.Permission >= policy.Read
+			readable[e.Path] = e.Permission >= policy.Read
 		}
 	}
-	return s.dirs[dir][p]
+	s.dirs[dir] = readable
+	return readable
 }
 
 func (s *service) policy(ctx context.Context, sb backend.Sandbox) (*policy.Policy, error) {

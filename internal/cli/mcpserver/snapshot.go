@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 )
 
@@ -162,16 +163,21 @@ func listOf(t *snapshot.Tree) *snapshot.List {
 	return l
 }
 
-// patchSince shows how a state of the sandbox and the present one differ, as far as a command
-// inside could read it.
-func (s *service) patchSince(ctx context.Context, sb backend.Sandbox, from string, paths []vpath.Path) (string, error) {
+// patchSince shows how a snapshot and a later one, or for "" the present state, differ, as far as a
+// command inside could read it.
+func (s *service) patchSince(ctx context.Context, sb backend.Sandbox, from, to string, paths []vpath.Path) (string, error) {
 	isShown, done, err := s.shown(ctx, sb)
 	if err != nil {
 		return "", err
 	}
 	defer done()
+	later := sb.Ref()
+	if to != "" {
+		later += "@" + to
+		isShown = ofSnapshot(isShown)
+	}
 	compare := func(paths []vpath.Path) (*backend.Compared, error) {
-		return s.o.Backend.Compare(ctx, sb.Ref()+"@"+from, sb.Ref(), "", paths, nil)
+		return s.o.Backend.Compare(ctx, sb.Ref()+"@"+from, later, "", paths, nil)
 	}
 	r, err := compare(paths)
 	if err != nil {
@@ -191,4 +197,16 @@ func (s *service) patchSince(ctx context.Context, sb backend.Sandbox, from strin
 		err = closing
 	}
 	return text, err
+}
+
+// ofSnapshot narrows what isShown says to what holds if the later state is not the present one: the
+// names that a file has now are not those that it had.
+func ofSnapshot(isShown func(*review.FileDiff) shownAs) func(*review.FileDiff) shownAs {
+	return func(f *review.FileDiff) shownAs {
+		as := isShown(f)
+		if as == asContent && f.LeftOut == "" && !f.New.HasOneName() {
+			return asName
+		}
+		return as
+	}
 }
