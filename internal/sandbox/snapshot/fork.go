@@ -107,7 +107,7 @@ type beginning struct {
 func state(sb *record.Sandbox, o ForkOptions) (b beginning, err error) {
 	b.origin = Origin{Name: sb.Name(), ID: sb.ID()}
 	if o.Snapshot == "" {
-		if err := requireVersion(sb); err != nil {
+		if err := RequireVersion(sb); err != nil {
 			return b, err
 		}
 		if b.layers, err = o.Freeze(); err == nil {

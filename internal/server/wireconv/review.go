@@ -61,14 +61,14 @@ func encodeSide(s *review.Side) *sandboxv1.FileState {
 	if s == nil {
 		return nil
 	}
-	return &sandboxv1.FileState{Mode: s.Mode, Size: s.SizeBytes, SymlinkTarget: vpath.EncodeText(s.Target)}
+	return &sandboxv1.FileState{Mode: s.Mode, Size: s.SizeBytes, SymlinkTarget: vpath.EncodeText(s.Target), LinkCount: s.Links}
 }
 
 func decodeSide(m *sandboxv1.FileState) *review.Side {
 	if m == nil {
 		return nil
 	}
-	return &review.Side{Mode: m.Mode, SizeBytes: m.Size, Target: vpath.DecodeText(m.SymlinkTarget)}
+	return &review.Side{Mode: m.Mode, SizeBytes: m.Size, Target: vpath.DecodeText(m.SymlinkTarget), Links: m.LinkCount}
 }
 
 // EncodeGroups returns the groups of a review.
