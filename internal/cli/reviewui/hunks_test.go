@@ -36,6 +36,7 @@ func TestAppliesTheStagedHunks(t *testing.T) {
 	f, ids, b := withHunks()
 	p := sit(t, f, 100, 24)
 	p.press("G", "tab")
+	p.sees("Space stage hunk · ] next · [ previous")
 	p.sees("[ ] @@ -1,3 +1,4 @@")
 	p.press("]", "space")
 	p.sees("[~] M c.txt")
@@ -47,6 +48,7 @@ func TestAppliesTheStagedHunks(t *testing.T) {
 	if len(f.hunks) != 1 || !slices.Equal(f.hunks[0], []string{b, ids[1]}) {
 		t.Errorf("applied %q, want %q", f.hunks, []string{b, ids[1]})
 	}
+	p.sees("Applied 1 change; of 1 file only a part: the rest is in the sandbox")
 	p.sees("[ ] M c.txt")
 }
 

@@ -205,7 +205,7 @@ func TestScreen(t *testing.T) {
 		"                                    │",
 		"                                    │",
 		"                                    │",
-		" Space stage · A apply · d discard · v split · n refusals · / filter · ? help · q quit",
+		" Space stage · Tab diff · A apply · d discard · v split · n refusals · ? help · q quit",
 	}
 	if diff := cmp.Diff(want, p.screen()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -35,6 +35,9 @@ func (m *model) outcome(a applied) (title string, lines []string) {
 	if r.Codebase != "" {
 		lines = append(lines, "They are in codebase "+r.Codebase+": agentfense codebase pull "+r.Codebase+" DIR")
 	}
+	if n := inPart(r.Paths); n > 0 {
+		title += fmt.Sprintf("; of %s only a part: the rest is in the sandbox", review.Count(n, "file"))
+	}
 	for _, p := range r.Paths {
 		if p.Merged {
 			lines = append(lines, "merged with what changed in the source: "+m.nameOf(p.Path))
@@ -53,6 +56,17 @@ func (m *model) outcome(a applied) (title string, lines []string) {
 		}
 	}
 	return title, lines
+}
+
+// inPart counts the files of which only some hunks were applied.
+func inPart(paths []apply.PathResult) int {
+	n := 0
+	for i := range paths {
+		if p := &paths[i]; p.Outcome == apply.Applied && p.Hunks < p.OfHunks {
+			n++
+		}
+	}
+	return n
 }
 
 var outcomes = map[apply.Outcome]string{

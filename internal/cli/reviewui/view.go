@@ -74,7 +74,13 @@ func (m *model) title() string {
 
 // footer is the last line.
 func (m *model) footer() string {
-	l := line{{" Space stage · A apply · d discard · v split · n refusals · / filter · ? help · q quit", "90"}}
+	l := line{{" Space stage · Tab diff · A apply · d discard · v split · n refusals · ? help · q quit", "90"}}
+	if m.inDiff {
+		l[0].text = " Tab list · A apply · v split · ? help · q quit"
+		if m.doc != nil && len(m.doc.hunks) > 0 {
+			l[0].text = " Space stage hunk · ] next · [ previous · Tab list · A apply · v split · ? help · q quit"
+		}
+	}
 	switch {
 	case m.mode == filtering:
 		l = line{{" /" + m.filter + "█", "1"}}
