@@ -124,7 +124,7 @@ func DecodeReversal(m *sandboxv1.Reversal) (r undo.Result, err error) {
 		if err != nil {
 			return r, err
 		}
-		r.Paths = append(r.Paths, undo.Path{Path: path, Status: ChangeStatus.Decode(p.GetStatus()), Conflict: vpath.Escape(p.GetConflict())})
+		r.Paths = append(r.Paths, undo.Path{Path: path, Status: ChangeStatus.Decode(p.GetStatus()), Conflict: vpath.EscapeMessage(p.GetConflict())})
 	}
 	slices.SortStableFunc(r.Paths, func(a, b undo.Path) int { return cmp.Compare(a.Path, b.Path) })
 	return r, nil
