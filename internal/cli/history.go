@@ -68,6 +68,21 @@ type transactionRow struct {
 	Codebase   string       `json:"codebase,omitempty"` // of a server
 	Paths      int          `json:"paths"`
 	ImageBytes int64        `json:"image_bytes"`
+	Branch     *branchRow   `json:"branch,omitempty"`
+}
+
+// branchRow is a branch that a transaction moved.
+type branchRow struct {
+	Name string `json:"name"` // escaped
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+func branchRowOf(b *history.BranchMove) *branchRow {
+	if b == nil {
+		return nil
+	}
+	return &branchRow{vpath.Escape(b.Name()), b.From, b.To}
 }
 
 // stateOf is what became of a transaction.
@@ -98,7 +113,7 @@ func (e *env) printHistory(list []history.Entry, asJSON bool) error {
 		t := &list[i]
 		doc.Transactions = append(doc.Transactions, transactionRow{
 			ID: t.ID, Kind: t.Kind, Of: t.Of, State: stateOf(t), Time: t.Time, UID: t.UID, Sandbox: t.Name, SandboxID: string(t.Sandbox),
-			Mount: t.Mount, Source: t.Source.Path.String(), Codebase: t.Codebase, Paths: t.Count, ImageBytes: t.Bytes,
+			Mount: t.Mount, Source: t.Source.Path.String(), Codebase: t.Codebase, Paths: t.Count, ImageBytes: t.Bytes, Branch: branchRowOf(t.Branch),
 		})
 		name := t.Name
 		if t.Mount != "" {

@@ -115,11 +115,14 @@ func (e *env) reverse(ctx context.Context, b backend.Backend, what backend.UndoO
 			return e.tellReversal(plan, err, o)
 		}
 		if !e.canAsk() {
-			return errdefs.New(errdefs.Precondition, "%s: it would change %s, to take back %s; there is no terminal to ask: give --yes or the id %s", plan.Kind, plural(len(plan.Paths), "path"), describeTransaction(&plan.Of), plan.Of.ID)
+			return errdefs.New(errdefs.Precondition, "%s: it would change %s, to take back %s; there is no terminal to ask: give --yes or the id %s", plan.Kind, extentOf(&plan), describeTransaction(&plan.Of), plan.Of.ID)
 		}
 		e.say("%s of %s, %s", plan.Kind, plan.Of.ID, describeTransaction(&plan.Of))
 		for _, p := range plan.Paths {
 			e.say("  %s %s", p.Status, present.WrittenIn(plan.Of.Mount, p.Path))
+		}
+		if plan.Of.Branch != nil {
+			e.say("  %s", branchAfter(plan.Of.Branch))
 		}
 		if !e.confirm("Do this?") {
 			return errdefs.New(errdefs.Canceled, "%s: nothing was changed", plan.Kind)
@@ -163,12 +166,23 @@ func (e *env) tellReversal(r undo.Result, err error, o undoOptions) error {
 	return err
 }
 
-// sayReversed says what an undo or a redo did, or would do.
-func (e *env) sayReversed(r undo.Result, o undoOptions) {
+// extentOf says how much an undo or a redo changes.
+func extentOf(r *undo.Result) string {
 	n := plural(len(r.Paths), "path")
 	if b := r.Of.Branch; b != nil {
-		n += fmt.Sprintf(" and branch %s (at %s)", vpath.Escape(b.Name()), shortID(b.From))
+		n += " and " + branchAfter(b)
 	}
+	return n
+}
+
+// branchAfter says where a branch is after the move was reversed.
+func branchAfter(b *history.BranchMove) string {
+	return fmt.Sprintf("branch %s (at %s)", vpath.Escape(b.Name()), shortID(b.From))
+}
+
+// sayReversed says what an undo or a redo did, or would do.
+func (e *env) sayReversed(r undo.Result, o undoOptions) {
+	n := extentOf(&r)
 	switch {
 	case o.DryRun:
 		e.say("would %s %s: %s", r.Kind, r.Of.ID, n)

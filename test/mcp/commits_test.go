@@ -45,6 +45,7 @@ func TestCommitsOverMCP(t *testing.T) {
 	if got := git("log", "--format=%an:%s"); got != "Agent:second\nA:first" {
 		t.Errorf("the branch has %q", got)
 	}
+	contains(t, "history", c.Text("history", nil), `"branch":"main"`)
 	contains(t, "commits", s.Agentfense("commits", "agent").Stdout, "second  (applied)")
 	if got := c.Text("request_apply", args{}); strings.Contains(got, "commits that wait") {
 		t.Errorf("applied commits still wait: %q", got)

@@ -202,6 +202,14 @@ func TestToolsInASandboxOnAServer(t *testing.T) {
 			t.Errorf("read .env: %q", texts)
 		}
 		contains(t, "request_apply", c.Text("request_apply", args{}), "agentfense apply agent --reviewed", "--endpoint")
+		c.Text("exec", args{"command": "echo in the snapshot >key; ln key l"})
+		c.Text("snapshot", args{"label": "then"})
+		c.Text("exec", args{"command": "rm key l; echo four >>new"})
+		told = c.Text("diff", args{"from": "then"})
+		contains(t, "diff since a snapshot", told, "+four", "# l: changed; not compared")
+		if strings.Contains(told, "in the snapshot") {
+			t.Errorf("diff tells of a link: %s", told)
+		}
 	})
 	if _, err := os.Stat(tokenFile); !os.IsNotExist(err) || !strings.HasPrefix(tokenFile, s.Home) {
 		t.Errorf("the token file %s: %v", tokenFile, err)

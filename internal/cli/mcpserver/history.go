@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/undo"
 )
@@ -26,6 +27,7 @@ type transaction struct {
 	Time     time.Time `json:"time"`
 	Mount    string    `json:"mount,omitempty" jsonschema:"the mount whose directory was changed; none: the project"`
 	Paths    int       `json:"paths" jsonschema:"number of changed paths"`
+	Branch   string    `json:"branch,omitempty" jsonschema:"the branch of the project's repository that was moved: the user applied commits to it"`
 }
 
 // maxTransactions bounds the answer of history.
@@ -55,7 +57,11 @@ func (s *service) history(ctx context.Context, _ *mcp.CallToolRequest, _ struct{
 		if len(out.Transactions) == maxTransactions {
 			break
 		}
-		out.Transactions = append(out.Transactions, transaction{e.ID, string(e.Kind), e.Of, e.ReversedBy != "", e.Time, e.Mount, e.Count})
+		branch := ""
+		if e.Branch != nil {
+			branch = vpath.Escape(e.Branch.Name())
+		}
+		out.Transactions = append(out.Transactions, transaction{e.ID, string(e.Kind), e.Of, e.ReversedBy != "", e.Time, e.Mount, e.Count, branch})
 	}
 	return nil, out, nil
 }
