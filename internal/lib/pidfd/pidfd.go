@@ -19,6 +19,10 @@ func Open(pid int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := unix.SetNonblock(fd, true); err != nil { // so that Go's poller takes it
+		unix.Close(fd)
+		return nil, err
+	}
 	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
@@ -65,6 +69,30 @@ func Wait(ctx context.Context, process *os.File) error {
 			return over
 		}
 	}
+}
+
+// Await is Wait for a file of Open that only the caller uses: nothing else waits for it, now or
+// later, or closes it. It occupies no thread, and costs no time while it waits.
+func Await(ctx context.Context, process *os.File) error {
+	stop := context.AfterFunc(ctx, func() { _ = process.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	raw, err := process.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Read(func(fd uintptr) (over bool) {
+		var has int16
+		has, failed = pollfd.Wait(int(fd), unix.POLLIN, 0)
+		return has != 0 || failed != nil
+	})
+	switch {
+	case failed != nil:
+		return failed
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return ctx.Err()
+	}
+	return err
 }
 
 // control calls do with the descriptor, without the side effect of Fd, which

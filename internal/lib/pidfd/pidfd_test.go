@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os/exec"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,5 +59,49 @@ func TestAClosedDescriptorIsAnEndedProcess(t *testing.T) {
 	}
 	if err := pidfd.Wait(t.Context(), process); err != nil {
 		t.Errorf("Wait = %v", err)
+	}
+}
+
+func TestAwaitReturnsAtTheEndOfAProcess(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "sleep", "infinity")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	process, err := pidfd.Open(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer process.Close()
+	ended := make(chan error)
+	go func() { ended <- pidfd.Await(t.Context(), process) }()
+	select {
+	case err := <-ended:
+		t.Errorf("Await for a process that lives = %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	if err := pidfd.Kill(process); err != nil {
+		t.Errorf("Kill = %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Await = %v", err)
+	}
+	_ = cmd.Wait() // it was killed
+	if err := pidfd.Await(t.Context(), process); err != nil {
+		t.Errorf("Await for a process that has ended = %v", err)
+	}
+}
+
+func TestAwaitEndsWithItsContext(t *testing.T) {
+	process, err := pidfd.Open(unix.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer process.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- pidfd.Await(ctx, process) }()
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Await = %v, want Canceled", err)
 	}
 }

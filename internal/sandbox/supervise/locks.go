@@ -296,7 +296,7 @@ func (s *supervisor) watchHoldersLocked(holders map[board.Holder]bool) {
 func (s *supervisor) watchHolder(ctx context.Context, h board.Holder) {
 	if process, err := pidfd.Open(h.PID); err == nil {
 		defer process.Close()
-		if err := pidfd.Wait(ctx, process); err != nil && ctx.Err() == nil {
+		if err := pidfd.Await(ctx, process); err != nil && ctx.Err() == nil {
 			s.log.Warn("locks: wait for a holder", "holder", h.Name, "err", err)
 		}
 		s.noteKilled(ctx, h)
