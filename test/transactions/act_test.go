@@ -239,7 +239,7 @@ func (w *world) reversed(rt *rapid.T, t *transaction, id string, b *box, inDelta
 	case t.undoes:
 		b.takeOut(w.src, done)
 	default:
-		b.giveBack(w.src, done)
+		b.giveBack(w.src, done, false)
 	}
 }
 

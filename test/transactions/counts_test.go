@@ -20,6 +20,7 @@ var rare = []string{
 	"fork: none", "fork: view", "fork: read", "merge: not permitted",
 	"lock: refused", "lock: unlock", "lock: stop", "lock: kill", "lock: remove",
 	"hunks: killed before the commit", "hunks: killed after the commit", "merge: killed before", "merge: killed when done", "mount: apply", "mount: reversal",
+	"undo: killed while giving back",
 }
 
 // count counts what was done in the mount.

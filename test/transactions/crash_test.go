@@ -25,18 +25,22 @@ var (
 		"journal: made", "journal: ready", "sync: intended", "journal: placing", "sync: staged", "sync: swapped", "journal: taken",
 		"sync: moved away", "sync: one placed", "history: one moved",
 	}
-	afterCommit   = []string{"journal: committed", "sync: settled", "sync: told", "squash: copied", "squash: merged", "sync: dropped"}
-	whileSnapshot = []string{"freeze: prepared", "freeze: exchanged", "snapshot: frozen", "snapshot: listed"}
-	whileRestore  = append([]string{"restore: kept", "restore: rewound", "restore: done"}, whileSnapshot...)
-	whileMerge    = []string{
+	whileGivingBack = []string{"undo: frozen", "undo: one removed", "undo: one made", "next head: durable"}
+	afterCommit     = []string{"journal: committed", "sync: settled", "sync: told", "squash: copied", "squash: merged", "sync: dropped"}
+	whileSnapshot   = []string{"freeze: prepared", "freeze: exchanged", "snapshot: frozen", "snapshot: listed"}
+	whileRestore    = append([]string{"restore: kept", "restore: rewound", "restore: done"}, whileSnapshot...)
+	whileMerge      = []string{
 		"freeze: prepared", "freeze: exchanged", "merge: frozen", "merge: base frozen", "merge: cleared", "merge: built",
 		"snapshot: frozen", "snapshot: listed", mergePut, mergePut,
 	}
 	whileFork = []string{"freeze: prepared", "freeze: exchanged", "fork: frozen", "fork: made"}
 )
 
-// mergePut is the point at which a merge is done.
-const mergePut = "merge: put"
+// The points at which a merge is done, and the giving back of an undo.
+const (
+	mergePut  = "merge: put"
+	givenBack = "next head: put"
+)
 
 // kill kills something.
 func (w *world) kill(rt *rapid.T) {
@@ -143,13 +147,17 @@ func (w *world) killedReverse(rt *rapid.T) {
 	if t.undoes {
 		verb = "redo"
 	}
-	point := pick(rt, append(slices.Clone(beforeCommit), "journal: committed"))
+	point := pick(rt, slices.Concat(beforeCommit, []string{"journal: committed", "undo: told", givenBack}, whileGivingBack))
 	killed := w.killed(rt, point, verb, t.id)
-	if killed && point != "journal: committed" {
+	if killed && slices.Contains(beforeCommit, point) {
 		w.rolledBack(rt, b, sb, parentsFirst(t.done))
 		return
 	}
-	w.reversed(rt, t, w.last(rt).ID, b, !killed)
+	w.reversed(rt, t, w.last(rt).ID, b, !killed || point == givenBack)
+	if killed && slices.Contains(whileGivingBack, point) {
+		b.giveBack(w.src, w.done[len(w.done)-1].done, true)
+		w.did["undo: killed while giving back"]++
+	}
 }
 
 // killedSnapshot kills the making of a snapshot, or a restore, or a fork.

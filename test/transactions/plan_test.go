@@ -305,8 +305,9 @@ func (t *transaction) reverse(src tree) map[string]move {
 	return done
 }
 
-// giveBack gives the delta what an undo, which did these moves in the source, has taken from there.
-func (d *delta) giveBack(src tree, done map[string]move) {
+// giveBack gives the delta what an undo, which did these moves in the source, has taken from there:
+// nothing of it if the undo was killed while it did that, when the delta fits the source already.
+func (d *delta) giveBack(src tree, done map[string]move, killed bool) {
 	var gone, made, rebased, removed []string
 	for p, m := range done {
 		_, recorded := d.base[p]
@@ -331,6 +332,13 @@ func (d *delta) giveBack(src tree, done map[string]move) {
 	d.rebase(src, rebased)
 	if len(removed) > 0 {
 		d.drop(src, removed)
+	}
+	if len(gone)+len(made) == 0 {
+		return
+	}
+	d.freeze()
+	if killed {
+		return
 	}
 	in := func(list []string) map[string]bool {
 		m := map[string]bool{}

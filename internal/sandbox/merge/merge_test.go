@@ -8,8 +8,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/conflict"
 	"github.com/agentfense/agentfense/internal/sandbox/merge"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -297,4 +300,41 @@ func TestAMergeWidensNothing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A merge has no more room than the sandbox has beside what its snapshots keep.
+func TestAMergeCountsWhatSnapshotsKeep(t *testing.T) {
+	const size = 600 << 10
+	w := newTest(t, nil)
+	w.fork("fork")
+	w.write("fork", "new", strings.Repeat("x", size))
+	into := w.box("into")
+	must(t, into.Update(func(r *record.Record) error {
+		r.Limits.DiskBytes = 1 << 20
+		return nil
+	}))
+	take := func() snapshot.Snapshot {
+		s, err := snapshot.Take(into, snapshot.Snapshot{}, snapshot.FreezeStopped(into))
+		must(t, err)
+		return s
+	}
+	empty := take()
+	w.write("into", "old", strings.Repeat("x", size))
+	full := take()
+	r, err := snapshot.Restore(into, empty.Ref(), false)
+	must(t, err)
+	if _, err := w.tryMerge(merge.Options{}, "fork", "into"); !errdefs.Is(err, errdefs.Exhausted) {
+		t.Fatalf("a merge beside what a snapshot keeps: %v, want Exhausted", err)
+	}
+	if w.shows("into", "new") != "" {
+		t.Error("the refused merge has changed the sandbox")
+	}
+	refs := []string{full.Ref()}
+	if r.Kept.Number != 0 && r.Kept.Number != full.Number {
+		refs = append(refs, r.Kept.Ref())
+	}
+	must(t, snapshot.Remove(into, refs...))
+	if w.merge("fork", "into", conflict.Merge); len(w.shows("into", "new")) != size {
+		t.Error("the merge did not bring the file")
+	}
 }
