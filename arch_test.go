@@ -124,7 +124,7 @@ var inside = map[string]string{
 	"sandbox/supervise/notes":       "",
 	"sandbox/trust":                 "record",
 	"sandbox/merge":                 "audit changes conflict manifest record rights scratch snapshot",
-	"sandbox/undo":                  "apply audit changes cleangit gitcommit history record",
+	"sandbox/undo":                  "apply audit changes cleangit gitcommit history record snapshot",
 	"sandbox/uploaded":              "gitindex manifest record",
 	"sandbox/userrules":             "hostlist record",
 	"sandbox/supervise/overlay":     "cleangit scratch supervise/worker",

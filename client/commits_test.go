@@ -87,7 +87,8 @@ func TestCommitsComeBack(t *testing.T) {
 	if got := git("status", "--porcelain"); got != "" {
 		t.Errorf("the work tree differs: %s", got)
 	}
-	if undone, err := box.Undo(t.Context()); err != nil || undone.Of.ID != onto.Transaction {
+	undone, err := box.Undo(t.Context())
+	if err != nil || undone.Of.ID != onto.Transaction || undone.Of.Branch == nil || *undone.Of.Branch != (client.BranchMove{Branch: "main", FromCommit: first, ToCommit: onto.Commit}) {
 		t.Fatalf("undo: %+v, %v", undone, err)
 	}
 	wantFile(t, dir+"/f", "old\n")

@@ -47,6 +47,19 @@ type Transaction struct {
 	CodebaseID             string // the linked codebase to which they were applied, or ""
 	PathCount              int64
 	ImageBytes             int64 // size of the stored previous versions
+	// Branch is the branch that was moved along, of commits that were applied to the branch that is
+	// checked out; else nil.
+	Branch *BranchMove
+}
+
+// BranchMove is a branch of the source's repository that was moved from one commit to another.
+type BranchMove struct{ Branch, FromCommit, ToCommit string }
+
+func branchMoveFrom(m *sandboxv1.BranchMove) *BranchMove {
+	if m == nil {
+		return nil
+	}
+	return &BranchMove{vpath.DecodeText(m.GetBranch()), m.GetFromCommit(), m.GetToCommit()}
 }
 
 func transactionFrom(m *sandboxv1.Transaction) Transaction {
@@ -54,7 +67,7 @@ func transactionFrom(m *sandboxv1.Transaction) Transaction {
 		ID: m.GetId(), Kind: TransactionKind(word("TRANSACTION_KIND_", m.GetKind())), State: TransactionState(word("TRANSACTION_STATE_", m.GetState())),
 		Reverses: m.GetReverses(), ReversedBy: m.GetReversedBy(), Expired: m.GetExpired(), Time: m.GetTime().AsTime(),
 		SandboxID: m.GetSandboxId(), SandboxName: m.GetSandboxName(), Mount: m.GetMount(), CodebaseID: m.GetCodebaseId(),
-		PathCount: m.GetPathCount(), ImageBytes: m.GetImageBytes(),
+		PathCount: m.GetPathCount(), ImageBytes: m.GetImageBytes(), Branch: branchMoveFrom(m.GetBranch()),
 	}
 }
 

@@ -79,13 +79,14 @@ type FileState struct {
 	SizeBytes     int64
 	SymlinkTarget string // of a symbolic link
 	SHA256        string // of a regular file's new content, in hexadecimal; "" from DiffNames
+	LinkCount     uint32 // number of names that the sandbox has for the file; 0: unknown
 }
 
 func stateFrom(f *sandboxv1.FileState) *FileState {
 	if f == nil {
 		return nil
 	}
-	return &FileState{stream.FileMode(f.Mode), f.Size, vpath.DecodeText(f.SymlinkTarget), f.Sha256}
+	return &FileState{stream.FileMode(f.Mode), f.Size, vpath.DecodeText(f.SymlinkTarget), f.Sha256, f.LinkCount}
 }
 
 func changeFrom(f *sandboxv1.FileDiff) FileDiff {

@@ -111,7 +111,7 @@ func (l *appliedLines) path(p *apply.PathResult) {
 		line += "\t! " + p.Mark.Reason
 	}
 	if p.Reason != "" {
-		line += "\t" + vpath.Escape(p.Reason)
+		line += "\t" + vpath.EscapeMessage(p.Reason)
 	}
 	l.list = append(l.list, line)
 }
@@ -126,7 +126,7 @@ func (l *appliedLines) ofGroups(groups []review.Group) []string {
 				line += "\t" + g.Lines[0]
 			}
 			if told.reason != "" {
-				line += "\t" + vpath.Escape(told.reason)
+				line += "\t" + vpath.EscapeMessage(told.reason)
 			}
 			lines = append(lines, line+marksOf(&g))
 			for _, more := range g.Lines[min(1, len(g.Lines)):] {

@@ -322,7 +322,7 @@ func applyDocument(mount string, result apply.Result, dryRun bool) applied {
 	doc.Groups = present.JSONGroups(result.Groups)
 	for _, p := range result.Listed() {
 		doc.Results = append(doc.Results, appliedPath{
-			Mount: mount, Path: shown(p.Path), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), RiskFlag: p.Mark, Group: p.Group,
+			Mount: mount, Path: shown(p.Path), Status: p.Status, Outcome: p.Outcome, Reason: vpath.EscapeMessage(p.Reason), RiskFlag: p.Mark, Group: p.Group,
 			Hunks: p.Hunks, OfHunks: p.OfHunks, Merged: p.Merged, Conflicts: p.Conflicts, Conflict: p.Kind,
 		})
 	}

@@ -268,6 +268,7 @@ func applyCommits(ctx context.Context, e *env, b backend.Backend, name string, o
 		e.say("would commit %s to branch %s", commits, branch)
 	case r.Moves:
 		e.say("committed %s to branch %s, with its work tree; to take it back: agentfense undo %s", commits, branch, r.Transaction)
+		e.say("the sandbox keeps its changes; to apply those that are not committed: agentfense apply %s", vpath.Escape(name))
 	default:
 		e.say("committed %s to branch %s; your work tree and the sandbox stay as they are", commits, branch)
 	}
@@ -300,7 +301,7 @@ func (e *env) sayStopped(what string, list []transplant.Stopped, total int) {
 		if s.Conflicts {
 			word = "conflict"
 		}
-		e.say("%s: %s of %s: %s", word, vpath.Escape(s.Path), shortID(s.Commit), vpath.Escape(s.Why))
+		e.say("%s: %s of %s: %s", word, vpath.Escape(s.Path), shortID(s.Commit), vpath.EscapeMessage(s.Why))
 	}
 	if more := total - summaryRoom; more > 0 {
 		e.say("%s: %d more; --json lists all", what, more)

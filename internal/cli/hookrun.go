@@ -130,7 +130,7 @@ func (e *env) applyUnreviewed(ctx context.Context, c backend.Changes, touched []
 			continue // it was told when it was changed
 		}
 		if said++; said <= summaryLines {
-			e.say("not in the project yet: %s: %s", shown(p.Path), vpath.Escape(why))
+			e.say("not in the project yet: %s: %s", shown(p.Path), vpath.EscapeMessage(why))
 		}
 	}
 	if said > summaryLines {

@@ -131,7 +131,7 @@ func (o *forkMergeOptions) howToDecide() string {
 func (e *env) printMerged(r *merge.Result) error {
 	var lines []string
 	for _, c := range r.Conflicts {
-		lines = append(lines, fmt.Sprintf("conflict\t%s\t%s\t%s", c.Kind, changes.Quote(c.Path), vpath.Escape(c.Reason)))
+		lines = append(lines, fmt.Sprintf("conflict\t%s\t%s\t%s", c.Kind, changes.Quote(c.Path), vpath.EscapeMessage(c.Reason)))
 	}
 	for _, p := range r.Paths {
 		status := "-"
@@ -149,7 +149,7 @@ func (e *env) printMerged(r *merge.Result) error {
 		if l.Mount == "" {
 			where = changes.Quote(l.Path)
 		}
-		lines = append(lines, fmt.Sprintf("left out\t-\t%s\t%s", where, vpath.Escape(l.Reason)))
+		lines = append(lines, fmt.Sprintf("left out\t-\t%s\t%s", where, vpath.EscapeMessage(l.Reason)))
 	}
 	for _, line := range lines {
 		if _, err := fmt.Fprintln(e.stdout, line); err != nil {
@@ -217,10 +217,10 @@ func mergedDocument(from string, o *forkMergeOptions, r *merge.Result) merged {
 		doc.Results = append(doc.Results, mergedPath{shown(p.Path), mergedHow(&p), p.Status, p.Resolved})
 	}
 	for _, c := range r.Conflicts {
-		doc.Conflicts = append(doc.Conflicts, mergedConflict{shown(c.Path), c.Kind, vpath.Escape(c.Reason)})
+		doc.Conflicts = append(doc.Conflicts, mergedConflict{shown(c.Path), c.Kind, vpath.EscapeMessage(c.Reason)})
 	}
 	for _, l := range r.Left {
-		left := mergedLeft{Mount: l.Mount, Reason: vpath.Escape(l.Reason)}
+		left := mergedLeft{Mount: l.Mount, Reason: vpath.EscapeMessage(l.Reason)}
 		if l.Mount == "" {
 			left.Path = shown(l.Path)
 		}

@@ -252,7 +252,7 @@ stopped first.`,
 }
 
 func snapshotRebaseFlag(cmd *cobra.Command, rebase *bool) {
-	cmd.Flags().BoolVar(rebase, "rebase", false, "if the source was deleted and created again since the snapshot, use the new directory")
+	cmd.Flags().BoolVar(rebase, "rebase", false, "if the source was deleted and created again, use the new directory")
 }
 
 // describeSnapshot describes an event of the audit log.

@@ -148,7 +148,7 @@ func (e *env) tellReversal(r undo.Result, err error, o undoOptions) error {
 		var printErr error
 		switch {
 		case p.Conflict != "":
-			_, printErr = fmt.Fprintf(e.stdout, "conflict\t%s\t%s\t%s\n", p.Status, name, vpath.Escape(p.Conflict))
+			_, printErr = fmt.Fprintf(e.stdout, "conflict\t%s\t%s\t%s\n", p.Status, name, vpath.EscapeMessage(p.Conflict))
 		case !stopped && err == nil:
 			_, printErr = fmt.Fprintf(e.stdout, "%s\t%s\n", p.Status, name)
 		}
@@ -220,7 +220,7 @@ func reversalDocument(r undo.Result, dryRun bool) reversal {
 		Mount: r.Of.Mount, GivenBack: r.GivenBack, Paths: []reversedPath{},
 	}
 	for _, p := range r.Paths {
-		doc.Paths = append(doc.Paths, reversedPath{shown(p.Path), p.Status, vpath.Escape(p.Conflict)})
+		doc.Paths = append(doc.Paths, reversedPath{shown(p.Path), p.Status, vpath.EscapeMessage(p.Conflict)})
 	}
 	return doc
 }

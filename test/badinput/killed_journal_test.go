@@ -108,27 +108,51 @@ func TestAKilledTransactionIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// killedUndo is the test of undo and redo, from the state before.
+// deltaOf returns the changes that the sandbox has.
+func deltaOf(t *testing.T, s *harness.Sandbox) string {
+	t.Helper()
+	r := s.Agentfense("diff", s.Name)
+	if r.Code != 0 {
+		t.Fatalf("diff: exit code %d\n%s", r.Code, r.Stderr)
+	}
+	return r.Stdout
+}
+
+// killedUndo is the test of undo and redo, from the state before. An undo gives the delta all
+// changes back, or none.
 func killedUndo(t *testing.T, s *harness.Sandbox, before, after string) {
 	t.Helper()
+	all := deltaOf(t, s)
 	for _, point := range []string{
 		"history: one moved", "sync: swapped", "sync: moved away", "journal: reversed",
-		"journal: committed", "journal: images dropped", "undo: told", "undo: one removed", "undo: one made",
+		"journal: committed", "journal: images dropped", "undo: told", "undo: frozen", "undo: one removed", "undo: one made",
+		"next head: durable", "next head: put",
 	} {
 		for _, verb := range []string{"redo", "undo"} {
 			from, to := before, after
 			if verb == "undo" {
 				from, to = after, before
 			}
-			if verb == "redo" && strings.HasPrefix(point, "undo: one") {
+			whileGivingBack := point == "undo: frozen" || strings.HasPrefix(point, "undo: one") || strings.HasPrefix(point, "next head: ")
+			if verb == "redo" && whileGivingBack {
 				wantCode(t, s.Agentfense(verb, s.Name, "--yes"), 0) // which gives the delta nothing back
 				continue
 			}
 			s.KilledAt(point, verb, s.Name, "--yes")
 			appliesNothing(t, s)
-			committed := point == "journal: committed" || point == "journal: images dropped" || strings.HasPrefix(point, "undo: ")
+			committed := whileGivingBack || point == "journal: committed" || point == "journal: images dropped" || point == "undo: told"
 			switch now := stateOf(t, s); {
 			case committed && now == to:
+				want := ""
+				if point == "next head: put" {
+					want = all
+				}
+				if verb == "redo" { // which leaves the delta as it was: all is in the source already
+					wantCode(t, s.Agentfense("discard", s.Name), 0)
+				}
+				if delta := deltaOf(t, s); delta != want {
+					t.Fatalf("%s killed at %q: the sandbox has the changes\n%s\nwant:\n%s", verb, point, delta, want)
+				}
 				continue
 			case now != from || committed:
 				t.Fatalf("%s killed at %q:\n%s\nfrom:\n%s", verb, point, now, from)

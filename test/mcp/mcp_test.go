@@ -232,6 +232,70 @@ func TestALinkTellsNothingHidden(t *testing.T) {
 	}
 }
 
+// Nor does what such a link was in a snapshot, removed or replaced since.
+func TestALinkOfASnapshotTellsNothingHidden(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"key": "hidden content\n", "a.txt": "one\n", "b.txt": "b\n"})
+	c := mcpclient.StartHTTP(t, s, "--preset", "full-access", "--name", "agent")
+	c.Text("exec", args{"command": "ln key replaced; ln key removed; ln a.txt m"})
+	c.Text("snapshot", args{"label": "then"})
+	c.Text("exec", args{"command": "rm replaced removed m; echo other >replaced; echo two >m; echo c >>b.txt"})
+	if r := s.Agentfense("policy", "set", "agent", "--preset", "full-access", "--hide", "key"); r.Code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	told := c.Text("diff", args{"from": "then"})
+	contains(t, "diff", told, "+c", "# replaced: changed; not compared", "# removed: ", "# m: ")
+	if strings.Contains(told, "hidden content") || strings.Contains(told, "key") {
+		t.Errorf("diff tells too much: %s", told)
+	}
+	contains(t, "diff without the snapshot", c.Text("diff", nil), "+other", "+two")
+	c.Text("exec", args{"command": "ln replaced x"})
+	c.Text("snapshot", args{"label": "later"})
+	c.Text("exec", args{"command": "rm x replaced"})
+	told = c.Text("diff", args{"from": "then", "to": "later"})
+	contains(t, "diff of two", told, "+c", "# replaced: changed; not compared", "# x: ")
+	if told += c.Text("diff", args{"from": "later", "to": "then"}); strings.Contains(told, "hidden content") {
+		t.Errorf("diff of two tells too much: %s", told)
+	}
+}
+
+// Between two snapshots it is the diff of what was made between them.
+func TestTheDiffOfTwoSnapshots(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"a.txt": "one\n", ".env": "KEY=1\n", "hidden/x": "x\n"})
+	c := mcpclient.StartHTTP(t, s, "--preset", "development", "--hide", "hidden/", "--name", "agent")
+	c.Text("exec", args{"command": "echo two >>a.txt"})
+	c.Text("snapshot", args{"label": "first"})
+	c.Text("exec", args{"command": "echo three >>a.txt; echo KEY=own >.env"})
+	c.Text("snapshot", args{"label": "second"})
+	c.Text("exec", args{"command": "echo four >>a.txt; rm .env"})
+	told := c.Text("diff", args{"from": "first", "to": "second"})
+	contains(t, "diff", told, "\n two\n+three\n", "+KEY=own")
+	if strings.Contains(told, "four") || strings.Contains(told, "KEY=1") {
+		t.Errorf("diff: %s", told)
+	}
+	contains(t, "back", c.Text("diff", args{"from": "second", "to": "first"}), "-three")
+	contains(t, "until now", c.Text("diff", args{"from": "second"}), "+four", "-KEY=own")
+	for _, bad := range []args{{"to": "second"}, {"from": "first", "to": "other"}, {"from": "first", "to": "agent@second"}} {
+		if texts, isError := c.Call("diff", bad); !isError {
+			t.Errorf("diff %v: %q", bad, texts)
+		}
+	}
+}
+
+// The user forks, and gives the fork to another agent.
+func TestAnAgentWorksInAFork(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"a.txt": "one\n"})
+	c := mcpclient.StartHTTP(t, s, "--preset", "development", "--name", "agent")
+	c.Text("exec", args{"command": "echo two >>a.txt"})
+	if r := s.Agentfense("fork", "agent", "other"); r.Code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	other := mcpclient.StartHTTP(t, s, "--name", "other")
+	contains(t, "exec in the fork", other.Text("exec", args{"command": "cat a.txt; echo three >>a.txt"}), "one\ntwo\n")
+	if got := c.Text("read", args{"path": "a.txt"}); got != "one\ntwo\n" {
+		t.Errorf("the sandbox sees what the fork wrote: %q", got)
+	}
+}
+
 // Over HTTP a client shows the token of this sandbox, and no web page gets in.
 func TestToolsOverHTTP(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"a.txt": "one\n"})

@@ -159,7 +159,10 @@ type Transaction struct {
 	// Number of paths.
 	PathCount int64 `protobuf:"varint,12,opt,name=path_count,json=pathCount,proto3" json:"path_count,omitempty"`
 	// Size of the stored previous versions.
-	ImageBytes    int64 `protobuf:"varint,13,opt,name=image_bytes,json=imageBytes,proto3" json:"image_bytes,omitempty"`
+	ImageBytes int64 `protobuf:"varint,13,opt,name=image_bytes,json=imageBytes,proto3" json:"image_bytes,omitempty"`
+	// The branch that was moved, by an apply of commits to the branch that is checked out. Absent: no
+	// branch was moved.
+	Branch        *BranchMove `protobuf:"bytes,14,opt,name=branch,proto3" json:"branch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -285,6 +288,75 @@ func (x *Transaction) GetImageBytes() int64 {
 	return 0
 }
 
+func (x *Transaction) GetBranch() *BranchMove {
+	if x != nil {
+		return x.Branch
+	}
+	return nil
+}
+
+// BranchMove is a branch of the source's repository that was moved from one commit to another.
+type BranchMove struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, escaped as a path.
+	Branch        string `protobuf:"bytes,1,opt,name=branch,proto3" json:"branch,omitempty"`
+	FromCommit    string `protobuf:"bytes,2,opt,name=from_commit,json=fromCommit,proto3" json:"from_commit,omitempty"`
+	ToCommit      string `protobuf:"bytes,3,opt,name=to_commit,json=toCommit,proto3" json:"to_commit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BranchMove) Reset() {
+	*x = BranchMove{}
+	mi := &file_sandbox_v1_history_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BranchMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BranchMove) ProtoMessage() {}
+
+func (x *BranchMove) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_history_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BranchMove.ProtoReflect.Descriptor instead.
+func (*BranchMove) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_history_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *BranchMove) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *BranchMove) GetFromCommit() string {
+	if x != nil {
+		return x.FromCommit
+	}
+	return ""
+}
+
+func (x *BranchMove) GetToCommit() string {
+	if x != nil {
+		return x.ToCommit
+	}
+	return ""
+}
+
 type ListTransactionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Those of this sandbox.
@@ -301,7 +373,7 @@ type ListTransactionsRequest struct {
 
 func (x *ListTransactionsRequest) Reset() {
 	*x = ListTransactionsRequest{}
-	mi := &file_sandbox_v1_history_proto_msgTypes[1]
+	mi := &file_sandbox_v1_history_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -313,7 +385,7 @@ func (x *ListTransactionsRequest) String() string {
 func (*ListTransactionsRequest) ProtoMessage() {}
 
 func (x *ListTransactionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_history_proto_msgTypes[1]
+	mi := &file_sandbox_v1_history_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -326,7 +398,7 @@ func (x *ListTransactionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransactionsRequest.ProtoReflect.Descriptor instead.
 func (*ListTransactionsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_history_proto_rawDescGZIP(), []int{1}
+	return file_sandbox_v1_history_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ListTransactionsRequest) GetSandboxId() string {
@@ -368,7 +440,7 @@ type ListTransactionsResponse struct {
 
 func (x *ListTransactionsResponse) Reset() {
 	*x = ListTransactionsResponse{}
-	mi := &file_sandbox_v1_history_proto_msgTypes[2]
+	mi := &file_sandbox_v1_history_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -380,7 +452,7 @@ func (x *ListTransactionsResponse) String() string {
 func (*ListTransactionsResponse) ProtoMessage() {}
 
 func (x *ListTransactionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_history_proto_msgTypes[2]
+	mi := &file_sandbox_v1_history_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -393,7 +465,7 @@ func (x *ListTransactionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransactionsResponse.ProtoReflect.Descriptor instead.
 func (*ListTransactionsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_history_proto_rawDescGZIP(), []int{2}
+	return file_sandbox_v1_history_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListTransactionsResponse) GetTransactions() []*Transaction {
@@ -424,7 +496,7 @@ type UndoRequest struct {
 
 func (x *UndoRequest) Reset() {
 	*x = UndoRequest{}
-	mi := &file_sandbox_v1_history_proto_msgTypes[3]
+	mi := &file_sandbox_v1_history_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -436,7 +508,7 @@ func (x *UndoRequest) String() string {
 func (*UndoRequest) ProtoMessage() {}
 
 func (x *UndoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_history_proto_msgTypes[3]
+	mi := &file_sandbox_v1_history_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -449,7 +521,7 @@ func (x *UndoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_history_proto_rawDescGZIP(), []int{3}
+	return file_sandbox_v1_history_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *UndoRequest) GetTransactionId() string {
@@ -496,7 +568,7 @@ type Reversal struct {
 
 func (x *Reversal) Reset() {
 	*x = Reversal{}
-	mi := &file_sandbox_v1_history_proto_msgTypes[4]
+	mi := &file_sandbox_v1_history_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -508,7 +580,7 @@ func (x *Reversal) String() string {
 func (*Reversal) ProtoMessage() {}
 
 func (x *Reversal) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_history_proto_msgTypes[4]
+	mi := &file_sandbox_v1_history_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -521,7 +593,7 @@ func (x *Reversal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reversal.ProtoReflect.Descriptor instead.
 func (*Reversal) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_history_proto_rawDescGZIP(), []int{4}
+	return file_sandbox_v1_history_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Reversal) GetOf() *Transaction {
@@ -586,7 +658,7 @@ type ReversedPath struct {
 
 func (x *ReversedPath) Reset() {
 	*x = ReversedPath{}
-	mi := &file_sandbox_v1_history_proto_msgTypes[5]
+	mi := &file_sandbox_v1_history_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -598,7 +670,7 @@ func (x *ReversedPath) String() string {
 func (*ReversedPath) ProtoMessage() {}
 
 func (x *ReversedPath) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_history_proto_msgTypes[5]
+	mi := &file_sandbox_v1_history_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -611,7 +683,7 @@ func (x *ReversedPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReversedPath.ProtoReflect.Descriptor instead.
 func (*ReversedPath) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_history_proto_rawDescGZIP(), []int{5}
+	return file_sandbox_v1_history_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReversedPath) GetPath() string {
@@ -640,7 +712,7 @@ var File_sandbox_v1_history_proto protoreflect.FileDescriptor
 const file_sandbox_v1_history_proto_rawDesc = "" +
 	"\n" +
 	"\x18sandbox/v1/history.proto\x12\n" +
-	"sandbox.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18sandbox/v1/sandbox.proto\"\xc2\x03\n" +
+	"sandbox.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18sandbox/v1/sandbox.proto\"\xf2\x03\n" +
 	"\vTransaction\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12/\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1b.sandbox.v1.TransactionKindR\x04kind\x122\n" +
@@ -660,7 +732,14 @@ const file_sandbox_v1_history_proto_rawDesc = "" +
 	"\n" +
 	"path_count\x18\f \x01(\x03R\tpathCount\x12\x1f\n" +
 	"\vimage_bytes\x18\r \x01(\x03R\n" +
-	"imageBytes\"\x95\x01\n" +
+	"imageBytes\x12.\n" +
+	"\x06branch\x18\x0e \x01(\v2\x16.sandbox.v1.BranchMoveR\x06branch\"b\n" +
+	"\n" +
+	"BranchMove\x12\x16\n" +
+	"\x06branch\x18\x01 \x01(\tR\x06branch\x12\x1f\n" +
+	"\vfrom_commit\x18\x02 \x01(\tR\n" +
+	"fromCommit\x12\x1b\n" +
+	"\tto_commit\x18\x03 \x01(\tR\btoCommit\"\x95\x01\n" +
 	"\x17ListTransactionsRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1f\n" +
@@ -720,39 +799,41 @@ func file_sandbox_v1_history_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_v1_history_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_sandbox_v1_history_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_sandbox_v1_history_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_sandbox_v1_history_proto_goTypes = []any{
 	(TransactionKind)(0),             // 0: sandbox.v1.TransactionKind
 	(TransactionState)(0),            // 1: sandbox.v1.TransactionState
 	(*Transaction)(nil),              // 2: sandbox.v1.Transaction
-	(*ListTransactionsRequest)(nil),  // 3: sandbox.v1.ListTransactionsRequest
-	(*ListTransactionsResponse)(nil), // 4: sandbox.v1.ListTransactionsResponse
-	(*UndoRequest)(nil),              // 5: sandbox.v1.UndoRequest
-	(*Reversal)(nil),                 // 6: sandbox.v1.Reversal
-	(*ReversedPath)(nil),             // 7: sandbox.v1.ReversedPath
-	(*timestamppb.Timestamp)(nil),    // 8: google.protobuf.Timestamp
-	(ChangeStatus)(0),                // 9: sandbox.v1.ChangeStatus
+	(*BranchMove)(nil),               // 3: sandbox.v1.BranchMove
+	(*ListTransactionsRequest)(nil),  // 4: sandbox.v1.ListTransactionsRequest
+	(*ListTransactionsResponse)(nil), // 5: sandbox.v1.ListTransactionsResponse
+	(*UndoRequest)(nil),              // 6: sandbox.v1.UndoRequest
+	(*Reversal)(nil),                 // 7: sandbox.v1.Reversal
+	(*ReversedPath)(nil),             // 8: sandbox.v1.ReversedPath
+	(*timestamppb.Timestamp)(nil),    // 9: google.protobuf.Timestamp
+	(ChangeStatus)(0),                // 10: sandbox.v1.ChangeStatus
 }
 var file_sandbox_v1_history_proto_depIdxs = []int32{
 	0,  // 0: sandbox.v1.Transaction.kind:type_name -> sandbox.v1.TransactionKind
 	1,  // 1: sandbox.v1.Transaction.state:type_name -> sandbox.v1.TransactionState
-	8,  // 2: sandbox.v1.Transaction.time:type_name -> google.protobuf.Timestamp
-	2,  // 3: sandbox.v1.ListTransactionsResponse.transactions:type_name -> sandbox.v1.Transaction
-	2,  // 4: sandbox.v1.Reversal.of:type_name -> sandbox.v1.Transaction
-	0,  // 5: sandbox.v1.Reversal.kind:type_name -> sandbox.v1.TransactionKind
-	7,  // 6: sandbox.v1.Reversal.paths:type_name -> sandbox.v1.ReversedPath
-	9,  // 7: sandbox.v1.ReversedPath.status:type_name -> sandbox.v1.ChangeStatus
-	3,  // 8: sandbox.v1.HistoryService.ListTransactions:input_type -> sandbox.v1.ListTransactionsRequest
-	5,  // 9: sandbox.v1.HistoryService.Undo:input_type -> sandbox.v1.UndoRequest
-	5,  // 10: sandbox.v1.HistoryService.Redo:input_type -> sandbox.v1.UndoRequest
-	4,  // 11: sandbox.v1.HistoryService.ListTransactions:output_type -> sandbox.v1.ListTransactionsResponse
-	6,  // 12: sandbox.v1.HistoryService.Undo:output_type -> sandbox.v1.Reversal
-	6,  // 13: sandbox.v1.HistoryService.Redo:output_type -> sandbox.v1.Reversal
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	9,  // 2: sandbox.v1.Transaction.time:type_name -> google.protobuf.Timestamp
+	3,  // 3: sandbox.v1.Transaction.branch:type_name -> sandbox.v1.BranchMove
+	2,  // 4: sandbox.v1.ListTransactionsResponse.transactions:type_name -> sandbox.v1.Transaction
+	2,  // 5: sandbox.v1.Reversal.of:type_name -> sandbox.v1.Transaction
+	0,  // 6: sandbox.v1.Reversal.kind:type_name -> sandbox.v1.TransactionKind
+	8,  // 7: sandbox.v1.Reversal.paths:type_name -> sandbox.v1.ReversedPath
+	10, // 8: sandbox.v1.ReversedPath.status:type_name -> sandbox.v1.ChangeStatus
+	4,  // 9: sandbox.v1.HistoryService.ListTransactions:input_type -> sandbox.v1.ListTransactionsRequest
+	6,  // 10: sandbox.v1.HistoryService.Undo:input_type -> sandbox.v1.UndoRequest
+	6,  // 11: sandbox.v1.HistoryService.Redo:input_type -> sandbox.v1.UndoRequest
+	5,  // 12: sandbox.v1.HistoryService.ListTransactions:output_type -> sandbox.v1.ListTransactionsResponse
+	7,  // 13: sandbox.v1.HistoryService.Undo:output_type -> sandbox.v1.Reversal
+	7,  // 14: sandbox.v1.HistoryService.Redo:output_type -> sandbox.v1.Reversal
+	12, // [12:15] is the sub-list for method output_type
+	9,  // [9:12] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_history_proto_init() }
@@ -767,7 +848,7 @@ func file_sandbox_v1_history_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_history_proto_rawDesc), len(file_sandbox_v1_history_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4981,7 +4981,10 @@ type FileState struct {
 	// Target of a symbolic link, escaped as a path.
 	SymlinkTarget string `protobuf:"bytes,3,opt,name=symlink_target,json=symlinkTarget,proto3" json:"symlink_target,omitempty"`
 	// SHA-256 of a new regular file's content, in hexadecimal; empty with names_only.
-	Sha256        string `protobuf:"bytes,100,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	Sha256 string `protobuf:"bytes,100,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// Number of names that the sandbox has for the file; 0: unknown. Hard links of the source do not
+	// count.
+	LinkCount     uint32 `protobuf:"varint,101,opt,name=link_count,json=linkCount,proto3" json:"link_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5042,6 +5045,13 @@ func (x *FileState) GetSha256() string {
 		return x.Sha256
 	}
 	return ""
+}
+
+func (x *FileState) GetLinkCount() uint32 {
+	if x != nil {
+		return x.LinkCount
+	}
+	return 0
 }
 
 type ApplyRequest struct {
@@ -8438,12 +8448,14 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\told_start\x18\x02 \x01(\x03R\boldStart\x12\x1b\n" +
 	"\told_lines\x18\x03 \x01(\x03R\boldLines\x12\x1b\n" +
 	"\tnew_start\x18\x04 \x01(\x03R\bnewStart\x12\x1b\n" +
-	"\tnew_lines\x18\x05 \x01(\x03R\bnewLines\"r\n" +
+	"\tnew_lines\x18\x05 \x01(\x03R\bnewLines\"\x91\x01\n" +
 	"\tFileState\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\rR\x04mode\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12%\n" +
 	"\x0esymlink_target\x18\x03 \x01(\tR\rsymlinkTarget\x12\x16\n" +
-	"\x06sha256\x18d \x01(\tR\x06sha256\"\xf5\x02\n" +
+	"\x06sha256\x18d \x01(\tR\x06sha256\x12\x1d\n" +
+	"\n" +
+	"link_count\x18e \x01(\rR\tlinkCount\"\xf5\x02\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +

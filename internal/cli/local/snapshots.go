@@ -46,7 +46,24 @@ func withRebase(sb *record.Sandbox, err error) error {
 	if !is {
 		return err
 	}
+	if replaced.Snapshot == "" {
+		return &backend.ReplacedError{Why: err, Name: sb.Ref()}
+	}
 	return &backend.ReplacedError{Why: err, Name: sb.Ref(), Advice: "agentfense diff " + sb.Name() + "@" + replaced.Snapshot + " shows the snapshot over the present one"}
+}
+
+// withRebasing is err, or says how one of these sandboxes takes the directory that replaced its
+// source.
+func withRebasing(err error, sandboxes ...*record.Sandbox) error {
+	if err == nil {
+		return nil
+	}
+	for _, sb := range sandboxes {
+		if isReplaced, why := sb.SourceLost(); isReplaced {
+			return errdefs.New(errdefs.KindOf(why), "%w; to use it: agentfense exec %s --rebase -- true", why, sb.Name())
+		}
+	}
+	return err
 }
 
 // TakeSnapshot makes a snapshot.
@@ -136,10 +153,23 @@ func (b *Backend) Fork(ctx context.Context, name, ref string, names []string, ru
 	err = b.orAsOwner(ctx, sb, again, withRebase(sb, err))
 	var forks []backend.Sandbox
 	for _, fork := range made {
+		if rebase {
+			err = errors.Join(err, rebaseParts(ctx, fork))
+		}
 		f, describing := sandboxOf(fork)
 		forks, err = append(forks, f), errors.Join(err, describing)
 	}
 	return forks, err
+}
+
+// rebaseParts lets a fork use the directories that are at the paths of its sources now.
+func rebaseParts(ctx context.Context, fork *record.Sandbox) error {
+	for _, part := range fork.Parts() {
+		if err := settleSource(ctx, part, true); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Merge brings the changes of a sandbox into another one.
@@ -169,7 +199,7 @@ func (b *Backend) Merge(ctx context.Context, o backend.MergeOptions, again []str
 		Into: into, From: from, Snapshot: o.Snapshot, Freeze: freeze.Of(ctx, from),
 		Paths: o.Paths, Resolve: o.Resolve, DryRun: o.DryRun,
 	})
-	return r, b.orAsOwner(ctx, into, again, err)
+	return r, b.orAsOwner(ctx, into, again, withRebasing(err, into, from))
 }
 
 // Compare shows how two states differ.

@@ -14,7 +14,6 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -22,12 +21,16 @@ import (
 type diffInput struct {
 	Paths []string `json:"paths,omitempty" jsonschema:"only what changed at and below these paths"`
 	From  string   `json:"from,omitempty" jsonschema:"only what changed since this snapshot, by its name or label"`
+	To    string   `json:"to,omitempty" jsonschema:"with from: up to this snapshot; without it up to now"`
 }
 
 // diff is the tool of that name. That a model has seen the changes does not count as a review, so
 // nothing is noted as shown.
 func (s *service) diff(ctx context.Context, _ *mcp.CallToolRequest, in diffInput) (*mcp.CallToolResult, any, error) {
 	paths, err := s.paths(in.Paths)
+	if err == nil && in.To != "" && in.From == "" {
+		err = errdefs.New(errdefs.Invalid, "to: needs from, the snapshot to compare with")
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -41,7 +44,7 @@ func (s *service) diff(ctx context.Context, _ *mcp.CallToolRequest, in diffInput
 	if in.From == "" {
 		text, err = s.patch(ctx, sb, paths)
 	} else {
-		text, err = s.patchSince(ctx, sb, in.From, paths)
+		text, err = s.patchSince(ctx, sb, in.From, in.To, paths)
 	}
 	switch {
 	case err != nil:
@@ -80,11 +83,12 @@ func (s *service) patch(ctx context.Context, sb backend.Sandbox, paths []vpath.P
 	if err != nil {
 		return "", err
 	}
-	visible, left := split(all.Review, isShown)
-	if err := all.Close(); err != nil || len(visible) == 0 {
-		return "", err
+	found := sortOut(all.Review, isShown)
+	if err := all.Close(); err != nil || len(found.shown) == 0 {
+		return found.note(), err
 	}
-	if left == 0 {
+	visible := found.shown
+	if found.left == 0 {
 		visible = paths
 	}
 	r, err := c.Review(ctx, visible, backend.Counts)
@@ -92,26 +96,58 @@ func (s *service) patch(ctx context.Context, sb backend.Sandbox, paths []vpath.P
 		return "", err
 	}
 	defer r.Close()
-	return s.print(r.Review, isShown)
+	return s.print(r.Review, found.note(), isShown)
 }
 
-// split returns the paths of the changes that may be shown, and how many others there are.
-func split(r *review.Review, isShown func(*review.FileDiff) bool) (visible []vpath.Path, left int) {
+// shownAs is what may be shown of a change.
+type shownAs int
+
+const (
+	asHidden  shownAs = iota
+	asName            // its content is that of another name, too, which may be hidden
+	asContent         // all of it
+)
+
+// sorted are the paths of changes by what may be shown of them.
+type sorted struct {
+	shown, names []vpath.Path
+	left         int // how many are not in shown
+}
+
+func sortOut(r *review.Review, isShown func(*review.FileDiff) shownAs) (s sorted) {
 	for _, f := range r.Files() {
-		if isShown(&f) {
-			visible = append(visible, f.Path)
-		} else {
-			left++
+		switch isShown(&f) {
+		case asContent:
+			s.shown = append(s.shown, f.Path)
+			continue
+		case asName:
+			s.names = append(s.names, f.Path)
 		}
+		s.left++
 	}
-	return visible, left
+	return s
 }
 
-// print returns a review as a patch, cut where it is too long. Errors: Denied if it would show a
-// change that may not be shown.
-func (s *service) print(r *review.Review, isShown func(*review.FileDiff) bool) (string, error) {
+// maxNoted bounds how many paths a note names.
+const maxNoted = 20
+
+// note names the changes of which only the name is shown.
+func (s *sorted) note() string {
+	var text strings.Builder
+	for _, p := range s.names[:min(len(s.names), maxNoted)] {
+		fmt.Fprintf(&text, "# %s: changed; not compared, because it is or was a file with several names\n", present.Written(p))
+	}
+	if more := len(s.names) - maxNoted; more > 0 {
+		fmt.Fprintf(&text, "# and %d more such files\n", more)
+	}
+	return text.String()
+}
+
+// print returns a review as a patch behind the note, cut where it is too long. Errors: Denied if it
+// would show a change that may not be shown.
+func (s *service) print(r *review.Review, note string, isShown func(*review.FileDiff) shownAs) (string, error) {
 	for _, f := range r.Files() {
-		if !isShown(&f) {
+		if isShown(&f) != asContent {
 			return "", errdefs.New(errdefs.Denied, "diff: it would show paths that the policy hides; name the paths to compare")
 		}
 	}
@@ -121,16 +157,15 @@ func (s *service) print(r *review.Review, isShown func(*review.FileDiff) bool) (
 	if err != nil && !isCut {
 		return "", err
 	}
-	text := strings.ToValidUTF8(out.String(), "\ufffd")
+	text := note + strings.ToValidUTF8(out.String(), "\ufffd")
 	if isCut {
 		text += "\n[… the rest of the diff is left out: name fewer paths …]\n"
 	}
 	return text, nil
 }
 
-// shown returns what tells of a change whether its content may be shown to a command inside. Call
-// done after.
-func (s *service) shown(ctx context.Context, sb backend.Sandbox) (isShown func(*review.FileDiff) bool, done func(), err error) {
+// shown returns what tells how a change may be shown to a command inside. Call done after.
+func (s *service) shown(ctx context.Context, sb backend.Sandbox) (isShown func(*review.FileDiff) shownAs, done func(), err error) {
 	p, err := s.policy(ctx, sb)
 	if err != nil {
 		return nil, nil, err
@@ -140,17 +175,17 @@ func (s *service) shown(ctx context.Context, sb backend.Sandbox) (isShown func(*
 		return nil, nil, err
 	}
 	names := seen{ctx: ctx, view: v, dirs: map[vpath.Path]map[vpath.Path]bool{}}
-	return func(f *review.FileDiff) bool {
+	return func(f *review.FileDiff) shownAs {
 		d := p.Decide(f.Path)
 		switch {
-		case f.Own: // its line has no content
-			return true
-		case d.Permission < policy.Read || !d.Transform.IsZero():
-			return false
-		case f.New == nil || record.IsDir(f.New.Mode) || f.Change.Info.Nlink == 1:
-			return true
+		case f.Own && f.LeftOut != "": // its line has no content
+			return asContent
+		case f.Own && !names.lists(f.Path.Dir()), !f.Own && (d.Permission < policy.Read || !d.Transform.IsZero()):
+			return asHidden
+		case f.Old.HasOneName() && (f.New.HasOneName() || names.canRead(f.Path)):
+			return asContent
 		}
-		return names.canRead(f.Path) // another name may be hidden
+		return asName
 	}, v.Close, nil
 }
 
@@ -162,16 +197,26 @@ type seen struct {
 }
 
 // canRead reports whether a command could read the file at p. What cannot be listed it could not.
-func (s *seen) canRead(p vpath.Path) bool {
-	dir := p.Dir()
-	if s.dirs[dir] == nil {
-		s.dirs[dir] = map[vpath.Path]bool{}
-		list, _ := s.view.List(s.ctx, dir)
+func (s *seen) canRead(p vpath.Path) bool { return s.entries(p.Dir())[p] }
+
+// lists reports whether a command could list the directory.
+func (s *seen) lists(dir vpath.Path) bool { return s.entries(dir) != nil }
+
+// entries tells of each entry of a directory whether it can be read; nil if the directory cannot be
+// listed.
+func (s *seen) entries(dir vpath.Path) map[vpath.Path]bool {
+	readable, has := s.dirs[dir]
+	if has {
+		return readable
+	}
+	if list, err := s.view.List(s.ctx, dir); err == nil {
+		readable = map[vpath.Path]bool{}
 		for _, e := range list {
-			s.dirs[dir][e.Path] = e.Permission >= policy.Read
+			readable[e.Path] = e.Permission >= policy.Read
 		}
 	}
-	return s.dirs[dir][p]
+	s.dirs[dir] = readable
+	return readable
 }
 
 func (s *service) policy(ctx context.Context, sb backend.Sandbox) (*policy.Policy, error) {

@@ -121,7 +121,7 @@ func (s *service) server() *mcp.Server {
 	}, s.list)
 	addTool(server, &mcp.Tool{
 		Name: "diff", Annotations: reads,
-		Description: "Show what the sandbox changed and the user has not applied yet, or what changed since a snapshot, as a unified diff.",
+		Description: "Show what the sandbox changed and the user has not applied yet, or what changed since a snapshot or between two, as a unified diff.",
 	}, s.diff)
 	addTool(server, &mcp.Tool{
 		Name: "snapshot", Annotations: writes,

@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 )
 
@@ -162,33 +163,50 @@ func listOf(t *snapshot.Tree) *snapshot.List {
 	return l
 }
 
-// patchSince shows how a state of the sandbox and the present one differ, as far as a command
-// inside could read it.
-func (s *service) patchSince(ctx context.Context, sb backend.Sandbox, from string, paths []vpath.Path) (string, error) {
+// patchSince shows how a snapshot and a later one, or for "" the present state, differ, as far as a
+// command inside could read it.
+func (s *service) patchSince(ctx context.Context, sb backend.Sandbox, from, to string, paths []vpath.Path) (string, error) {
 	isShown, done, err := s.shown(ctx, sb)
 	if err != nil {
 		return "", err
 	}
 	defer done()
+	later := sb.Ref()
+	if to != "" {
+		later += "@" + to
+		isShown = ofSnapshot(isShown)
+	}
 	compare := func(paths []vpath.Path) (*backend.Compared, error) {
-		return s.o.Backend.Compare(ctx, sb.Ref()+"@"+from, sb.Ref(), "", paths, nil)
+		return s.o.Backend.Compare(ctx, sb.Ref()+"@"+from, later, "", paths, nil)
 	}
 	r, err := compare(paths)
 	if err != nil {
 		return "", err
 	}
-	visible, left := split(r.Review, isShown)
-	if left > 0 || len(visible) == 0 {
-		if err := r.Close(); err != nil || len(visible) == 0 {
-			return "", err
+	found := sortOut(r.Review, isShown)
+	if found.left > 0 || len(found.shown) == 0 {
+		if err := r.Close(); err != nil || len(found.shown) == 0 {
+			return found.note(), err
 		}
-		if r, err = compare(visible); err != nil {
+		if r, err = compare(found.shown); err != nil {
 			return "", err
 		}
 	}
-	text, err := s.print(r.Review, isShown)
+	text, err := s.print(r.Review, found.note(), isShown)
 	if closing := r.Close(); err == nil {
 		err = closing
 	}
 	return text, err
+}
+
+// ofSnapshot narrows what isShown says to what holds if the later state is not the present one: the
+// names that a file has now are not those that it had.
+func ofSnapshot(isShown func(*review.FileDiff) shownAs) func(*review.FileDiff) shownAs {
+	return func(f *review.FileDiff) shownAs {
+		as := isShown(f)
+		if as == asContent && f.LeftOut == "" && !f.New.HasOneName() {
+			return asName
+		}
+		return as
+	}
 }

@@ -40,6 +40,12 @@ func Escape(s string) string {
 	return b.String()
 }
 
+// EscapeMessage returns a text in which names may be escaped already, such that a terminal
+// cannot be deceived by it: as Escape, but a backslash stays.
+func EscapeMessage(text string) string {
+	return strings.ReplaceAll(Escape(text), `\\`, `\`)
+}
+
 // Quote is Escape between double quotes, with a double quote inside escaped
 // too: for messages, where a path's end must be visible.
 func Quote(s string) string {

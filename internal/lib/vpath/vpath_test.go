@@ -113,6 +113,23 @@ func TestEscapeHidesNothing(t *testing.T) {
 	}
 }
 
+func TestEscapeMessageEscapesNamesOnce(t *testing.T) {
+	name := vpath.Escape("d/\xfe\\")
+	for in, want := range map[string]string{
+		"it contains " + name: `it contains d/\xfe\\`,
+		"a \x1b[31m\nb \xff":  `a \x1b[31m\x0ab \xff`,
+		"plain":               "plain",
+	} {
+		got := vpath.EscapeMessage(in)
+		if got != want {
+			t.Errorf("EscapeMessage(%q) = %q, want %q", in, got, want)
+		}
+		if again := vpath.EscapeMessage(got); again != got {
+			t.Errorf("EscapeMessage(%q) = %q, want no change", got, again)
+		}
+	}
+}
+
 func FuzzEscapeIsLossless(f *testing.F) {
 	for _, s := range []string{"", "a\\", "\xff\x00", "\u202e", `\u{41}`, "\ufffd"} {
 		f.Add(s)

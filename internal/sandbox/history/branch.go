@@ -27,8 +27,13 @@ type BranchMove struct {
 	To   string `json:"to"`
 }
 
+const branches = "refs/heads/"
+
+// BranchRef is the ref of the branch called name.
+func BranchRef(name string) string { return branches + name }
+
 // Name is the name of the branch, not escaped.
-func (b *BranchMove) Name() string { return strings.TrimPrefix(b.Ref, "refs/heads/") }
+func (b *BranchMove) Name() string { return strings.TrimPrefix(b.Ref, branches) }
 
 // reversed is the move back; nil of nil.
 func (b *BranchMove) reversed() *BranchMove {
@@ -96,7 +101,7 @@ func (c *CheckedOut) Refuses(ref, commit string) string {
 	case c.Busy != "":
 		return fmt.Sprintf("git %s is in progress: end it with --continue or --abort (git bisect reset for a bisect)", c.Busy)
 	case c.Ref != ref:
-		return fmt.Sprintf("the branch %s is not checked out", vpath.Quote(strings.TrimPrefix(ref, "refs/heads/")))
+		return fmt.Sprintf("the branch %s is not checked out", vpath.Quote(strings.TrimPrefix(ref, branches)))
 	case c.Commit != commit:
 		return fmt.Sprintf("the branch is at the commit %s now", vpath.Escape(c.Commit))
 	}

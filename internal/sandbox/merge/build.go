@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
@@ -20,7 +21,10 @@ func (p *plan) build(dir string) (err error) {
 		return err
 	}
 	defer source.Close()
-	stack, err := changes.OpenLayers(into, source, layer.Options{Dir: dir, Quota: changes.QuotaOf(&into.Stored)})
+	stack, err := changes.OpenLayers(into, source, layer.Options{
+		Dir: dir, Quota: changes.QuotaOf(&into.Stored),
+		Kept: func() ([]string, error) { return snapshot.KeptLayers(into, "") },
+	})
 	if err != nil {
 		return err
 	}

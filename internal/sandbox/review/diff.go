@@ -55,6 +55,9 @@ type Side struct {
 	Mode      uint32 // S_IFMT and permission bits
 	SizeBytes int64
 	Target    string // of a symbolic link
+	// Links is how many names the sandbox has for the file, 0 if that is not known. Each name in
+	// the source is a file for itself.
+	Links uint32
 }
 
 // Size returns the size in bytes, 0 for a side that is absent.
@@ -63,6 +66,12 @@ func (s *Side) Size() int64 {
 		return 0
 	}
 	return s.SizeBytes
+}
+
+// HasOneName reports whether no other name leads to the side's content. It is true of an absent
+// side and of a directory, and false if it is not known.
+func (s *Side) HasOneName() bool {
+	return s == nil || record.IsDir(s.Mode) || s.Links == 1
 }
 
 // Content is how the content of a file changed.
@@ -251,14 +260,14 @@ func (f *FileDiff) isDirOnly() bool {
 
 func sides(w *changes.Work, c *changes.Change) (before, after *Side) {
 	if mode := c.BaseMode(); mode != 0 {
-		before = &Side{Mode: mode &^ (unix.S_ISUID | unix.S_ISGID), SizeBytes: c.Base.Size}
+		before = &Side{Mode: mode &^ (unix.S_ISUID | unix.S_ISGID), SizeBytes: c.Base.Size, Links: 1}
 		if mode&record.TypeBits == unix.S_IFLNK && c.Fresh {
 			// Unreadable or gone by now, it is shown without.
 			before.Target, _ = w.Stack.SourceReadlink(c.Path)
 		}
 	}
 	if c.Kind != layer.Deleted {
-		after = &Side{Mode: c.Info.Mode, SizeBytes: c.Info.Size}
+		after = &Side{Mode: c.Info.Mode, SizeBytes: c.Info.Size, Links: c.Info.Nlink}
 		if c.Info.Mode&record.TypeBits == unix.S_IFLNK {
 			after.Target, _ = w.Stack.Readlink(c.Path)
 		}

@@ -19,7 +19,8 @@ type ForkOptions struct {
 	// Snapshot names the state with which they begin; "" means that of now, by Freeze.
 	Snapshot string
 	Freeze   Freezing
-	// Rebase lets the snapshot be of an earlier directory at the path of the source, as in Restore.
+	// Rebase lets the snapshot be of an earlier directory at the path of the source, as in Restore,
+	// and the source be lost.
 	Rebase bool
 	// Change changes the record of a fork before it is made; nil changes nothing.
 	Change func(*record.Record)
@@ -29,7 +30,8 @@ type ForkOptions struct {
 // error. They share its frozen layers. A fork has the source, the policy and the settings of the
 // other sandbox; it has no snapshots, kept home directory and scratch directories of it. If a
 // server held the sync of the state, it holds that of the fork. Errors: Exists; Invalid for a name;
-// NotFound for the snapshot; *ReplacedError; Unsupported for a sandbox with a clean repository.
+// NotFound for the snapshot; those of record.Source.Open if the source is lost; *ReplacedError;
+// Unsupported for a sandbox with a clean repository.
 func Fork(sb *record.Sandbox, o ForkOptions) ([]*record.Sandbox, error) {
 	if sb.Record().Git.IsClean() {
 		return nil, errdefs.New(errdefs.Unsupported, "sandbox %s: cannot be forked: its commits are in its clean repository (--git=clean), which a fork would not have; make another sandbox of the source", sb.Name())
@@ -55,6 +57,9 @@ func Fork(sb *record.Sandbox, o ForkOptions) ([]*record.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkSources(sb, from.layers, o.Rebase); err != nil {
+		return nil, err
+	}
 	from.origin.Layer = from.layers[""]
 	failpoint.At("fork: frozen")
 	var forks []*record.Sandbox
@@ -72,6 +77,25 @@ func Fork(sb *record.Sandbox, o ForkOptions) ([]*record.Sandbox, error) {
 	return forks, nil
 }
 
+// checkSources refuses a lost source, because no command can run in a fork of it. A mount without
+// changes uses the directory that is there.
+func checkSources(sb *record.Sandbox, layers map[string]string, rebase bool) error {
+	for _, part := range sb.Parts() {
+		if part.Mount() != "" && layers[part.Mount()] == "" {
+			continue
+		}
+		isReplaced, why := part.SourceLost()
+		switch {
+		case why == nil:
+		case !isReplaced:
+			return why
+		case !rebase:
+			return &ReplacedError{why: why}
+		}
+	}
+	return nil
+}
+
 // beginning is the state with which forks begin.
 type beginning struct {
 	layers map[string]string // by mount
@@ -83,7 +107,7 @@ type beginning struct {
 func state(sb *record.Sandbox, o ForkOptions) (b beginning, err error) {
 	b.origin = Origin{Name: sb.Name(), ID: sb.ID()}
 	if o.Snapshot == "" {
-		if err := requireVersion(sb); err != nil {
+		if err := RequireVersion(sb); err != nil {
 			return b, err
 		}
 		if b.layers, err = o.Freeze(); err == nil {

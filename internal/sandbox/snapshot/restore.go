@@ -21,9 +21,10 @@ type Restored struct {
 }
 
 // ReplacedError says that the source of a sandbox is another directory than that of a snapshot, at
-// the same path: the sandbox took it after the snapshot. Its kind is Precondition.
+// the same path: the sandbox took it after the snapshot. Or the directory at the path is not the
+// source of the sandbox. Its kind is Precondition.
 type ReplacedError struct {
-	Snapshot string // its name
+	Snapshot string // its name; "" if the source of the sandbox is replaced
 	why      error
 }
 

@@ -75,7 +75,7 @@ func take(sb *record.Sandbox, s *Snapshot, freeze Freezing) (pruned bool, err er
 		err = l.mayAdd(sb.Name(), s)
 	}
 	if err == nil {
-		err = requireVersion(sb)
+		err = RequireVersion(sb)
 	}
 	if err != nil {
 		return false, err
@@ -106,13 +106,20 @@ func take(sb *record.Sandbox, s *Snapshot, freeze Freezing) (pruned bool, err er
 	return pruned, sb.Log(audit.SnapshotChanged{Action: audit.SnapshotTaken, Snapshot: s.Ref(), Label: s.Label, Reason: string(s.Reason)})
 }
 
-// requireVersion makes the record one that an agentfense without snapshots refuses: it would not
-// see what is in frozen layers.
-func requireVersion(sb *record.Sandbox) error {
+// RequireVersion makes the record one that an agentfense without snapshots refuses: it would not
+// see what is in frozen layers. sb may be a mount of a sandbox.
+func RequireVersion(sb *record.Sandbox) error {
 	if sb.Stored.SchemaVersion == record.SchemaVersion {
 		return nil
 	}
-	return sb.Update(func(*record.Record) error { return nil })
+	whole := sb
+	if sb.Mount() != "" {
+		var err error
+		if whole, err = sb.Home.Open(sb.Name()); err != nil {
+			return err
+		}
+	}
+	return whole.Update(func(*record.Record) error { return nil })
 }
 
 // mayAdd refuses a snapshot that the list cannot take.

@@ -1,13 +1,9 @@
 package undo
 
 import (
-	"io"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
@@ -57,24 +53,19 @@ func (d *delta) update(e *history.Entry) (givenBack bool, err error) {
 	if e.Kind == history.Redo {
 		return false, d.takeOut(e)
 	}
-	all := d.work.Lock != nil // else a supervisor has the delta
 	rest, err := d.rebase(e)
-	if err != nil || !all {
+	if err != nil || d.work.Lock == nil { // a supervisor has the delta
 		return false, err
 	}
-	for _, i := range rest.gone {
-		if err := d.remove(&e.Steps[i]); err != nil {
-			return false, err
-		}
-		failpoint.At("undo: one removed")
+	if len(rest.gone)+len(rest.made) == 0 {
+		return !rest.closed, nil
 	}
-	for _, i := range rest.made {
-		ok, err := d.make(e, i)
-		if err != nil {
-			return false, err
-		}
-		all = all && ok
-		failpoint.At("undo: one made")
+	all, err := d.giveBack(e, rest)
+	switch {
+	case errdefs.Is(err, errdefs.Unsupported):
+		return false, nil // the file system cannot exchange directories
+	case err != nil:
+		return false, errdefs.New(errdefs.KindOf(err), "undo %s: the source is restored, but the sandbox did not get the changes back; they stay in the history: %w", e.Of, err)
 	}
 	return all && !rest.closed, nil
 }
@@ -109,7 +100,7 @@ func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 			versions = append(versions, changes.Version{Path: s.Path, Deleted: true})
 			continue
 		case !has:
-			d.giveBack(&g, i, s, at)
+			d.note(&g, i, s, at)
 			continue
 		case !wasMadeOf(bases, at, s.Before):
 			continue // it was made of another version: that stays a conflict
@@ -127,8 +118,8 @@ func (d *delta) rebase(e *history.Entry) (g givingBack, err error) {
 	return g, err
 }
 
-// giveBack adds the step i, at which the delta has nothing, to what is to be given back.
-func (d *delta) giveBack(g *givingBack, i int, s *history.Step, at vpath.Path) {
+// note adds the step i, at which the delta has nothing, to what is to be given back.
+func (d *delta) note(g *givingBack, i int, s *history.Step, at vpath.Path) {
 	if !d.work.MayWrite(at) && !(s.Before.IsDir() && s.After == nil && d.work.Policy.MayMkdir(at)) {
 		g.closed = true
 		return
@@ -183,108 +174,6 @@ func (d *delta) baseNow(p vpath.Path) (base *layer.Base, err error) {
 		return &layer.Base{Absent: true}, nil
 	}
 	return base, err
-}
-
-// remove removes in the delta what the sandbox had removed.
-func (d *delta) remove(s *history.Step) error {
-	at, err := s.At()
-	if err != nil {
-		return err
-	}
-	if s.After.IsDir() {
-		err = d.work.Stack.Rmdir(at, nil)
-		if errdefs.Is(err, errdefs.Precondition) {
-			return nil // it contains what the sandbox did not remove
-		}
-	} else {
-		_, err = d.work.Stack.Unlink(at, false)
-	}
-	if errdefs.Is(err, errdefs.NotFound) {
-		return nil
-	}
-	return err
-}
-
-// make makes in the delta what the sandbox had made. It returns false if the delta cannot have it.
-func (d *delta) make(e *history.Entry, i int) (bool, error) {
-	s := &e.Steps[i]
-	at, err := s.At()
-	if err != nil {
-		return false, err
-	}
-	was, mode := s.Before, s.Before.Mode&record.StickyBits
-	stays := s.After != nil && s.After.Mode&record.TypeBits == was.Mode&record.TypeBits
-	switch was.Mode & record.TypeBits {
-	case unix.S_IFDIR:
-		if !stays {
-			_, err = d.work.Stack.Mkdir(at, mode)
-		}
-	case unix.S_IFLNK:
-		target, unescapeErr := vpath.Unescape(was.Target)
-		if unescapeErr != nil {
-			return false, unescapeErr
-		}
-		if stays {
-			_, err = d.work.Stack.Unlink(at, false)
-		}
-		if err == nil {
-			_, err = d.work.Stack.Symlink(target, at)
-		}
-		return true, err
-	case unix.S_IFREG:
-		err = d.write(e, i, at, stays)
-	case unix.S_IFIFO:
-		_, err = d.work.Stack.Mknod(at, unix.S_IFIFO|was.Mode&record.PermBits)
-	default:
-		return false, nil
-	}
-	if err != nil {
-		return false, unlessInTheWay(err)
-	}
-	attributes := layer.SetAttr{Mode: &mode}
-	if !was.IsDir() {
-		attributes.Mtime = &was.Mtime
-	}
-	_, err = d.work.Stack.SetAttr(at, attributes)
-	return true, err
-}
-
-// unlessInTheWay returns nil for an error which means that the sandbox has something else there.
-func unlessInTheWay(err error) error {
-	if errdefs.Is(err, errdefs.NotFound) || errdefs.Is(err, errdefs.Precondition) || errdefs.Is(err, errdefs.Exists) {
-		return nil
-	}
-	return err
-}
-
-// write writes the content of a regular file.
-func (d *delta) write(e *history.Entry, i int, at vpath.Path, exists bool) (err error) {
-	if e.IsModeOnly(i) {
-		_, err := d.work.Stack.CopyUp(at)
-		return err
-	}
-	content, err := e.OpenImage(i)
-	if err != nil {
-		return err
-	}
-	defer content.Close()
-	var f *layer.File
-	if exists {
-		f, _, err = d.work.Stack.Open(at, true)
-	} else {
-		f, _, err = d.work.Stack.Create(at, e.Steps[i].Before.Mode&record.PermBits)
-	}
-	if err != nil {
-		return err
-	}
-	n, err := io.Copy(io.NewOffsetWriter(f, 0), content)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		_, err = d.work.Stack.SetAttr(at, layer.SetAttr{Size: &n})
-	}
-	return err
 }
 
 // takeOut drops from the delta what the source has again after a redo, and rebases what was made of

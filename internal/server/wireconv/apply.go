@@ -57,7 +57,7 @@ func DecodeApplied(answer *sandboxv1.ApplyResponse) (result Applied, err error) 
 			return result, err
 		}
 		result.Paths = append(result.Paths, apply.PathResult{
-			Path: path, Status: ChangeStatus.Decode(p.Status), Outcome: Outcome.Decode(p.Outcome), Reason: vpath.Escape(p.Reason),
+			Path: path, Status: ChangeStatus.Decode(p.Status), Outcome: Outcome.Decode(p.Outcome), Reason: vpath.EscapeMessage(p.Reason),
 			Hunks: int(p.Hunks), OfHunks: int(p.OfHunks),
 			Merged: p.Merged, Conflicts: int(p.Conflicts), Kind: ConflictKind.Decode(p.ConflictKind),
 		})
@@ -103,7 +103,7 @@ func DecodeChange(m *sandboxv1.ReadChangesResponse_Change) (apply.CarriedChange,
 		return apply.CarriedChange{}, err
 	}
 	c := apply.CarriedChange{
-		Path: path, Status: ChangeStatus.Decode(m.Status), Outcome: Outcome.Decode(m.Outcome), Reason: vpath.Escape(m.Reason),
+		Path: path, Status: ChangeStatus.Decode(m.Status), Outcome: Outcome.Decode(m.Outcome), Reason: vpath.EscapeMessage(m.Reason),
 	}
 	if c.Status == 0 || c.Outcome == "" {
 		return c, errdefs.New(errdefs.Internal, "server sent an unknown change of %s", path)

@@ -99,10 +99,10 @@ func DecodeCommit(m *sandboxv1.Commit) branch.Listed {
 	for _, f := range m.GetFiles() {
 		file := branch.ListedFile{
 			Status: ChangeStatus.Decode(f.GetStatus()), Path: vpath.DecodeText(f.GetPath()),
-			Outcome: CommitOutcome.Decode(f.GetOutcome()), Reason: vpath.Escape(f.GetReason()),
+			Outcome: CommitOutcome.Decode(f.GetOutcome()), Reason: vpath.EscapeMessage(f.GetReason()),
 		}
 		if f.GetRisk() != sandboxv1.Risk_RISK_UNSPECIFIED {
-			file.Mark = &review.RiskFlag{Risk: Risk.Decode(f.GetRisk()), Reason: vpath.Escape(f.GetRiskReason())}
+			file.Mark = &review.RiskFlag{Risk: Risk.Decode(f.GetRisk()), Reason: vpath.EscapeMessage(f.GetRiskReason())}
 		}
 		c.Files = append(c.Files, file)
 	}
@@ -159,7 +159,7 @@ func DecodeAppliedCommits(m *sandboxv1.ApplyCommitsResponse) *branch.AppliedComm
 func decodeStopped(sent []*sandboxv1.ApplyCommitsResponse_Stopped) []transplant.Stopped {
 	var list []transplant.Stopped
 	for _, s := range sent {
-		list = append(list, transplant.Stopped{Path: vpath.DecodeText(s.GetPath()), Commit: vpath.Escape(s.GetCommit()), Why: escapedOnce(s.GetReason()), Conflicts: s.GetConflict()})
+		list = append(list, transplant.Stopped{Path: vpath.DecodeText(s.GetPath()), Commit: vpath.Escape(s.GetCommit()), Why: vpath.EscapeMessage(s.GetReason()), Conflicts: s.GetConflict()})
 	}
 	return list
 }

@@ -59,7 +59,7 @@ func EncodeExportSummary(s ExportSummary) *sandboxv1.ExportSummary {
 func DecodeExportSummary(m *sandboxv1.ExportSummary) ExportSummary {
 	s := ExportSummary{SizeBytes: m.GetSizeBytes(), Entries: int(m.GetEntries()), Deletions: int(m.GetDeletions()), LeftOut: int(m.GetLeftOut())}
 	for _, note := range m.GetNotes() {
-		s.Notes = append(s.Notes, escapedOnce(note))
+		s.Notes = append(s.Notes, vpath.EscapeMessage(note))
 	}
 	return s
 }
@@ -78,7 +78,7 @@ func EncodeLeftOut(l LeftOut) *sandboxv1.ExportLeftOut {
 // DecodeLeftOut is the reverse of EncodeLeftOut.
 func DecodeLeftOut(m *sandboxv1.ExportLeftOut) (LeftOut, error) {
 	p, err := vpath.ParseText(m.GetPath())
-	return LeftOut{p, escapedOnce(m.GetReason())}, err
+	return LeftOut{p, vpath.EscapeMessage(m.GetReason())}, err
 }
 
 // The bounds of queries of a server.

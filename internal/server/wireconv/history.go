@@ -67,7 +67,23 @@ func EncodeTransaction(e *history.Entry) *sandboxv1.Transaction {
 	return &sandboxv1.Transaction{
 		Id: e.ID, Kind: TransactionKind.Encode(e.Kind), State: TransactionState.Encode(e.State), Reverses: e.Of, ReversedBy: e.ReversedBy,
 		Expired: e.Expired, Time: encodeTime(e.Time), SandboxId: string(e.Sandbox), SandboxName: e.Name, Mount: e.Mount, CodebaseId: e.Codebase,
-		PathCount: int64(e.Count), ImageBytes: e.Bytes,
+		PathCount: int64(e.Count), ImageBytes: e.Bytes, Branch: encodeBranchMove(e.Branch),
+	}
+}
+
+func encodeBranchMove(b *history.BranchMove) *sandboxv1.BranchMove {
+	if b == nil {
+		return nil
+	}
+	return &sandboxv1.BranchMove{Branch: vpath.EncodeText(b.Name()), FromCommit: b.From, ToCommit: b.To}
+}
+
+func decodeBranchMove(m *sandboxv1.BranchMove) *history.BranchMove {
+	if m == nil {
+		return nil
+	}
+	return &history.BranchMove{
+		Ref: history.BranchRef(vpath.DecodeText(m.GetBranch())), From: vpath.Escape(m.GetFromCommit()), To: vpath.Escape(m.GetToCommit()),
 	}
 }
 
@@ -77,6 +93,7 @@ func DecodeTransaction(m *sandboxv1.Transaction) history.Entry {
 		Header: history.Header{
 			ID: m.GetId(), Kind: TransactionKind.Decode(m.GetKind()), Of: m.GetReverses(), Time: decodeTime(m.GetTime()),
 			Sandbox: record.ID(m.GetSandboxId()), Name: m.GetSandboxName(), Mount: m.GetMount(), Codebase: m.GetCodebaseId(),
+			Branch: decodeBranchMove(m.GetBranch()),
 		},
 		State: TransactionState.Decode(m.GetState()), Count: int(m.GetPathCount()), ReversedBy: m.GetReversedBy(),
 		Bytes: m.GetImageBytes(), Expired: m.GetExpired(),
@@ -107,7 +124,7 @@ func DecodeReversal(m *sandboxv1.Reversal) (r undo.Result, err error) {
 		if err != nil {
 			return r, err
 		}
-		r.Paths = append(r.Paths, undo.Path{Path: path, Status: ChangeStatus.Decode(p.GetStatus()), Conflict: vpath.Escape(p.GetConflict())})
+		r.Paths = append(r.Paths, undo.Path{Path: path, Status: ChangeStatus.Decode(p.GetStatus()), Conflict: vpath.EscapeMessage(p.GetConflict())})
 	}
 	slices.SortStableFunc(r.Paths, func(a, b undo.Path) int { return cmp.Compare(a.Path, b.Path) })
 	return r, nil

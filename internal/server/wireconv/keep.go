@@ -46,7 +46,7 @@ func decodeKeep(m *sandboxv1.KeepResult) *Keep {
 		return nil
 	}
 	return &Keep{
-		Kept: decodeKept(m.Kept), KeptCount: m.KeptCount, NotKept: decodeKept(m.NotKept), NotKeptCount: m.NotKeptCount, Note: vpath.Escape(m.Note),
+		Kept: decodeKept(m.Kept), KeptCount: m.KeptCount, NotKept: decodeKept(m.NotKept), NotKeptCount: m.NotKeptCount, Note: vpath.EscapeMessage(m.Note),
 	}
 }
 
@@ -57,7 +57,7 @@ func decodeKept(sent []*sandboxv1.KeptPath) []KeptPath {
 		if err != nil {
 			continue
 		}
-		list = append(list, KeptPath{Mount: vpath.Escape(p.Mount), Path: path, Keys: escapedAll(p.Keys), Reason: vpath.Escape(p.Reason)})
+		list = append(list, KeptPath{Mount: vpath.Escape(p.Mount), Path: path, Keys: escapedAll(p.Keys), Reason: vpath.EscapeMessage(p.Reason)})
 	}
 	return list
 }

@@ -82,10 +82,10 @@ func DecodeMerged(m *sandboxv1.MergeSandboxResponse) (r merge.Result, err error)
 		if err != nil {
 			return r, err
 		}
-		r.Conflicts = append(r.Conflicts, merge.Conflict{Path: path, Kind: ConflictKind.Decode(c.GetKind()), Reason: vpath.Escape(c.GetReason())})
+		r.Conflicts = append(r.Conflicts, merge.Conflict{Path: path, Kind: ConflictKind.Decode(c.GetKind()), Reason: vpath.EscapeMessage(c.GetReason())})
 	}
 	for _, l := range m.GetLeftOut() {
-		left := merge.LeftOut{Mount: vpath.Escape(l.GetMount()), Reason: vpath.Escape(l.GetReason())}
+		left := merge.LeftOut{Mount: vpath.Escape(l.GetMount()), Reason: vpath.EscapeMessage(l.GetReason())}
 		if l.GetMount() == "" {
 			if left.Path, err = decodePath(l.GetPath()); err != nil {
 				return r, err

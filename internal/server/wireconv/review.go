@@ -43,10 +43,10 @@ func DecodeFileDiff(m *sandboxv1.FileDiff) (review.FileDiff, error) {
 	}
 	f := review.FileDiff{
 		Path: path, Status: ChangeStatus.Decode(m.Status), Old: decodeSide(m.Old), New: decodeSide(m.New), Stale: m.SourceChanged,
-		Own: m.Own, LeftOut: vpath.Escape(m.LeftOut), Group: escapedOnce(m.Group),
+		Own: m.Own, LeftOut: vpath.EscapeMessage(m.LeftOut), Group: vpath.EscapeMessage(m.Group),
 	}
 	if m.Risk != sandboxv1.Risk_RISK_UNSPECIFIED {
-		f.Mark = &review.RiskFlag{Risk: Risk.Decode(m.Risk), Reason: vpath.Escape(m.RiskReason)}
+		f.Mark = &review.RiskFlag{Risk: Risk.Decode(m.Risk), Reason: vpath.EscapeMessage(m.RiskReason)}
 	}
 	if m.RenamedFrom != "" {
 		f.RenamedFrom, err = decodePath(m.RenamedFrom)
@@ -61,14 +61,14 @@ func encodeSide(s *review.Side) *sandboxv1.FileState {
 	if s == nil {
 		return nil
 	}
-	return &sandboxv1.FileState{Mode: s.Mode, Size: s.SizeBytes, SymlinkTarget: vpath.EncodeText(s.Target)}
+	return &sandboxv1.FileState{Mode: s.Mode, Size: s.SizeBytes, SymlinkTarget: vpath.EncodeText(s.Target), LinkCount: s.Links}
 }
 
 func decodeSide(m *sandboxv1.FileState) *review.Side {
 	if m == nil {
 		return nil
 	}
-	return &review.Side{Mode: m.Mode, SizeBytes: m.Size, Target: vpath.DecodeText(m.SymlinkTarget)}
+	return &review.Side{Mode: m.Mode, SizeBytes: m.Size, Target: vpath.DecodeText(m.SymlinkTarget), Links: m.LinkCount}
 }
 
 // EncodeGroups returns the groups of a review.
@@ -84,9 +84,9 @@ func EncodeGroups(groups []review.Group) []*sandboxv1.ChangeGroup {
 func DecodeGroups(sent []*sandboxv1.ChangeGroup, files []review.FileDiff) []review.Group {
 	lines := map[string][]string{}
 	for _, g := range sent {
-		name := escapedOnce(g.Name)
+		name := vpath.EscapeMessage(g.Name)
 		for _, line := range g.Lines {
-			lines[name] = append(lines[name], escapedOnce(line))
+			lines[name] = append(lines[name], vpath.EscapeMessage(line))
 		}
 	}
 	return review.GroupsOf(files, func(name string) []string { return lines[name] })

@@ -77,8 +77,3 @@ func decodeOutput(text string, raw []byte) []byte {
 
 // validText replaces what is not UTF-8, which a string of a message cannot hold.
 func validText(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
-
-// escapedOnce escapes a text that the server should have escaped, without escaping it twice.
-func escapedOnce(text string) string {
-	return strings.ReplaceAll(vpath.Escape(text), `\\`, `\`)
-}

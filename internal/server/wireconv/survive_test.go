@@ -188,7 +188,7 @@ var messagePairs = map[string]messagePair{
 	"ReadChangesResponse.Change": {round: through(&sandboxv1.ReadChangesResponse_Change{}, nil, func(m *sandboxv1.ReadChangesResponse_Change) (*sandboxv1.ReadChangesResponse_Change, error) {
 		c, err := DecodeChange(m)
 		return EncodeChange(c), err
-	})},
+	}), lost: map[string]string{"FileState.link_count": "an apply places each name as a file"}},
 	"ExecOutput": {
 		round: through(&sandboxv1.ExecOutput{}, nil, func(m *sandboxv1.ExecOutput) (*sandboxv1.ExecOutput, error) {
 			return EncodeEnding(DecodeEnding(m)), nil

@@ -3,6 +3,7 @@ package layer
 import (
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -88,6 +89,9 @@ func (h *NextHead) put(dir string) error {
 	if err := h.replaces(home); err != nil {
 		return err
 	}
+	if err := h.keepLineage(home); err != nil {
+		return err
+	}
 	if err := exchange(h.store, h.name, home, dir); err != nil {
 		return err
 	}
@@ -114,6 +118,38 @@ func (h *NextHead) replaces(home int) error {
 		err = errdefs.New(errdefs.Precondition, "the sandbox has changed meanwhile: try again")
 	}
 	return err
+}
+
+// keepLineage adds what the head that goes was made of, other than the layer below, to the lineage
+// of the one that comes.
+func (h *NextHead) keepLineage(home int) error {
+	from, err := lineageBeside(home, h.below)
+	if err != nil || len(from.Parents)+len(from.Earlier) == 0 {
+		return err
+	}
+	next, err := openDir(h.store, h.name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(next)
+	to, err := lineageBeside(next, h.below)
+	if err != nil {
+		return err
+	}
+	return writeLineage(next, union(to.Parents, from.Parents), union(to.Earlier, from.Earlier))
+}
+
+// lineageBeside returns the lineage of the head that is open as home without the layer below.
+func lineageBeside(home int, below string) (Lineage, error) {
+	l, err := readLineage(home)
+	l.Parents = slices.DeleteFunc(l.Parents, func(name string) bool { return name == below })
+	return l, err
+}
+
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Abandon removes the head.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
@@ -71,6 +73,30 @@ func TestANextHeadReplacesAnEmptyOneOnly(t *testing.T) {
 	must(t, b.Reset())
 	if lineage, err = LineageOf(b.dir); err != nil || len(lineage.Parents)+len(lineage.Earlier) > 0 {
 		t.Errorf("reset it was made of %q, %v", lineage, err)
+	}
+}
+
+// A head that replaces an empty one was made of the same layers, and of those of its own.
+func TestANextHeadKeepsTheLineageOfTheOneBefore(t *testing.T) {
+	b := newBench(t, map[string]string{"a": "source"})
+	b.write("/a", "first")
+	was, err := b.Stack.Freeze()
+	must(t, err)
+	b.write("/b", "later")
+	must(t, b.Drop("/a", "/b")) // squashes: the head is empty, and was made of the layer
+	b.close()
+	const before, now = "ly_0000000000000001", "ly_0000000000000002"
+	for _, name := range []string{before, now} {
+		must(t, os.MkdirAll(filepath.Join(b.o.Store, name, "top"), 0o700))
+	}
+	for _, merged := range []string{before, now, ""} {
+		h, err := PrepareHead(b.o.Store, "", merged)
+		must(t, err)
+		must(t, h.Put(b.dir))
+	}
+	lineage, err := LineageOf(b.dir)
+	if want := (Lineage{Parents: []string{before, now}, Earlier: []string{was}}); err != nil || !cmp.Equal(lineage, want) {
+		t.Errorf("it was made of %+v, %v, want %+v", lineage, err, want)
 	}
 }
 

@@ -10,6 +10,7 @@ import pytest
 
 from agentfense import (
     AsyncSandbox,
+    BranchMove,
     ChangeStatus,
     ConflictError,
     GitUser,
@@ -125,5 +126,8 @@ def test_commits_come_back(client: SandboxClient, project: Path, monkeypatch: py
         onto = sandbox.apply_commits(git_user=by)
         assert (onto.branch, onto.checked_out, onto.commit) == ("main", True, git(project, "rev-parse", "main"))
         assert git(project, "status", "--porcelain") == "" and (project / "main.py").read_text() == "x\n"
-        assert client.undo_transaction(onto.transaction_id).conflict_count == 0
+        undone = client.undo_transaction(onto.transaction_id)
+        assert undone.conflict_count == 0
+        assert undone.of.branch == BranchMove("main", found.source, onto.commit)
+        assert [one.branch and one.branch.to_commit for one in sandbox.history()] == [found.source, onto.commit]
         assert git(project, "rev-parse", "main") == found.source

@@ -152,7 +152,7 @@ func sideAt(s *layer.Stack, p vpath.Path) (*review.Side, error) {
 	if err != nil {
 		return nil, err
 	}
-	side := &review.Side{Mode: i.Mode &^ (unix.S_ISUID | unix.S_ISGID), SizeBytes: i.Size}
+	side := &review.Side{Mode: i.Mode &^ (unix.S_ISUID | unix.S_ISGID), SizeBytes: i.Size, Links: i.Nlink}
 	if i.Mode&record.TypeBits == unix.S_IFLNK {
 		if side.Target, err = s.Readlink(p); err != nil {
 			return nil, err

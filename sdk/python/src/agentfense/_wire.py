@@ -467,7 +467,7 @@ def _state_of(message: Any, field: str) -> Optional[t.FileState]:
     if not message.HasField(field):
         return None
     state = getattr(message, field)
-    return t.FileState(state.mode, state.size, decode_path(state.symlink_target), state.sha256)
+    return t.FileState(state.mode, state.size, decode_path(state.symlink_target), state.sha256, state.link_count)
 
 
 def _change(number: int) -> str:
@@ -595,6 +595,13 @@ def apply_result_of(message: Any) -> t.ApplyResult:
     )
 
 
+def _branch_move_of(message: Any) -> Optional[t.BranchMove]:
+    if not message.HasField("branch"):
+        return None
+    moved = message.branch
+    return t.BranchMove(decode_path(moved.branch), moved.from_commit, moved.to_commit)
+
+
 def transaction_of(message: Any) -> t.Transaction:
     """Return a transaction."""
     return t.Transaction(
@@ -611,6 +618,7 @@ def transaction_of(message: Any) -> t.Transaction:
         reversed_by=message.reversed_by,
         expired=message.expired,
         image_bytes=message.image_bytes,
+        branch=_branch_move_of(message),
     )
 
 

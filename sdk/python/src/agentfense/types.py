@@ -552,6 +552,8 @@ class FileState:
     symlink_target: str = ""
     sha256: str = ""
     """The SHA-256 of a regular file's content, in hexadecimal, if ``diff`` shows the file as new."""
+    link_count: int = 0
+    """The number of names that the sandbox has for the file; 0 if it is unknown."""
 
 
 @dataclass
@@ -779,6 +781,15 @@ class AppliedCommits:
 
 
 @dataclass
+class BranchMove:
+    """A branch of the source's repository that was moved from one commit to another."""
+
+    branch: str
+    from_commit: str
+    to_commit: str
+
+
+@dataclass
 class Transaction:
     """An apply to a linked directory or to the source of a mount, or its undo."""
 
@@ -802,6 +813,8 @@ class Transaction:
     """Whether it can no longer be reversed, because the previous versions are not stored."""
     image_bytes: int = 0
     """The size of the stored previous versions."""
+    branch: Optional[BranchMove] = None
+    """The branch that was moved along, of commits applied to the branch that is checked out."""
 
 
 @dataclass

@@ -17,7 +17,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from agentfense._gen.sandbox.v1 import sandbox_pb2 as sandbox_dot_v1_dot_sandbox__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18sandbox/v1/history.proto\x12\nsandbox.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18sandbox/v1/sandbox.proto\"\xca\x02\n\x0bTransaction\x12\n\n\x02id\x18\x01 \x01(\t\x12)\n\x04kind\x18\x02 \x01(\x0e\x32\x1b.sandbox.v1.TransactionKind\x12+\n\x05state\x18\x03 \x01(\x0e\x32\x1c.sandbox.v1.TransactionState\x12\x10\n\x08reverses\x18\x04 \x01(\t\x12\x13\n\x0breversed_by\x18\x05 \x01(\t\x12\x0f\n\x07\x65xpired\x18\x06 \x01(\x08\x12(\n\x04time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nsandbox_id\x18\x08 \x01(\t\x12\x14\n\x0csandbox_name\x18\t \x01(\t\x12\r\n\x05mount\x18\n \x01(\t\x12\x13\n\x0b\x63odebase_id\x18\x0b \x01(\t\x12\x12\n\npath_count\x18\x0c \x01(\x03\x12\x13\n\x0bimage_bytes\x18\r \x01(\x03\"i\n\x17ListTransactionsRequest\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x13\n\x0b\x63odebase_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"b\n\x18ListTransactionsResponse\x12-\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x17.sandbox.v1.Transaction\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"J\n\x0bUndoRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x12\n\nsandbox_id\x18\x02 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\"\xdb\x01\n\x08Reversal\x12#\n\x02of\x18\x01 \x01(\x0b\x32\x17.sandbox.v1.Transaction\x12)\n\x04kind\x18\x02 \x01(\x0e\x32\x1b.sandbox.v1.TransactionKind\x12\x16\n\x0etransaction_id\x18\x03 \x01(\t\x12\'\n\x05paths\x18\x04 \x03(\x0b\x32\x18.sandbox.v1.ReversedPath\x12\x12\n\npath_count\x18\x05 \x01(\x03\x12\x16\n\x0e\x63onflict_count\x18\x06 \x01(\x03\x12\x12\n\ngiven_back\x18\x07 \x01(\x08\"X\n\x0cReversedPath\x12\x0c\n\x04path\x18\x01 \x01(\t\x12(\n\x06status\x18\x02 \x01(\x0e\x32\x18.sandbox.v1.ChangeStatus\x12\x10\n\x08\x63onflict\x18\x03 \x01(\t*\xa0\x01\n\x0fTransactionKind\x12 \n\x1cTRANSACTION_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16TRANSACTION_KIND_APPLY\x10\x01\x12\x19\n\x15TRANSACTION_KIND_KEEP\x10\x02\x12\x19\n\x15TRANSACTION_KIND_UNDO\x10\x03\x12\x19\n\x15TRANSACTION_KIND_REDO\x10\x04*\x98\x01\n\x10TransactionState\x12!\n\x1dTRANSACTION_STATE_UNSPECIFIED\x10\x00\x12\x1d\n\x19TRANSACTION_STATE_PENDING\x10\x01\x12\x1f\n\x1bTRANSACTION_STATE_COMMITTED\x10\x02\x12!\n\x1dTRANSACTION_STATE_ROLLED_BACK\x10\x03\x32\xbb\x02\n\x0eHistoryService\x12w\n\x10ListTransactions\x12#.sandbox.v1.ListTransactionsRequest\x1a$.sandbox.v1.ListTransactionsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/transactions\x12W\n\x04Undo\x12\x17.sandbox.v1.UndoRequest\x1a\x14.sandbox.v1.Reversal\" \x82\xd3\xe4\x93\x02\x1a\"\x15/v1/transactions:undo:\x01*\x12W\n\x04Redo\x12\x17.sandbox.v1.UndoRequest\x1a\x14.sandbox.v1.Reversal\" \x82\xd3\xe4\x93\x02\x1a\"\x15/v1/transactions:redo:\x01*B;Z9github.com/agentfense/agentfense/api/sandbox/v1;sandboxv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18sandbox/v1/history.proto\x12\nsandbox.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18sandbox/v1/sandbox.proto\"\xf2\x02\n\x0bTransaction\x12\n\n\x02id\x18\x01 \x01(\t\x12)\n\x04kind\x18\x02 \x01(\x0e\x32\x1b.sandbox.v1.TransactionKind\x12+\n\x05state\x18\x03 \x01(\x0e\x32\x1c.sandbox.v1.TransactionState\x12\x10\n\x08reverses\x18\x04 \x01(\t\x12\x13\n\x0breversed_by\x18\x05 \x01(\t\x12\x0f\n\x07\x65xpired\x18\x06 \x01(\x08\x12(\n\x04time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nsandbox_id\x18\x08 \x01(\t\x12\x14\n\x0csandbox_name\x18\t \x01(\t\x12\r\n\x05mount\x18\n \x01(\t\x12\x13\n\x0b\x63odebase_id\x18\x0b \x01(\t\x12\x12\n\npath_count\x18\x0c \x01(\x03\x12\x13\n\x0bimage_bytes\x18\r \x01(\x03\x12&\n\x06\x62ranch\x18\x0e \x01(\x0b\x32\x16.sandbox.v1.BranchMove\"D\n\nBranchMove\x12\x0e\n\x06\x62ranch\x18\x01 \x01(\t\x12\x13\n\x0b\x66rom_commit\x18\x02 \x01(\t\x12\x11\n\tto_commit\x18\x03 \x01(\t\"i\n\x17ListTransactionsRequest\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x13\n\x0b\x63odebase_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"b\n\x18ListTransactionsResponse\x12-\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x17.sandbox.v1.Transaction\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"J\n\x0bUndoRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x12\n\nsandbox_id\x18\x02 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\"\xdb\x01\n\x08Reversal\x12#\n\x02of\x18\x01 \x01(\x0b\x32\x17.sandbox.v1.Transaction\x12)\n\x04kind\x18\x02 \x01(\x0e\x32\x1b.sandbox.v1.TransactionKind\x12\x16\n\x0etransaction_id\x18\x03 \x01(\t\x12\'\n\x05paths\x18\x04 \x03(\x0b\x32\x18.sandbox.v1.ReversedPath\x12\x12\n\npath_count\x18\x05 \x01(\x03\x12\x16\n\x0e\x63onflict_count\x18\x06 \x01(\x03\x12\x12\n\ngiven_back\x18\x07 \x01(\x08\"X\n\x0cReversedPath\x12\x0c\n\x04path\x18\x01 \x01(\t\x12(\n\x06status\x18\x02 \x01(\x0e\x32\x18.sandbox.v1.ChangeStatus\x12\x10\n\x08\x63onflict\x18\x03 \x01(\t*\xa0\x01\n\x0fTransactionKind\x12 \n\x1cTRANSACTION_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16TRANSACTION_KIND_APPLY\x10\x01\x12\x19\n\x15TRANSACTION_KIND_KEEP\x10\x02\x12\x19\n\x15TRANSACTION_KIND_UNDO\x10\x03\x12\x19\n\x15TRANSACTION_KIND_REDO\x10\x04*\x98\x01\n\x10TransactionState\x12!\n\x1dTRANSACTION_STATE_UNSPECIFIED\x10\x00\x12\x1d\n\x19TRANSACTION_STATE_PENDING\x10\x01\x12\x1f\n\x1bTRANSACTION_STATE_COMMITTED\x10\x02\x12!\n\x1dTRANSACTION_STATE_ROLLED_BACK\x10\x03\x32\xbb\x02\n\x0eHistoryService\x12w\n\x10ListTransactions\x12#.sandbox.v1.ListTransactionsRequest\x1a$.sandbox.v1.ListTransactionsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/transactions\x12W\n\x04Undo\x12\x17.sandbox.v1.UndoRequest\x1a\x14.sandbox.v1.Reversal\" \x82\xd3\xe4\x93\x02\x1a\"\x15/v1/transactions:undo:\x01*\x12W\n\x04Redo\x12\x17.sandbox.v1.UndoRequest\x1a\x14.sandbox.v1.Reversal\" \x82\xd3\xe4\x93\x02\x1a\"\x15/v1/transactions:redo:\x01*B;Z9github.com/agentfense/agentfense/api/sandbox/v1;sandboxv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -31,22 +31,24 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_HISTORYSERVICE'].methods_by_name['Undo']._serialized_options = b'\202\323\344\223\002\032\"\025/v1/transactions:undo:\001*'
   _globals['_HISTORYSERVICE'].methods_by_name['Redo']._options = None
   _globals['_HISTORYSERVICE'].methods_by_name['Redo']._serialized_options = b'\202\323\344\223\002\032\"\025/v1/transactions:redo:\001*'
-  _globals['_TRANSACTIONKIND']._serialized_start=1058
-  _globals['_TRANSACTIONKIND']._serialized_end=1218
-  _globals['_TRANSACTIONSTATE']._serialized_start=1221
-  _globals['_TRANSACTIONSTATE']._serialized_end=1373
+  _globals['_TRANSACTIONKIND']._serialized_start=1168
+  _globals['_TRANSACTIONKIND']._serialized_end=1328
+  _globals['_TRANSACTIONSTATE']._serialized_start=1331
+  _globals['_TRANSACTIONSTATE']._serialized_end=1483
   _globals['_TRANSACTION']._serialized_start=130
-  _globals['_TRANSACTION']._serialized_end=460
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=462
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=567
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=569
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=667
-  _globals['_UNDOREQUEST']._serialized_start=669
-  _globals['_UNDOREQUEST']._serialized_end=743
-  _globals['_REVERSAL']._serialized_start=746
-  _globals['_REVERSAL']._serialized_end=965
-  _globals['_REVERSEDPATH']._serialized_start=967
-  _globals['_REVERSEDPATH']._serialized_end=1055
-  _globals['_HISTORYSERVICE']._serialized_start=1376
-  _globals['_HISTORYSERVICE']._serialized_end=1691
+  _globals['_TRANSACTION']._serialized_end=500
+  _globals['_BRANCHMOVE']._serialized_start=502
+  _globals['_BRANCHMOVE']._serialized_end=570
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=572
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=677
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=679
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=777
+  _globals['_UNDOREQUEST']._serialized_start=779
+  _globals['_UNDOREQUEST']._serialized_end=853
+  _globals['_REVERSAL']._serialized_start=856
+  _globals['_REVERSAL']._serialized_end=1075
+  _globals['_REVERSEDPATH']._serialized_start=1077
+  _globals['_REVERSEDPATH']._serialized_end=1165
+  _globals['_HISTORYSERVICE']._serialized_start=1486
+  _globals['_HISTORYSERVICE']._serialized_end=1801
 # @@protoc_insertion_point(module_scope)

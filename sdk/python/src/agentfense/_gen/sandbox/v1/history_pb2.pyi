@@ -34,7 +34,7 @@ TRANSACTION_STATE_COMMITTED: TransactionState
 TRANSACTION_STATE_ROLLED_BACK: TransactionState
 
 class Transaction(_message.Message):
-    __slots__ = ("id", "kind", "state", "reverses", "reversed_by", "expired", "time", "sandbox_id", "sandbox_name", "mount", "codebase_id", "path_count", "image_bytes")
+    __slots__ = ("id", "kind", "state", "reverses", "reversed_by", "expired", "time", "sandbox_id", "sandbox_name", "mount", "codebase_id", "path_count", "image_bytes", "branch")
     ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +48,7 @@ class Transaction(_message.Message):
     CODEBASE_ID_FIELD_NUMBER: _ClassVar[int]
     PATH_COUNT_FIELD_NUMBER: _ClassVar[int]
     IMAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
     id: str
     kind: TransactionKind
     state: TransactionState
@@ -61,7 +62,18 @@ class Transaction(_message.Message):
     codebase_id: str
     path_count: int
     image_bytes: int
-    def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[TransactionKind, str]] = ..., state: _Optional[_Union[TransactionState, str]] = ..., reverses: _Optional[str] = ..., reversed_by: _Optional[str] = ..., expired: bool = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., sandbox_id: _Optional[str] = ..., sandbox_name: _Optional[str] = ..., mount: _Optional[str] = ..., codebase_id: _Optional[str] = ..., path_count: _Optional[int] = ..., image_bytes: _Optional[int] = ...) -> None: ...
+    branch: BranchMove
+    def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[TransactionKind, str]] = ..., state: _Optional[_Union[TransactionState, str]] = ..., reverses: _Optional[str] = ..., reversed_by: _Optional[str] = ..., expired: bool = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., sandbox_id: _Optional[str] = ..., sandbox_name: _Optional[str] = ..., mount: _Optional[str] = ..., codebase_id: _Optional[str] = ..., path_count: _Optional[int] = ..., image_bytes: _Optional[int] = ..., branch: _Optional[_Union[BranchMove, _Mapping]] = ...) -> None: ...
+
+class BranchMove(_message.Message):
+    __slots__ = ("branch", "from_commit", "to_commit")
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    FROM_COMMIT_FIELD_NUMBER: _ClassVar[int]
+    TO_COMMIT_FIELD_NUMBER: _ClassVar[int]
+    branch: str
+    from_commit: str
+    to_commit: str
+    def __init__(self, branch: _Optional[str] = ..., from_commit: _Optional[str] = ..., to_commit: _Optional[str] = ...) -> None: ...
 
 class ListTransactionsRequest(_message.Message):
     __slots__ = ("sandbox_id", "codebase_id", "page_size", "page_token")

@@ -1003,16 +1003,18 @@ class HunkPiece(_message.Message):
     def __init__(self, id: _Optional[str] = ..., old_start: _Optional[int] = ..., old_lines: _Optional[int] = ..., new_start: _Optional[int] = ..., new_lines: _Optional[int] = ...) -> None: ...
 
 class FileState(_message.Message):
-    __slots__ = ("mode", "size", "symlink_target", "sha256")
+    __slots__ = ("mode", "size", "symlink_target", "sha256", "link_count")
     MODE_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     SYMLINK_TARGET_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
+    LINK_COUNT_FIELD_NUMBER: _ClassVar[int]
     mode: int
     size: int
     symlink_target: str
     sha256: str
-    def __init__(self, mode: _Optional[int] = ..., size: _Optional[int] = ..., symlink_target: _Optional[str] = ..., sha256: _Optional[str] = ...) -> None: ...
+    link_count: int
+    def __init__(self, mode: _Optional[int] = ..., size: _Optional[int] = ..., symlink_target: _Optional[str] = ..., sha256: _Optional[str] = ..., link_count: _Optional[int] = ...) -> None: ...
 
 class ApplyRequest(_message.Message):
     __slots__ = ("sandbox_id", "paths", "dry_run", "reviewed_digest", "mount", "hunks", "on_conflict", "to_branch", "message", "git_user", "attest")
