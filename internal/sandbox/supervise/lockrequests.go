@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"os"
 	"slices"
 	"time"
 
@@ -13,25 +14,56 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// handleLock takes locks for the client at c, which may leave while it waits. It is false for any
-// other operation.
-func (s *supervisor) handleLock(ctx context.Context, c api.Conn, r api.Request) bool {
-	if r.Op != api.OpLock || r.Lock == nil {
+// handleLocks takes locks, or follows those of others. It is false for any other operation.
+func (s *supervisor) handleLocks(ctx context.Context, c api.Conn, r api.Request) bool {
+	switch {
+	case r.Op == api.OpLock && r.Lock != nil:
+		s.handleLock(ctx, c, *r.Lock)
+	case r.Op == api.OpLocks:
+		s.handleFollow(ctx, c)
+	default:
 		return false
 	}
+	return true
+}
+
+// handleFollow follows the locks of others each time that the client at c says so. The connection
+// is no reason to stay, but a request is.
+func (s *supervisor) handleFollow(ctx context.Context, c api.Conn) {
+	for {
+		answer := api.Reply{OK: true}
+		if err := s.lookAtLocks(ctx); err != nil {
+			answer = api.Reply{Error: api.FailureOf(err)}
+		}
+		err := c.Send(answer)
+		s.release()
+		var r api.Request
+		if err == nil {
+			var files []*os.File
+			files, err = c.Receive(&r) // it returns when the client leaves
+			api.CloseAll(files...)
+		}
+		if err != nil || r.Op != api.OpLocks || !s.hold() {
+			s.holdAgain()
+			return
+		}
+	}
+}
+
+// handleLock takes locks for the client at c, which may leave while it waits.
+func (s *supervisor) handleLock(ctx context.Context, c api.Conn, r api.LockRequest) {
 	s.release() // it is no reason to stay
 	defer s.holdAgain()
 	ctx, cancel := untilClientLeaves(ctx, c)
 	defer cancel()
 	if err := c.Send(api.Reply{OK: true}); err != nil {
-		return true
+		return
 	}
 	answer := api.Reply{OK: true}
-	if err := s.lockPaths(ctx, *r.Lock); err != nil {
+	if err := s.lockPaths(ctx, r); err != nil {
 		answer = api.Reply{Error: api.FailureOf(err)}
 	}
 	s.warn("control: lock not delivered", c.Send(answer))
-	return true
 }
 
 // lockPaths takes locks, and waits for them if r says so. If an error comes back, none is taken.

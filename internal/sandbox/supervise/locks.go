@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -39,6 +40,8 @@ type lockState struct {
 	ticket   uint64        // of our request that waits; 0: none
 	news     chan struct{} // closed with each look that finds the ticket granted
 	over     bool
+
+	followers api.Followers // the other sandboxes
 }
 
 // joinBoard puts the locks of other sandboxes into force, and has their changes told to this
@@ -87,12 +90,9 @@ func (l *lockState) stop() {
 	}
 }
 
-// answerLocks follows the locks of others, ends own ones, lists all, or posts a message. It refuses
-// any other operation.
+// answerLocks ends own locks, lists all, or posts a message. It refuses any other operation.
 func (s *supervisor) answerLocks(ctx context.Context, r api.Request) (api.Reply, error) {
 	switch {
-	case r.Op == api.OpLocks:
-		return api.Reply{OK: true}, s.lookAtLocks(ctx)
 	case r.Op == api.OpUnlock && r.Lock != nil:
 		return api.Reply{OK: true}, s.unlock(ctx, *r.Lock)
 	case r.Op == api.OpHeld:
@@ -313,33 +313,32 @@ func (s *supervisor) watchHolder(ctx context.Context, h board.Holder) {
 // tellOthers has the other sandboxes of the source follow the table, and waits for them. One that
 // ends meanwhile is left out. Errors: Unavailable for one that does not answer.
 func (s *supervisor) tellOthers(ctx context.Context) error {
-	members, err := s.locks.board.Members(s.locks.self)
-	if err != nil || len(members) == 0 {
+	l := &s.locks
+	members, err := l.board.Members(l.self)
+	if err != nil {
 		return err
 	}
+	dirs := make([]string, len(members))
+	for i, name := range members {
+		dirs[i] = s.home.DirOf(name)
+	}
+	l.followers.Keep(dirs)
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
-	failed := make(chan error, len(members))
-	for _, m := range members {
-		go func() { failed <- s.tellOther(ctx, m) }()
-	}
-	for range members {
-		if e := <-failed; e != nil {
-			err = e
+	failed := l.followers.Tell(ctx, dirs)
+	for i, name := range members {
+		if e := failed[dirs[i]]; e != nil {
+			err = cmp.Or(s.errNotFollowing(name, e), err)
 		}
 	}
 	return err
 }
 
-// tellOther is tellOthers for one of them.
-func (s *supervisor) tellOther(ctx context.Context, name string) error {
-	err := api.At(s.home.DirOf(name)).TakeLocks(ctx)
-	if err == nil {
-		return nil
-	}
+// errNotFollowing is nil if the sandbox has ended.
+func (s *supervisor) errNotFollowing(name string, cause error) error {
 	ended, failed := s.locks.board.DropEnded(name)
 	if ended {
 		return nil
 	}
-	return errdefs.New(errdefs.Unavailable, "sandbox %s: does not follow the locks: %w", name, errors.Join(err, failed))
+	return errdefs.New(errdefs.Unavailable, "sandbox %s: does not follow the locks: %w", name, errors.Join(cause, failed))
 }

@@ -122,7 +122,7 @@ func (s *supervisor) handleLasting(ctx context.Context, c api.Conn, r api.Reques
 	case r.Op == api.OpAsk:
 		s.handleRequest(ctx, c, r.Ask)
 	default:
-		return s.handleLock(ctx, c, r)
+		return s.handleLocks(ctx, c, r)
 	}
 	return true
 }

@@ -53,7 +53,7 @@ const (
 
 	OpLock   operation = "lock"   // paths; a second reply tells that they are locked
 	OpUnlock operation = "unlock" // paths
-	OpLocks  operation = "locks"  // follow the locks of other sandboxes
+	OpLocks  operation = "locks"  // follow the locks of other sandboxes; may come again
 	OpHeld   operation = "held"   // the locks that the sandbox may know of
 	OpPost   operation = "post"   // a message on the board
 

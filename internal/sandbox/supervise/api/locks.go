@@ -49,13 +49,6 @@ func (c *Client) Unlock(ctx context.Context, r LockRequest) error {
 	return err
 }
 
-// TakeLocks has the live view follow the locks of other sandboxes. It returns when no operation is
-// answered by the old ones.
-func (c *Client) TakeLocks(ctx context.Context) error {
-	_, err := c.call(ctx, Request{Op: OpLocks})
-	return err
-}
-
 // Locks lists the locks of the board, without those of other sandboxes on paths that the policy of
 // this one hides.
 func (c *Client) Locks(ctx context.Context) ([]board.Entry, error) {

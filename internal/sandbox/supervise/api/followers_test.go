@@ -1,0 +1,174 @@
+package api
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+)
+
+// follower stands for a supervisor that follows the locks of others.
+type follower struct {
+	dir      string
+	listener *net.UnixListener
+	dials    atomic.Int32
+	conns    chan Conn
+	answer   func() (Reply, bool) // false: none
+}
+
+func newFollower(t *testing.T, answer func() (Reply, bool)) *follower {
+	t.Helper()
+	f := &follower{dir: t.TempDir(), conns: make(chan Conn, 100), answer: answer}
+	var err error
+	if f.listener, err = net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(f.dir, ControlSocket)}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.listener.Close() })
+	go func() {
+		for {
+			uc, err := f.listener.AcceptUnix()
+			if err != nil {
+				return
+			}
+			f.dials.Add(1)
+			c := Conn{uc}
+			f.conns <- c
+			go f.serve(c)
+		}
+	}()
+	return f
+}
+
+func (f *follower) serve(c Conn) {
+	defer c.Close()
+	for {
+		var r Request
+		if _, err := c.Receive(&r); err != nil {
+			return
+		}
+		if answer, answers := f.answer(); answers && r.Op == OpLocks && c.Send(answer) != nil {
+			return
+		}
+	}
+}
+
+func follows() (Reply, bool) { return Reply{OK: true}, true }
+
+func TestFollowersKeepTheirConnections(t *testing.T) {
+	one, other := newFollower(t, follows), newFollower(t, follows)
+	var all Followers
+	for range 3 {
+		if failed := all.Tell(t.Context(), []string{one.dir, other.dir}); len(failed) > 0 {
+			t.Errorf("Tell = %v", failed)
+		}
+	}
+	if one.dials.Load() != 1 || other.dials.Load() != 1 {
+		t.Errorf("%d and %d connections, want 1 each", one.dials.Load(), other.dials.Load())
+	}
+	all.Keep([]string{other.dir})
+	if failed := all.Tell(t.Context(), []string{one.dir, other.dir}); len(failed) > 0 {
+		t.Errorf("Tell = %v", failed)
+	}
+	if one.dials.Load() != 2 || other.dials.Load() != 1 {
+		t.Errorf("%d and %d connections, want 2 and 1", one.dials.Load(), other.dials.Load())
+	}
+}
+
+func TestAFollowerIsDialedAgainAfterItsConnectionHasEnded(t *testing.T) {
+	var told atomic.Int32
+	f := newFollower(t, func() (Reply, bool) { told.Add(1); return follows() })
+	var all Followers
+	for i := range int32(3) {
+		if failed := all.Tell(t.Context(), []string{f.dir}); len(failed) > 0 {
+			t.Errorf("Tell = %v", failed)
+		}
+		if told.Load() != i+1 {
+			t.Errorf("told %d times, want %d", told.Load(), i+1)
+		}
+		c := <-f.conns
+		c.Close()
+	}
+}
+
+// TestAFollowerIsAskedAnewIfItsConnectionEndsInsteadOfAnAnswer: so it is when a run has just ended
+// and another one has begun.
+func TestAFollowerIsAskedAnewIfItsConnectionEndsInsteadOfAnAnswer(t *testing.T) {
+	var told atomic.Int32
+	ends := make(chan Conn, 1)
+	f := newFollower(t, func() (Reply, bool) {
+		if told.Add(1) == 2 {
+			c := <-ends
+			c.Close()
+			return Reply{}, false
+		}
+		return follows()
+	})
+	var all Followers
+	for i := range 2 {
+		if failed := all.Tell(t.Context(), []string{f.dir}); len(failed) > 0 {
+			t.Errorf("Tell = %v", failed)
+		}
+		if i == 0 {
+			ends <- <-f.conns
+		}
+	}
+	if told.Load() != 3 || f.dials.Load() != 2 {
+		t.Errorf("told %d times over %d connections, want 3 and 2", told.Load(), f.dials.Load())
+	}
+}
+
+func TestAFollowerThatHasEndedIsNotFound(t *testing.T) {
+	f := newFollower(t, follows)
+	var all Followers
+	all.Tell(t.Context(), []string{f.dir})
+	f.listener.Close()
+	c := <-f.conns
+	c.Close()
+	if err := all.Tell(t.Context(), []string{f.dir})[f.dir]; !errdefs.Is(err, errdefs.NotFound) {
+		t.Errorf("Tell = %v, want NotFound", err)
+	}
+}
+
+func TestTellNamesWhoDoesNotFollow(t *testing.T) {
+	var silent atomic.Bool
+	fine := newFollower(t, follows)
+	hangs := newFollower(t, func() (Reply, bool) { return Reply{OK: true}, !silent.Load() })
+	refuses := newFollower(t, func() (Reply, bool) {
+		return Reply{Error: FailureOf(errdefs.New(errdefs.Denied, "no"))}, true
+	})
+	dirs := []string{hangs.dir, refuses.dir, fine.dir}
+	var all Followers
+	if failed := all.Tell(t.Context(), dirs); len(failed) != 1 || !errdefs.Is(failed[refuses.dir], errdefs.Denied) {
+		t.Errorf("Tell = %v, want Denied of one", failed)
+	}
+	silent.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	failed := all.Tell(ctx, dirs)
+	if len(failed) != 2 || !IsSilent(failed[hangs.dir]) {
+		t.Errorf("Tell = %v, want a silent one and one that refuses", failed)
+	}
+	silent.Store(false)
+	if failed := all.Tell(t.Context(), dirs); len(failed) != 1 {
+		t.Errorf("Tell = %v, want one that refuses", failed)
+	}
+	if hangs.dials.Load() != 2 {
+		t.Errorf("%d connections, want another one after the silence", hangs.dials.Load())
+	}
+}
+
+func TestTellEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	f := newFollower(t, func() (Reply, bool) {
+		cancel()
+		return Reply{}, false
+	})
+	var all Followers
+	if err := all.Tell(ctx, []string{f.dir})[f.dir]; !errdefs.Is(err, errdefs.Canceled) {
+		t.Errorf("Tell = %v, want Canceled", err)
+	}
+}
