@@ -48,5 +48,5 @@ func checkIsDatabase(file, copied string) error {
 			break
 		}
 	}
-	return errdefs.New(errdefs.Invalid, "import %s: %s; import reads only databases of AgentFS, such as agentfense export writes with --format agentfs", vpath.Quote(file), is)
+	return errdefs.New(errdefs.Invalid, "import %s: %s; import reads only databases of AgentFS, such as an export in the format agentfs writes", vpath.Quote(file), is)
 }
