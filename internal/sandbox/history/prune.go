@@ -24,13 +24,17 @@ func (s *Source) prune(now time.Time) error {
 	if keep.MaxBytesPerSource == 0 {
 		return nil
 	}
-	_, err = s.pruneTo(keep.MaxBytesPerSource)
+	last := ""
+	if n := len(entries); n > 0 && entries[n-1].Kind == Undo {
+		last = entries[n-1].ID // perhaps nothing else has the changes that it took out of the source
+	}
+	_, err = s.pruneTo(keep.MaxBytesPerSource, last)
 	return err
 }
 
-// pruneTo removes the oldest images until the others have at most that many bytes. It returns the
-// number of bytes that it freed.
-func (s *Source) pruneTo(most int64) (freed int64, err error) {
+// pruneTo removes the oldest images, but for those of the transaction keep, until the others have
+// at most that many bytes. It returns the number of bytes that it freed.
+func (s *Source) pruneTo(most int64, keep string) (freed int64, err error) {
 	entries, err := s.Entries()
 	if err != nil {
 		return 0, err
@@ -44,7 +48,7 @@ func (s *Source) pruneTo(most int64) (freed int64, err error) {
 		if total <= most {
 			break
 		}
-		if e.State == Pending || e.Expired || e.Bytes == 0 {
+		if e.State == Pending || e.Expired || e.Bytes == 0 || e.ID == keep {
 			continue
 		}
 		if err := s.remove(filepath.Join(e.dir, imagesName)); err != nil {

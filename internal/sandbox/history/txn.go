@@ -37,7 +37,7 @@ func (s *Source) Begin(tree *changes.SourceTree, h Header, steps []Step) (*Txn, 
 	t, err := s.begin(tree, h, steps)
 	if errdefs.Is(err, errdefs.Exhausted) {
 		// Earlier versions must not prevent an apply.
-		if freed, pruneErr := s.pruneTo(0); pruneErr == nil && freed > 0 {
+		if freed, pruneErr := s.pruneTo(0, ""); pruneErr == nil && freed > 0 {
 			t, err = s.begin(tree, h, steps)
 		}
 	}

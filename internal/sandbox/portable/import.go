@@ -84,7 +84,7 @@ func (in *Import) Fill(ctx context.Context, home *record.Home, r *record.Record,
 		return result, err
 	}
 	w, err := changes.OpenOver(&record.Sandbox{Home: home, Stored: *r}, source, r.Source,
-		layer.Options{Dir: record.PartLayersDir(dir, ""), Quota: layer.Quota{Bytes: r.Limits.DiskBytes}})
+		layer.Options{Dir: record.PartLayersDir(dir, ""), Quota: changes.QuotaOf(r)})
 	if err != nil {
 		return result, err
 	}

@@ -32,7 +32,7 @@ func importTo(like *record.Sandbox, file, name string, rules []policy.Rule, part
 	}
 	defer in.Close()
 	old := like.Record()
-	r := record.Record{Name: name, Source: old.Source, Workspace: old.Workspace, Runtime: old.Runtime, Net: old.Net, Rules: rules}
+	r := record.Record{Name: name, Source: old.Source, Workspace: old.Workspace, Runtime: old.Runtime, Net: old.Net, Rules: rules, Limits: old.Limits}
 	box, err := like.Home.CreateWith(r, func(dir string) (err error) {
 		result, err = in.Fill(context.Background(), like.Home, &r, dir, partial)
 		return err

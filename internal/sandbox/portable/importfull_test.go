@@ -18,6 +18,29 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
+// An import has the limits of the sandbox that it makes.
+func TestAnImportBeyondALimit(t *testing.T) {
+	box := newSandbox(t, nil, func(s *layer.Stack) {
+		for i := range 10 {
+			write(t, s, vpath.Root.Child(fmt.Sprint("f", i)), "x")
+		}
+	})
+	file := filepath.Join(t.TempDir(), "file.db")
+	_, err := portable.AgentFS(t.Context(), box, file, portable.Options{})
+	must(t, err)
+	for name, limits := range map[string]record.Limits{"bytes": {DiskBytes: 16 << 10}, "inodes": {DiskInodes: 9}} {
+		like := &record.Sandbox{Home: box.Home, Stored: box.Record()}
+		like.Stored.Limits = limits
+		if _, _, err := importTo(like, file, "again", rules, false); !errdefs.Is(err, errdefs.Exhausted) {
+			t.Errorf("too few %s: %v, want Exhausted", name, err)
+		}
+	}
+	like := &record.Sandbox{Home: box.Home, Stored: box.Record()}
+	like.Stored.Limits = record.Limits{DiskBytes: 1 << 20, DiskInodes: 10}
+	_, _, err = importTo(like, file, "again", rules, false)
+	must(t, err)
+}
+
 // An import for which the disk has no room leaves no sandbox and nothing of one, whether the
 // contents or the inodes do not fit, or the copy of the file. With room again it succeeds.
 func TestAnImportOnAFullDisk(t *testing.T) {

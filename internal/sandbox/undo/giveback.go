@@ -154,7 +154,7 @@ func (g giver) write(e *history.Entry, i int, at vpath.Path, exists bool) (err e
 	}
 	content, err := e.OpenImage(i)
 	if err != nil {
-		return err
+		return errdefs.New(errdefs.Internal, "%w", err) // also if it is missing
 	}
 	defer content.Close()
 	var f *layer.File
