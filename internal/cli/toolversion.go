@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
@@ -79,7 +80,9 @@ func (in *inside) versionOf(program string) string {
 
 // inName finds the version in the name of a program or of a toolchain's directory:
 // python3.12, v20.1.0, cpython-3.12.1-linux.
-var inName = regexp.MustCompile(`^(?:[a-zA-Z][a-zA-Z_+]*[-@]?)?v?(\d+\.\d+(?:\.\d+)*)(?:$|[-+a-z])`)
+var inName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:[a-zA-Z][a-zA-Z_+]*[-@]?)?v?(\d+\.\d+(?:\.\d+)*)(?:$|[-+a-z])`)
+})
 
 // versionInPath finds the version in the names by which a program is reached: its
 // own, and those of the two directories that hold its bin.
@@ -94,7 +97,7 @@ func versionInPath(program string) string {
 		names = append(names, filepath.Base(tree), filepath.Base(filepath.Dir(tree)))
 	}
 	for _, name := range names {
-		if m := inName.FindStringSubmatch(name); m != nil {
+		if m := inName().FindStringSubmatch(name); m != nil {
 			return m[1]
 		}
 	}
@@ -102,7 +105,7 @@ func versionInPath(program string) string {
 }
 
 // isVersion is what is believed of a file.
-var isVersion = regexp.MustCompile(`^v?\d[\w.+-]{0,40}$`)
+var isVersion = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^v?\d[\w.+-]{0,40}$`) })
 
 // shimVersion returns the version of a tool, and whether a file in the home directory says
 // it.
@@ -116,7 +119,7 @@ func (in *inside) shimVersion(s *shims, tool string) (version string, inHome boo
 		if err != nil {
 			continue // most are not there
 		}
-		if version := f.read(string(content), tool); isVersion.MatchString(version) {
+		if version := f.read(string(content), tool); isVersion().MatchString(version) {
 			return strings.TrimPrefix(version, "v"), f.inHome
 		}
 	}
@@ -177,7 +180,7 @@ func toolVersions(content, tool string) string {
 	return ""
 }
 
-var miseTool = regexp.MustCompile(`^"?([\w-]+)"?\s*=\s*"([^"]*)"`)
+var miseTool = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^"?([\w-]+)"?\s*=\s*"([^"]*)"`) })
 
 // miseTools reads the table [tools] of a mise.toml, as far as it has a version as text.
 func miseTools(content, tool string) string {
@@ -187,7 +190,7 @@ func miseTools(content, tool string) string {
 		if strings.HasPrefix(line, "[") {
 			isTools = line == "[tools]"
 		}
-		if m := miseTool.FindStringSubmatch(line); isTools && m != nil && slices.Contains(namesOfTool(tool), m[1]) {
+		if m := miseTool().FindStringSubmatch(line); isTools && m != nil && slices.Contains(namesOfTool(tool), m[1]) {
 			return m[2]
 		}
 	}

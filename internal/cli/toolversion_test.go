@@ -35,7 +35,7 @@ func TestAVersionIsToldByAName(t *testing.T) {
 		"python3": "", "stable-x86_64-unknown-linux-gnu": "", "me": "", "x86_64": "", "3.13.0rc1": "3.13.0",
 	} {
 		got := ""
-		if m := inName.FindStringSubmatch(name); m != nil {
+		if m := inName().FindStringSubmatch(name); m != nil {
 			got = m[1]
 		}
 		if got != want {

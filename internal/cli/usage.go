@@ -4,6 +4,7 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -67,11 +68,13 @@ func explainFlag(cmd *cobra.Command, err error) error {
 }
 
 // exclusive is cobra's text for flags that exclude each other.
-var exclusive = regexp.MustCompile(`^if any flags in the group .* are set none of the others can be; \[(.*)\] were all set$`)
+var exclusive = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^if any flags in the group .* are set none of the others can be; \[(.*)\] were all set$`)
+})
 
 // explainExclusive says which flags exclude each other, if that is what err is about.
 func explainExclusive(err error) error {
-	m := exclusive.FindStringSubmatch(err.Error())
+	m := exclusive().FindStringSubmatch(err.Error())
 	if m == nil {
 		return err
 	}
@@ -80,11 +83,11 @@ func explainExclusive(err error) error {
 }
 
 // required is cobra's text for flags that are missing.
-var required = regexp.MustCompile(`^required flag\(s\) "(.*)" not set$`)
+var required = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^required flag\(s\) "(.*)" not set$`) })
 
 // explainRequired says which flags of cmd are missing, if that is what err is about.
 func explainRequired(cmd *cobra.Command, err error) error {
-	m := required.FindStringSubmatch(err.Error())
+	m := required().FindStringSubmatch(err.Error())
 	if m == nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -83,11 +84,11 @@ type Page struct {
 	Lost uint64
 }
 
-var topicPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+var topicPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`) })
 
 // CheckTopic refuses what no topic is called. Errors: Invalid.
 func CheckTopic(topic string) error {
-	if !topicPattern.MatchString(topic) {
+	if !topicPattern().MatchString(topic) {
 		return errdefs.New(errdefs.Invalid, "topic %s: want at most 64 of a-z, 0-9, '.', '_' and '-', of which the first is a letter or a digit", vpath.Quote(topic[:min(len(topic), 80)]))
 	}
 	return nil

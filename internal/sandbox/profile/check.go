@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -33,7 +34,7 @@ func checkArg(text string) error {
 // variableForm is that of a variable (POSIX.1-2024, 8.1).
 const variableForm = `[A-Za-z_][A-Za-z0-9_]*`
 
-var variable = regexp.MustCompile(`^` + variableForm + `$`)
+var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^` + variableForm + `$`) })
 
 // ofSandbox are variables that the sandbox sets.
 var ofSandbox = []string{"HOME", "PWD"}
@@ -43,7 +44,7 @@ func checkVariable(name string) error {
 	switch {
 	case slices.Contains(ofSandbox, name):
 		return errdefs.New(errdefs.Invalid, "variable %s is set by the sandbox", name)
-	case !variable.MatchString(name):
+	case !variable().MatchString(name):
 		return errdefs.New(errdefs.Invalid, "variable %s: want a name of letters, digits and _, such as MY_AGENT_MODEL", vpath.Quote(name))
 	}
 	return nil
@@ -60,11 +61,11 @@ func checkLogin(file string) error {
 // urlPathForm is what may be behind the host in the address of an API.
 const urlPathForm = `/[A-Za-z0-9._~/-]*`
 
-var urlPath = regexp.MustCompile(`^` + urlPathForm + `$`)
+var urlPath = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^` + urlPathForm + `$`) })
 
 // checkURLPath refuses what cannot be behind the host in the address of an API.
 func checkURLPath(text string) error {
-	if !urlPath.MatchString(text) {
+	if !urlPath().MatchString(text) {
 		return errdefs.New(errdefs.Invalid, "%s: want what is behind the host in the address, such as /v1", vpath.Quote(text))
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -22,11 +23,11 @@ import (
 const MaxBytes = 1 << 20
 
 // nameForm is that of a profile: it is a verb, and the name of a file.
-var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+var nameForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`) })
 
 // CheckName refuses what cannot be the name of a profile. Errors: Invalid.
 func CheckName(name string) error {
-	if !nameForm.MatchString(name) {
+	if !nameForm().MatchString(name) {
 		return errdefs.New(errdefs.Invalid, "profile %s: want 1 to 32 lower-case letters, digits and -, and a letter first", vpath.Quote(name))
 	}
 	return nil

@@ -81,7 +81,7 @@ func wantSchema(t *testing.T) *jsonschema.Schema {
 	})
 	s := object("How a coding agent is run in a sandbox.", r.fields(), map[string]*jsonschema.Schema{
 		"version":           {Const: &version, Description: "The version of this format."},
-		"extends":           pattern(text("A profile to begin with."), nameForm.String()),
+		"extends":           pattern(text("A profile to begin with."), nameForm().String()),
 		"title":             text("The agent, for people."),
 		"command":           pattern(text("The agent's program, as the PATH has it."), `^[^/\s]+$`),
 		"install":           text("How to install the agent, for people."),

@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -115,9 +116,9 @@ const (
 func (s *Snapshot) Ref() string { return "s" + strconv.Itoa(s.Number) }
 
 var (
-	labelForm  = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`)
-	numberForm = regexp.MustCompile(`^s[0-9]+$`)
-	backForm   = regexp.MustCompile(`^@?\{([0-9]{1,9})\}$`)
+	labelForm  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`) })
+	numberForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^s[0-9]+$`) })
+	backForm   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^@?\{([0-9]{1,9})\}$`) })
 )
 
 const maxLabelBytes = 63
@@ -125,7 +126,7 @@ const maxLabelBytes = 63
 // CheckLabel checks a label: 1 to 63 letters, digits, '.', '_' and '-' that start with a letter or
 // a digit, and do not look like a number. Errors: Invalid.
 func CheckLabel(label string) error {
-	if len(label) > maxLabelBytes || !labelForm.MatchString(label) || numberForm.MatchString(label) || label == Present || label == Source {
+	if len(label) > maxLabelBytes || !labelForm().MatchString(label) || numberForm().MatchString(label) || label == Present || label == Source {
 		return errdefs.New(errdefs.Invalid, "snapshot label %s: want 1 to 63 letters, digits, '.', '_' and '-', starting with a letter or digit, and not 's' and a number, %q or %q", vpath.Quote(label), Present, Source)
 	}
 	return nil
@@ -198,7 +199,7 @@ func (l *List) Find(sandbox, ref string) (Snapshot, error) {
 			return s, nil
 		}
 	}
-	m := backForm.FindStringSubmatch(ref)
+	m := backForm().FindStringSubmatch(ref)
 	if m == nil {
 		return Snapshot{}, errdefs.New(errdefs.NotFound, "sandbox %s: no snapshot %s; list them%s", sandbox, vpath.Quote(ref), errdefs.Command("snapshot ls "+sandbox))
 	}

@@ -13,6 +13,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -152,13 +153,15 @@ func keyOf(p vpath.Path) string {
 	return hex.EncodeToString(sum[:])[:keyDigits]
 }
 
-var isID = regexp.MustCompile(fmt.Sprintf(`^[0-9a-f]{%d}-[0-9a-f]{%d}$`, keyDigits, restDigits))
+var isID = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(fmt.Sprintf(`^[0-9a-f]{%d}-[0-9a-f]{%d}$`, keyDigits, restDigits))
+})
 
 // byKey returns the ids by what they begin with. Errors: Invalid.
 func byKey(ids []string) (map[string]map[string]bool, error) {
 	keys := map[string]map[string]bool{}
 	for _, given := range ids {
-		if !isID.MatchString(given) {
+		if !isID().MatchString(given) {
 			return nil, errdefs.New(errdefs.Invalid, "hunk %s: not an id (want the %d characters that diff --json or the API shows)", vpath.Quote(given), keyDigits+1+restDigits)
 		}
 		key := given[:keyDigits]
