@@ -99,7 +99,7 @@ func TestReview(t *testing.T) {
 
 	e.tmux("resize-window", "-x", "40", "-y", "10")
 	e.press("g") // takes the note from the last line
-	e.shows("discard · v …")
+	e.shows("A apply · d d…")
 	e.tmux("resize-window", "-x", "100", "-y", "24")
 	e.press("A")
 	e.shows("Apply 1 staged change? [y/N]")

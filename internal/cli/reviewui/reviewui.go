@@ -43,11 +43,17 @@ func Run(ctx context.Context, o Options) error {
 	return run(ctx, newModel(s, o), o.In, o.Out)
 }
 
-// run shows a model. A person who interrupts it has ended it.
+// run shows a model. A person who interrupts it has ended it. Errors: Canceled if the terminal is
+// closed.
 func run(ctx context.Context, m tea.Model, in, out *os.File) error {
-	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out)).Run()
-	if errors.Is(err, tea.ErrInterrupted) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(terminal{in, end}), tea.WithOutput(out)).Run()
+	switch {
+	case errors.Is(err, tea.ErrInterrupted):
 		return nil
+	case err != nil && errors.Is(context.Cause(ctx), errTerminalGone):
+		return errTerminalGone
 	}
 	return err
 }
