@@ -173,7 +173,7 @@ func TestAFullStateDiskCanBeFreed(t *testing.T) {
 	s.KilledAt("sync: one placed", "apply", "killed", "copy")
 	d.fill()
 	// No subtests: they run on other threads, which do not see the disk.
-	wantCode(t, s.Agentfense("exec", "idle", "--", "true"), 125, "no space left on device", "agentfense rm")
+	wantCode(t, s.Agentfense("exec", "idle", "--", "true"), 125, "no space left on device", "or remove a sandbox")
 	wantCode(t, s.Agentfense("run", "--name", "fresh", "--", "true"), 125, "no space left on device")
 	prints(t, s.Agentfense("diff", "partly", "gone", "old", "--name-status"), "D\tgone\nM\told\n")
 	prints(t, s.Agentfense("files", "cat", "partly", "old"), "changed\n")

@@ -11,7 +11,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -146,7 +145,7 @@ func (n *named) letters() map[string]string {
 }
 
 // shown returns what diff --name-status shows of a sandbox: a line for each change, and the
-// letter of each path with the quoting undone.
+// letter of each path with the escapes undone.
 func (n *named) shown(t *testing.T, name string, more ...string) (lines []string, letters map[string]string) {
 	t.Helper()
 	out, _ := must(t, n.Sandbox, append([]string{"diff", name, "--name-status"}, more...)...)
@@ -154,20 +153,17 @@ func (n *named) shown(t *testing.T, name string, more ...string) (lines []string
 	for line := range strings.Lines(out) {
 		letter, path, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		lines = append(lines, path)
-		letters[unquote(t, path)] = letter
+		letters[unescape(t, path)] = letter
 	}
 	return lines, letters
 }
 
-// unquote undoes git's quoting of a path.
-func unquote(t *testing.T, path string) string {
+// unescape undoes the escapes of a path.
+func unescape(t *testing.T, path string) string {
 	t.Helper()
-	if !strings.HasPrefix(path, `"`) {
-		return path
-	}
-	text, err := strconv.Unquote(path)
+	text, err := vpath.Unescape(path)
 	if err != nil {
-		t.Fatalf("%s: %v", path, err)
+		t.Fatal(err)
 	}
 	return text
 }
@@ -292,20 +288,17 @@ func TestAppliesNamesOfEveryByte(t *testing.T) {
 	undo()
 }
 
-// applyQuoted applies the deletions by the paths that diff shows: $'…' of bash reads the escapes
-// of git.
+// applyQuoted applies the deletions by the paths that diff shows, in the quotes of the shell.
 func (n *named) applyQuoted(t *testing.T) {
 	t.Helper()
 	lines, _ := n.shown(t, n.Name)
 	command := []string{"exec", `"$0"`, "apply", `"$1"`, "--"}
 	for _, line := range lines {
-		if n.letters()[unquote(t, line)] != "D" {
+		name := unescape(t, line)
+		if n.letters()[name] != "D" {
 			continue
 		}
-		if strings.HasPrefix(line, `"`) {
-			line = line[1 : len(line)-1]
-		}
-		command = append(command, "$'"+strings.ReplaceAll(line, `'`, `\'`)+"'")
+		command = append(command, "'"+strings.ReplaceAll(name, `'`, `'\''`)+"'")
 	}
 	script := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(script, []byte(strings.Join(command, " ")), 0o600); err != nil {
