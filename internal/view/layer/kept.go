@@ -93,21 +93,20 @@ func (s *Stack) countLayer(store int, name string) error {
 	if err != nil {
 		return err
 	}
-	q := &s.quota
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	t := tally{counted.bytes + contents, counted.count}
-	q.bytes += t.bytes
-	q.count += t.count
-	q.keepLocked(s.layerPath(name), t)
+	s.quota.keep(s.layerPath(name), tally{counted.bytes + contents, counted.count})
 	return nil
 }
 
-func (q *quota) keepLocked(path string, t tally) {
+// keep counts what a layer takes that only snapshots show.
+func (q *quota) keep(path string, t tally) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if q.kept == nil {
 		q.kept = map[string]tally{}
 	}
 	q.kept[path] = t
+	q.bytes += t.bytes
+	q.count += t.count
 }
 
 // dropRemovedLocked takes the layers out of the counts that exist no more, because their snapshots
@@ -136,15 +135,9 @@ func (s *Stack) uncount(frozen []*layer) error {
 	}
 	for _, l := range frozen {
 		t := s.quota.takeOut(l)
-		if !kept[l.name] {
-			continue
+		if kept[l.name] {
+			s.quota.keep(s.layerPath(l.name), t)
 		}
-		q := &s.quota
-		q.mu.Lock()
-		q.bytes += t.bytes
-		q.count += t.count
-		q.keepLocked(s.layerPath(l.name), t)
-		q.mu.Unlock()
 	}
 	return nil
 }

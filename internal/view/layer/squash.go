@@ -68,15 +68,13 @@ func (s *Stack) squash(bases map[vpath.Path]Base, leave []vpath.Path) error {
 		return err
 	}
 	s.journal.ForgetBelow()
-	if err := s.uncount(frozen); err != nil {
-		return err
-	}
+	err = s.uncount(frozen)
 	for _, l := range frozen {
 		l.close()
 	}
 	s.layers = []*layer{s.layers[top], s.layers[s.bottom()]}
 	s.dirs.purge(vpath.Root)
-	return s.dropIdleWhiteouts(bases)
+	return errors.Join(err, s.dropIdleWhiteouts(bases))
 }
 
 // dropIdleWhiteouts removes the whiteouts that only hid entries of frozen layers. They
