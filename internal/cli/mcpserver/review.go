@@ -180,7 +180,7 @@ func (s *service) shown(ctx context.Context, sb backend.Sandbox) (isShown func(*
 		switch {
 		case f.Own && f.LeftOut != "": // its line has no content
 			return asContent
-		case f.Own && !names.lists(f.Path.Dir()), !f.Own && (d.Permission < policy.Read || !d.Transform.IsZero()):
+		case f.Own && !names.lists(f.Path.Dir()), !f.Own && !d.ShowsContent():
 			return asHidden
 		case f.Old.HasOneName() && (f.New.HasOneName() || names.canRead(f.Path)):
 			return asContent

@@ -185,8 +185,7 @@ func (d *delta) showsContent(p vpath.Path, i *layer.Info) bool {
 	if i.Nlink < 2 || len(names) == 0 {
 		names = []vpath.Path{p}
 	}
-	decision := d.work.Policy.DecideNames(names)
-	return decision.Permission >= policy.Read && decision.Transform.IsZero()
+	return d.work.Policy.DecideNames(names).ShowsContent()
 }
 
 func (d *delta) skip(p vpath.Path, why string) { d.skipped = append(d.skipped, Skipped{p, why}) }

@@ -212,27 +212,37 @@ func readRaw(r *bufio.Reader, commits []*Commit) error {
 		if line, err := r.ReadString('\n'); err != nil || strings.HasPrefix(line, ":") {
 			return badDiff(line)
 		}
-		for {
-			next, err := r.Peek(1)
-			if err != nil || next[0] != ':' {
-				break
-			}
-			about, err := r.ReadString(0)
-			field := strings.Fields(strings.TrimSuffix(about, "\x00"))
-			if err != nil || len(field) != 5 {
-				return badDiff(about)
-			}
-			name, err := r.ReadString(0)
-			if err != nil {
-				return badDiff(name)
-			}
-			if changes++; changes > maxChanges {
-				return errdefs.New(errdefs.Exhausted, "the commits change more than %d files", maxChanges)
-			}
-			c.Changes = append(c.Changes, Change{strings.TrimSuffix(name, "\x00"), entry(field[0][1:], field[2]), entry(field[1], field[3])})
+		var err error
+		if c.Changes, err = readEntries(r, maxChanges-changes); err != nil {
+			return err
 		}
+		changes += len(c.Changes)
 	}
 	return nil
+}
+
+// readEntries reads the entries of one pair of trees, at most most of them.
+func readEntries(r *bufio.Reader, most int) ([]Change, error) {
+	var list []Change
+	for {
+		next, err := r.Peek(1)
+		if err != nil || next[0] != ':' {
+			return list, nil
+		}
+		about, err := r.ReadString(0)
+		field := strings.Fields(strings.TrimSuffix(about, "\x00"))
+		if err != nil || len(field) != 5 {
+			return nil, badDiff(about)
+		}
+		name, err := r.ReadString(0)
+		if err != nil {
+			return nil, badDiff(name)
+		}
+		if len(list) == most {
+			return nil, errdefs.New(errdefs.Exhausted, "the commits change more than %d files", maxChanges)
+		}
+		list = append(list, Change{strings.TrimSuffix(name, "\x00"), entry(field[0][1:], field[2]), entry(field[1], field[3])})
+	}
 }
 
 func entry(mode, id string) Entry {

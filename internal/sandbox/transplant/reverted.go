@@ -1,10 +1,12 @@
 package transplant
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -141,14 +143,10 @@ func (t *Taken) difference(ctx context.Context, from, to string) ([]Change, erro
 	if err != nil {
 		return nil, err
 	}
-	var list []Change
-	fields := strings.Split(out, "\x00")
-	for ; len(fields) >= 2; fields = fields[2:] {
-		about := strings.Fields(fields[0])
-		if len(about) != 5 || about[0][0] != ':' {
-			return nil, badDiff(fields[0])
-		}
-		list = append(list, Change{fields[1], entry(about[0][1:], about[2]), entry(about[1], about[3])})
+	r := bufio.NewReader(strings.NewReader(out))
+	list, err := readEntries(r, math.MaxInt)
+	if rest, _ := r.ReadString('\n'); err == nil && rest != "" {
+		err = badDiff(rest)
 	}
-	return list, nil
+	return list, err
 }

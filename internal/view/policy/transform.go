@@ -151,7 +151,7 @@ func (p *Policy) HidesContent(path vpath.Path) bool {
 
 // ShowsContent reports whether p shows what the file at path has: it may be read, and no rule
 // shows another content in its place.
-func (p *Policy) ShowsContent(path vpath.Path) bool {
-	d := p.Decide(path)
-	return d.Permission >= Read && d.Transform.IsZero()
-}
+func (p *Policy) ShowsContent(path vpath.Path) bool { return p.Decide(path).ShowsContent() }
+
+// ShowsContent is Policy.ShowsContent for the path of the decision.
+func (d Decision) ShowsContent() bool { return d.Permission >= Read && d.Transform.IsZero() }
