@@ -11,7 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// A review whose terminal is closed ends, also without a signal: su, for example, keeps it away.
+// A review ends when its terminal is closed, also if it gets no signal.
 func TestAReviewEndsWithItsTerminal(t *testing.T) {
 	screen, terminal, err := pty.Open()
 	if err != nil {

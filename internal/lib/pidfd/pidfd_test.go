@@ -3,6 +3,7 @@ package pidfd_test
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -12,7 +13,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/pidfd"
 )
 
-func TestKillAndWait(t *testing.T) {
+// sleeper starts a process that does not end by itself.
+func sleeper(t *testing.T) (*exec.Cmd, *os.File) {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sleep", "infinity")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -21,7 +24,12 @@ func TestKillAndWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer process.Close()
+	t.Cleanup(func() { process.Close() })
+	return cmd, process
+}
+
+func TestKillAndWait(t *testing.T) {
+	cmd, process := sleeper(t)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := pidfd.Wait(over, process); !errors.Is(err, context.Canceled) {
@@ -63,15 +71,7 @@ func TestAClosedDescriptorIsAnEndedProcess(t *testing.T) {
 }
 
 func TestAwaitReturnsAtTheEndOfAProcess(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "sleep", "infinity")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	process, err := pidfd.Open(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer process.Close()
+	cmd, process := sleeper(t)
 	ended := make(chan error)
 	go func() { ended <- pidfd.Await(t.Context(), process) }()
 	select {

@@ -315,15 +315,21 @@ func TestAModeOfALinkedFileIsReversed(t *testing.T) {
 		a.link("/f", "/another name") // which is staged first
 		a.chmod("/f", 0o600)
 	})
+	b.applyAndReverse(before)
+}
+
+// applyAndReverse applies, undoes and does again. before is the source's snapshot until then.
+func (b *bench) applyAndReverse(before map[string]string) {
+	b.t.Helper()
 	b.apply()
-	after := snapshot(t, b.dir)
+	after := snapshot(b.t, b.dir)
 	b.mustReverse(false)
-	if diff := cmp.Diff(before, snapshot(t, b.dir)); diff != "" {
-		t.Errorf("after undo (-before +now):\n%s", diff)
+	if diff := cmp.Diff(before, snapshot(b.t, b.dir)); diff != "" {
+		b.t.Errorf("after undo (-before +now):\n%s", diff)
 	}
 	b.mustReverse(true)
-	if diff := cmp.Diff(after, snapshot(t, b.dir)); diff != "" {
-		t.Errorf("after redo (-applied +now):\n%s", diff)
+	if diff := cmp.Diff(after, snapshot(b.t, b.dir)); diff != "" {
+		b.t.Errorf("after redo (-applied +now):\n%s", diff)
 	}
 }
 
@@ -339,16 +345,7 @@ func TestUndoOnAnotherFileSystem(t *testing.T) {
 		a.removeAll("/becomes")
 		a.write("/becomes", "file")
 	})
-	b.apply()
-	after := snapshot(t, b.dir)
-	b.mustReverse(false)
-	if diff := cmp.Diff(before, snapshot(t, b.dir)); diff != "" {
-		t.Errorf("after undo (-before +now):\n%s", diff)
-	}
-	b.mustReverse(true)
-	if diff := cmp.Diff(after, snapshot(t, b.dir)); diff != "" {
-		t.Errorf("after redo (-applied +now):\n%s", diff)
-	}
+	b.applyAndReverse(before)
 }
 
 func TestNothingIsAppliedWithoutRoomForThePreviousVersions(t *testing.T) {

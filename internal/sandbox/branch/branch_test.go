@@ -301,9 +301,7 @@ func TestALinkedWorkTree(t *testing.T) {
 
 // A repository above the source that another user has put there gets nothing.
 func TestARepositoryOfAnotherUserIsRefused(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can make files of another user")
-	}
+	testenv.Root(t) // it makes files of another user
 	d := setUp(t, "sub", map[string]string{"sub/a": "1\n"})
 	d.agent(map[vpath.Path]string{"/a": "2\n"})
 	if err := os.Chown(filepath.Join(d.top, ".git"), 65534, 65534); err != nil {

@@ -169,8 +169,8 @@ func (o *Options) merge(ctx context.Context) (r Result, err error) {
 	})
 }
 
-// noteContributor notes whose changes come, before they do: what their sandbox could read, the
-// commands of this one need not have been able to.
+// noteContributor notes the sandbox whose changes come, with its rules. It may have been able to
+// read more than the one that gets them. It does so first, so that a kill forgets nothing.
 func (o *Options) noteContributor() error {
 	from := o.From.Record()
 	return o.Into.Update(func(r *record.Record) error { return r.AddContributor(&from) })
