@@ -32,6 +32,9 @@ import (
 // memoryMax is the limit of git's address space: objects may unpack to any size.
 const memoryMax = 4 << 30
 
+// scratchPrefix begins the names of scratch directories.
+const scratchPrefix = "agentfense-clean-"
+
 // killTimeout is how long a killed git may keep its pipes open.
 const killTimeout = time.Second
 
@@ -54,7 +57,7 @@ var settings = []string{
 // Git runs git in a directory of ours.
 type Git struct {
 	program string
-	scratch *scratchDir
+	scratch *safefs.Scratch
 	others  map[string][]*os.File // of a repository: object directories that it reads, too
 	owner   *syscall.Credential   // of the source, if root runs git; else nil
 }
@@ -65,7 +68,11 @@ func New(owner *syscall.Credential) (*Git, error) {
 	if err != nil {
 		return nil, errdefs.New(errdefs.Unsupported, "git is not installed")
 	}
-	scratch, err := makeScratch(owner)
+	var users []uint32
+	if owner != nil {
+		users = append(users, owner.Uid)
+	}
+	scratch, err := safefs.MakeScratch(scratchPrefix, users...)
 	if err != nil {
 		return nil, hostError(err)
 	}
@@ -73,11 +80,11 @@ func New(owner *syscall.Credential) (*Git, error) {
 }
 
 // Close removes the scratch directory.
-func (g *Git) Close() error { return hostError(g.scratch.remove()) }
+func (g *Git) Close() error { return hostError(g.scratch.Remove()) }
 
 // MakeRepository makes an empty repository, whose objects have ids like id, with some files.
 func (g *Git) MakeRepository(name, id string, files map[string]string, others ...*os.File) error {
-	dir := filepath.Join(g.scratch.path, name)
+	dir := filepath.Join(g.scratch.Path, name)
 	g.others[name] = others
 	all := map[string]string{"HEAD": "ref: " + HeadRef + "\n", "config": FormatConfig(id, "true")}
 	maps.Copy(all, files)
@@ -105,7 +112,7 @@ func (g *Git) Give() error {
 	if g.owner == nil {
 		return nil
 	}
-	root, err := os.OpenRoot(g.scratch.path)
+	root, err := os.OpenRoot(g.scratch.Path)
 	if err != nil {
 		return hostError(err)
 	}
@@ -128,7 +135,7 @@ func (g *Git) Command(ctx context.Context, name string, args ...string) *exec.Cm
 		all = append(all, "-c", s)
 	}
 	cmd := exec.CommandContext(ctx, g.program, append(all, args...)...)
-	home := g.scratch.path
+	home := g.scratch.Path
 	cmd.Dir = home
 	cmd.Env = []string{
 		"PATH=/usr/bin:/bin", "LC_ALL=C", "HOME=" + home, "XDG_CONFIG_HOME=" + home, "GIT_DIR=" + filepath.Join(home, name),
@@ -262,4 +269,4 @@ func (p *Process) Complaint() string {
 }
 
 // Path is the scratch directory.
-func (g *Git) Path() string { return g.scratch.path }
+func (g *Git) Path() string { return g.scratch.Path }

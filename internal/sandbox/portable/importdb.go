@@ -27,12 +27,12 @@ import (
 // The copy has no name any more, so that it is gone with this process. digest gets the SHA-256 of
 // the database. Errors: Invalid; those of the host.
 func openForeign(ctx context.Context, file string, digest *string) (conn *sql.Conn, closeAll func() error, err error) {
-	dir, remove, err := scratchDir("agentfense-import-")
+	scratch, err := safefs.MakeScratch("agentfense-import-")
 	if err != nil {
 		return nil, nil, failedImport(file, err)
 	}
-	defer func() { err = errors.Join(err, remove()) }()
-	path := filepath.Join(dir, "copy.db")
+	defer func() { err = errors.Join(err, scratch.Remove()) }()
+	path := filepath.Join(scratch.Path, "copy.db")
 	if err := copyForeign(ctx, file, path, digest); err != nil {
 		return nil, nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/sandbox/portable/query"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
@@ -28,19 +29,19 @@ func Query(ctx context.Context, s *record.Sandbox, statement string, b query.Bou
 
 // openTables opens a new database of the tables of a sandbox. It has no name any more.
 func openTables(ctx context.Context, s *record.Sandbox) (tables *os.File, err error) {
-	dir, remove, err := scratchDir("agentfense-sql-")
+	scratch, err := safefs.MakeScratch("agentfense-sql-")
 	if err != nil {
 		return nil, errdefs.New(errdefs.Internal, "sql: %w", err)
 	}
 	defer func() {
-		if removed := remove(); removed != nil {
+		if removed := scratch.Remove(); removed != nil {
 			err = errors.Join(err, errdefs.New(errdefs.Internal, "sql: %w", removed))
 		}
 		if err != nil && tables != nil {
 			tables.Close()
 		}
 	}()
-	path := filepath.Join(dir, "tables.db")
+	path := filepath.Join(scratch.Path, "tables.db")
 	if err := makeTables(ctx, s, path); err != nil {
 		return nil, err
 	}
