@@ -64,7 +64,7 @@ func (r *Repository) Put(content io.Reader) (name, sum string, err error) {
 	return name, hex.EncodeToString(h.Sum(nil)), hostError(errors.Join(err, f.Close()))
 }
 
-func (r *Repository) path(name string) string { return filepath.Join(r.scratch, "files", name) }
+func (r *Repository) path(name string) string { return filepath.Join(r.scratch.Path, "files", name) }
 
 // Hash makes blobs of what Put stored, and returns their ids.
 func (r *Repository) Hash(ctx context.Context, names []string) ([]string, error) {

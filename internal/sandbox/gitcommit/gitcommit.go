@@ -35,7 +35,7 @@ type Repository struct {
 	hooks   []string // keys of the configuration that enable a hook
 	top     string   // of the work tree
 	prefix  string   // of the source below top, with a slash at its end; "" at the top
-	scratch string
+	scratch *safefs.Scratch
 	files   int                 // that Put has made
 	objects string              // of the repository
 	owner   *syscall.Credential // of the repository, if it is not the caller
@@ -124,11 +124,11 @@ func (r *Repository) checkDirs(ctx context.Context) error {
 
 // makeScratch makes the scratch directory: files of ours, and a directory for git.
 func (r *Repository) makeScratch() (err error) {
-	if r.scratch, err = os.MkdirTemp("", "agentfense-commit-"); err != nil {
+	if r.scratch, err = safefs.MakeScratch("agentfense-commit-"); err != nil {
 		return hostError(err)
 	}
 	for _, dir := range []string{"files", "git", "git/objects"} {
-		path := filepath.Join(r.scratch, dir)
+		path := filepath.Join(r.scratch.Path, dir)
 		if err := os.Mkdir(path, 0o700); err != nil {
 			return hostError(err)
 		}
@@ -146,7 +146,7 @@ func (r *Repository) makeScratch() (err error) {
 		}
 	}
 	if r.owner != nil {
-		err = os.Chmod(r.scratch, 0o711)
+		err = os.Chmod(r.scratch.Path, 0o711)
 	}
 	return hostError(err)
 }
@@ -155,10 +155,10 @@ func hostError(err error) error { return safefs.OwnError("git", err) }
 
 // Close removes the scratch directory.
 func (r *Repository) Close() error {
-	if r.scratch == "" {
+	if r.scratch == nil {
 		return nil
 	}
-	return hostError(os.RemoveAll(r.scratch))
+	return hostError(r.scratch.Remove())
 }
 
 // begin reads where the objects are, and HEAD, and makes an index of it.
@@ -225,12 +225,12 @@ var passed = []string{
 func (r *Repository) environment(w where) []string {
 	env := []string{
 		"PATH=/usr/bin:/bin", "LC_ALL=C", "GIT_DIR=" + filepath.Join(r.top, ".git"), "GIT_WORK_TREE=" + r.top,
-		"GIT_INDEX_FILE=" + filepath.Join(r.scratch, "git/index"), "GIT_CONFIG_NOSYSTEM=1", "GIT_ATTR_NOSYSTEM=1",
+		"GIT_INDEX_FILE=" + filepath.Join(r.scratch.Path, "git/index"), "GIT_CONFIG_NOSYSTEM=1", "GIT_ATTR_NOSYSTEM=1",
 		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=",
 		"GIT_ASKPASS=/bin/false", "SSH_ASKPASS=/bin/false", "GIT_PAGER=cat", "GIT_EDITOR=false",
 	}
 	if w == inScratch {
-		env = append(env, "GIT_OBJECT_DIRECTORY="+filepath.Join(r.scratch, "git/objects"), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+quoted(r.objects))
+		env = append(env, "GIT_OBJECT_DIRECTORY="+filepath.Join(r.scratch.Path, "git/objects"), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+quoted(r.objects))
 	}
 	env = append(env, r.identity...)
 	for _, name := range passed {
@@ -316,7 +316,7 @@ func (r *Repository) run(ctx context.Context, w where, stdin io.Reader, args ...
 func (r *Repository) outcome(ctx context.Context, cmd *exec.Cmd, verb string) error {
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
-	return failed(ctx, cmd.Run(), verb, strings.ReplaceAll(complaint.String(), r.scratch, "the scratch directory"))
+	return failed(ctx, cmd.Run(), verb, strings.ReplaceAll(complaint.String(), r.scratch.Path, "the scratch directory"))
 }
 
 func failed(ctx context.Context, err error, verb, complaint string) error {

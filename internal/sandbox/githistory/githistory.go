@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // memoryMax is the limit of git's address space, because objects may unpack to any size.
@@ -134,19 +135,19 @@ func (o Objects) ask(ctx context.Context, q question, read func(out io.Reader) (
 	if err != nil {
 		return errdefs.New(errdefs.Internal, "git: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(scratch) }()
+	defer func() { _ = scratch.Remove() }()
 	done := make(chan error, 1)
 	go func() {
 		// PR_SET_PDEATHSIG refers to the end of this thread, so keep it until git ends. A
 		// walled thread ends with this goroutine.
 		runtime.LockOSThread()
 		if q.walled {
-			err = o.restrictThread(scratch, git)
+			err = o.restrictThread(scratch.Path, git)
 		} else {
 			defer runtime.UnlockOSThread()
 		}
 		if err == nil {
-			err = o.run(ctx, q, git, scratch, read)
+			err = o.run(ctx, q, git, scratch.Path, read)
 		}
 		done <- err
 	}()
@@ -214,10 +215,10 @@ func explain(ctx context.Context, err error, complaint string) error {
 }
 
 // makeScratch makes the empty repository in which git runs.
-func (q *question) makeScratch() (string, error) {
-	dir, err := os.MkdirTemp("", "agentfense-git-")
+func (q *question) makeScratch() (*safefs.Scratch, error) {
+	dir, err := safefs.MakeScratch("agentfense-git-")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	config := "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
 	if q.hash == sha256Digits {
@@ -227,12 +228,12 @@ func (q *question) makeScratch() (string, error) {
 	if len(q.shallow) > 0 {
 		files["shallow"] = strings.Join(q.shallow, "\n") + "\n"
 	}
-	err = os.Mkdir(filepath.Join(dir, "refs"), 0o700)
+	err = os.Mkdir(filepath.Join(dir.Path, "refs"), 0o700)
 	for name, text := range files {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir.Path, name), []byte(text), 0o600))
 	}
 	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, dir.Remove())
 	}
 	return dir, nil
 }
