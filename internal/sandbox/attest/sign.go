@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -112,44 +111,10 @@ func FindKey(ctx context.Context, home string) (string, error) {
 	return "", errdefs.New(errdefs.NotFound, "no key to sign with: give one with --attest-key, or make one: ssh-keygen -t ed25519")
 }
 
-// FindAllowedSigners returns the file of allowed signers that git uses. Errors: NotFound.
-func FindAllowedSigners(ctx context.Context) (string, error) {
-	if file, ok := gitConfig(ctx, "gpg.ssh.allowedSignersFile"); ok {
-		return file, nil
-	}
-	return "", errdefs.New(errdefs.NotFound, "no file of allowed signers: give one with --allowed-signers; a line of it is a name and a public key, such as: alice@example.com ssh-ed25519 AAAA…")
-}
-
 // gitConfig returns a path or a word of the user's configuration of git.
 func gitConfig(ctx context.Context, key string) (string, bool) {
-	out, err := exec.CommandContext(ctx, "git", "config", "--global", "--type=path", "--get", key).Output()
+	out, err := exec.CommandContext(ctx, "git", "config", "--global", "--includes", "--type=path", "--get", key).Output()
 	text := strings.TrimSuffix(string(out), "\n")
 	return text, err == nil && text != ""
 }
 
-// CheckSignature returns the signer that the file of allowed signers has for the signature of the
-// text. With signer only that one counts. Errors: NotFound if the file does not exist; Precondition
-// if there is no such signer or the signature is of another text; Unsupported.
-func CheckSignature(ctx context.Context, text, signature []byte, allowed, signer string) (string, error) {
-	if _, err := os.Stat(allowed); err != nil {
-		return "", errdefs.New(errdefs.NotFound, "file of allowed signers %s: %w", allowed, errors.Unwrap(err))
-	}
-	file, remove, err := tempFile(signature)
-	if err != nil {
-		return "", err
-	}
-	defer remove()
-	found, err := keygen(ctx, nil, "-Y", "find-principals", "-s", file, "-f", allowed)
-	if err != nil {
-		return "", errdefs.New(errdefs.KindOf(err), "the signature is of no signer in %s: %w", allowed, err)
-	}
-	signers := strings.Split(strings.TrimSpace(string(found)), "\n")
-	if signer != "" {
-		if !slices.Contains(signers, signer) {
-			return "", errdefs.New(errdefs.Precondition, "the signature is not of %s, but of %s", vpath.Quote(signer), vpath.Quote(strings.Join(signers, ", ")))
-		}
-		signers = []string{signer}
-	}
-	_, err = keygen(ctx, text, "-Y", "verify", "-f", allowed, "-I", signers[0], "-n", Namespace, "-s", file)
-	return signers[0], err
-}

@@ -24,21 +24,23 @@ type Contributor struct {
 	Net          string            `json:"net,omitempty"`
 	AllowNet     []string          `json:"allow_net,omitempty"`
 	Secrets      []hostlist.Secret `json:"secrets,omitempty"`
+	Publish      []uint16          `json:"publish,omitempty"` // ports inside
+	Earlier      Earlier           `json:"earlier,omitzero"`
 }
 
 // AddContributor notes that changes of the sandbox of other come into that of r, with what came
 // into them. Errors: Exhausted.
 func (r *Record) AddContributor(other *Record) error {
 	c := other.clone()
-	all := append(c.Contributors, Contributor{
-		ID: c.ID, Name: c.Name, Rules: c.Rules, EarlierRules: c.EarlierRules, Mounts: c.Mounts, Net: c.Net, AllowNet: c.AllowNet, Secrets: c.Secrets,
-	})
-	for _, from := range all {
+	for _, from := range append(c.Contributors, c.Describe()) {
 		if from.ID == r.ID && from.ID != "" {
 			continue
 		}
-		r.Contributors = slices.DeleteFunc(r.Contributors, func(c Contributor) bool { return c.ID == from.ID && c.Imported == from.Imported })
-		r.Contributors = append(r.Contributors, from)
+		isFrom := func(c Contributor) bool { return c.ID == from.ID && c.Imported == from.Imported }
+		if i := slices.IndexFunc(r.Contributors, isFrom); i >= 0 && from.ID != "" {
+			from.add(&r.Contributors[i]) // it may have come by another sandbox, as it was earlier
+		}
+		r.Contributors = append(slices.DeleteFunc(r.Contributors, isFrom), from)
 	}
 	if len(r.Contributors) > maxContributors {
 		return errdefs.New(errdefs.Exhausted, "sandbox %s: it would have changes of %d sandboxes and files, more than %d: merge into another sandbox", r.Name, len(r.Contributors), maxContributors)
@@ -51,7 +53,8 @@ func cloneContributors(all []Contributor) []Contributor {
 	for i := range c {
 		c[i].Rules, c[i].EarlierRules = slices.Clone(c[i].Rules), clonePolicies(c[i].EarlierRules)
 		c[i].Mounts, c[i].AllowNet = cloneMounts(c[i].Mounts), slices.Clone(c[i].AllowNet)
-		c[i].Secrets = hostlist.CloneSecrets(c[i].Secrets)
+		c[i].Secrets, c[i].Publish = hostlist.CloneSecrets(c[i].Secrets), slices.Clone(c[i].Publish)
+		c[i].Earlier = c[i].Earlier.clone()
 	}
 	return c
 }

@@ -29,7 +29,7 @@ import (
 // also an added field, because an older agentfense that ignored a field could weaken the
 // sandbox. Earlier versions can be read; the next update of such a record writes this
 // version.
-const SchemaVersion = 10
+const SchemaVersion = 11
 
 // The runtimes.
 const (
@@ -63,6 +63,8 @@ type Record struct {
 	// directory, it did not see entries that one of them hid.
 	EarlierRules  policy.Earlier `json:"earlier_rules,omitempty"`
 	granted.Paths                // rules among Rules that end, and some that have ended
+	// Earlier is what the sandbox could see and reach in addition, before it was changed.
+	Earlier Earlier `json:"earlier,omitzero"`
 	// Contributors are where changes are from that commands of the sandbox did not make.
 	Contributors []Contributor `json:"contributors,omitempty"`
 	// Ask is nil if refusals do not wait for an answer.
@@ -139,6 +141,7 @@ func (r *Record) clone() Record {
 	c.Ignore = slices.Clone(r.Ignore)
 	c.Served = r.Served.clone()
 	c.EarlierRules = clonePolicies(r.EarlierRules)
+	c.Earlier = r.Earlier.clone()
 	c.Contributors = cloneContributors(r.Contributors)
 	return c
 }
