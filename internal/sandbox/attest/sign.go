@@ -117,4 +117,3 @@ func gitConfig(ctx context.Context, key string) (string, bool) {
 	text := strings.TrimSuffix(string(out), "\n")
 	return text, err == nil && text != ""
 }
-

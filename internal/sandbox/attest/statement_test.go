@@ -140,7 +140,7 @@ func TestAStatementAgreesWithItself(t *testing.T) {
 		"text after it":           {"\n}\n", "\n}\n{}"},
 		"no policy":               {"\n", ""},
 		"an unknown network":      {`"mode": "named"`, `"mode": "tor"`},
-		"an unknown earlier one":  {`"none"\n        ]`, `"nothing"\n        ]`},
+		"an unknown earlier one":  {"\"modes\": [\n          \"none\"", "\"modes\": [\n          \"nothing\""},
 		"a host in another form":  {"example.com:443", "Example.com:443"},
 		"a list of hosts":         {"example.com:443", "@npm"},
 	} {
