@@ -215,7 +215,7 @@ func (v *verifyJSON) checkLog(ctx context.Context, e *env, st *attest.Statement,
 		if summary.Gaps > 0 {
 			lost = fmt.Sprintf(", but it lost %d records (%s)", summary.Lost, plural(summary.Gaps, "gap"))
 		}
-		v.add("audit log", "whole"+lost+", with the record that the statement names; it has no policy, mount or host that the statement lacks", nil)
+		v.add("audit log", "whole"+lost+", with the record that the statement names, and with no other policy, mount or host", nil)
 	}
 	return err
 }

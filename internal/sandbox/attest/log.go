@@ -38,7 +38,7 @@ func (st *Statement) CheckLog(path string, archives ...string) (audit.Summary, e
 	case err != nil:
 		return summary, err
 	case summary.Archived > 0:
-		return summary, errdefs.New(errdefs.Invalid, "audit log: its records up to %d are in an archive: give that, too (--archive FILE)", summary.Archived)
+		return summary, errdefs.New(errdefs.Invalid, "audit log %s: its records up to %d are in an archive: give that, too (--archive FILE)", record.HostPath(parts[0]), summary.Archived)
 	case string(summary.ID) != st.Predicate.Sandbox.ID:
 		return summary, errdefs.New(errdefs.Invalid, "audit log %s: it is of another sandbox", record.HostPath(path))
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -83,17 +84,49 @@ func isPublicKey(key string) (public string, is bool) {
 }
 
 // CheckKey checks that there is a key of that name: the key itself, or its public half if an agent
-// has the key. Errors: NotFound.
-func CheckKey(key string) error {
-	if _, is := isPublicKey(key); is {
-		return nil
-	}
-	for _, file := range []string{key, key + ".pub"} {
-		if _, err := os.Stat(file); err == nil {
-			return nil
+// has the key. It cannot tell whether a passphrase will be right. Errors: NotFound; Precondition if
+// no agent has the key.
+func CheckKey(ctx context.Context, key string) error {
+	public, is := isPublicKey(key)
+	if !is {
+		var err error
+		if public, err = readKey(key); err != nil {
+			return err
+		}
+		for _, suffix := range []string{"-cert.pub", ".pub"} {
+			if private, is := strings.CutSuffix(key, suffix); is && exists(private) {
+				return nil
+			}
 		}
 	}
-	return errdefs.New(errdefs.NotFound, "key %s: no such file: give another one with --attest-key", vpath.Escape(key))
+	fields := strings.Fields(public)
+	if len(fields) < 2 || !slices.ContainsFunc([]string{"ssh-", "ecdsa-", "sk-"}, func(kind string) bool { return strings.HasPrefix(fields[0], kind) }) {
+		return nil // a private key
+	}
+	if strings.Contains(fields[0], "-cert-") {
+		return nil // the agent may list the key without its certificate
+	}
+	list, err := exec.CommandContext(ctx, "ssh-add", "-L").Output()
+	if errors.Is(err, exec.ErrNotFound) || strings.Contains(string(list), fields[1]) {
+		return nil
+	}
+	return errdefs.New(errdefs.Precondition, "key %s: it is a public key, and no agent of ssh has the private one: add that with ssh-add, or give another one with --attest-key", vpath.Escape(key))
+}
+
+// readKey reads a file of a key, or of its public half. Errors: NotFound, Denied, Invalid.
+func readKey(key string) (string, error) {
+	for _, file := range []string{key, key + ".pub"} {
+		if exists(file) {
+			text, err := safefs.ReadNamed(file, maxSignature)
+			return string(text), err
+		}
+	}
+	return "", errdefs.New(errdefs.NotFound, "key %s: no such file: give another one with --attest-key", vpath.Escape(key))
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // FindKey returns the key with which git signs in ssh's format, else ~/.ssh/id_ed25519 if it is
@@ -105,7 +138,7 @@ func FindKey(ctx context.Context, home string) (string, error) {
 		}
 	}
 	key := filepath.Join(home, ".ssh", "id_ed25519")
-	if _, err := os.Stat(key); home != "" && err == nil {
+	if home != "" && (exists(key) || exists(key+".pub")) {
 		return key, nil
 	}
 	return "", errdefs.New(errdefs.NotFound, "no key to sign with: give one with --attest-key, or make one: ssh-keygen -t ed25519")

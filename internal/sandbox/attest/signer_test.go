@@ -227,3 +227,26 @@ func TestAnyChangedByteOfWhatIsSignedIsFound(t *testing.T) {
 		t.Errorf("a text that goes on: %v, want Precondition", err)
 	}
 }
+
+// A key that an agent should have is missed before anything is applied.
+func TestAKeyOfAnAgentIsLookedFor(t *testing.T) {
+	k := newKeys(t)
+	t.Setenv("SSH_AUTH_SOCK", k.path("no-agent"))
+	if _, err := exec.LookPath("ssh-add"); err != nil {
+		t.Skip("needs ssh-add")
+	}
+	k.write("alone.pub", k.read("other.pub"))
+	for key, want := range map[string]errdefs.Kind{
+		k.path("alone"): errdefs.Precondition, k.path("alone.pub"): errdefs.Precondition, k.read("other.pub"): errdefs.Precondition,
+		"key::" + k.read("other.pub"): errdefs.Precondition, k.path("no-such"): errdefs.NotFound,
+	} {
+		if err := CheckKey(t.Context(), key); !errdefs.Is(err, want) {
+			t.Errorf("%s: %v, want %v", key, err, want)
+		}
+	}
+	for _, key := range []string{"key", "key.pub", "cert-cert.pub"} {
+		if err := CheckKey(t.Context(), k.path(key)); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
