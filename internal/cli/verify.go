@@ -311,7 +311,7 @@ func printReach(b *strings.Builder, r attest.Reach) {
 	case r.Any:
 		what = "any host"
 	case len(r.Hosts) > 0:
-		what = "only " + strings.Join(r.Hosts, ", ")
+		what = "only " + vpath.Escape(strings.Join(r.Hosts, ", "))
 	}
 	fmt.Fprintf(b, "network, since it was made: %s\n", what)
 	for _, port := range r.Publish {

@@ -1,11 +1,14 @@
 package attest
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
@@ -38,32 +41,40 @@ func (st *Statement) CheckLog(path string, archives ...string) (audit.Summary, e
 	case err != nil:
 		return summary, err
 	case summary.Archived > 0:
-		return summary, errdefs.New(errdefs.Invalid, "audit log %s: its records up to %d are in an archive: give that, too (--archive FILE)", record.HostPath(parts[0]), summary.Archived)
+		return summary, errdefs.New(errdefs.Invalid, "audit log %s: its records up to %d are in an archive: give that, too (--archive FILE)", nameOf(parts[0]), summary.Archived)
 	case string(summary.ID) != st.Predicate.Sandbox.ID:
-		return summary, errdefs.New(errdefs.Invalid, "audit log %s: it is of another sandbox", record.HostPath(path))
+		return summary, errdefs.New(errdefs.Invalid, "audit log %s: it is of another sandbox", nameOf(path))
 	}
 	c, err := st.newLogCheck()
 	if err != nil {
 		return summary, err
 	}
-	for _, part := range parts {
-		err := audit.Read(part, func(r audit.Record) error {
-			if r.Seq > head.Seq {
-				return nil
-			}
-			if what := c.lacks(r.Event); what != "" {
-				return errdefs.New(errdefs.Invalid, "audit log %s: record %d %s", record.HostPath(part), r.Seq, what)
-			}
-			return nil
-		})
-		if err != nil {
-			return summary, err
-		}
+	if err := c.read(parts, head.Seq); err != nil {
+		return summary, err
 	}
 	if st.Predicate.Commit != nil && !c.commits {
-		return summary, errdefs.New(errdefs.Invalid, "audit log %s: it has no record of the commit %s", record.HostPath(path), st.Predicate.Commit.ID)
+		return summary, errdefs.New(errdefs.Invalid, "audit log %s: it has no record of the commit %s", nameOf(path), st.Predicate.Commit.ID)
 	}
 	return summary, nil
+}
+
+// checkRecord checks before an apply that the record of the sandbox, of which a statement is made,
+// has what its audit log has. That of a sandbox that an earlier version made may lack something.
+// Errors: Invalid, also if the log is damaged.
+func checkRecord(s *record.Sandbox) error {
+	log, err := audit.Verify(s.AuditPath())
+	if err != nil {
+		return err
+	}
+	st, err := New(s, nil, &apply.Result{}, &log, About{})
+	if err != nil {
+		return err
+	}
+	c, err := st.newLogCheck()
+	if err != nil {
+		return err
+	}
+	return c.read([]string{s.AuditPath()}, log.Head.Seq)
 }
 
 func (st *Statement) newLogCheck() (*logCheck, error) {
@@ -80,6 +91,25 @@ func (st *Statement) newLogCheck() (*logCheck, error) {
 		}
 	}
 	return c, nil
+}
+
+// read checks the records of the parts, up to one. Errors: Invalid if the statement lacks something.
+func (c *logCheck) read(parts []string, last uint64) error {
+	for _, part := range parts {
+		err := audit.Read(part, func(r audit.Record) error {
+			if r.Seq > last {
+				return nil
+			}
+			if what := c.lacks(r.Event); what != "" {
+				return errdefs.New(errdefs.Invalid, "audit log %s: record %d %s", nameOf(part), r.Seq, what)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lacks says what a record of the audit log has that the statement should have, "" for nothing.
@@ -115,6 +145,9 @@ func (c *logCheck) lacks(e audit.Event) string {
 	}
 	return ""
 }
+
+// nameOf names a file without its directory, which clients of a server may not know.
+func nameOf(file string) string { return vpath.Escape(filepath.Base(file)) }
 
 // firstOf returns the first text that is not empty.
 func firstOf(texts ...string) string {

@@ -25,7 +25,7 @@ func Choose(s *record.Sandbox, reviewed string, running bool) (digest string, sh
 			return "", nil, err
 		}
 	}
-	if _, err := audit.Verify(s.AuditPath()); err != nil {
+	if err := checkRecord(s); err != nil {
 		return "", nil, errdefs.New(errdefs.KindOf(err), "nothing was applied: %w", err)
 	}
 	shown, err = manifest.Load(s, digest)

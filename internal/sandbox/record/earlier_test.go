@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -99,6 +100,22 @@ func TestWhatASandboxHadIsBounded(t *testing.T) {
 	}
 	if err := change(hosts(1000)); !errdefs.Is(err, errdefs.Exhausted) {
 		t.Errorf("one host too much: %v, want Exhausted", err)
+	}
+	grant := hostlist.Change{Grant: []string{"h1000.example.com:443"}}
+	if err := change(nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ChangeHosts(grant); !errdefs.Is(err, errdefs.Exhausted) {
+		t.Errorf("a grant of a host: %v, want Exhausted", err)
+	}
+	err := audit.Read(s.AuditPath(), func(r audit.Record) error {
+		if e, is := r.Event.(audit.HostsChanged); is {
+			t.Errorf("the log has hosts that were refused: %+v", e)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := change(nil); err != nil {
 		t.Errorf("fewer hosts: %v", err)
