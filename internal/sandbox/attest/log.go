@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/confine/egress/secret"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
@@ -85,15 +85,13 @@ func (st *Statement) newLogCheck() (*logCheck, error) {
 	}
 	c.allowed = c.network.Allow
 	for _, s := range c.network.Secrets {
-		of := secret.Secret{Name: s.Name, Hosts: make([]secret.Target, len(s.Hosts))}
-		for _, r := range secret.Rules([]secret.Secret{of}) {
-			c.allowed = append(slices.Clip(c.allowed), r.String())
-		}
+		c.allowed = append(slices.Clip(c.allowed), hostlist.InsideRules(s.Name, len(s.Hosts))...)
 	}
 	return c, nil
 }
 
-// read checks the records of the parts, up to one. Errors: Invalid if the statement lacks something.
+// read checks the records of the parts, up to one. Errors: Invalid if the statement lacks
+// something.
 func (c *logCheck) read(parts []string, last uint64) error {
 	for _, part := range parts {
 		err := audit.Read(part, func(r audit.Record) error {

@@ -148,8 +148,8 @@ func TestALogOfAnotherSandboxIsRefused(t *testing.T) {
 	l.wants("archives of another log", "line 1: record", path, otherArchives...)
 }
 
-// Each byte of each part until the record of the statement counts, of which a third is tried, and so
-// does each of the records.
+// Each byte of each part until the record of the statement counts, of which a third is tried, and
+// so does each of the records.
 func TestAnyChangedByteOfALogIsFound(t *testing.T) {
 	l := newLogged(t)
 	path, archives := l.alone()

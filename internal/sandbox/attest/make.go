@@ -54,8 +54,8 @@ func Make(s *record.Sandbox, shown manifest.Manifest, result *apply.Result, abou
 	return st.Encode()
 }
 
-// changeBytes is the size in a statement of each change, without the texts in it, and of what else a
-// statement says about the apply.
+// changeBytes is the size in a statement of each change, without the texts in it, and of what else
+// a statement says about the apply.
 const changeBytes = 512
 
 // MostBytes returns how large the statement about the changes at and below the paths is at most.

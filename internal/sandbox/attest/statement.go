@@ -179,9 +179,9 @@ func New(s *record.Sandbox, shown manifest.Manifest, result *apply.Result, log *
 	return st, st.add(shown, result)
 }
 
-// wholeOf returns the record, as it is now, of a sandbox for which s stands, also if it stands for a
-// mount. A change whose event is in the audit log already is in the record: both are written while
-// the home is locked.
+// wholeOf returns the record, as it is now, of a sandbox for which s stands, also if it stands for
+// a mount. A change whose event is in the audit log already is in the record: both are written
+// while the home is locked.
 func wholeOf(s *record.Sandbox) (r record.Record, err error) {
 	err = s.Home.Locked(func() error {
 		whole, err := s.Home.Open(s.Name())

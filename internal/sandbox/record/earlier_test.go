@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/contributor"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -26,7 +27,7 @@ func update(t *testing.T, s *record.Sandbox, change func(*record.Record)) {
 	}
 }
 
-func wantEarlier(t *testing.T, h *record.Home, want record.Earlier) {
+func wantEarlier(t *testing.T, h *record.Home, want contributor.Earlier) {
 	t.Helper()
 	if diff := cmp.Diff(want, open(t, h).Earlier); diff != "" {
 		t.Errorf("earlier (-want +got):\n%s", diff)
@@ -42,13 +43,13 @@ func TestTheRecordHasWhatTheSandboxHadEarlier(t *testing.T) {
 		r.Net, r.AllowNet, r.Secrets, r.Mounts = record.NetNamed, []string{"a.example.com:443", "b.example.com:443"}, []hostlist.Secret{secret}, []record.Mount{mount}
 		r.Publish = []published.Port{{Host: 8080, Inside: 3000}}
 	})
-	wantEarlier(t, h, record.Earlier{Nets: []string{"none"}})
+	wantEarlier(t, h, contributor.Earlier{Nets: []string{"none"}})
 
 	update(t, s, func(r *record.Record) {
 		r.AllowNet, r.Secrets, r.Publish = []string{"b.example.com:443"}, nil, nil
 		r.Mounts[0].Source = "/new"
 	})
-	want := record.Earlier{
+	want := contributor.Earlier{
 		Nets: []string{"none"}, AllowNet: []string{"a.example.com:443"}, Secrets: []hostlist.Secret{{Text: secret.Text}},
 		Publish: []uint16{3000}, Mounts: []record.Mount{mount},
 	}
@@ -75,7 +76,7 @@ func TestGrantedHostsStayInTheRecord(t *testing.T) {
 	grant(hostlist.Change{Grant: []string{"a.example.com:443"}})
 	grant(hostlist.Change{Grant: []string{"b.example.com:443"}, For: time.Nanosecond})
 	grant(hostlist.Change{Grant: []string{"c.example.com:443"}, Revoke: []string{"a.example.com:443"}})
-	wantEarlier(t, h, record.Earlier{Nets: []string{"none"}, AllowNet: []string{"a.example.com:443", "b.example.com:443"}})
+	wantEarlier(t, h, contributor.Earlier{Nets: []string{"none"}, AllowNet: []string{"a.example.com:443", "b.example.com:443"}})
 }
 
 // Clients may grant and revoke without an end, and the record must not grow so.
@@ -125,8 +126,8 @@ func TestWhatASandboxHadIsBounded(t *testing.T) {
 	}
 }
 
-// Changes may come of one sandbox twice, once by another that got them earlier. The description that
-// comes last must not replace what was known.
+// Changes may come of one sandbox twice, once by another that got them earlier. The description
+// that comes last must not replace what was known.
 func TestTheDescriptionsOfAContributorAddUp(t *testing.T) {
 	h, _ := newSandbox(t)
 	into, by, from := open(t, h), open(t, h), open(t, h)
@@ -143,11 +144,11 @@ func TestTheDescriptionsOfAContributorAddUp(t *testing.T) {
 	from.Mounts = []record.Mount{{Source: "/late", Target: "/m", Name: "m", Mode: "ro"}}
 	merge(&into, &from)
 	merge(&into, &by)
-	if len(into.Contributors) != 2 || into.Contributors[0].ID != from.ID {
+	if len(into.Contributors) != 2 || into.Contributors[0].ID != string(from.ID) {
 		t.Fatalf("got %+v", into.Contributors)
 	}
 	got := into.Contributors[0]
-	want := record.Earlier{Nets: []string{record.NetNamed}, AllowNet: from.AllowNet, Mounts: from.Mounts}
+	want := contributor.Earlier{Nets: []string{record.NetNamed}, AllowNet: from.AllowNet, Mounts: from.Mounts}
 	if diff := cmp.Diff(want, got.Earlier); diff != "" {
 		t.Errorf("earlier (-want +got):\n%s", diff)
 	}

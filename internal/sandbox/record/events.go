@@ -122,7 +122,8 @@ func AuditMounts(mounts []Mount) []audit.Mount {
 	return list
 }
 
-// EncodeRules returns rules as JSON without spaces, and the SHA-256 of that in hex. Errors: Internal.
+// EncodeRules returns rules as JSON without spaces, and the SHA-256 of that in hex. Errors:
+// Internal.
 func EncodeRules(rules []policy.Rule) (sum string, text []byte, err error) {
 	text, err = json.Marshal(rules)
 	if err != nil {

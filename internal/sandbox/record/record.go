@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
+	"github.com/agentfense/agentfense/internal/sandbox/contributor"
 	"github.com/agentfense/agentfense/internal/sandbox/granted"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/limit"
@@ -64,7 +65,7 @@ type Record struct {
 	EarlierRules  policy.Earlier `json:"earlier_rules,omitempty"`
 	granted.Paths                // rules among Rules that end, and some that have ended
 	// Earlier is what the sandbox could see and reach in addition, before it was changed.
-	Earlier Earlier `json:"earlier,omitzero"`
+	Earlier contributor.Earlier `json:"earlier,omitzero"`
 	// Contributors are where changes are from that commands of the sandbox did not make.
 	Contributors []Contributor `json:"contributors,omitempty"`
 	// Ask is nil if refusals do not wait for an answer.
@@ -135,22 +136,14 @@ func (r *Record) clone() Record {
 	c.List = r.List.Clone()
 	c.Publish = slices.Clone(r.Publish)
 	c.Secrets = hostlist.CloneSecrets(r.Secrets)
-	c.Mounts = cloneMounts(r.Mounts)
+	c.Mounts = contributor.CloneMounts(r.Mounts)
 	c.Scratch = slices.Clone(r.Scratch)
 	c.Marks = slices.Clone(r.Marks)
 	c.Ignore = slices.Clone(r.Ignore)
 	c.Served = r.Served.clone()
-	c.EarlierRules = clonePolicies(r.EarlierRules)
-	c.Earlier = r.Earlier.clone()
-	c.Contributors = cloneContributors(r.Contributors)
-	return c
-}
-
-func clonePolicies(all [][]policy.Rule) [][]policy.Rule {
-	c := slices.Clone(all)
-	for i, rules := range c {
-		c[i] = slices.Clone(rules)
-	}
+	c.EarlierRules = contributor.ClonePolicies(r.EarlierRules)
+	c.Earlier = r.Earlier.Clone()
+	c.Contributors = contributor.CloneAll(r.Contributors)
 	return c
 }
 
