@@ -17,6 +17,7 @@ from agentfense import (
     SandboxClient,
     SandboxInfo,
     SandboxNotFoundError,
+    SandboxStatus,
 )
 
 NO_SANDBOX = "sb_0123456789abcdef"
@@ -209,7 +210,7 @@ def arguments_with(call: Any, name: str, value: Any) -> Dict[str, Any]:
     return arguments
 
 
-NO_IDS = [5, b"sb", ["sb"], SandboxInfo(id=NO_SANDBOX, codebase_id="cb_0123456789abcdef")]
+NO_IDS = [5, b"sb", ["sb"], SandboxInfo(NO_SANDBOX, "cb_0123456789abcdef", SandboxStatus.RUNNING)]
 
 
 @pytest.mark.parametrize(("method", "name"), ids_of(SandboxClient))

@@ -466,7 +466,7 @@ def merge(
     how = t.ConflictResolution(on_conflict).name if on_conflict is not None else "UNSPECIFIED"
     return snapshot_pb2.MergeSandboxRequest(
         sandbox_id=id_of(sandbox_id, "sandbox_id"),
-        from_sandbox_id=text_of(from_sandbox_id, "from_sandbox_id"),
+        from_sandbox_id=id_of(from_sandbox_id, "from_sandbox_id"),
         snapshot=text_of(snapshot, "snapshot"),
         paths=paths,
         on_conflict="CONFLICT_RESOLUTION_" + how,
@@ -642,6 +642,7 @@ def upload_tree(
 ) -> Iterator[Any]:
     """Yield the messages of UploadTree for the entries of a directory that are not ignored, and record each entry."""
     note = note or _no_note
+    id_of(codebase_id, "codebase_id")
     directory = utils.check_directory(path)
     for entry in utils.walk_entries(directory, utils.upload_matcher(directory, ignore_patterns)):
         mode = stat.S_IMODE(entry.status.st_mode)
