@@ -14,6 +14,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -41,8 +42,14 @@ type Result struct {
 	Notes     []string // for people: what else the file does not have
 }
 
-// count counts the changes that were taken.
+// count counts the changes that were taken, parents before children. Layers that have been written
+// list what was in a deleted directory, too, until they are opened again.
 func (r *Result) count(taken []changes.Change) {
+	gone := map[vpath.Path]bool{}
+	taken = slices.DeleteFunc(taken, func(c changes.Change) bool {
+		gone[c.Path] = c.Status == changes.Deleted
+		return gone[c.Path] && gone[c.Path.Dir()]
+	})
 	implied := review.Implied(taken)
 	for i := range taken {
 		switch c := &taken[i]; {
