@@ -143,6 +143,8 @@ func (s *source) program(path vpath.Path, tool string, both bool) (*exec.Cmd, er
 	words = slices.Concat(words, args, []string{newFile})
 	cmd := exec.CommandContext(s.ctx, words[0], words[1:]...)
 	cmd.Dir = s.temp.path
+	// The terminal itself: of a terminal that is read for it, Bubble Tea would wait for the end.
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.o.In, s.o.Out, s.o.Out
 	return cmd, nil
 }
 

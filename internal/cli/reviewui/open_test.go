@@ -52,6 +52,12 @@ func opens(t *testing.T, log string, environ map[string]string) (args []string, 
 	f := &fake{texts: map[vpath.Path]string{}, old: map[vpath.Path]string{}}
 	f.add("/a.txt", "new\n", nil)
 	p := sit(t, f, 100, 10)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	p.m.source.o.In, p.m.source.o.Out = null, null
 	p.press("G")
 	p.m.o.Getenv = func(name string) string { return environ[name] }
 	cmd := p.m.edit()
