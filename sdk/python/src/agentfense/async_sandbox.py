@@ -406,8 +406,8 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
     ) -> t.Merged:
         """Bring what another sandbox, such as a fork, has changed into the changes of this one, which is stopped.
 
-        ``fork`` is that sandbox, its info or its id. See AsyncSandboxClient.merge_sandbox. ``restore("@{1}")`` takes the
-        merge back. Look at ``diff`` before ``apply``.
+        ``fork`` is that sandbox, its info or its id. See AsyncSandboxClient.merge_sandbox. ``restore("@{1}")``
+        takes the merge back. Look at ``diff`` before ``apply``.
         """
         return await self._client.merge_sandbox(
             self.id,

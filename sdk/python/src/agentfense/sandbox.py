@@ -404,8 +404,8 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
     ) -> t.Merged:
         """Bring what another sandbox, such as a fork, has changed into the changes of this one, which is stopped.
 
-        ``fork`` is that sandbox, its info or its id. See SandboxClient.merge_sandbox. ``restore("@{1}")`` takes the
-        merge back. Look at ``diff`` before ``apply``.
+        ``fork`` is that sandbox, its info or its id. See SandboxClient.merge_sandbox. ``restore("@{1}")``
+        takes the merge back. Look at ``diff`` before ``apply``.
         """
         return self._client.merge_sandbox(
             self.id,
