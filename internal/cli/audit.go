@@ -424,12 +424,12 @@ func describeEnd(v audit.CommandExecuted) string {
 }
 
 func describeDenial(v audit.PermissionDenied) string {
-	rule := "no rule"
+	rule, source := "no rule", present.LocalUntil(escape(v.RuleSource))
 	if v.RuleIndex >= 0 {
-		rule = fmt.Sprintf("rule %q (%s)", escape(audit.Text(secretname.Written(string(v.Rule)))), escape(v.RuleSource))
+		rule = fmt.Sprintf("rule %q (%s)", escape(audit.Text(secretname.Written(string(v.Rule)))), source)
 	}
 	if v.RuleIndex < 0 && v.RuleSource != "" {
-		rule = escape(v.RuleSource)
+		rule = source
 	}
 	text := fmt.Sprintf("%s %s: %s by %s, %s[%d]", v.Operation, present.InMount(v.Mount, escape(audit.Text(v.Path))), v.Permission, rule, escape(v.Program), v.PID)
 	if v.Count > 1 {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/board"
@@ -128,7 +129,7 @@ func (e *env) printBoard(s board.State) error {
 	for _, m := range s.Members {
 		status, since := "", ""
 		if m.Status != nil {
-			status, since = cutText(m.Status.Text), localTime(m.Status.Time)
+			status, since = cutText(m.Status.Text), present.LocalTime(m.Status.Time)
 		}
 		rows = append(rows, []string{m.Name, since, status})
 	}
@@ -140,7 +141,7 @@ func (e *env) printBoard(s board.State) error {
 	}
 	rows = nil
 	for _, t := range s.Topics {
-		rows = append(rows, []string{t.Name, strconv.Itoa(t.Messages), localTime(t.Last.Time), cutText(t.Last.Text)})
+		rows = append(rows, []string{t.Name, strconv.Itoa(t.Messages), present.LocalTime(t.Last.Time), cutText(t.Last.Text)})
 	}
 	return printTable(e.stdout, []string{"TOPIC", "MESSAGES", "LAST", "TEXT"}, rows)
 }
@@ -152,8 +153,6 @@ func cutText(text string) string {
 	}
 	return vpath.Escape(strings.ToValidUTF8(text[:maxStatusShown], "")) + "…"
 }
-
-func localTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
 func newBoardPost(e *env) *cobra.Command {
 	var topic string
@@ -287,7 +286,7 @@ func (e *env) printMessages(list []board.Message, asJSON bool) error {
 			err = errors.Join(err, failed)
 			continue
 		}
-		_, failed := fmt.Fprintf(e.stdout, "%d %s %s (%s) %s: %s\n", m.Seq, localTime(m.Time), vpath.Escape(m.Sandbox), vpath.Escape(string(m.By)), vpath.Escape(m.Topic), vpath.Escape(m.Text))
+		_, failed := fmt.Fprintf(e.stdout, "%d %s %s (%s) %s: %s\n", m.Seq, present.LocalTime(m.Time), vpath.Escape(m.Sandbox), vpath.Escape(string(m.By)), vpath.Escape(m.Topic), vpath.Escape(m.Text))
 		err = errors.Join(err, failed)
 	}
 	return err

@@ -3,11 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
@@ -145,7 +145,7 @@ func (e *env) listCodebases(ctx context.Context, s backend.Server, owner string,
 	}
 	var rows [][]string
 	for _, c := range all {
-		row := []string{c.ID, vpath.Escape(c.Name), vpath.Escape(c.OwnerID), fmt.Sprint(c.FileCount), formatBytes(c.SizeBytes), c.UpdatedAt.Local().Format(time.DateTime)}
+		row := []string{c.ID, vpath.Escape(c.Name), vpath.Escape(c.OwnerID), fmt.Sprint(c.FileCount), formatBytes(c.SizeBytes), present.LocalTime(c.UpdatedAt)}
 		if c.Linked {
 			row[3], row[4] = "linked", "-"
 		}

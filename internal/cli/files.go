@@ -147,7 +147,7 @@ func fileRows(entries []fileEntry) [][]string {
 		}
 		rows[i] = []string{
 			f.Permission.String(), string(f.Origin), f.Type, f.Mode, fmt.Sprint(f.SizeBytes),
-			f.ModifiedAt.Local().Format(time.DateTime), name,
+			present.LocalTime(f.ModifiedAt), name,
 		}
 	}
 	return rows

@@ -126,7 +126,7 @@ func (e *env) printHistory(list []history.Entry, asJSON bool) error {
 		case t.Branch != nil:
 			what += " of commits to " + vpath.Escape(t.Branch.Name())
 		}
-		rows = append(rows, []string{t.ID, t.Time.Local().Format(time.DateTime), vpath.Escape(name), fmt.Sprint(t.Count), stateOf(t), what})
+		rows = append(rows, []string{t.ID, present.LocalTime(t.Time), vpath.Escape(name), fmt.Sprint(t.Count), stateOf(t), what})
 	}
 	if asJSON {
 		return e.printJSON(doc)
@@ -148,5 +148,5 @@ func describeTransaction(t *history.Entry) string {
 	if t.Kind == history.Undo {
 		where = "in"
 	}
-	return fmt.Sprintf("the %s of sandbox %s %s %s at %s", t.Kind, vpath.Escape(t.Name), where, to, t.Time.Local().Format(time.DateTime))
+	return fmt.Sprintf("the %s of sandbox %s %s %s at %s", t.Kind, vpath.Escape(t.Name), where, to, present.LocalTime(t.Time))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -80,7 +81,7 @@ func (d inspection) rows() [][]string {
 		{"status:", d.Status},
 		{"source:", r.Source.Path.String()},
 		{"workspace:", record.HostPath(r.Workspace).String()},
-		{"created:", r.CreatedAt.Local().Format(time.DateTime)},
+		{"created:", present.LocalTime(r.CreatedAt)},
 		{"runtime:", strings.TrimSpace(r.Runtime + " " + r.Image)},
 		{"user:", userText(r)},
 		{"network:", networkText(&r, len(r.Secrets)+len(d.Secrets) > 0)},
@@ -141,7 +142,7 @@ func ruleRows(rules []policy.Rule) [][]string {
 			hidden[rule.Own]++
 			continue
 		}
-		rows = append(rows, []string{"", fmt.Sprintf("%s%s, priority %d", rule, makingAt(rule), rule.Priority)})
+		rows = append(rows, []string{"", fmt.Sprintf("%s%s, priority %d", present.LocalUntil(rule.String()), makingAt(rule), rule.Priority)})
 	}
 	for _, own := range []bool{true, false} {
 		if n := hidden[own]; n > 0 {
@@ -184,7 +185,7 @@ func servedRows(s *record.Served) [][]string {
 		rows = append(rows, []string{"label:", vpath.Escape(name + "=" + s.Labels[name])})
 	}
 	if !s.ExpiresAt.IsZero() {
-		rows = append(rows, []string{"expires:", s.ExpiresAt.Local().Format(time.DateTime)})
+		rows = append(rows, []string{"expires:", present.LocalTime(s.ExpiresAt)})
 	}
 	if s.Failure != "" {
 		rows = append(rows, []string{"failure:", vpath.Escape(s.Failure)})

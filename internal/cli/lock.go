@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
@@ -219,7 +220,7 @@ func (e *env) printLocks(list []board.Entry, asJSON bool) error {
 			state = "advisory"
 		}
 		if !l.Until.IsZero() {
-			until = l.Until.Local().Format("2006-01-02 15:04:05")
+			until = present.LocalTime(l.Until)
 		}
 		rows = append(rows, []string{l.Sandbox, state, "/" + vpath.Escape(vpath.DecodeText(l.Path)), until})
 	}

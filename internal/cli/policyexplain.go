@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/cli/local"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -212,7 +213,7 @@ func ruleNote(rules []policy.Rule, d policy.Decision) string {
 
 func printExplanation(e *env, rules []policy.Rule, x backend.ExplainedPath) error {
 	d := x.Decision
-	if _, err := fmt.Fprintf(e.stdout, "%s: %s\n  %s\n", x.Path, d.Permission, d.Reason); err != nil {
+	if _, err := fmt.Fprintf(e.stdout, "%s: %s\n  %s\n", x.Path, d.Permission, present.LocalUntil(d.Reason)); err != nil {
 		return err
 	}
 	if note := explainShown(rules, x); note != "" {
@@ -225,12 +226,12 @@ func printExplanation(e *env, rules []policy.Rule, x backend.ExplainedPath) erro
 	case x.IsDir && !d.Traversable && d.Permission != policy.None:
 		fmt.Fprintln(e.stdout, "  it is a directory; what is in it has decisions of its own: agentfense policy tree")
 	case d.Traversable && x.Below != policy.NoRule:
-		fmt.Fprintf(e.stdout, "  a directory here shows as view, listing only what is granted below it: %s\n", rules[x.Below])
+		fmt.Fprintf(e.stdout, "  a directory here shows as view, listing only what is granted below it: %s\n", present.LocalUntil(rules[x.Below].String()))
 	case d.Traversable:
 		fmt.Fprintln(e.stdout, "  a directory here shows as view, listing only what is granted below it")
 	}
 	for _, m := range x.Matches {
-		if _, err := fmt.Fprintf(e.stdout, "  - %s: %s\n", rules[m.Rule], m.Why); err != nil {
+		if _, err := fmt.Fprintf(e.stdout, "  - %s: %s\n", present.LocalUntil(rules[m.Rule].String()), m.Why); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/granted"
@@ -170,7 +171,7 @@ func (e *env) changePath(cmd *cobra.Command, name, text string, g granted.Change
 func grantEnd(r *record.Record, g granted.Change) string {
 	for _, has := range r.Grants {
 		if !has.Over && has.Rule.Pattern == string(g.Path) && g.Permission != policy.None {
-			return ", until " + has.Until.Local().Format("2006-01-02 15:04:05")
+			return ", until " + present.LocalTime(has.Until)
 		}
 	}
 	return ""
@@ -196,7 +197,7 @@ func hostsText(r *record.Record) string {
 			host = "'" + host + "'"
 		}
 		if ends {
-			host += " (until " + until.Local().Format("2006-01-02 15:04:05") + ")"
+			host += " (until " + present.LocalTime(until) + ")"
 		}
 		parts = append(parts, host)
 	}

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/executable"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -129,5 +129,5 @@ func aboutReview(sb *backend.Sandbox) string {
 	if sb.Usage.More {
 		more = "+"
 	}
-	return fmt.Sprintf("%d%s changed, %s, created %s, %s", sb.Usage.Changes, more, sb.Record.Source.Path.String(), sb.Record.CreatedAt.Local().Format(time.DateTime), sb.Status)
+	return fmt.Sprintf("%d%s changed, %s, created %s, %s", sb.Usage.Changes, more, sb.Record.Source.Path.String(), present.LocalTime(sb.Record.CreatedAt), sb.Status)
 }

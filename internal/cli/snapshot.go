@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
@@ -146,7 +147,7 @@ func (e *env) printSnapshots(t *snapshot.Tree) error {
 	}
 	for _, n := range t.Nodes {
 		indent := strings.Repeat("  ", n.Depth+1)
-		rows = append(rows, []string{indent + n.Ref(), n.CreatedAt.Local().Format(time.DateTime), n.Label, whyTaken(&n.Snapshot)})
+		rows = append(rows, []string{indent + n.Ref(), present.LocalTime(n.CreatedAt), n.Label, whyTaken(&n.Snapshot)})
 		if n.Number == t.Present {
 			rows = append(rows, []string{indent + "  now", "", "", ""})
 		}

@@ -232,11 +232,11 @@ func (e *env) printDenials(groups []present.DenialGroup, room int) int {
 		rule := "by default: no rule matches"
 		switch {
 		case g.Rule == "" && g.Source != "":
-			rule = "by " + vpath.Escape(g.Source)
+			rule = "by " + vpath.Escape(present.LocalUntil(g.Source))
 		case g.Rule != "" && g.Source == "": // the policy was replaced meanwhile
 			rule = "by " + vpath.Quote(secretname.Written(g.Rule))
 		case g.Rule != "":
-			rule = fmt.Sprintf("by %s (%s)", vpath.Quote(secretname.Written(g.Rule)), vpath.Escape(g.Source))
+			rule = fmt.Sprintf("by %s (%s)", vpath.Quote(secretname.Written(g.Rule)), vpath.Escape(present.LocalUntil(g.Source)))
 		}
 		e.say("denied %s: %s %s", times(g.Count), strings.Join(g.Paths, ", "), rule)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/executable"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -195,13 +196,13 @@ func (e *env) listTokens(ctx context.Context, tokens backend.Tokens, asJSON bool
 		case t.ExpiresAt.Before(time.Now()):
 			expires = "expired"
 		default:
-			expires = t.ExpiresAt.Local().Format(time.DateTime)
+			expires = present.LocalTime(t.ExpiresAt)
 		}
 		owner := vpath.Escape(t.OwnerID)
 		if owner == "" {
 			owner = "(everybody)"
 		}
-		rows = append(rows, []string{vpath.Escape(t.Name), owner, t.Scopes, t.CreatedAt.Local().Format(time.DateTime), expires})
+		rows = append(rows, []string{vpath.Escape(t.Name), owner, t.Scopes, present.LocalTime(t.CreatedAt), expires})
 	}
 	return printTable(e.stdout, []string{"NAME", "OWNER", "SCOPES", "CREATED", "EXPIRES"}, rows)
 }

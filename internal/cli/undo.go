@@ -118,7 +118,7 @@ func (e *env) reverse(ctx context.Context, b backend.Backend, what backend.UndoO
 			return errdefs.New(errdefs.Precondition, "%s: it would change %s, to take back %s; there is no terminal to ask: give --yes or the id %s", plan.Kind, extentOf(&plan), describeTransaction(&plan.Of), plan.Of.ID)
 		}
 		e.say("%s of %s, %s", plan.Kind, plan.Of.ID, describeTransaction(&plan.Of))
-		for _, p := range plan.Paths {
+		for _, p := range plan.Listed() {
 			e.say("  %s %s", p.Status, present.WrittenIn(plan.Of.Mount, p.Path))
 		}
 		if plan.Of.Branch != nil {
@@ -146,7 +146,7 @@ func (e *env) tellReversal(r undo.Result, err error, o undoOptions) error {
 		return errors.Join(e.printJSON(reversalDocument(r, o.DryRun)), err)
 	}
 	stopped := r.Conflicts() > 0
-	for _, p := range r.Paths {
+	for _, p := range r.Listed() {
 		name := present.WrittenIn(r.Of.Mount, p.Path)
 		var printErr error
 		switch {
@@ -168,7 +168,7 @@ func (e *env) tellReversal(r undo.Result, err error, o undoOptions) error {
 
 // extentOf says how much an undo or a redo changes.
 func extentOf(r *undo.Result) string {
-	n := plural(len(r.Paths), "path")
+	n := plural(len(r.Listed()), "path")
 	if b := r.Of.Branch; b != nil {
 		n += " and " + branchAfter(b)
 	}
@@ -233,7 +233,7 @@ func reversalDocument(r undo.Result, dryRun bool) reversal {
 		SchemaVersion: present.Version, DryRun: dryRun, ID: r.ID, Kind: r.Kind, Of: r.Of.ID, Sandbox: r.Of.Name,
 		Mount: r.Of.Mount, GivenBack: r.GivenBack, Paths: []reversedPath{},
 	}
-	for _, p := range r.Paths {
+	for _, p := range r.Listed() {
 		doc.Paths = append(doc.Paths, reversedPath{shown(p.Path), p.Status, vpath.EscapeMessage(p.Conflict)})
 	}
 	return doc

@@ -130,3 +130,31 @@ func TestReviewNeedsATerminal(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// TestReviewOpensAnEditor starts an editor, which has the terminal, and goes on after it.
+func TestReviewOpensAnEditor(t *testing.T) {
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Fatal("tmux is needed: scripts/setup installs it")
+	}
+	editor := filepath.Join(t.TempDir(), "editor")
+	if err := os.WriteFile(editor, []byte("#!/bin/sh\ntest -t 0 && test -t 1 && test -t 2 && echo \"edits $(cat \"$1\")\"\nread answer\nexit $answer\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DIFFTOOL", "")
+	t.Setenv("VISUAL", editor)
+	t.Setenv("EDITOR", "/nothere")
+	s := harness.New(t, binary, map[string]string{"a.txt": "old\n"})
+	if out, err := s.Command(t.Context(), "run", "--preset", "full-access", "--name", "fix", "--", "sh", "-c", "echo new >a.txt").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	e := emulate(t, s, "review", "fix")
+	e.shows("[ ] M a.txt")
+	e.press("g", "j", "e")
+	e.shows("edits new")
+	e.press("7", "Enter")
+	e.shows("exit status 7")
+	e.press("Space")
+	e.shows("[x] M a.txt")
+	e.press("q")
+	e.shows("ended 0")
+}

@@ -251,7 +251,7 @@ type ExportSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Size of the file.
 	SizeBytes int64 `protobuf:"varint,1,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	// Files, directories, links and special files.
+	// Files, directories, links and special files, as Diff lists them.
 	Entries int64 `protobuf:"varint,2,opt,name=entries,proto3" json:"entries,omitempty"`
 	// Deletions among the changes. A tar archive does not hold them.
 	Deletions int64 `protobuf:"varint,3,opt,name=deletions,proto3" json:"deletions,omitempty"`

@@ -42,7 +42,8 @@ func (a *asker) itemsOf(files []review.FileDiff, groups []review.Group) []*item 
 
 // ofFile asks about a file, by parts if it has any.
 func (a *asker) ofFile(f *review.FileDiff, files []review.FileDiff) *item {
-	return &item{head: func() { a.out.Head(f) }, load: func() ([]*question, error) {
+	it := &item{head: func() { a.out.Head(f) }}
+	it.load = func() ([]*question, error) {
 		c, err := a.review.Content(f)
 		if err != nil {
 			return nil, err
@@ -51,29 +52,20 @@ func (a *asker) ofFile(f *review.FileDiff, files []review.FileDiff) *item {
 		if !set.HasParts() {
 			return a.whole(f, set, files)
 		}
+		it.names = func() { a.out.Names(f) }
 		var questions []*question
 		if set.Mode != "" {
-			questions = append(questions, &question{text: "Apply the change of the mode", ids: []string{set.Mode}, show: a.names(f)})
+			questions = append(questions, &question{text: "Apply the change of the mode", ids: []string{set.Mode}, names: true, show: func() error {
+				a.out.Names(f)
+				return nil
+			}})
 		}
 		for _, h := range set.Text {
 			questions = append(questions, a.ofHunk(h))
 		}
-		first := questions[0].show
-		if set.Mode == "" {
-			questions[0].show = func() error {
-				_ = a.names(f)()
-				return first()
-			}
-		}
 		return questions, nil
-	}}
-}
-
-func (a *asker) names(f *review.FileDiff) func() error {
-	return func() error {
-		a.out.Names(f)
-		return nil
 	}
+	return it
 }
 
 func (a *asker) ofHunk(h hunk.Hunk) *question {

@@ -25,7 +25,7 @@ type Options struct {
 // Ask shows the changes and returns the ids of those that the person chose, until the person has
 // decided on all, or quits. Errors: those of the review, of In and of Out.
 func Ask(r *review.Review, o Options) (ids []string, err error) {
-	a := &asker{review: r, in: bufio.NewReader(o.In), out: present.NewPieces(o.Out, r, o.Colour), headed: -1}
+	a := &asker{review: r, in: bufio.NewReader(o.In), out: present.NewPieces(o.Out, r, o.Colour)}
 	a.items = a.itemsOf(r.Files(), r.Groups())
 	if err := a.run(); err != nil {
 		return nil, err
@@ -52,6 +52,7 @@ const (
 type question struct {
 	text   string // "Apply this hunk"
 	show   func() error
+	names  bool        // show writes the names of the item itself
 	pieces []hunk.Hunk // what it can be split into
 	ids    []string
 	answer answer
@@ -60,6 +61,7 @@ type question struct {
 // item is what is asked about after one head: a file, a group, or a git directory.
 type item struct {
 	head      func()
+	names     func()                      // nil if each question shows them
 	load      func() ([]*question, error) // nil when it is loaded
 	questions []*question
 }
@@ -69,7 +71,8 @@ type asker struct {
 	items  []*item
 	in     *bufio.Reader
 	out    *present.Pieces
-	headed int // the item with the head that was written last
+	headed *item     // the item with the head that was written last
+	shown  *question // the question that was shown last
 }
 
 // place is where a question is.
@@ -164,11 +167,7 @@ const (
 // put shows a question and takes an answer to it.
 func (a *asker) put(at place) (move, error) {
 	it, q := a.items[at.item], a.question(at)
-	if a.headed != at.item {
-		a.headed = at.item
-		it.head()
-	}
-	if err := q.show(); err != nil {
+	if err := a.show(it, q); err != nil {
 		return quit, err
 	}
 	keys := a.keys(at)
@@ -184,14 +183,34 @@ func (a *asker) put(at place) (move, error) {
 	}
 	key := strings.TrimSpace(line)
 	if !slices.Contains(keys, key) {
-		if key == "s" {
-			a.out.Say("this hunk cannot be split")
-		} else {
+		switch key {
+		case "s":
+			a.out.Say("this cannot be split")
+		case "e":
+			a.out.Say("hunks cannot be edited here; edit the file after the apply, or in the sandbox")
+		default:
 			a.help(keys)
 		}
 		return stay, nil
 	}
 	return a.take(at, key), nil
+}
+
+// show shows a question, unless it is the one that was shown last, so that help and messages stay
+// on the screen. The first question of an item, and the first one after that of another item, is
+// shown with the head and the names of its item.
+func (a *asker) show(it *item, q *question) error {
+	if a.shown == q {
+		return nil
+	}
+	if a.headed != it {
+		it.head()
+		if it.names != nil && !q.names {
+			it.names()
+		}
+	}
+	a.headed, a.shown = it, q
+	return q.show()
 }
 
 // keys are the answers that a question may have.

@@ -176,3 +176,41 @@ func TestAGitDirectoryAndAGroupAreOneQuestionEach(t *testing.T) {
 		t.Errorf("chose %q of the group", got)
 	}
 }
+
+func TestHelpDoesNotShowTheHunkAgain(t *testing.T) {
+	for _, tt := range []struct{ key, want string }{
+		{"?", "y - apply this\n"},
+		{"x", "? - show this help\n"},
+		{"s", "]? this cannot be split\n"},
+		{"e", "]? hunks cannot be edited here; edit the file after the apply, or in the sandbox\n"},
+		{"k", "]? no earlier hunk is undecided\n"},
+	} {
+		b := &box{}
+		b.change(review.FileDiff{Path: "/c"}, lines(40, nil), lines(40, map[int]string{3: "3\n", 30: "30\n"}))
+		_, shown := b.answer(t, tt.key+"q")
+		if n := strings.Count(shown, "+3\n"); n != 1 || !strings.Contains(shown, tt.want) || strings.Count(shown, "(1/2)") != 2 {
+			t.Errorf("%s: the hunk is shown %d times, want once, with %q:\n%s", tt.key, n, tt.want, shown)
+		}
+	}
+}
+
+func TestAFileIsNamedAgainAfterAnotherOne(t *testing.T) {
+	_, shown := someChanges().answer(t, "nnjndkkkjq")
+	questions := strings.SplitAfter(shown, "]? ")
+	for i, want := range []string{
+		"new mode 100755\n(1/3) Apply the change of the mode", "\n(2/3) Apply this hunk", "\n(3/3) Apply this hunk", "diff --git a/b b/b",
+		"diff --git a/c b/c", "diff --git a/a b/a",
+	} {
+		if !strings.Contains(questions[i], want) {
+			t.Errorf("question %d: got %q, want %q in it", i+1, questions[i], want)
+		}
+	}
+	for _, i := range []int{1, 2} { // of the file of the question before
+		if strings.Contains(questions[i], "diff --git") {
+			t.Errorf("question %d names the file again: %q", i+1, questions[i])
+		}
+	}
+	if last := questions[5]; !strings.Contains(last, "(3/3)") || strings.Count(last, "diff --git a/a b/a\nold mode") != 1 {
+		t.Errorf("the hunk that was left for later is shown as %q", last)
+	}
+}

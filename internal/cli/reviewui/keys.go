@@ -27,7 +27,7 @@ var help = []string{
 	"d              discard the file, or all files of a title",
 	"",
 	"v              unified or side by side",
-	"e              open both sides in $DIFFTOOL, or the file in $EDITOR, as copies",
+	"e              open copies of both sides in $DIFFTOOL, or of the file in $VISUAL or $EDITOR",
 	"n              what waits, refusals and network",
 	"a              answer what the sandbox asks, the oldest first",
 	"/              show the files with a text in their names",

@@ -166,12 +166,9 @@ func (m *model) take(msg tea.Msg) tea.Cmd {
 			m.status = msg.err.Error()
 			return nil
 		}
-		return tea.ExecProcess(msg.cmd, func(err error) tea.Msg { return edited{msg.dir, err} })
+		return tea.ExecProcess(msg.cmd, func(err error) tea.Msg { return edited{msg.tool, err} })
 	case edited:
-		m.source.temp.remove()
-		if msg.err != nil {
-			m.status = fmt.Sprintf("%s: %v", msg.dir, msg.err)
-		}
+		m.takeEdited(msg)
 	default:
 		return m.takeAsking(msg)
 	}

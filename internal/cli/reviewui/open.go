@@ -2,7 +2,9 @@ package reviewui
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,26 +22,50 @@ import (
 )
 
 // tempDir is a private directory with copies for an editor, "" if there is none.
-type tempDir struct{ path string }
+type tempDir struct {
+	path  string
+	texts map[string]string // of the copies, by file
+}
 
 func (t *tempDir) remove() {
 	if t.path != "" {
 		_ = os.RemoveAll(t.path) // it is ours alone
-		t.path = ""
+		*t = tempDir{}
 	}
+}
+
+// write writes copies that an editor does not write to unless it is forced to.
+func (t *tempDir) write(texts map[string]string) error {
+	t.texts = texts
+	for file, text := range texts {
+		if err := os.WriteFile(file, []byte(text), 0o400); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isEdited reports whether a copy has another text by now.
+func (t *tempDir) isEdited() bool {
+	for file, text := range t.texts {
+		if got, err := os.ReadFile(file); err != nil || string(got) != text {
+			return true
+		}
+	}
+	return false
 }
 
 // written are the copies that a program is to be shown.
 type written struct {
-	cmd *exec.Cmd
-	dir string
-	err error
+	cmd  *exec.Cmd
+	tool string
+	err  error
 }
 
 // edited says that the program has ended.
 type edited struct {
-	dir string // the program
-	err error
+	tool string
+	err  error
 }
 
 // edit opens the file under the cursor in a program of the person.
@@ -49,24 +75,50 @@ func (m *model) edit() tea.Cmd {
 		m.status = "choose a file"
 		return nil
 	}
-	tool, both := m.o.Getenv("DIFFTOOL"), true
+	tool, both := m.o.tool()
 	if tool == "" {
-		tool, both = m.o.Getenv("EDITOR"), false
-	}
-	words := strings.Fields(tool)
-	if len(words) == 0 {
-		m.status = "set EDITOR or DIFFTOOL to a program"
+		m.status = "set VISUAL, EDITOR or DIFFTOOL to a program"
 		return nil
 	}
 	path := f.Path
 	return m.source.do(func() tea.Msg {
-		cmd, err := m.source.program(path, words, both)
-		return written{cmd, words[0], err}
+		cmd, err := m.source.program(path, tool, both)
+		return written{cmd, tool, err}
 	})
 }
 
+// takeEdited says what the program has left.
+func (m *model) takeEdited(msg edited) {
+	err := msg.err
+	var notFound *exec.Error
+	var notStarted *fs.PathError
+	if errors.As(err, &notFound) {
+		err = notFound.Err
+	} else if errors.As(err, &notStarted) {
+		err = notStarted.Err
+	}
+	switch {
+	case err != nil:
+		m.status = fmt.Sprintf("%s: %v", printable(msg.tool), err)
+	case m.source.temp.isEdited():
+		m.status = "what you wrote is not kept: the editor had a copy"
+	}
+	m.source.temp.remove()
+}
+
+// tool returns the program that the person has chosen, "" for none, and whether it shows both sides
+// of a change. $VISUAL goes before $EDITOR, as in git.
+func (o *Options) tool() (command string, both bool) {
+	for _, name := range []string{"DIFFTOOL", "VISUAL", "EDITOR"} {
+		if command = strings.TrimSpace(o.Getenv(name)); command != "" {
+			return command, name == "DIFFTOOL"
+		}
+	}
+	return "", false
+}
+
 // program writes copies of the sides of a change, and returns the command that shows them.
-func (s *source) program(path vpath.Path, words []string, both bool) (*exec.Cmd, error) {
+func (s *source) program(path vpath.Path, tool string, both bool) (*exec.Cmd, error) {
 	oldText, newText, err := s.sides(path)
 	if err != nil {
 		return nil, err
@@ -77,22 +129,49 @@ func (s *source) program(path vpath.Path, words []string, both bool) (*exec.Cmd,
 	}
 	// The sandbox chose the name. An editor must not take it for a file of its own, or for a flag.
 	oldFile, newFile := s.temp.path+"/old"+extension(path), s.temp.path+"/new"+extension(path)
-	for file, text := range map[string]string{oldFile: oldText, newFile: newText} {
-		if err := os.WriteFile(file, []byte(text), 0o400); err != nil {
-			return nil, err
-		}
+	if err := s.temp.write(map[string]string{oldFile: oldText, newFile: newText}); err != nil {
+		return nil, err
 	}
-	args := slices.Concat(words[1:], safeFlags[filepath.Base(words[0])])
+	words := strings.Fields(tool)
+	args := safeFlags(strings.Trim(words[0], `"'`))
 	if both {
 		args = append(args, oldFile)
 	}
-	cmd := exec.CommandContext(s.ctx, words[0], append(args, newFile)...)
+	if !plainCommand.MatchString(tool) { // as git does
+		words = []string{"/bin/sh", "-c", tool + ` "$@"`, tool}
+	}
+	words = slices.Concat(words, args, []string{newFile})
+	cmd := exec.CommandContext(s.ctx, words[0], words[1:]...)
 	cmd.Dir = s.temp.path
+	// The terminal itself: of a terminal that is read for it, Bubble Tea would wait for the end.
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.o.In, s.o.Out, s.o.Out
 	return cmd, nil
 }
 
-// safeFlags keep editors from obeying the text that they show (modelines, local variables).
-var safeFlags = map[string][]string{
+// plainCommand has no character that means something to a shell.
+var plainCommand = regexp.MustCompile(`^[\w./:@%+, -]+$`)
+
+// safeFlags keep an editor from obeying the text that it shows (modelines, local variables). It is
+// known by its name, or by that of the file to which the name leads, such as vi to vim.basic.
+func safeFlags(program string) []string {
+	if flags, is := flagsOf[filepath.Base(program)]; is {
+		return slices.Clone(flags)
+	}
+	path, err := exec.LookPath(program)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return nil
+	}
+	name := filepath.Base(path)
+	if end := strings.IndexAny(name, ".-"); end > 0 {
+		name = name[:end]
+	}
+	return slices.Clone(flagsOf[name])
+}
+
+var flagsOf = map[string][]string{
 	"vim": vimFlags, "nvim": vimFlags, "gvim": vimFlags, "vimdiff": vimFlags, "view": vimFlags,
 	"emacs": {"--eval", "(setq enable-local-variables nil enable-local-eval nil enable-dir-local-variables nil)"},
 }

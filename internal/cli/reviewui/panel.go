@@ -56,7 +56,10 @@ func eventOf(r audit.Record) (event, int) {
 	switch e := r.Event.(type) {
 	case audit.PermissionDenied:
 		why := "no rule permits it"
-		if e.Rule != "" {
+		switch {
+		case e.Rule == "" && e.RuleSource != "": // a lock
+			why = present.LocalUntil(vpath.Escape(string(e.RuleSource)))
+		case e.Rule != "":
 			why = fmt.Sprintf("rule %q", vpath.Escape(string(e.Rule)))
 		}
 		path := present.InMount(e.Mount, record.HostPath(e.Path).String())

@@ -126,7 +126,7 @@ func (p *plan) begin(h *history.Source, o Options) error {
 // describe returns what the step does, as far as it is known before the step. Several goroutines
 // may call it.
 func (p *plan) describe(s *step) (history.Step, error) {
-	st := history.Step{Path: vpath.Escape(string(s.Path)), Moved: s.moved}
+	st := history.Step{Path: vpath.Escape(string(s.Path)), Moved: s.moved, Implied: s.implied}
 	err := p.work.Tree.At(s.Path, func(e changes.Entry) error {
 		now, err := e.Stat()
 		if err == nil && now != nil {

@@ -60,7 +60,7 @@ func (p *Plan) newExecution() (*execution, error) {
 	}
 	slices.Sort(x.makes) // a parent is a prefix
 	for _, dir := range x.makes {
-		x.add(history.Step{Path: escaped(dir), After: &history.Entity{Mode: unix.S_IFDIR | 0o777&^x.mask}})
+		x.add(history.Step{Path: escaped(dir), After: &history.Entity{Mode: unix.S_IFDIR | 0o777&^x.mask}, Implied: true})
 	}
 	x.index = x.add(history.Step{
 		Path: escaped(history.Index), Before: p.known.was, After: &history.Entity{Mode: p.known.before.Mode},
@@ -134,7 +134,7 @@ func (x *execution) findEmpties() error {
 		if was != nil {
 			goes[dir] = true
 			x.empties = append(x.empties, dir)
-			x.add(history.Step{Path: escaped(dir), Before: was})
+			x.add(history.Step{Path: escaped(dir), Before: was, Implied: true})
 		}
 	}
 	return nil

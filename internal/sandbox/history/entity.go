@@ -26,6 +26,8 @@ type Step struct {
 	// that is reversed. So it must not become the base of a version of the sandbox that does not
 	// have its changes.
 	Moved bool `json:"moved,omitempty"`
+	// Implied says that the step is of a directory that no review lists: a step below tells of it.
+	Implied bool `json:"implied,omitempty"`
 	// Left says that the step was not executed.
 	Left bool `json:"-"`
 }

@@ -85,7 +85,7 @@ type Entry struct {
 	Header
 	Steps []Step // only after Load
 	State State
-	Count int // of the executed steps, if it is committed
+	Count int // of the executed steps that are not implied, if it is committed
 	// ReversedBy is the committed transaction that reverses this one, or "".
 	ReversedBy string
 	// Bytes is what the images take on the disk; 0 also if there are none.

@@ -168,7 +168,9 @@ func (e *Entry) end() *endLine {
 		if s.Left {
 			continue
 		}
-		end.Count++
+		if !s.Implied {
+			end.Count++
+		}
 		end.Bytes = safefs.AddSizes(end.Bytes, s.imageBytes())
 	}
 	return end

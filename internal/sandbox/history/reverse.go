@@ -102,7 +102,7 @@ func (r *Reversal) plan(i int, goes, comes map[vpath.Path]bool) error {
 	if err != nil {
 		return err
 	}
-	step := Step{Path: s.Path, After: s.Before, Moved: s.Moved}
+	step := Step{Path: s.Path, After: s.Before, Moved: s.Moved, Implied: s.Implied}
 	why, err := r.look(at, s, &step, goes)
 	switch {
 	case changes.IsWayGone(err):

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/layer"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -31,12 +33,33 @@ type Skipped = struct {
 	Why  string
 }
 
-// Result is what an export wrote and what it left out.
+// Result is what an export wrote and what it left out. It counts what a review lists: no directory
+// of which another change tells.
 type Result struct {
 	Entries   int // files, directories, links and special files
 	Deletions int
 	Skipped   []Skipped
 	Notes     []string // for people: what else the file does not have
+}
+
+// count counts the changes that were taken, parents before children. Layers that have been written
+// list what was in a deleted directory, too, until they are opened again.
+func (r *Result) count(taken []changes.Change) {
+	gone := map[vpath.Path]bool{}
+	taken = slices.DeleteFunc(taken, func(c changes.Change) bool {
+		gone[c.Path] = c.Status == changes.Deleted
+		return gone[c.Path] && gone[c.Path.Dir()]
+	})
+	implied := review.Implied(taken)
+	for i := range taken {
+		switch c := &taken[i]; {
+		case !c.IsListed() || implied[c.Path]:
+		case c.Status == changes.Deleted:
+			r.Deletions++
+		default:
+			r.Entries++
+		}
+	}
 }
 
 // Options say how an export is written. The zero value is one for a user of this host.
@@ -93,6 +116,7 @@ type entry struct {
 type delta struct {
 	work    *changes.Work
 	entries []entry                       // parents before children
+	counted Result                        // the numbers of the entries
 	linked  map[layer.FileID][]vpath.Path // names of files that have several
 	skipped []Skipped
 	notes   []string
@@ -123,6 +147,7 @@ func (d *delta) read() error {
 		return err
 	}
 	first := map[layer.FileID]vpath.Path{}
+	var taken []changes.Change
 	for i := range all {
 		c := &all[i]
 		if !c.IsListed() || c.Status == changes.Deleted && c.Taken != "" {
@@ -146,8 +171,9 @@ func (d *delta) read() error {
 		} else if err != nil {
 			return err
 		}
-		d.entries = append(d.entries, e)
+		d.entries, taken = append(d.entries, e), append(taken, *c)
 	}
+	d.counted.count(taken)
 	return nil
 }
 
@@ -191,14 +217,8 @@ func (d *delta) showsContent(p vpath.Path, i *layer.Info) bool {
 func (d *delta) skip(p vpath.Path, why string) { d.skipped = append(d.skipped, Skipped{p, why}) }
 
 func (d *delta) result() Result {
-	r := Result{Skipped: d.skipped, Notes: d.notes}
-	for i := range d.entries {
-		if d.entries[i].deleted {
-			r.Deletions++
-		} else {
-			r.Entries++
-		}
-	}
+	r := d.counted
+	r.Skipped, r.Notes = d.skipped, d.notes
 	return r
 }
 

@@ -99,6 +99,11 @@ func (in *Import) Fill(ctx context.Context, home *record.Home, r *record.Record,
 	if len(f.result.Skipped) > 0 && !partial {
 		return result, in.explain(ctx, refusedPaths(f.result.Skipped))
 	}
+	taken, err := w.Changes(nil, false)
+	if err != nil {
+		return result, in.explain(ctx, err)
+	}
+	f.result.count(taken)
 	return f.result, writeValues(dir, in.tree.values)
 }
 
@@ -163,10 +168,8 @@ func (f *filler) deletions() error {
 			return err
 		}
 		if exists {
-			if gone, err := f.remove(p); err != nil {
+			if _, err := f.remove(p); err != nil {
 				return err
-			} else if gone {
-				f.result.Deletions++
 			}
 		}
 	}
@@ -248,7 +251,6 @@ func (f *filler) directory(p vpath.Path, ino int64, i *inode) (bool, error) {
 			}
 			f.first[ino] = p
 			f.dirs = append(f.dirs, ino)
-			f.result.Entries++
 		}
 		return true, nil
 	}
@@ -264,7 +266,6 @@ func (f *filler) directory(p vpath.Path, ino int64, i *inode) (bool, error) {
 	}
 	f.first[ino] = p
 	f.dirs = append(f.dirs, ino)
-	f.result.Entries++
 	return true, nil
 }
 
@@ -283,11 +284,7 @@ func (f *filler) file(p vpath.Path, ino int64, i *inode) error {
 	if gone, err := f.remove(p); err != nil || !gone {
 		return err
 	}
-	err := f.make(p, ino, i)
-	if err == nil {
-		f.result.Entries++
-	}
-	return err
+	return f.make(p, ino, i)
 }
 
 func (f *filler) make(p vpath.Path, ino int64, i *inode) (err error) {

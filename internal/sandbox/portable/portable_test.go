@@ -398,3 +398,34 @@ func TestQueryRefuses(t *testing.T) {
 		t.Errorf("a statement made a file: %v", err)
 	}
 }
+
+func TestWhatAReviewDoesNotListIsNotCounted(t *testing.T) {
+	box := newSandbox(t, map[string]string{"gone/a": "a", "gone/b": "b"}, func(s *layer.Stack) {
+		for _, name := range []string{"a", "b"} {
+			_, err := s.Unlink(vpath.Root.Child("gone").Child(name), false)
+			must(t, err)
+		}
+		must(t, s.Rmdir("/gone", func(string) bool { return true }))
+		for _, dir := range []vpath.Path{"/made", "/made/deep", "/empty"} {
+			_, err := s.Mkdir(dir, 0o755)
+			must(t, err)
+		}
+		write(t, s, "/made/deep/file", "x")
+	})
+	want := portable.Result{Entries: 2, Deletions: 1} // made/deep/file and empty; gone with what was in it
+	for format, export := range formats {
+		result, err := export(t.Context(), box, filepath.Join(t.TempDir(), "out"), portable.Options{})
+		must(t, err)
+		if result.Entries != want.Entries || result.Deletions != want.Deletions {
+			t.Errorf("%s: exported %d and %d deletions, want %d and %d", format, result.Entries, result.Deletions, want.Entries, want.Deletions)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "out.db")
+	_, err := portable.AgentFS(t.Context(), box, file, portable.Options{})
+	must(t, err)
+	_, result, err := importTo(box, file, "again", rules, false)
+	must(t, err)
+	if result.Entries != want.Entries || result.Deletions != want.Deletions {
+		t.Errorf("imported %d and %d deletions, want %d and %d", result.Entries, result.Deletions, want.Entries, want.Deletions)
+	}
+}

@@ -46,13 +46,18 @@ func (s *supervisor) mountNotes(context.Context) (err error) {
 func (s *supervisor) facts() notes.Facts {
 	r := &s.record
 	f := notes.Facts{
-		Sandbox: r.Name, Workspace: r.Workspace, Rules: s.rules(), Named: s.hasNamedNet(), Hosts: s.hosts.inForce(),
+		Sandbox: s.named(), Workspace: r.Workspace, Rules: s.rules(), Named: s.hasNamedNet(), Hosts: s.hosts.inForce(),
 		HostNet: r.Net == record.NetHost || r.Net == record.NetBridge, Asks: r.Ask != nil, Board: r.Board,
 	}
 	for _, m := range r.Mounts {
 		f.Mounts = append(f.Mounts, string(m.Target))
 	}
 	return f
+}
+
+// named is how a command outside names the sandbox.
+func (s *supervisor) named() notes.Sandbox {
+	return notes.Sandbox{Name: s.record.Name, OfServer: s.record.Served != nil}
 }
 
 // describe brings the notes up to date.
@@ -65,13 +70,13 @@ func (s *supervisor) noteHostForProgram(d egress.Denied) {
 		host = net.JoinHostPort(host, strconv.Itoa(int(d.Port)))
 	}
 	_, err := hostlist.Parse([]string{host})
-	s.warn("notes: refusal", s.notes.Host(s.record.Name, host, d.Reason, err == nil && d.Protocol == "" && d.Reason == egress.NotAllowed))
+	s.warn("notes: refusal", s.notes.Host(s.named(), host, d.Reason, err == nil && d.Protocol == "" && d.Reason == egress.NotAllowed))
 }
 
 // noteForProgram tells the programs inside of a refusal of what they can see.
 func (s *supervisor) noteForProgram(mount string, d fusefs.Denial, rule string) {
 	p := notes.PathDenial{
-		Sandbox: s.record.Name, Root: s.record.Workspace, Mount: mount, Path: d.Path, Operation: d.Operation,
+		Sandbox: s.named(), Root: s.record.Workspace, Mount: mount, Path: d.Path, Operation: d.Operation,
 		Permission: d.Permission, Rule: rule, Program: d.Program,
 	}
 	if d.Locked {

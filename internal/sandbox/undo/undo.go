@@ -43,6 +43,8 @@ type Path struct {
 	Status changes.Status // of the reversal
 	// Conflict is the reason why nothing is changed, or "".
 	Conflict string
+	// Implied marks a directory that a review does not list.
+	Implied bool
 }
 
 // Result says what was done, or would be.
@@ -54,6 +56,11 @@ type Result struct {
 	// GivenBack says that the sandbox has the undone changes again. Otherwise they are in the
 	// history alone.
 	GivenBack bool
+}
+
+// Listed returns the paths to show to a person: what apply listed, and conflicts.
+func (r *Result) Listed() []Path {
+	return slices.DeleteFunc(slices.Clone(r.Paths), func(p Path) bool { return p.Implied && p.Conflict == "" })
 }
 
 // Conflicts returns the number of paths that prevent the reversal.
@@ -217,7 +224,7 @@ func Refusal(r *Result) error {
 	if r.Conflicts() == 0 {
 		return nil
 	}
-	return errdefs.New(errdefs.Precondition, "%s %s: nothing changed: %d of %d paths have changed since; undo later applies to them, or set your own changes there aside, and try again", r.Kind, r.Of.ID, r.Conflicts(), len(r.Paths))
+	return errdefs.New(errdefs.Precondition, "%s %s: nothing changed: %d of %d paths have changed since; undo later applies to them, or set your own changes there aside, and try again", r.Kind, r.Of.ID, r.Conflicts(), len(r.Listed()))
 }
 
 // lock takes the source's lock, rolls back what a killed process has left there, and checks that
@@ -268,11 +275,11 @@ func pathsOf(plan *history.Reversal) ([]Path, error) {
 		if err != nil {
 			return nil, err
 		}
-		paths = append(paths, Path{at, steps[i].Status(), why[at]})
+		paths = append(paths, Path{at, steps[i].Status(), why[at], steps[i].Implied})
 		delete(why, at)
 	}
 	for _, at := range slices.Sorted(maps.Keys(why)) { // HEAD, of a branch that has moved on
-		paths = append(paths, Path{at, changes.Modified, why[at]})
+		paths = append(paths, Path{Path: at, Status: changes.Modified, Conflict: why[at]})
 	}
 	return paths, nil
 }

@@ -102,7 +102,7 @@ func DecodeTransaction(m *sandboxv1.Transaction) history.Entry {
 
 // EncodeReversal returns the result of an undo or a redo; paths that prevent it come first.
 func EncodeReversal(r undo.Result) *sandboxv1.Reversal {
-	paths := slices.Clone(r.Paths)
+	paths := r.Listed()
 	slices.SortStableFunc(paths, func(a, b undo.Path) int {
 		return cmp.Compare(min(len(b.Conflict), 1), min(len(a.Conflict), 1))
 	})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any, Dict, List, Tuple, Type
 
@@ -14,7 +15,9 @@ from agentfense import (
     DiscardResult,
     Sandbox,
     SandboxClient,
+    SandboxInfo,
     SandboxNotFoundError,
+    SandboxStatus,
 )
 
 NO_SANDBOX = "sb_0123456789abcdef"
@@ -165,3 +168,77 @@ async def test_invalid_sizes_of_a_terminal(client: SandboxClient, async_client: 
         for attach in (client.attach, async_client.attach):
             with pytest.raises(TypeError, match=r"^terminal .*: want two whole numbers, rows and columns$"):
                 attach(NO_SANDBOX, ["cat"], terminal=size)
+
+
+# What the calls need beside an id.
+NEEDED: Dict[str, Any] = {
+    "allow": True,
+    "argv": ["true"],
+    "ask": "1",
+    "command": "true",
+    "content": "x",
+    "directory": ".",
+    "file_path": "x",
+    "names": ["n"],
+    "path": "x",
+    "paths": ["x"],
+    "permission": "read",
+    "permissions": [],
+    "snapshot": "s1",
+    "statement": "SELECT 1",
+    "text": "x",
+}
+
+
+def ids_of(client: Any) -> List[Tuple[str, str]]:
+    """The calls of a client that take an id, each with the name of that argument."""
+    calls = []
+    for method, call in inspect.getmembers(client, inspect.isfunction):
+        if not method.startswith("_"):
+            calls += [(method, name) for name in inspect.signature(call).parameters if name.endswith("_id")]
+    return calls
+
+
+def arguments_with(call: Any, name: str, value: Any) -> Dict[str, Any]:
+    """Arguments with which the call is right but for one."""
+    arguments: Dict[str, Any] = {}
+    for other, parameter in inspect.signature(call).parameters.items():
+        if other == name:
+            arguments[other] = value
+        elif parameter.default is inspect.Parameter.empty:
+            arguments[other] = NO_SANDBOX if other.endswith("_id") else NEEDED.get(other, "x")
+    return arguments
+
+
+NO_IDS = [5, b"sb", ["sb"], SandboxInfo(NO_SANDBOX, "cb_0123456789abcdef", SandboxStatus.RUNNING)]
+
+
+@pytest.mark.parametrize(("method", "name"), ids_of(SandboxClient))
+def test_an_id_is_a_string(client: SandboxClient, method: str, name: str, tmp_path: Path) -> None:
+    call = getattr(client, method)
+    for value in NO_IDS:
+        hint = ": pass its id" if isinstance(value, SandboxInfo) and name != "owner_id" else ""
+        arguments = arguments_with(call, name, value)
+        with pytest.raises(TypeError, match=f"^{name}: want a string, not {type(value).__name__}{hint}$"):
+            call(**arguments)
+
+
+@pytest.mark.parametrize(("method", "name"), ids_of(AsyncSandboxClient))
+async def test_an_id_is_a_string_async(async_client: AsyncSandboxClient, method: str, name: str) -> None:
+    call = getattr(async_client, method)
+    with pytest.raises(TypeError, match=f"^{name}: want a string, not int$"):
+        await call(**arguments_with(call, name, 5))
+
+
+def test_a_merge_takes_a_sandbox_or_its_id(sandbox: Sandbox) -> None:
+    sandbox.stop()
+    (fork,) = sandbox.fork("argument")
+    with fork:
+        fork.start()
+        fork.write_file("new.txt", "new\n")
+        for other in (fork, fork.id, fork.info):
+            merged = sandbox.merge(other, dry_run=True)
+            assert [path.path for path in merged.paths] == ["new.txt"]
+        for value in (5, None, ["sb"]):
+            with pytest.raises(TypeError, match=f"^fork: want a sandbox or its id, not {type(value).__name__}$"):
+                sandbox.merge(value)  # type: ignore[arg-type]

@@ -7,9 +7,27 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
+// Sandbox is what a command outside needs to name a sandbox.
+type Sandbox struct {
+	Name     string
+	OfServer bool // the command needs the address of its server, too
+}
+
+// address stands for the address of the server, which no program inside learns.
+const address = "ADDRESS"
+
+// grant is the command that grants what arguments name.
+func (s Sandbox) grant(arguments string) string {
+	command := "agentfense policy grant " + s.Name + " " + arguments
+	if s.OfServer {
+		command += " --endpoint " + address
+	}
+	return command
+}
+
 // PathDenial is a refusal of a path that the view shows.
 type PathDenial struct {
-	Sandbox    string     // its name
+	Sandbox    Sandbox
 	Root       string     // where the view is inside
 	Mount      string     // name of the mount; "": the workspace
 	Path       vpath.Path // in the view
@@ -52,20 +70,20 @@ func (d *Dir) Path(p PathDenial) error {
 	case p.Path == policy.ProjectFile:
 		x.Ask = "no grant permits that: the policy file is never writable from inside"
 	case p.Path.IsRoot(), !whole:
-		x.Ask = "ask the user to change the policy of the sandbox " + p.Sandbox
+		x.Ask = "ask the user to change the policy of the sandbox " + p.Sandbox.Name
 	default:
-		x.Ask = "agentfense policy grant " + p.Sandbox + " " + policy.QuoteForShell(p.Path.Rel()) + " " + want.String()
+		x.Ask = p.Sandbox.grant(policy.QuoteForShell(p.Path.Rel()) + " " + want.String())
 	}
 	return d.deny(x)
 }
 
 // Host notes the refusal of a host, for a reason. If a grant would permit it, the line says which.
-func (d *Dir) Host(sandbox, host, reason string, grantable bool) error {
+func (d *Dir) Host(sandbox Sandbox, host, reason string, grantable bool) error {
 	name, whole := clipped(host)
 	why, _ := clipped(reason)
-	x := denial{Operation: "connect", Reason: why, Untrusted: untrusted{Host: name}, Ask: "ask the user to change the network of the sandbox " + sandbox}
+	x := denial{Operation: "connect", Reason: why, Untrusted: untrusted{Host: name}, Ask: "ask the user to change the network of the sandbox " + sandbox.Name}
 	if grantable && whole {
-		x.Ask = "agentfense policy grant " + sandbox + " --net " + policy.QuoteForShell(host)
+		x.Ask = sandbox.grant("--net " + policy.QuoteForShell(host))
 	}
 	return d.deny(x)
 }

@@ -39,6 +39,21 @@ def text_of(text: str, name: str, hint: str = "") -> str:
     return text
 
 
+def id_of(value: str, name: str) -> str:
+    """Return an id. Raises TypeError for other types, and says so of an object that has an id."""
+    if not isinstance(value, str) and isinstance(getattr(value, "id", None), str):
+        raise TypeError(f"{name}: want a string, not {type(value).__name__}: pass its id")
+    return text_of(value, name)
+
+
+def id_of_sandbox(sandbox: object, name: str) -> str:
+    """Return the id of a sandbox, which is named by its id or is an object that has it."""
+    found: object = getattr(sandbox, "id", sandbox)
+    if not isinstance(found, str):
+        raise TypeError(f"{name}: want a sandbox or its id, not {type(sandbox).__name__}")
+    return text_of(found, name)
+
+
 def bytes_of(data: Union[str, bytes], name: str) -> bytes:
     """Return bytes; a string in UTF-8. Raises TypeError for other types, ValueError for a lone surrogate."""
     if isinstance(data, (bytes, bytearray, memoryview)):

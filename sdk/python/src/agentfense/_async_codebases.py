@@ -9,7 +9,7 @@ from typing import Any, List, Optional, Sequence, Union
 
 from . import _requests as requests
 from . import types as t
-from ._arguments import PathLike, path_of, text_of
+from ._arguments import PathLike, id_of, path_of, text_of
 from ._connection import WORK, AsyncConnection
 from ._errors import MAX_READ, Call, next_page, too_large
 from ._gen.sandbox.v1 import codebase_pb2
@@ -81,7 +81,7 @@ class AsyncCodebaseCalls(AsyncCalls):
 
     async def get_codebase(self, codebase_id: str) -> t.Codebase:
         """Return the description of a codebase."""
-        request = codebase_pb2.GetCodebaseRequest(codebase_id=codebase_id)
+        request = codebase_pb2.GetCodebaseRequest(codebase_id=id_of(codebase_id, "codebase_id"))
         about = Call("get codebase", codebase_id=codebase_id)
         return codebase_of(await self._connection.call("GetCodebase", request, about))
 
@@ -90,7 +90,7 @@ class AsyncCodebaseCalls(AsyncCalls):
         found: List[t.Codebase] = []
         token = ""
         while True:
-            request = codebase_pb2.ListCodebasesRequest(owner_id=owner_id or "", page_token=token)
+            request = codebase_pb2.ListCodebasesRequest(owner_id=text_of(owner_id or "", "owner_id"), page_token=token)
             page = await self._connection.call("ListCodebases", request, Call("list codebases"))
             found += map(codebase_of, page.codebases)
             token = next_page(token, page.next_page_token)
@@ -99,7 +99,7 @@ class AsyncCodebaseCalls(AsyncCalls):
 
     async def delete_codebase(self, codebase_id: str) -> None:
         """Delete a codebase and its files; of a linked directory, only the link."""
-        request = codebase_pb2.DeleteCodebaseRequest(codebase_id=codebase_id)
+        request = codebase_pb2.DeleteCodebaseRequest(codebase_id=id_of(codebase_id, "codebase_id"))
         await self._connection.call("DeleteCodebase", request, Call("delete codebase", codebase_id=codebase_id), WORK)
 
     async def upload_file(
@@ -147,21 +147,25 @@ class AsyncCodebaseCalls(AsyncCalls):
         Raises ResourceLimitExceededError for more than ``max_bytes``; None means no bound.
         """
         request = codebase_pb2.DownloadFileRequest(
-            codebase_id=codebase_id, file_path=encode_path(file_path, "file_path")
+            codebase_id=id_of(codebase_id, "codebase_id"), file_path=encode_path(file_path, "file_path")
         )
         about = Call("download", codebase_id=codebase_id, path=path_of(file_path, "file_path"))
         return await self._content("DownloadFile", request, about, max_bytes)
 
     async def list_files(self, codebase_id: str, path: PathLike = "", recursive: bool = False) -> List[t.FileInfo]:
         """List a directory of a codebase; with ``recursive`` all below it."""
-        request = codebase_pb2.ListFilesRequest(codebase_id=codebase_id, path=encode_path(path), recursive=recursive)
+        request = codebase_pb2.ListFilesRequest(
+            codebase_id=id_of(codebase_id, "codebase_id"), path=encode_path(path), recursive=recursive
+        )
         about = Call("list files", codebase_id=codebase_id, path=path_of(path) or "/")
         answer = await self._connection.call("ListFiles", request, about)
         return [file_info_of(file) for file in answer.files]
 
     async def delete_file(self, codebase_id: str, file_path: PathLike) -> None:
         """Delete a file of a codebase, or a directory and everything below it."""
-        request = codebase_pb2.DeleteFileRequest(codebase_id=codebase_id, file_path=encode_path(file_path, "file_path"))
+        request = codebase_pb2.DeleteFileRequest(
+            codebase_id=id_of(codebase_id, "codebase_id"), file_path=encode_path(file_path, "file_path")
+        )
         await self._connection.call(
             "DeleteFile", request, Call("delete", codebase_id=codebase_id, path=path_of(file_path, "file_path"))
         )

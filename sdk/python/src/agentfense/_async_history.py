@@ -6,6 +6,7 @@ from typing import Any, List
 
 from . import _requests as requests
 from . import types as t
+from ._arguments import id_of
 from ._async_codebases import AsyncCalls
 from ._connection import WORK
 from ._errors import Call, next_page
@@ -21,7 +22,9 @@ class AsyncHistoryCalls(AsyncCalls):
 
         Those of a codebase include those of destroyed sandboxes. Give one of the ids.
         """
-        request = history_pb2.ListTransactionsRequest(sandbox_id=sandbox_id, codebase_id=codebase_id)
+        request = history_pb2.ListTransactionsRequest(
+            sandbox_id=id_of(sandbox_id, "sandbox_id"), codebase_id=id_of(codebase_id, "codebase_id")
+        )
         found: List[t.Transaction] = []
         while True:
             about = Call("history", sandbox_id, codebase_id=codebase_id)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, List, Optional, Sequence, Union
 
 from . import _requests as requests
 from . import types as t
-from ._arguments import text_of
+from ._arguments import id_of, text_of
 from ._async_codebases import AsyncCalls
 from ._connection import WORK
 from ._errors import Call, next_page
@@ -28,24 +28,30 @@ class AsyncSnapshotCalls(AsyncCalls):
 
     async def create_snapshot(self, sandbox_id: str, label: str = "") -> t.Snapshot:
         """Keep the present state of a sandbox, also while commands run. A sandbox can have 200 such snapshots."""
-        request = snapshot_pb2.CreateSnapshotRequest(sandbox_id=sandbox_id, label=text_of(label, "label"))
+        request = snapshot_pb2.CreateSnapshotRequest(
+            sandbox_id=id_of(sandbox_id, "sandbox_id"), label=text_of(label, "label")
+        )
         return snapshot_of(await self._connection.call("CreateSnapshot", request, Call("snapshot", sandbox_id), WORK))
 
     async def list_snapshots(self, sandbox_id: str) -> t.SnapshotList:
         """Return the snapshots of a sandbox as a tree."""
-        request = snapshot_pb2.ListSnapshotsRequest(sandbox_id=sandbox_id)
+        request = snapshot_pb2.ListSnapshotsRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"))
         return snapshot_list_of(
             await self._connection.call("ListSnapshots", request, Call("list snapshots", sandbox_id))
         )
 
     async def delete_snapshot(self, sandbox_id: str, snapshot: str) -> None:
         """Remove a snapshot. What no other state has is lost."""
-        request = snapshot_pb2.DeleteSnapshotRequest(sandbox_id=sandbox_id, snapshot=text_of(snapshot, "snapshot"))
+        request = snapshot_pb2.DeleteSnapshotRequest(
+            sandbox_id=id_of(sandbox_id, "sandbox_id"), snapshot=text_of(snapshot, "snapshot")
+        )
         await self._connection.call("DeleteSnapshot", request, Call("delete snapshot", sandbox_id), WORK)
 
     async def restore_snapshot(self, sandbox_id: str, snapshot: str) -> t.Restored:
         """Bring a stopped sandbox back to a snapshot, and keep what was there as another snapshot."""
-        request = snapshot_pb2.RestoreSnapshotRequest(sandbox_id=sandbox_id, snapshot=text_of(snapshot, "snapshot"))
+        request = snapshot_pb2.RestoreSnapshotRequest(
+            sandbox_id=id_of(sandbox_id, "sandbox_id"), snapshot=text_of(snapshot, "snapshot")
+        )
         return restored_of(await self._connection.call("RestoreSnapshot", request, Call("restore", sandbox_id), WORK))
 
     async def fork_sandbox(
@@ -118,9 +124,9 @@ class AsyncSnapshotCalls(AsyncCalls):
         if wanted == []:
             return found
         request = snapshot_pb2.CompareStatesRequest(
-            sandbox_id=sandbox_id,
+            sandbox_id=id_of(sandbox_id, "sandbox_id"),
             state=text_of(state, "state"),
-            from_sandbox_id=from_sandbox_id,
+            from_sandbox_id=id_of(from_sandbox_id, "from_sandbox_id"),
             from_state=text_of(from_state, "from_state"),
             paths=wanted,
             names_only=names_only,

@@ -8,6 +8,7 @@ from typing import List, Optional
 
 from . import _requests as requests
 from . import types as t
+from ._arguments import id_of
 from ._changes import ChangeCalls
 from ._connection import ANSWER
 from ._errors import Call
@@ -54,7 +55,7 @@ class BoardCalls(ChangeCalls):
         What other sandboxes have locked is left out where the policy of this one hides the path.
         Raises SandboxNotRunningError.
         """
-        request = board_pb2.ListLocksRequest(sandbox_id=sandbox_id)
+        request = board_pb2.ListLocksRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"))
         return locks_of(self._connection.call("ListLocks", request, Call("list locks", sandbox_id)))
 
     def post_message(self, sandbox_id: str, text: str, topic: str = "", *, as_agent: bool = False) -> int:
@@ -82,5 +83,5 @@ class BoardCalls(ChangeCalls):
 
     def get_board(self, sandbox_id: str) -> t.Board:
         """Return which sandboxes of the codebase run, what they work on, and the topics of messages."""
-        request = board_pb2.GetBoardRequest(sandbox_id=sandbox_id)
+        request = board_pb2.GetBoardRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"))
         return board_of(self._connection.call("GetBoard", request, Call("get board", sandbox_id)))

@@ -10,7 +10,7 @@ from typing import List, Optional, Sequence, Union
 
 from . import _requests as requests
 from . import types as t
-from ._arguments import PathLike, path_of
+from ._arguments import PathLike, id_of, path_of
 from ._codebases import Calls
 from ._connection import ANSWER, WORK, within
 from ._errors import MAX_READ, Call, next_page, write_error
@@ -185,7 +185,7 @@ class ChangeCalls(Calls):
 
     def list_commits(self, sandbox_id: str) -> t.Commits:
         """Return the commits that commands made in the clean repository of a sandbox (``git``)."""
-        request = sandbox_pb2.ListCommitsRequest(sandbox_id=sandbox_id, page_size=1000)
+        request = sandbox_pb2.ListCommitsRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"), page_size=1000)
         found = t.Commits("")
         while True:
             page = self._connection.call("ListCommits", request, Call("list commits", sandbox_id), WORK)
@@ -334,6 +334,6 @@ class ChangeCalls(Calls):
 
     def logs(self, sandbox_id: str, *, follow: bool = False) -> LogStream:
         """Return the output of a sandbox's detached commands; with ``follow`` until the last of them has ended."""
-        request = sandbox_pb2.LogsRequest(sandbox_id=sandbox_id, follow=follow)
+        request = sandbox_pb2.LogsRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"), follow=follow)
         start = partial(self._connection.stream, "Logs", request, None if follow else WORK)
         return LogStream(start, Call("logs", sandbox_id), self._connection)

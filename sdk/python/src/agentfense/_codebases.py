@@ -10,7 +10,7 @@ from typing import Any, List, Optional, Sequence, Union
 
 from . import _requests as requests
 from . import types as t
-from ._arguments import PathLike, path_of, text_of
+from ._arguments import PathLike, id_of, path_of, text_of
 from ._connection import WORK, Connection
 from ._errors import MAX_READ, Call, next_page, too_large
 from ._gen.sandbox.v1 import codebase_pb2
@@ -78,7 +78,7 @@ class CodebaseCalls(Calls):
 
     def get_codebase(self, codebase_id: str) -> t.Codebase:
         """Return the description of a codebase."""
-        request = codebase_pb2.GetCodebaseRequest(codebase_id=codebase_id)
+        request = codebase_pb2.GetCodebaseRequest(codebase_id=id_of(codebase_id, "codebase_id"))
         about = Call("get codebase", codebase_id=codebase_id)
         return codebase_of(self._connection.call("GetCodebase", request, about))
 
@@ -87,7 +87,7 @@ class CodebaseCalls(Calls):
         found: List[t.Codebase] = []
         token = ""
         while True:
-            request = codebase_pb2.ListCodebasesRequest(owner_id=owner_id or "", page_token=token)
+            request = codebase_pb2.ListCodebasesRequest(owner_id=text_of(owner_id or "", "owner_id"), page_token=token)
             page = self._connection.call("ListCodebases", request, Call("list codebases"))
             found += map(codebase_of, page.codebases)
             token = next_page(token, page.next_page_token)
@@ -96,7 +96,7 @@ class CodebaseCalls(Calls):
 
     def delete_codebase(self, codebase_id: str) -> None:
         """Delete a codebase and its files; of a linked directory, only the link."""
-        request = codebase_pb2.DeleteCodebaseRequest(codebase_id=codebase_id)
+        request = codebase_pb2.DeleteCodebaseRequest(codebase_id=id_of(codebase_id, "codebase_id"))
         self._connection.call("DeleteCodebase", request, Call("delete codebase", codebase_id=codebase_id), WORK)
 
     def upload_file(
@@ -140,21 +140,25 @@ class CodebaseCalls(Calls):
         Raises ResourceLimitExceededError for more than ``max_bytes``; None means no bound.
         """
         request = codebase_pb2.DownloadFileRequest(
-            codebase_id=codebase_id, file_path=encode_path(file_path, "file_path")
+            codebase_id=id_of(codebase_id, "codebase_id"), file_path=encode_path(file_path, "file_path")
         )
         about = Call("download", codebase_id=codebase_id, path=path_of(file_path, "file_path"))
         return self._content("DownloadFile", request, about, max_bytes)
 
     def list_files(self, codebase_id: str, path: PathLike = "", recursive: bool = False) -> List[t.FileInfo]:
         """List a directory of a codebase; with ``recursive`` all below it."""
-        request = codebase_pb2.ListFilesRequest(codebase_id=codebase_id, path=encode_path(path), recursive=recursive)
+        request = codebase_pb2.ListFilesRequest(
+            codebase_id=id_of(codebase_id, "codebase_id"), path=encode_path(path), recursive=recursive
+        )
         about = Call("list files", codebase_id=codebase_id, path=path_of(path) or "/")
         answer = self._connection.call("ListFiles", request, about)
         return [file_info_of(file) for file in answer.files]
 
     def delete_file(self, codebase_id: str, file_path: PathLike) -> None:
         """Delete a file of a codebase, or a directory and everything below it."""
-        request = codebase_pb2.DeleteFileRequest(codebase_id=codebase_id, file_path=encode_path(file_path, "file_path"))
+        request = codebase_pb2.DeleteFileRequest(
+            codebase_id=id_of(codebase_id, "codebase_id"), file_path=encode_path(file_path, "file_path")
+        )
         self._connection.call(
             "DeleteFile", request, Call("delete", codebase_id=codebase_id, path=path_of(file_path, "file_path"))
         )

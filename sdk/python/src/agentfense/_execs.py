@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Union
 
 from . import _requests as requests
-from ._arguments import PathLike
+from ._arguments import PathLike, id_of
 from ._codebases import Calls
 from ._connection import ANSWER, within
 from ._errors import Call
@@ -65,7 +65,7 @@ class ExecCalls(Calls):
 
     def list_execs(self, sandbox_id: str) -> List[DetachedExec]:
         """Return a running sandbox's detached commands, the oldest first: those that run, and the last 16 others."""
-        request = sandbox_pb2.ListExecsRequest(sandbox_id=sandbox_id)
+        request = sandbox_pb2.ListExecsRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"))
         answer = self._connection.call("ListExecs", request, Call("list execs", sandbox_id))
         return [detached_exec_of(message) for message in answer.execs]
 

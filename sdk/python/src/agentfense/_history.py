@@ -8,6 +8,7 @@ from typing import Any, List
 
 from . import _requests as requests
 from . import types as t
+from ._arguments import id_of
 from ._codebases import Calls
 from ._connection import WORK
 from ._errors import Call, next_page
@@ -23,7 +24,9 @@ class HistoryCalls(Calls):
 
         Those of a codebase include those of destroyed sandboxes. Give one of the ids.
         """
-        request = history_pb2.ListTransactionsRequest(sandbox_id=sandbox_id, codebase_id=codebase_id)
+        request = history_pb2.ListTransactionsRequest(
+            sandbox_id=id_of(sandbox_id, "sandbox_id"), codebase_id=id_of(codebase_id, "codebase_id")
+        )
         found: List[t.Transaction] = []
         while True:
             about = Call("history", sandbox_id, codebase_id=codebase_id)

@@ -14,7 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from . import types as t
 from . import utils
-from ._arguments import PathLike, bytes_of, path_of, text_of, words_of
+from ._arguments import PathLike, bytes_of, id_of, path_of, text_of, words_of
 from ._gen.sandbox.v1 import board_pb2, codebase_pb2, common_pb2, export_pb2, history_pb2, sandbox_pb2, snapshot_pb2
 from ._wire import (
     Seconds,
@@ -76,7 +76,7 @@ def create_sandbox(
 ) -> Any:
     """Return the request of CreateSandbox."""
     return sandbox_pb2.CreateSandboxRequest(
-        codebase_id=codebase_id,
+        codebase_id=id_of(codebase_id, "codebase_id"),
         permissions=wire_rules(permissions),
         labels=words_of(labels, "labels"),
         expires_in=duration_of(seconds_of(expires_in, "expires_in")),
@@ -114,7 +114,7 @@ def update(
     """Return the request of UpdateSandbox."""
     lists = {"scratch": scratch, "secrets": secrets, "net_limits": net_limits, "publish": publish}
     return sandbox_pb2.UpdateSandboxRequest(
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         resources=None if resources is None else wire_resources(resources) or sandbox_pb2.ResourceLimits(),
         clear=[name for name, given in lists.items() if given is not None and not given],
         scratch=[encode_path(path, "scratch") for path in _listed(scratch or ())],
@@ -164,9 +164,9 @@ def list_sandboxes(
 ) -> Any:
     """Return the request of one page of ListSandboxes."""
     return sandbox_pb2.ListSandboxesRequest(
-        codebase_id=codebase_id or "",
-        owner_id=owner_id or "",
-        name=name or "",
+        codebase_id=id_of(codebase_id or "", "codebase_id"),
+        owner_id=text_of(owner_id or "", "owner_id"),
+        name=text_of(name or "", "name"),
         labels=words_of(labels, "labels"),
         with_usage=usage,
         page_token=page_token,
@@ -185,7 +185,7 @@ def execute(
 ) -> Any:
     """Return the request of Exec and ExecStream."""
     return sandbox_pb2.ExecRequest(
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         command=_command(command),
         env=words_of(env, "env"),
         workdir=encode_path(workdir or "", "workdir"),
@@ -199,14 +199,17 @@ def execute(
 def create_session(sandbox_id: str, shell: str, env: Optional[Mapping[str, str]]) -> Any:
     """Return the request of CreateSession."""
     return sandbox_pb2.CreateSessionRequest(
-        sandbox_id=sandbox_id, shell=text_of(shell, "shell"), env=words_of(env, "env")
+        sandbox_id=id_of(sandbox_id, "sandbox_id"), shell=text_of(shell, "shell"), env=words_of(env, "env")
     )
 
 
 def session_execute(session_id: str, command: str, timeout: Optional[float], detach: bool = False) -> Any:
     """Return the request of SessionExec and SessionExecStream."""
     return sandbox_pb2.SessionExecRequest(
-        session_id=session_id, command=_command(command), timeout=duration_of(timeout), detach=detach
+        session_id=id_of(session_id, "session_id"),
+        command=_command(command),
+        timeout=duration_of(timeout),
+        detach=detach,
     )
 
 
@@ -241,7 +244,7 @@ def attach(
     for i, word in enumerate(argv):
         text_of(word, f"argv[{i}]")
     start = sandbox_pb2.AttachRequest.Start(
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         argv=argv,
         env=words_of(env, "env"),
         workdir=encode_path(workdir or "", "workdir"),
@@ -258,7 +261,10 @@ def resume(sandbox_id: str, exec_id: str, stdout_offset: int, stderr_offset: int
     if stdout_offset < 0 or stderr_offset < 0:
         raise ValueError(f"offsets {stdout_offset} and {stderr_offset}: want 0 or more")
     resume = sandbox_pb2.AttachRequest.Resume(
-        sandbox_id=sandbox_id, exec_id=exec_id, stdout_offset=stdout_offset, stderr_offset=stderr_offset
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
+        exec_id=id_of(exec_id, "exec_id"),
+        stdout_offset=stdout_offset,
+        stderr_offset=stderr_offset,
     )
     return sandbox_pb2.AttachRequest(resume=resume)
 
@@ -308,7 +314,7 @@ def diff(
 ) -> Any:
     """Return the request of one page of Diff."""
     return sandbox_pb2.DiffRequest(
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         paths=paths,
         names_only=names_only,
         shown_digest=digest_of(shown, "shown"),
@@ -320,13 +326,15 @@ def diff(
 def list_view(sandbox_id: str, path: PathLike, mount: Optional[str], itself: bool = False) -> Any:
     """Return the request of ListView."""
     return sandbox_pb2.ListViewRequest(
-        sandbox_id=sandbox_id, path=view_path(path, mount), itself=itself, mount=mount_of(mount)
+        sandbox_id=id_of(sandbox_id, "sandbox_id"), path=view_path(path, mount), itself=itself, mount=mount_of(mount)
     )
 
 
 def read_view(sandbox_id: str, path: PathLike, mount: Optional[str]) -> Any:
     """Return the request of ReadView."""
-    return sandbox_pb2.ReadViewRequest(sandbox_id=sandbox_id, path=view_path(path, mount), mount=mount_of(mount))
+    return sandbox_pb2.ReadViewRequest(
+        sandbox_id=id_of(sandbox_id, "sandbox_id"), path=view_path(path, mount), mount=mount_of(mount)
+    )
 
 
 def digest_of(reviewed: t.Reviewed, what: str) -> str:
@@ -371,7 +379,7 @@ def apply(
         attest=attest,
         hunks=hunks or (),
         on_conflict="CONFLICT_RESOLUTION_" + how,
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         paths=paths,
         dry_run=dry_run,
         reviewed_digest=digest_of(reviewed, "reviewed"),
@@ -392,7 +400,7 @@ def apply_commits(
     if to_branch == "":
         raise InvalidConfigurationError("apply commits: to_branch: want a new branch, or None for the one checked out")
     return sandbox_pb2.ApplyCommitsRequest(
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         to_branch=to_branch or "",
         from_branch=from_branch or "",
         at_base=at_base,
@@ -404,19 +412,25 @@ def apply_commits(
 
 def undo(sandbox_id: str, transaction_id: str, dry_run: bool) -> Any:
     """Return the request of Undo and Redo; one of the ids is empty."""
-    return history_pb2.UndoRequest(sandbox_id=sandbox_id, transaction_id=transaction_id, dry_run=dry_run)
+    return history_pb2.UndoRequest(
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
+        transaction_id=id_of(transaction_id, "transaction_id"),
+        dry_run=dry_run,
+    )
 
 
 def discard(sandbox_id: str, paths: Chosen, dry_run: bool, mount: Optional[str]) -> Any:
     """Return the request of Discard."""
-    return sandbox_pb2.DiscardRequest(sandbox_id=sandbox_id, paths=paths, dry_run=dry_run, mount=mount_of(mount))
+    return sandbox_pb2.DiscardRequest(
+        sandbox_id=id_of(sandbox_id, "sandbox_id"), paths=paths, dry_run=dry_run, mount=mount_of(mount)
+    )
 
 
 def set_policy(sandbox_id: str, permissions: Sequence[t.RuleLike]) -> Any:
     """Return the request of SetPolicy. Raises ValueError for None, which the server would take for no rules."""
     if permissions is None:
         raise ValueError(NO_RULES)
-    return sandbox_pb2.SetPolicyRequest(sandbox_id=sandbox_id, permissions=wire_rules(permissions))
+    return sandbox_pb2.SetPolicyRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"), permissions=wire_rules(permissions))
 
 
 def forked(
@@ -431,7 +445,7 @@ def forked(
     if isinstance(names, (str, bytes)) or not isinstance(names, abc.Sequence):
         raise TypeError(f"names: want a list of names, not {type(names).__name__}")
     return snapshot_pb2.ForkSandboxRequest(
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         names=[text_of(name, "names") for name in names],
         snapshot=text_of(snapshot, "snapshot"),
         rules=None if permissions is None else snapshot_pb2.ForkRules(permissions=wire_rules(permissions)),
@@ -451,8 +465,8 @@ def merge(
     """Return the request of MergeSandbox. Raises ValueError for an unknown resolution of conflicts."""
     how = t.ConflictResolution(on_conflict).name if on_conflict is not None else "UNSPECIFIED"
     return snapshot_pb2.MergeSandboxRequest(
-        sandbox_id=sandbox_id,
-        from_sandbox_id=text_of(from_sandbox_id, "from_sandbox_id"),
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
+        from_sandbox_id=id_of(from_sandbox_id, "from_sandbox_id"),
         snapshot=text_of(snapshot, "snapshot"),
         paths=paths,
         on_conflict="CONFLICT_RESOLUTION_" + how,
@@ -463,7 +477,7 @@ def merge(
 def change_hosts(sandbox_id: str, grant: Hosts, grant_for: Timeout, revoke: Hosts) -> Any:
     """Return the request of ChangeHosts."""
     return sandbox_pb2.ChangeHostsRequest(
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         grant=_texts(grant, "grant"),
         grant_for=duration_of(seconds_of(grant_for, "grant_for")),
         revoke=_texts(revoke, "revoke"),
@@ -475,7 +489,7 @@ def grant_path(
 ) -> Any:
     """Return the request of GrantPath."""
     return sandbox_pb2.GrantPathRequest(
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         path=encode_path(inside_path(path)) or "/",
         directory=directory,
         permission=number_of(common_pb2.Permission, "PERMISSION_", t.Permission(permission).value),
@@ -486,14 +500,19 @@ def grant_path(
 def revoke_path(sandbox_id: str, path: PathLike, directory: bool) -> Any:
     """Return the request of GrantPath that revokes."""
     return sandbox_pb2.GrantPathRequest(
-        sandbox_id=sandbox_id, path=encode_path(inside_path(path)) or "/", directory=directory, revoke=True
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
+        path=encode_path(inside_path(path)) or "/",
+        directory=directory,
+        revoke=True,
     )
 
 
 def list_asks(sandbox_id: str, wait: Timeout, after: Optional[t.AskList]) -> Any:
     """Return the request of ListAsks."""
+    if after is not None and not isinstance(after, t.AskList):
+        raise TypeError(f"after: want an AskList, not {type(after).__name__}")
     return sandbox_pb2.ListAsksRequest(
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         wait=duration_of(seconds_of(wait, "wait")),
         version="" if after is None else after.version,
     )
@@ -502,7 +521,7 @@ def list_asks(sandbox_id: str, wait: Timeout, after: Optional[t.AskList]) -> Any
 def answer_ask(sandbox_id: str, ask: Union[t.Ask, str], allow: bool, scope: Union[t.AskScope, str]) -> Any:
     """Return the request of AnswerAsk. Raises ValueError for an unknown scope."""
     return sandbox_pb2.AnswerAskRequest(
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         ask_id=text_of(ask.id if isinstance(ask, t.Ask) else ask, "ask"),
         allow=allow,
         scope=number_of(sandbox_pb2.AskScope, "ASK_SCOPE_", t.AskScope(scope).value),
@@ -512,14 +531,16 @@ def answer_ask(sandbox_id: str, ask: Union[t.Ask, str], allow: bool, scope: Unio
 def export(sandbox_id: str, format: Union[t.ExportFormat, str], mount: Optional[str]) -> Any:
     """Return the request of ExportChanges. Raises ValueError for an unknown format."""
     return export_pb2.ExportChangesRequest(
-        sandbox_id=sandbox_id, format="EXPORT_FORMAT_" + t.ExportFormat(format).name, mount=mount_of(mount)
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
+        format="EXPORT_FORMAT_" + t.ExportFormat(format).name,
+        mount=mount_of(mount),
     )
 
 
 def sql(sandbox_id: str, statement: str, max_rows: int, timeout: Timeout) -> Any:
     """Return the request of QuerySandbox."""
     return export_pb2.QuerySandboxRequest(
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         statement=text_of(statement, "statement"),
         max_rows=operator.index(max_rows),
         timeout=duration_of(seconds_of(timeout)),
@@ -529,7 +550,7 @@ def sql(sandbox_id: str, statement: str, max_rows: int, timeout: Timeout) -> Any
 def lock_paths(sandbox_id: str, paths: Paths, advisory: bool, lock_for: Timeout, wait: Timeout) -> Any:
     """Return the request of LockPaths."""
     return board_pb2.LockPathsRequest(
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         paths=_lock_paths(paths),
         advisory=advisory,
         lock_for=duration_of(seconds_of(lock_for, "lock_for")),
@@ -540,8 +561,8 @@ def lock_paths(sandbox_id: str, paths: Paths, advisory: bool, lock_for: Timeout,
 def unlock_paths(sandbox_id: str, paths: Optional[Paths]) -> Any:
     """Return the request of UnlockPaths."""
     if paths is None:
-        return board_pb2.UnlockPathsRequest(sandbox_id=sandbox_id, all=True)
-    return board_pb2.UnlockPathsRequest(sandbox_id=sandbox_id, paths=_lock_paths(paths))
+        return board_pb2.UnlockPathsRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"), all=True)
+    return board_pb2.UnlockPathsRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"), paths=_lock_paths(paths))
 
 
 def _lock_paths(paths: Paths) -> List[str]:
@@ -553,14 +574,17 @@ def _lock_paths(paths: Paths) -> List[str]:
 def post_message(sandbox_id: str, text: str, topic: str, as_agent: bool) -> Any:
     """Return the request of PostMessage."""
     return board_pb2.PostMessageRequest(
-        sandbox_id=sandbox_id, topic=text_of(topic, "topic"), text=text_of(text, "text"), as_agent=as_agent
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
+        topic=text_of(topic, "topic"),
+        text=text_of(text, "text"),
+        as_agent=as_agent,
     )
 
 
 def read_messages(sandbox_id: str, after: int, topic: str, wait: Timeout) -> Any:
     """Return the request of ReadMessages."""
     return board_pb2.ReadMessagesRequest(
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         after=operator.index(after),
         topic=text_of(topic, "topic"),
         wait=duration_of(seconds_of(wait, "wait")),
@@ -572,7 +596,7 @@ def audit(
 ) -> Any:
     """Return the request of Audit."""
     return sandbox_pb2.AuditRequest(
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         follow=follow,
         events=[events] if isinstance(events, str) else events or (),
         after_seq=after_seq,
@@ -586,7 +610,9 @@ UPLOAD_CHUNK = 65536
 
 def upload_metadata(codebase_id: str, path: PathLike, **more: Any) -> Any:
     """Return the message that begins a file of an upload."""
-    metadata = codebase_pb2.UploadChunk.Metadata(codebase_id=codebase_id, file_path=encode_path(path), **more)
+    metadata = codebase_pb2.UploadChunk.Metadata(
+        codebase_id=id_of(codebase_id, "codebase_id"), file_path=encode_path(path), **more
+    )
     return codebase_pb2.UploadChunk(metadata=metadata)
 
 
@@ -616,6 +642,7 @@ def upload_tree(
 ) -> Iterator[Any]:
     """Yield the messages of UploadTree for the entries of a directory that are not ignored, and record each entry."""
     note = note or _no_note
+    id_of(codebase_id, "codebase_id")
     directory = utils.check_directory(path)
     for entry in utils.walk_entries(directory, utils.upload_matcher(directory, ignore_patterns)):
         mode = stat.S_IMODE(entry.status.st_mode)
@@ -667,7 +694,7 @@ def store(sandbox_id: str, path: PathLike, timeout: Optional[float]) -> Any:
     if ".." in inside.split("/"):
         raise InvalidConfigurationError(f'path: path "{inside}": name ".." is not allowed')
     start = sandbox_pb2.AttachRequest.Start(
-        sandbox_id=sandbox_id,
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
         argv=["/bin/sh", "-c", _STORE, "sh", _octal("./" + inside)],
         timeout=duration_of(timeout),
     )
@@ -677,7 +704,10 @@ def store(sandbox_id: str, path: PathLike, timeout: Optional[float]) -> Any:
 def watch(sandbox_id: str, path: PathLike, recursive: bool, mount: Optional[str]) -> Any:
     """Return the request of WatchView."""
     return sandbox_pb2.WatchViewRequest(
-        sandbox_id=sandbox_id, path=view_path(path, mount), recursive=recursive, mount=mount_of(mount)
+        sandbox_id=id_of(sandbox_id, "sandbox_id"),
+        path=view_path(path, mount),
+        recursive=recursive,
+        mount=mount_of(mount),
     )
 
 
@@ -688,4 +718,6 @@ def watched(path: PathLike, mount: Optional[str]) -> FileChange:
 
 def explain(sandbox_id: str, path: PathLike, mount: Optional[str]) -> Any:
     """Return the request of ExplainPolicy."""
-    return sandbox_pb2.ExplainPolicyRequest(sandbox_id=sandbox_id, path=view_path(path, mount), mount=mount_of(mount))
+    return sandbox_pb2.ExplainPolicyRequest(
+        sandbox_id=id_of(sandbox_id, "sandbox_id"), path=view_path(path, mount), mount=mount_of(mount)
+    )

@@ -10,7 +10,7 @@ from typing import Any, Coroutine, Generator, List, Mapping, Optional, Sequence,
 
 from . import _requests as requests
 from . import types as t
-from ._arguments import PathLike
+from ._arguments import PathLike, id_of
 from ._async_board import AsyncBoardCalls
 from ._async_codebases import AsyncCodebaseCalls
 from ._async_execs import AsyncExecCalls
@@ -154,7 +154,7 @@ class AsyncSandboxClient(
 
     async def get_sandbox(self, sandbox_id: str) -> t.Sandbox:
         """Return the description of a sandbox."""
-        request = sandbox_pb2.GetSandboxRequest(sandbox_id=sandbox_id)
+        request = sandbox_pb2.GetSandboxRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"))
         return sandbox_of(await self._connection.call("GetSandbox", request, Call("get sandbox", sandbox_id)))
 
     async def list_sandboxes(
@@ -184,12 +184,12 @@ class AsyncSandboxClient(
 
     async def start_sandbox(self, sandbox_id: str) -> t.Sandbox:
         """Start a sandbox. Raises InvalidConfigurationError if the host lacks what it needs."""
-        request = sandbox_pb2.StartSandboxRequest(sandbox_id=sandbox_id)
+        request = sandbox_pb2.StartSandboxRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"))
         return sandbox_of(await self._connection.call("StartSandbox", request, Call("start", sandbox_id), WORK))
 
     async def stop_sandbox(self, sandbox_id: str) -> t.Sandbox:
         """Stop a sandbox and everything that runs in it. Its changes remain."""
-        request = sandbox_pb2.StopSandboxRequest(sandbox_id=sandbox_id)
+        request = sandbox_pb2.StopSandboxRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"))
         return sandbox_of(await self._connection.call("StopSandbox", request, Call("stop", sandbox_id), WORK))
 
     async def update_sandbox(
@@ -219,13 +219,13 @@ class AsyncSandboxClient(
         With ``unused_only``, raises SandboxError if a command or a session runs in it, or if it has
         such changes.
         """
-        request = sandbox_pb2.DestroySandboxRequest(sandbox_id=sandbox_id, unused_only=unused_only)
+        request = sandbox_pb2.DestroySandboxRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"), unused_only=unused_only)
         answer = await self._connection.call("DestroySandbox", request, Call("destroy", sandbox_id), WORK)
         return int(answer.discarded_count)
 
     async def get_stats(self, sandbox_id: str) -> t.Stats:
         """Return what a running sandbox uses."""
-        request = sandbox_pb2.GetStatsRequest(sandbox_id=sandbox_id)
+        request = sandbox_pb2.GetStatsRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"))
         return stats_of(await self._connection.call("GetStats", request, Call("stats", sandbox_id)))
 
     # Commands
@@ -297,20 +297,20 @@ class AsyncSandboxClient(
 
     async def get_session(self, session_id: str) -> t.Session:
         """Return the description of a session."""
-        request = sandbox_pb2.GetSessionRequest(session_id=session_id)
+        request = sandbox_pb2.GetSessionRequest(session_id=id_of(session_id, "session_id"))
         return session_of(
             await self._connection.call("GetSession", request, Call("get session", session_id=session_id))
         )
 
     async def list_sessions(self, sandbox_id: str) -> List[t.Session]:
         """Return the sessions of a sandbox."""
-        request = sandbox_pb2.ListSessionsRequest(sandbox_id=sandbox_id)
+        request = sandbox_pb2.ListSessionsRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"))
         answer = await self._connection.call("ListSessions", request, Call("list sessions", sandbox_id))
         return [session_of(session) for session in answer.sessions]
 
     async def destroy_session(self, session_id: str) -> None:
         """End a session: its shell, and everything that the shell started."""
-        request = sandbox_pb2.DestroySessionRequest(session_id=session_id)
+        request = sandbox_pb2.DestroySessionRequest(session_id=id_of(session_id, "session_id"))
         await self._connection.call("DestroySession", request, Call("destroy session", session_id=session_id))
 
     close_session = destroy_session

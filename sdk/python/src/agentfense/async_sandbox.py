@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import List, Mapping, Optional, Sequence, Type, Union
 
 from . import types as t
+from ._arguments import id_of_sandbox
 from ._async_cleanup import clean_up_async, give_up_async, remove_async
 from ._async_execs import AsyncSandboxExecs
 from ._async_output import AsyncAuditStream, AsyncExecStream, AsyncLogStream
@@ -396,7 +397,7 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
 
     async def merge(
         self,
-        fork: AsyncSandbox,
+        fork: Union[AsyncSandbox, t.Sandbox, str],
         *,
         snapshot: str = "",
         paths: Paths = None,
@@ -405,11 +406,16 @@ class AsyncSandbox(AsyncSandboxExecs, AsyncSandboxSnapshots):
     ) -> t.Merged:
         """Bring what another sandbox, such as a fork, has changed into the changes of this one, which is stopped.
 
-        See AsyncSandboxClient.merge_sandbox. ``restore("@{1}")`` takes the merge back. Look at ``diff`` before
-        ``apply``.
+        ``fork`` is that sandbox, its info or its id. See AsyncSandboxClient.merge_sandbox. ``restore("@{1}")``
+        takes the merge back. Look at ``diff`` before ``apply``.
         """
         return await self._client.merge_sandbox(
-            self.id, fork.id, snapshot=snapshot, paths=paths, on_conflict=on_conflict, dry_run=dry_run
+            self.id,
+            id_of_sandbox(fork, "fork"),
+            snapshot=snapshot,
+            paths=paths,
+            on_conflict=on_conflict,
+            dry_run=dry_run,
         )
 
     async def fork(

@@ -11,7 +11,7 @@ from typing import List, Mapping, Optional, Sequence, Type, Union
 
 from . import _requests as requests
 from . import types as t
-from ._arguments import PathLike
+from ._arguments import PathLike, id_of
 from ._board import BoardCalls
 from ._codebases import CodebaseCalls
 from ._connection import WORK, Connection, within
@@ -148,7 +148,7 @@ class SandboxClient(CodebaseCalls, BoardCalls, ExecCalls, SnapshotCalls, History
 
     def get_sandbox(self, sandbox_id: str) -> t.Sandbox:
         """Return the description of a sandbox."""
-        request = sandbox_pb2.GetSandboxRequest(sandbox_id=sandbox_id)
+        request = sandbox_pb2.GetSandboxRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"))
         return sandbox_of(self._connection.call("GetSandbox", request, Call("get sandbox", sandbox_id)))
 
     def list_sandboxes(
@@ -178,12 +178,12 @@ class SandboxClient(CodebaseCalls, BoardCalls, ExecCalls, SnapshotCalls, History
 
     def start_sandbox(self, sandbox_id: str) -> t.Sandbox:
         """Start a sandbox. Raises InvalidConfigurationError if the host lacks what it needs."""
-        request = sandbox_pb2.StartSandboxRequest(sandbox_id=sandbox_id)
+        request = sandbox_pb2.StartSandboxRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"))
         return sandbox_of(self._connection.call("StartSandbox", request, Call("start", sandbox_id), WORK))
 
     def stop_sandbox(self, sandbox_id: str) -> t.Sandbox:
         """Stop a sandbox and everything that runs in it. Its changes remain."""
-        request = sandbox_pb2.StopSandboxRequest(sandbox_id=sandbox_id)
+        request = sandbox_pb2.StopSandboxRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"))
         return sandbox_of(self._connection.call("StopSandbox", request, Call("stop", sandbox_id), WORK))
 
     def update_sandbox(
@@ -213,13 +213,13 @@ class SandboxClient(CodebaseCalls, BoardCalls, ExecCalls, SnapshotCalls, History
         With ``unused_only``, raises SandboxError if a command or a session runs in it, or if it has
         such changes.
         """
-        request = sandbox_pb2.DestroySandboxRequest(sandbox_id=sandbox_id, unused_only=unused_only)
+        request = sandbox_pb2.DestroySandboxRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"), unused_only=unused_only)
         answer = self._connection.call("DestroySandbox", request, Call("destroy", sandbox_id), WORK)
         return int(answer.discarded_count)
 
     def get_stats(self, sandbox_id: str) -> t.Stats:
         """Return what a running sandbox uses."""
-        request = sandbox_pb2.GetStatsRequest(sandbox_id=sandbox_id)
+        request = sandbox_pb2.GetStatsRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"))
         return stats_of(self._connection.call("GetStats", request, Call("stats", sandbox_id)))
 
     # Commands
@@ -283,18 +283,18 @@ class SandboxClient(CodebaseCalls, BoardCalls, ExecCalls, SnapshotCalls, History
 
     def get_session(self, session_id: str) -> t.Session:
         """Return the description of a session."""
-        request = sandbox_pb2.GetSessionRequest(session_id=session_id)
+        request = sandbox_pb2.GetSessionRequest(session_id=id_of(session_id, "session_id"))
         return session_of(self._connection.call("GetSession", request, Call("get session", session_id=session_id)))
 
     def list_sessions(self, sandbox_id: str) -> List[t.Session]:
         """Return the sessions of a sandbox."""
-        request = sandbox_pb2.ListSessionsRequest(sandbox_id=sandbox_id)
+        request = sandbox_pb2.ListSessionsRequest(sandbox_id=id_of(sandbox_id, "sandbox_id"))
         answer = self._connection.call("ListSessions", request, Call("list sessions", sandbox_id))
         return [session_of(session) for session in answer.sessions]
 
     def destroy_session(self, session_id: str) -> None:
         """End a session: its shell, and everything that the shell started."""
-        request = sandbox_pb2.DestroySessionRequest(session_id=session_id)
+        request = sandbox_pb2.DestroySessionRequest(session_id=id_of(session_id, "session_id"))
         self._connection.call("DestroySession", request, Call("destroy session", session_id=session_id))
 
     close_session = destroy_session

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import List, Mapping, Optional, Sequence, Type, Union
 
 from . import types as t
+from ._arguments import id_of_sandbox
 from ._cleanup import clean_up, give_up, remove
 from ._errors import MAX_READ
 from ._execs import SandboxExecs
@@ -394,7 +395,7 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
 
     def merge(
         self,
-        fork: Sandbox,
+        fork: Union[Sandbox, t.Sandbox, str],
         *,
         snapshot: str = "",
         paths: Paths = None,
@@ -403,11 +404,16 @@ class Sandbox(SandboxExecs, SandboxSnapshots):
     ) -> t.Merged:
         """Bring what another sandbox, such as a fork, has changed into the changes of this one, which is stopped.
 
-        See SandboxClient.merge_sandbox. ``restore("@{1}")`` takes the merge back. Look at ``diff`` before
-        ``apply``.
+        ``fork`` is that sandbox, its info or its id. See SandboxClient.merge_sandbox. ``restore("@{1}")``
+        takes the merge back. Look at ``diff`` before ``apply``.
         """
         return self._client.merge_sandbox(
-            self.id, fork.id, snapshot=snapshot, paths=paths, on_conflict=on_conflict, dry_run=dry_run
+            self.id,
+            id_of_sandbox(fork, "fork"),
+            snapshot=snapshot,
+            paths=paths,
+            on_conflict=on_conflict,
+            dry_run=dry_run,
         )
 
     def fork(

@@ -257,7 +257,7 @@ class Exported:
     size: int = 0
     """Size of the file in bytes."""
     entries: int = 0
-    """Files, directories, links and special files."""
+    """Files, directories, links and special files, as ``diff`` lists them."""
     deletions: int = 0
     """Deletions among the changes. A tar archive does not hold them."""
     left_out: List[ExportLeftOut] = field(default_factory=list)
