@@ -69,7 +69,8 @@ func TestAKilledTransactionIsAllOrNothing(t *testing.T) {
 			}
 			points := []string{
 				"journal: made", "journal: copied", "journal: ready", "sync: intended", "journal: placing", "sync: staged", "sync: swapped", "journal: taken",
-				"sync: moved away", "sync: one placed", "journal: committed", "journal: images dropped", "sync: settled", "sync: told", "sync: dropped",
+				"sync: moved away", "sync: one placed", "journal: rest kept", "journal: committed", "journal: images dropped", "sync: settled", "sync: told",
+				"sync: forgotten", "sync: dropped",
 			}
 			if options != nil {
 				points = []string{"journal: taken", "sync: settled"} // what depends on the user
@@ -81,13 +82,16 @@ func TestAKilledTransactionIsAllOrNothing(t *testing.T) {
 				s.KilledAt(point, "apply", s.Name)
 				said := appliesNothing(t, s)
 				now := stateOf(t, s)
-				committed := slices.Contains([]string{"journal: committed", "journal: images dropped", "sync: settled", "sync: told", "sync: dropped"}, point)
+				committed := slices.Contains([]string{"journal: committed", "journal: images dropped", "sync: settled", "sync: told", "sync: forgotten", "sync: dropped"}, point)
 				want := before
 				if committed {
 					want = after
 				}
 				if now != want {
 					t.Fatalf("killed at %q, committed %v:\n%s\nwant:\n%s", point, committed, now, want)
+				}
+				if delta := deltaOf(t, s, "--name-status"); (delta == "") != committed {
+					t.Errorf("killed at %q, committed %v, the sandbox has the changes\n%s", point, committed, delta)
 				}
 				if told := strings.Contains(said, "was killed before its end: the source is restored"); told == (committed || point == "journal: made" || point == "journal: copied") {
 					t.Errorf("killed at %q, said %q", point, said)
@@ -108,10 +112,10 @@ func TestAKilledTransactionIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// deltaOf returns the changes that the sandbox has.
-func deltaOf(t *testing.T, s *harness.Sandbox) string {
+// deltaOf returns the changes that the sandbox has. A list of names does not count as shown.
+func deltaOf(t *testing.T, s *harness.Sandbox, flags ...string) string {
 	t.Helper()
-	r := s.Agentfense("diff", s.Name)
+	r := s.Agentfense(append([]string{"diff", s.Name}, flags...)...)
 	if r.Code != 0 {
 		t.Fatalf("diff: exit code %d\n%s", r.Code, r.Stderr)
 	}
@@ -119,48 +123,91 @@ func deltaOf(t *testing.T, s *harness.Sandbox) string {
 }
 
 // killedUndo is the test of undo and redo, from the state before. An undo gives the delta all
-// changes back, or none.
+// changes back, or none. A redo takes them out, if it is committed.
 func killedUndo(t *testing.T, s *harness.Sandbox, before, after string) {
 	t.Helper()
 	all := deltaOf(t, s)
 	for _, point := range []string{
-		"history: one moved", "sync: swapped", "sync: moved away", "journal: reversed",
-		"journal: committed", "journal: images dropped", "undo: told", "undo: frozen", "undo: one removed", "undo: one made",
-		"next head: durable", "next head: put",
+		"history: one moved", "sync: swapped", "sync: moved away", "journal: reversed", "journal: rest kept",
+		"journal: committed", "journal: images dropped", "settle: told", "settle: dropped",
+		"undo: told", "undo: frozen", "undo: one removed", "undo: one made", "next head: durable", "next head: put",
 	} {
+		inDelta := strings.HasPrefix(point, "undo: ") || strings.HasPrefix(point, "next head: ")
+		ofRedo := strings.HasPrefix(point, "settle: ") || point == "journal: rest kept"
+		committed := inDelta || strings.HasPrefix(point, "settle: ") || point == "journal: committed" || point == "journal: images dropped"
 		for _, verb := range []string{"redo", "undo"} {
-			from, to := before, after
+			from, to, delta := before, after, ""
 			if verb == "undo" {
-				from, to = after, before
+				from, to, delta = after, before, all
 			}
-			whileGivingBack := point == "undo: frozen" || strings.HasPrefix(point, "undo: one") || strings.HasPrefix(point, "next head: ")
-			if verb == "redo" && whileGivingBack {
-				wantCode(t, s.Agentfense(verb, s.Name, "--yes"), 0) // which gives the delta nothing back
-				continue
+			killed := verb == "redo" && !inDelta || verb == "undo" && !ofRedo
+			if killed {
+				s.KilledAt(point, verb, s.Name, "--yes")
+				appliesNothing(t, s)
+				if committed && verb == "undo" && point != "next head: put" {
+					delta = "" // the changes are in the history alone
+				}
 			}
-			s.KilledAt(point, verb, s.Name, "--yes")
-			appliesNothing(t, s)
-			committed := whileGivingBack || point == "journal: committed" || point == "journal: images dropped" || point == "undo: told"
-			switch now := stateOf(t, s); {
-			case committed && now == to:
-				want := ""
-				if point == "next head: put" {
-					want = all
-				}
-				if verb == "redo" { // which leaves the delta as it was: all is in the source already
-					wantCode(t, s.Agentfense("discard", s.Name), 0)
-				}
-				if delta := deltaOf(t, s); delta != want {
-					t.Fatalf("%s killed at %q: the sandbox has the changes\n%s\nwant:\n%s", verb, point, delta, want)
-				}
-				continue
-			case now != from || committed:
+			if now := stateOf(t, s); killed && !committed && now != from {
 				t.Fatalf("%s killed at %q:\n%s\nfrom:\n%s", verb, point, now, from)
 			}
-			wantCode(t, s.Agentfense(verb, s.Name, "--yes"), 0)
+			if !killed || !committed {
+				wantCode(t, s.Agentfense(verb, s.Name, "--yes"), 0)
+			}
 			if now := stateOf(t, s); now != to {
 				t.Fatalf("%s after the kill at %q:\n%s\nwant:\n%s", verb, point, now, to)
 			}
+			if verb == "redo" { // what was shown and is taken out is not missing
+				wantCode(t, s.Agentfense("apply", s.Name, "--dry-run"), 0)
+			}
+			if now := deltaOf(t, s); now != delta {
+				t.Fatalf("%s killed at %q: the sandbox has the changes\n%s\nwant:\n%s", verb, point, now, delta)
+			}
+		}
+		if deltaOf(t, s) == "" { // give them back
+			wantCode(t, s.Agentfense("redo", s.Name, "--yes"), 0)
+			wantCode(t, s.Agentfense("undo", s.Name, "--yes"), 0)
+			if now := deltaOf(t, s); now != all {
+				t.Fatalf("undone: the sandbox has the changes\n%s\nwant:\n%s", now, all)
+			}
+		}
+	}
+}
+
+// After the commit of an apply or a redo that is killed, the next command completes it in the
+// sandbox: what a person does meanwhile is in conflict with nothing, and the log has one record.
+func TestACommittedTransactionIsCompletedInTheSandbox(t *testing.T) {
+	for _, point := range []string{"journal: committed", "sync: told", "settle: told", "settle: dropped"} {
+		for _, verb := range []string{"apply", "redo"} {
+			if ofRedo := strings.HasPrefix(point, "settle: "); verb == "apply" && ofRedo || verb == "redo" && point == "sync: told" {
+				continue
+			}
+			t.Run(verb+" killed at "+point, func(t *testing.T) {
+				s := harness.New(t, binary, map[string]string{"f": "old\n", "gone": "old\n", "dir/gone": "old\n"})
+				wantCode(t, s.Run("echo new > f; rm -r gone dir; echo made > made", "--preset", "full-access"), 0)
+				want, yes := 2, []string(nil) // with the last apply
+				if verb == "redo" {
+					yes = []string{"--yes"}
+					wantCode(t, s.Agentfense("apply", s.Name), 0)
+					wantCode(t, s.Agentfense("undo", s.Name, "--yes"), 0)
+					want += 2
+				}
+				s.KilledAt(point, append([]string{verb, s.Name}, yes...)...)
+				for _, name := range []string{"f", "gone", "made"} { // and dir/gone stays as it is
+					s.Write(name, "a person's\n")
+				}
+				r := s.Run("cat f gone made; rm gone; ls -a dir 2>/dev/null || true")
+				if want := strings.Repeat("a person's\n", 3); r.Code != 0 || r.Stdout != want {
+					t.Errorf("exit code %d, the sandbox shows %q, want %q\n%s", r.Code, r.Stdout, want, r.Stderr)
+				}
+				if r := s.Agentfense("apply", s.Name); r.Code != 0 || strings.TrimSpace(r.Stdout) != "applied\tD\tgone" {
+					t.Errorf("exit code %d, applied %q\n%s", r.Code, r.Stdout, r.Stderr)
+				}
+				log := s.Agentfense("audit", s.Name, "--json").Stdout
+				if got := strings.Count(log, `"event":"applied"`) + strings.Count(log, `"event":"undone"`); got != want {
+					t.Errorf("the log has %d records, want %d:\n%s", got, want, log)
+				}
+			})
 		}
 	}
 }
@@ -213,10 +260,7 @@ func TestATornJournalIsAllOrNothing(t *testing.T) {
 		}
 		durable := 0 // what is durable before the first step
 		if point == "journal: committed" {
-			durable = bytes.LastIndex(text, []byte(`{"left"`))
-			if durable < 0 {
-				durable = bytes.LastIndex(text, []byte(`{"end"`))
-			}
+			durable = bytes.LastIndex(text, []byte(`{"rest"`))
 		}
 		for _, length := range cuts(text, durable) {
 			if length == len(text) && point == "journal: committed" {

@@ -109,7 +109,7 @@ func (r *repository) recover() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := apply.RecoverSource(sb, nil); err != nil {
+	if err := apply.RecoverSource(sb, nil, nil); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -23,10 +23,10 @@ import (
 var (
 	beforeCommit = []string{
 		"journal: made", "journal: ready", "sync: intended", "journal: placing", "sync: staged", "sync: swapped", "journal: taken",
-		"sync: moved away", "sync: one placed", "history: one moved",
+		"sync: moved away", "sync: one placed", "history: one moved", "journal: rest kept",
 	}
 	whileGivingBack = []string{"undo: frozen", "undo: one removed", "undo: one made", "next head: durable"}
-	afterCommit     = []string{"journal: committed", "sync: settled", "sync: told", "squash: copied", "squash: merged", "sync: dropped"}
+	afterCommit     = []string{"journal: committed", "sync: settled", "sync: told", "squash: copied", "squash: merged", "sync: forgotten", "sync: dropped"}
 	whileSnapshot   = []string{"freeze: prepared", "freeze: exchanged", "snapshot: frozen", "snapshot: listed"}
 	whileRestore    = append([]string{"restore: kept", "restore: rewound", "restore: done"}, whileSnapshot...)
 	whileMerge      = []string{
@@ -116,7 +116,7 @@ func (w *world) last(rt *rapid.T) history.Entry {
 
 // rolledBack recovers what a killed process has left: the source is as before.
 func (w *world) rolledBack(rt *rapid.T, b *box, sb *record.Sandbox, paths []string) {
-	w.must(rt, apply.RecoverSource(sb, nil))
+	w.must(rt, apply.RecoverSource(sb, nil, nil))
 	now, err := onDisk(w.dir)
 	w.must(rt, err)
 	w.same(rt, "the source after the recovery", w.src, now)
@@ -147,13 +147,17 @@ func (w *world) killedReverse(rt *rapid.T) {
 	if t.undoes {
 		verb = "redo"
 	}
-	point := pick(rt, slices.Concat(beforeCommit, []string{"journal: committed", "undo: told", givenBack}, whileGivingBack))
+	point := pick(rt, slices.Concat(beforeCommit, []string{"journal: committed", "settle: told", "settle: dropped", "undo: told", givenBack}, whileGivingBack))
 	killed := w.killed(rt, point, verb, t.id)
 	if killed && slices.Contains(beforeCommit, point) {
 		w.rolledBack(rt, b, sb, parentsFirst(t.done))
 		return
 	}
-	w.reversed(rt, t, w.last(rt).ID, b, !killed || point == givenBack)
+	if killed && t.undoes {
+		w.must(rt, apply.RecoverSource(sb, nil, nil)) // completes a redo
+		w.did["redo: completed"]++
+	}
+	w.reversed(rt, t, w.last(rt).ID, b, !killed || t.undoes || point == givenBack)
 	if killed && slices.Contains(whileGivingBack, point) {
 		b.giveBack(w.src, w.done[len(w.done)-1].done, true)
 		w.did["undo: killed while giving back"]++

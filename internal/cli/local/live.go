@@ -72,7 +72,7 @@ func (b *Backend) Enter(ctx context.Context, s backend.Sandbox, o backend.EnterO
 // recoverSources rolls back what a killed apply or undo has left in the sandbox's sources.
 func recoverSources(sb *record.Sandbox, told func(history.Recovered)) error {
 	for _, part := range sb.Parts() {
-		if err := apply.RecoverSource(part, told); err != nil {
+		if err := apply.RecoverSource(part, nil, told); err != nil {
 			return err
 		}
 	}

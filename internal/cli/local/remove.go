@@ -61,7 +61,7 @@ func (b *Backend) Remove(ctx context.Context, name string, how backend.Removal) 
 	}
 	if sb != nil {
 		for _, part := range sb.Parts() {
-			_ = apply.RecoverSource(part, nil) // the history has it, also after the removal
+			_ = apply.RecoverSource(part, nil, nil) // the history has it, also after the removal
 		}
 	}
 	remove := func() error { return b.removeIf(name, check) }

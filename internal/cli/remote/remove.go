@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
@@ -42,6 +43,9 @@ func (b *Backend) Remove(ctx context.Context, name string, how backend.Removal) 
 	default:
 		pending, err := b.pending(ctx, sb)
 		if err == nil {
+			pending, err = b.withoutPresent(ctx, sb, pending)
+		}
+		if err == nil {
 			err = backend.RefusePending(sb.Record.Name, pending)
 		}
 		if err == nil {
@@ -73,6 +77,25 @@ func (b *Backend) pending(ctx context.Context, sb backend.Sandbox) (review.Pendi
 		all.InMounts += p.Changes
 	}
 	return all, err
+}
+
+// withoutPresent returns p without what the source has already, which only the server knows.
+func (b *Backend) withoutPresent(ctx context.Context, sb backend.Sandbox, p review.Pending) (review.Pending, error) {
+	if p.Changes == 0 {
+		return p, nil
+	}
+	all, err := b.list(ctx, &sandboxv1.ListSandboxesRequest{Name: sb.Record.Name, WithUsage: true})
+	if errdefs.Is(err, errdefs.Unsupported) {
+		return p, nil // the server is too old to tell
+	}
+	for _, s := range all {
+		if s.Record.ID != sb.Record.ID || s.Usage == nil || s.Usage.More {
+			continue
+		}
+		p.Changes = min(p.Changes, max(s.Usage.Changes-s.UnsavedBranches, 0))
+		p.LeftOut, p.InMounts = min(p.LeftOut, p.Changes), min(p.InMounts, p.Changes)
+	}
+	return p, err
 }
 
 // forgetUpload removes what is left of the upload of a sandbox that is gone: what this

@@ -296,11 +296,35 @@ func (a *applier) settle() error {
 	if err := a.syncNames(); err != nil {
 		return errdefs.New(record.DiskKind(err), "apply: the applied changes may not be durable yet and stay in the delta: %w", err)
 	}
-	if err := a.plan.commit(); err != nil {
+	versions, all := a.settled()
+	if err := a.plan.commit(versions); err != nil {
 		return err
 	}
-	versions := make([]changes.Version, 0, len(a.plan.steps))
-	all := true
+	failpoint.At("sync: settled")
+	// In this order, so that a crash leaves no change without a record in the audit log.
+	if err := errors.Join(a.tell(), a.plan.rest.MarkTold()); err != nil {
+		return err
+	}
+	failpoint.At("sync: told")
+	err := a.work.ApplyLock.Forgetting()
+	if err != nil {
+		return err
+	}
+	a.stale, err = a.drop(versions, all)
+	err = record.ExplainFull(err)
+	a.stale = slices.DeleteFunc(a.stale, func(p vpath.Path) bool { return a.plan.at[p] != nil && a.plan.at[p].keepsRest() })
+	if a.dropped = err == nil; a.dropped {
+		failpoint.At("sync: forgotten")
+		err = a.plan.rest.Remove()
+	}
+	return err
+}
+
+// settled returns the versions that the delta drops. all says that these are all changes of the
+// plan.
+func (a *applier) settled() (versions []changes.Version, all bool) {
+	versions = make([]changes.Version, 0, len(a.plan.steps))
+	all = true
 	for _, s := range a.plan.steps {
 		all = all && s.done
 		switch {
@@ -314,21 +338,7 @@ func (a *applier) settle() error {
 			versions = append(versions, v)
 		}
 	}
-	failpoint.At("sync: settled")
-	// In this order, so that a crash leaves no change without a record in the audit log.
-	err := a.tell()
-	if err != nil {
-		return err
-	}
-	failpoint.At("sync: told")
-	if err := a.work.ApplyLock.Forgetting(); err != nil {
-		return err
-	}
-	a.stale, err = a.drop(versions, all)
-	err = record.ExplainFull(err)
-	a.stale = slices.DeleteFunc(a.stale, func(p vpath.Path) bool { return a.plan.at[p] != nil && a.plan.at[p].keepsRest() })
-	a.dropped = err == nil
-	return err
+	return versions, all
 }
 
 func (a *applier) syncNames() error {

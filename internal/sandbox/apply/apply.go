@@ -107,7 +107,7 @@ func changesIn(ctx context.Context, h *history.Source, s *record.Sandbox, o Opti
 		err = errors.Join(err, w.Close())
 	}()
 	w.NoteMade = o.placed != nil || o.Keep != nil || len(o.Hunks) > 0
-	if err := h.Rebase(w); err != nil {
+	if err := Settle(h, w); err != nil {
 		return result, err
 	}
 	p, err := planSelected(w, o)

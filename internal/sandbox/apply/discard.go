@@ -89,7 +89,7 @@ func openToDiscard(s *record.Sandbox, o DiscardOptions) (*changes.Work, error) {
 	_, why := s.SourceLost()
 	if why == nil && !o.DryRun {
 		// The delta may have the only copy of what a killed apply has half applied.
-		if err := RecoverSource(s, o.Recovered); err != nil {
+		if err := RecoverSource(s, o.Drop, o.Recovered); err != nil {
 			return nil, err
 		}
 	}

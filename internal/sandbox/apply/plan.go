@@ -84,6 +84,7 @@ type plan struct {
 	history     *history.Source
 	txn         *transaction
 	transaction string
+	rest        *history.Rest // of the transaction, after its commit; or nil
 }
 
 // newPlan decides the outcome of each change and changes nothing. If reviewed is not nil,
@@ -164,7 +165,7 @@ func (p *plan) decide(s *step) error {
 
 // decideChanged sets the outcome of a step for a path that has changed in the source.
 func (p *plan) decideChanged(s *step) error {
-	present, err := IsPresent(p.work, &s.Change)
+	present, err := p.work.IsPresent(&s.Change)
 	switch {
 	case err != nil:
 		return err
@@ -262,26 +263,6 @@ func forgiveCleared(w *changes.Work, c *changes.Change) error {
 		return nil
 	}
 	return record.UnlessDenied(err)
-}
-
-// IsPresent reports whether the source already has the result of the change: from an
-// interrupted apply, or made by hand.
-func IsPresent(w *changes.Work, c *changes.Change) (bool, error) {
-	now, err := w.Stack.SourceInfo(c.Path)
-	switch {
-	case errdefs.Is(err, errdefs.NotFound):
-		return c.Status == changes.Deleted, nil
-	case err != nil:
-		return false, record.UnlessDenied(err)
-	case c.Status == changes.Deleted || now.Mode&record.TypeBits != c.Info.Mode&record.TypeBits:
-		return false, nil
-	case now.IsDir():
-		return c.Base.Absent || now.Mode&record.StickyBits == c.Info.Mode&record.StickyBits, nil
-	case (now.Mode^c.Info.Mode)&changes.PermOf(now.Mode) != 0:
-		return false, nil
-	}
-	same, err := w.IsSameAsSource(c.Path, now.Mode, now.Size, c.Info.Size)
-	return same, record.UnlessDenied(err)
 }
 
 // resume makes the apply continue with a directory that a killed apply made. Nothing can be

@@ -56,11 +56,14 @@ func openHistory(ctx context.Context, s *record.Sandbox, o Options) (*history.So
 }
 
 // RecoverSource rolls back what a killed apply or undo has left in the source of the sandbox, and
-// calls told, unless it is nil, with it. It does nothing while another process is at work there.
-func RecoverSource(s *record.Sandbox, told func(history.Recovered)) error {
+// calls told, unless it is nil, with it. What one has committed is completed in the sandbox, unless
+// that is in use. drop is Options.Drop. RecoverSource does nothing while another process is at work
+// in the source.
+func RecoverSource(s *record.Sandbox, drop func([]changes.Version) ([]vpath.Path, error), told func(history.Recovered)) error {
 	h := history.Open(s.Home, s.Stored.Source)
-	if !h.IsPending() {
-		return nil
+	rests, err := h.Rests(s)
+	if err != nil || len(rests) == 0 && !h.IsPending() {
+		return err
 	}
 	defer s.Home.MakeRoom()()
 	if ok, err := h.TryLock(); err != nil || !ok {
@@ -73,17 +76,17 @@ func RecoverSource(s *record.Sandbox, told func(history.Recovered)) error {
 			told(r)
 		}
 	}
-	if err != nil || len(recovered) == 0 {
+	if err != nil || len(recovered)+len(rests) == 0 {
 		return err
 	}
-	w, err := changes.OpenTo(s, record.PurposeClear, nil, false)
+	w, err := changes.OpenTo(s, record.PurposeClear, drop, false)
 	if errdefs.Is(err, errdefs.Precondition) {
 		return nil // it is in use: the next apply does the rest
 	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(h.Rebase(w), w.Close())
+	return errors.Join(Settle(h, w), w.Close())
 }
 
 // begin writes the journal of the plan.
@@ -91,6 +94,7 @@ func (p *plan) begin(h *history.Source, o Options) error {
 	header := history.Header{
 		ID: history.NewID(), Kind: history.Apply, Time: time.Now().UTC(), UID: os.Geteuid(),
 		Sandbox: p.work.Sandbox.ID(), Name: p.work.Sandbox.Name(), Mount: p.work.Sandbox.Mount(), Elsewhere: p.work.Elsewhere,
+		HasRest: !p.work.Elsewhere, // else the delta does not change
 	}
 	if of := p.work.Sandbox.Stored.Served; of != nil && header.Mount == "" && !header.Elsewhere {
 		header.Codebase = of.CodebaseID
@@ -192,8 +196,8 @@ func (p *plan) willPlace(s *step, made *layer.Base, file *changes.Staged) {
 	p.txn.Place(p.txn.number[s], after)
 }
 
-// commit ends the journal, after the changes are durable.
-func (p *plan) commit() error {
+// commit ends the journal, after the changes are durable. versions are what the delta drops then.
+func (p *plan) commit(versions []changes.Version) error {
 	if p.txn == nil {
 		return nil
 	}
@@ -207,11 +211,24 @@ func (p *plan) commit() error {
 		}
 	}
 	if len(left) < len(p.txn.number) {
+		if err := p.keepRest(versions); err != nil {
+			return tooFull(p.rollBack(err))
+		}
 		p.transaction = p.txn.ID()
 	}
 	txn := p.txn
 	p.txn = nil
 	return txn.Commit(left)
+}
+
+// keepRest keeps with the journal what remains to be done in the sandbox after the commit.
+func (p *plan) keepRest(versions []changes.Version) (err error) {
+	if p.work.Elsewhere {
+		return nil
+	}
+	event := p.event()
+	p.rest, err = p.txn.KeepRest(Rest{Applied: &event, Versions: versions})
+	return err
 }
 
 // rollBack restores the source after the failure of a step, and marks all steps as not done. The

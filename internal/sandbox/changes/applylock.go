@@ -79,9 +79,12 @@ func (w *Work) releaseApplyLock() {
 
 // Intend adds the paths that an apply will change to the list, as Append.
 func (t *applyLock) Intend(paths []vpath.Path) error {
-	lines := make([]string, len(paths), len(paths)+1)
+	lines := make([]string, len(paths), len(paths)+2)
 	for i, p := range paths {
 		lines[i] = p.String()
+	}
+	if t.Deferred {
+		lines = append(lines, journaled)
 	}
 	err := t.Append(append(lines, notForgetting))
 	t.mark = t.size - int64(len(notForgetting)+1)
@@ -199,6 +202,10 @@ func (w *Work) readApplyList(f io.Reader, clear func(vpath.Path, *layer.Base) er
 			break // killed while it wrote the list, before it changed this path
 		}
 		size += int64(len(line))
+		if text == journaled {
+			w.journaled = true
+			continue
+		}
 		if strings.HasPrefix(text, "{") {
 			w.notePlacing(text)
 			continue
@@ -272,22 +279,27 @@ func (w *Work) placed(p vpath.Path) *layer.Base {
 	if same, err := v.isAt(p, info, err); err != nil || same && !v.Keep {
 		return nil // the apply continues with it
 	}
-	var made *layer.Base
-	err = w.Tree.At(p, func(e Entry) error {
+	return w.PlacedNow(p, v.Made)
+}
+
+// PlacedNow returns the source's entry at p, if that is still what an apply made there, else nil.
+// It may have another ctime.
+func (w *Work) PlacedNow(p vpath.Path, made *layer.Base) (is *layer.Base) {
+	err := w.Tree.At(p, func(e Entry) error {
 		now, err := e.Stat()
 		switch {
-		case err != nil || !e.IsPlaced(v.Made, now): // a conflict
+		case err != nil || !e.IsPlaced(made, now): // a conflict
 		case now == nil:
-			made = &layer.Base{Absent: true}
+			is = &layer.Base{Absent: true}
 		default:
-			made = BaseOf(now)
+			is = BaseOf(now)
 		}
 		return nil
 	})
-	if v.Made.Absent && IsWayGone(err) {
-		made = &layer.Base{Absent: true} // removed with its directory
+	if made.Absent && IsWayGone(err) {
+		is = &layer.Base{Absent: true} // removed with its directory
 	}
-	return made
+	return is
 }
 
 // HasMerged reports whether a killed apply has placed a merge of the delta's entry at p, and
@@ -322,7 +334,7 @@ func (w *Work) hasRemoved(p vpath.Path, v Version) bool {
 }
 
 // rebasePlaced makes the placed entries the bases of the delta's entries, drops those that were
-// merged or removed, and records all in the audit log.
+// merged or removed, and records all in the audit log, unless a journal does.
 func (w *Work) rebasePlaced() error {
 	var versions []Version
 	var told []vpath.Path
@@ -341,6 +353,9 @@ func (w *Work) rebasePlaced() error {
 	}
 	if _, err := w.Drop(versions); err != nil {
 		return err
+	}
+	if w.journaled {
+		return nil // what remains of the transaction has the record
 	}
 	slices.Sort(told)
 	return w.Sandbox.Log(audit.Applied{Mount: w.Sandbox.Mount(), Paths: audit.Texts(told)})
@@ -384,3 +399,6 @@ const (
 	forgetting    = "forgetting"
 	notForgetting = "          " // the same length
 )
+
+// journaled is the line of the list that says that the apply has a journal.
+const journaled = `{"journal":true}`

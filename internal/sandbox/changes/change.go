@@ -354,6 +354,26 @@ func (w *Work) IsSameAsSource(p vpath.Path, mode uint32, sourceSize, deltaSize i
 	return safefs.HaveSameContent(was, now)
 }
 
+// IsPresent reports whether the source already has the result of the change: from an
+// interrupted apply, from commits that were applied, or made by hand.
+func (w *Work) IsPresent(c *Change) (bool, error) {
+	now, err := w.Stack.SourceInfo(c.Path)
+	switch {
+	case errdefs.Is(err, errdefs.NotFound):
+		return c.Status == Deleted, nil
+	case err != nil:
+		return false, record.UnlessDenied(err)
+	case c.Status == Deleted || now.Mode&record.TypeBits != c.Info.Mode&record.TypeBits:
+		return false, nil
+	case now.IsDir():
+		return c.BaseMode() == 0 || now.Mode&record.StickyBits == c.Info.Mode&record.StickyBits, nil
+	case (now.Mode^c.Info.Mode)&PermOf(now.Mode) != 0:
+		return false, nil
+	}
+	same, err := w.IsSameAsSource(c.Path, now.Mode, now.Size, c.Info.Size)
+	return same, record.UnlessDenied(err)
+}
+
 // Quote returns the path relative to the source, escaped as in all messages.
 func Quote(p vpath.Path) string { return vpath.Escape(p.Rel()) }
 

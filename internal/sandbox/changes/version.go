@@ -49,6 +49,9 @@ func (c *Change) Version() Version {
 	return versionOf(c.Path, &c.Info)
 }
 
+// IsBaseOnly reports whether v is a version that no entry has: only its Made counts.
+func (v *Version) IsBaseOnly() bool { return !v.Deleted && v.Mode == 0 }
+
 // PathsOf returns the paths of versions. Errors: Invalid for a path that is not escaped; the paths
 // before it are returned too.
 func PathsOf(versions []Version) ([]vpath.Path, error) {

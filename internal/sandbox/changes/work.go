@@ -40,6 +40,7 @@ type Work struct {
 	Unfinished map[vpath.Path]uint32
 	placing    map[vpath.Path]Version // entries that a killed apply may have placed
 	forgot     bool                   // it was killed when the delta had begun to drop them
+	journaled  bool                   // it had a journal
 	// Drop drops versions from the delta, directly or through the supervisor.
 	Drop     dropping
 	Delta    []layer.Change // all changes, after a call of Changes

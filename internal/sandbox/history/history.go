@@ -15,6 +15,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -73,6 +74,8 @@ type Header struct {
 	// Branch is the branch of the source's repository that is moved, or nil. The delta then kept
 	// the changes.
 	Branch *BranchMove `json:"branch,omitempty"`
+	// HasRest says that something remains to be done in the sandbox after the commit, see Rest.
+	HasRest bool `json:"has_rest,omitempty"`
 	// Owner is in the names of temporary files in the source.
 	Owner record.ID `json:"owner"`
 }
@@ -94,7 +97,8 @@ type Entry struct {
 	Expired bool
 
 	dir   string
-	whole int64 // bytes of the journal's complete lines, after Load
+	whole int64           // bytes of the journal's complete lines, after Load
+	rest  json.RawMessage // after Load
 }
 
 // Done returns the steps that were executed.

@@ -26,8 +26,10 @@ type line struct {
 	Step   *Step       `json:"step,omitempty"`
 	Ready  bool        `json:"ready,omitempty"` // the steps are complete, and may begin
 	Placed *placedLine `json:"placed,omitempty"`
-	Left   []int       `json:"left,omitempty"` // steps that were not executed
-	End    *endLine    `json:"end,omitempty"`  // the last line
+	// Rest is what remains to be done in the sandbox after the commit, see Txn.KeepRest.
+	Rest json.RawMessage `json:"rest,omitempty"`
+	Left []int           `json:"left,omitempty"` // steps that were not executed
+	End  *endLine        `json:"end,omitempty"`  // the last line
 }
 
 // placedLine has what a step is about to place, known only after it was prepared.
@@ -150,6 +152,8 @@ func (e *Entry) add(l *line) error {
 		e.Steps = append(e.Steps, *l.Step)
 	case l.Placed != nil && l.Placed.Step < len(e.Steps):
 		e.Steps[l.Placed.Step].After = l.Placed.After
+	case l.Rest != nil:
+		e.rest = l.Rest
 	case l.End != nil:
 		e.State, e.Count, e.Bytes = l.End.State, l.End.Count, l.End.Bytes
 	}

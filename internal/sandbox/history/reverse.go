@@ -28,6 +28,8 @@ type Reversal struct {
 	Conflicts []Left
 	// Move moves the branch of a transaction that has one, by git.
 	Move Mover
+	// Rest, if not nil, returns what Txn.KeepRest keeps. It is called after the steps.
+	Rest func() (any, error)
 }
 
 // Steps returns what the reversal does.
@@ -212,7 +214,7 @@ func (r *Reversal) checkImage(i int) string {
 // source. If a step fails, Reverse restores the source. Errors: Precondition if a path has changed
 // since the plan; those of Begin and of the host.
 func (s *Source) Reverse(r *Reversal, h Header) (id string, err error) {
-	h.Of, h.Branch = r.of.ID, r.of.Branch.reversed()
+	h.Of, h.Branch, h.HasRest = r.of.ID, r.of.Branch.reversed(), r.Rest != nil
 	h.Sandbox, h.Name, h.Mount, h.Elsewhere, h.Codebase = r.of.Sandbox, r.of.Name, r.of.Mount, r.of.Elsewhere, r.of.Codebase
 	t, err := s.Begin(r.tree, h, r.steps)
 	if err != nil {
@@ -226,6 +228,9 @@ func (s *Source) Reverse(r *Reversal, h Header) (id string, err error) {
 		failpoint.At("journal: reversed")
 		err = t.notePlaced()
 	}
+	if err == nil && r.Rest != nil {
+		err = t.keepRestOf(r)
+	}
 	if err == nil && h.Branch != nil {
 		err = cmp.Or(t.Flush(), t.MoveBranch(r.Move))
 	}
@@ -233,6 +238,14 @@ func (s *Source) Reverse(r *Reversal, h Header) (id string, err error) {
 		return "", errors.Join(reverseError(err), t.giveUp())
 	}
 	return h.ID, t.Commit(nil)
+}
+
+func (t *Txn) keepRestOf(r *Reversal) error {
+	rest, err := r.Rest()
+	if err == nil {
+		_, err = t.KeepRest(rest)
+	}
+	return err
 }
 
 func reverseError(err error) error {

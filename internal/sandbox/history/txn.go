@@ -72,7 +72,10 @@ func (s *Source) begin(tree *changes.SourceTree, h Header, steps []Step) (_ *Txn
 	if err := t.copyImages(); err != nil {
 		return nil, err
 	}
-	if err := t.write(); err != nil {
+	if err := t.entry.markRest(); err != nil {
+		return nil, err
+	}
+	if err := t.writeSteps(); err != nil {
 		return nil, err
 	}
 	return t, t.lockIndex()
@@ -113,8 +116,8 @@ func (t *Txn) copyImages() error {
 	return nil
 }
 
-// write writes the steps, durably.
-func (t *Txn) write() (err error) {
+// writeSteps writes the steps, durably.
+func (t *Txn) writeSteps() (err error) {
 	t.journal, err = os.OpenFile(filepath.Join(t.entry.dir, journalName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return record.HostError("history", err)
@@ -147,7 +150,12 @@ func (t *Txn) add(l line) {
 }
 
 // flush writes the added lines, durably, or none.
-func (t *Txn) flush() error {
+func (t *Txn) flush() error { return t.writeThen((*os.File).Sync) }
+
+// write is flush, but a later flush makes the lines durable.
+func (t *Txn) write() error { return t.writeThen(func(*os.File) error { return nil }) }
+
+func (t *Txn) writeThen(sync func(*os.File) error) error {
 	text := t.lines.String()
 	t.lines.Reset()
 	info, err := t.journal.Stat()
@@ -155,7 +163,7 @@ func (t *Txn) flush() error {
 		_, err = t.journal.WriteAt([]byte(text), info.Size())
 	}
 	if err == nil {
-		err = t.journal.Sync()
+		err = sync(t.journal)
 	}
 	if err != nil {
 		if info != nil {

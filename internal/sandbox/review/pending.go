@@ -96,7 +96,7 @@ func PendingOf(files []FileDiff) Pending {
 }
 
 // CountPending returns what is lost with the sandbox, also of its mounts: what a diff lists,
-// without what agents leave in the home directory each time.
+// without what the source has already and what agents leave in the home directory each time.
 func CountPending(s *record.Sandbox) (Pending, error) {
 	var all Pending
 	for _, part := range s.Parts() {
@@ -122,9 +122,21 @@ func countPending(s *record.Sandbox, isHome bool) (Pending, error) {
 	if err != nil {
 		return Pending{}, err
 	}
-	files := r.Files()
-	if isHome {
-		files = slices.DeleteFunc(slices.Clone(files), func(f FileDiff) bool { return f.IsOfAgent() })
-	}
+	_, lost := s.SourceLost()
+	// A person may not have what an uploaded copy has.
+	hasSource := lost == nil && (s.Mount() != "" || !s.Stored.IsUploaded())
+	files := slices.DeleteFunc(slices.Clone(r.Files()), func(f FileDiff) bool {
+		return isHome && f.IsOfAgent() || hasSource && r.isInSource(&f)
+	})
 	return PendingOf(files), r.Close()
+}
+
+// isInSource reports whether the source has the result of a change already, as after an apply of
+// commits. What cannot be read it may lack.
+func (r *Review) isInSource(f *FileDiff) bool {
+	if f.Change.Fresh {
+		return false
+	}
+	present, err := r.work.IsPresent(&f.Change)
+	return present && err == nil
 }

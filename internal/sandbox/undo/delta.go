@@ -30,7 +30,7 @@ func openDelta(h *history.Source, of *history.Entry, s *record.Sandbox, o Option
 		return nil, err
 	}
 	d.work = w
-	if err := h.Rebase(w); err != nil {
+	if err := apply.Settle(h, w); err != nil {
 		_ = d.close() // the error says what is wrong
 		return nil, err
 	}
@@ -44,14 +44,11 @@ func (d *delta) close() error {
 	return d.work.Close()
 }
 
-// update makes the delta fit the source after the reversal e. It reports whether the delta has all
+// update makes the delta fit the source after the undo e. It reports whether the delta has all
 // changes that were undone.
 func (d *delta) update(e *history.Entry) (givenBack bool, err error) {
 	if d.work == nil {
 		return false, nil
-	}
-	if e.Kind == history.Redo {
-		return false, d.takeOut(e)
 	}
 	rest, err := d.rebase(e)
 	if err != nil || d.work.Lock == nil { // a supervisor has the delta
@@ -176,28 +173,20 @@ func (d *delta) baseNow(p vpath.Path) (base *layer.Base, err error) {
 	return base, err
 }
 
-// takeOut drops from the delta what the source has again after a redo, and rebases what was made of
-// what it had before.
-func (d *delta) takeOut(e *history.Entry) error {
+// takesOut returns what the delta drops after the steps of a redo, because the source has it again,
+// and new bases for what was made of what the source had before.
+func (d *delta) takesOut(steps []history.Step) ([]changes.Version, error) {
 	list, err := d.work.Changes(nil, true)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	bases, err := d.work.Stack.Bases()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	at := map[vpath.Path]*history.Step{}
-	for i := range e.Steps {
-		p, err := e.Steps[i].At()
-		if err != nil {
-			return err
-		}
-		at[p] = &e.Steps[i]
-	}
-	versions, err := d.removedAgain(e, bases)
+	versions, at, err := d.removedAgain(steps, bases)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range list {
 		c := &list[i]
@@ -205,9 +194,9 @@ func (d *delta) takeOut(e *history.Entry) error {
 		if s == nil {
 			continue
 		}
-		present, err := apply.IsPresent(d.work, c)
+		present, err := d.work.IsPresent(c)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		v := c.Version()
 		switch {
@@ -218,35 +207,33 @@ func (d *delta) takeOut(e *history.Entry) error {
 			v = changes.Version{Path: v.Path}
 		}
 		if v.Made, err = d.baseNow(c.Path); err != nil {
-			return err
+			return nil, err
 		}
 		versions = append(versions, v)
 	}
-	if len(versions) == 0 {
-		return nil
-	}
-	_, err = d.work.Drop(versions)
-	return err
+	return versions, nil
 }
 
-// removedAgain returns the removals of the delta that the redo e has done in the source. They are
-// no changes any more, but would hide what a person makes there later.
-func (d *delta) removedAgain(e *history.Entry, bases map[vpath.Path]layer.Base) ([]changes.Version, error) {
-	var versions []changes.Version
-	for i := range e.Steps {
-		s := &e.Steps[i]
+// removedAgain returns the removals of the delta that the steps of a redo have done in the source,
+// and the steps by path. The removals are no changes any more, but would hide what a person makes
+// there later.
+func (d *delta) removedAgain(steps []history.Step, bases map[vpath.Path]layer.Base) (versions []changes.Version, by map[vpath.Path]*history.Step, err error) {
+	by = map[vpath.Path]*history.Step{}
+	for i := range steps {
+		s := &steps[i]
 		at, err := s.At()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		by[at] = s
 		_, recorded := bases[at]
 		_, removed, err := d.has(at, s)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if removed && recorded {
 			versions = append(versions, changes.Version{Path: s.Path, Deleted: true})
 		}
 	}
-	return versions, nil
+	return versions, by, nil
 }

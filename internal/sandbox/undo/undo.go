@@ -16,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
@@ -155,8 +156,18 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	header := history.Header{ID: history.NewID(), Kind: result.Kind, Time: time.Now().UTC(), UID: os.Geteuid()}
+	if result.Kind == history.Redo && d.work != nil {
+		plan.Rest = func() (any, error) {
+			record := undone(&result, header.ID)
+			versions, err := d.takesOut(plan.Steps())
+			return apply.Rest{Undone: &record, Versions: versions}, err
+		}
+	}
 	if result.ID, err = reverse(h, plan, header, of, s); err != nil {
 		return result, err
+	}
+	if plan.Rest != nil {
+		return result, apply.Settle(h, d.work)
 	}
 	done, err := h.Find(result.ID)
 	if err == nil {
@@ -289,12 +300,17 @@ func (d *delta) tell(r *Result) error {
 	if d.sandbox == nil {
 		return nil
 	}
-	e := audit.Undone{Mount: r.Of.Mount, Transaction: r.ID, Of: r.Of.ID, Redo: r.Kind == history.Redo}
+	return d.sandbox.Log(undone(r, r.ID))
+}
+
+// undone is the audit record of a reversal with an id.
+func undone(r *Result, id string) audit.Undone {
+	e := audit.Undone{Mount: r.Of.Mount, Transaction: id, Of: r.Of.ID, Redo: r.Kind == history.Redo}
 	for _, p := range r.Paths {
 		e.Paths = append(e.Paths, audit.Text(p.Path))
 	}
 	if r.Of.Elsewhere {
 		e.To = audit.Text(r.Of.Source.Path)
 	}
-	return d.sandbox.Log(e)
+	return e
 }

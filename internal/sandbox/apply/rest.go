@@ -1,0 +1,111 @@
+package apply
+
+import (
+	"errors"
+
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/history"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
+	"github.com/agentfense/agentfense/internal/view/layer"
+)
+
+// Rest is what remains to be done in the sandbox after an apply or a redo is committed. It is kept
+// with the transaction, see history.Rest.
+type Rest struct {
+	// Applied or Undone is the record for the audit log.
+	Applied *audit.Applied `json:"applied,omitempty"`
+	Undone  *audit.Undone  `json:"undone,omitempty"`
+	// Versions are what the delta drops, because the source has it.
+	Versions []changes.Version `json:"versions"`
+}
+
+// Settle does what a committed transaction has left to do in the sandbox that is open, also that of
+// a killed process, and what history.Source.Rebase does. The caller holds the lock of the source,
+// and has called Recover. It does nothing for nil. Errors: those of Rebase, of w.Drop and of the
+// host; the next call tries again.
+func Settle(h *history.Source, w *changes.Work) error {
+	if h == nil || w.Elsewhere {
+		return nil
+	}
+	if err := h.Rebase(w); err != nil {
+		return err
+	}
+	rests, err := h.Rests(w.Sandbox)
+	if err != nil {
+		return err
+	}
+	for _, r := range rests {
+		if err := settleOne(r, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func settleOne(r *history.Rest, w *changes.Work) error {
+	var rest Rest
+	if err := r.Read(&rest); err != nil {
+		return err
+	}
+	again := r.Told
+	if !again {
+		if err := errors.Join(rest.tell(w), r.MarkTold()); err != nil {
+			return err
+		}
+	}
+	if err := rest.updateBases(w, again); err != nil {
+		return err
+	}
+	failpoint.At("settle: told")
+	versions, _, err := w.MarkKept(rest.Versions)
+	if err == nil {
+		_, err = w.Drop(versions)
+	}
+	if err != nil {
+		return err
+	}
+	failpoint.At("settle: dropped")
+	settled := map[vpath.Path]bool{}
+	for _, v := range versions {
+		if p, err := v.At(); err == nil && !v.IsBaseOnly() {
+			settled[p] = true
+		}
+	}
+	if err := manifest.Settle(w.Sandbox, func(p vpath.Path) bool { return settled[p] }); err != nil {
+		return err
+	}
+	return r.Remove()
+}
+
+// tell writes the record to the audit log.
+func (r *Rest) tell(w *changes.Work) error {
+	if r.Undone != nil {
+		return w.Sandbox.Log(*r.Undone)
+	}
+	return w.Sandbox.Log(*r.Applied)
+}
+
+// updateBases makes the source's present entries the new bases, if they are what the transaction
+// made: the end of another transaction can change their ctime. again says that a killed process may
+// have dropped versions; to the layer an entry that the delta does not have is one that the sandbox
+// has removed.
+func (r *Rest) updateBases(w *changes.Work, again bool) error {
+	for i := range r.Versions {
+		v := &r.Versions[i]
+		if v.Made == nil {
+			continue
+		}
+		p, err := v.At()
+		if err != nil {
+			return err
+		}
+		info, err := w.Stack.LookupStored(p)
+		if v.Made = w.PlacedNow(p, v.Made); again && err == nil && info.Origin == layer.Source {
+			v.Made = nil
+		}
+	}
+	return nil
+}
