@@ -32,7 +32,7 @@ const (
 // Send sends one message, with descriptors. Errors: Internal; Invalid, for one that is too long;
 // those of the connection.
 func (f Format) Send(c *net.UnixConn, message any, files ...*os.File) error {
-	body, err := json.Marshal(message)
+	body, err := marshal(message)
 	if err != nil {
 		return errdefs.New(errdefs.Internal, "%s: %w", f.Name, err)
 	}

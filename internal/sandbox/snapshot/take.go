@@ -43,7 +43,8 @@ func Before(argv []string) Snapshot {
 	return Snapshot{Reason: BeforeCommand, Command: command}
 }
 
-// Take makes a snapshot of what freeze returns. s has its label, reason and command. Errors:
+// Take makes a snapshot of what freeze returns, with the reserve of a full disk if it needs it. s has
+// its label, reason and command. Errors:
 // Exists for a label that another snapshot has; Exhausted if there are too many; those of freeze.
 func Take(sb *record.Sandbox, s Snapshot, freeze Freezing) (Snapshot, error) {
 	if s.Label != "" {
@@ -75,12 +76,16 @@ func take(sb *record.Sandbox, s *Snapshot, freeze Freezing) (pruned bool, err er
 		err = l.mayAdd(sb.Name(), s)
 	}
 	if err == nil {
-		err = RequireVersion(sb)
+		err = sb.Home.WithRoom(func() error { return RequireVersion(sb) })
 	}
 	if err != nil {
 		return false, err
 	}
-	layers, err := freeze()
+	var layers map[string]string
+	err = sb.Home.WithRoom(func() error {
+		layers, err = freeze()
+		return err
+	})
 	if err != nil {
 		return false, err
 	}
@@ -89,6 +94,21 @@ func take(sb *record.Sandbox, s *Snapshot, freeze Freezing) (pruned bool, err er
 		return false, err
 	}
 	s.Parts = partsOf(sb, layers)
+	err = sb.Home.WithRoom(func() error {
+		pruned, err = enter(sb, s)
+		return err
+	})
+	failpoint.At("snapshot: listed")
+	if err != nil {
+		return false, err
+	}
+	return pruned, sb.Home.WithRoom(func() error {
+		return sb.Log(audit.SnapshotChanged{Action: audit.SnapshotTaken, Snapshot: s.Ref(), Label: s.Label, Reason: string(s.Reason)})
+	})
+}
+
+// enter adds a snapshot to the list, with the next number.
+func enter(sb *record.Sandbox, s *Snapshot) (pruned bool, err error) {
 	err = change(sb, func(l *List) error {
 		if err := l.mayAdd(sb.Name(), s); err != nil {
 			return err
@@ -99,11 +119,7 @@ func take(sb *record.Sandbox, s *Snapshot, freeze Freezing) (pruned bool, err er
 		pruned = l.prune(s.Reason)
 		return nil
 	})
-	failpoint.At("snapshot: listed")
-	if err != nil {
-		return false, err
-	}
-	return pruned, sb.Log(audit.SnapshotChanged{Action: audit.SnapshotTaken, Snapshot: s.Ref(), Label: s.Label, Reason: string(s.Reason)})
+	return pruned, err
 }
 
 // RequireVersion makes the record one that an agentfense without snapshots refuses: it would not
