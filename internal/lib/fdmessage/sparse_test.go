@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 type inner struct {
@@ -71,6 +74,37 @@ func TestMarshalWritesWhatPackageJSONWrites(t *testing.T) {
 		got, err := marshal(message)
 		if err != nil || string(got) != string(want) {
 			t.Errorf("%T %+v: %s, %v; want %s", message, message, got, err, want)
+		}
+	}
+}
+
+func TestUnmarshalReadsWhatPackageJSONReads(t *testing.T) {
+	for _, body := range []string{
+		`{}`, `null`, `{"op":"x","n":7,"ok":true,"always":true,"unknown":{"a":[1]}}`, ` { "op" : "\u003ca" } `,
+		`{"one":{"A":1,"b":"c"},"some":[{"A":2}],"map":{"a":1},"paths":["AP8="],"struct":{"A":3},"any":[1],"at":"2026-01-02T03:04:05Z"}`,
+		`{"one":null,"some":null,"n":null}`, `{"op":"` + strings.Repeat("long", sparseBytes/4) + `"}`,
+	} {
+		var want, got sparse
+		if err := json.Unmarshal([]byte(body), &want); err != nil {
+			t.Fatal(err)
+		}
+		if err := unmarshal([]byte(body), &got); err != nil {
+			t.Errorf("%.80s: %v", body, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%.80s (-want +got):\n%s", body, diff)
+		}
+	}
+	var text string
+	if err := unmarshal([]byte(`"a"`), &text); err != nil || text != "a" {
+		t.Errorf("not a struct: %q, %v", text, err)
+	}
+}
+
+func TestUnmarshalRefusesWhatIsNoMessage(t *testing.T) {
+	for _, body := range []string{``, `{`, `[]`, `1`, `{"n":"x"}`, `{"one":{"A":"x"}}`, `{"ok":1}`, `{} {}`} {
+		if err := unmarshal([]byte(body), &sparse{}); err == nil {
+			t.Errorf("%s: read", body)
 		}
 	}
 }
