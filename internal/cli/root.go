@@ -135,8 +135,8 @@ func (e *env) addVerbs(root *cobra.Command) {
 	root.AddCommand(newAgents(e)...)
 }
 
-// frequentVerb returns the verb that the command line begins with, if programs often start it. It is
-// then the only one: to make the flags of all others takes a fifth of what a short command takes.
+// frequentVerb returns the verb that the command line begins with, if programs often start it. It
+// is then the only one, because making the flags of all others takes a fifth of a short command.
 func (e *env) frequentVerb() *cobra.Command {
 	if len(e.args) == 0 {
 		return nil

@@ -98,17 +98,6 @@ func (h *Home) MakeRoom() (done func()) {
 	}
 }
 
-// WithRoom calls do, and calls it again after MakeRoom if there was no room. It costs nothing on a
-// disk that is not full. do must be a step that fails without effect.
-func (h *Home) WithRoom(do func() error) error {
-	err := do()
-	if !errdefs.Is(err, errdefs.Exhausted) {
-		return err
-	}
-	defer h.MakeRoom()()
-	return do()
-}
-
 // isFull reports whether the disk has less free space than the size of the reserve.
 func (h *Home) isFull() bool {
 	var st unix.Statfs_t
