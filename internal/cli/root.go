@@ -111,6 +111,20 @@ With --endpoint, or the variable AGENTFENSE_ENDPOINT, the verbs act on a server
 		help(cmd, args)
 	})
 	root.SetFlagErrorFunc(explainFlag)
+	if verb := e.frequentVerb(); verb != nil {
+		root.AddCommand(verb)
+	} else {
+		e.addVerbs(root)
+	}
+	e.explainArgs(root)
+	if len(e.args) > 0 && strings.HasPrefix(e.args[0], cobra.ShellCompRequestCmd) {
+		e.completeRest(root)
+	}
+	return root
+}
+
+// addVerbs adds all verbs.
+func (e *env) addVerbs(root *cobra.Command) {
 	root.AddCommand(
 		newRun(e), newCreate(e), newExec(e), newShell(e),
 		newLs(e), newInspect(e), newStop(e), newLogs(e), newRm(e), newPrune(e), newFiles(e),
@@ -119,11 +133,43 @@ With --endpoint, or the variable AGENTFENSE_ENDPOINT, the verbs act on a server
 	)
 	root.AddGroup(&cobra.Group{ID: agentGroup, Title: "Agents:"})
 	root.AddCommand(newAgents(e)...)
-	e.explainArgs(root)
-	if len(e.args) > 0 && strings.HasPrefix(e.args[0], cobra.ShellCompRequestCmd) {
-		e.completeRest(root)
+}
+
+// frequentVerb returns the verb that the command line begins with, if programs often start it. It
+// is then the only one, because making the flags of all others takes a fifth of a short command.
+func (e *env) frequentVerb() *cobra.Command {
+	if len(e.args) == 0 {
+		return nil
 	}
-	return root
+	switch e.args[0] {
+	case "run":
+		return newRun(e)
+	case "create":
+		return newCreate(e)
+	case "exec":
+		return newExec(e)
+	case "stop":
+		return newStop(e)
+	case "rm":
+		return newRm(e)
+	case "diff":
+		return newDiff(e)
+	case "apply":
+		return newApply(e)
+	case "snapshot":
+		return newSnapshot(e)
+	case "fork":
+		return newFork(e)
+	case "version":
+		return newVersion(e)
+	case "lock":
+		return newLock(e)
+	case "unlock":
+		return newUnlock(e)
+	case "board":
+		return newBoard(e)
+	}
+	return nil
 }
 
 // runsInside reports whether verb runs a command inside, so that its exit code

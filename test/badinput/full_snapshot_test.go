@@ -90,7 +90,12 @@ func TestAFullDiskLosesNoState(t *testing.T) {
 	wantCode(t, s.Agentfense("snapshot", s.Name, "one"), 0)
 	wantCode(t, s.Agentfense("exec", s.Name, "--", "sh", "-c", "echo 2 > f; echo 2 > g"), 0)
 
-	d.onFull(s, stateDisk, 0, func(bool) { shows(s.Name, "2\n2\nbig1") }, "snapshot", s.Name, "two")
+	d.onFull(s, stateDisk, 0, func(done bool) {
+		if !done {
+			t.Error("a snapshot does not use the reserve")
+		}
+		shows(s.Name, "2\n2\nbig1")
+	}, "snapshot", s.Name, "two")
 	d.onFull(s, stateDisk, 0, func(done bool) {
 		if list := s.Agentfense("ls", "--quiet").Stdout; !done && list != s.Name+"\n" {
 			t.Errorf("after a fork on a full disk there are %q", list)

@@ -72,7 +72,6 @@ func (b *Backend) TakeSnapshot(ctx context.Context, name, label string, again []
 	if err != nil {
 		return snapshot.Snapshot{}, err
 	}
-	defer b.home.MakeRoom()()
 	s, err := snapshot.Take(sb, snapshot.Snapshot{Label: label}, freeze.Of(ctx, sb))
 	return s, b.orAsOwner(ctx, sb, again, err)
 }

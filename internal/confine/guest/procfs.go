@@ -155,14 +155,16 @@ func closeInherited(socket int) error {
 // them again when needed. An idle process needs few of them. It is for the processes that
 // run as long as the sandbox.
 func DropText() {
+	var all []mapping
 	smaps, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		return
 	}
-	defer smaps.Close()
-	unchangedMappings(smaps, func(m mapping) {
+	unchangedMappings(smaps, func(m mapping) { all = append(all, m) })
+	smaps.Close()
+	for _, m := range all { // last, because reading smaps maps pages
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_DONTNEED)
-	})
+	}
 }
 
 type mapping struct{ start, end uintptr }

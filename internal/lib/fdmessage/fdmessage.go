@@ -5,7 +5,6 @@ package fdmessage
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"io"
 	"net"
 	"os"
@@ -32,7 +31,7 @@ const (
 // Send sends one message, with descriptors. Errors: Internal; Invalid, for one that is too long;
 // those of the connection.
 func (f Format) Send(c *net.UnixConn, message any, files ...*os.File) error {
-	body, err := json.Marshal(message)
+	body, err := marshal(message)
 	if err != nil {
 		return errdefs.New(errdefs.Internal, "%s: %w", f.Name, err)
 	}
@@ -93,7 +92,7 @@ func (f Format) Receive(c *net.UnixConn, message any) ([]*os.File, error) {
 	if _, err := io.ReadFull(c, body); err != nil {
 		return files, err
 	}
-	if err := json.Unmarshal(body, message); err != nil {
+	if err := unmarshal(body, message); err != nil {
 		return files, errdefs.New(errdefs.Invalid, "%s: %w", f.Name, err)
 	}
 	return files, nil

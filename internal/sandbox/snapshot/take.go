@@ -43,8 +43,9 @@ func Before(argv []string) Snapshot {
 	return Snapshot{Reason: BeforeCommand, Command: command}
 }
 
-// Take makes a snapshot of what freeze returns. s has its label, reason and command. Errors:
-// Exists for a label that another snapshot has; Exhausted if there are too many; those of freeze.
+// Take makes a snapshot of what freeze returns, with the reserve of a full disk if it needs it. s
+// has its label, reason and command. Errors: Exists for a label that another snapshot has;
+// Exhausted if there are too many; those of freeze.
 func Take(sb *record.Sandbox, s Snapshot, freeze Freezing) (Snapshot, error) {
 	if s.Label != "" {
 		if err := CheckLabel(s.Label); err != nil {
@@ -75,12 +76,16 @@ func take(sb *record.Sandbox, s *Snapshot, freeze Freezing) (pruned bool, err er
 		err = l.mayAdd(sb.Name(), s)
 	}
 	if err == nil {
-		err = RequireVersion(sb)
+		err = withRoom(sb.Home, func() error { return RequireVersion(sb) })
 	}
 	if err != nil {
 		return false, err
 	}
-	layers, err := freeze()
+	var layers map[string]string
+	err = withRoom(sb.Home, func() error {
+		layers, err = freeze()
+		return err
+	})
 	if err != nil {
 		return false, err
 	}
@@ -89,6 +94,32 @@ func take(sb *record.Sandbox, s *Snapshot, freeze Freezing) (pruned bool, err er
 		return false, err
 	}
 	s.Parts = partsOf(sb, layers)
+	err = withRoom(sb.Home, func() error {
+		pruned, err = enter(sb, s)
+		return err
+	})
+	failpoint.At("snapshot: listed")
+	if err != nil {
+		return false, err
+	}
+	return pruned, withRoom(sb.Home, func() error {
+		return sb.Log(audit.SnapshotChanged{Action: audit.SnapshotTaken, Snapshot: s.Ref(), Label: s.Label, Reason: string(s.Reason)})
+	})
+}
+
+// withRoom calls do, and once more with the reserve if there was no room. Only a full disk makes it
+// look at the disk: to probe it takes a tenth of a snapshot. do must fail without effect.
+func withRoom(h *record.Home, do func() error) error {
+	err := do()
+	if !errdefs.Is(err, errdefs.Exhausted) {
+		return err
+	}
+	defer h.MakeRoom()()
+	return do()
+}
+
+// enter adds a snapshot to the list, with the next number.
+func enter(sb *record.Sandbox, s *Snapshot) (pruned bool, err error) {
 	err = change(sb, func(l *List) error {
 		if err := l.mayAdd(sb.Name(), s); err != nil {
 			return err
@@ -99,11 +130,7 @@ func take(sb *record.Sandbox, s *Snapshot, freeze Freezing) (pruned bool, err er
 		pruned = l.prune(s.Reason)
 		return nil
 	})
-	failpoint.At("snapshot: listed")
-	if err != nil {
-		return false, err
-	}
-	return pruned, sb.Log(audit.SnapshotChanged{Action: audit.SnapshotTaken, Snapshot: s.Ref(), Label: s.Label, Reason: string(s.Reason)})
+	return pruned, err
 }
 
 // RequireVersion makes the record one that an agentfense without snapshots refuses: it would not

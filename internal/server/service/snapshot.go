@@ -36,7 +36,6 @@ func (c *snapshotServer) CreateSnapshot(ctx context.Context, m *sandboxv1.Create
 		return nil, err
 	}
 	defer unlock()
-	defer s.home.MakeRoom()()
 	ctx = context.WithoutCancel(ctx)
 	made, err := snapshot.Take(sb, snapshot.Snapshot{Label: r.Label}, freeze.Of(ctx, sb))
 	if err != nil {

@@ -54,7 +54,20 @@ type denied struct {
 type denials struct {
 	mu     sync.Mutex
 	kinds  map[denialKind]*denialCount
-	missed map[any]int // by owner
+	missed map[any]int   // by owner
+	begun  chan struct{} // has a token if counts began since runDenials looked
+}
+
+func (q *denials) init() {
+	q.kinds, q.begun = map[denialKind]*denialCount{}, make(chan struct{}, 1)
+}
+
+func (q *denials) isEmptyLocked() bool { return len(q.kinds)+len(q.missed) == 0 }
+
+func (q *denials) isEmpty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.isEmptyLocked()
 }
 
 type denialKind struct {
@@ -80,6 +93,12 @@ func (fs *FS) deny(d denied) {
 	k := denialKind{d.path, d.operation, d.caller.Pid, fs.ownerOf(d.caller.Pid)}
 	q := &fs.denials
 	q.mu.Lock()
+	if q.isEmptyLocked() {
+		select {
+		case q.begun <- struct{}{}:
+		default:
+		}
+	}
 	c := q.kinds[k]
 	switch {
 	case c != nil:

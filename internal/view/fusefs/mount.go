@@ -164,7 +164,7 @@ func newFS(mountpoint string, o Options) (*FS, error) {
 	fs.root = fs.nodes.init(uint64(o.number))
 	fs.fds.init(o.descriptors())
 	fs.notify.init()
-	fs.denials.kinds = map[denialKind]*denialCount{}
+	fs.denials.init()
 	if err := fs.prefetch.init(fs); err != nil {
 		return nil, err
 	}

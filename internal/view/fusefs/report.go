@@ -67,15 +67,25 @@ func (fs *FS) reportSource(p vpath.Path, d policy.Decision, child *node, mask ui
 	fs.o.OnSource(c)
 }
 
-// runDenials reports counted refusals until the mount has ended.
+// lookPause is how often runDenials looks which counts are due.
+const lookPause = time.Second
+
+// runDenials reports counted refusals until the mount has ended. It sleeps while there are none:
+// each time that a process wakes, it needs some hundred KiB of memory.
 func (fs *FS) runDenials() {
 	period := cmp.Or(fs.o.RepeatTime, repeatTime)
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(lookPause)
 	defer tick.Stop()
+	tick.Stop()
 	for {
 		select {
+		case <-fs.denials.begun:
+			tick.Reset(lookPause)
 		case <-tick.C:
 			fs.reportCounted(func(_ any, first time.Time) bool { return time.Since(first) >= period })
+			if fs.denials.isEmpty() {
+				tick.Stop()
+			}
 		case <-fs.ended:
 			fs.reportCounted(func(any, time.Time) bool { return true }) // no more can come
 			return

@@ -40,15 +40,10 @@ func Of(ctx context.Context, sb *record.Sandbox) snapshot.Freezing {
 }
 
 func once(ctx context.Context, sb *record.Sandbox) (map[string]string, error) {
-	c, err := api.Dial(ctx, sb.Dir())
-	if err == nil {
-		layers, err := c.Freeze(ctx)
-		if !errdefs.Is(err, errdefs.NotFound) {
-			return layers, err
-		} // it has ended meanwhile
-	} else if !errdefs.Is(err, errdefs.NotFound) {
-		return nil, err
-	}
+	layers, err := api.At(sb.Dir()).Freeze(ctx)
+	if !errdefs.Is(err, errdefs.NotFound) {
+		return layers, err
+	} // it does not run
 	lock, err := sb.TryLock(record.PurposeSnapshot)
 	if err != nil {
 		return nil, err
