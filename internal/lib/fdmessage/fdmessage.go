@@ -29,19 +29,26 @@ const (
 	atOnce = 16 << 10
 )
 
-// Send sends one message, with descriptors. Errors: Internal; Invalid, for one that is too long;
-// those of the connection.
-func (f Format) Send(c *net.UnixConn, message any, files ...*os.File) error {
+// Encode returns a message as it is sent without descriptors. Errors: Internal; Invalid, for one
+// that is too long.
+func (f Format) Encode(message any) ([]byte, error) {
 	body, err := json.Marshal(message)
 	if err != nil {
-		return errdefs.New(errdefs.Internal, "%s: %w", f.Name, err)
+		return nil, errdefs.New(errdefs.Internal, "%s: %w", f.Name, err)
 	}
 	if err := f.checkSize(len(body)); err != nil {
+		return nil, err
+	}
+	text := binary.BigEndian.AppendUint32(make([]byte, 0, headerBytes+len(body)), uint32(len(body)))
+	return append(text, body...), nil
+}
+
+// Send sends one message, with descriptors. Errors: those of Encode and of the connection.
+func (f Format) Send(c *net.UnixConn, message any, files ...*os.File) error {
+	text, err := f.Encode(message)
+	if err != nil {
 		return err
 	}
-	withHeader := min(len(body), atOnce)
-	first := binary.BigEndian.AppendUint32(make([]byte, 0, headerBytes+withHeader), uint32(len(body)))
-	first = append(first, body[:withHeader]...)
 	var rights []byte
 	if len(files) > 0 {
 		fds := make([]int, len(files))
@@ -50,11 +57,9 @@ func (f Format) Send(c *net.UnixConn, message any, files ...*os.File) error {
 		}
 		rights = unix.UnixRights(fds...)
 	}
-	n, _, err := c.WriteMsgUnix(first, rights, nil)
-	for _, rest := range [][]byte{first[n:], body[withHeader:]} {
-		if err == nil && len(rest) > 0 {
-			_, err = c.Write(rest)
-		}
+	n, _, err := c.WriteMsgUnix(text[:min(len(text), headerBytes+atOnce)], rights, nil)
+	if err == nil && n < len(text) {
+		_, err = c.Write(text[n:])
 	}
 	return err
 }

@@ -51,7 +51,7 @@ const (
 
 	OpWatch operation = "watch" // the view; answers come until the connection ends
 
-	OpLock   operation = "lock"   // paths; a second reply tells that they are locked
+	OpLock   operation = "lock"   // paths; if it may wait, a second reply tells that they are locked
 	OpUnlock operation = "unlock" // paths
 	OpLocks  operation = "locks"  // follow the locks of other sandboxes; may come again
 	OpHeld   operation = "held"   // the locks that the sandbox may know of
@@ -90,7 +90,10 @@ type Request struct {
 	Answer   *Answer           `json:"answer,omitempty"`
 	Ask      *Ask              `json:"ask,omitempty"`
 	Lock     *LockRequest      `json:"lock,omitempty"`
+	Locks    *LocksChanged     `json:"locks,omitempty"`
 	Post     *board.Draft      `json:"post,omitempty"`
+	// Local says that no server asks: a sandbox that a server manages refuses.
+	Local bool `json:"local,omitempty"`
 }
 
 // Reply is what the supervisor answers.

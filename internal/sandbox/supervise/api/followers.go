@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/pollfd"
+	"github.com/agentfense/agentfense/internal/sandbox/board"
 )
 
 // maxKeptFollowers bounds the connections that Followers keeps open between two changes.
@@ -24,14 +25,29 @@ type Followers struct {
 	kept map[string]Conn // by the directory of the sandbox; none is in use
 }
 
-// Tell has the live views of the sandboxes in dirs follow the locks. It returns when all have
-// answered, or ctx is over. A view that follows answers no operation by the old locks. The others
-// are in failed, by their directories.
-func (f *Followers) Tell(ctx context.Context, dirs []string) (failed map[string]error) {
+// LocksChanged is a change of the locks of a source.
+type LocksChanged struct {
+	board.Change
+	// Rules counts the changes of the rules of the sandbox whose locks have begun.
+	Rules uint64 `json:"rules,omitempty"`
+}
+
+// Tell has the live views of the sandboxes in dirs follow the locks: by a change, or with nil as the
+// table has them. It returns when all have answered, or ctx is over. A view that follows answers no
+// operation by the old locks. The others are in failed, by their directories.
+func (f *Followers) Tell(ctx context.Context, dirs []string, change *LocksChanged) (failed map[string]error) {
 	failed = map[string]error{}
+	request := Request{Op: OpLocks, Locks: change}
+	text, err := messages.Encode(request)
+	if err != nil {
+		for _, dir := range dirs {
+			failed[dir] = err
+		}
+		return failed
+	}
 	asked := make([]Conn, len(dirs)) // without a connection: not asked
 	for i, dir := range dirs {
-		asked[i] = f.ask(ctx, dir)
+		asked[i] = f.ask(ctx, dir, text)
 	}
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -52,7 +68,7 @@ func (f *Followers) Tell(ctx context.Context, dirs []string) (failed map[string]
 			<-over
 			asked[i].letAnswer()
 		}
-		if err := f.await(ctx, dir, asked[i]); err != nil {
+		if err := f.await(ctx, dir, asked[i], request); err != nil {
 			failed[dir] = err
 		}
 	}
@@ -79,23 +95,23 @@ func (f *Followers) Keep(dirs []string) {
 }
 
 // ask sends the request without waiting for the answer. It returns no connection if that fails.
-func (f *Followers) ask(ctx context.Context, dir string) Conn {
+func (f *Followers) ask(ctx context.Context, dir string, request []byte) Conn {
 	c := f.take(dir)
-	if c.UnixConn != nil && sendLocks(c) {
+	if c.UnixConn != nil && sendLocks(c, request) {
 		return c
 	}
 	c, err := At(dir).connect(ctx) // for the first time, or of another run of the sandbox
-	if err == nil && sendLocks(c) {
+	if err == nil && sendLocks(c, request) {
 		return c
 	}
 	return Conn{}
 }
 
 // sendLocks sends the request, or closes the connection.
-func sendLocks(c Conn) bool {
+func sendLocks(c Conn, request []byte) bool {
 	err := c.SetDeadline(time.Time{}) // the last context may be over
 	if err == nil {
-		err = c.Send(Request{Op: OpLocks})
+		_, err = c.Write(request)
 	}
 	if err != nil {
 		c.Close()
@@ -122,10 +138,10 @@ func (c Conn) letAnswer() {
 
 // await waits for the answer on c, and keeps c. If c has ended, its supervisor has, and await asks
 // anew.
-func (f *Followers) await(ctx context.Context, dir string, c Conn) error {
+func (f *Followers) await(ctx context.Context, dir string, c Conn, request Request) error {
 	client := At(dir)
 	if c.UnixConn == nil {
-		return client.takeLocks(ctx)
+		return client.takeLocks(ctx, request)
 	}
 	var answer Reply
 	files, err := c.Receive(&answer)
@@ -139,7 +155,7 @@ func (f *Followers) await(ctx context.Context, dir string, c Conn) error {
 		return errdefs.New(errdefs.Precondition, "%w", client.silence(c))
 	case err != nil:
 		c.Close()
-		return client.takeLocks(ctx)
+		return client.takeLocks(ctx, request)
 	case answer.Error != nil:
 		c.Close()
 		return answer.Error.Err()
@@ -149,8 +165,8 @@ func (f *Followers) await(ctx context.Context, dir string, c Conn) error {
 }
 
 // takeLocks is Tell for one sandbox, with a connection of its own.
-func (c *Client) takeLocks(ctx context.Context) error {
-	_, err := c.call(ctx, Request{Op: OpLocks})
+func (c *Client) takeLocks(ctx context.Context, r Request) error {
+	_, err := c.call(ctx, r)
 	return err
 }
 

@@ -62,7 +62,7 @@ func TestFollowersKeepTheirConnections(t *testing.T) {
 	one, other := newFollower(t, follows), newFollower(t, follows)
 	var all Followers
 	for range 3 {
-		if failed := all.Tell(t.Context(), []string{one.dir, other.dir}); len(failed) > 0 {
+		if failed := all.Tell(t.Context(), []string{one.dir, other.dir}, nil); len(failed) > 0 {
 			t.Errorf("Tell = %v", failed)
 		}
 	}
@@ -70,7 +70,7 @@ func TestFollowersKeepTheirConnections(t *testing.T) {
 		t.Errorf("%d and %d connections, want 1 each", one.dials.Load(), other.dials.Load())
 	}
 	all.Keep([]string{other.dir})
-	if failed := all.Tell(t.Context(), []string{one.dir, other.dir}); len(failed) > 0 {
+	if failed := all.Tell(t.Context(), []string{one.dir, other.dir}, nil); len(failed) > 0 {
 		t.Errorf("Tell = %v", failed)
 	}
 	if one.dials.Load() != 2 || other.dials.Load() != 1 {
@@ -83,7 +83,7 @@ func TestAFollowerIsDialedAgainAfterItsConnectionHasEnded(t *testing.T) {
 	f := newFollower(t, func() (Reply, bool) { told.Add(1); return follows() })
 	var all Followers
 	for i := range int32(3) {
-		if failed := all.Tell(t.Context(), []string{f.dir}); len(failed) > 0 {
+		if failed := all.Tell(t.Context(), []string{f.dir}, nil); len(failed) > 0 {
 			t.Errorf("Tell = %v", failed)
 		}
 		if told.Load() != i+1 {
@@ -109,7 +109,7 @@ func TestAFollowerIsAskedAnewIfItsConnectionEndsInsteadOfAnAnswer(t *testing.T) 
 	})
 	var all Followers
 	for i := range 2 {
-		if failed := all.Tell(t.Context(), []string{f.dir}); len(failed) > 0 {
+		if failed := all.Tell(t.Context(), []string{f.dir}, nil); len(failed) > 0 {
 			t.Errorf("Tell = %v", failed)
 		}
 		if i == 0 {
@@ -124,11 +124,11 @@ func TestAFollowerIsAskedAnewIfItsConnectionEndsInsteadOfAnAnswer(t *testing.T) 
 func TestAFollowerThatHasEndedIsNotFound(t *testing.T) {
 	f := newFollower(t, follows)
 	var all Followers
-	all.Tell(t.Context(), []string{f.dir})
+	all.Tell(t.Context(), []string{f.dir}, nil)
 	f.listener.Close()
 	c := <-f.conns
 	c.Close()
-	if err := all.Tell(t.Context(), []string{f.dir})[f.dir]; !errdefs.Is(err, errdefs.NotFound) {
+	if err := all.Tell(t.Context(), []string{f.dir}, nil)[f.dir]; !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("Tell = %v, want NotFound", err)
 	}
 }
@@ -142,18 +142,18 @@ func TestTellNamesWhoDoesNotFollow(t *testing.T) {
 	})
 	dirs := []string{hangs.dir, refuses.dir, fine.dir}
 	var all Followers
-	if failed := all.Tell(t.Context(), dirs); len(failed) != 1 || !errdefs.Is(failed[refuses.dir], errdefs.Denied) {
+	if failed := all.Tell(t.Context(), dirs, nil); len(failed) != 1 || !errdefs.Is(failed[refuses.dir], errdefs.Denied) {
 		t.Errorf("Tell = %v, want Denied of one", failed)
 	}
 	silent.Store(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	failed := all.Tell(ctx, dirs)
+	failed := all.Tell(ctx, dirs, nil)
 	if len(failed) != 2 || !IsSilent(failed[hangs.dir]) {
 		t.Errorf("Tell = %v, want a silent one and one that refuses", failed)
 	}
 	silent.Store(false)
-	if failed := all.Tell(t.Context(), dirs); len(failed) != 1 {
+	if failed := all.Tell(t.Context(), dirs, nil); len(failed) != 1 {
 		t.Errorf("Tell = %v, want one that refuses", failed)
 	}
 	if hangs.dials.Load() != 2 {
@@ -168,7 +168,7 @@ func TestTellEndsWithItsContext(t *testing.T) {
 		return Reply{}, false
 	})
 	var all Followers
-	if err := all.Tell(ctx, []string{f.dir})[f.dir]; !errdefs.Is(err, errdefs.Canceled) {
+	if err := all.Tell(ctx, []string{f.dir}, nil)[f.dir]; !errdefs.Is(err, errdefs.Canceled) {
 		t.Errorf("Tell = %v, want Canceled", err)
 	}
 }
