@@ -29,26 +29,19 @@ const (
 	atOnce = 16 << 10
 )
 
-// Encode returns a message as it is sent without descriptors. Errors: Internal; Invalid, for one
-// that is too long.
-func (f Format) Encode(message any) ([]byte, error) {
+// Send sends one message, with descriptors. Errors: Internal; Invalid, for one that is too long;
+// those of the connection.
+func (f Format) Send(c *net.UnixConn, message any, files ...*os.File) error {
 	body, err := json.Marshal(message)
 	if err != nil {
-		return nil, errdefs.New(errdefs.Internal, "%s: %w", f.Name, err)
+		return errdefs.New(errdefs.Internal, "%s: %w", f.Name, err)
 	}
 	if err := f.checkSize(len(body)); err != nil {
-		return nil, err
-	}
-	text := binary.BigEndian.AppendUint32(make([]byte, 0, headerBytes+len(body)), uint32(len(body)))
-	return append(text, body...), nil
-}
-
-// Send sends one message, with descriptors. Errors: those of Encode and of the connection.
-func (f Format) Send(c *net.UnixConn, message any, files ...*os.File) error {
-	text, err := f.Encode(message)
-	if err != nil {
 		return err
 	}
+	withHeader := min(len(body), atOnce)
+	first := binary.BigEndian.AppendUint32(make([]byte, 0, headerBytes+withHeader), uint32(len(body)))
+	first = append(first, body[:withHeader]...)
 	var rights []byte
 	if len(files) > 0 {
 		fds := make([]int, len(files))
@@ -57,11 +50,38 @@ func (f Format) Send(c *net.UnixConn, message any, files ...*os.File) error {
 		}
 		rights = unix.UnixRights(fds...)
 	}
-	n, _, err := c.WriteMsgUnix(text[:min(len(text), headerBytes+atOnce)], rights, nil)
-	if err == nil && n < len(text) {
-		_, err = c.Write(text[n:])
+	n, _, err := c.WriteMsgUnix(first, rights, nil)
+	for _, rest := range [][]byte{first[n:], body[withHeader:]} {
+		if err == nil && len(rest) > 0 {
+			_, err = c.Write(rest)
+		}
 	}
 	return err
+}
+
+// SendText sends text in place of JSON, without descriptors, for a receiver that expects it.
+func (f Format) SendText(c *net.UnixConn, text []byte) error {
+	if err := f.checkSize(len(text)); err != nil {
+		return err
+	}
+	message := binary.BigEndian.AppendUint32(make([]byte, 0, headerBytes+len(text)), uint32(len(text)))
+	_, err := c.Write(append(message, text...))
+	return err
+}
+
+// ReceiveText reads what SendText has sent. Errors: as Receive.
+func (f Format) ReceiveText(from io.Reader) ([]byte, error) {
+	var header [headerBytes]byte
+	if _, err := io.ReadFull(from, header[:]); err != nil {
+		return nil, err
+	}
+	size := int(binary.BigEndian.Uint32(header[:]))
+	if err := f.checkSize(size); err != nil {
+		return nil, err
+	}
+	text := make([]byte, size)
+	_, err := io.ReadFull(from, text)
+	return text, err
 }
 
 // Receive reads one message into message and returns the descriptors that came with it,

@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"context"
-	"os"
 	"slices"
 	"time"
 
@@ -20,7 +19,7 @@ func (s *supervisor) handleLocks(ctx context.Context, c api.Conn, r api.Request)
 	case r.Op == api.OpLock && r.Lock != nil:
 		s.handleLock(ctx, c, *r.Lock)
 	case r.Op == api.OpLocks:
-		s.handleFollow(ctx, c, r.Locks)
+		s.handleFollow(ctx, c)
 	default:
 		return false
 	}
@@ -28,27 +27,17 @@ func (s *supervisor) handleLocks(ctx context.Context, c api.Conn, r api.Request)
 }
 
 // handleFollow follows the locks of others each time that the client at c says so. The connection
-// is no reason to stay, but a request is.
-func (s *supervisor) handleFollow(ctx context.Context, c api.Conn, change *api.LocksChanged) {
-	for {
-		answer := api.Reply{OK: true}
-		if err := s.followChange(ctx, change); err != nil {
-			answer = api.Reply{Error: api.FailureOf(err)}
+// is no reason to stay, but a change is.
+func (s *supervisor) handleFollow(ctx context.Context, c api.Conn) {
+	s.release()
+	defer s.holdAgain()
+	_ = api.ServeLocks(c, func(change *api.LocksChanged) error { // it returns when the client leaves
+		if !s.hold() {
+			return c.Close() // the sandbox is stopping
 		}
-		err := c.Send(answer)
-		s.release()
-		var r api.Request
-		if err == nil {
-			var files []*os.File
-			files, err = c.Receive(&r) // it returns when the client leaves
-			api.CloseAll(files...)
-		}
-		if err != nil || r.Op != api.OpLocks || !s.hold() {
-			s.holdAgain()
-			return
-		}
-		change = r.Locks
-	}
+		defer s.release()
+		return s.followChange(ctx, change)
+	})
 }
 
 // handleLock takes locks for the client at c, which may leave meanwhile.

@@ -53,7 +53,7 @@ const (
 
 	OpLock   operation = "lock"   // paths; if it may wait, a second reply tells that they are locked
 	OpUnlock operation = "unlock" // paths
-	OpLocks  operation = "locks"  // follow the locks of other sandboxes; may come again
+	OpLocks  operation = "locks"  // follow the locks of other sandboxes: see LocksChanged
 	OpHeld   operation = "held"   // the locks that the sandbox may know of
 	OpPost   operation = "post"   // a message on the board
 
@@ -90,7 +90,6 @@ type Request struct {
 	Answer   *Answer           `json:"answer,omitempty"`
 	Ask      *Ask              `json:"ask,omitempty"`
 	Lock     *LockRequest      `json:"lock,omitempty"`
-	Locks    *LocksChanged     `json:"locks,omitempty"`
 	Post     *board.Draft      `json:"post,omitempty"`
 	// Local says that no server asks: a sandbox that a server manages refuses.
 	Local bool `json:"local,omitempty"`

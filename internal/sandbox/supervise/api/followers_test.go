@@ -17,12 +17,13 @@ type follower struct {
 	listener *net.UnixListener
 	dials    atomic.Int32
 	conns    chan Conn
-	answer   func() (Reply, bool) // false: none
+	told     chan []byte
+	answer   func() (error, bool) // false: none
 }
 
-func newFollower(t *testing.T, answer func() (Reply, bool)) *follower {
+func newFollower(t *testing.T, answer func() (error, bool)) *follower {
 	t.Helper()
-	f := &follower{dir: t.TempDir(), conns: make(chan Conn, 100), answer: answer}
+	f := &follower{dir: t.TempDir(), conns: make(chan Conn, 100), told: make(chan []byte, 100), answer: answer}
 	var err error
 	if f.listener, err = net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(f.dir, ControlSocket)}); err != nil {
 		t.Fatal(err)
@@ -45,18 +46,23 @@ func newFollower(t *testing.T, answer func() (Reply, bool)) *follower {
 
 func (f *follower) serve(c Conn) {
 	defer c.Close()
+	var r Request
+	if _, err := c.Receive(&r); err != nil || r.Op != OpLocks {
+		return
+	}
 	for {
-		var r Request
-		if _, err := c.Receive(&r); err != nil {
+		text, err := messages.ReceiveText(c)
+		if err != nil {
 			return
 		}
-		if answer, answers := f.answer(); answers && r.Op == OpLocks && c.Send(answer) != nil {
+		f.told <- text
+		if refusal, answers := f.answer(); answers && sendFollowed(c, refusal) != nil {
 			return
 		}
 	}
 }
 
-func follows() (Reply, bool) { return Reply{OK: true}, true }
+func follows() (error, bool) { return nil, true }
 
 func TestFollowersKeepTheirConnections(t *testing.T) {
 	one, other := newFollower(t, follows), newFollower(t, follows)
@@ -80,7 +86,7 @@ func TestFollowersKeepTheirConnections(t *testing.T) {
 
 func TestAFollowerIsDialedAgainAfterItsConnectionHasEnded(t *testing.T) {
 	var told atomic.Int32
-	f := newFollower(t, func() (Reply, bool) { told.Add(1); return follows() })
+	f := newFollower(t, func() (error, bool) { told.Add(1); return follows() })
 	var all Followers
 	for i := range int32(3) {
 		if failed := all.Tell(t.Context(), []string{f.dir}, nil); len(failed) > 0 {
@@ -99,11 +105,11 @@ func TestAFollowerIsDialedAgainAfterItsConnectionHasEnded(t *testing.T) {
 func TestAFollowerIsAskedAnewIfItsConnectionEndsInsteadOfAnAnswer(t *testing.T) {
 	var told atomic.Int32
 	ends := make(chan Conn, 1)
-	f := newFollower(t, func() (Reply, bool) {
+	f := newFollower(t, func() (error, bool) {
 		if told.Add(1) == 2 {
 			c := <-ends
 			c.Close()
-			return Reply{}, false
+			return nil, false
 		}
 		return follows()
 	})
@@ -136,9 +142,9 @@ func TestAFollowerThatHasEndedIsNotFound(t *testing.T) {
 func TestTellNamesWhoDoesNotFollow(t *testing.T) {
 	var silent atomic.Bool
 	fine := newFollower(t, follows)
-	hangs := newFollower(t, func() (Reply, bool) { return Reply{OK: true}, !silent.Load() })
-	refuses := newFollower(t, func() (Reply, bool) {
-		return Reply{Error: FailureOf(errdefs.New(errdefs.Denied, "no"))}, true
+	hangs := newFollower(t, func() (error, bool) { return nil, !silent.Load() })
+	refuses := newFollower(t, func() (error, bool) {
+		return errdefs.New(errdefs.Denied, "no"), true
 	})
 	dirs := []string{hangs.dir, refuses.dir, fine.dir}
 	var all Followers
@@ -163,9 +169,9 @@ func TestTellNamesWhoDoesNotFollow(t *testing.T) {
 
 func TestTellEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	f := newFollower(t, func() (Reply, bool) {
+	f := newFollower(t, func() (error, bool) {
 		cancel()
-		return Reply{}, false
+		return nil, false
 	})
 	var all Followers
 	if err := all.Tell(ctx, []string{f.dir}, nil)[f.dir]; !errdefs.Is(err, errdefs.Canceled) {
