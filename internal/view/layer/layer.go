@@ -131,9 +131,9 @@ type Stack struct {
 	sourceDev    uint64
 	sourceRemote bool
 	covered      map[vpath.Path]struct{} // paths that keepCovered has recorded; guarded by ns
-	unlinked     atomic.Bool             // no file of the delta or of a frozen layer has several names; changes under ns
-	rootTouched  bool                    // the delta determines the root's mode; guarded by ns
-	blank        string                  // in work/, an empty file of which whiteouts are hard links; guarded by ns
+	links        links
+	rootTouched  bool   // the delta determines the root's mode; guarded by ns
+	blank        string // in work/, an empty file of which whiteouts are hard links; guarded by ns
 
 	orphanMu    sync.Mutex
 	orphanLinks map[uint64]uint32 // names in orphan/ by backing inode
