@@ -109,7 +109,7 @@ func (f *tableFile) readLast() error {
 func (f *tableFile) lastLine(n int64) ([]byte, error) {
 	text := make([]byte, n)
 	from := f.size - n
-	if _, err := io.ReadFull(io.NewSectionReader(f, from, n), text); err != nil {
+	if err := f.readAt(text, from); err != nil {
 		return nil, err
 	}
 	end := bytes.LastIndexByte(text, '\n')
@@ -124,13 +124,19 @@ func (f *tableFile) lastLine(n int64) ([]byte, error) {
 	return text[begin:end], nil
 }
 
-// ReadAt is pread(2).
-func (f *tableFile) ReadAt(to []byte, offset int64) (n int, err error) {
-	n, err = unix.Pread(f.fd, to, offset)
-	if err == nil && n < len(to) {
-		err = io.EOF
+// readAt fills to. Errors: io.ErrUnexpectedEOF if the file has become shorter.
+func (f *tableFile) readAt(to []byte, offset int64) error {
+	for len(to) > 0 {
+		n, err := unix.Pread(f.fd, to, offset)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return io.ErrUnexpectedEOF
+		}
+		to, offset = to[n:], offset+int64(n)
 	}
-	return max(n, 0), err
+	return nil
 }
 
 // store makes t the present version. The board is locked.

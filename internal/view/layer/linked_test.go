@@ -212,3 +212,16 @@ func TestLinkedVisitsTheDeltaOnce(t *testing.T) {
 	must(t, b.Drop("/a"))
 	known(false)
 }
+
+// TestADirectoryOverALinkTakesItsName: the directory hides a file of a frozen layer.
+func TestADirectoryOverALinkTakesItsName(t *testing.T) {
+	b := newBench(t, nil)
+	b.write("/a", "a")
+	_, err := b.Link("/a", "/b")
+	must(t, err)
+	must(t, b.Freeze())
+	sameLinks(t, b.Stack)
+	_, err = b.MkdirOver("/b", 0o755)
+	must(t, err)
+	sameLinks(t, b.Stack)
+}
