@@ -3,11 +3,15 @@ package supervise
 import (
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/board"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -175,6 +179,36 @@ func TestAHolderThatIsWatchedIsNotLookedUp(t *testing.T) {
 		t.Error("a holder that has ended is watched")
 	}
 	f.locks.mu.Unlock()
+}
+
+// TestASandboxOfAServerRefusesOthers checks that a server's sandbox refuses who asks beside the
+// server, whatever the request is.
+func TestASandboxOfAServerRefusesOthers(t *testing.T) {
+	for _, served := range []bool{true, false} {
+		s := &supervisor{log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		if served {
+			s.record.Served = &record.Served{}
+		}
+		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		must(t, err)
+		var conns [2]api.Conn
+		for i, fd := range ends {
+			f := os.NewFile(uintptr(fd), "end")
+			c, err := net.FileConn(f)
+			f.Close()
+			must(t, err)
+			defer c.Close()
+			conns[i] = api.Conn{UnixConn: c.(*net.UnixConn)}
+		}
+		must(t, conns[0].Send(api.Request{Op: "unknown", Local: true}))
+		s.handle(t.Context(), conns[1])
+		var answer api.Reply
+		_, err = conns[0].Receive(&answer)
+		must(t, err)
+		if got := errdefs.Is(answer.Error.Err(), errdefs.Precondition); got != served {
+			t.Errorf("of a server: %t: answer %v", served, answer.Error.Err())
+		}
+	}
 }
 
 func must(t *testing.T, err error) {
