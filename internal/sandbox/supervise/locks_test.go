@@ -33,7 +33,7 @@ func newLockFollower(t *testing.T) *lockFollower {
 	must(t, err)
 	source, err := home.ResolveSource(t.TempDir())
 	must(t, err)
-	make := func(name string) *record.Sandbox {
+	create := func(name string) *record.Sandbox {
 		sb, err := home.Create(record.Record{
 			Source: source, Name: name, Workspace: "/workspace", Runtime: record.RuntimeBwrap, Net: record.NetNone,
 			Rules: []policy.Rule{{Pattern: "**", Permission: policy.Write}},
@@ -41,10 +41,10 @@ func newLockFollower(t *testing.T) *lockFollower {
 		must(t, err)
 		return sb
 	}
-	f := &lockFollower{other: make("other")}
+	f := &lockFollower{other: create("other")}
 	f.supervisor = &supervisor{home: home, log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	l := &f.locks
-	l.board = board.Open(home, &make("self").Stored)
+	l.board = board.Open(home, &create("self").Stored)
 	l.self = board.Holder{Name: "self", PID: os.Getpid()}
 	l.watched = map[board.Holder]*holderWatch{}
 	l.policies = map[board.Holder]*holderPolicy{}

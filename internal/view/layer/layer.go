@@ -10,7 +10,7 @@
 //
 // A Stack is safe for concurrent use. Lock order: flights (one copy-up per path), Stack.ns
 // (shared by look-ups, exclusive for changes of names), Orphan.mu, Stack.writers (shared by
-// writes, exclusive for Freeze), the journal's, and the leaves dirCache.mu, quota.mu,
+// writes, exclusive for Freeze), the journal's, links.mu, and the leaves dirCache.mu, quota.mu,
 // inodes.mu, orphanMu, garbageMu, contents.mu and substitutes.mu. Contents are copied up without
 // Stack.ns. No goroutine outlives a call.
 package layer

@@ -213,15 +213,42 @@ func TestLinkedVisitsTheDeltaOnce(t *testing.T) {
 	known(false)
 }
 
-// TestADirectoryOverALinkTakesItsName: the directory hides a file of a frozen layer.
-func TestADirectoryOverALinkTakesItsName(t *testing.T) {
-	b := newBench(t, nil)
-	b.write("/a", "a")
-	_, err := b.Link("/a", "/b")
-	must(t, err)
-	must(t, b.Freeze())
-	sameLinks(t, b.Stack)
-	_, err = b.MkdirOver("/b", 0o755)
-	must(t, err)
-	sameLinks(t, b.Stack)
+// TestLinkedFollowsWhatIsRare has the changes that random ones seldom make.
+func TestLinkedFollowsWhatIsRare(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, b *bench){
+		"a directory hides a name of a frozen file": func(t *testing.T, b *bench) {
+			must(t, b.Freeze())
+			_, err := b.MkdirOver("/b", 0o755)
+			must(t, err)
+		},
+		"an orphan gets another name": func(t *testing.T, b *bench) {
+			o, err := b.Unlink("/b", true)
+			must(t, err)
+			sameLinks(t, b.Stack)
+			_, err = b.LinkOrphan(o, "/c")
+			must(t, err)
+		},
+		"a frozen file is copied up": func(t *testing.T, b *bench) {
+			must(t, b.Freeze())
+			sameLinks(t, b.Stack)
+			must(t, b.openToWrite("/a"))
+		},
+		"the changes are dropped": func(t *testing.T, b *bench) { must(t, b.Drop("/b")) },
+		"all layers become one": func(t *testing.T, b *bench) {
+			must(t, b.Freeze())
+			sameLinks(t, b.Stack)
+			must(t, b.Drop("/none"))
+		},
+		"everything is dropped": func(t *testing.T, b *bench) { must(t, b.Reset()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, nil)
+			b.write("/a", "a")
+			_, err := b.Link("/a", "/b")
+			must(t, err)
+			sameLinks(t, b.Stack)
+			change(t, b)
+			sameLinks(t, b.Stack)
+		})
+	}
 }

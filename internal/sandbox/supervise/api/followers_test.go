@@ -17,13 +17,12 @@ type follower struct {
 	listener *net.UnixListener
 	dials    atomic.Int32
 	conns    chan Conn
-	told     chan []byte
-	answer   func() (error, bool) // false: none
+	answer   func() (bool, error) // false: none
 }
 
-func newFollower(t *testing.T, answer func() (error, bool)) *follower {
+func newFollower(t *testing.T, answer func() (bool, error)) *follower {
 	t.Helper()
-	f := &follower{dir: t.TempDir(), conns: make(chan Conn, 100), told: make(chan []byte, 100), answer: answer}
+	f := &follower{dir: t.TempDir(), conns: make(chan Conn, 100), answer: answer}
 	var err error
 	if f.listener, err = net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(f.dir, ControlSocket)}); err != nil {
 		t.Fatal(err)
@@ -51,18 +50,16 @@ func (f *follower) serve(c Conn) {
 		return
 	}
 	for {
-		text, err := messages.ReceiveText(c)
-		if err != nil {
+		if _, err := messages.ReceiveText(c); err != nil {
 			return
 		}
-		f.told <- text
-		if refusal, answers := f.answer(); answers && sendFollowed(c, refusal) != nil {
+		if answers, refusal := f.answer(); answers && sendFollowed(c, refusal) != nil {
 			return
 		}
 	}
 }
 
-func follows() (error, bool) { return nil, true }
+func follows() (bool, error) { return true, nil }
 
 func TestFollowersKeepTheirConnections(t *testing.T) {
 	one, other := newFollower(t, follows), newFollower(t, follows)
@@ -86,7 +83,7 @@ func TestFollowersKeepTheirConnections(t *testing.T) {
 
 func TestAFollowerIsDialedAgainAfterItsConnectionHasEnded(t *testing.T) {
 	var told atomic.Int32
-	f := newFollower(t, func() (error, bool) { told.Add(1); return follows() })
+	f := newFollower(t, func() (bool, error) { told.Add(1); return follows() })
 	var all Followers
 	for i := range int32(3) {
 		if failed := all.Tell(t.Context(), []string{f.dir}, nil); len(failed) > 0 {
@@ -105,11 +102,11 @@ func TestAFollowerIsDialedAgainAfterItsConnectionHasEnded(t *testing.T) {
 func TestAFollowerIsAskedAnewIfItsConnectionEndsInsteadOfAnAnswer(t *testing.T) {
 	var told atomic.Int32
 	ends := make(chan Conn, 1)
-	f := newFollower(t, func() (error, bool) {
+	f := newFollower(t, func() (bool, error) {
 		if told.Add(1) == 2 {
 			c := <-ends
 			c.Close()
-			return nil, false
+			return false, nil
 		}
 		return follows()
 	})
@@ -142,9 +139,9 @@ func TestAFollowerThatHasEndedIsNotFound(t *testing.T) {
 func TestTellNamesWhoDoesNotFollow(t *testing.T) {
 	var silent atomic.Bool
 	fine := newFollower(t, follows)
-	hangs := newFollower(t, func() (error, bool) { return nil, !silent.Load() })
-	refuses := newFollower(t, func() (error, bool) {
-		return errdefs.New(errdefs.Denied, "no"), true
+	hangs := newFollower(t, func() (bool, error) { return !silent.Load(), nil })
+	refuses := newFollower(t, func() (bool, error) {
+		return true, errdefs.New(errdefs.Denied, "no")
 	})
 	dirs := []string{hangs.dir, refuses.dir, fine.dir}
 	var all Followers
@@ -169,9 +166,9 @@ func TestTellNamesWhoDoesNotFollow(t *testing.T) {
 
 func TestTellEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	f := newFollower(t, func() (error, bool) {
+	f := newFollower(t, func() (bool, error) {
 		cancel()
-		return nil, false
+		return false, nil
 	})
 	var all Followers
 	if err := all.Tell(ctx, []string{f.dir}, nil)[f.dir]; !errdefs.Is(err, errdefs.Canceled) {
