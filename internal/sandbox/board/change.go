@@ -38,8 +38,8 @@ func changeOf(before, after Table) *Change {
 	return c
 }
 
-// Apply changes the locks of t, of which Changes must be c.From, and drops those whose time is over.
-// It does not change t's list in place, and leaves out the requests that wait.
+// Apply changes the locks of t, of which Changes must be c.From, and drops those whose time is
+// over. It does not change t's list in place, and leaves out the requests that wait.
 func (c *Change) Apply(t Table, now time.Time) Table {
 	locks := make([]Lock, 0, len(t.Locks)+len(c.Begun))
 	for _, l := range t.Locks {

@@ -104,8 +104,8 @@ func (f *tableFile) readLast() error {
 	return nil
 }
 
-// lastLine returns the last whole line, of which it looks for the beginning in the last n bytes and,
-// if it is not there, in the whole file.
+// lastLine returns the last whole line, of which it looks for the beginning in the last n bytes
+// and, if it is not there, in the whole file.
 func (f *tableFile) lastLine(n int64) ([]byte, error) {
 	text := make([]byte, n)
 	from := f.size - n

@@ -23,8 +23,8 @@ func (k *slowKernel) InodeNotify(uint64, int64, int64) fuse.Status {
 	return fuse.OK
 }
 
-// TestBarrierWaitsForWhatIsSent checks that a barrier returns after the notification that the kernel
-// is taking, and does not wait for a notifier that has none.
+// TestBarrierWaitsForWhatIsSent checks that a barrier returns after the notification that the
+// kernel is taking, and does not wait for a notifier that has none.
 func TestBarrierWaitsForWhatIsSent(t *testing.T) {
 	var q notifier
 	q.init()

@@ -29,8 +29,8 @@ func (s *Stack) Linked() (map[FileID][]vpath.Path, error) {
 	return k.linked(), nil
 }
 
-// findLinks finds the files with several names in all layers but the source. The caller holds ns and
-// k.mu.
+// findLinks finds the files with several names in all layers but the source. The caller holds ns
+// and k.mu.
 func (s *Stack) findLinks(k *links) error {
 	k.reset()
 	none := true

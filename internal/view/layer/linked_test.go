@@ -84,8 +84,8 @@ func TestALinkIsFoundAfterNone(t *testing.T) {
 	found(1)
 }
 
-// TestLinkedFollowsEveryChange makes random changes, most of them with links, and compares the names
-// that Linked has followed with those that a visit of all layers finds.
+// TestLinkedFollowsEveryChange makes random changes, most of them with links, and compares the
+// names that Linked has followed with those that a visit of all layers finds.
 func TestLinkedFollowsEveryChange(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := newBench(t, map[string]string{"a": "a", "d/a": "d/a", "d/b": "d/b"})
@@ -152,7 +152,8 @@ func TestLinkedFollowsEveryChange(t *testing.T) {
 	})
 }
 
-// sameLinks compares the names that Linked has followed with those that a visit of all layers finds.
+// sameLinks compares the names that Linked has followed with those that a visit of all layers
+// finds.
 func sameLinks(t rapid.TB, s *Stack) {
 	t.Helper()
 	got, err := s.Linked()

@@ -10,9 +10,9 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/board"
 )
 
-// LocksChanged is a change of the locks of a source. After OpLocks a connection carries nothing else,
-// in a binary form: an answer is awaited from each sandbox of the source, and JSON takes longer than
-// the rest.
+// LocksChanged is a change of the locks of a source. After OpLocks a connection carries nothing
+// else, in a binary form: an answer is awaited from each sandbox of the source, and JSON takes
+// longer than the rest.
 type LocksChanged struct {
 	board.Change
 	// Rules counts the changes of the rules of the sandbox whose locks have begun.
@@ -39,8 +39,9 @@ func parseChange(text []byte) (*LocksChanged, error) {
 	return &LocksChanged{Change: change, Rules: rules}, err
 }
 
-// ServeLocks calls follow with each change that the client at c tells, nil for one by which the table
-// is to be read, and answers. It returns when the client leaves, or after follow has closed c.
+// ServeLocks calls follow with each change that the client at c tells, nil for one by which the
+// table is to be read, and answers. It returns when the client leaves, or after follow has closed
+// c.
 func ServeLocks(c Conn, follow func(*LocksChanged) error) error {
 	from := bufio.NewReader(c)
 	for {

@@ -12,8 +12,8 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/board"
 )
 
-// TestAChangeArrivesAsItWasTold checks what a follower gets of a change, for the first time and over
-// the connection that was kept.
+// TestAChangeArrivesAsItWasTold checks what a follower gets of a change, for the first time and
+// over the connection that was kept.
 func TestAChangeArrivesAsItWasTold(t *testing.T) {
 	dir := t.TempDir()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(dir, ControlSocket)})

@@ -24,9 +24,9 @@ type Followers struct {
 	kept map[string]Conn // by the directory of the sandbox; none is in use
 }
 
-// Tell has the live views of the sandboxes in dirs follow the locks: by a change, or with nil as the
-// table has them. It returns when all have answered, or ctx is over. A view that follows answers no
-// operation by the old locks. The others are in failed, by their directories.
+// Tell has the live views of the sandboxes in dirs follow the locks: by a change, or with nil as
+// the table has them. It returns when all have answered, or ctx is over. A view that follows
+// answers no operation by the old locks. The others are in failed, by their directories.
 func (f *Followers) Tell(ctx context.Context, dirs []string, change *LocksChanged) (failed map[string]error) {
 	failed = map[string]error{}
 	text := change.appendTo(nil)
