@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -42,7 +41,7 @@ func newLockFollower(t *testing.T) *lockFollower {
 		return sb
 	}
 	f := &lockFollower{other: create("other")}
-	f.supervisor = &supervisor{home: home, log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	f.supervisor = &supervisor{home: home, log: slog.New(slog.DiscardHandler)}
 	l := &f.locks
 	l.board = board.Open(home, &create("self").Stored)
 	l.self = board.Holder{Name: "self", PID: os.Getpid()}
@@ -185,7 +184,7 @@ func TestAHolderThatIsWatchedIsNotLookedUp(t *testing.T) {
 // server, whatever the request is.
 func TestASandboxOfAServerRefusesOthers(t *testing.T) {
 	for _, served := range []bool{true, false} {
-		s := &supervisor{log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		s := &supervisor{log: slog.New(slog.DiscardHandler)}
 		if served {
 			s.record.Served = &record.Served{}
 		}

@@ -235,6 +235,13 @@ func TestLinkedFollowsWhatIsRare(t *testing.T) {
 			must(t, b.openToWrite("/a"))
 		},
 		"the changes are dropped": func(t *testing.T, b *bench) { must(t, b.Drop("/b")) },
+		"many layers become one": func(t *testing.T, b *bench) {
+			for i := range maxFrozenLive + 2 {
+				b.write(fmt.Sprint("/other", i), "")
+				must(t, b.Freeze())
+				sameLinks(t, b.Stack)
+			}
+		},
 		"all layers become one": func(t *testing.T, b *bench) {
 			must(t, b.Freeze())
 			sameLinks(t, b.Stack)
