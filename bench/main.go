@@ -119,6 +119,7 @@ var hidden = map[string]func(args []string) error{
 	"__overlay": overlayMain,
 	"__image":   imageMain,
 	floorVerb:   floorMain,
+	echoVerb:    echoMain,
 	changeVerb:  changeMain,
 
 	egress.Verb:       egress.Measure,

@@ -267,6 +267,7 @@ var allRows = []row{
 	{ID: "agent-version", Group: groupStart, Title: "claude --version", Bound: bound{More: 60e6}, Host: measureAgentVersion, Floor: true, MaxRounds: 3},
 	{ID: "agent-start", Group: groupStart, Title: "claude, until it asks its model", Bound: bound{Ratio: 1.1}, Host: measureAgentStart, Floor: true, MaxRounds: 3},
 	{ID: "lock", Group: groupStart, Title: "lock NAME PATH beside 8 sandboxes, above its own start", Bound: bound{Most: 2e6}, Host: measureLock, MaxRounds: 3},
+	{ID: "lock-echo", Group: groupStart, Title: "8 processes that only answer: the limit of lock", Host: measureEcho, MaxRounds: 3},
 	{ID: "message", Group: groupStart, Title: "board post, until a reader has it, above its own start", Bound: bound{Most: 2e6}, Host: measureMessage, MaxRounds: 3},
 	{ID: "inner", Group: groupStart, Title: "bwrap inside, above exec", Host: measureInner},
 

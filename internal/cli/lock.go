@@ -137,15 +137,17 @@ do what their policies permit, and the next request that waits is served.`,
 
 // lockPaths reads paths of a sandbox's source, as messages have them.
 func (e *env) lockPaths(ctx context.Context, b backend.Backend, name string, args []string) ([]string, error) {
-	sb, err := b.Sandbox(ctx, name)
-	if err != nil {
-		return nil, err
-	}
 	var texts []string
 	for _, arg := range args {
 		p, err := workspacePath(arg)
-		if err == nil && filepath.IsAbs(arg) && belowSource(string(sb.Record.Source.Path), arg) != "" {
-			err = usageError{errdefs.New(errdefs.Invalid, "path %s: it is a path of this host", vpath.Quote(arg))}
+		if err != nil || filepath.IsAbs(arg) {
+			sb, unknown := b.Sandbox(ctx, name)
+			if unknown != nil {
+				return nil, unknown
+			}
+			if err == nil && belowSource(string(sb.Record.Source.Path), arg) != "" {
+				err = usageError{errdefs.New(errdefs.Invalid, "path %s: it is a path of this host", vpath.Quote(arg))}
+			}
 		}
 		if err != nil {
 			return nil, e.explainPaths(ctx, b, name, "", args, err)

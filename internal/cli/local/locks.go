@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/board"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
@@ -20,8 +21,14 @@ func (b *Backend) Unlock(ctx context.Context, name string, r api.LockRequest) er
 	return b.onLive(ctx, name, func(live *api.Client) error { return live.Unlock(ctx, r) })
 }
 
-// onLive calls do with a client of a sandbox that runs and is no server's.
+// onLive calls do with a client of a sandbox that runs and is no server's. It reads the record only
+// to say why there is none.
 func (b *Backend) onLive(ctx context.Context, name string, do func(*api.Client) error) error {
+	if record.CheckName(name) == nil {
+		if err := do(api.LocalAt(b.home.DirOf(name))); !errdefs.Is(err, errdefs.NotFound) {
+			return err
+		}
+	}
 	sb, err := b.open(name)
 	if err != nil {
 		return err

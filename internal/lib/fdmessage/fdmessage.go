@@ -58,6 +58,31 @@ func (f Format) Send(c *net.UnixConn, message any, files ...*os.File) error {
 	return err
 }
 
+// SendText sends text in place of JSON, without descriptors, for a receiver that expects it.
+func (f Format) SendText(c *net.UnixConn, text []byte) error {
+	if err := f.checkSize(len(text)); err != nil {
+		return err
+	}
+	message := binary.BigEndian.AppendUint32(make([]byte, 0, headerBytes+len(text)), uint32(len(text)))
+	_, err := c.Write(append(message, text...))
+	return err
+}
+
+// ReceiveText reads what SendText has sent. Errors: as Receive.
+func (f Format) ReceiveText(from io.Reader) ([]byte, error) {
+	var header [headerBytes]byte
+	if _, err := io.ReadFull(from, header[:]); err != nil {
+		return nil, err
+	}
+	size := int(binary.BigEndian.Uint32(header[:]))
+	if err := f.checkSize(size); err != nil {
+		return nil, err
+	}
+	text := make([]byte, size)
+	_, err := io.ReadFull(from, text)
+	return text, err
+}
+
 // Receive reads one message into message and returns the descriptors that came with it,
 // close-on-exec (net asks for MSG_CMSG_CLOEXEC). The caller closes them, also after an error.
 // Errors: io.EOF before a message; Invalid; those of the connection.

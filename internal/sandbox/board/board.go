@@ -3,8 +3,8 @@
 //
 // A board is a directory of the state directory, which no view shows. It belongs to a source and,
 // on a server, to one owner: sandboxes of others have another board. Every change is made under a
-// file lock. The table of locks is replaced in one step, and messages are appended, so a process
-// that is killed leaves the old state or the new one. Nothing is synced to the disk.
+// file lock. The table of locks and the messages are appended as lines, so a process that is killed
+// leaves the old state or the new one. Nothing is synced to the disk.
 //
 // A lock belongs to one run of a sandbox. The lock that the supervisor has on its sandbox, which
 // the kernel frees when the supervisor ends, tells whether the run goes on. A lock only ever
@@ -14,7 +14,6 @@ package board
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,19 +24,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 const (
 	boardsDir  = "boards"  // in the state directory
 	membersDir = "members" // has a file with the status of each sandbox that runs
-	locksFile  = "locks.json"
 	mutexFile  = "lock"
-
-	tableVersion = 1
-	// maxTableBytes bounds the file of the locks.
-	maxTableBytes = 64 << 20
 )
 
 // Board is the board of a source. Its methods may be called concurrently, also by several
@@ -66,51 +59,48 @@ func Of(h *record.Home, source record.Source, owner string) *Board {
 func (b *Board) Locks() (Table, error) {
 	t, err := b.read()
 	if err == nil {
-		t.Prune(time.Now(), b.isAlive)
+		t.Prune(time.Now(), b.IsAlive)
 	}
 	return t, err
 }
 
-// Update lets change alter the locks. What has ended is dropped before. It reports whether anything
-// changed. If change returns an error, the locks stay as they were.
-func (b *Board) Update(change func(*Table) error) (t Table, changed bool, err error) {
+// Update is what Board.Update has done.
+type Update struct {
+	Table   Table
+	Change  *Change  // nil: nothing changed
+	Members []string // the sandboxes that are to be informed of a change; some may have ended
+}
+
+// Update lets change alter the locks. What has ended is dropped before. runs reports that a holder
+// is known to go on, so that nobody has to look; it may be nil. If change returns an error, the
+// locks stay as they were.
+func (b *Board) Update(runs func(Holder) bool, change func(*Table) error) (u Update, err error) {
 	err = b.locked(func() error {
-		if t, err = b.read(); err != nil {
-			return err
-		}
-		before, err := json.Marshal(t)
+		f, err := b.openTable()
 		if err != nil {
 			return err
 		}
-		t.Prune(time.Now(), b.isAlive)
-		if err := change(&t); err != nil {
+		defer f.close()
+		before := f.table
+		u.Table = before.clone()
+		u.Table.Prune(time.Now(), func(h Holder) bool { return runs != nil && runs(h) || b.IsAlive(h) })
+		if err := change(&u.Table); err != nil {
 			return err
 		}
-		after, err := json.Marshal(t)
-		if changed = string(before) != string(after); !changed || err != nil {
+		if u.Table.equal(before) {
+			return nil
+		}
+		u.Table.Changes++
+		if u.Members, err = b.members(); err != nil {
 			return err
 		}
-		return b.replace(locksFile, after)
+		if err := f.store(&u.Table); err != nil {
+			return err
+		}
+		u.Change = changeOf(before, u.Table)
+		return nil
 	})
-	return t, changed, err
-}
-
-func (b *Board) read() (Table, error) {
-	text, err := safefs.ReadRegularIn(b.dir, locksFile, maxTableBytes)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Table{Version: tableVersion}, nil
-	}
-	t := Table{}
-	if err == nil {
-		err = json.Unmarshal(text, &t)
-	}
-	switch {
-	case err != nil:
-		return t, errdefs.New(errdefs.Internal, "locks: %s is damaged: stop the sandboxes of the source and remove it: %w", record.HostPath(filepath.Join(b.dir, locksFile)), err)
-	case t.Version != tableVersion:
-		return t, errdefs.New(errdefs.Precondition, "locks: another version of agentfense has written them: stop its sandboxes first")
-	}
-	return t, nil
+	return u, err
 }
 
 // Join makes the sandbox of h one that is informed of changes. Its supervisor has its lock.
@@ -118,10 +108,10 @@ func (b *Board) Join(h Holder) error {
 	return b.locked(func() error { return b.write(filepath.Join(membersDir, h.Name), nil) })
 }
 
-// Leave ends what Join began, and all locks of the sandbox. It reports whether it had any. With the
-// last member, a board without messages is removed.
-func (b *Board) Leave(h Holder) (had bool, err error) {
-	_, had, err = b.Update(func(t *Table) error {
+// Leave ends what Join began, and all locks of the sandbox: the change is nil if it had none. With
+// the last member, a board without messages is removed.
+func (b *Board) Leave(h Holder) (Update, error) {
+	u, err := b.Update(h.is, func(t *Table) error {
 		t.Release(h, func(Lock) bool { return true })
 		t.Withdraw(h)
 		return nil
@@ -130,26 +120,30 @@ func (b *Board) Leave(h Holder) (had bool, err error) {
 	if errors.Is(gone, fs.ErrNotExist) {
 		gone = nil
 	}
-	return had, errors.Join(err, gone, b.removeIfUnused(), b.removeOthers())
+	return u, errors.Join(err, gone, b.removeIfUnused(), b.removeOthers())
 }
 
-// Members returns the names of the other sandboxes that are to be informed of a change. Some may
-// have ended without Leave.
-func (b *Board) Members(but Holder) ([]string, error) {
-	var members []string
-	err := b.locked(func() error {
-		names, err := os.ReadDir(filepath.Join(b.dir, membersDir))
-		if err != nil {
-			return record.HostError("board", err)
-		}
-		for _, entry := range names {
-			if entry.Name() != but.Name {
-				members = append(members, entry.Name())
-			}
-		}
-		return nil
+// Members returns the names of the sandboxes that are to be informed of a change. Some may have
+// ended without Leave.
+func (b *Board) Members() (members []string, err error) {
+	err = b.locked(func() error {
+		members, err = b.members()
+		return err
 	})
 	return members, err
+}
+
+// members is Members while the board is locked.
+func (b *Board) members() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(b.dir, membersDir))
+	if err != nil {
+		return nil, record.HostError("board", err)
+	}
+	names := make([]string, len(entries))
+	for i, entry := range entries {
+		names[i] = entry.Name()
+	}
+	return names, nil
 }
 
 // DropEnded drops a member if it no longer runs, and reports whether that is so.
@@ -179,8 +173,8 @@ func (b *Board) running(name string) (sb *record.Sandbox, runs bool, err error) 
 	return sb, held && owner.Purpose == record.PurposeSupervise, err
 }
 
-// isAlive reports whether the run of a sandbox goes on, or that this cannot be told.
-func (b *Board) isAlive(h Holder) bool {
+// IsAlive reports whether the run of a sandbox goes on, or that this cannot be told.
+func (b *Board) IsAlive(h Holder) bool {
 	sb, err := b.home.Open(h.Name)
 	switch {
 	case errdefs.Is(err, errdefs.NotFound):
@@ -200,44 +194,56 @@ const maxTries = 1000
 // locked runs do while no other process changes the board.
 func (b *Board) locked(do func() error) error {
 	for try := 1; ; try++ {
-		err := os.MkdirAll(b.dir, 0o700)
-		there := false
-		if err == nil {
-			there, err = b.lockedIn(os.O_RDWR|os.O_CREATE, func() error {
-				if err := os.Mkdir(filepath.Join(b.dir, membersDir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-					return record.HostError("board", err)
-				}
-				return do()
-			})
-		}
-		removed := err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist)
-		switch {
-		case there:
+		there, err := b.lockedIn(func() error {
+			if err := unix.Mkdir(filepath.Join(b.dir, membersDir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+				return record.HostError("board", err)
+			}
+			return do()
+		})
+		if there {
 			return err
-		case !removed:
+		}
+		if err = b.makeFiles(); err != nil {
 			return record.HostError("board", err)
-		case try == maxTries:
+		}
+		if try == maxTries {
 			return errdefs.New(errdefs.Unavailable, "board: %s cannot be made: other processes remove it again and again: try again", record.HostPath(b.dir))
 		}
 	}
 }
 
+// makeFiles makes the file of the lock of a board that is not there.
+func (b *Board) makeFiles() error {
+	err := os.MkdirAll(b.dir, 0o700)
+	var f *os.File
+	if err == nil {
+		f, err = os.OpenFile(filepath.Join(b.dir, mutexFile), os.O_RDWR|os.O_CREATE, 0o600)
+	}
+	switch {
+	case err == nil:
+		return f.Close()
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrExist): // others remove it meanwhile
+		return nil
+	}
+	return err
+}
+
 // lockedIn is locked for a board that is there. It reports whether it was: another process may
 // remove the board until we have its lock.
-func (b *Board) lockedIn(how int, do func() error) (there bool, err error) {
-	f, err := os.OpenFile(filepath.Join(b.dir, mutexFile), how, 0o600)
+func (b *Board) lockedIn(do func() error) (there bool, err error) {
+	fd, err := unix.Open(filepath.Join(b.dir, mutexFile), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return true, record.HostError("board", err)
 	}
-	defer f.Close()
-	if err := record.Flock(f, unix.LOCK_EX); err != nil {
+	defer unix.Close(fd)
+	if err := record.FlockFD(fd, unix.LOCK_EX); err != nil {
 		return true, record.HostError("board", err)
 	}
 	var now unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &now); err != nil {
+	if err := unix.Fstat(fd, &now); err != nil {
 		return true, record.HostError("board", err)
 	}
 	if now.Nlink == 0 {

@@ -93,7 +93,7 @@ func (b *Board) removeIfUnused() error {
 // removeIf removes the board if it has no members and may allows it, which is called while the
 // board is locked. Whoever comes at that moment makes another one.
 func (b *Board) removeIf(may func() (bool, error)) error {
-	_, err := b.lockedIn(os.O_RDWR, func() error {
+	_, err := b.lockedIn(func() error {
 		names, err := os.ReadDir(filepath.Join(b.dir, membersDir))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return record.HostError("board", err)

@@ -299,7 +299,7 @@ func TestAnUnusedBoardIsRemoved(t *testing.T) {
 				if err := b.Join(x); err != nil {
 					t.Error(err)
 				}
-				if _, _, err := b.Update(func(*Table) error { return nil }); err != nil {
+				if _, err := b.Update(nil, func(*Table) error { return nil }); err != nil {
 					t.Error(err)
 				}
 				if _, err := b.Leave(x); err != nil {

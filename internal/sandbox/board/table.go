@@ -69,7 +69,8 @@ type Waiting struct {
 // Table is the locks of a source, and the requests that wait, the oldest first.
 type Table struct {
 	Version int       `json:"version"`
-	Last    uint64    `json:"last"` // ticket
+	Last    uint64    `json:"last"`    // ticket
+	Changes uint64    `json:"changes"` // how often the table was changed
 	Locks   []Lock    `json:"locks,omitempty"`
 	Waiting []Waiting `json:"waiting,omitempty"`
 }
@@ -259,6 +260,23 @@ func (t *Table) grant(w Waiting, now time.Time) error {
 	t.Locks = others
 	return nil
 }
+
+// clone returns a table that shares no list with t.
+func (t *Table) clone() Table {
+	c := *t
+	c.Locks, c.Waiting = slices.Clone(t.Locks), slices.Clone(t.Waiting)
+	return c
+}
+
+// equal reports whether two versions of a table have the same locks and requests. A ticket names
+// one request.
+func (t *Table) equal(other Table) bool {
+	return t.Last == other.Last && slices.Equal(t.Locks, other.Locks) && slices.EqualFunc(t.Waiting, other.Waiting, func(a, b Waiting) bool {
+		return a.Holder == b.Holder && a.Ticket == b.Ticket
+	})
+}
+
+func (h Holder) is(other Holder) bool { return h == other }
 
 func (h Holder) isWaiting(w Waiting) bool { return w.Holder == h }
 

@@ -222,9 +222,12 @@ func IsAt(f *os.File, path string) bool {
 }
 
 // Flock is flock(2), repeated after EINTR.
-func Flock(f *os.File, how int) error {
+func Flock(f *os.File, how int) error { return FlockFD(int(f.Fd()), how) }
+
+// FlockFD is Flock for a descriptor.
+func FlockFD(fd, how int) error {
 	for {
-		err := unix.Flock(int(f.Fd()), how)
+		err := unix.Flock(fd, how)
 		if !errors.Is(err, unix.EINTR) {
 			return err
 		}

@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"context"
-	"os"
 	"slices"
 	"time"
 
@@ -28,39 +27,34 @@ func (s *supervisor) handleLocks(ctx context.Context, c api.Conn, r api.Request)
 }
 
 // handleFollow follows the locks of others each time that the client at c says so. The connection
-// is no reason to stay, but a request is.
+// is no reason to stay, but a change is.
 func (s *supervisor) handleFollow(ctx context.Context, c api.Conn) {
-	for {
-		answer := api.Reply{OK: true}
-		if err := s.lookAtLocks(ctx); err != nil {
-			answer = api.Reply{Error: api.FailureOf(err)}
+	s.release()
+	defer s.holdAgain()
+	_ = api.ServeLocks(c, func(change *api.LocksChanged) error { // it returns when the client leaves
+		if !s.hold() {
+			return c.Close() // the sandbox is stopping
 		}
-		err := c.Send(answer)
-		s.release()
-		var r api.Request
-		if err == nil {
-			var files []*os.File
-			files, err = c.Receive(&r) // it returns when the client leaves
-			api.CloseAll(files...)
-		}
-		if err != nil || r.Op != api.OpLocks || !s.hold() {
-			s.holdAgain()
-			return
-		}
-	}
+		defer s.release()
+		return s.followChange(ctx, change)
+	})
 }
 
-// handleLock takes locks for the client at c, which may leave while it waits.
+// handleLock takes locks for the client at c, which may leave meanwhile.
 func (s *supervisor) handleLock(ctx context.Context, c api.Conn, r api.LockRequest) {
 	s.release() // it is no reason to stay
 	defer s.holdAgain()
-	ctx, cancel := untilClientLeaves(ctx, c)
-	defer cancel()
-	if err := c.Send(api.Reply{OK: true}); err != nil {
-		return
+	gone := c.IsGone
+	if r.Wait > 0 {
+		waits, cancel := untilClientLeaves(ctx, c)
+		defer cancel()
+		if err := c.Send(api.Reply{OK: true}); err != nil {
+			return
+		}
+		ctx, gone = waits, func() bool { return waits.Err() != nil }
 	}
 	answer := api.Reply{OK: true}
-	if err := s.lockPaths(ctx, r); err != nil {
+	if err := s.lockFor(ctx, r, gone); err != nil {
 		answer = api.Reply{Error: api.FailureOf(err)}
 	}
 	s.warn("control: lock not delivered", c.Send(answer))
@@ -68,6 +62,11 @@ func (s *supervisor) handleLock(ctx context.Context, c api.Conn, r api.LockReque
 
 // lockPaths takes locks, and waits for them if r says so. If an error comes back, none is taken.
 func (s *supervisor) lockPaths(ctx context.Context, r api.LockRequest) error {
+	return s.lockFor(ctx, r, func() bool { return ctx.Err() != nil })
+}
+
+// lockFor is lockPaths, and takes none if the client is gone.
+func (s *supervisor) lockFor(ctx context.Context, r api.LockRequest, gone func() bool) error {
 	request, err := s.readLock(r)
 	if err != nil {
 		return err
@@ -76,8 +75,8 @@ func (s *supervisor) lockPaths(ctx context.Context, r api.LockRequest) error {
 	if err == nil && granted != nil {
 		err = s.awaitLocks(ctx, r.Wait, granted)
 	}
-	if err == nil && ctx.Err() != nil { // nobody would know of the locks
-		err = errdefs.New(errdefs.Canceled, "lock: %w", ctx.Err())
+	if err == nil && gone() { // nobody would know of the locks
+		err = errdefs.New(errdefs.Canceled, "lock: the client is gone")
 	}
 	if err == nil {
 		s.append(lockEvent(r, request))
@@ -127,7 +126,7 @@ func whyNoWrite(p *policy.Policy, d policy.Decision) string {
 // names what was taken or begun.
 func (s *supervisor) askForLocks(ctx context.Context, request board.Request, wait bool) (ticket uint64, granted <-chan struct{}, err error) {
 	l := &s.locks
-	_, err = s.changeLocks(ctx, func(t *board.Table) error {
+	err = s.changeLocks(ctx, func(t *board.Table) error {
 		var blocker *board.Blocker
 		var err error
 		now := time.Now()
@@ -177,7 +176,7 @@ func (s *supervisor) awaitLocks(ctx context.Context, patience time.Duration, gra
 
 // withdrawLocks ends a request, whether it waits or was granted.
 func (s *supervisor) withdrawLocks(ticket uint64) {
-	_, err := s.changeLocks(context.Background(), func(t *board.Table) error {
+	err := s.changeLocks(context.Background(), func(t *board.Table) error {
 		t.Release(s.locks.self, func(l board.Lock) bool { return l.Ticket == ticket })
 		if slices.ContainsFunc(t.Waiting, func(w board.Waiting) bool { return w.Holder == s.locks.self && w.Ticket == ticket }) {
 			t.Withdraw(s.locks.self)
@@ -190,7 +189,7 @@ func (s *supervisor) withdrawLocks(ticket uint64) {
 // unlock ends locks of this sandbox.
 func (s *supervisor) unlock(ctx context.Context, r api.LockRequest) error {
 	var released []string
-	_, err := s.changeLocks(ctx, func(t *board.Table) error {
+	err := s.changeLocks(ctx, func(t *board.Table) error {
 		if r.All {
 			released = t.Release(s.locks.self, func(board.Lock) bool { return true })
 			return nil

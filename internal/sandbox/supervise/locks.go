@@ -7,10 +7,10 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/lib/pidfd"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/board"
@@ -33,10 +33,12 @@ type lockState struct {
 
 	mu      sync.Mutex // one look at the table at a time
 	timer   *time.Timer
-	watched map[board.Holder]context.CancelFunc // others, for whose end somebody waits
-	held    []board.Lock                        // as the last look found them
-	// policies are those of the sandboxes that have locks.
-	policies map[board.Holder]holderPolicy
+	watched map[board.Holder]*holderWatch
+	held    []board.Lock // as the last look found them, or the changes since
+	changes uint64       // board.Table.Changes of held
+	// policies are those of sandboxes that have or had locks.
+	policies map[board.Holder]*holderPolicy
+	rules    atomic.Uint64 // how often the rules of this sandbox were changed, from 1 on
 	ticket   uint64        // of our request that waits; 0: none
 	news     chan struct{} // closed with each look that finds the ticket granted
 	over     bool
@@ -50,8 +52,9 @@ func (s *supervisor) joinBoard(context.Context) error {
 	l := &s.locks
 	l.board = board.Open(s.home, &s.record)
 	l.self = board.Holder{ID: s.record.ID, Name: s.record.Name, PID: os.Getpid()}
-	l.watched = map[board.Holder]context.CancelFunc{}
-	l.policies = map[board.Holder]holderPolicy{}
+	l.watched = map[board.Holder]*holderWatch{}
+	l.policies = map[board.Holder]*holderPolicy{}
+	l.rules.Add(1)
 	if err := l.board.Join(l.self); err != nil {
 		return err
 	}
@@ -60,7 +63,7 @@ func (s *supervisor) joinBoard(context.Context) error {
 		return err
 	}
 	l.mu.Lock()
-	s.followLocked(&t)
+	s.lookLocked(&t)
 	l.mu.Unlock()
 	return s.serveBoard()
 }
@@ -70,10 +73,10 @@ func (s *supervisor) leaveBoard() {
 	if s.locks.board == nil {
 		return
 	}
-	had, err := s.locks.board.Leave(s.locks.self)
+	u, err := s.locks.board.Leave(s.locks.self)
 	s.warn("locks: end", err)
-	if had {
-		s.warn("locks: tell", s.tellOthers(context.Background()))
+	if u.Change != nil {
+		s.warn("locks: tell", s.tellChange(context.Background(), u))
 	}
 }
 
@@ -85,8 +88,8 @@ func (l *lockState) stop() {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	for _, end := range l.watched {
-		end()
+	for _, w := range l.watched {
+		w.end()
 	}
 }
 
@@ -111,8 +114,7 @@ func (s *supervisor) lookAtLocks(ctx context.Context) error {
 	if waits, err := s.readLocks(); err != nil || !waits {
 		return err
 	}
-	_, err := s.changeLocks(ctx, func(*board.Table) error { return nil })
-	return err
+	return s.changeLocks(ctx, func(*board.Table) error { return nil })
 }
 
 // readLocks puts the locks of others into force if this sandbox waits for none. Then it has nothing
@@ -126,17 +128,41 @@ func (s *supervisor) readLocks() (waits bool, err error) {
 	}
 	t, err := l.board.Locks()
 	if err == nil {
-		s.followLocked(&t)
+		s.lookLocked(&t)
 	}
 	return false, err
 }
 
-// changeLocks changes the table, puts the locks of others into force, and returns when every other
-// sandbox does the same. An error beside a table is one of another sandbox.
-func (s *supervisor) changeLocks(ctx context.Context, change func(*board.Table) error) (*board.Table, error) {
+// followChange puts into force what another sandbox has changed. It reads the table only if it does
+// not know what was before, or if this sandbox waits for locks.
+func (s *supervisor) followChange(ctx context.Context, c *api.LocksChanged) error {
+	if c == nil || !s.applyChange(c) {
+		return s.lookAtLocks(ctx)
+	}
+	return nil
+}
+
+func (s *supervisor) applyChange(c *api.LocksChanged) bool {
 	l := &s.locks
 	l.mu.Lock()
-	t, changed, err := l.board.Update(func(t *board.Table) error {
+	defer l.mu.Unlock()
+	if l.ticket != 0 || c.From != l.changes {
+		return false
+	}
+	for _, lock := range c.Begun {
+		l.rulesAreLocked(lock.Holder, c.Rules)
+	}
+	t := c.Apply(board.Table{Changes: l.changes, Locks: l.held}, time.Now())
+	s.followLocked(&t)
+	return true
+}
+
+// changeLocks changes the table, puts the locks of others into force, and returns when every other
+// sandbox does the same. An error may be one of another sandbox: the table has changed then.
+func (s *supervisor) changeLocks(ctx context.Context, change func(*board.Table) error) error {
+	l := &s.locks
+	l.mu.Lock()
+	u, err := l.board.Update(s.runsLocked, func(t *board.Table) error {
 		if err := change(t); err != nil {
 			return err
 		}
@@ -144,16 +170,22 @@ func (s *supervisor) changeLocks(ctx context.Context, change func(*board.Table) 
 		return nil
 	})
 	if err == nil {
-		s.followLocked(&t)
+		s.followLocked(&u.Table)
 	}
 	l.mu.Unlock()
-	if err != nil {
-		return nil, err
+	if err != nil || u.Change == nil {
+		return err
 	}
-	if changed {
-		err = s.tellOthers(ctx)
+	return s.tellChange(ctx, u)
+}
+
+// lookLocked is followLocked for a table that was read because others may have changed: also their
+// rules.
+func (s *supervisor) lookLocked(t *board.Table) {
+	for _, p := range s.locks.policies {
+		p.stale, p.version = true, 0
 	}
-	return &t, err
+	s.followLocked(t)
 }
 
 // followLocked puts the locks of others into force, and sees to it that their end is noticed.
@@ -185,9 +217,9 @@ func (s *supervisor) followLocked(t *board.Table) {
 	if l.over {
 		return
 	}
-	s.forgetHoldersLocked(t)
 	s.noteTimeOver(l.held, t.Locks)
-	l.held = t.Locks
+	l.held, l.changes = t.Locks, t.Changes
+	s.forgetHoldersLocked()
 	s.enforceLocks(locks)
 	s.watchHoldersLocked(others)
 	if l.timer != nil {
@@ -272,52 +304,25 @@ func (s *supervisor) locksMayHaveEnded() {
 	s.warn("locks: look", s.lookAtLocks(context.Background()))
 }
 
-// watchHoldersLocked waits for the ends of these holders, and no others.
-func (s *supervisor) watchHoldersLocked(holders map[board.Holder]bool) {
-	l := &s.locks
-	for h, end := range l.watched {
-		if !holders[h] {
-			end()
-			delete(l.watched, h)
-		}
-	}
-	for h := range holders {
-		if l.watched[h] != nil {
-			continue
-		}
-		ctx, end := context.WithCancel(context.Background())
-		l.watched[h] = end
-		go s.watchHolder(ctx, h)
-	}
-}
-
-// watchHolder looks at the table when a holder has ended, until it is no longer in the table, which
-// ends ctx.
-func (s *supervisor) watchHolder(ctx context.Context, h board.Holder) {
-	if process, err := pidfd.Open(h.PID); err == nil {
-		defer process.Close()
-		if err := pidfd.Await(ctx, process); err != nil && ctx.Err() == nil {
-			s.log.Warn("locks: wait for a holder", "holder", h.Name, "err", err)
-		}
-		s.noteKilled(ctx, h)
-	}
-	for ctx.Err() == nil {
-		s.locksMayHaveEnded()
-		select {
-		case <-ctx.Done():
-		case <-time.After(lockPause):
-		}
-	}
-}
-
-// tellOthers has the other sandboxes of the source follow the table, and waits for them. One that
-// ends meanwhile is left out. Errors: Unavailable for one that does not answer.
+// tellOthers has the other sandboxes of the source read the table, and waits for them.
 func (s *supervisor) tellOthers(ctx context.Context) error {
-	l := &s.locks
-	members, err := l.board.Members(l.self)
+	members, err := s.locks.board.Members()
 	if err != nil {
 		return err
 	}
+	return s.tell(ctx, members, nil)
+}
+
+// tellChange is tellOthers for a change of the locks: who knows what was before need not read.
+func (s *supervisor) tellChange(ctx context.Context, u board.Update) error {
+	return s.tell(ctx, u.Members, &api.LocksChanged{Change: *u.Change, Rules: s.locks.rules.Load()})
+}
+
+// tell has the other members follow the locks, and waits for them. One that ends meanwhile is left
+// out. Errors: Unavailable for one that does not answer.
+func (s *supervisor) tell(ctx context.Context, members []string, change *api.LocksChanged) (err error) {
+	l := &s.locks
+	members = slices.DeleteFunc(members, func(name string) bool { return name == l.self.Name })
 	dirs := make([]string, len(members))
 	for i, name := range members {
 		dirs[i] = s.home.DirOf(name)
@@ -325,7 +330,7 @@ func (s *supervisor) tellOthers(ctx context.Context) error {
 	l.followers.Keep(dirs)
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
-	failed := l.followers.Tell(ctx, dirs)
+	failed := l.followers.Tell(ctx, dirs, change)
 	for i, name := range members {
 		if e := failed[dirs[i]]; e != nil {
 			err = cmp.Or(s.errNotFollowing(name, e), err)

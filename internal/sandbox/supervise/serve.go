@@ -56,6 +56,11 @@ func (s *supervisor) handle(ctx context.Context, c api.Conn) {
 	if r.Starts() && c.IsGone() {
 		return // it gave up while we could not answer
 	}
+	if r.Local && s.record.Served != nil {
+		err := errdefs.New(errdefs.Precondition, "sandbox %s: managed by a server: name the server with --endpoint", s.record.Name)
+		s.warn("control: refusal not delivered", c.Send(api.Reply{Error: api.FailureOf(err)}))
+		return
+	}
 	if r.Op == api.OpExec || r.Op == api.OpSessionExec {
 		defer s.beginAnswer()()
 	}

@@ -22,6 +22,7 @@ type notifier struct {
 	wake    sync.Cond
 	queue   []notice
 	pending map[notice]struct{} // of queue, without those with a done channel
+	sends   bool                // run has notifications that it has not all sent
 	closed  bool
 }
 
@@ -58,6 +59,12 @@ func (q *notifier) pages(node uint64, offset, length int64) <-chan struct{} {
 
 // barrier waits until all earlier notifications are done.
 func (q *notifier) barrier() {
+	q.mu.Lock()
+	idle := len(q.queue) == 0 && !q.sends
+	q.mu.Unlock()
+	if idle {
+		return // a hand-over to another goroutine takes longer than the rest of a change of the locks
+	}
 	done := make(chan struct{})
 	q.push(notice{done: done})
 	<-done
@@ -86,11 +93,12 @@ func (q *notifier) push(n notice) {
 func (q *notifier) run(k kernel) {
 	for {
 		q.mu.Lock()
+		q.sends = false
 		for len(q.queue) == 0 && !q.closed {
 			q.wake.Wait()
 		}
 		batch := q.queue
-		q.queue = nil
+		q.queue, q.sends = nil, true
 		clear(q.pending)
 		closed := q.closed
 		q.mu.Unlock()

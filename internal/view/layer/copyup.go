@@ -411,6 +411,7 @@ func (s *Stack) commitCopy(p vpath.Path, l *lower, name string) error {
 	if err := pl.before(); err != nil {
 		return err
 	}
+	s.links.change(l.origin == Frozen && l.st.nlink > 1, p)
 	if err := keepingTimes(pl.dir, func() error {
 		return unix.Renameat2(s.work, name, pl.dir, pl.stored, unix.RENAME_NOREPLACE)
 	}); err != nil {

@@ -180,7 +180,7 @@ func (s *Stack) linkOnce(old, p vpath.Path) (Info, error) {
 	if err := pl.before(); err != nil {
 		return Info{}, wrap("link", p, err)
 	}
-	s.unlinked.Store(false)
+	s.links.touch(old, p)
 	if err := unix.Linkat(e.part.fd, e.stored, pl.dir, pl.stored, 0); err != nil {
 		return Info{}, wrap("link", p, err)
 	}
@@ -230,6 +230,7 @@ func (s *Stack) makeLocked(find func(vpath.Path) (*place, error), p vpath.Path, 
 	if err := pl.before(); err != nil {
 		return Info{}, err
 	}
+	s.links.change(false, p)
 	if err := do(pl); err != nil {
 		return Info{}, err
 	}

@@ -41,6 +41,7 @@ func (s *Stack) DropMatching(holds func(vpath.Path, Info, error) bool, applied m
 	s.writers.Lock()
 	s.gen.Add(1)
 	s.writers.Unlock()
+	s.links.forget()
 	d := dropping{s: s}
 	if d.bases, err = s.journal.Bases(); err != nil {
 		return nil, wrap("drop", vpath.Root, err)

@@ -128,6 +128,7 @@ func (s *Stack) linkFrozenName(q vpath.Path, pl *place) error {
 	if err := to.before(); err != nil {
 		return err
 	}
+	s.links.touch(q)
 	return keepingTimes(to.dir, func() error {
 		return unix.Linkat(pl.dir, pl.stored, to.dir, to.stored, 0)
 	})

@@ -10,7 +10,7 @@
 //
 // A Stack is safe for concurrent use. Lock order: flights (one copy-up per path), Stack.ns
 // (shared by look-ups, exclusive for changes of names), Orphan.mu, Stack.writers (shared by
-// writes, exclusive for Freeze), the journal's, and the leaves dirCache.mu, quota.mu,
+// writes, exclusive for Freeze), the journal's, links.mu, and the leaves dirCache.mu, quota.mu,
 // inodes.mu, orphanMu, garbageMu, contents.mu and substitutes.mu. Contents are copied up without
 // Stack.ns. No goroutine outlives a call.
 package layer
@@ -131,9 +131,9 @@ type Stack struct {
 	sourceDev    uint64
 	sourceRemote bool
 	covered      map[vpath.Path]struct{} // paths that keepCovered has recorded; guarded by ns
-	unlinked     atomic.Bool             // no file of the delta or of a frozen layer has several names; changes under ns
-	rootTouched  bool                    // the delta determines the root's mode; guarded by ns
-	blank        string                  // in work/, an empty file of which whiteouts are hard links; guarded by ns
+	links        links
+	rootTouched  bool   // the delta determines the root's mode; guarded by ns
+	blank        string // in work/, an empty file of which whiteouts are hard links; guarded by ns
 
 	orphanMu    sync.Mutex
 	orphanLinks map[uint64]uint32 // names in orphan/ by backing inode

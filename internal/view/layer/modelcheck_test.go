@@ -85,6 +85,7 @@ func (m *model) applyOne(t *rapid.T, target string, c Change) {
 }
 
 func (m *model) check(t *rapid.T) {
+	sameLinks(t, m.b.Stack)
 	got, inos := m.viewTree(t)
 	want := plainTree(m.b.t, m.plain)
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -76,6 +76,7 @@ func (s *Stack) linkOrphan(o *Orphan, p vpath.Path) (Info, error) {
 	if err := pl.before(); err != nil {
 		return Info{}, err
 	}
+	s.links.touch(p)
 	if err := unix.Renameat2(s.orphans, o.name, pl.dir, pl.stored, unix.RENAME_NOREPLACE); err != nil {
 		return Info{}, err
 	}

@@ -54,6 +54,7 @@ func (s *Stack) unlink(p vpath.Path, keep bool) (*Orphan, error) {
 	if err := s.mayRemove(v, p.Base()); err != nil {
 		return nil, err
 	}
+	s.links.change(e.st.nlink > 1, p)
 	var o *Orphan
 	if keep {
 		switch o, err = s.pin(p, e); {

@@ -103,10 +103,21 @@ func (s *Stack) renameOnce(old, p vpath.Path, o *RenameOptions, broughtUp bool) 
 	if m.from.st.ino == m.to.st.ino && m.exists && !m.from.st.isDir() && m.to.part.layer == top {
 		return nil, nil // two names of one file: rename(2) does nothing
 	}
+	m.noteLinks()
 	if o.Exchange {
 		return nil, m.exchange()
 	}
 	return m.replace()
+}
+
+// noteLinks says which names of files with several names move.
+func (m *move) noteLinks() {
+	linked := m.from.st.nlink > 1 || m.exists && m.to.st.nlink > 1
+	if m.from.st.isDir() || m.exists && m.to.st.isDir() {
+		m.s.links.moveDirs(m.old, m.path)
+		linked = !m.from.st.isDir() || m.o.Exchange && !m.to.st.isDir()
+	}
+	m.s.links.change(linked, m.old, m.path)
 }
 
 // move is one rename in progress; ns is held exclusively.
@@ -361,7 +372,6 @@ func (m *move) keepReplaced() (*Orphan, error) {
 		return o, err
 	}
 	name := m.s.temp()
-	m.s.unlinked.Store(false)
 	if err := unix.Linkat(m.to.part.fd, m.to.stored, m.s.orphans, name, 0); err != nil {
 		return nil, err
 	}

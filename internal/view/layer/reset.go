@@ -23,6 +23,7 @@ func (s *Stack) Reset() error {
 }
 
 func (s *Stack) reset() error {
+	s.links.forget()
 	// First, because what is left after a crash must not come from a frozen layer.
 	for _, name := range []string{belowName, lineageName} {
 		if err := safefs.Unlink(s.home, name); err != nil {

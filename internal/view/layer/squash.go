@@ -72,6 +72,7 @@ func (s *Stack) squash(bases map[vpath.Path]Base, leave []vpath.Path) error {
 	for _, l := range frozen {
 		l.close()
 	}
+	s.links.forget()
 	s.layers = []*layer{s.layers[top], s.layers[s.bottom()]}
 	s.dirs.purge(vpath.Root)
 	return errors.Join(err, s.dropIdleWhiteouts(bases))

@@ -33,12 +33,16 @@ const dialTimeout = 5 * time.Second
 
 // Client talks to one live supervisor. Each call is a connection of its own.
 type Client struct {
-	dir string
+	dir   string
+	local bool
 }
 
 // At returns a client of the supervisor of the sandbox in dir, without looking
 // whether one is alive: where none is, calls fail with NotFound.
 func At(dir string) *Client { return &Client{dir: dir} }
+
+// LocalAt is At, and refuses a sandbox that a server manages: calls fail with Precondition.
+func LocalAt(dir string) *Client { return &Client{dir: dir, local: true} }
 
 // Dial is At for a supervisor that is alive. Errors: NotFound when none is.
 func Dial(ctx context.Context, dir string) (*Client, error) {
@@ -84,21 +88,13 @@ func (c *Client) connect(ctx context.Context) (Conn, error) {
 }
 
 // call sends one request, with descriptors, and waits for its one reply.
-func (c *Client) call(ctx context.Context, r Request, given ...*os.File) (Reply, error) {
-	cn, err := c.connect(ctx)
-	if err != nil {
-		return Reply{}, err
-	}
-	defer cn.Close()
-	stop := context.AfterFunc(ctx, func() { cn.Close() })
-	defer stop()
+func (c *Client) call(ctx context.Context, r Request, given ...*os.File) (answer Reply, err error) {
 	after := FirstLook
 	if r.Session != nil && r.Session.Timeout > 0 {
 		after = r.Session.Timeout + timeoutGrace
 	}
-	answer, files, err := c.ask(ctx, cn, after, r, given...)
-	CloseAll(files...)
-	if err != nil {
+	r.Local = c.local
+	if err := c.callAs(ctx, after, r, &answer, given...); err != nil {
 		return Reply{}, err
 	}
 	if answer.Error != nil {
@@ -107,20 +103,40 @@ func (c *Client) call(ctx context.Context, r Request, given ...*os.File) (Reply,
 	return answer, nil
 }
 
+// callAs is call for a request and a reply that have only some of the fields of Request and Reply:
+// encoding/json takes a millisecond to learn all of these, in each process anew.
+func (c *Client) callAs(ctx context.Context, after time.Duration, r, answer any, given ...*os.File) error {
+	cn, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer cn.Close()
+	stop := context.AfterFunc(ctx, func() { cn.Close() })
+	defer stop()
+	files, err := c.askAs(ctx, cn, after, r, answer, given...)
+	CloseAll(files...)
+	return err
+}
+
 // ask sends a request and waits for the first reply to it, but not for that of a
 // supervisor that has been silent from after on.
-func (c *Client) ask(ctx context.Context, cn Conn, after time.Duration, r Request, given ...*os.File) (Reply, []*os.File, error) {
+func (c *Client) ask(ctx context.Context, cn Conn, after time.Duration, r Request, given ...*os.File) (answer Reply, files []*os.File, err error) {
+	r.Local = c.local
+	files, err = c.askAs(ctx, cn, after, r, &answer, given...)
+	return answer, files, err
+}
+
+// askAs is ask as callAs is call.
+func (c *Client) askAs(ctx context.Context, cn Conn, after time.Duration, r, answer any, given ...*os.File) (files []*os.File, err error) {
 	g := c.guard(ctx, cn, after)
-	var answer Reply
-	var files []*os.File
-	err := cn.Send(r, given...)
+	err = cn.Send(r, given...)
 	if err == nil {
-		files, err = cn.Receive(&answer)
+		files, err = cn.Receive(answer)
 	}
 	if err = g.end(err); err != nil && !IsSilent(err) {
 		err = lost(ctx, err)
 	}
-	return answer, files, err
+	return files, err
 }
 
 // lost explains a connection that ended without an answer.

@@ -51,9 +51,9 @@ const (
 
 	OpWatch operation = "watch" // the view; answers come until the connection ends
 
-	OpLock   operation = "lock"   // paths; a second reply tells that they are locked
+	OpLock   operation = "lock"   // paths; if it may wait, a second reply tells that they are locked
 	OpUnlock operation = "unlock" // paths
-	OpLocks  operation = "locks"  // follow the locks of other sandboxes; may come again
+	OpLocks  operation = "locks"  // follow the locks of other sandboxes: see LocksChanged
 	OpHeld   operation = "held"   // the locks that the sandbox may know of
 	OpPost   operation = "post"   // a message on the board
 
@@ -91,6 +91,8 @@ type Request struct {
 	Ask      *Ask              `json:"ask,omitempty"`
 	Lock     *LockRequest      `json:"lock,omitempty"`
 	Post     *board.Draft      `json:"post,omitempty"`
+	// Local says that no server asks: a sandbox that a server manages refuses.
+	Local bool `json:"local,omitempty"`
 }
 
 // Reply is what the supervisor answers.

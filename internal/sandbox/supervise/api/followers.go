@@ -24,14 +24,15 @@ type Followers struct {
 	kept map[string]Conn // by the directory of the sandbox; none is in use
 }
 
-// Tell has the live views of the sandboxes in dirs follow the locks. It returns when all have
-// answered, or ctx is over. A view that follows answers no operation by the old locks. The others
-// are in failed, by their directories.
-func (f *Followers) Tell(ctx context.Context, dirs []string) (failed map[string]error) {
+// Tell has the live views of the sandboxes in dirs follow the locks: by a change, or with nil as
+// the table has them. It returns when all have answered, or ctx is over. A view that follows
+// answers no operation by the old locks. The others are in failed, by their directories.
+func (f *Followers) Tell(ctx context.Context, dirs []string, change *LocksChanged) (failed map[string]error) {
 	failed = map[string]error{}
+	text := change.appendTo(nil)
 	asked := make([]Conn, len(dirs)) // without a connection: not asked
 	for i, dir := range dirs {
-		asked[i] = f.ask(ctx, dir)
+		asked[i] = f.ask(ctx, dir, text)
 	}
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -52,7 +53,7 @@ func (f *Followers) Tell(ctx context.Context, dirs []string) (failed map[string]
 			<-over
 			asked[i].letAnswer()
 		}
-		if err := f.await(ctx, dir, asked[i]); err != nil {
+		if err := f.await(ctx, dir, asked[i], text); err != nil {
 			failed[dir] = err
 		}
 	}
@@ -78,24 +79,35 @@ func (f *Followers) Keep(dirs []string) {
 	}
 }
 
-// ask sends the request without waiting for the answer. It returns no connection if that fails.
-func (f *Followers) ask(ctx context.Context, dir string) Conn {
+// ask sends the change without waiting for the answer. It returns no connection if that fails.
+func (f *Followers) ask(ctx context.Context, dir string, change []byte) Conn {
 	c := f.take(dir)
-	if c.UnixConn != nil && sendLocks(c) {
+	if c.UnixConn != nil && sendLocks(c, change) {
 		return c
 	}
-	c, err := At(dir).connect(ctx) // for the first time, or of another run of the sandbox
-	if err == nil && sendLocks(c) {
+	c, err := beginLocks(ctx, dir) // for the first time, or of another run of the sandbox
+	if err == nil && sendLocks(c, change) {
 		return c
 	}
 	return Conn{}
 }
 
-// sendLocks sends the request, or closes the connection.
-func sendLocks(c Conn) bool {
+// beginLocks opens a connection for changes.
+func beginLocks(ctx context.Context, dir string) (Conn, error) {
+	c, err := At(dir).connect(ctx)
+	if err == nil {
+		if err = c.Send(Request{Op: OpLocks}); err != nil {
+			c.Close()
+		}
+	}
+	return c, err
+}
+
+// sendLocks sends the change, or closes the connection.
+func sendLocks(c Conn, change []byte) bool {
 	err := c.SetDeadline(time.Time{}) // the last context may be over
 	if err == nil {
-		err = c.Send(Request{Op: OpLocks})
+		err = messages.SendText(c.UnixConn, change)
 	}
 	if err != nil {
 		c.Close()
@@ -122,14 +134,12 @@ func (c Conn) letAnswer() {
 
 // await waits for the answer on c, and keeps c. If c has ended, its supervisor has, and await asks
 // anew.
-func (f *Followers) await(ctx context.Context, dir string, c Conn) error {
+func (f *Followers) await(ctx context.Context, dir string, c Conn, change []byte) error {
 	client := At(dir)
 	if c.UnixConn == nil {
-		return client.takeLocks(ctx)
+		return client.takeLocks(ctx, change)
 	}
-	var answer Reply
-	files, err := c.Receive(&answer)
-	CloseAll(files...)
+	refusal, err := receiveFollowed(c)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		defer c.Close()
@@ -139,18 +149,35 @@ func (f *Followers) await(ctx context.Context, dir string, c Conn) error {
 		return errdefs.New(errdefs.Precondition, "%w", client.silence(c))
 	case err != nil:
 		c.Close()
-		return client.takeLocks(ctx)
-	case answer.Error != nil:
+		return client.takeLocks(ctx, change)
+	case refusal != nil:
 		c.Close()
-		return answer.Error.Err()
+		return refusal.Err()
 	}
 	f.put(dir, c)
 	return nil
 }
 
 // takeLocks is Tell for one sandbox, with a connection of its own.
-func (c *Client) takeLocks(ctx context.Context) error {
-	_, err := c.call(ctx, Request{Op: OpLocks})
+func (c *Client) takeLocks(ctx context.Context, change []byte) error {
+	cn, err := beginLocks(ctx, c.dir)
+	if err != nil {
+		return err
+	}
+	defer cn.Close()
+	stop := context.AfterFunc(ctx, func() { cn.Close() })
+	defer stop()
+	g := c.guard(ctx, cn, FirstLook)
+	var refusal *failure
+	if err = messages.SendText(cn.UnixConn, change); err == nil {
+		refusal, err = receiveFollowed(cn)
+	}
+	if err = g.end(err); err != nil && !IsSilent(err) {
+		return lost(ctx, err)
+	}
+	if err == nil && refusal != nil {
+		return refusal.Err()
+	}
 	return err
 }
 

@@ -17,10 +17,10 @@ type follower struct {
 	listener *net.UnixListener
 	dials    atomic.Int32
 	conns    chan Conn
-	answer   func() (Reply, bool) // false: none
+	answer   func() (bool, error) // false: none
 }
 
-func newFollower(t *testing.T, answer func() (Reply, bool)) *follower {
+func newFollower(t *testing.T, answer func() (bool, error)) *follower {
 	t.Helper()
 	f := &follower{dir: t.TempDir(), conns: make(chan Conn, 100), answer: answer}
 	var err error
@@ -45,24 +45,27 @@ func newFollower(t *testing.T, answer func() (Reply, bool)) *follower {
 
 func (f *follower) serve(c Conn) {
 	defer c.Close()
+	var r Request
+	if _, err := c.Receive(&r); err != nil || r.Op != OpLocks {
+		return
+	}
 	for {
-		var r Request
-		if _, err := c.Receive(&r); err != nil {
+		if _, err := messages.ReceiveText(c); err != nil {
 			return
 		}
-		if answer, answers := f.answer(); answers && r.Op == OpLocks && c.Send(answer) != nil {
+		if answers, refusal := f.answer(); answers && sendFollowed(c, refusal) != nil {
 			return
 		}
 	}
 }
 
-func follows() (Reply, bool) { return Reply{OK: true}, true }
+func follows() (bool, error) { return true, nil }
 
 func TestFollowersKeepTheirConnections(t *testing.T) {
 	one, other := newFollower(t, follows), newFollower(t, follows)
 	var all Followers
 	for range 3 {
-		if failed := all.Tell(t.Context(), []string{one.dir, other.dir}); len(failed) > 0 {
+		if failed := all.Tell(t.Context(), []string{one.dir, other.dir}, nil); len(failed) > 0 {
 			t.Errorf("Tell = %v", failed)
 		}
 	}
@@ -70,7 +73,7 @@ func TestFollowersKeepTheirConnections(t *testing.T) {
 		t.Errorf("%d and %d connections, want 1 each", one.dials.Load(), other.dials.Load())
 	}
 	all.Keep([]string{other.dir})
-	if failed := all.Tell(t.Context(), []string{one.dir, other.dir}); len(failed) > 0 {
+	if failed := all.Tell(t.Context(), []string{one.dir, other.dir}, nil); len(failed) > 0 {
 		t.Errorf("Tell = %v", failed)
 	}
 	if one.dials.Load() != 2 || other.dials.Load() != 1 {
@@ -80,10 +83,10 @@ func TestFollowersKeepTheirConnections(t *testing.T) {
 
 func TestAFollowerIsDialedAgainAfterItsConnectionHasEnded(t *testing.T) {
 	var told atomic.Int32
-	f := newFollower(t, func() (Reply, bool) { told.Add(1); return follows() })
+	f := newFollower(t, func() (bool, error) { told.Add(1); return follows() })
 	var all Followers
 	for i := range int32(3) {
-		if failed := all.Tell(t.Context(), []string{f.dir}); len(failed) > 0 {
+		if failed := all.Tell(t.Context(), []string{f.dir}, nil); len(failed) > 0 {
 			t.Errorf("Tell = %v", failed)
 		}
 		if told.Load() != i+1 {
@@ -99,17 +102,17 @@ func TestAFollowerIsDialedAgainAfterItsConnectionHasEnded(t *testing.T) {
 func TestAFollowerIsAskedAnewIfItsConnectionEndsInsteadOfAnAnswer(t *testing.T) {
 	var told atomic.Int32
 	ends := make(chan Conn, 1)
-	f := newFollower(t, func() (Reply, bool) {
+	f := newFollower(t, func() (bool, error) {
 		if told.Add(1) == 2 {
 			c := <-ends
 			c.Close()
-			return Reply{}, false
+			return false, nil
 		}
 		return follows()
 	})
 	var all Followers
 	for i := range 2 {
-		if failed := all.Tell(t.Context(), []string{f.dir}); len(failed) > 0 {
+		if failed := all.Tell(t.Context(), []string{f.dir}, nil); len(failed) > 0 {
 			t.Errorf("Tell = %v", failed)
 		}
 		if i == 0 {
@@ -124,11 +127,11 @@ func TestAFollowerIsAskedAnewIfItsConnectionEndsInsteadOfAnAnswer(t *testing.T) 
 func TestAFollowerThatHasEndedIsNotFound(t *testing.T) {
 	f := newFollower(t, follows)
 	var all Followers
-	all.Tell(t.Context(), []string{f.dir})
+	all.Tell(t.Context(), []string{f.dir}, nil)
 	f.listener.Close()
 	c := <-f.conns
 	c.Close()
-	if err := all.Tell(t.Context(), []string{f.dir})[f.dir]; !errdefs.Is(err, errdefs.NotFound) {
+	if err := all.Tell(t.Context(), []string{f.dir}, nil)[f.dir]; !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("Tell = %v, want NotFound", err)
 	}
 }
@@ -136,24 +139,24 @@ func TestAFollowerThatHasEndedIsNotFound(t *testing.T) {
 func TestTellNamesWhoDoesNotFollow(t *testing.T) {
 	var silent atomic.Bool
 	fine := newFollower(t, follows)
-	hangs := newFollower(t, func() (Reply, bool) { return Reply{OK: true}, !silent.Load() })
-	refuses := newFollower(t, func() (Reply, bool) {
-		return Reply{Error: FailureOf(errdefs.New(errdefs.Denied, "no"))}, true
+	hangs := newFollower(t, func() (bool, error) { return !silent.Load(), nil })
+	refuses := newFollower(t, func() (bool, error) {
+		return true, errdefs.New(errdefs.Denied, "no")
 	})
 	dirs := []string{hangs.dir, refuses.dir, fine.dir}
 	var all Followers
-	if failed := all.Tell(t.Context(), dirs); len(failed) != 1 || !errdefs.Is(failed[refuses.dir], errdefs.Denied) {
+	if failed := all.Tell(t.Context(), dirs, nil); len(failed) != 1 || !errdefs.Is(failed[refuses.dir], errdefs.Denied) {
 		t.Errorf("Tell = %v, want Denied of one", failed)
 	}
 	silent.Store(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	failed := all.Tell(ctx, dirs)
+	failed := all.Tell(ctx, dirs, nil)
 	if len(failed) != 2 || !IsSilent(failed[hangs.dir]) {
 		t.Errorf("Tell = %v, want a silent one and one that refuses", failed)
 	}
 	silent.Store(false)
-	if failed := all.Tell(t.Context(), dirs); len(failed) != 1 {
+	if failed := all.Tell(t.Context(), dirs, nil); len(failed) != 1 {
 		t.Errorf("Tell = %v, want one that refuses", failed)
 	}
 	if hangs.dials.Load() != 2 {
@@ -163,12 +166,12 @@ func TestTellNamesWhoDoesNotFollow(t *testing.T) {
 
 func TestTellEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	f := newFollower(t, func() (Reply, bool) {
+	f := newFollower(t, func() (bool, error) {
 		cancel()
-		return Reply{}, false
+		return false, nil
 	})
 	var all Followers
-	if err := all.Tell(ctx, []string{f.dir})[f.dir]; !errdefs.Is(err, errdefs.Canceled) {
+	if err := all.Tell(ctx, []string{f.dir}, nil)[f.dir]; !errdefs.Is(err, errdefs.Canceled) {
 		t.Errorf("Tell = %v, want Canceled", err)
 	}
 }

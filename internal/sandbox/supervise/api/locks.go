@@ -28,6 +28,9 @@ const MaxLockWait = time.Hour
 // sandbox cannot wait; Denied, for a path that the sandbox may not write; Deadline, after r.Wait;
 // Exhausted; Invalid; Unavailable, if another sandbox does not answer, or this one stops.
 func (c *Client) Lock(ctx context.Context, r LockRequest) error {
+	if r.Wait <= 0 {
+		return c.callLock(ctx, OpLock, r)
+	}
 	w, err := c.stream(ctx, Request{Op: OpLock, Lock: &r})
 	if err != nil {
 		return err
@@ -45,8 +48,26 @@ func (c *Client) Lock(ctx context.Context, r LockRequest) error {
 
 // Unlock ends locks of the sandbox. Errors: NotFound, for a path that it has not locked.
 func (c *Client) Unlock(ctx context.Context, r LockRequest) error {
-	_, err := c.call(ctx, Request{Op: OpUnlock, Lock: &r})
-	return err
+	return c.callLock(ctx, OpUnlock, r)
+}
+
+// callLock sends a request about locks that has one reply.
+func (c *Client) callLock(ctx context.Context, op operation, r LockRequest) error {
+	request := struct {
+		Op    operation   `json:"op"`
+		Lock  LockRequest `json:"lock"`
+		Local bool        `json:"local,omitempty"`
+	}{op, r, c.local}
+	var answer struct {
+		Error *failure `json:"error,omitempty"`
+	}
+	if err := c.callAs(ctx, FirstLook, request, &answer); err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return answer.Error.Err()
+	}
+	return nil
 }
 
 // Locks lists the locks of the board, without those of other sandboxes on paths that the policy of
