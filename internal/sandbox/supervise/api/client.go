@@ -88,13 +88,21 @@ func (c *Client) connect(ctx context.Context) (Conn, error) {
 }
 
 // call sends one request, with descriptors, and waits for its one reply.
-func (c *Client) call(ctx context.Context, r Request, given ...*os.File) (answer Reply, err error) {
+func (c *Client) call(ctx context.Context, r Request, given ...*os.File) (Reply, error) {
+	cn, err := c.connect(ctx)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer cn.Close()
+	stop := context.AfterFunc(ctx, func() { cn.Close() })
+	defer stop()
 	after := FirstLook
 	if r.Session != nil && r.Session.Timeout > 0 {
 		after = r.Session.Timeout + timeoutGrace
 	}
-	r.Local = c.local
-	if err := c.callAs(ctx, after, r, &answer, given...); err != nil {
+	answer, files, err := c.ask(ctx, cn, after, r, given...)
+	CloseAll(files...)
+	if err != nil {
 		return Reply{}, err
 	}
 	if answer.Error != nil {
@@ -103,40 +111,21 @@ func (c *Client) call(ctx context.Context, r Request, given ...*os.File) (answer
 	return answer, nil
 }
 
-// callAs is call for a request and a reply that have only some of the fields of Request and Reply:
-// encoding/json takes a millisecond to learn all of these, in each process anew.
-func (c *Client) callAs(ctx context.Context, after time.Duration, r, answer any, given ...*os.File) error {
-	cn, err := c.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer cn.Close()
-	stop := context.AfterFunc(ctx, func() { cn.Close() })
-	defer stop()
-	files, err := c.askAs(ctx, cn, after, r, answer, given...)
-	CloseAll(files...)
-	return err
-}
-
 // ask sends a request and waits for the first reply to it, but not for that of a
 // supervisor that has been silent from after on.
-func (c *Client) ask(ctx context.Context, cn Conn, after time.Duration, r Request, given ...*os.File) (answer Reply, files []*os.File, err error) {
+func (c *Client) ask(ctx context.Context, cn Conn, after time.Duration, r Request, given ...*os.File) (Reply, []*os.File, error) {
 	r.Local = c.local
-	files, err = c.askAs(ctx, cn, after, r, &answer, given...)
-	return answer, files, err
-}
-
-// askAs is ask as callAs is call.
-func (c *Client) askAs(ctx context.Context, cn Conn, after time.Duration, r, answer any, given ...*os.File) (files []*os.File, err error) {
 	g := c.guard(ctx, cn, after)
-	err = cn.Send(r, given...)
+	var answer Reply
+	var files []*os.File
+	err := cn.Send(r, given...)
 	if err == nil {
-		files, err = cn.Receive(answer)
+		files, err = cn.Receive(&answer)
 	}
 	if err = g.end(err); err != nil && !IsSilent(err) {
 		err = lost(ctx, err)
 	}
-	return files, err
+	return answer, files, err
 }
 
 // lost explains a connection that ended without an answer.

@@ -29,7 +29,8 @@ const MaxLockWait = time.Hour
 // Exhausted; Invalid; Unavailable, if another sandbox does not answer, or this one stops.
 func (c *Client) Lock(ctx context.Context, r LockRequest) error {
 	if r.Wait <= 0 {
-		return c.callLock(ctx, OpLock, r)
+		_, err := c.call(ctx, Request{Op: OpLock, Lock: &r})
+		return err
 	}
 	w, err := c.stream(ctx, Request{Op: OpLock, Lock: &r})
 	if err != nil {
@@ -48,26 +49,8 @@ func (c *Client) Lock(ctx context.Context, r LockRequest) error {
 
 // Unlock ends locks of the sandbox. Errors: NotFound, for a path that it has not locked.
 func (c *Client) Unlock(ctx context.Context, r LockRequest) error {
-	return c.callLock(ctx, OpUnlock, r)
-}
-
-// callLock sends a request about locks that has one reply.
-func (c *Client) callLock(ctx context.Context, op operation, r LockRequest) error {
-	request := struct {
-		Op    operation   `json:"op"`
-		Lock  LockRequest `json:"lock"`
-		Local bool        `json:"local,omitempty"`
-	}{op, r, c.local}
-	var answer struct {
-		Error *failure `json:"error,omitempty"`
-	}
-	if err := c.callAs(ctx, FirstLook, request, &answer); err != nil {
-		return err
-	}
-	if answer.Error != nil {
-		return answer.Error.Err()
-	}
-	return nil
+	_, err := c.call(ctx, Request{Op: OpUnlock, Lock: &r})
+	return err
 }
 
 // Locks lists the locks of the board, without those of other sandboxes on paths that the policy of
