@@ -1,7 +1,11 @@
 package apply
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
+	"iter"
+	"slices"
 
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
@@ -19,7 +23,39 @@ type Rest struct {
 	Applied *audit.Applied `json:"applied,omitempty"`
 	Undone  *audit.Undone  `json:"undone,omitempty"`
 	// Versions are what the delta drops, because the source has it.
-	Versions []changes.Version `json:"versions"`
+	Versions []changes.Version `json:"versions,omitempty"`
+}
+
+// partVersions is how many versions a part of a Rest has at most.
+const partVersions = 1000
+
+// Parts returns the parts of r that history.Txn.KeepRest keeps.
+func (r *Rest) Parts() iter.Seq[any] {
+	return func(yield func(any) bool) {
+		if !yield(Rest{Applied: r.Applied, Undone: r.Undone}) {
+			return
+		}
+		for some := range slices.Chunk(r.Versions, partVersions) {
+			if !yield(Rest{Versions: some}) {
+				return
+			}
+		}
+	}
+}
+
+// readRest reads what Parts returned.
+func readRest(from *history.Rest) (Rest, error) {
+	var rest Rest
+	err := from.Read(func(text json.RawMessage) error {
+		var part Rest
+		if err := json.Unmarshal(text, &part); err != nil {
+			return err
+		}
+		rest.Applied, rest.Undone = cmp.Or(rest.Applied, part.Applied), cmp.Or(rest.Undone, part.Undone)
+		rest.Versions = append(rest.Versions, part.Versions...)
+		return nil
+	})
+	return rest, err
 }
 
 // Settle does what a committed transaction has left to do in the sandbox that is open, also that of
@@ -46,8 +82,8 @@ func Settle(h *history.Source, w *changes.Work) error {
 }
 
 func settleOne(r *history.Rest, w *changes.Work) error {
-	var rest Rest
-	if err := r.Read(&rest); err != nil {
+	rest, err := readRest(r)
+	if err != nil {
 		return err
 	}
 	again := r.Told
@@ -85,7 +121,10 @@ func (r *Rest) tell(w *changes.Work) error {
 	if r.Undone != nil {
 		return w.Sandbox.Log(*r.Undone)
 	}
-	return w.Sandbox.Log(*r.Applied)
+	if r.Applied != nil {
+		return w.Sandbox.Log(*r.Applied)
+	}
+	return nil
 }
 
 // updateBases makes the source's present entries the new bases, if they are what the transaction

@@ -227,7 +227,8 @@ func (p *plan) keepRest(versions []changes.Version) (err error) {
 		return nil
 	}
 	event := p.event()
-	p.rest, err = p.txn.KeepRest(Rest{Applied: &event, Versions: versions})
+	rest := Rest{Applied: &event, Versions: versions}
+	p.rest, err = p.txn.KeepRest(rest.Parts())
 	return err
 }
 

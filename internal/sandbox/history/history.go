@@ -15,7 +15,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -97,8 +96,7 @@ type Entry struct {
 	Expired bool
 
 	dir   string
-	whole int64           // bytes of the journal's complete lines, after Load
-	rest  json.RawMessage // after Load
+	whole int64 // bytes of the journal's complete lines, after Load
 }
 
 // Done returns the steps that were executed.

@@ -26,7 +26,7 @@ type line struct {
 	Step   *Step       `json:"step,omitempty"`
 	Ready  bool        `json:"ready,omitempty"` // the steps are complete, and may begin
 	Placed *placedLine `json:"placed,omitempty"`
-	// Rest is what remains to be done in the sandbox after the commit, see Txn.KeepRest.
+	// Rest is a part of what remains to be done in the sandbox after the commit, see Txn.KeepRest.
 	Rest json.RawMessage `json:"rest,omitempty"`
 	Left []int           `json:"left,omitempty"` // steps that were not executed
 	End  *endLine        `json:"end,omitempty"`  // the last line
@@ -117,27 +117,35 @@ func (e *Entry) Load() error {
 		return err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(f)
-	if err != nil {
-		return record.HostError("history", err)
-	}
-	e.Steps, e.whole = nil, 0
+	e.Steps = nil
 	ready := false
-	for raw := range strings.Lines(string(text)) {
-		var l line
-		if !strings.HasSuffix(raw, "\n") || json.Unmarshal([]byte(raw), &l) != nil {
-			break // killed while it wrote the line, before the step
-		}
-		e.whole += int64(len(raw))
+	e.whole, err = eachLine(f, func(l *line) error {
 		ready = ready || l.Ready
-		if err := e.add(&l); err != nil {
-			return err
+		return e.add(l)
+	})
+	if err == nil && !ready {
+		err = errNotReady
+	}
+	return err
+}
+
+// eachLine calls do with each line of a journal, as far as it is complete, and returns how many
+// bytes these lines have.
+func eachLine(f *os.File, do func(*line) error) (whole int64, err error) {
+	for from := bufio.NewReader(f); ; {
+		raw, err := from.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return whole, record.HostError("history", err)
+		}
+		var l line
+		if err != nil || json.Unmarshal(raw, &l) != nil {
+			return whole, nil // killed while it wrote the line, before the step
+		}
+		whole += int64(len(raw))
+		if err := do(&l); err != nil {
+			return whole, err
 		}
 	}
-	if !ready {
-		return errNotReady
-	}
-	return nil
 }
 
 // add adds what a line says.
@@ -152,8 +160,6 @@ func (e *Entry) add(l *line) error {
 		e.Steps = append(e.Steps, *l.Step)
 	case l.Placed != nil && l.Placed.Step < len(e.Steps):
 		e.Steps[l.Placed.Step].After = l.Placed.After
-	case l.Rest != nil:
-		e.rest = l.Rest
 	case l.End != nil:
 		e.State, e.Count, e.Bytes = l.End.State, l.End.Count, l.End.Bytes
 	}

@@ -3,6 +3,7 @@ package history
 import (
 	"encoding/json"
 	"errors"
+	"iter"
 	"os"
 	"path/filepath"
 
@@ -44,14 +45,16 @@ func (e *Entry) markRest() error {
 	return nil
 }
 
-// KeepRest writes to the journal what remains to be done after Commit, which makes it durable. The
-// transaction has begun with Header.HasRest.
-func (t *Txn) KeepRest(what any) (*Rest, error) {
-	text, err := json.Marshal(what)
-	if err != nil {
-		return nil, errdefs.New(errdefs.Internal, "history: %w", err)
+// KeepRest writes to the journal what remains to be done after Commit, which makes it durable: each
+// part is a line. The transaction has begun with Header.HasRest.
+func (t *Txn) KeepRest(parts iter.Seq[any]) (*Rest, error) {
+	for part := range parts {
+		text, err := json.Marshal(part)
+		if err != nil {
+			return nil, errdefs.New(errdefs.Internal, "history: %w", err)
+		}
+		t.add(line{Rest: text})
 	}
-	t.add(line{Rest: text})
 	if err := t.write(); err != nil {
 		return nil, err
 	}
@@ -59,15 +62,33 @@ func (t *Txn) KeepRest(what any) (*Rest, error) {
 	return &Rest{entry: t.entry}, nil
 }
 
-// Read reads what remains. Errors: Precondition if it is damaged; those of the host.
-func (r *Rest) Read(what any) error {
-	if err := r.entry.Load(); err != nil {
-		return err
+// Read calls do with each part of what remains. Errors: Precondition if one is damaged; those of the
+// host.
+func (r *Rest) Read(do func(part json.RawMessage) error) error {
+	f, err := openJournal(r.entry.dir)
+	if err != nil {
+		return record.HostError("history", err)
 	}
-	if err := json.Unmarshal(r.entry.rest, what); err != nil {
-		return errdefs.New(errdefs.Precondition, "history %s: the journal is damaged: %w", record.HostPath(r.entry.dir), err)
+	defer f.Close()
+	parts := 0
+	_, err = eachLine(f, func(l *line) error {
+		if l.Rest == nil {
+			return nil
+		}
+		parts++
+		if err := do(l.Rest); err != nil {
+			return r.damaged(err)
+		}
+		return nil
+	})
+	if err == nil && parts == 0 {
+		err = r.damaged(errors.New("what remains to be done is not there"))
 	}
-	return nil
+	return err
+}
+
+func (r *Rest) damaged(why error) error {
+	return errdefs.New(errdefs.Precondition, "history %s: the journal is damaged: %w", record.HostPath(r.entry.dir), why)
 }
 
 // MarkTold notes that the audit log has the record of the transaction. It does nothing for nil.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -29,7 +30,7 @@ type Reversal struct {
 	// Move moves the branch of a transaction that has one, by git.
 	Move Mover
 	// Rest, if not nil, returns what Txn.KeepRest keeps. It is called after the steps.
-	Rest func() (any, error)
+	Rest func() (iter.Seq[any], error)
 }
 
 // Steps returns what the reversal does.

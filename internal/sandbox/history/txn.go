@@ -1,13 +1,13 @@
 package history
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -26,8 +26,11 @@ type Txn struct {
 	entry   *Entry
 	journal *os.File
 	images  *os.File
-	apart   bool // the images cannot take what is in the source
-	lines   strings.Builder
+	apart   bool         // the images cannot take what is in the source
+	lines   bytes.Buffer // of the journal, not written yet
+	written bool         // some lines are written that are not durable
+	durable int64        // bytes of the journal, if written
+	failure error        // of writing lines
 }
 
 // Begin writes the journal of a transaction, and the images of what it replaces if they cannot be
@@ -139,6 +142,9 @@ func (t *Txn) writeSteps() (err error) {
 	return nil
 }
 
+// maxLines is the size from which on lines are written before flush, in bytes.
+const maxLines = 1 << 20
+
 // add adds a line to those that flush writes.
 func (t *Txn) add(l line) {
 	text, err := json.Marshal(l)
@@ -147,31 +153,59 @@ func (t *Txn) add(l line) {
 	}
 	t.lines.Write(text)
 	t.lines.WriteByte('\n')
+	if t.lines.Len() >= maxLines {
+		t.writeOut()
+	}
+}
+
+// writeOut writes the added lines.
+func (t *Txn) writeOut() {
+	if t.failure == nil {
+		t.failure = t.append(t.lines.Bytes())
+	}
+	t.lines.Reset()
+}
+
+func (t *Txn) append(text []byte) error {
+	info, err := t.journal.Stat()
+	if err != nil {
+		return err
+	}
+	if !t.written {
+		t.written, t.durable = true, info.Size()
+	}
+	_, err = t.journal.WriteAt(text, info.Size())
+	return err
 }
 
 // flush writes the added lines, durably, or none.
-func (t *Txn) flush() error { return t.writeThen((*os.File).Sync) }
-
-// write is flush, but a later flush makes the lines durable.
-func (t *Txn) write() error { return t.writeThen(func(*os.File) error { return nil }) }
-
-func (t *Txn) writeThen(sync func(*os.File) error) error {
-	text := t.lines.String()
-	t.lines.Reset()
-	info, err := t.journal.Stat()
+func (t *Txn) flush() error {
+	err := t.write()
 	if err == nil {
-		_, err = t.journal.WriteAt([]byte(text), info.Size())
+		err = t.takeBack(t.journal.Sync())
 	}
+	t.written = false
+	return err
+}
+
+// write writes the added lines, of which the next flush makes them durable, or none since the last
+// flush.
+func (t *Txn) write() error {
+	t.writeOut()
+	err := t.failure
+	t.failure = nil
+	return t.takeBack(err)
+}
+
+// takeBack takes back, after an error, what is not durable.
+func (t *Txn) takeBack(err error) error {
 	if err == nil {
-		err = sync(t.journal)
+		return nil
 	}
-	if err != nil {
-		if info != nil {
-			_ = t.journal.Truncate(info.Size())
-		}
-		return record.HostError("history", err)
+	if t.written {
+		_ = t.journal.Truncate(t.durable) // an incomplete line is ignored
 	}
-	return nil
+	return record.HostError("history", err)
 }
 
 // ID returns the id of the transaction.
@@ -194,7 +228,7 @@ func (t *Txn) Place(step int, after *Entity) {
 
 // Flush makes what Place said durable.
 func (t *Txn) Flush() error {
-	if t.lines.Len() == 0 {
+	if t.lines.Len() == 0 && !t.written {
 		return nil
 	}
 	err := t.flush()

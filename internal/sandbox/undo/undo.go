@@ -8,6 +8,7 @@ package undo
 import (
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -157,10 +158,11 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 	defer func() { err = errors.Join(err, d.close()) }()
 	header := history.Header{ID: history.NewID(), Kind: result.Kind, Time: time.Now().UTC(), UID: os.Geteuid()}
 	if result.Kind == history.Redo && d.work != nil {
-		plan.Rest = func() (any, error) {
+		plan.Rest = func() (iter.Seq[any], error) {
 			record := undone(&result, header.ID)
 			versions, err := d.takesOut(plan.Steps())
-			return apply.Rest{Undone: &record, Versions: versions}, err
+			rest := apply.Rest{Undone: &record, Versions: versions}
+			return rest.Parts(), err
 		}
 	}
 	if result.ID, err = reverse(h, plan, header, of, s); err != nil {
