@@ -90,11 +90,9 @@ func (m *model) edit() tea.Cmd {
 // takeEdited says what the program has left.
 func (m *model) takeEdited(msg edited) {
 	err := msg.err
-	var notFound *exec.Error
-	var notStarted *fs.PathError
-	if errors.As(err, &notFound) {
+	if notFound, is := errors.AsType[*exec.Error](err); is {
 		err = notFound.Err
-	} else if errors.As(err, &notStarted) {
+	} else if notStarted, is := errors.AsType[*fs.PathError](err); is {
 		err = notStarted.Err
 	}
 	switch {

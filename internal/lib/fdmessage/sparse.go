@@ -64,16 +64,16 @@ func unmarshal(body []byte, message any) error {
 	return nil
 }
 
-// isPlain reports whether each field of t has a name for JSON, with no option but omitempty, and t
-// no encoding of its own.
+// isPlain reports whether each field of t has a name for JSON, with no option but omitempty where
+// that has a meaning, and t no encoding of its own.
 func isPlain(t reflect.Type) bool {
 	if t.Implements(reflect.TypeFor[json.Marshaler]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		return false
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if !f.IsExported() || f.Anonymous || name == "" || name == "-" || option != "" && option != "omitempty" {
+		isOmitted := option == "omitempty" && f.Type.Kind() != reflect.Struct
+		if !f.IsExported() || f.Anonymous || name == "" || name == "-" || option != "" && !isOmitted {
 			return false
 		}
 	}
@@ -82,11 +82,8 @@ func isPlain(t reflect.Type) bool {
 
 // isEmpty is what omitempty means.
 func isEmpty(v reflect.Value) bool {
-	switch v.Kind() {
-	case reflect.Array, reflect.Map, reflect.Slice, reflect.String:
+	if k := v.Kind(); k == reflect.Array || k == reflect.Map || k == reflect.Slice || k == reflect.String {
 		return v.Len() == 0
-	case reflect.Struct:
-		return false
 	}
 	return v.IsZero()
 }

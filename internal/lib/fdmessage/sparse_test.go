@@ -23,8 +23,8 @@ type sparse struct {
 	Map    map[string]int `json:"map,omitempty"`
 	Paths  [][]byte       `json:"paths,omitempty"`
 	Array  [0]int         `json:"array,omitempty"`
-	Struct inner          `json:"struct,omitempty"`
-	At     time.Time      `json:"at,omitempty"`
+	Struct inner          `json:"struct"`
+	At     time.Time      `json:"at"`
 	Any    any            `json:"any,omitempty"`
 	N      int            `json:"n,omitempty"`
 	OK     bool           `json:"ok,omitempty"`
@@ -64,8 +64,15 @@ func TestMarshalWritesWhatPackageJSONWrites(t *testing.T) {
 		sparse{Op: "x", One: &inner{}, Some: []inner{{A: 1, B: "&"}}, N: -1, OK: true, Always: true},
 		sparse{Some: []inner{}, Map: map[string]int{}, Paths: [][]byte{nil, {0, 255}}},
 		sparse{Map: map[string]int{"b": 1, "a": 0}, Any: 0, At: time.Unix(1, 5).UTC()},
-		&sparse{N: 7}, named{F: 1, g: 2}, bare{1}, embeds{bare{1}, 2}, quotes{1}, leavesOut{1}, own{1},
-		map[string]int{"a": 1}, nil, "text",
+		&sparse{N: 7},
+		named{F: 1, g: 2},
+		bare{1},
+		embeds{bare{1}, 2},
+		quotes{1},
+		leavesOut{1},
+		own{1},
+		map[string]int{"a": 1},
+		nil, "text",
 	} {
 		want, err := json.Marshal(message)
 		if err != nil {

@@ -156,33 +156,39 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		return result, err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
+	err = d.execute(h, plan, of, s, &result)
+	return result, err
+}
+
+// execute executes a plan, tells it, and makes the delta fit.
+func (d *delta) execute(h *history.Source, plan *history.Reversal, of *history.Entry, s *record.Sandbox, result *Result) (err error) {
 	header := history.Header{ID: history.NewID(), Kind: result.Kind, Time: time.Now().UTC(), UID: os.Geteuid()}
 	if result.Kind == history.Redo && d.work != nil {
 		plan.Rest = func() (iter.Seq[any], error) {
-			record := undone(&result, header.ID)
+			record := undone(result, header.ID)
 			versions, err := d.takesOut(plan.Steps())
 			rest := apply.Rest{Undone: &record, Versions: versions}
 			return rest.Parts(), err
 		}
 	}
 	if result.ID, err = reverse(h, plan, header, of, s); err != nil {
-		return result, err
+		return err
 	}
 	if plan.Rest != nil {
-		return result, apply.Settle(h, d.work)
+		return apply.Settle(h, d.work)
 	}
 	done, err := h.Find(result.ID)
 	if err == nil {
 		err = done.Load()
 	}
 	if err == nil {
-		err = d.tell(&result)
+		err = d.tell(result)
 	}
 	if err == nil {
 		failpoint.At("undo: told")
 		result.GivenBack, err = d.update(done)
 	}
-	return result, err
+	return err
 }
 
 // reverse executes a plan, and notes what becomes of commits: before an undo and after a redo, so
