@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/parallel"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -226,8 +227,10 @@ func (p *plan) keepRest(versions []changes.Version) (err error) {
 	if p.work.Elsewhere {
 		return nil
 	}
-	event := p.event()
-	rest := Rest{Applied: &event, Versions: versions}
+	rest := Rest{Versions: versions}
+	if e, is := audit.Bound(p.event()).(audit.Applied); is {
+		rest.Applied = &e
+	}
 	p.rest, err = p.txn.KeepRest(rest.Parts())
 	return err
 }

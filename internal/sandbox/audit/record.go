@@ -58,7 +58,7 @@ type encoded struct {
 
 // encode encodes ev, shortened to the maximum size of a record.
 func encode(ev Event, at time.Time) (encoded, error) {
-	body, err := marshal(bound(ev, maxList))
+	body, err := marshal(Bound(ev))
 	if err != nil {
 		return encoded{}, errdefs.New(errdefs.Invalid, "audit %s: %w", ev.Kind(), err)
 	}
@@ -80,6 +80,9 @@ func encode(ev Event, at time.Time) (encoded, error) {
 	}
 	return e, nil
 }
+
+// Bound drops the items of lists that a record has no room for, and counts them.
+func Bound(ev Event) Event { return bound(ev, maxList) }
 
 // bound drops the items of lists beyond the given bytes, and counts them.
 func bound(ev Event, bytes int) Event {

@@ -165,9 +165,11 @@ func (d *delta) execute(h *history.Source, plan *history.Reversal, of *history.E
 	header := history.Header{ID: history.NewID(), Kind: result.Kind, Time: time.Now().UTC(), UID: os.Geteuid()}
 	if result.Kind == history.Redo && d.work != nil {
 		plan.Rest = func() (iter.Seq[any], error) {
-			record := undone(result, header.ID)
 			versions, err := d.takesOut(plan.Steps())
-			rest := apply.Rest{Undone: &record, Versions: versions}
+			rest := apply.Rest{Versions: versions}
+			if e, is := audit.Bound(undone(result, header.ID)).(audit.Undone); is {
+				rest.Undone = &e
+			}
 			return rest.Parts(), err
 		}
 	}

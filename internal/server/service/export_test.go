@@ -102,7 +102,7 @@ func TestExport(t *testing.T) {
 			t.Errorf("%s: %v", format, err)
 			continue
 		}
-		wantLeft, wantEntries := []string(nil), int64(4)
+		wantLeft, wantEntries := []string(nil), int64(3)
 		if format == sandboxv1.ExportFormat_EXPORT_FORMAT_PATCH {
 			wantLeft, wantEntries = []string{"e"}, 2
 		}

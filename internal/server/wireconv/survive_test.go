@@ -401,10 +401,15 @@ var domainPairs = map[string]domainPair{
 		return *DecodeAppliedCommits(EncodeAppliedCommits(&a)), nil
 	})},
 	"undo.Result": {
-		round: sentAs(nil, func(r undo.Result) (undo.Result, error) { return DecodeReversal(EncodeReversal(r)) }),
+		round: sentAs(nil, func(r undo.Result) (undo.Result, error) {
+			for i := range r.Paths {
+				r.Paths[i].Implied = false
+			}
+			return DecodeReversal(EncodeReversal(r))
+		}),
 		lost: map[string]string{
 			"Header.Version": ofTheHost, "Header.Seq": ofTheHost, "Header.UID": ofTheHost, "Header.Source": ofTheHost, "Header.Elsewhere": ofTheHost,
-			"Header.Owner": ofTheHost, "Header.Branch": ofTheHost, "Entry.Steps": ofTheHost,
+			"Header.Owner": ofTheHost, "Header.Branch": ofTheHost, "Header.HasRest": ofTheHost, "Entry.Steps": ofTheHost,
 		},
 	},
 	"apply.DiscardResult": {round: sentAs(nil, func(r apply.DiscardResult) (apply.DiscardResult, error) { return DecodeDiscarded(EncodeDiscarded(r)) })},
