@@ -62,8 +62,8 @@ func (t *Txn) KeepRest(parts iter.Seq[any]) (*Rest, error) {
 	return &Rest{entry: t.entry}, nil
 }
 
-// Read calls do with each part of what remains. Errors: Precondition if one is damaged; those of the
-// host.
+// Read calls do with each part of what remains. Errors: Precondition if one is damaged; those of
+// the host.
 func (r *Rest) Read(do func(part json.RawMessage) error) error {
 	f, err := openJournal(r.entry.dir)
 	if err != nil {
