@@ -21,11 +21,19 @@ type disk struct {
 	n   int // fillers
 }
 
+// besideProgram is what a small disk has beside the copy of the program in the state directory, in
+// bytes: enough that it is not full, by the measure of the reserve, before the test fills it.
+const besideProgram = 14 << 20
+
 // mountDisk mounts a small file system on dir: ext4 on a loop device where the
 // host has these, else tmpfs. It ends with the test.
 func mountDisk(t *testing.T, dir string) *disk {
 	t.Helper()
-	return mountDiskOf(t, dir, 32<<20)
+	program, err := os.Stat(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mountDiskOf(t, dir, program.Size()+besideProgram)
 }
 
 // mountDiskOf is mountDisk of a size in bytes.
