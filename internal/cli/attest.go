@@ -45,7 +45,7 @@ func (o *attestOptions) prepare(ctx context.Context, e *env, options *backend.Ap
 			return err
 		}
 	}
-	if err := attest.CheckKey(o.AttestKey); err != nil {
+	if err := attest.CheckKey(ctx, o.AttestKey); err != nil {
 		return errdefs.New(errdefs.KindOf(err), "--attest: %w; nothing was applied", err)
 	}
 	options.Attest = true

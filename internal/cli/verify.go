@@ -23,8 +23,10 @@ type verifyOptions struct {
 	Dir     string
 	Commit  string // revision of the repository Repo
 	Repo    string
-	Audit   string // file of an audit log
-	Sandbox string // name or id, to find that file
+	Revoked string   // file of revoked keys
+	Audit   string   // file of an audit log
+	Archive []string // files to which records of that log were moved
+	Sandbox string   // name or id, to find that file
 	Prove   []string
 	JSON    bool
 }
@@ -41,8 +43,8 @@ The signature covers all that the statement says. --dir compares the files of a 
 with what was applied, for a mount those of its source. For apply --to-branch, --commit
 checks that a revision is the commit that was made, that it has what was applied, and that
 it changes nothing else. --audit or --sandbox checks the
-audit log of the sandbox; with --endpoint, --sandbox is one of the server. --prove checks
-an assertion under each policy under which the sandbox ran, as policy prove does: if
+audit log of the sandbox; with --endpoint, --sandbox is one of the server. If records of the
+log were moved to archives, each needs --archive. --prove checks an assertion under each policy under which the sandbox ran, as policy prove does: if
 "none **/*.pem" holds, the sandbox could not read such files. verify lists what it did
 not check. If a check fails, the exit code is 1.`,
 		Example: `  agentfense verify fix.json --dir .
@@ -54,6 +56,9 @@ not check. If a check fails, the exit code is 1.`,
 			if o.Commit == "" && (cmd.Flags().Changed("commit") || cmd.Flags().Changed("repo")) {
 				return usageError{errdefs.New(errdefs.Invalid, "--repo is about a commit: give --commit REVISION, too")}
 			}
+			if len(o.Archive) > 0 && o.Audit == "" && o.Sandbox == "" {
+				return usageError{errdefs.New(errdefs.Invalid, "--archive is a part of an audit log: give --audit FILE or --sandbox NAME, too")}
+			}
 			return runVerify(cmd.Context(), e, args[0], o)
 		},
 	}
@@ -61,11 +66,13 @@ not check. If a check fails, the exit code is 1.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Allowed, "allowed-signers", "", "`FILE` of the signers that count (default the one that git uses)")
 	f.StringVar(&o.Signer, "signer", "", "`NAME` of the only signer that counts, as in the file of allowed signers")
+	f.StringVar(&o.Revoked, "revoked", "", "`FILE` of revoked keys, as ssh-keygen(1) describes it (default the one that git uses, if there is one)")
 	f.StringVar(&o.Dir, "dir", "", "compare the files below `DIR` with what was applied")
 	f.StringVar(&o.Commit, "commit", "", "check the commit that this `REVISION` names, such as a branch, in the repository of --repo")
 	f.StringVar(&o.Repo, "repo", ".", "`DIR` in the work tree of the git repository of --commit")
 	f.StringVar(&o.Audit, "audit", "", "check the audit log in `FILE`")
 	f.StringVar(&o.Sandbox, "sandbox", "", "check the audit log of the sandbox `NAME` of this host, or of a removed one by its id")
+	f.StringArrayVar(&o.Archive, "archive", nil, "`FILE` to which audit --archive moved records of the audit log; may be repeated")
 	f.StringArrayVar(&o.Prove, "prove", nil, "check that each policy does what this `ASSERTION` says, such as 'none **/*.pem'; may be repeated")
 	cmd.MarkFlagsMutuallyExclusive("audit", "sandbox")
 	jsonFlag(cmd, &o.JSON)
@@ -84,6 +91,7 @@ type verifyJSON struct {
 	SchemaVersion int           `json:"schema_version"`
 	OK            bool          `json:"ok"`
 	Checks        []verifyCheck `json:"checks"`
+	Network       attest.Reach  `json:"network"`
 	NotChecked    []string      `json:"not_checked"`
 }
 
@@ -96,13 +104,14 @@ func runVerify(ctx context.Context, e *env, file string, o verifyOptions) error 
 		}
 	}
 	text, signature, err := attest.ReadFiles(file)
-	if err == nil && o.Allowed == "" {
-		o.Allowed, err = attest.FindAllowedSigners(ctx)
+	signers := attest.Signers{Allowed: o.Allowed, Only: o.Signer, Revoked: o.Revoked}
+	if err == nil {
+		err = signers.FromGit(ctx)
 	}
-	if err != nil {
-		return errdefs.New(errdefs.KindOf(err), "verify %s: %w", vpath.Escape(file), err)
+	signer := ""
+	if err == nil {
+		signer, err = signers.Check(ctx, text, signature)
 	}
-	signer, err := attest.CheckSignature(ctx, text, signature, o.Allowed, o.Signer)
 	if err != nil {
 		return errdefs.New(errdefs.KindOf(err), "verify %s: %w", vpath.Escape(file), err)
 	}
@@ -110,7 +119,7 @@ func runVerify(ctx context.Context, e *env, file string, o verifyOptions) error 
 	if err != nil {
 		return errdefs.New(errdefs.KindOf(err), "verify %s: signed by %s, but %w", vpath.Escape(file), vpath.Escape(signer), err)
 	}
-	v := verifyJSON{SchemaVersion: schemaVersion, OK: true, NotChecked: []string{}}
+	v := verifyJSON{SchemaVersion: schemaVersion, OK: true, NotChecked: []string{}, Network: st.Reach()}
 	v.add("signature", "good, of "+vpath.Escape(signer), nil)
 	if err := errors.Join(v.checkFiles(st, o), v.checkCommit(ctx, st, o)); err != nil {
 		return err
@@ -196,13 +205,17 @@ func (v *verifyJSON) checkLog(ctx context.Context, e *env, st *attest.Statement,
 		v.NotChecked = append(v.NotChecked, "the audit log (--audit FILE or --sandbox NAME)")
 		return nil
 	}
-	err := st.CheckLog(path)
+	summary, err := st.CheckLog(path, o.Archive...)
 	if errdefs.Is(err, errdefs.Invalid) {
 		v.add("audit log", "", []string{err.Error()})
 		return nil
 	}
 	if err == nil {
-		v.add("audit log", "whole, with the record and the policies that the statement names", nil)
+		lost := ""
+		if summary.Gaps > 0 {
+			lost = fmt.Sprintf(", but it lost %d records (%s)", summary.Lost, plural(summary.Gaps, "gap"))
+		}
+		v.add("audit log", "whole"+lost+", with the record that the statement names, and with no other policy, mount or host", nil)
 	}
 	return err
 }
@@ -275,6 +288,7 @@ func (v *verifyJSON) print(e *env, st *attest.Statement) error {
 	for _, c := range p.Contributors {
 		fmt.Fprintf(&b, "the sandbox had changes of %s\n", &c)
 	}
+	printReach(&b, v.Network)
 	for _, c := range v.Checks {
 		if c.OK {
 			fmt.Fprintf(&b, "ok      %s: %s\n", c.Check, c.Result)
@@ -288,4 +302,22 @@ func (v *verifyJSON) print(e *env, st *attest.Statement) error {
 	}
 	_, err := e.stdout.WriteString(b.String())
 	return err
+}
+
+// printReach says what the author of the changes could reach.
+func printReach(b *strings.Builder, r attest.Reach) {
+	what := "no host"
+	switch {
+	case r.Any:
+		what = "any host"
+	case len(r.Hosts) > 0:
+		what = "only " + vpath.Escape(strings.Join(r.Hosts, ", "))
+	}
+	fmt.Fprintf(b, "network, since it was made: %s\n", what)
+	for _, port := range r.Publish {
+		fmt.Fprintf(b, "network, since it was made: programs of the host could connect to its port %d\n", port)
+	}
+	if r.Unknown {
+		b.WriteString("network: what the author of the imported file could reach is not known\n")
+	}
 }

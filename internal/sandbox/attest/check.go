@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -93,95 +91,6 @@ func compareContent(root int, p vpath.Path, want string) (string, error) {
 		return "has another content", nil
 	}
 	return "", err
-}
-
-// CheckLog checks the audit log of the sandbox: its chain, that it has the record that the
-// statement names, and that until then it has no policy and no contributor that the statement does
-// not have, and has the commit that the statement has. Errors: Invalid if a check fails; NotFound,
-// Denied.
-func (st *Statement) CheckLog(path string) error {
-	head, err := audit.ParseHead(st.Predicate.Audit.Head)
-	if err != nil {
-		return errdefs.New(errdefs.Invalid, "head of the audit log: %w", err)
-	}
-	summary, err := audit.Verify(path, head)
-	if err != nil {
-		return err
-	}
-	if string(summary.ID) != st.Predicate.Sandbox.ID {
-		return errdefs.New(errdefs.Invalid, "audit log %s: it is of another sandbox", record.HostPath(path))
-	}
-	known, err := st.loggedPolicies()
-	if err != nil {
-		return err
-	}
-	hasCommit := st.Predicate.Commit == nil
-	err = audit.Read(path, func(r audit.Record) error {
-		if e, is := r.Event.(audit.Applied); is {
-			hasCommit = hasCommit || r.Seq <= head.Seq && e.Commit == st.Predicate.Commit.ID && e.Mount == st.Predicate.Mount
-		}
-		if r.Seq > head.Seq {
-			return nil
-		}
-		if what := st.lacks(r.Event, known); what != "" {
-			return errdefs.New(errdefs.Invalid, "audit log %s: record %d %s", record.HostPath(path), r.Seq, what)
-		}
-		return nil
-	})
-	if err == nil && !hasCommit {
-		return errdefs.New(errdefs.Invalid, "audit log %s: it has no record of the commit %s", record.HostPath(path), st.Predicate.Commit.ID)
-	}
-	return err
-}
-
-// lacks says what a record of the audit log has that the statement should have, "" for nothing.
-func (st *Statement) lacks(e audit.Event, known [][]audit.Rule) string {
-	var rules []audit.Rule
-	var omitted int64
-	switch e := e.(type) {
-	case audit.SandboxCreated:
-		rules, omitted = e.Rules, e.RulesOmitted
-	case audit.PolicyChanged:
-		rules, omitted = e.Rules, e.RulesOmitted
-	default:
-		if !st.hasContributor(e) {
-			return "brings changes of a sandbox or file that the statement does not name"
-		}
-		return ""
-	}
-	if slices.ContainsFunc(known, func(k []audit.Rule) bool { return isLogged(k, rules, omitted) }) {
-		return ""
-	}
-	return "has a policy that the statement does not have"
-}
-
-// loggedPolicies returns the policies as the audit log writes them.
-func (st *Statement) loggedPolicies() ([][]audit.Rule, error) {
-	var known [][]audit.Rule
-	for _, p := range st.Predicate.Policies {
-		rules, err := p.decode()
-		if err != nil {
-			return nil, err
-		}
-		known = append(known, record.AuditRules(rules))
-	}
-	return known, nil
-}
-
-// isLogged reports whether the log has the rules in this form: as texts, which may be cut.
-func isLogged(rules, logged []audit.Rule, omitted int64) bool {
-	if int64(len(rules)) != int64(len(logged))+omitted {
-		return false
-	}
-	return slices.EqualFunc(rules[:len(logged)], logged, func(a, b audit.Rule) bool {
-		return a.Permission == b.Permission && a.Type == b.Type && a.Priority == b.Priority && isSameText(a.Pattern, b.Pattern)
-	})
-}
-
-func isSameText(full, logged audit.Text) bool {
-	a, err := full.MarshalJSON()
-	b, err2 := logged.MarshalJSON()
-	return err == nil && err2 == nil && slices.Equal(a, b)
 }
 
 // ReadFiles reads a statement and its signature. Errors: NotFound, Denied, Invalid if one is too

@@ -15,23 +15,18 @@ type Contributor struct {
 	Imported string   `json:"imported,omitempty"` // SHA-256 of the file; nothing else is known then
 	Policies []Policy `json:"policies,omitempty"` // as Predicate.Policies
 	Mounts   []Mount  `json:"mounts,omitempty"`
-	Network  *Network `json:"network,omitempty"`
+	// EarlierMounts are as Predicate.EarlierMounts.
+	EarlierMounts []Mount  `json:"earlier_mounts,omitempty"`
+	Network       *Network `json:"network,omitempty"`
 }
 
 func contributorsOf(stored []record.Contributor) ([]Contributor, error) {
 	var list []Contributor
-	for _, from := range stored {
-		c := Contributor{Name: from.Name, ID: string(from.ID), Imported: from.Imported}
-		if from.Imported == "" {
+	for i := range stored {
+		c := Contributor{Imported: stored[i].Imported}
+		if c.Imported == "" {
 			var err error
-			if c.Policies, err = policiesOf(from.Rules, from.EarlierRules); err != nil {
-				return nil, err
-			}
-			if c.Mounts, err = mountsOf(from.Mounts); err != nil {
-				return nil, err
-			}
-			c.Network = &Network{Mode: from.Net, Allow: from.AllowNet}
-			if c.Network.Secrets, err = secretsOf(from.Secrets); err != nil {
+			if c, err = contributorOf(&stored[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -40,12 +35,31 @@ func contributorsOf(stored []record.Contributor) ([]Contributor, error) {
 	return list, nil
 }
 
+// contributorOf describes a sandbox.
+func contributorOf(from *record.Contributor) (c Contributor, err error) {
+	c.Name, c.ID = from.Name, string(from.ID)
+	if c.Policies, err = policiesOf(from.Rules, from.EarlierRules); err != nil {
+		return c, err
+	}
+	if c.Mounts, err = mountsOf(from.Mounts); err != nil {
+		return c, err
+	}
+	if c.EarlierMounts, err = mountsOf(from.Earlier.Mounts); err != nil {
+		return c, err
+	}
+	c.Network, err = networkOf(from)
+	return c, err
+}
+
 // check checks that the policies are known, unless the changes were imported. Errors: Invalid.
 func (c *Contributor) check() error {
 	isSandbox := c.ID != "" && len(c.Policies) > 0 && c.Network != nil
-	isFile := record.IsDigest(c.Imported) && c.ID == "" && c.Name == "" && len(c.Policies) == 0 && len(c.Mounts) == 0 && c.Network == nil
+	isFile := record.IsDigest(c.Imported) && c.ID == "" && c.Name == "" && len(c.Policies) == 0 && len(c.Mounts)+len(c.EarlierMounts) == 0 && c.Network == nil
 	if isSandbox == isFile || isSandbox && c.Imported != "" {
 		return errdefs.New(errdefs.Invalid, "its contributor %s is neither a sandbox with its policies nor an imported file", vpath.Quote(c.ID+c.Imported))
+	}
+	if isSandbox {
+		return c.Network.check()
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func Choose(s *record.Sandbox, reviewed string, running bool) (digest string, sh
 			return "", nil, err
 		}
 	}
-	if _, err := audit.Verify(s.AuditPath()); err != nil {
+	if err := checkRecord(s); err != nil {
 		return "", nil, errdefs.New(errdefs.KindOf(err), "nothing was applied: %w", err)
 	}
 	shown, err = manifest.Load(s, digest)
@@ -54,41 +54,25 @@ func Make(s *record.Sandbox, shown manifest.Manifest, result *apply.Result, abou
 	return st.Encode()
 }
 
-// The size of a statement for each change, and for each rule, without the texts in it.
-const (
-	changeBytes = 512
-	ruleBytes   = 512
-)
+// changeBytes is the size in a statement of each change, without the texts in it, and of what else
+// a statement says about the apply.
+const changeBytes = 512
 
 // MostBytes returns how large the statement about the changes at and below the paths is at most.
 // Errors: those of reading the sandbox's record.
 func MostBytes(s *record.Sandbox, shown manifest.Manifest, paths []vpath.Path) (int, error) {
-	size := changeBytes
+	st, err := New(s, shown, &apply.Result{}, &audit.Summary{}, About{})
+	if err != nil {
+		return 0, err
+	}
+	text, err := st.Encode()
+	size := len(text) + 2*changeBytes
 	for p, entry := range shown {
 		if isChosen(p, paths) {
 			size += changeBytes + 4*len(p.String()) + 2*len(entry.Target) // a path is written twice
 		}
 	}
-	r, err := wholeOf(s)
-	if err != nil {
-		return 0, err
-	}
-	lists := append(r.EarlierRules, r.Rules)
-	mounts := r.Mounts
-	for _, c := range r.Contributors {
-		size += changeBytes
-		lists = append(append(lists, c.EarlierRules...), c.Rules)
-		mounts = append(mounts, c.Mounts...)
-	}
-	for _, m := range mounts {
-		lists = append(append(lists, m.EarlierRules...), m.Rules)
-	}
-	for _, rules := range lists {
-		for _, rule := range rules {
-			size += ruleBytes + 2*len(vpath.Escape(rule.Pattern)) + 2*len(vpath.Escape(rule.Source))
-		}
-	}
-	return size, nil
+	return size, err
 }
 
 func isChosen(p vpath.Path, paths []vpath.Path) bool {

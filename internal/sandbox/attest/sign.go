@@ -84,17 +84,49 @@ func isPublicKey(key string) (public string, is bool) {
 }
 
 // CheckKey checks that there is a key of that name: the key itself, or its public half if an agent
-// has the key. Errors: NotFound.
-func CheckKey(key string) error {
-	if _, is := isPublicKey(key); is {
-		return nil
-	}
-	for _, file := range []string{key, key + ".pub"} {
-		if _, err := os.Stat(file); err == nil {
-			return nil
+// has the key. It cannot tell whether a passphrase will be right. Errors: NotFound; Precondition if
+// no agent has the key.
+func CheckKey(ctx context.Context, key string) error {
+	public, is := isPublicKey(key)
+	if !is {
+		var err error
+		if public, err = readKey(key); err != nil {
+			return err
+		}
+		for _, suffix := range []string{"-cert.pub", ".pub"} {
+			if private, is := strings.CutSuffix(key, suffix); is && exists(private) {
+				return nil
+			}
 		}
 	}
-	return errdefs.New(errdefs.NotFound, "key %s: no such file: give another one with --attest-key", vpath.Escape(key))
+	fields := strings.Fields(public)
+	if len(fields) < 2 || !slices.ContainsFunc([]string{"ssh-", "ecdsa-", "sk-"}, func(kind string) bool { return strings.HasPrefix(fields[0], kind) }) {
+		return nil // a private key
+	}
+	if strings.Contains(fields[0], "-cert-") {
+		return nil // the agent may list the key without its certificate
+	}
+	list, err := exec.CommandContext(ctx, "ssh-add", "-L").Output()
+	if errors.Is(err, exec.ErrNotFound) || strings.Contains(string(list), fields[1]) {
+		return nil
+	}
+	return errdefs.New(errdefs.Precondition, "key %s: it is a public key, and no agent of ssh has the private one: add that with ssh-add, or give another one with --attest-key", vpath.Escape(key))
+}
+
+// readKey reads a file of a key, or of its public half. Errors: NotFound, Denied, Invalid.
+func readKey(key string) (string, error) {
+	for _, file := range []string{key, key + ".pub"} {
+		if exists(file) {
+			text, err := safefs.ReadNamed(file, maxSignature)
+			return string(text), err
+		}
+	}
+	return "", errdefs.New(errdefs.NotFound, "key %s: no such file: give another one with --attest-key", vpath.Escape(key))
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // FindKey returns the key with which git signs in ssh's format, else ~/.ssh/id_ed25519 if it is
@@ -106,50 +138,15 @@ func FindKey(ctx context.Context, home string) (string, error) {
 		}
 	}
 	key := filepath.Join(home, ".ssh", "id_ed25519")
-	if _, err := os.Stat(key); home != "" && err == nil {
+	if home != "" && (exists(key) || exists(key+".pub")) {
 		return key, nil
 	}
 	return "", errdefs.New(errdefs.NotFound, "no key to sign with: give one with --attest-key, or make one: ssh-keygen -t ed25519")
 }
 
-// FindAllowedSigners returns the file of allowed signers that git uses. Errors: NotFound.
-func FindAllowedSigners(ctx context.Context) (string, error) {
-	if file, ok := gitConfig(ctx, "gpg.ssh.allowedSignersFile"); ok {
-		return file, nil
-	}
-	return "", errdefs.New(errdefs.NotFound, "no file of allowed signers: give one with --allowed-signers; a line of it is a name and a public key, such as: alice@example.com ssh-ed25519 AAAA…")
-}
-
 // gitConfig returns a path or a word of the user's configuration of git.
 func gitConfig(ctx context.Context, key string) (string, bool) {
-	out, err := exec.CommandContext(ctx, "git", "config", "--global", "--type=path", "--get", key).Output()
+	out, err := exec.CommandContext(ctx, "git", "config", "--global", "--includes", "--type=path", "--get", key).Output()
 	text := strings.TrimSuffix(string(out), "\n")
 	return text, err == nil && text != ""
-}
-
-// CheckSignature returns the signer that the file of allowed signers has for the signature of the
-// text. With signer only that one counts. Errors: NotFound if the file does not exist; Precondition
-// if there is no such signer or the signature is of another text; Unsupported.
-func CheckSignature(ctx context.Context, text, signature []byte, allowed, signer string) (string, error) {
-	if _, err := os.Stat(allowed); err != nil {
-		return "", errdefs.New(errdefs.NotFound, "file of allowed signers %s: %w", allowed, errors.Unwrap(err))
-	}
-	file, remove, err := tempFile(signature)
-	if err != nil {
-		return "", err
-	}
-	defer remove()
-	found, err := keygen(ctx, nil, "-Y", "find-principals", "-s", file, "-f", allowed)
-	if err != nil {
-		return "", errdefs.New(errdefs.KindOf(err), "the signature is of no signer in %s: %w", allowed, err)
-	}
-	signers := strings.Split(strings.TrimSpace(string(found)), "\n")
-	if signer != "" {
-		if !slices.Contains(signers, signer) {
-			return "", errdefs.New(errdefs.Precondition, "the signature is not of %s, but of %s", vpath.Quote(signer), vpath.Quote(strings.Join(signers, ", ")))
-		}
-		signers = []string{signer}
-	}
-	_, err = keygen(ctx, text, "-Y", "verify", "-f", allowed, "-I", signers[0], "-n", Namespace, "-s", file)
-	return signers[0], err
 }

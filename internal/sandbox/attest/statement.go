@@ -22,7 +22,6 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
-	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -81,7 +80,9 @@ type Predicate struct {
 	// Policies are those of the workspace: first the one in force, then earlier ones.
 	Policies []Policy `json:"policies"`
 	Mounts   []Mount  `json:"mounts"`
-	Network  Network  `json:"network"`
+	// EarlierMounts are mounts that the sandbox had and does not have now, or has in another way.
+	EarlierMounts []Mount `json:"earlier_mounts,omitempty"`
+	Network       Network `json:"network"`
 	// Contributors are where changes of the sandbox are from that it did not make itself.
 	Contributors []Contributor `json:"contributors,omitempty"`
 	Audit        Audit         `json:"audit"`
@@ -134,20 +135,6 @@ type Mount struct {
 	Policies []Policy `json:"policies,omitempty"` // as Predicate.Policies; none if everything can be read
 }
 
-// Network says what the sandbox could reach.
-type Network struct {
-	Mode    string   `json:"mode"`            // none, named, host or bridge
-	Allow   []string `json:"allow,omitempty"` // of the mode named: the rules of hosts
-	Secrets []Secret `json:"secrets,omitempty"`
-}
-
-// Secret is a value that the sandbox used without knowing it.
-type Secret struct {
-	Name  string   `json:"name"`
-	Hosts []string `json:"hosts"`           // HOST:PORT
-	Allow []string `json:"allow,omitempty"` // the requests that may be sent; none: all
-}
-
 // Audit is the state of the audit log after the apply.
 type Audit struct {
 	Head     string `json:"head"` // SEQ:HASH
@@ -172,22 +159,17 @@ func New(s *record.Sandbox, shown manifest.Manifest, result *apply.Result, log *
 	if err != nil {
 		return nil, err
 	}
-	policies, err := policiesOf(r.Rules, r.EarlierRules)
+	self := r.Describe()
+	is, err := contributorOf(&self)
 	if err != nil {
 		return nil, err
 	}
 	st := &Statement{Type: StatementType, PredicateType: PredicateType, Predicate: Predicate{
-		Changes: []Change{}, Mount: s.Mount(), Commit: about.Commit, Policies: policies, Review: Review{about.Reviewed}, Version: about.Version, Time: about.Time.UTC(),
-		Sandbox: Sandbox{Name: r.Name, ID: string(r.ID), Runtime: r.Runtime, Image: r.Image, Created: r.CreatedAt.UTC()},
-		Network: Network{Mode: r.Net, Allow: r.AllowNet},
-		Audit:   Audit{Head: log.Head.String(), Archived: log.Archived, Gaps: log.Gaps, Lost: log.Lost},
+		Changes: []Change{}, Mount: s.Mount(), Commit: about.Commit, Review: Review{about.Reviewed}, Version: about.Version, Time: about.Time.UTC(),
+		Sandbox:  Sandbox{Name: r.Name, ID: string(r.ID), Runtime: r.Runtime, Image: r.Image, Created: r.CreatedAt.UTC()},
+		Policies: is.Policies, Mounts: is.Mounts, EarlierMounts: is.EarlierMounts, Network: *is.Network,
+		Audit: Audit{Head: log.Head.String(), Archived: log.Archived, Gaps: log.Gaps, Lost: log.Lost},
 	}}
-	if st.Predicate.Network.Secrets, err = secretsOf(r.Secrets); err != nil {
-		return nil, err
-	}
-	if st.Predicate.Mounts, err = mountsOf(r.Mounts); err != nil {
-		return nil, err
-	}
 	if st.Predicate.Contributors, err = contributorsOf(r.Contributors); err != nil {
 		return nil, err
 	}
@@ -197,19 +179,22 @@ func New(s *record.Sandbox, shown manifest.Manifest, result *apply.Result, log *
 	return st, st.add(shown, result)
 }
 
-// wholeOf returns the record of a sandbox for which s stands, also if it stands for a mount.
-func wholeOf(s *record.Sandbox) (record.Record, error) {
-	if s.Mount() == "" {
-		return s.Record(), nil
-	}
-	whole, err := s.Home.Open(s.Name())
-	switch {
-	case err != nil:
-		return record.Record{}, err
-	case whole.ID() != s.ID():
-		return record.Record{}, errdefs.New(errdefs.Precondition, "attest: sandbox %s was replaced", s.Name())
-	}
-	return whole.Record(), nil
+// wholeOf returns the record, as it is now, of a sandbox for which s stands, also if it stands for
+// a mount. A change whose event is in the audit log already is in the record: both are written
+// while the home is locked.
+func wholeOf(s *record.Sandbox) (r record.Record, err error) {
+	err = s.Home.Locked(func() error {
+		whole, err := s.Home.Open(s.Name())
+		switch {
+		case err != nil:
+			return err
+		case whole.ID() != s.ID():
+			return errdefs.New(errdefs.Precondition, "attest: sandbox %s was replaced", s.Name())
+		}
+		r = whole.Record()
+		return nil
+	})
+	return r, err
 }
 
 // add adds what was applied.
@@ -336,11 +321,11 @@ func (c *Change) entry() (p vpath.Path, e manifest.Entry, err error) {
 func policiesOf(rules []policy.Rule, earlier [][]policy.Rule) ([]Policy, error) {
 	var list []Policy
 	for _, rules := range append([][]policy.Rule{rules}, earlier...) {
-		text, err := json.Marshal(rules)
+		sum, text, err := record.EncodeRules(rules)
 		if err != nil {
-			return nil, errdefs.New(errdefs.Internal, "attest: rules: %w", err)
+			return nil, err
 		}
-		list = append(list, Policy{SHA256: sumOf(text), Rules: text})
+		list = append(list, Policy{SHA256: sum, Rules: text})
 	}
 	return list, nil
 }
@@ -356,18 +341,6 @@ func mountsOf(mounts []record.Mount) ([]Mount, error) {
 			}
 		}
 		list = append(list, mount)
-	}
-	return list, nil
-}
-
-func secretsOf(stored []hostlist.Secret) ([]Secret, error) {
-	var list []Secret
-	for _, from := range stored {
-		name, hosts, err := from.Target()
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, Secret{Name: name, Hosts: hosts, Allow: from.Allow})
 	}
 	return list, nil
 }
@@ -415,11 +388,11 @@ func Parse(text []byte) (*Statement, error) {
 	if !slices.Equal(subjects, st.Subject) {
 		return nil, errdefs.New(errdefs.Invalid, "its subjects are not its changes")
 	}
-	return &st, st.checkPolicies()
+	return &st, st.checkAuthors()
 }
 
-// checkPolicies checks the digests of the rules.
-func (st *Statement) checkPolicies() error {
+// checkAuthors checks the digests of the rules, and the networks.
+func (st *Statement) checkAuthors() error {
 	if len(st.Predicate.Policies) == 0 {
 		return errdefs.New(errdefs.Invalid, "it has no policy")
 	}
@@ -427,13 +400,16 @@ func (st *Statement) checkPolicies() error {
 		return errdefs.New(errdefs.Invalid, "its changes are of the mount %s, which it does not have", vpath.Quote(in))
 	}
 	all := st.Policies()
-	mounts := slices.Clone(st.Predicate.Mounts)
+	mounts := st.mounts()
+	if err := st.Predicate.Network.check(); err != nil {
+		return err
+	}
 	for i := range st.Predicate.Contributors {
 		c := &st.Predicate.Contributors[i]
 		if err := c.check(); err != nil {
 			return err
 		}
-		mounts = append(mounts, c.Mounts...)
+		mounts = slices.Concat(mounts, c.Mounts, c.EarlierMounts)
 	}
 	for _, m := range mounts {
 		all = append(all, m.Policies...)
@@ -443,7 +419,7 @@ func (st *Statement) checkPolicies() error {
 		if err != nil {
 			return err
 		}
-		text, err := json.Marshal(rules)
+		sum, text, err := record.EncodeRules(rules)
 		if err != nil {
 			return errdefs.New(errdefs.Invalid, "policy %s: %w", vpath.Quote(all[i].SHA256), err)
 		}
@@ -452,11 +428,16 @@ func (st *Statement) checkPolicies() error {
 			// Encode keeps their text, and two readers could read a key twice in two ways.
 			return errdefs.New(errdefs.Invalid, "policy %s: its rules are not in the form that agentfense writes", vpath.Quote(all[i].SHA256))
 		}
-		if sumOf(text) != all[i].SHA256 {
+		if sum != all[i].SHA256 {
 			return errdefs.New(errdefs.Invalid, "policy %s: its rules have another digest", vpath.Quote(all[i].SHA256))
 		}
 	}
 	return nil
+}
+
+// mounts returns the mounts that the sandbox had at any time.
+func (st *Statement) mounts() []Mount {
+	return slices.Concat(st.Predicate.Mounts, st.Predicate.EarlierMounts)
 }
 
 // Policies returns the policies of the workspace: those of the sandbox, then those of contributors.

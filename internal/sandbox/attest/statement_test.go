@@ -27,6 +27,7 @@ func example(t testing.TB) []byte {
 	}
 	st := Statement{Type: StatementType, PredicateType: PredicateType, Predicate: Predicate{
 		Changes: []Change{}, Policies: policies, Mounts: []Mount{{Name: "data", Mode: "cow", Policies: policies}}, Time: time.Unix(1, 0).UTC(),
+		Network: Network{Mode: "named", Allow: []string{"example.com:443"}, Earlier: &EarlierNetwork{Modes: []string{"none"}}},
 	}}
 	result := apply.Result{Paths: []apply.PathResult{
 		{Path: "/a\n", Status: changes.Added, Outcome: apply.Applied},
@@ -138,6 +139,10 @@ func TestAStatementAgreesWithItself(t *testing.T) {
 		"another form":            {`"left_out": 1,`, `"left_out":1,`},
 		"text after it":           {"\n}\n", "\n}\n{}"},
 		"no policy":               {"\n", ""},
+		"an unknown network":      {`"mode": "named"`, `"mode": "tor"`},
+		"an unknown earlier one":  {"\"modes\": [\n          \"none\"", "\"modes\": [\n          \"nothing\""},
+		"a host in another form":  {"example.com:443", "Example.com:443"},
+		"a list of hosts":         {"example.com:443", "@npm"},
 	} {
 		altered := strings.Replace(text, change[0], change[1], 1)
 		if altered == text {

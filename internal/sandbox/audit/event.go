@@ -71,7 +71,9 @@ type Mount struct {
 	Target Text   `json:"target"`
 	Name   string `json:"name,omitempty"`
 	Mode   string `json:"mode,omitempty"`  // how it shows the source; empty: a bind mount of 0.3.0
-	Rules  []Rule `json:"rules,omitempty"` // of a mount with a policy file
+	Rules  []Rule `json:"rules,omitempty"` // of a mount with a policy file, when the sandbox is made
+	// RulesSHA256 is the digest of the rules, of a mode with rules.
+	RulesSHA256 string `json:"rules_sha256,omitempty"`
 }
 
 // SandboxLimits are the resource limits of a sandbox. Zero means no limit.
@@ -100,6 +102,9 @@ type SandboxCreated struct {
 	Limits       SandboxLimits `json:"limits"`
 }
 
+// EnforcedNet begins the word in SandboxStarted.Enforced that names the network.
+const EnforcedNet = "net "
+
 // SandboxStarted says that a supervisor serves the sandbox.
 type SandboxStarted struct {
 	PID     int    `json:"pid"` // the supervisor's
@@ -108,6 +113,9 @@ type SandboxStarted struct {
 	Enforced []string `json:"enforced,omitempty"`
 	// AllowNet are the hosts that it may reach, of a network of named hosts.
 	AllowNet []Text `json:"allow_net,omitempty"`
+	// Mounts are as in SandboxCreated, which they may differ from.
+	Mounts        []Mount `json:"mounts,omitempty"`
+	MountsOmitted int64   `json:"mounts_omitted,omitempty"`
 	// Scratch are the directories of the workspace that are not reviewed.
 	Scratch []Text `json:"scratch,omitempty"`
 	// Git is the mode of a clean repository, with its depth.

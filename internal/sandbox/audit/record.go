@@ -98,6 +98,8 @@ func bound(ev Event, bytes int) Event {
 	case SandboxStarted:
 		e.AllowNet, _ = fit(&room, e.AllowNet)
 		e.Scratch, _ = fit(&room, e.Scratch)
+		e.Mounts, n[0] = fit(&room, e.Mounts)
+		e.MountsOmitted += n[0]
 		return e
 	case HostsChanged:
 		e.Granted, n[0] = fit(&room, e.Granted)

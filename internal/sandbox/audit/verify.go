@@ -1,10 +1,15 @@
 package audit
 
 import (
+	"cmp"
 	"encoding/hex"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
@@ -25,10 +30,16 @@ type Summary struct {
 // was written. It uses the log itself, its head file and the known heads from earlier.
 // Errors: Invalid, naming the line, if a check fails; NotFound, Denied.
 func Verify(path string, known ...Head) (Summary, error) {
+	return VerifyParts([]string{path}, known...)
+}
+
+// VerifyParts is Verify for a log from which earlier records were moved: parts are the files
+// to which Archive moved them and then the log, in the order of Order.
+func VerifyParts(parts []string, known ...Head) (Summary, error) {
 	v := verifier{known: known}
 	// Read the head before the log, so that a concurrent append cannot make the log look
 	// older than the head.
-	if f, err := os.Open(path + headSuffix); err == nil {
+	if f, err := os.Open(parts[len(parts)-1] + headSuffix); err == nil {
 		head, ok := readHead(f)
 		f.Close()
 		if ok {
@@ -38,14 +49,40 @@ func Verify(path string, known ...Head) (Summary, error) {
 	} else {
 		v.NoHeadFile = true
 	}
-	err := v.read(path)
-	if err == nil {
-		err = v.end()
+	for i, path := range parts {
+		err := v.read(path)
+		if err == nil {
+			err = v.end(i == len(parts)-1)
+		}
+		if errdefs.Is(err, errdefs.Invalid) {
+			err = errdefs.New(errdefs.Invalid, "audit log %s: %w", filepath.Base(path), err)
+		}
+		if err != nil {
+			return v.Summary, err
+		}
 	}
-	if errdefs.Is(err, errdefs.Invalid) {
-		err = errdefs.New(errdefs.Invalid, "audit log %s: %w", filepath.Base(path), err)
+	return v.Summary, nil
+}
+
+// Order returns the parts of a log for VerifyParts: the files to which Archive moved records, in
+// the order of these records, and the log. Errors: those of Read.
+func Order(path string, archives []string) ([]string, error) {
+	first := make(map[string]uint64, len(archives))
+	for _, archive := range archives {
+		f, err := openFile(archive, unix.O_RDONLY)
+		if err != nil {
+			return nil, failed("read", archive, err)
+		}
+		r, err := newScanner(f).next()
+		f.Close()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, failed("read", archive, err)
+		}
+		first[archive] = r.Seq
 	}
-	return v.Summary, err
+	parts := slices.Clone(archives)
+	slices.SortStableFunc(parts, func(a, b string) int { return cmp.Compare(first[a], first[b]) })
+	return append(parts, path), nil
 }
 
 // verifier checks the chain of records.
@@ -149,10 +186,14 @@ func (v *verifier) account(line int, g Gap) error {
 	return nil
 }
 
-func (v *verifier) end() error {
+// end checks a part that was read, and whether it is the last one.
+func (v *verifier) end(last bool) error {
 	v.Torn = v.tornBytes > 0
-	if v.Torn && v.NoHeadFile {
+	if v.Torn && (v.NoHeadFile || !last) {
 		return bad(v.tornLine, "not a record, and no head beside the log tells whether it was one")
+	}
+	if !last {
+		return nil
 	}
 	for _, k := range v.known {
 		if k.Seq > v.Head.Seq {

@@ -94,11 +94,11 @@ func TestAnAttestedCommitIsWhatItsStatementSays(t *testing.T) {
 			if got := d.check(st, "made"); got != "" || len(st.Predicate.Changes) != tt.changes {
 				t.Errorf("%s\n%+v", got, st.Predicate.Changes)
 			}
-			if err := st.CheckLog(d.box.AuditPath()); err != nil {
+			if _, err := st.CheckLog(d.box.AuditPath()); err != nil {
 				t.Error(err)
 			}
 			st.Predicate.Commit.ID = strings.Repeat("0", 40)
-			if err := st.CheckLog(d.box.AuditPath()); !errdefs.Is(err, errdefs.Invalid) {
+			if _, err := st.CheckLog(d.box.AuditPath()); !errdefs.Is(err, errdefs.Invalid) {
 				t.Errorf("a commit that the log does not have: %v", err)
 			}
 		})

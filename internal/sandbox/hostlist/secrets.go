@@ -57,5 +57,15 @@ func CheckSecret(name, host string, requests []string) error {
 	return nil
 }
 
+// InsideRules returns the rules that allow the addresses inside of a secret for a number of hosts, in
+// the form that the audit log has.
+func InsideRules(name string, hosts int) []string {
+	var texts []string
+	for _, r := range secret.Rules([]secret.Secret{{Name: name, Hosts: make([]secret.Target, hosts)}}) {
+		texts = append(texts, r.String())
+	}
+	return texts
+}
+
 // SecretURL returns the address inside of the first host of the secret with the name.
 func SecretURL(name string) string { return "http://" + string(secret.Secret{Name: name}.Inside(0)) }

@@ -4,41 +4,32 @@ import (
 	"slices"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
-	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/sandbox/contributor"
 )
+
+// Contributor is where changes are from that commands of the sandbox did not make.
+type Contributor = contributor.Contributor
 
 // maxContributors bounds the contributors of a sandbox: each has all its rules in the record.
 const maxContributors = 100
 
-// Contributor is where changes of a sandbox are from that it did not make itself: another sandbox,
-// by a merge, or an imported file. A sandbox is described as it was at the last merge.
-type Contributor struct {
-	ID       ID     `json:"id,omitempty"`
-	Name     string `json:"name,omitempty"`
-	Imported string `json:"imported,omitempty"` // SHA-256 of a file; nothing else is known then
-
-	Rules        []policy.Rule     `json:"rules,omitempty"`
-	EarlierRules [][]policy.Rule   `json:"earlier_rules,omitempty"`
-	Mounts       []Mount           `json:"mounts,omitempty"`
-	Net          string            `json:"net,omitempty"`
-	AllowNet     []string          `json:"allow_net,omitempty"`
-	Secrets      []hostlist.Secret `json:"secrets,omitempty"`
-}
+// maxEverHad bounds the hosts, secrets, ports and mounts that a sandbox has or has had, because the
+// record keeps them all.
+const maxEverHad = 1000
 
 // AddContributor notes that changes of the sandbox of other come into that of r, with what came
 // into them. Errors: Exhausted.
 func (r *Record) AddContributor(other *Record) error {
 	c := other.clone()
-	all := append(c.Contributors, Contributor{
-		ID: c.ID, Name: c.Name, Rules: c.Rules, EarlierRules: c.EarlierRules, Mounts: c.Mounts, Net: c.Net, AllowNet: c.AllowNet, Secrets: c.Secrets,
-	})
-	for _, from := range all {
-		if from.ID == r.ID && from.ID != "" {
+	for _, from := range append(c.Contributors, c.Describe()) {
+		if from.ID == string(r.ID) && from.ID != "" {
 			continue
 		}
-		r.Contributors = slices.DeleteFunc(r.Contributors, func(c Contributor) bool { return c.ID == from.ID && c.Imported == from.Imported })
-		r.Contributors = append(r.Contributors, from)
+		isFrom := func(c Contributor) bool { return c.ID == from.ID && c.Imported == from.Imported }
+		if i := slices.IndexFunc(r.Contributors, isFrom); i >= 0 && from.ID != "" {
+			from.Add(&r.Contributors[i]) // it may have come by another sandbox, as it was earlier
+		}
+		r.Contributors = append(slices.DeleteFunc(r.Contributors, isFrom), from)
 	}
 	if len(r.Contributors) > maxContributors {
 		return errdefs.New(errdefs.Exhausted, "sandbox %s: it would have changes of %d sandboxes and files, more than %d: merge into another sandbox", r.Name, len(r.Contributors), maxContributors)
@@ -46,20 +37,27 @@ func (r *Record) AddContributor(other *Record) error {
 	return nil
 }
 
-func cloneContributors(all []Contributor) []Contributor {
-	c := slices.Clone(all)
-	for i := range c {
-		c[i].Rules, c[i].EarlierRules = slices.Clone(c[i].Rules), clonePolicies(c[i].EarlierRules)
-		c[i].Mounts, c[i].AllowNet = cloneMounts(c[i].Mounts), slices.Clone(c[i].AllowNet)
-		c[i].Secrets = hostlist.CloneSecrets(c[i].Secrets)
+// NoteEarlier notes what the record had before a change. Errors: Exhausted if the change adds to a
+// record that has had too much.
+func (r *Record) NoteEarlier(before *Record) error {
+	was, now := before.Describe(), r.Describe()
+	r.Earlier = was.EverHad().Without(now.Has())
+	now.Earlier = r.Earlier
+	if size := now.EverHad().Size(); size > maxEverHad && size > was.EverHad().Size() {
+		return errdefs.New(errdefs.Exhausted, "sandbox %s: it has had %w, and keeps a list of them: make another sandbox", r.Name,
+			&errdefs.Limit{Most: maxEverHad, Resource: "hosts, secrets, ports and mounts"})
 	}
-	return c
+	return nil
 }
 
-func cloneMounts(all []Mount) []Mount {
-	c := slices.Clone(all)
-	for i, m := range c {
-		c[i].Rules, c[i].EarlierRules = slices.Clone(m.Rules), clonePolicies(m.EarlierRules)
+// Describe describes the sandbox as a contributor. It shares what r refers to.
+func (r *Record) Describe() Contributor {
+	c := Contributor{
+		ID: string(r.ID), Name: r.Name, Rules: r.Rules, EarlierRules: r.EarlierRules, Mounts: r.Mounts,
+		Net: r.Net, AllowNet: r.AllowNet, Secrets: r.Secrets, Earlier: r.Earlier,
+	}
+	for _, p := range r.Publish {
+		c.Publish = append(c.Publish, p.Inside)
 	}
 	return c
 }

@@ -17,10 +17,13 @@ func (s *Sandbox) ChangeHosts(c hostlist.Change) error {
 		return err
 	}
 	err = s.Update(func(r *Record) error {
-		now, err := time.Now(), s.takesHosts(r)
+		before, now, err := r.clone(), time.Now(), s.takesHosts(r)
 		if err == nil {
 			r.Net = NetNamed
 			err = r.List.Change(c, r.Name, now)
+		}
+		if err == nil {
+			err = r.NoteEarlier(&before) // before the log has the hosts
 		}
 		if err == nil {
 			err = log.Append(r.Event(c, now))

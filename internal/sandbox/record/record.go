@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
+	"github.com/agentfense/agentfense/internal/sandbox/contributor"
 	"github.com/agentfense/agentfense/internal/sandbox/granted"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/limit"
@@ -29,7 +30,7 @@ import (
 // also an added field, because an older agentfense that ignored a field could weaken the
 // sandbox. Earlier versions can be read; the next update of such a record writes this
 // version.
-const SchemaVersion = 10
+const SchemaVersion = 11
 
 // The runtimes.
 const (
@@ -63,6 +64,8 @@ type Record struct {
 	// directory, it did not see entries that one of them hid.
 	EarlierRules  policy.Earlier `json:"earlier_rules,omitempty"`
 	granted.Paths                // rules among Rules that end, and some that have ended
+	// Earlier is what the sandbox could see and reach in addition, before it was changed.
+	Earlier contributor.Earlier `json:"earlier,omitzero"`
 	// Contributors are where changes are from that commands of the sandbox did not make.
 	Contributors []Contributor `json:"contributors,omitempty"`
 	// Ask is nil if refusals do not wait for an answer.
@@ -133,21 +136,14 @@ func (r *Record) clone() Record {
 	c.List = r.List.Clone()
 	c.Publish = slices.Clone(r.Publish)
 	c.Secrets = hostlist.CloneSecrets(r.Secrets)
-	c.Mounts = cloneMounts(r.Mounts)
+	c.Mounts = contributor.CloneMounts(r.Mounts)
 	c.Scratch = slices.Clone(r.Scratch)
 	c.Marks = slices.Clone(r.Marks)
 	c.Ignore = slices.Clone(r.Ignore)
 	c.Served = r.Served.clone()
-	c.EarlierRules = clonePolicies(r.EarlierRules)
-	c.Contributors = cloneContributors(r.Contributors)
-	return c
-}
-
-func clonePolicies(all [][]policy.Rule) [][]policy.Rule {
-	c := slices.Clone(all)
-	for i, rules := range c {
-		c[i] = slices.Clone(rules)
-	}
+	c.EarlierRules = contributor.ClonePolicies(r.EarlierRules)
+	c.Earlier = r.Earlier.Clone()
+	c.Contributors = contributor.CloneAll(r.Contributors)
 	return c
 }
 

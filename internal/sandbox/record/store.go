@@ -236,6 +236,9 @@ func (s *Sandbox) updateSource(change func(*Record) error) error {
 		}
 		r.SchemaVersion, r.ID, r.Name = SchemaVersion, before.ID, before.Name
 		r.HostUID, r.CreatedAt = before.HostUID, before.CreatedAt
+		if err := r.NoteEarlier(&before); err != nil {
+			return err
+		}
 		if err := s.Home.placePortsLocked(&r); err != nil {
 			return err
 		}

@@ -147,7 +147,11 @@ func forkOne(sb *record.Sandbox, name string, from *beginning, change func(*reco
 		r.UID = nil // it is that of the host, which is the sandbox's own
 	}
 	if change != nil {
+		before := sb.Record()
 		change(&r)
+		if err := r.NoteEarlier(&before); err != nil {
+			return nil, err
+		}
 	}
 	fork, err := sb.Home.CreateWith(r, func(dir string) error {
 		for mount, below := range from.layers {

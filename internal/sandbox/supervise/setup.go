@@ -308,7 +308,10 @@ func (s *supervisor) startInside(ctx context.Context) error {
 	if err := s.networkReady(ctx); err != nil {
 		return err
 	}
-	return s.audit.Enqueue(audit.SandboxStarted{PID: os.Getpid(), Enforced: s.enforced(), AllowNet: audit.Texts(s.record.AllowNet), Scratch: audit.Texts(scratch.At(s.record.Scratch)), Git: string(s.record.Git), Published: s.publishedPorts()})
+	return s.audit.Enqueue(audit.SandboxStarted{
+		PID: os.Getpid(), Enforced: s.enforced(), AllowNet: audit.Texts(s.record.AllowNet), Mounts: record.AuditMounts(s.record.Mounts),
+		Scratch: audit.Texts(scratch.At(s.record.Scratch)), Git: string(s.record.Git), Published: s.publishedPorts(),
+	})
 }
 
 // isolator makes the isolator of the sandbox's runtime.
@@ -425,7 +428,7 @@ func (s *supervisor) gitConfig() []byte {
 
 // enforced lists what really holds, in the words of the mechanisms.
 func (s *supervisor) enforced() []string {
-	list := []string{"fuse", s.record.Runtime, "seccomp", "net " + s.record.Net}
+	list := []string{"fuse", s.record.Runtime, "seccomp", audit.EnforcedNet + s.record.Net}
 	if s.group != nil || s.docker() && !launch.GroupLimits(s.record).IsZero() {
 		list = append(list, "cgroup")
 	}

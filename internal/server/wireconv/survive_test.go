@@ -314,6 +314,8 @@ const (
 	onThisHost = "only a sandbox without a server has it"
 	fromSent   = "made of Sandbox.Sent"
 	ofReview   = "the review has it"
+	// ofStatements are what statements about an apply say, which the server makes.
+	ofStatements = "of statements about an apply, which the server makes"
 )
 
 var domainPairs = map[string]domainPair{
@@ -356,7 +358,8 @@ var domainPairs = map[string]domainPair{
 		}, func(s Sandbox) (Sandbox, error) { return DecodeSandbox(EncodeSandbox(s)) }),
 		lost: map[string]string{
 			"Record.SchemaVersion": "the reader's", "Record.Source": ofTheHost,
-			"Record.Rules": fromSent, "Record.PolicyNote": fromSent, "Record.EarlierRules": "of the supervisor alone", "Record.Contributors": "of statements about an apply, which the server makes",
+			"Record.Rules": fromSent, "Record.PolicyNote": fromSent, "Record.EarlierRules": "of the supervisor alone", "Record.Contributors": ofStatements,
+			"Earlier.AllowNet": ofStatements, "Earlier.Nets": ofStatements, "Earlier.Secrets": ofStatements, "Earlier.Mounts": ofStatements, "Earlier.Publish": ofStatements,
 			"Record.Marks": ofTheHost, "Record.Net": ofTheHost, "List.AllowNetUntil": "a list has no end of a host that is not in it", "Record.Secrets": "Sandbox.Secrets has what a client may know", "Rule.Source": "each side says where it has a rule from",
 			"Mount.Dev": ofTheHost, "Mount.Ino": ofTheHost, "Mount.Born": ofTheHost, "Mount.EarlierRules": "of the supervisor alone",
 			"Record.Ignore": ofTheHost, "Ask.Hook": onThisHost, "Paths.Grants": "a grant without its rule has ended", "Paths.GrantsEnded": ofTheHost, "Paths.InMounts": ofTheHost,
