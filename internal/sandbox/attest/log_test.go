@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/contributor"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -36,7 +37,7 @@ func newLogged(t *testing.T) *logged {
 	t.Cleanup(func() { l.must(l.log.Close()) })
 	own, err := policiesOf(narrow, [][]policy.Rule{wide})
 	l.must(err)
-	sum, _, err := record.EncodeRules(wide)
+	sum, _, err := contributor.EncodeRules(wide)
 	l.must(err)
 	l.st = &Statement{Type: StatementType, PredicateType: PredicateType, Predicate: Predicate{
 		Changes: []Change{}, Policies: own, Sandbox: Sandbox{ID: "sb_1"}, Time: time.Unix(1, 0).UTC(),

@@ -22,6 +22,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/contributor"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -321,7 +322,7 @@ func (c *Change) entry() (p vpath.Path, e manifest.Entry, err error) {
 func policiesOf(rules []policy.Rule, earlier [][]policy.Rule) ([]Policy, error) {
 	var list []Policy
 	for _, rules := range append([][]policy.Rule{rules}, earlier...) {
-		sum, text, err := record.EncodeRules(rules)
+		sum, text, err := contributor.EncodeRules(rules)
 		if err != nil {
 			return nil, err
 		}
@@ -419,7 +420,7 @@ func (st *Statement) checkAuthors() error {
 		if err != nil {
 			return err
 		}
-		sum, text, err := record.EncodeRules(rules)
+		sum, text, err := contributor.EncodeRules(rules)
 		if err != nil {
 			return errdefs.New(errdefs.Invalid, "policy %s: %w", vpath.Quote(all[i].SHA256), err)
 		}

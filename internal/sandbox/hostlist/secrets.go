@@ -57,8 +57,8 @@ func CheckSecret(name, host string, requests []string) error {
 	return nil
 }
 
-// InsideRules returns the rules that allow the addresses inside of a secret for a number of hosts, in
-// the form that the audit log has.
+// InsideRules returns the rules that allow the addresses inside of a secret for a number of hosts,
+// in the form that the audit log has.
 func InsideRules(name string, hosts int) []string {
 	var texts []string
 	for _, r := range secret.Rules([]secret.Secret{{Name: name, Hosts: make([]secret.Target, hosts)}}) {

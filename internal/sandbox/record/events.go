@@ -1,15 +1,12 @@
 package record
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/cleangit"
+	"github.com/agentfense/agentfense/internal/sandbox/contributor"
 	"github.com/agentfense/agentfense/internal/sandbox/mountspec"
 	"github.com/agentfense/agentfense/internal/sandbox/scratch"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -91,7 +88,7 @@ func (s *Sandbox) createdEvent() audit.SandboxCreated {
 	e := audit.SandboxCreated{
 		Source: audit.Text(r.Source.Path), Workspace: audit.Text(r.Workspace),
 		Runtime: r.Runtime, Net: r.Net, HostUID: r.HostUID, Preset: r.PolicyNote, Git: string(r.Git),
-		Rules: AuditRules(r.Rules), Mounts: AuditMounts(r.Mounts),
+		Rules: AuditRules(r.Rules), Mounts: contributor.AuditMounts(r.Mounts),
 		Limits: audit.SandboxLimits{
 			MemoryBytes: r.Limits.MemoryBytes, CPUs: r.Limits.CPUs, CPUShares: r.Limits.CPUShares, PIDs: r.Limits.PIDs,
 			DiskBytes: r.Limits.DiskBytes, DiskInodes: r.Limits.DiskInodes,
@@ -107,30 +104,6 @@ func (s *Sandbox) createdEvent() audit.SandboxCreated {
 		e.Source = audit.Text(r.Served.CodebaseID)
 	}
 	return e
-}
-
-// AuditMounts returns mounts in the form of the audit log, with digests in place of rules.
-func AuditMounts(mounts []Mount) []audit.Mount {
-	var list []audit.Mount
-	for _, m := range mounts {
-		mount := audit.Mount{Source: audit.Text(m.Source), Target: audit.Text(m.Target), Name: m.Name, Mode: string(m.Mode)}
-		if m.Mode.HasRules() {
-			mount.RulesSHA256, _, _ = EncodeRules(m.Rules) // they were read from the record, or written to it
-		}
-		list = append(list, mount)
-	}
-	return list
-}
-
-// EncodeRules returns rules as JSON without spaces, and the SHA-256 of that in hex. Errors:
-// Internal.
-func EncodeRules(rules []policy.Rule) (sum string, text []byte, err error) {
-	text, err = json.Marshal(rules)
-	if err != nil {
-		return "", nil, errdefs.New(errdefs.Internal, "rules: %w", err)
-	}
-	digest := sha256.Sum256(text)
-	return hex.EncodeToString(digest[:]), text, nil
 }
 
 // AuditRules returns rules in the form of the audit log.

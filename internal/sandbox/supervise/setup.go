@@ -23,6 +23,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/contributor"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
@@ -309,7 +310,7 @@ func (s *supervisor) startInside(ctx context.Context) error {
 		return err
 	}
 	return s.audit.Enqueue(audit.SandboxStarted{
-		PID: os.Getpid(), Enforced: s.enforced(), AllowNet: audit.Texts(s.record.AllowNet), Mounts: record.AuditMounts(s.record.Mounts),
+		PID: os.Getpid(), Enforced: s.enforced(), AllowNet: audit.Texts(s.record.AllowNet), Mounts: contributor.AuditMounts(s.record.Mounts),
 		Scratch: audit.Texts(scratch.At(s.record.Scratch)), Git: string(s.record.Git), Published: s.publishedPorts(),
 	})
 }
