@@ -37,7 +37,7 @@ func contributorsOf(stored []record.Contributor) ([]Contributor, error) {
 
 // contributorOf describes a sandbox.
 func contributorOf(from *record.Contributor) (c Contributor, err error) {
-	c.Name, c.ID = from.Name, string(from.ID)
+	c.Name, c.ID = from.Name, from.ID
 	if c.Policies, err = policiesOf(from.Rules, from.EarlierRules); err != nil {
 		return c, err
 	}

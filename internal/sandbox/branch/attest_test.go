@@ -18,6 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/attest"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/branch"
 	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 )
@@ -162,6 +163,18 @@ func (d *desk) link(target, name string) {
 	}
 	if err := os.Symlink(target, path); err != nil {
 		d.t.Fatal(err)
+	}
+}
+
+// The record may lack what the sandbox had if an earlier version made it. Then nothing is applied.
+func TestARecordThatLacksWhatTheLogHasIsNotAttested(t *testing.T) {
+	d := setUp(t, "", map[string]string{"a": "1\n"})
+	d.agent(map[vpath.Path]string{"/a": "2\n"})
+	if err := d.box.Log(audit.HostsChanged{Granted: []audit.Text{"example.com:443"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := attest.Choose(d.box, "", false); !errdefs.Is(err, errdefs.Invalid) || !strings.Contains(err.Error(), "nothing was applied") {
+		t.Errorf("got %v, want Invalid", err)
 	}
 }
 

@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/snapshot"
@@ -37,6 +39,27 @@ func TestAForkHasItsOwnAddress(t *testing.T) {
 			t.Errorf("%s has the address %q, the id %s and the ports %v", r.Name, r.PublishAddress, r.ID, r.Publish)
 		}
 		seen[r.PublishAddress], seen[string(r.ID)] = true, true
+	}
+}
+
+// A fork with another network has changes that were made with the network of the other sandbox.
+func TestAForkKnowsWhatTheOtherSandboxCouldReach(t *testing.T) {
+	home, err := record.OpenHomeAt(filepath.Join(t.TempDir(), "home"))
+	must(t, err)
+	source, err := home.ResolveSource(t.TempDir())
+	must(t, err)
+	sb, err := home.Create(record.Record{
+		Name: "fix", Source: source, Workspace: string(source.Path), Runtime: record.RuntimeBwrap, Net: record.NetNamed,
+		Rules: []policy.Rule{{Pattern: "**", Permission: policy.Read}}, List: hostlist.List{AllowNet: []string{"example.com:443"}},
+	})
+	must(t, err)
+	forks, err := snapshot.Fork(sb, snapshot.ForkOptions{
+		Names: []string{"a"}, Freeze: snapshot.FreezeStopped(sb),
+		Change: func(r *record.Record) { r.Net, r.AllowNet = record.NetNone, nil },
+	})
+	must(t, err)
+	if was := forks[0].Record().Earlier; !slices.Equal(was.AllowNet, []string{"example.com:443"}) || !slices.Equal(was.Nets, []string{record.NetNamed}) {
+		t.Errorf("got %+v", was)
 	}
 }
 
