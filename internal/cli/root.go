@@ -141,33 +141,12 @@ func (e *env) frequentVerb() *cobra.Command {
 	if len(e.args) == 0 {
 		return nil
 	}
-	switch e.args[0] {
-	case "run":
-		return newRun(e)
-	case "create":
-		return newCreate(e)
-	case "exec":
-		return newExec(e)
-	case "stop":
-		return newStop(e)
-	case "rm":
-		return newRm(e)
-	case "diff":
-		return newDiff(e)
-	case "apply":
-		return newApply(e)
-	case "snapshot":
-		return newSnapshot(e)
-	case "fork":
-		return newFork(e)
-	case "version":
-		return newVersion(e)
-	case "lock":
-		return newLock(e)
-	case "unlock":
-		return newUnlock(e)
-	case "board":
-		return newBoard(e)
+	frequent := map[string]func(*env) *cobra.Command{
+		"run": newRun, "create": newCreate, "exec": newExec, "stop": newStop, "rm": newRm, "diff": newDiff, "apply": newApply,
+		"snapshot": newSnapshot, "fork": newFork, "version": newVersion, "lock": newLock, "unlock": newUnlock, "board": newBoard,
+	}
+	if newVerb := frequent[e.args[0]]; newVerb != nil {
+		return newVerb(e)
 	}
 	return nil
 }

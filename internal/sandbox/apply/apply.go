@@ -152,8 +152,11 @@ func changesIn(ctx context.Context, h *history.Source, s *record.Sandbox, o Opti
 func (p *plan) teller(log *audit.Log, o Options) func() error {
 	told := false
 	return func() error {
+		if told {
+			return nil
+		}
 		event := p.event()
-		if told || len(event.Paths) == 0 && (!o.OnConflict.Stops() || len(event.Refused) == 0) {
+		if len(event.Paths) == 0 && (!o.OnConflict.Stops() || len(event.Refused) == 0) {
 			return nil
 		}
 		told = true
