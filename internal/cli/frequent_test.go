@@ -36,7 +36,7 @@ func TestAFrequentVerbIsTheSameWithoutTheOthers(t *testing.T) {
 		}
 	}
 	if alone != 13 {
-		t.Errorf("%d verbs are made alone, want 13", alone)
+		t.Errorf("%d verbs are made without the others, want 13", alone)
 	}
 }
 

@@ -21,8 +21,8 @@ func (b *Backend) Unlock(ctx context.Context, name string, r api.LockRequest) er
 	return b.onLive(ctx, name, func(live *api.Client) error { return live.Unlock(ctx, r) })
 }
 
-// onLive calls do with a client of a sandbox that runs and is no server's. It reads the record only
-// to say why there is none.
+// onLive calls do with a client of a sandbox that runs and is no server's. If none answers, it
+// reads the record, for an error that tells why.
 func (b *Backend) onLive(ctx context.Context, name string, do func(*api.Client) error) error {
 	if record.CheckName(name) == nil {
 		if err := do(api.LocalAt(b.home.DirOf(name))); !errdefs.Is(err, errdefs.NotFound) {

@@ -64,8 +64,9 @@ func unmarshal(body []byte, message any) error {
 	return nil
 }
 
-// isPlain reports whether each field of t has a name for JSON, with no option but omitempty where
-// that has a meaning, and t no encoding of its own.
+// isPlain reports whether marshal and unmarshal can treat t field by field: t does not encode
+// itself, each field has a name for JSON, and omitempty is the only option, on a field that can
+// be empty.
 func isPlain(t reflect.Type) bool {
 	if t.Implements(reflect.TypeFor[json.Marshaler]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		return false

@@ -19,9 +19,9 @@ type Scratch struct {
 	lock *os.File
 }
 
-// MakeScratch makes a directory whose name begins with prefix, among the temporary files, for the
-// caller alone. It removes those that killed processes have left, if they belong to the caller or
-// to one of the users.
+// MakeScratch makes a directory in os.TempDir, which only the caller can read. Its name begins with
+// prefix. MakeScratch also removes such directories that killed processes have left, if the caller
+// or one of the users owns them.
 func MakeScratch(prefix string, users ...uint32) (*Scratch, error) {
 	sweepScratchDirs(prefix, append(users, uint32(os.Geteuid())))
 	for {

@@ -71,9 +71,9 @@ type Update struct {
 	Members []string // the sandboxes that are to be informed of a change; some may have ended
 }
 
-// Update lets change alter the locks. What has ended is dropped before. runs reports that a holder
-// is known to go on, so that nobody has to look; it may be nil. If change returns an error, the
-// locks stay as they were.
+// Update lets change alter the locks. What has ended is dropped before. If runs is not nil and
+// reports true for a holder, Update does not check whether that holder still runs. If change
+// returns an error, the locks stay as they were.
 func (b *Board) Update(runs func(Holder) bool, change func(*Table) error) (u Update, err error) {
 	err = b.locked(func() error {
 		f, err := b.openTable()

@@ -38,8 +38,8 @@ func changeOf(before, after Table) *Change {
 	return c
 }
 
-// Apply changes the locks of t, of which Changes must be c.From, and drops those whose time is
-// over. It does not change t's list in place, and leaves out the requests that wait.
+// Apply returns t with the locks as they are after c, without expired locks and without the
+// requests that wait. t.Changes must be c.From. Apply does not change the lists of t.
 func (c *Change) Apply(t Table, now time.Time) Table {
 	locks := make([]Lock, 0, len(t.Locks)+len(c.Begun))
 	for _, l := range t.Locks {
@@ -148,7 +148,7 @@ func (p *parser) string() string {
 	return s
 }
 
-// skip drops a number of n bytes; 0 or less: there is none.
+// skip drops the n bytes of a number. If n is not positive, no number could be read.
 func (p *parser) skip(n int) {
 	if n <= 0 {
 		p.failed, p.text, n = true, nil, 0

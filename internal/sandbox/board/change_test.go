@@ -33,7 +33,7 @@ func drawTable(t *rapid.T, now time.Time, before Table) Table {
 }
 
 // TestAChangeMakesTheTableOfItsSender checks that whoever knew the table before has the same locks
-// after the change, without those whose time is over.
+// after the change, without expired ones.
 func TestAChangeMakesTheTableOfItsSender(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(1e9, 0)

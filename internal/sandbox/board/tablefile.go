@@ -43,7 +43,7 @@ func (b *Board) read() (Table, error) {
 type tableFile struct {
 	board *Board
 	table Table
-	fd    int   // -1: there is none
+	fd    int   // -1 if the file does not exist
 	size  int64 // of the file
 	whole int64 // without the incomplete line that a killed process left
 }

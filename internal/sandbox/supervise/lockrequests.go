@@ -75,7 +75,7 @@ func (s *supervisor) lockFor(ctx context.Context, r api.LockRequest, gone func()
 	if err == nil && granted != nil {
 		err = s.awaitLocks(ctx, r.Wait, granted)
 	}
-	if err == nil && gone() { // nobody would know of the locks
+	if err == nil && gone() { // it could not tell anybody of the locks
 		err = errdefs.New(errdefs.Canceled, "lock: the client is gone")
 	}
 	if err == nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// lockFollower is a supervisor that follows the locks of another sandbox, whose supervisor is this
-// process. It has no view, so these locks are advisory.
+// lockFollower is a supervisor of one sandbox. The test process is the supervisor of another one,
+// and tells its locks. A lockFollower has no view, so these locks are advisory.
 type lockFollower struct {
 	*supervisor
 	other  *record.Sandbox

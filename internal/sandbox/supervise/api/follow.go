@@ -15,7 +15,8 @@ import (
 // longer than the rest.
 type LocksChanged struct {
 	board.Change
-	// Rules counts the changes of the rules of the sandbox whose locks have begun.
+	// Rules is the version of the policy of the sandbox that has locked. Each change of its rules
+	// makes it greater.
 	Rules uint64
 }
 
