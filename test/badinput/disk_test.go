@@ -10,7 +10,8 @@ import (
 )
 
 // A disk that fills up under the delta is ENOSPC inside. What had been written
-// is whole, can be applied and, once there is room, gone on with.
+// is whole, can be applied and, once there is room, gone on with. The kernel forgets a removed file
+// after rm has ended, and only then its space is free: the script tries for 10 s.
 func TestDiskFullBelowTheDelta(t *testing.T) {
 	ownMounts(t)
 	s := harness.New(t, binary, map[string]string{"old": "old\n", "big": strings.Repeat("0123456789abcdef", 1<<16)})
@@ -18,7 +19,8 @@ func TestDiskFullBelowTheDelta(t *testing.T) {
 	r := s.Run(`echo first > first; echo changed > old; cp big copy
 i=0; while echo $i > many$i; do i=$((i+1)); test $i = 2000 && break; done 2>/dev/null
 cat /dev/zero > full; echo code $?
-cat first old; echo last >> first; cmp big copy && rm copy && echo removed; echo after > after && cat after`, "--preset", "full-access")
+cat first old; echo last >> first; cmp big copy && rm copy && echo removed
+i=0; until echo after > after || test $i = 100; do i=$((i+1)); sleep 0.1; done; cat after`, "--preset", "full-access")
 	if r.Code != 0 || !strings.Contains(r.Stderr, "No space left on device") ||
 		!strings.HasSuffix(r.Stdout, "code 1\nfirst\nchanged\nremoved\nafter\n") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", r.Code, r.Stdout, r.Stderr)
