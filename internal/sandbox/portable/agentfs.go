@@ -71,16 +71,11 @@ func AgentFS(ctx context.Context, s *record.Sandbox, name string, how Options) (
 			return failed(name, err)
 		}
 		defer func() { err = errors.Join(err, db.Close()) }()
-		tx, err := db.BeginTx(ctx, nil)
+		err = inTransaction(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+			w := &agentfsWriter{ctx: ctx, d: d, tx: tx, source: how.Source, inodes: map[vpath.Path]int64{}, links: map[vpath.Path]int64{}}
+			return w.write(s)
+		})
 		if err != nil {
-			return failed(name, err)
-		}
-		defer tx.Rollback()
-		w := &agentfsWriter{ctx: ctx, d: d, tx: tx, source: how.Source, inodes: map[vpath.Path]int64{}, links: map[vpath.Path]int64{}}
-		if err := w.write(s); err != nil {
-			return failedQuery(name, how, err)
-		}
-		if err := tx.Commit(); err != nil {
 			return failedQuery(name, how, err)
 		}
 		return nil
@@ -103,6 +98,24 @@ func openNew(path string, most int64) (*sql.DB, error) {
 		db.SetMaxOpenConns(1)
 	}
 	return db, err
+}
+
+// inTransaction calls do in a transaction. If ctx is canceled, the next statement of do fails, and
+// the error is that of ctx. The context of do cannot be canceled: for one that can, the driver starts
+// a goroutine at each statement, which takes longer than the insertion of a row.
+func inTransaction(ctx context.Context, db *sql.DB, do func(context.Context, *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err = do(context.WithoutCancel(ctx), tx); err == nil {
+		err = tx.Commit()
+	}
+	if errors.Is(err, sql.ErrTxDone) {
+		return cmp.Or(ctx.Err(), err)
+	}
+	return err
 }
 
 // failedQuery returns an error of this module as it is, and wraps one of the database. SQLite has

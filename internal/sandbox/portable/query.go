@@ -2,6 +2,7 @@ package portable
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
@@ -63,14 +64,9 @@ func makeTables(ctx context.Context, s *record.Sandbox, path string) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	tx, err := db.BeginTx(ctx, nil)
-	if err == nil {
-		defer tx.Rollback()
-		err = fillTables(ctx, tx, "", d, s)
-	}
-	if err == nil {
-		err = tx.Commit()
-	}
+	err = inTransaction(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+		return fillTables(ctx, tx, "", d, s)
+	})
 	if _, known := errors.AsType[*errdefs.Error](err); err == nil || known {
 		return err
 	}
