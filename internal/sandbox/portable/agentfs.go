@@ -101,8 +101,8 @@ func openNew(path string, most int64) (*sql.DB, error) {
 }
 
 // inTransaction calls do in a transaction. If ctx is canceled, the next statement of do fails, and
-// the error is that of ctx. The context of do cannot be canceled: for one that can, the driver starts
-// a goroutine at each statement, which takes longer than the insertion of a row.
+// the error is that of ctx. The context of do cannot be canceled: for one that can, the driver
+// starts a goroutine at each statement, which takes longer than the insertion of a row.
 func inTransaction(ctx context.Context, db *sql.DB, do func(context.Context, *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
