@@ -231,6 +231,11 @@ func (p *plan) keepRest(versions []changes.Version) (err error) {
 	if e, is := audit.Bound(p.event()).(audit.Applied); is {
 		rest.Applied = &e
 	}
+	if p.work.Lock == nil { // the sandbox runs
+		if err := rest.noteRemoved(p.work); err != nil {
+			return err
+		}
+	}
 	p.rest, err = p.txn.KeepRest(rest.Parts())
 	return err
 }
