@@ -68,3 +68,20 @@ func TestWhatARestoreTakesOutAfterAKilledApplyIsNoRemoval(t *testing.T) {
 		}
 	}
 }
+
+// What remains to be done after a killed apply is done before a restore: it does not take the
+// applied version out of the state that is restored.
+func TestARestoreAfterAKilledApplyRestoresTheState(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"f": "old\n"})
+	wantCode(t, s.Run("echo new > f", "--preset", "full-access"), 0)
+	wantCode(t, s.Agentfense("snapshot", s.Name), 0)
+	s.KilledAt("journal: committed", "apply", s.Name)
+	s.Write("f", "a person's\n")
+	wantCode(t, s.Agentfense("restore", s.Name, "s1"), 0)
+	if r := s.Run("cat f"); r.Code != 0 || r.Stdout != "new\n" {
+		t.Errorf("exit code %d, the sandbox shows %q\n%s", r.Code, r.Stdout, r.Stderr)
+	}
+	if got := s.Read("f"); got != "a person's\n" {
+		t.Errorf("the source has %q", got)
+	}
+}
