@@ -80,6 +80,9 @@ func readRest(from *history.Rest) (Rest, error) {
 		if err := json.Unmarshal(text, &part); err != nil {
 			return err
 		}
+		if _, err := changes.PathsOf(part.Versions); err != nil {
+			return err
+		}
 		rest.Applied, rest.Undone = cmp.Or(rest.Applied, part.Applied), cmp.Or(rest.Undone, part.Undone)
 		rest.Versions = append(rest.Versions, part.Versions...)
 		rest.Removed = append(rest.Removed, part.Removed...)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,5 +103,30 @@ func TestPruningKeepsWhatRemainsToBeDone(t *testing.T) {
 				t.Errorf("the log has %d records of the apply, %v, want 2", n, err)
 			}
 		})
+	}
+}
+
+// A damaged journal stops what needs it, and is named.
+func TestADamagedRestIsNamed(t *testing.T) {
+	for _, path := range []string{"/../f", "f", "/d//f"} {
+		b := newBench(t, tree{"f": "1"})
+		b.agent(func(a *agent) { a.write("/f", "2") })
+		b.killedApply(nil)
+		found, err := filepath.Glob(filepath.Join(b.home.Dir(), "history", "*", "*", "journal"))
+		if err != nil || len(found) != 1 {
+			t.Fatalf("the journals are %q: %v", found, err)
+		}
+		text, err := os.ReadFile(found[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = bytes.Replace(text, []byte(`"versions":[{"path":"/f"`), []byte(`"versions":[{"path":"`+path+`"`), 1)
+		if err := os.WriteFile(found[0], text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err = apply.RecoverSource(b.box, nil, nil)
+		if !errdefs.Is(err, errdefs.Precondition) || !strings.Contains(err.Error(), filepath.Dir(found[0])) {
+			t.Errorf("a rest with the path %q: %v, want an error that names the journal", path, err)
+		}
 	}
 }
