@@ -1,7 +1,9 @@
 package badinput_test
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -83,5 +85,74 @@ func TestARestoreAfterAKilledApplyRestoresTheState(t *testing.T) {
 	}
 	if got := s.Read("f"); got != "a person's\n" {
 		t.Errorf("the source has %q", got)
+	}
+}
+
+// tempsOf returns the temporary files in the source.
+func tempsOf(t *testing.T, s *harness.Sandbox) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(s.Source, ".agentfense-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// An apply is killed between the exchange of a file and the move of its previous version to the
+// history. If a person then changes the path, that version is kept in the history.
+func TestAPreviousVersionThatIsNotRestoredIsKept(t *testing.T) {
+	for point, change := range map[string]string{"sync: swapped": "echo new > f", "sync: moved away": "rm f"} {
+		for how, edit := range map[string]func(*harness.Sandbox) error{
+			"edits it": func(s *harness.Sandbox) error { return os.WriteFile(s.Source+"/f", []byte("a person's\n"), 0o644) },
+			"makes a link": func(s *harness.Sandbox) error {
+				return errors.Join(os.RemoveAll(s.Source+"/f"), os.Symlink("/", s.Source+"/f"))
+			},
+			"makes a directory": func(s *harness.Sandbox) error {
+				return errors.Join(os.RemoveAll(s.Source+"/f"), os.Mkdir(s.Source+"/f", 0o755))
+			},
+		} {
+			t.Run(point+", a person "+how, func(t *testing.T) {
+				s := harness.New(t, binary, map[string]string{"f": "old\n"})
+				wantCode(t, s.Run(change, "--preset", "full-access"), 0)
+				s.KilledAt(point, "apply", s.Name)
+				if err := edit(s); err != nil {
+					t.Fatal(err)
+				}
+				if said := appliesNothing(t, s); !strings.Contains(said, "not restored: f: it has changed since") {
+					t.Errorf("said %q", said)
+				}
+				if left := tempsOf(t, s); len(left) > 0 {
+					t.Errorf("the source has %q", left)
+				}
+				images, err := filepath.Glob(filepath.Join(s.Home, "history", "*", "*", "images", "*"))
+				if err != nil || len(images) != 1 {
+					t.Fatalf("the history keeps %q: %v", images, err)
+				}
+				if kept, err := os.ReadFile(images[0]); err != nil || string(kept) != "old\n" {
+					t.Errorf("the history keeps %q, %v", kept, err)
+				}
+			})
+		}
+	}
+}
+
+// An apply is killed when it has taken out a version that a person saved after its check.
+func TestARollBackPutsBackAVersionThatWasNotExpected(t *testing.T) {
+	for point, change := range map[string]string{"sync: swapped": "echo new > f", "sync: moved away": "rm f"} {
+		t.Run(point, func(t *testing.T) {
+			s := harness.New(t, binary, map[string]string{"f": "old\n"})
+			wantCode(t, s.Run(change, "--preset", "full-access"), 0)
+			s.KilledAt(point, "apply", s.Name)
+			s.Write("saved", "a person's\n")
+			if temps := tempsOf(t, s); len(temps) != 1 || os.Rename(s.Source+"/saved", temps[0]) != nil {
+				t.Fatalf("the source has %q", temps)
+			}
+			if said := appliesNothing(t, s); !strings.Contains(said, "not restored: f: it has changed since") {
+				t.Errorf("said %q", said)
+			}
+			if got := s.Read("f"); got != "a person's\n" || len(tempsOf(t, s)) > 0 {
+				t.Errorf("the source has %q and %q", got, tempsOf(t, s))
+			}
+		})
 	}
 }
