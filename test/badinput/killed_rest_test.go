@@ -156,3 +156,21 @@ func TestARollBackPutsBackAVersionThatWasNotExpected(t *testing.T) {
 		})
 	}
 }
+
+// The audit log has one record of an undo that is killed after its commit.
+func TestAKilledUndoIsInTheAuditLog(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"f": "old\n"})
+	wantCode(t, s.Run("echo new > f", "--preset", "full-access"), 0)
+	for i, point := range []string{"journal: committed", "settle: told", "settle: dropped", "undo: told"} {
+		wantCode(t, s.Run("echo new > f"), 0)
+		wantCode(t, s.Agentfense("apply", s.Name), 0)
+		s.KilledAt(point, "undo", s.Name, "--yes")
+		wantCode(t, s.Run("true"), 0)
+		if n := strings.Count(s.Agentfense("audit", s.Name, "--json").Stdout, `"event":"undone"`); n != i+1 {
+			t.Errorf("killed at %q: the log has %d records of an undo, want %d", point, n, i+1)
+		}
+		if got := s.Read("f"); got != "old\n" {
+			t.Errorf("killed at %q: the source has %q", point, got)
+		}
+	}
+}

@@ -16,8 +16,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// Rest is what remains to be done in the sandbox after an apply or a redo is committed. It is kept
-// with the transaction, see history.Rest.
+// Rest is what remains to be done in the sandbox after an apply, an undo or a redo is committed. It
+// is kept with the transaction, see history.Rest.
 type Rest struct {
 	// Applied or Undone is the record for the audit log.
 	Applied *audit.Applied `json:"applied,omitempty"`
@@ -130,7 +130,7 @@ func settleOne(r *history.Rest, w *changes.Work) error {
 	}
 	failpoint.At("settle: told")
 	versions, _, err := w.MarkKept(rest.Versions)
-	if err == nil {
+	if err == nil && len(versions) > 0 {
 		_, err = w.Drop(versions)
 	}
 	if err != nil {
