@@ -8,6 +8,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/merge"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -123,6 +124,9 @@ func (b *Backend) Restore(ctx context.Context, name, ref string, rebase bool, ag
 		return snapshot.Restored{}, err
 	}
 	defer b.home.MakeRoom()()
+	if err := apply.CompleteStopped(sb); err != nil {
+		return snapshot.Restored{}, b.orAsOwner(ctx, sb, again, err)
+	}
 	lock, err := lockStopped(sb, record.PurposeRestore)
 	if err != nil {
 		return snapshot.Restored{}, err

@@ -16,17 +16,20 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// Rest is what remains to be done in the sandbox after an apply or a redo is committed. It is kept
-// with the transaction, see history.Rest.
+// Rest is what remains to be done in the sandbox after an apply, an undo or a redo is committed. It
+// is kept with the transaction, see history.Rest.
 type Rest struct {
 	// Applied or Undone is the record for the audit log.
 	Applied *audit.Applied `json:"applied,omitempty"`
 	Undone  *audit.Undone  `json:"undone,omitempty"`
 	// Versions are what the delta drops, because the source has it.
 	Versions []changes.Version `json:"versions,omitempty"`
+	// Removed are the paths that the running sandbox removed before the source had them, escaped.
+	// The delta has nothing there, and has to hide what the source has.
+	Removed []string `json:"removed,omitempty"`
 }
 
-// partVersions is how many versions a part of a Rest has at most.
+// partVersions is how many versions, or paths, a part of a Rest has at most.
 const partVersions = 1000
 
 // Parts returns the parts of r that history.Txn.KeepRest keeps.
@@ -40,7 +43,33 @@ func (r *Rest) Parts() iter.Seq[any] {
 				return
 			}
 		}
+		for some := range slices.Chunk(r.Removed, partVersions) {
+			if !yield(Rest{Removed: some}) {
+				return
+			}
+		}
 	}
+}
+
+// noteRemoved sets Removed. The source has the versions already: where the sandbox removes an entry
+// from now on, the delta itself hides the source's.
+func (r *Rest) noteRemoved(w *changes.Work) error {
+	for _, v := range r.Versions {
+		p, err := v.At()
+		if err != nil {
+			return err
+		}
+		if v.Made != nil && isOfSource(w, p) {
+			r.Removed = append(r.Removed, v.Path)
+		}
+	}
+	return nil
+}
+
+// isOfSource reports whether the view shows the source's entry at p.
+func isOfSource(w *changes.Work, p vpath.Path) bool {
+	info, err := w.Stack.LookupStored(p)
+	return err == nil && info.Origin == layer.Source
 }
 
 // readRest reads what Parts returned.
@@ -51,8 +80,12 @@ func readRest(from *history.Rest) (Rest, error) {
 		if err := json.Unmarshal(text, &part); err != nil {
 			return err
 		}
+		if _, err := changes.PathsOf(part.Versions); err != nil {
+			return err
+		}
 		rest.Applied, rest.Undone = cmp.Or(rest.Applied, part.Applied), cmp.Or(rest.Undone, part.Undone)
 		rest.Versions = append(rest.Versions, part.Versions...)
+		rest.Removed = append(rest.Removed, part.Removed...)
 		return nil
 	})
 	return rest, err
@@ -97,7 +130,7 @@ func settleOne(r *history.Rest, w *changes.Work) error {
 	}
 	failpoint.At("settle: told")
 	versions, _, err := w.MarkKept(rest.Versions)
-	if err == nil {
+	if err == nil && len(versions) > 0 {
 		_, err = w.Drop(versions)
 	}
 	if err != nil {
@@ -128,10 +161,15 @@ func (r *Rest) tell(w *changes.Work) error {
 }
 
 // updateBases makes the source's present entries the new bases, if they are what the transaction
-// made: the end of another transaction can change their ctime. again says that a killed process may
-// have dropped versions; to the layer an entry that the delta does not have is one that the sandbox
-// has removed.
+// made: the end of another transaction can change their ctime. To the layer an entry that the delta
+// does not have is one that the sandbox has removed. So it gets no new base unless that is known: a
+// discard or a restore may have taken the entry out of the delta since, and so may, as again says,
+// a killed process that did the rest.
 func (r *Rest) updateBases(w *changes.Work, again bool) error {
+	removed := map[string]bool{}
+	for _, p := range r.Removed {
+		removed[p] = !again
+	}
 	for i := range r.Versions {
 		v := &r.Versions[i]
 		if v.Made == nil {
@@ -141,8 +179,7 @@ func (r *Rest) updateBases(w *changes.Work, again bool) error {
 		if err != nil {
 			return err
 		}
-		info, err := w.Stack.LookupStored(p)
-		if v.Made = w.PlacedNow(p, v.Made); again && err == nil && info.Origin == layer.Source {
+		if v.Made = w.PlacedNow(p, v.Made); !removed[v.Path] && isOfSource(w, p) {
 			v.Made = nil
 		}
 	}

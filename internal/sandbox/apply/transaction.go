@@ -90,6 +90,28 @@ func RecoverSource(s *record.Sandbox, drop func([]changes.Version) ([]vpath.Path
 	return errors.Join(Settle(h, w), w.Close())
 }
 
+// CompleteStopped completes in a sandbox that is stopped what applies and redos have committed, as
+// RecoverSource does. Call it before the delta becomes another one: what remains to be done is of
+// the present one. It does nothing in a part that has lost its source.
+func CompleteStopped(s *record.Sandbox) error {
+	for _, part := range s.Parts() {
+		rests, err := history.Open(part.Home, part.Stored.Source).Rests(part)
+		if err != nil {
+			return err
+		}
+		if len(rests) == 0 {
+			continue
+		}
+		if _, why := part.SourceLost(); why != nil {
+			continue
+		}
+		if err := RecoverSource(part, nil, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // begin writes the journal of the plan.
 func (p *plan) begin(h *history.Source, o Options) error {
 	header := history.Header{
@@ -230,6 +252,11 @@ func (p *plan) keepRest(versions []changes.Version) (err error) {
 	rest := Rest{Versions: versions}
 	if e, is := audit.Bound(p.event()).(audit.Applied); is {
 		rest.Applied = &e
+	}
+	if p.work.Lock == nil { // the sandbox runs
+		if err := rest.noteRemoved(p.work); err != nil {
+			return err
+		}
 	}
 	p.rest, err = p.txn.KeepRest(rest.Parts())
 	return err

@@ -273,7 +273,8 @@ func (w *Work) placed(p vpath.Path) *layer.Base {
 		return nil
 	}
 	info, err := w.Stack.Lookup(p)
-	if w.forgot && err == nil && info.Origin == layer.Source {
+	// With a journal, what remains of the transaction says what the sandbox has removed.
+	if (w.forgot || w.journaled) && err == nil && info.Origin == layer.Source {
 		return nil
 	}
 	if same, err := v.isAt(p, info, err); err != nil || same && !v.Keep {

@@ -239,6 +239,9 @@ func (e Entry) StatTemp() (*unix.Stat_t, error) { return statEntry(e.Dir, e.temp
 // RemoveTemp removes the temporary file beside the entry.
 func (e Entry) RemoveTemp() error { return e.removeTemp() }
 
+// TakeTemp moves the temporary file, which a killed process took out of the source, to the image.
+func (e Entry) TakeTemp() error { return e.takeTemp() }
+
 // PutBack puts the temporary file, which a killed process took out of the source, back in place
 // of the present entry, which then goes.
 func (e Entry) PutBack(now *unix.Stat_t) error {

@@ -158,18 +158,20 @@ func (e *Entry) add(l *line) error {
 		e.Header = *l.Header
 	case l.Step != nil:
 		e.Steps = append(e.Steps, *l.Step)
-	case l.Placed != nil && l.Placed.Step < len(e.Steps):
+	case l.Placed != nil && e.hasStep(l.Placed.Step):
 		e.Steps[l.Placed.Step].After = l.Placed.After
 	case l.End != nil:
 		e.State, e.Count, e.Bytes = l.End.State, l.End.Count, l.End.Bytes
 	}
 	for _, i := range l.Left {
-		if i < len(e.Steps) {
+		if e.hasStep(i) {
 			e.Steps[i].Left = true
 		}
 	}
 	return nil
 }
+
+func (e *Entry) hasStep(number int) bool { return number >= 0 && number < len(e.Steps) }
 
 // end returns the line that commits a transaction, after left was set.
 func (e *Entry) end() *endLine {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -138,7 +139,28 @@ func (m *mover) leave(mv move, e changes.Entry, now *unix.Stat_t) error {
 		return nil
 	}
 	m.left = append(m.left, Left{mv.path, "it has changed since"})
-	return nil
+	return m.keepTemp(mv, e)
+}
+
+// keepTemp moves to the images what a killed process took out of the source, if that is its only
+// place.
+func (m *mover) keepTemp(mv move, e changes.Entry) error {
+	temp, err := e.StatTemp()
+	if err != nil || temp == nil || !mv.putsFile() || mv.to.Ino == 0 || !mv.to.isSameFile(temp) {
+		return err
+	}
+	hasImage, err := mv.hasImage()
+	if err != nil || hasImage {
+		return err
+	}
+	return e.To(&mv.image).TakeTemp()
+}
+
+// hasImage reports whether the image is there.
+func (v *move) hasImage() (bool, error) {
+	var st unix.Stat_t
+	err := unix.Fstatat(v.image.Dir, v.image.Name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil, safefs.IgnoreAbsent(err)
 }
 
 func (m *mover) chmod(mv move, e changes.Entry, now *unix.Stat_t) error {
@@ -191,11 +213,19 @@ func (m *mover) put(mv move, e changes.Entry, now *unix.Stat_t) error {
 		if temp != nil && mv.to.Ino != 0 && mv.to.isSameFile(temp) {
 			return e.PutBack(now)
 		}
+		hasImage, err := mv.hasImage()
+		switch {
+		case err != nil:
+			return err
+		case temp != nil && !hasImage && !mv.to.Matches(e, now):
+			// It was killed when it had taken out another version than the one that it expected.
+			m.left = append(m.left, Left{mv.path, "it has changed since"})
+			return e.PutBack(now)
+		}
 		if err := e.RemoveTemp(); err != nil {
 			return err
 		}
-		var st unix.Stat_t
-		if err := unix.Fstatat(mv.image.Dir, mv.image.Name, &st, unix.AT_SYMLINK_NOFOLLOW); errors.Is(err, unix.ENOENT) {
+		if !hasImage {
 			return nil // the step was not executed
 		}
 	}

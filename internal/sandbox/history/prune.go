@@ -3,6 +3,8 @@ package history
 import (
 	"path/filepath"
 	"time"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // prune keeps the history within its bounds: it removes transactions that are too old, and the
@@ -16,7 +18,11 @@ func (s *Source) prune(now time.Time) error {
 	for i := range entries {
 		e := &entries[i]
 		if e.State != Pending && keep.Retention > 0 && now.Sub(e.Time) > keep.Retention {
-			if err := s.remove(e.dir); err != nil {
+			dir := e.dir
+			if s.isAwaited(e) {
+				dir = filepath.Join(dir, imagesName)
+			}
+			if err := s.remove(dir); err != nil {
 				return err
 			}
 		}
@@ -30,6 +36,15 @@ func (s *Source) prune(now time.Time) error {
 	}
 	_, err = s.pruneTo(keep.MaxBytesPerSource, last)
 	return err
+}
+
+// isAwaited reports whether the sandbox still needs the journal, for what remains to be done in it.
+func (s *Source) isAwaited(e *Entry) bool {
+	if _, has := readRest(e.dir); !has {
+		return false
+	}
+	_, err := s.home.Open(string(e.Sandbox))
+	return !errdefs.Is(err, errdefs.NotFound)
 }
 
 // pruneTo removes the oldest images, but for those of the transaction keep, until the others have

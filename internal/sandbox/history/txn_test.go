@@ -141,10 +141,26 @@ func TestARestIsReadAsItWasKept(t *testing.T) {
 	}
 }
 
+// A damaged journal may name a step that it does not have.
+func TestANumberWithoutAStepIsIgnored(t *testing.T) {
+	for _, text := range []string{`{"placed":{"step":-1}}`, `{"placed":{"step":1}}`, `{"left":[-1]}`, `{"left":[1]}`} {
+		e := &Entry{dir: journalOf(t, `{"step":{"path":"/f"}}`+"\n"+durableLine+text+"\n")}
+		if err := e.Load(); err != nil || len(e.Steps) != 1 || e.Steps[0].Left {
+			t.Errorf("%s: %+v, %v", text, e.Steps, err)
+		}
+	}
+}
+
 func emptyJournal(t *testing.T) string {
 	t.Helper()
+	return journalOf(t, durableLine)
+}
+
+// journalOf returns a directory with a journal of that text.
+func journalOf(t *testing.T, text string) string {
+	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, journalName), []byte(durableLine), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, journalName), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -163,10 +163,13 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 // execute executes a plan, tells it, and makes the delta fit.
 func (d *delta) execute(h *history.Source, plan *history.Reversal, of *history.Entry, s *record.Sandbox, result *Result) (err error) {
 	header := history.Header{ID: history.NewID(), Kind: result.Kind, Time: time.Now().UTC(), UID: os.Geteuid()}
-	if result.Kind == history.Redo && d.work != nil {
-		plan.Rest = func() (iter.Seq[any], error) {
-			versions, err := d.takesOut(plan.Steps())
-			rest := apply.Rest{Versions: versions}
+	redo := result.Kind == history.Redo
+	if d.work != nil {
+		plan.Rest = func() (_ iter.Seq[any], err error) {
+			rest := apply.Rest{}
+			if redo {
+				rest.Versions, err = d.takesOut(plan.Steps())
+			}
 			if e, is := audit.Bound(undone(result, header.ID)).(audit.Undone); is {
 				rest.Undone = &e
 			}
@@ -177,17 +180,19 @@ func (d *delta) execute(h *history.Source, plan *history.Reversal, of *history.E
 		return err
 	}
 	if plan.Rest != nil {
-		return apply.Settle(h, d.work)
+		err = apply.Settle(h, d.work)
+	} else {
+		err = d.tell(result)
 	}
+	if err != nil || redo {
+		return err
+	}
+	failpoint.At("undo: told")
 	done, err := h.Find(result.ID)
 	if err == nil {
 		err = done.Load()
 	}
 	if err == nil {
-		err = d.tell(result)
-	}
-	if err == nil {
-		failpoint.At("undo: told")
 		result.GivenBack, err = d.update(done)
 	}
 	return err

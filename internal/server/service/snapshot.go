@@ -8,6 +8,7 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/board"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review/between"
@@ -111,6 +112,9 @@ func (c *snapshotServer) RestoreSnapshot(ctx context.Context, m *sandboxv1.Resto
 		return nil, err
 	}
 	defer unlock()
+	if err := apply.CompleteStopped(sb); err != nil {
+		return nil, withoutSources(ctx, sb, err)
+	}
 	release, err := c.service.lockStopped(ctx, sb, record.PurposeRestore)
 	if err != nil {
 		return nil, err
