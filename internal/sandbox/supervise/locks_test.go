@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"os"
@@ -102,6 +103,56 @@ func TestAChangeIsFollowedInOrder(t *testing.T) {
 	f.change(t, "/e")
 	must(t, f.followChange(t.Context(), nil))
 	has("a", "b", "c", "d", "e")
+}
+
+// TestASandboxThatStartsOrStopsIsWaitedFor checks that a member without a socket makes no change
+// fail if it soon has one, or leaves. One that runs on has to follow.
+func TestASandboxThatStartsOrStopsIsWaitedFor(t *testing.T) {
+	f := newLockFollower(t)
+	soon := 3 * settleInterval
+	tell := func(patience time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		return f.tell(ctx, []string{"other"}, f.change(t, "/x"))
+	}
+	must(t, f.locks.board.Join(f.holder))
+	if err := tell(soon); !errdefs.Is(err, errdefs.Unavailable) {
+		t.Errorf("a sandbox that does not listen: %v, want Unavailable", err)
+	}
+
+	left := time.AfterFunc(soon, func() { _, _ = f.locks.board.Leave(f.holder) })
+	defer left.Stop()
+	if err := tell(lockPatience); err != nil {
+		t.Errorf("a sandbox that leaves: %v", err)
+	}
+
+	must(t, f.locks.board.Join(f.holder))
+	followed := make(chan *api.LocksChanged, 1)
+	starts := time.AfterFunc(soon, func() {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(f.other.Dir(), api.ControlSocket)})
+		if err != nil {
+			return
+		}
+		defer l.Close()
+		uc, err := l.AcceptUnix()
+		if err != nil {
+			return
+		}
+		defer uc.Close()
+		c := api.Conn{UnixConn: uc}
+		var r api.Request
+		if _, err := c.Receive(&r); err == nil {
+			_ = api.ServeLocks(c, func(change *api.LocksChanged) error { followed <- change; return nil })
+		}
+	})
+	defer starts.Stop()
+	if err := tell(lockPatience); err != nil {
+		t.Fatalf("a sandbox that starts: %v", err)
+	}
+	if change := <-followed; change == nil || len(change.Begun) != 1 {
+		t.Errorf("a sandbox that starts is told %+v", change)
+	}
+	f.locks.followers.Keep(nil)
 }
 
 // TestTheRulesOfAHolderAreReadAgain checks when a policy that bounds locks is taken from its record
