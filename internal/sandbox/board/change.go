@@ -109,8 +109,8 @@ func appendText(to []byte, s string) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(s))), s...)
 }
 
-// appendTime appends seconds since 1970, and nanoseconds: in nanoseconds alone, a lock could not end
-// after 2262.
+// appendTime appends seconds since 1970, and nanoseconds: in nanoseconds alone, a lock could not
+// end after 2262.
 func appendTime(to []byte, t time.Time) []byte {
 	return binary.AppendUvarint(binary.AppendVarint(to, t.Unix()), uint64(t.Nanosecond()))
 }

@@ -77,8 +77,8 @@ func TestAnIncompleteChangeIsRefused(t *testing.T) {
 	}
 }
 
-// TestAChangeHasTimesFarAhead checks that a lock which ends in centuries is not told as one that has
-// ended.
+// TestAChangeHasTimesFarAhead checks that a lock which ends in centuries is not told as one that
+// has ended.
 func TestAChangeHasTimesFarAhead(t *testing.T) {
 	now := time.Now().UTC()
 	for _, until := range []time.Time{{}, now, now.Add(math.MaxInt64), time.Date(2262, 4, 12, 0, 0, 0, 0, time.UTC)} {

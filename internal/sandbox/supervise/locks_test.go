@@ -157,8 +157,8 @@ func TestASandboxThatStartsOrStopsIsWaitedFor(t *testing.T) {
 	f.locks.followers.Keep(nil)
 }
 
-// TestASandboxThatStopsDoesNotSayThatItFollows checks that no change is answered which the sandbox no
-// longer enforces: its commands may not have ended.
+// TestASandboxThatStopsDoesNotSayThatItFollows checks that no change is answered which the sandbox
+// no longer enforces: its commands may not have ended.
 func TestASandboxThatStopsDoesNotSayThatItFollows(t *testing.T) {
 	f := newLockFollower(t)
 	f.stopping, f.holds, f.stays = make(chan struct{}), 1, true

@@ -16,8 +16,9 @@ import (
 // maxKeptFollowers bounds the connections that Followers keeps open between two changes.
 const maxKeptFollowers = 32
 
-// maxChangeBytes bounds a change that is sent. In place of a larger one the others read the table: a
-// supervisor that does not read would keep the sender waiting once the buffer of its socket is full.
+// maxChangeBytes bounds a change that is sent. In place of a larger one the others read the table:
+// a supervisor that does not read would keep the sender waiting once the buffer of its socket is
+// full.
 const maxChangeBytes = 32 << 10
 
 // Followers are the supervisors of other sandboxes, which are told that the locks have changed.

@@ -178,8 +178,9 @@ func TestTellEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestALargeChangeIsNotSent checks that a change which would not fit the buffer of a socket does not
-// keep the sender waiting for a supervisor that does not read: the others are to read the table.
+// TestALargeChangeIsNotSent checks that a change which would not fit the buffer of a socket does
+// not keep the sender waiting for a supervisor that does not read: the others are to read the
+// table.
 func TestALargeChangeIsNotSent(t *testing.T) {
 	dir := t.TempDir()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(dir, ControlSocket)})
