@@ -146,15 +146,21 @@ func (b *Board) members() ([]string, error) {
 	return names, nil
 }
 
-// DropEnded drops a member if it no longer runs, and reports whether that is so.
+// DropEnded drops a member if it no longer runs, and reports whether that is so, or the member has
+// left.
 func (b *Board) DropEnded(name string) (ended bool, err error) {
 	err = b.locked(func() error {
+		file := filepath.Join(b.dir, membersDir, name)
+		if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+			ended = true
+			return nil
+		}
 		_, runs, err := b.running(name)
 		if err != nil || runs {
 			return err
 		}
 		ended = true
-		_ = os.Remove(filepath.Join(b.dir, membersDir, name)) // else the next time
+		_ = os.Remove(file) // else the next time
 		return nil
 	})
 	return ended, err

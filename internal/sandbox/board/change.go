@@ -109,12 +109,10 @@ func appendText(to []byte, s string) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(s))), s...)
 }
 
-// appendTime appends nanoseconds since 1970; 0 for the zero time.
+// appendTime appends seconds since 1970, and nanoseconds: in nanoseconds alone, a lock could not
+// end after 2262.
 func appendTime(to []byte, t time.Time) []byte {
-	if t.IsZero() {
-		return binary.AppendVarint(to, 0)
-	}
-	return binary.AppendVarint(to, t.UnixNano())
+	return binary.AppendUvarint(binary.AppendVarint(to, t.Unix()), uint64(t.Nanosecond()))
 }
 
 // parser reads a change. After a failure it returns zero values.
@@ -130,11 +128,9 @@ func (p *parser) number() uint64 {
 }
 
 func (p *parser) time() time.Time {
-	v, n := binary.Varint(p.text)
-	if p.skip(n); v == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, v).UTC()
+	seconds, n := binary.Varint(p.text)
+	p.skip(n)
+	return time.Unix(seconds, int64(p.number())).UTC()
 }
 
 func (p *parser) string() string {

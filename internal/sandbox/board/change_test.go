@@ -3,6 +3,7 @@ package board
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -73,6 +74,18 @@ func TestAnIncompleteChangeIsRefused(t *testing.T) {
 	}
 	if _, err := ParseChange(append(text, 0)); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("one byte too many: %v, want Invalid", err)
+	}
+}
+
+// TestAChangeHasTimesFarAhead checks that a lock which ends in centuries is not told as one that
+// has ended.
+func TestAChangeHasTimesFarAhead(t *testing.T) {
+	now := time.Now().UTC()
+	for _, until := range []time.Time{{}, now, now.Add(math.MaxInt64), time.Date(2262, 4, 12, 0, 0, 0, 0, time.UTC)} {
+		c := Change{Begun: []Lock{{Path: "a", Since: now, Until: until}}}
+		if got, err := ParseChange(c.Append(nil)); err != nil || !cmp.Equal(got, c) {
+			t.Errorf("until %s: ParseChange = %+v, %v", until, got, err)
+		}
 	}
 }
 

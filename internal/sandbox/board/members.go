@@ -106,6 +106,7 @@ func (b *Board) removeIf(may func() (bool, error)) error {
 		if ok, err := may(); !ok || err != nil {
 			return err
 		}
+		err = nil // a killed process may have left no directory of members
 		for _, entry := range names {
 			err = errors.Join(err, remove(filepath.Join(b.dir, membersDir, entry.Name())))
 		}

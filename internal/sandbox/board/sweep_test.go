@@ -76,6 +76,29 @@ func TestABoardGoesWithTheLastSandboxOfItsSource(t *testing.T) {
 	exists(b, false)
 }
 
+// TestABoardThatIsRemovedInPartGoes checks that what a killed process leaves of a board that it
+// makes or removes is in nobody's way.
+func TestABoardThatIsRemovedInPartGoes(t *testing.T) {
+	b := newBoard(t)
+	for name, end := range map[string]func() error{
+		"a sweep": func() error { return Sweep(b.home) },
+		"a leave": func() error {
+			_, err := Of(b.home, record.Source{Path: "/another", Ino: 2}, "").Leave(Holder{Name: "a"})
+			return err
+		},
+	} {
+		if err := b.makeFiles(); err != nil {
+			t.Fatal(err)
+		}
+		if err := end(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Stat(b.dir); err == nil {
+			t.Errorf("%s: the board is there", name)
+		}
+	}
+}
+
 // TestTheBoardOfAKilledSupervisorIsRemoved checks that a board without messages, whose members
 // ended without Leave, goes when a member of another one leaves.
 func TestTheBoardOfAKilledSupervisorIsRemoved(t *testing.T) {

@@ -89,7 +89,9 @@ func (f *tableFile) readLast() error {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > maxTableBytes {
 		return errors.New("not a file of a table")
 	}
-	f.size = st.Size
+	if f.size = st.Size; f.size == 0 {
+		return nil // what a crash of the host leaves of a new file: no holder lives
+	}
 	line, err := f.lastLine(min(st.Size, tailBytes))
 	if err != nil {
 		return err
@@ -149,7 +151,7 @@ func (f *tableFile) store(t *Table) error {
 	if len(line) > maxTableBytes {
 		return errdefs.New(errdefs.Exhausted, "locks: the table has %d bytes, and may have %d", len(line), maxTableBytes)
 	}
-	if f.fd < 0 || f.whole+int64(len(line)) > keptTableBytes {
+	if f.whole == 0 || f.whole+int64(len(line)) > keptTableBytes {
 		return f.board.replace(locksFile, line)
 	}
 	if f.whole < f.size {

@@ -70,7 +70,7 @@ func TestADamagedTableIsNoEmptyOne(t *testing.T) {
 	b, h := newBoard(t), Holder{Name: "a", PID: 1}
 	b.lockAll(t, h, "/x")
 	path := filepath.Join(b.dir, locksFile)
-	for _, text := range []string{"", `{"version":2}`, "nonsense\n", "{}\n{\n"} {
+	for _, text := range []string{`{"version":2}`, "nonsense\n", "{}\n{\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -86,6 +86,23 @@ func TestADamagedTableIsNoEmptyOne(t *testing.T) {
 	}
 	if _, err := b.Locks(); !errdefs.Is(err, errdefs.Internal) {
 		t.Errorf("a FIFO: %v, want Internal", err)
+	}
+}
+
+// TestACrashOfTheHostLeavesAnEmptyTable checks that an empty file has no locks: a file system may
+// store the name of a new file and not what was written. No process leaves such a file.
+func TestACrashOfTheHostLeavesAnEmptyTable(t *testing.T) {
+	b, h := newBoard(t), Holder{Name: "a", PID: 1}
+	b.lockAll(t, h, "/x")
+	if err := os.Truncate(filepath.Join(b.dir, locksFile), 0); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.lockCount(t); n != 0 {
+		t.Errorf("%d locks, want none", n)
+	}
+	b.lockAll(t, h, "/y")
+	if n := b.lockCount(t); n != 1 {
+		t.Errorf("%d locks, want 1", n)
 	}
 }
 

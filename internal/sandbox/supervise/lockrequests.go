@@ -36,7 +36,11 @@ func (s *supervisor) handleFollow(ctx context.Context, c api.Conn) {
 			return c.Close() // the sandbox is stopping
 		}
 		defer s.release()
-		return s.followChange(ctx, change)
+		err := s.followChange(ctx, change)
+		if s.isStopping() { // perhaps it was not followed, and commands still run
+			return c.Close()
+		}
+		return err
 	})
 }
 

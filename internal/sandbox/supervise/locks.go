@@ -333,17 +333,31 @@ func (s *supervisor) tell(ctx context.Context, members []string, change *api.Loc
 	failed := l.followers.Tell(ctx, dirs, change)
 	for i, name := range members {
 		if e := failed[dirs[i]]; e != nil {
-			err = cmp.Or(s.errNotFollowing(name, e), err)
+			err = cmp.Or(s.tellAgain(ctx, name, e, change), err)
 		}
 	}
 	return err
 }
 
-// errNotFollowing is nil if the sandbox has ended.
-func (s *supervisor) errNotFollowing(name string, cause error) error {
-	ended, failed := s.locks.board.DropEnded(name)
-	if ended {
-		return nil
+// tellAgain is tell for a sandbox that has not followed, because of cause. While its supervisor
+// starts, or lets go, it does not listen.
+func (s *supervisor) tellAgain(ctx context.Context, name string, cause error, change *api.LocksChanged) error {
+	dir := s.home.DirOf(name)
+	for {
+		ended, failed := s.locks.board.DropEnded(name)
+		if ended {
+			return nil
+		}
+		absent := errdefs.Is(cause, errdefs.NotFound) || errdefs.Is(cause, errdefs.Unavailable)
+		if failed != nil || !absent || ctx.Err() != nil {
+			return errdefs.New(errdefs.Unavailable, "sandbox %s: does not follow the locks: %w", name, errors.Join(cause, failed))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(settleInterval):
+			if cause = s.locks.followers.Tell(ctx, []string{dir}, change)[dir]; cause == nil {
+				return nil
+			}
+		}
 	}
-	return errdefs.New(errdefs.Unavailable, "sandbox %s: does not follow the locks: %w", name, errors.Join(cause, failed))
 }

@@ -1,6 +1,9 @@
 package supervise
 
 import (
+	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -104,6 +107,101 @@ func TestAChangeIsFollowedInOrder(t *testing.T) {
 	has("a", "b", "c", "d", "e")
 }
 
+// TestASandboxThatStartsOrStopsIsWaitedFor checks that a member without a socket makes no change
+// fail if it soon has one, or leaves. One that runs on has to follow.
+func TestASandboxThatStartsOrStopsIsWaitedFor(t *testing.T) {
+	f := newLockFollower(t)
+	soon := 3 * settleInterval
+	tell := func(patience time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		return f.tell(ctx, []string{"other"}, f.change(t, "/x"))
+	}
+	must(t, f.locks.board.Join(f.holder))
+	if err := tell(soon); !errdefs.Is(err, errdefs.Unavailable) {
+		t.Errorf("a sandbox that does not listen: %v, want Unavailable", err)
+	}
+
+	left := time.AfterFunc(soon, func() { _, _ = f.locks.board.Leave(f.holder) })
+	defer left.Stop()
+	if err := tell(lockPatience); err != nil {
+		t.Errorf("a sandbox that leaves: %v", err)
+	}
+
+	must(t, f.locks.board.Join(f.holder))
+	followed := make(chan *api.LocksChanged, 1)
+	starts := time.AfterFunc(soon, func() {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(f.other.Dir(), api.ControlSocket)})
+		if err != nil {
+			return
+		}
+		defer l.Close()
+		uc, err := l.AcceptUnix()
+		if err != nil {
+			return
+		}
+		defer uc.Close()
+		c := api.Conn{UnixConn: uc}
+		var r api.Request
+		if _, err := c.Receive(&r); err == nil {
+			_ = api.ServeLocks(c, func(change *api.LocksChanged) error { followed <- change; return nil })
+		}
+	})
+	defer starts.Stop()
+	if err := tell(lockPatience); err != nil {
+		t.Fatalf("a sandbox that starts: %v", err)
+	}
+	if change := <-followed; change == nil || len(change.Begun) != 1 {
+		t.Errorf("a sandbox that starts is told %+v", change)
+	}
+	f.locks.followers.Keep(nil)
+}
+
+// TestASandboxThatStopsDoesNotSayThatItFollows checks that no change is answered which the sandbox
+// no longer enforces: its commands may not have ended.
+func TestASandboxThatStopsDoesNotSayThatItFollows(t *testing.T) {
+	f := newLockFollower(t)
+	f.stopping, f.holds, f.stays = make(chan struct{}), 1, true
+	client, server := connPair(t)
+	f.locks.mu.Lock() // the change waits
+	holds := func(want int) {
+		for is := -1; is != want; time.Sleep(time.Millisecond) {
+			f.mu.Lock()
+			is = f.holds
+			f.mu.Unlock()
+		}
+	}
+	go f.handleFollow(t.Context(), server)
+	holds(0)                                // a connection is no reason to stay
+	_, err := client.Write(make([]byte, 4)) // an empty message: the table is to be read
+	must(t, err)
+	holds(1) // a change is
+	f.stop()
+	f.locks.over = true
+	f.locks.mu.Unlock()
+	must(t, client.SetDeadline(time.Now().Add(time.Minute)))
+	if n, err := client.Read(make([]byte, 4)); !errors.Is(err, io.EOF) {
+		t.Errorf("%d bytes are answered, %v, want EOF", n, err)
+	}
+}
+
+// connPair returns the ends of a connection.
+func connPair(t *testing.T) (a, b api.Conn) {
+	t.Helper()
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	var conns [2]api.Conn
+	for i, fd := range ends {
+		f := os.NewFile(uintptr(fd), "end")
+		c, err := net.FileConn(f)
+		f.Close()
+		must(t, err)
+		t.Cleanup(func() { c.Close() })
+		conns[i] = api.Conn{UnixConn: c.(*net.UnixConn)}
+	}
+	return conns[0], conns[1]
+}
+
 // TestTheRulesOfAHolderAreReadAgain checks when a policy that bounds locks is taken from its record
 // again: after a look at the table, and when the holder tells of other rules.
 func TestTheRulesOfAHolderAreReadAgain(t *testing.T) {
@@ -188,21 +286,11 @@ func TestASandboxOfAServerRefusesOthers(t *testing.T) {
 		if served {
 			s.record.Served = &record.Served{}
 		}
-		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		must(t, err)
-		var conns [2]api.Conn
-		for i, fd := range ends {
-			f := os.NewFile(uintptr(fd), "end")
-			c, err := net.FileConn(f)
-			f.Close()
-			must(t, err)
-			defer c.Close()
-			conns[i] = api.Conn{UnixConn: c.(*net.UnixConn)}
-		}
-		must(t, conns[0].Send(api.Request{Op: "unknown", Local: true}))
-		s.handle(t.Context(), conns[1])
+		client, server := connPair(t)
+		must(t, client.Send(api.Request{Op: "unknown", Local: true}))
+		s.handle(t.Context(), server)
 		var answer api.Reply
-		_, err = conns[0].Receive(&answer)
+		_, err := client.Receive(&answer)
 		must(t, err)
 		if got := errdefs.Is(answer.Error.Err(), errdefs.Precondition); got != served {
 			t.Errorf("of a server: %t: answer %v", served, answer.Error.Err())

@@ -16,6 +16,11 @@ import (
 // maxKeptFollowers bounds the connections that Followers keeps open between two changes.
 const maxKeptFollowers = 32
 
+// maxChangeBytes bounds a change that is sent. In place of a larger one the others read the table:
+// a supervisor that does not read would keep the sender waiting once the buffer of its socket is
+// full.
+const maxChangeBytes = 32 << 10
+
 // Followers are the supervisors of other sandboxes, which are told that the locks have changed.
 // Connections to them stay open, because a connection takes longer than the rest. The zero value
 // has none. Its methods may be called concurrently.
@@ -30,6 +35,9 @@ type Followers struct {
 func (f *Followers) Tell(ctx context.Context, dirs []string, change *LocksChanged) (failed map[string]error) {
 	failed = map[string]error{}
 	text := change.appendTo(nil)
+	if len(text) > maxChangeBytes {
+		text = nil
+	}
 	asked := make([]Conn, len(dirs)) // without a connection: not asked
 	for i, dir := range dirs {
 		asked[i] = f.ask(ctx, dir, text)

@@ -4,11 +4,13 @@ import (
 	"context"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/board"
 )
 
 // follower stands for a supervisor that follows the locks of others.
@@ -173,5 +175,49 @@ func TestTellEndsWithItsContext(t *testing.T) {
 	var all Followers
 	if err := all.Tell(ctx, []string{f.dir}, nil)[f.dir]; !errdefs.Is(err, errdefs.Canceled) {
 		t.Errorf("Tell = %v, want Canceled", err)
+	}
+}
+
+// TestALargeChangeIsNotSent checks that a change which would not fit the buffer of a socket does
+// not keep the sender waiting for a supervisor that does not read: the others are to read the
+// table.
+func TestALargeChangeIsNotSent(t *testing.T) {
+	dir := t.TempDir()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(dir, ControlSocket)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	change := &LocksChanged{Change: board.Change{Ended: []string{strings.Repeat("x", 1<<20)}}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	told := make(chan map[string]error, 1)
+	go func() {
+		var all Followers
+		told <- all.Tell(ctx, []string{dir}, change)
+	}()
+	select {
+	case failed := <-told:
+		if failed[dir] == nil {
+			t.Error("a supervisor that does not answer has followed")
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("Tell waits for a supervisor that does not read")
+	}
+	if err := l.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	uc, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer uc.Close()
+	c := Conn{uc}
+	var r Request
+	if _, err := c.Receive(&r); err != nil || r.Op != OpLocks {
+		t.Fatalf("request %q, %v", r.Op, err)
+	}
+	if text, err := messages.ReceiveText(c); err != nil || len(text) != 0 {
+		t.Errorf("%d bytes are sent, %v, want none", len(text), err)
 	}
 }
