@@ -205,11 +205,35 @@ func TestScreen(t *testing.T) {
 		"                                    │",
 		"                                    │",
 		"                                    │",
-		" Space stage · Tab diff · A apply · d discard · v split · n refusals · ? help · q quit",
+		" Space stage · Tab diff · A apply · d discard · n refusals · ? help · q quit",
 	}
 	if diff := cmp.Diff(want, p.screen()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
+}
+
+// On a terminal of the usual size, 80 columns and 24 lines, the screen says how to leave, and how
+// to read on.
+func TestTheUsualTerminalHasRoomForTheKeys(t *testing.T) {
+	f, _, _ := withHunks()
+	p := sit(t, f, 80, 24)
+	p.sees("? help · q quit")
+	p.press("G", "tab")
+	p.sees("Space stage hunk")
+	p.sees("? help · q quit")
+	p.press("?")
+	p.sees("↑ ↓ scroll · any other key: back")
+	for range help {
+		p.press("down")
+	}
+	p.sees(help[len(help)-1])
+	for _, text := range help {
+		if n := ansi.StringWidth(text); n > 80 {
+			t.Errorf("%d columns: %q", n, text)
+		}
+	}
+	p.m.height = len(help) + 4
+	p.sees(" any key: back")
 }
 
 func TestAppliesWhatIsStaged(t *testing.T) {

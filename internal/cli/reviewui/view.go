@@ -74,11 +74,11 @@ func (m *model) title() string {
 
 // footer is the last line.
 func (m *model) footer() string {
-	l := line{{" Space stage · Tab diff · A apply · d discard · v split · n refusals · ? help · q quit", "90"}}
+	l := line{{" Space stage · Tab diff · A apply · d discard · n refusals · ? help · q quit", "90"}}
 	if m.inDiff {
-		l[0].text = " Tab list · A apply · v split · ? help · q quit"
+		l[0].text = " Tab list · A apply · ? help · q quit"
 		if m.doc != nil && len(m.doc.hunks) > 0 {
-			l[0].text = " Space stage hunk · ] next · [ previous · Tab list · A apply · v split · ? help · q quit"
+			l[0].text = " Space stage hunk · ] next · [ previous · Tab list · A apply · ? help · q quit"
 		}
 	}
 	switch {
@@ -90,6 +90,9 @@ func (m *model) footer() string {
 		l = m.dialogFooter()
 	case m.mode == reading:
 		l = line{{" any key: back", "90"}}
+		if len(m.text) > m.height-2 {
+			l[0].text = " ↑ ↓ scroll · any other key: back"
+		}
 	case m.status != "":
 		l = line{{" " + printable(m.status), "1"}}
 	case m.busy:
