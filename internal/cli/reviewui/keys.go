@@ -321,11 +321,11 @@ func (m *model) askDiscard() {
 	if len(paths) == 0 {
 		return
 	}
-	what := review.Count(len(files), "change")
+	what, lost := review.Count(len(files), "change"), "them"
 	if len(files) == 1 {
-		what = m.nameOf(m.files[files[0]].Path)
+		what, lost = m.nameOf(m.files[files[0]].Path), "it"
 	}
-	m.ask("Discard "+what+"? The sandbox loses it.", func(m *model) tea.Cmd {
+	m.ask("Discard "+what+"? The sandbox loses "+lost+".", func(m *model) tea.Cmd {
 		m.busy, m.status = true, "discarding"
 		return m.source.discard(paths)
 	})

@@ -294,7 +294,11 @@ func TestAFileThatChangedSinceItWasSeenIsNotStaged(t *testing.T) {
 func TestDiscardAsksFirst(t *testing.T) {
 	f := newFake()
 	p := sit(t, f, 100, 20)
-	p.press("G", "d", "q")
+	p.press("G", "k", "k", "d") // the title of b.txt and another file
+	p.sees("Discard 2 changes? The sandbox loses them. [y/N]")
+	p.press("n", "G", "d")
+	p.sees("Discard b.txt? The sandbox loses it. [y/N]")
+	p.press("q")
 	if f.discarded != nil {
 		t.Fatalf("discarded %v without a yes", f.discarded)
 	}
