@@ -156,6 +156,8 @@ func runApply(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o ap
 	if isDone {
 		e.sayElsewhere(result, o.Branch)
 		err = errors.Join(err, o.sign(ctx, e, result.Statement))
+	} else if err == nil {
+		o.sayUnsigned(e)
 	}
 	if err == nil && len(result.Paths) == 0 && !o.JSON {
 		err = e.saySynced(ctx, c.Changes)
