@@ -71,7 +71,7 @@ func (m *model) key(key, text string) tea.Cmd {
 func (m *model) readKey(key string) {
 	switch key {
 	case "down", "j", "pgdown", "space":
-		m.textTop = max(0, min(m.textTop+1, len(m.text)-m.height+2))
+		m.textTop = max(0, min(m.textTop+1, len(m.wrapped())-m.height+2))
 	case "up", "k", "pgup":
 		m.textTop = max(0, m.textTop-1)
 	default:

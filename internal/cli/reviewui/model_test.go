@@ -236,6 +236,16 @@ func TestTheUsualTerminalHasRoomForTheKeys(t *testing.T) {
 	p.sees(" any key: back")
 }
 
+func TestALongMessageIsWrapped(t *testing.T) {
+	p := sit(t, newFake(), 40, 8)
+	p.m.read("Applied 0 changes", []string{strings.Repeat("word ", 60) + "end"})
+	p.sees("↑ ↓ scroll")
+	for range 10 {
+		p.press("down")
+	}
+	p.sees("end")
+}
+
 func TestAppliesWhatIsStaged(t *testing.T) {
 	f := newFake()
 	p := sit(t, f, 100, 20)
