@@ -246,8 +246,12 @@ func applyCommits(ctx context.Context, e *env, b backend.Backend, name string, o
 	}
 	e.sayStopped("left out", r.LeftOut, r.TotalLeftOut)
 	e.sayStopped("refused", r.Refused, r.TotalRefused)
-	if !o.AtBase && !r.Moves && slices.ContainsFunc(r.Refused, func(s transplant.Stopped) bool { return s.Conflicts }) {
-		e.say("to begin the branch where the sandbox began: --at-base · to apply files in place of commits: agentfense apply %s", vpath.Escape(name))
+	if !o.AtBase && slices.ContainsFunc(r.Refused, func(s transplant.Stopped) bool { return s.Conflicts }) {
+		how := "to begin the branch where the sandbox began: --at-base"
+		if o.Branch == "" {
+			how = "to make a new branch of them: --to-branch BRANCH --at-base"
+		}
+		e.say("%s · to apply files in place of commits: agentfense apply %s", how, vpath.Escape(name))
 	}
 	if err != nil {
 		return err
