@@ -152,10 +152,12 @@ func runApply(ctx context.Context, e *env, c changesIn, paths []vpath.Path, o ap
 	if isDone && err == nil {
 		e.sayInCodebase(result)
 	}
-	err = e.tellApplied(c, result, err, o)
+	err = e.tellApplied(c, paths, result, err, o)
 	if isDone {
 		e.sayElsewhere(result, o.Branch)
 		err = errors.Join(err, o.sign(ctx, e, result.Statement))
+	} else if err == nil {
+		o.sayUnsigned(e)
 	}
 	if err == nil && len(result.Paths) == 0 && !o.JSON {
 		err = e.saySynced(ctx, c.Changes)
@@ -211,8 +213,8 @@ func (e *env) listSynced(sb backend.Sandbox, synced []vpath.Path) {
 	e.say("already in codebase %s: %s%s", sb.Record.Served.CodebaseID, strings.Join(names, ", "), more)
 }
 
-// tellApplied says how an apply went, which err says too.
-func (e *env) tellApplied(c changesIn, result backend.Applied, err error, o applyOptions) error {
+// tellApplied says how an apply of paths went, which err says too.
+func (e *env) tellApplied(c changesIn, paths []vpath.Path, result backend.Applied, err error, o applyOptions) error {
 	leftOut := result.Count(apply.ChangedSinceReview)
 	if err == nil && leftOut > 0 {
 		err = exitError(exitLeftOut)
@@ -244,14 +246,18 @@ func (e *env) tellApplied(c changesIn, result backend.Applied, err error, o appl
 	if o.Patch || len(o.Hunks) > 0 {
 		e.sayHunksLeftOut(c.Ref(), leftOut)
 	} else {
-		e.sayLeftOut(c.Ref(), leftOut)
+		e.sayLeftOut(c.Ref(), paths, leftOut)
 	}
 	return err
 }
 
-// sayLeftOut says what to do about what had changed since it was shown.
-func (e *env) sayLeftOut(ref string, n int) {
+// sayLeftOut says what to do about what had changed since it was shown, at no other paths than
+// those that were named.
+func (e *env) sayLeftOut(ref string, paths []vpath.Path, n int) {
 	if n > 0 {
+		for _, p := range paths {
+			ref += " " + shellWord(p.Rel())
+		}
 		e.say("left out %s, changed since shown; to see the current state: agentfense diff %[2]s · to apply it: agentfense apply %[2]s --latest", plural(n, "path"), ref)
 	}
 }

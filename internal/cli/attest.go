@@ -71,3 +71,10 @@ func (o *attestOptions) sign(ctx context.Context, e *env, statement []byte) erro
 	e.say("statement: %[1]s, signed in %[1]s%[2]s; to check it: agentfense verify %[1]s", vpath.Escape(o.Attest), attest.SignatureSuffix)
 	return nil
 }
+
+// sayUnsigned says that there is no statement, if one was asked for.
+func (o *attestOptions) sayUnsigned(e *env) {
+	if o.Attest != "" {
+		e.say("nothing was applied, so there is no statement")
+	}
+}

@@ -98,8 +98,13 @@ func runCommits(ctx context.Context, e *env, b backend.Backend, name string, asJ
 		}
 	}
 	if len(doc.Branches) == 0 {
-		e.say("no commits were made in %s", vpath.Escape(name))
-		return nil
+		n, err := b.UnsavedBranches(ctx, name)
+		if err == nil && n > 0 { // the summary of run has counted them, and rm refuses
+			e.say("no branch of %[1]s has new commits; stashes and tags have, which are not listed: agentfense exec %[1]s -- git stash list", vpath.Escape(name))
+		} else {
+			e.say("no commits were made in %s", vpath.Escape(name))
+		}
+		return err
 	}
 	e.say("to bring commits into the source's repository: agentfense apply %s --commits [--to-branch BRANCH]", vpath.Escape(name))
 	return nil
@@ -241,8 +246,12 @@ func applyCommits(ctx context.Context, e *env, b backend.Backend, name string, o
 	}
 	e.sayStopped("left out", r.LeftOut, r.TotalLeftOut)
 	e.sayStopped("refused", r.Refused, r.TotalRefused)
-	if !o.AtBase && !r.Moves && slices.ContainsFunc(r.Refused, func(s transplant.Stopped) bool { return s.Conflicts }) {
-		e.say("to begin the branch where the sandbox began: --at-base · to apply files in place of commits: agentfense apply %s", vpath.Escape(name))
+	if !o.AtBase && slices.ContainsFunc(r.Refused, func(s transplant.Stopped) bool { return s.Conflicts }) {
+		how := "to begin the branch where the sandbox began: --at-base"
+		if o.Branch == "" {
+			how = "to make a new branch of them: --to-branch BRANCH --at-base"
+		}
+		e.say("%s · to apply files in place of commits: agentfense apply %s", how, vpath.Escape(name))
 	}
 	if err != nil {
 		return err

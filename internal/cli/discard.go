@@ -97,8 +97,8 @@ func (e *env) confirmDiscard(ctx context.Context, c changesIn, paths []vpath.Pat
 	for _, line := range discardLines(c, plan, o.Verbose) {
 		e.say("  %s", line)
 	}
-	if !e.confirm(fmt.Sprintf("Throw away %s%s?", plural(len(plan.Paths), "change"), c.where())) {
-		return errdefs.New(errdefs.Canceled, "discard: nothing was thrown away%s", c.where())
+	if !e.confirm(fmt.Sprintf("Discard %s%s?", plural(len(plan.Paths), "change"), c.where())) {
+		return errdefs.New(errdefs.Canceled, "discard: nothing was discarded%s", c.where())
 	}
 	return nil
 }

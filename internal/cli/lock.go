@@ -68,7 +68,10 @@ their locks are refused.`,
 			if err != nil {
 				return err
 			}
-			if err := b.Lock(ctx, args[0], api.LockRequest{Paths: paths, Advisory: o.Advisory, Wait: o.Wait, For: o.For}); err != nil {
+			p := e.progressUnless(o.Wait == 0, "waiting for locks of other sandboxes")
+			err = b.Lock(ctx, args[0], api.LockRequest{Paths: paths, Advisory: o.Advisory, Wait: o.Wait, For: o.For})
+			p.stop()
+			if err != nil {
 				return sayWhoHolds(err, args[0])
 			}
 			what := plural(len(paths), "path")

@@ -26,6 +26,7 @@ func TestDiscardAsks(t *testing.T) {
 		screen := start(t, s, append([]string{"discard"}, c.args...)...)
 		if c.answer != "" {
 			screen.expect("  a\r\n")
+			screen.expect("Discard ")
 			screen.expect("? [y/N]")
 			screen.send(c.answer)
 		}

@@ -51,7 +51,7 @@ func TestReviewAnswersAsks(t *testing.T) {
 	e.press("y", "Enter")
 	e.shows("That is no answer.")
 	e.press(first, "Enter")
-	e.shows("answered: read \"/a\"")
+	e.shows("allowed: read \"/a\"")
 
 	e.shows(`waits   read "/b"`)
 	e.press("a")
@@ -64,7 +64,7 @@ func TestReviewAnswersAsks(t *testing.T) {
 	e.press("a")
 	e.shows(`read "/c": open`)
 	e.press("deny", "Enter")
-	e.shows("answered: read \"/c\"")
+	e.shows("refused: read \"/c\"")
 	e.press("q")
 	e.shows("ended 0")
 	if err := command.Wait(); err != nil || out.String() != "text of a\ntext of b\ntext of b\n" {

@@ -93,13 +93,14 @@ func (m *model) takeAsks(a askedNow) tea.Cmd {
 
 // answered is how an answer was taken.
 type answered struct {
-	ask api.Ask
-	err error
+	ask   api.Ask
+	allow bool
+	err   error
 }
 
 // answer answers an ask.
 func (s *source) answer(shown api.Ask, a api.Answer) tea.Cmd {
-	return func() tea.Msg { return answered{shown, s.o.Answer(s.ctx, s.o.Name, shown, a)} }
+	return func() tea.Msg { return answered{shown, a.Allow, s.o.Answer(s.ctx, s.o.Name, shown, a)} }
 }
 
 // panelLines are what waits for an answer, and below it what was refused or reached.

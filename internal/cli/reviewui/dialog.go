@@ -101,7 +101,10 @@ func (m *model) takeAnswered(a answered) {
 	isOpen := m.mode == answering && m.dialog.isOf(a.ask)
 	switch {
 	case a.err == nil && isOpen:
-		m.mode, m.status = browsing, "answered: "+present.AskLine(a.ask)
+		m.mode, m.status = browsing, "refused: "+present.AskLine(a.ask)
+		if a.allow {
+			m.status = "allowed: " + present.AskLine(a.ask)
+		}
 	case a.err == nil:
 	case isOpen && errdefs.Is(a.err, errdefs.NotFound):
 		m.dialog.end("It waits no longer. The answer does not count.")

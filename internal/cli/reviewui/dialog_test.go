@@ -63,7 +63,7 @@ func TestAnswersAnAsk(t *testing.T) {
 		if diff := cmp.Diff([]api.Answer{want}, f.answers); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", typed, diff)
 		}
-		p.sees("answered: write")
+		p.sees(map[bool]string{true: "allowed: write", false: "refused: write"}[want.Allow])
 	}
 }
 

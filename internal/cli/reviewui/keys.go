@@ -18,16 +18,17 @@ var help = []string{
 	"Tab Enter      between the list and the diff; Enter opens a group",
 	"Esc            back to the list; forget the filter",
 	"",
-	"Space          stage the file, or all files of a title; again: unstage",
+	"Space          stage the file, or on a title its section; again: unstage",
 	"               in the diff: stage the marked hunk",
 	"[  ]           in the diff: previous and next hunk",
-	"s              stage the whole section or group of the file",
+	"s              stage the section of the file",
 	"*  -           stage all · unstage all",
 	"A              apply what is staged",
-	"d              discard the file, or all files of a title",
+	"d              discard the file, or on a title its section",
 	"",
 	"v              unified or side by side",
-	"e              open copies of both sides in $DIFFTOOL, or of the file in $VISUAL or $EDITOR",
+	"e              open copies of both sides in $DIFFTOOL,",
+	"               or of the file in $VISUAL or $EDITOR",
 	"n              what waits, refusals and network",
 	"a              answer what the sandbox asks, the oldest first",
 	"/              show the files with a text in their names",
@@ -70,7 +71,7 @@ func (m *model) key(key, text string) tea.Cmd {
 func (m *model) readKey(key string) {
 	switch key {
 	case "down", "j", "pgdown", "space":
-		m.textTop = max(0, min(m.textTop+1, len(m.text)-m.height+2))
+		m.textTop = max(0, min(m.textTop+1, len(m.wrapped())-m.height+2))
 	case "up", "k", "pgup":
 		m.textTop = max(0, m.textTop-1)
 	default:
@@ -320,11 +321,11 @@ func (m *model) askDiscard() {
 	if len(paths) == 0 {
 		return
 	}
-	what := review.Count(len(files), "change")
+	what, lost := review.Count(len(files), "change"), "them"
 	if len(files) == 1 {
-		what = m.nameOf(m.files[files[0]].Path)
+		what, lost = m.nameOf(m.files[files[0]].Path), "it"
 	}
-	m.ask("Discard "+what+"? The sandbox loses it.", func(m *model) tea.Cmd {
+	m.ask("Discard "+what+"? The sandbox loses "+lost+".", func(m *model) tea.Cmd {
 		m.busy, m.status = true, "discarding"
 		return m.source.discard(paths)
 	})

@@ -205,11 +205,45 @@ func TestScreen(t *testing.T) {
 		"                                    │",
 		"                                    │",
 		"                                    │",
-		" Space stage · Tab diff · A apply · d discard · v split · n refusals · ? help · q quit",
+		" Space stage · Tab diff · A apply · d discard · n refusals · ? help · q quit",
 	}
 	if diff := cmp.Diff(want, p.screen()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
+}
+
+// On a terminal of the usual size, 80 columns and 24 lines, the screen says how to leave, and how
+// to read on.
+func TestTheUsualTerminalHasRoomForTheKeys(t *testing.T) {
+	f, _, _ := withHunks()
+	p := sit(t, f, 80, 24)
+	p.sees("? help · q quit")
+	p.press("G", "tab")
+	p.sees("Space stage hunk")
+	p.sees("? help · q quit")
+	p.press("?")
+	p.sees("↑ ↓ scroll · any other key: back")
+	for range help {
+		p.press("down")
+	}
+	p.sees(help[len(help)-1])
+	for _, text := range help {
+		if n := ansi.StringWidth(text); n > 80 {
+			t.Errorf("%d columns: %q", n, text)
+		}
+	}
+	p.m.height = len(help) + 4
+	p.sees(" any key: back")
+}
+
+func TestALongMessageIsWrapped(t *testing.T) {
+	p := sit(t, newFake(), 40, 8)
+	p.m.read("Applied 0 changes", []string{strings.Repeat("word ", 60) + "end"})
+	p.sees("↑ ↓ scroll")
+	for range 10 {
+		p.press("down")
+	}
+	p.sees("end")
 }
 
 func TestAppliesWhatIsStaged(t *testing.T) {
@@ -270,7 +304,11 @@ func TestAFileThatChangedSinceItWasSeenIsNotStaged(t *testing.T) {
 func TestDiscardAsksFirst(t *testing.T) {
 	f := newFake()
 	p := sit(t, f, 100, 20)
-	p.press("G", "d", "q")
+	p.press("G", "k", "k", "d") // the title of b.txt and another file
+	p.sees("Discard 2 changes? The sandbox loses them. [y/N]")
+	p.press("n", "G", "d")
+	p.sees("Discard b.txt? The sandbox loses it. [y/N]")
+	p.press("q")
 	if f.discarded != nil {
 		t.Fatalf("discarded %v without a yes", f.discarded)
 	}

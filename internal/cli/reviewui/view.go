@@ -36,9 +36,10 @@ func (m *model) draw() string {
 			lines = append(lines, fit(l, m.width, 0))
 		}
 	case reading:
-		end := min(len(m.text), m.textTop+max(0, m.height-2))
-		for _, text := range m.text[min(m.textTop, end):end] {
-			lines = append(lines, fit(line{{text: printable(text)}}, m.width, 0))
+		text := m.wrapped()
+		end := min(len(text), m.textTop+max(0, m.height-2))
+		for _, l := range text[min(m.textTop, end):end] {
+			lines = append(lines, fit(line{{text: l}}, m.width, 0))
 		}
 	default:
 		lines = append(lines, m.body()...)
@@ -74,11 +75,11 @@ func (m *model) title() string {
 
 // footer is the last line.
 func (m *model) footer() string {
-	l := line{{" Space stage · Tab diff · A apply · d discard · v split · n refusals · ? help · q quit", "90"}}
+	l := line{{" Space stage · Tab diff · A apply · d discard · n refusals · ? help · q quit", "90"}}
 	if m.inDiff {
-		l[0].text = " Tab list · A apply · v split · ? help · q quit"
+		l[0].text = " Tab list · A apply · ? help · q quit"
 		if m.doc != nil && len(m.doc.hunks) > 0 {
-			l[0].text = " Space stage hunk · ] next · [ previous · Tab list · A apply · v split · ? help · q quit"
+			l[0].text = " Space stage hunk · ] next · [ previous · Tab list · A apply · ? help · q quit"
 		}
 	}
 	switch {
@@ -90,12 +91,24 @@ func (m *model) footer() string {
 		l = m.dialogFooter()
 	case m.mode == reading:
 		l = line{{" any key: back", "90"}}
+		if len(m.wrapped()) > m.height-2 {
+			l[0].text = " ↑ ↓ scroll · any other key: back"
+		}
 	case m.status != "":
 		l = line{{" " + printable(m.status), "1"}}
 	case m.busy:
 		l = line{{" reading …", "1"}}
 	}
 	return fit(l, m.width, 0)
+}
+
+// wrapped is the text that is read, in lines that fit on the screen.
+func (m *model) wrapped() []string {
+	var lines []string
+	for _, text := range m.text {
+		lines = append(lines, strings.Split(ansi.Wrap(printable(text), m.width, ""), "\n")...)
+	}
+	return lines
 }
 
 // bodyHeight is the height of list and diff.

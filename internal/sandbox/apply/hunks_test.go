@@ -75,6 +75,34 @@ func wantFile(t *testing.T, path, want string) {
 	}
 }
 
+// The result counts the hunks that a person saw, and pieces only of a hunk that was split.
+func TestTheResultCountsHunksAsTheyAreShown(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		ids   func(s hunk.Set) []string
+		taken int
+		all   int
+	}{
+		{"a whole hunk is one", func(s hunk.Set) []string { return []string{s.Text[0].ID} }, 1, 3},
+		{"all pieces of a hunk are one", func(s hunk.Set) []string { return []string{s.Text[0].Pieces[0].ID, s.Text[0].Pieces[1].ID} }, 1, 3},
+		{"a piece of a hunk is one of its pieces", func(s hunk.Set) []string { return []string{s.Text[0].Pieces[1].ID} }, 1, 4},
+		{"a change of the mode is one, too", func(s hunk.Set) []string { return []string{s.Text[0].ID, s.Mode} }, 2, 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, tree{"f": numbered(nil)})
+			b.agent(func(a *agent) {
+				a.write("/f", numbered(map[int]string{5: "five\n", 7: "seven\n", 30: "thirty\n"}))
+				a.chmod("/f", 0o755)
+			})
+			digest := b.shown("")
+			r := b.applyHunks(apply.Options{Reviewed: digest}, tt.ids(b.hunks()["/f"])...)
+			if got := r.Paths[0]; got.Outcome != apply.Applied || got.Hunks != tt.taken || got.OfHunks != tt.all {
+				t.Errorf("result = %+v, want %d of %d hunks", got, tt.taken, tt.all)
+			}
+		})
+	}
+}
+
 func TestTheRestOfAFileStaysInTheSandbox(t *testing.T) {
 	b := newBench(t, tree{"f": numbered(nil), "other": "1\n"})
 	all := map[int]string{5: "five\n", 20: "twenty\n", 22: "twenty-two\n", 35: ""}
@@ -103,7 +131,9 @@ func TestTheRestOfAFileStaysInTheSandbox(t *testing.T) {
 	if len(rest.Text) != 2 || rest.Text[1].ID != set.Text[2].ID || rest.Mode != set.Mode || rest.Whole != set.Whole {
 		t.Errorf("rest = %+v, want the other hunks of %+v under their ids", rest, set)
 	}
-	b.applyHunks(apply.Options{Reviewed: digest}, rest.Mode)
+	if r := b.applyHunks(apply.Options{Reviewed: digest}, rest.Mode); r.Paths[0].Hunks != 1 || r.Paths[0].OfHunks != 3 {
+		t.Errorf("result = %+v, want 1 of 3 parts of /f", r.Paths)
+	}
 	if mode := statOf(t, filepath.Join(b.dir, "f")).Mode & 0o777; mode != 0o755 {
 		t.Errorf("mode = %o after its change was chosen", mode)
 	}

@@ -58,7 +58,8 @@ type PathResult struct {
 	// the source had changed them.
 	Keys, KeyConflicts []string
 	// Hunks and OfHunks are how many of the file's hunks were chosen, and how many it has; 0 if all
-	// of the change was chosen.
+	// of the change was chosen. A change of the mode counts as a hunk, and so does each piece of a
+	// hunk of which only some pieces were chosen.
 	Hunks, OfHunks int
 }
 

@@ -39,7 +39,7 @@ type Picked struct {
 // Part is a chosen part of the change of a file.
 type Part struct {
 	keeping.Merged
-	Taken, All int // hunks
+	Taken, All int // hunks, and of a hunk that is chosen in part its pieces
 }
 
 // Pick finds what the ids choose among all, which are changes with their parents before them; ref
@@ -119,7 +119,16 @@ func (p *Picked) pick(w *changes.Work, c *changes.Change, ids map[string]bool) e
 	case len(chosen) == all && (mode == 1 || set.Mode == ""):
 		p.whole[c.Path] = true
 	default:
-		return p.part(c, l, chosen, &Part{Taken: len(chosen) + mode, All: all + min(1, len(set.Mode))})
+		part := &Part{}
+		part.Taken, part.All = count(set.Text, ids)
+		if set.Mode != "" {
+			part.Taken, part.All = part.Taken+mode, part.All+1
+		}
+		part.Mode = c.BaseMode() & record.PermBits
+		if mode == 1 {
+			part.Mode = c.Info.Mode & record.PermBits
+		}
+		return p.part(c, l, chosen, part)
 	}
 	return nil
 }
@@ -131,6 +140,28 @@ func pieces(hunks []Hunk) int {
 		n += max(1, len(h.Pieces))
 	}
 	return n
+}
+
+// count counts the chosen hunks and all hunks as a person has seen them: a hunk that was split, of
+// which only some pieces are chosen, counts as its pieces.
+func count(hunks []Hunk, ids map[string]bool) (taken, all int) {
+	for _, h := range hunks {
+		n := 0
+		for _, piece := range h.Pieces {
+			if ids[piece.ID] {
+				n++
+			}
+		}
+		switch {
+		case ids[h.ID] || n > 0 && n == len(h.Pieces):
+			taken, all = taken+1, all+1
+		case n > 0:
+			taken, all = taken+n, all+len(h.Pieces)
+		default:
+			all++
+		}
+	}
+	return taken, all
 }
 
 // choose returns the chosen pieces of hunks, and how many of the ids it has met.
@@ -162,10 +193,6 @@ func (p *Picked) part(c *changes.Change, l looked, chosen []textdiff.Hunk, part 
 		return errdefs.New(errdefs.Internal, "apply %s: %w", c.Path, err)
 	}
 	part.Text, part.Sum, part.Mtime, part.Rest = text, l.unit.sum, c.Info.Mtime, true
-	part.Mode = c.BaseMode() & record.PermBits
-	if part.Taken > len(chosen) {
-		part.Mode = c.Info.Mode & record.PermBits
-	}
 	p.Parts[c.Path] = part
 	return nil
 }
