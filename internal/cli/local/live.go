@@ -11,7 +11,6 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
-	"github.com/agentfense/agentfense/internal/sandbox/history"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/secrets"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise"
@@ -45,7 +44,7 @@ func (b *Backend) Enter(ctx context.Context, s backend.Sandbox, o backend.EnterO
 		err = settleMounts(ctx, sb, o.Rebase)
 	}
 	if err == nil {
-		err = recoverSources(sb, o.Recovered)
+		err = apply.RecoverSources(sb, o.Recovered)
 	}
 	if err != nil {
 		return nil, err
@@ -67,16 +66,6 @@ func (b *Backend) Enter(ctx context.Context, s backend.Sandbox, o backend.EnterO
 		case <-time.After(enterPause):
 		}
 	}
-}
-
-// recoverSources rolls back what a killed apply or undo has left in the sandbox's sources.
-func recoverSources(sb *record.Sandbox, told func(history.Recovered)) error {
-	for _, part := range sb.Parts() {
-		if err := apply.RecoverSource(part, nil, told); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // begin gives a sandbox that was entered what only the caller has.

@@ -60,9 +60,7 @@ func (b *Backend) Remove(ctx context.Context, name string, how backend.Removal) 
 		check = func(sb *record.Sandbox) error { return b.checkPending(ctx, name, sb) }
 	}
 	if sb != nil {
-		for _, part := range sb.Parts() {
-			_ = apply.RecoverSource(part, nil, nil) // the history has it, also after the removal
-		}
+		_ = apply.RecoverSources(sb, nil) // the history has it, also after the removal
 	}
 	remove := func() error { return b.removeIf(name, check) }
 	if sb != nil && how == backend.RemoveForced {

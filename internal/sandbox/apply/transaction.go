@@ -90,6 +90,15 @@ func RecoverSource(s *record.Sandbox, drop func([]changes.Version) ([]vpath.Path
 	return errors.Join(Settle(h, w), w.Close())
 }
 
+// RecoverSources does what RecoverSource does, for the workspace and each mount of a sandbox.
+func RecoverSources(s *record.Sandbox, told func(history.Recovered)) error {
+	var errs []error
+	for _, part := range s.Parts() {
+		errs = append(errs, RecoverSource(part, nil, told))
+	}
+	return errors.Join(errs...)
+}
+
 // CompleteStopped completes in a sandbox that is stopped what applies and redos have committed, as
 // RecoverSource does. Call it before the delta becomes another one: what remains to be done is of
 // the present one. It does nothing in a part that has lost its source.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -139,6 +140,9 @@ func (s *Service) recoverCodebase(ctx context.Context, id codebase.ID, entry sto
 
 // recoverSandbox recovers one sandbox.
 func (s *Service) recoverSandbox(ctx context.Context, sb *record.Sandbox) {
+	if err := apply.RecoverSources(sb, nil); err != nil {
+		s.log.WarnContext(ctx, "cannot complete an apply", "sandbox", sb.ID(), "err", err)
+	}
 	client, err := api.Dial(ctx, sb.Dir())
 	switch {
 	case err == nil:

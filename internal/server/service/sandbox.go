@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/hostlist"
 	"github.com/agentfense/agentfense/internal/sandbox/published"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -296,6 +297,9 @@ func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSand
 	if err := s.lowerLimits(sb); err != nil {
 		return nil, err
 	}
+	if err := apply.RecoverSources(sb, nil); err != nil {
+		return nil, withoutSources(ctx, sb, err)
+	}
 	// An interrupted start would leave a supervisor behind.
 	ctx = context.WithoutCancel(ctx)
 	client, err := supervise.Launch(ctx, s.home, sb.Name())
@@ -422,6 +426,7 @@ func (s *Service) destroy(ctx context.Context, sb *record.Sandbox) (lost int, _ 
 			return 0, err
 		}
 	}
+	_ = apply.RecoverSources(sb, nil) // the history has it, also after the removal
 	pending, err := review.CountPending(sb)
 	if err != nil {
 		s.log.WarnContext(ctx, "destroy: cannot count the lost changes", "sandbox", sb.ID(), "err", err)
