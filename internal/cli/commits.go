@@ -106,7 +106,9 @@ func runCommits(ctx context.Context, e *env, b backend.Backend, name string, asJ
 		}
 		return err
 	}
-	e.say("to bring commits into the source's repository: agentfense apply %s --commits [--to-branch BRANCH]", vpath.Escape(name))
+	if slices.ContainsFunc(l.Commits, func(c branch.Listed) bool { return !c.Applied }) {
+		e.say("to bring commits into the source's repository: agentfense apply %s --commits [--to-branch BRANCH]", vpath.Escape(name))
+	}
 	return nil
 }
 
