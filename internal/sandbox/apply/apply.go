@@ -89,8 +89,8 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 		return result, err
 	}
 	defer h.Unlock()
-	if result, err = changesIn(ctx, h, s, o); result.Transaction != "" && o.Drop != nil {
-		err = UnlessEnded(err, h, s)
+	if result, err = changesIn(ctx, h, s, o); result.Transaction != "" {
+		err = UnlessStopped(err, h, s)
 	}
 	return result, err
 }

@@ -136,22 +136,20 @@ func TestADamagedRestIsNamed(t *testing.T) {
 // An apply to a running sandbox that stops before the delta drops the changes has not failed, and
 // neither has a redo.
 func TestAnApplyWhileTheSandboxStops(t *testing.T) {
-	for _, ended := range []errdefs.Kind{errdefs.NotFound, errdefs.Unavailable} {
-		b := newBench(t, tree{"f": "1"})
-		b.agent(func(a *agent) { a.write("/f", "2") })
-		gone := func([]changes.Version) ([]vpath.Path, error) { return nil, errdefs.New(ended, "no supervisor") }
-		r, err := apply.Changes(t.Context(), b.box, apply.Options{Drop: gone})
-		if err != nil || outcomes(r)["/f"] != apply.Applied || r.Transaction == "" {
-			t.Errorf("Changes = %+v, %v", r, err)
-		}
-		b.mustReverse(false)
-		h, entries := b.history()
-		redo, err := undo.Reverse(t.Context(), h, &entries[len(entries)-1], b.box, undo.Options{Drop: gone})
-		if err != nil || redo.ID == "" || snapshot(t, b.dir)["f"] != "2" {
-			t.Errorf("redo = %+v, %v", redo, err)
-		}
-		if changed, err := review.HasChanges(b.box); err != nil || changed {
-			t.Errorf("the sandbox has changes: %t, %v", changed, err)
-		}
+	b := newBench(t, tree{"f": "1"})
+	b.agent(func(a *agent) { a.write("/f", "2") })
+	gone := func([]changes.Version) ([]vpath.Path, error) { return nil, changes.ErrStopped }
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{Drop: gone})
+	if err != nil || outcomes(r)["/f"] != apply.Applied || r.Transaction == "" {
+		t.Errorf("Changes = %+v, %v", r, err)
+	}
+	b.mustReverse(false)
+	h, entries := b.history()
+	redo, err := undo.Reverse(t.Context(), h, &entries[len(entries)-1], b.box, undo.Options{Drop: gone})
+	if err != nil || redo.ID == "" || snapshot(t, b.dir)["f"] != "2" {
+		t.Errorf("redo = %+v, %v", redo, err)
+	}
+	if changed, err := review.HasChanges(b.box); err != nil || changed {
+		t.Errorf("the sandbox has changes: %t, %v", changed, err)
 	}
 }

@@ -96,11 +96,11 @@ func settleUnused(h *history.Source, s *record.Sandbox, drop func([]changes.Vers
 	return errors.Join(Settle(h, w), w.Close())
 }
 
-// UnlessEnded returns the error of a transaction that is committed in the source h. If it says that
-// the sandbox's supervisor has ended meanwhile, the transaction did not fail: UnlessEnded does what
-// remains to be done in the sandbox.
-func UnlessEnded(err error, h *history.Source, s *record.Sandbox) error {
-	if errdefs.Is(err, errdefs.NotFound) || errdefs.Is(err, errdefs.Unavailable) && !s.HasSupervisor() {
+// UnlessStopped returns the error of a transaction that is committed in the source h. If it is
+// changes.ErrStopped, the transaction did not fail: UnlessStopped does what remains to be done in
+// the sandbox.
+func UnlessStopped(err error, h *history.Source, s *record.Sandbox) error {
+	if errors.Is(err, changes.ErrStopped) {
 		return settleUnused(h, s, nil)
 	}
 	return err

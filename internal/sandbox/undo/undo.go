@@ -156,8 +156,8 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 		return result, err
 	}
 	err = d.execute(h, plan, of, s, &result)
-	if err = errors.Join(err, d.close()); result.ID != "" && o.Drop != nil {
-		err = apply.UnlessEnded(err, h, s)
+	if err = errors.Join(err, d.close()); result.ID != "" {
+		err = apply.UnlessStopped(err, h, s)
 	}
 	return result, err
 }
