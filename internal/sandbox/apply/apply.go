@@ -89,7 +89,10 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 		return result, err
 	}
 	defer h.Unlock()
-	return changesIn(ctx, h, s, o)
+	if result, err = changesIn(ctx, h, s, o); result.Transaction != "" {
+		err = UnlessStopped(err, h, s)
+	}
+	return result, err
 }
 
 // changesIn is Changes with the history of the source, nil for an apply without a journal.

@@ -13,6 +13,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/undo"
 )
 
 // killedApply is an apply to a running sandbox that ends after its commit, as if it was killed.
@@ -128,5 +130,26 @@ func TestADamagedRestIsNamed(t *testing.T) {
 		if !errdefs.Is(err, errdefs.Precondition) || !strings.Contains(err.Error(), filepath.Dir(found[0])) {
 			t.Errorf("a rest with the path %q: %v, want an error that names the journal", path, err)
 		}
+	}
+}
+
+// An apply to a running sandbox that stops before the delta drops the changes has not failed, and
+// neither has a redo.
+func TestAnApplyWhileTheSandboxStops(t *testing.T) {
+	b := newBench(t, tree{"f": "1"})
+	b.agent(func(a *agent) { a.write("/f", "2") })
+	gone := func([]changes.Version) ([]vpath.Path, error) { return nil, changes.ErrStopped }
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{Drop: gone})
+	if err != nil || outcomes(r)["/f"] != apply.Applied || r.Transaction == "" {
+		t.Errorf("Changes = %+v, %v", r, err)
+	}
+	b.mustReverse(false)
+	h, entries := b.history()
+	redo, err := undo.Reverse(t.Context(), h, &entries[len(entries)-1], b.box, undo.Options{Drop: gone})
+	if err != nil || redo.ID == "" || snapshot(t, b.dir)["f"] != "2" {
+		t.Errorf("redo = %+v, %v", redo, err)
+	}
+	if changed, err := review.HasChanges(b.box); err != nil || changed {
+		t.Errorf("the sandbox has changes: %t, %v", changed, err)
 	}
 }

@@ -80,14 +80,30 @@ func RecoverSource(s *record.Sandbox, drop func([]changes.Version) ([]vpath.Path
 	if err != nil || len(recovered)+len(rests) == 0 {
 		return err
 	}
+	return settleUnused(h, s, drop)
+}
+
+// settleUnused is Settle for a sandbox that is not open. If that is in use, the next apply does the
+// rest.
+func settleUnused(h *history.Source, s *record.Sandbox, drop func([]changes.Version) ([]vpath.Path, error)) error {
 	w, err := changes.OpenTo(s, record.PurposeClear, drop, false)
 	if errdefs.Is(err, errdefs.Precondition) {
-		return nil // it is in use: the next apply does the rest
+		return nil
 	}
 	if err != nil {
 		return err
 	}
 	return errors.Join(Settle(h, w), w.Close())
+}
+
+// UnlessStopped returns the error of a transaction that is committed in the source h. If it is
+// changes.ErrStopped, the transaction did not fail: UnlessStopped does what remains to be done in
+// the sandbox.
+func UnlessStopped(err error, h *history.Source, s *record.Sandbox) error {
+	if errors.Is(err, changes.ErrStopped) {
+		return settleUnused(h, s, nil)
+	}
+	return err
 }
 
 // RecoverSources does what RecoverSource does, for the workspace and each mount of a sandbox.

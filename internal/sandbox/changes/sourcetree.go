@@ -108,6 +108,9 @@ func IsVersion(a, b *unix.Stat_t) bool {
 // ErrMoved means that the source's entry is not the one that was checked.
 var ErrMoved = errors.New("changed while it was being applied")
 
+// ErrStopped means that the sandbox has stopped, so that its supervisor can drop nothing.
+var ErrStopped = errors.New("the sandbox has stopped meanwhile")
+
 // put replaces the entry, in one step, by the entry that makeAt makes under a temporary
 // name. before is the entry that was checked, or nil. If put finds another entry, it puts
 // that back. makeAt must not replace an existing name. Errors: ErrMoved.

@@ -112,10 +112,11 @@ func inTransaction(ctx context.Context, db *sql.DB, do func(context.Context, *sq
 	if err = do(context.WithoutCancel(ctx), tx); err == nil {
 		err = tx.Commit()
 	}
-	if errors.Is(err, sql.ErrTxDone) {
+	if err != nil {
+		// The rollback of the driver also closes prepared statements: their error names no context.
 		return cmp.Or(ctx.Err(), err)
 	}
-	return err
+	return nil
 }
 
 // failedQuery returns an error of this module as it is, and wraps one of the database. SQLite has

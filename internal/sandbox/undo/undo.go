@@ -155,8 +155,10 @@ func Reverse(ctx context.Context, h *history.Source, of *history.Entry, s *recor
 	if err != nil {
 		return result, err
 	}
-	defer func() { err = errors.Join(err, d.close()) }()
 	err = d.execute(h, plan, of, s, &result)
+	if err = errors.Join(err, d.close()); result.ID != "" {
+		err = apply.UnlessStopped(err, h, s)
+	}
 	return result, err
 }
 

@@ -192,7 +192,7 @@ func (c *Client) Drop(ctx context.Context, mount string, versions []changes.Vers
 
 // DropLive returns what tells the live supervisor of a sandbox to forget entries of a delta, nil
 // if the sandbox does not run. mount has the delta, "" for the workspace. Errors: those of Reach
-// but NotFound.
+// but NotFound. The function fails with changes.ErrStopped if the supervisor has ended since.
 func DropLive(ctx context.Context, dir, mount string) (func([]changes.Version) ([]vpath.Path, error), error) {
 	c, err := Reach(ctx, dir)
 	if errdefs.Is(err, errdefs.NotFound) {
@@ -201,7 +201,16 @@ func DropLive(ctx context.Context, dir, mount string) (func([]changes.Version) (
 	if err != nil {
 		return nil, err
 	}
-	return func(v []changes.Version) ([]vpath.Path, error) { return c.Drop(ctx, mount, v) }, nil
+	return func(v []changes.Version) ([]vpath.Path, error) {
+		stale, err := c.Drop(ctx, mount, v)
+		if err == nil {
+			return stale, nil
+		}
+		if _, now := Dial(ctx, dir); errdefs.Is(now, errdefs.NotFound) || errdefs.Is(err, errdefs.NotFound) {
+			err = errdefs.New(errdefs.Precondition, "%w: try again", changes.ErrStopped)
+		}
+		return nil, err
+	}, nil
 }
 
 // Freeze freezes the deltas and returns the frozen layers by the name of the mount, "" for the
