@@ -140,7 +140,7 @@ func TestKilledAppliesOfCommitsAreWhole(t *testing.T) {
 			t.Fatalf("undo killed at %q:\n%s\nwant\n%s", point, now, after)
 		}
 	}
-	for _, point := range []string{"journal: moved branch", "journal: committed"} {
+	for _, point := range []string{"journal: moved branch", "journal: index unlocked", "journal: committed"} {
 		r.kill(point, "undo", "--yes")
 		if now := r.state(); now != before {
 			t.Fatalf("undo killed at %q:\n%s\nwant\n%s", point, now, before)
@@ -159,6 +159,29 @@ func TestKilledAppliesOfCommitsAreWhole(t *testing.T) {
 	r.must(binary, "undo", "--yes")
 	if now := r.state(); now != before {
 		t.Fatalf("undone:\n%s\nwant\n%s", now, before)
+	}
+}
+
+// When an apply of commits has moved the branch and is killed, nothing takes its files back: the
+// owner may have committed on top since, or renamed the branch.
+func TestAKilledApplyOfCommitsIsNotTakenBackLater(t *testing.T) {
+	r := newRepository(t)
+	commits := []string{"apply", "s", "--commits"}
+	for _, c := range []struct{ point, does string }{
+		{"journal: moved branch", "git branch -m main trunk"},
+		{"journal: index unlocked", "git commit -qm mine"},
+		{"journal: index unlocked", "git commit -q --amend -m mine"},
+		{"journal: index unlocked", "git commit -qm mine && git switch -qc elsewhere"},
+	} {
+		start := r.must("git", "rev-parse", "HEAD")
+		r.killOnly(c.point, commits...)
+		r.must("sh", "-c", c.does)
+		want := r.must("sh", "-c", "git ls-files -s; git diff; cat made/deep/file")
+		r.recover()
+		if now := r.must("sh", "-c", "git ls-files -s; git diff; cat made/deep/file"); now != want {
+			t.Fatalf("killed at %q, then %s:\n%s\nwant\n%s", c.point, c.does, now, want)
+		}
+		r.must("sh", "-c", "rm -f .git/index.lock; git switch -qC main "+strings.TrimSpace(start)+" -f; "+editOutside)
 	}
 }
 
