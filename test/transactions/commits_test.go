@@ -163,7 +163,7 @@ func TestKilledAppliesOfCommitsAreWhole(t *testing.T) {
 }
 
 // When an apply of commits has moved the branch and is killed, nothing takes its files back: the
-// owner may have committed on top since, or renamed the branch.
+// owner may have committed on top since, or renamed the branch. The commits are not made again.
 func TestAKilledApplyOfCommitsIsNotTakenBackLater(t *testing.T) {
 	r := newRepository(t)
 	commits := []string{"apply", "s", "--commits"}
@@ -182,6 +182,17 @@ func TestAKilledApplyOfCommitsIsNotTakenBackLater(t *testing.T) {
 			t.Fatalf("killed at %q, then %s:\n%s\nwant\n%s", c.point, c.does, now, want)
 		}
 		r.must("sh", "-c", "rm -f .git/index.lock; git switch -qC main "+strings.TrimSpace(start)+" -f; "+editOutside)
+	}
+	r.killOnly("journal: moved branch", commits...)
+	head := r.must("git", "rev-parse", "HEAD")
+	if out, err := r.command("", binary, commits...); err == nil || !strings.Contains(out, "has no new commits") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if now := r.must("git", "rev-parse", "HEAD"); now != head {
+		t.Fatalf("the branch is at %s, not at %s", now, head)
+	}
+	if out := r.must(binary, "commits", "s"); !strings.Contains(out, "(applied)") {
+		t.Fatalf("commits:\n%s", out)
 	}
 }
 
