@@ -196,6 +196,24 @@ func TestAKilledApplyOfCommitsIsNotTakenBackLater(t *testing.T) {
 	}
 }
 
+// An undo completes or restores first what a killed apply of commits has left.
+func TestUndoAfterAKilledApplyOfCommits(t *testing.T) {
+	r := newRepository(t)
+	before := r.state()
+	r.killOnly("journal: moved branch", "apply", "s", "--commits")
+	r.must(binary, "undo", "--yes", "s")
+	if now := r.state(); now != before {
+		t.Fatalf("undone:\n%s\nwant\n%s", now, before)
+	}
+	r.killOnly("journal: moving branch", "apply", "s", "--commits")
+	if out, err := r.command("", binary, "undo", "--yes", "s"); err == nil || !strings.Contains(out, "the source is restored") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if now := r.state(); now != before {
+		t.Fatalf("restored:\n%s\nwant\n%s", now, before)
+	}
+}
+
 // slowGit is git that, when it is to move a branch, kills its parent, and begins only when it is
 // let go.
 const slowGit = `#!/bin/sh
