@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
@@ -64,6 +66,8 @@ func Judge(w *changes.Work) func(name string) (v transplant.Verdict, why string)
 		switch {
 		case !ok || slices.ContainsFunc(strings.Split(name, "/"), isGit):
 			return transplant.Refuse, "no commit may have a file of this name"
+		case len(name) >= unix.PathMax:
+			return transplant.Refuse, "its name is too long: git could not check it out"
 		case w.WasHidden(p):
 			return transplant.Drop, "the policy hides it"
 		case !w.MayWrite(p):
