@@ -140,7 +140,7 @@ func TestKilledAppliesOfCommitsAreWhole(t *testing.T) {
 			t.Fatalf("undo killed at %q:\n%s\nwant\n%s", point, now, after)
 		}
 	}
-	for _, point := range []string{"journal: moved branch", "journal: committed"} {
+	for _, point := range []string{"journal: moved branch", "journal: index unlocked", "journal: committed"} {
 		r.kill(point, "undo", "--yes")
 		if now := r.state(); now != before {
 			t.Fatalf("undo killed at %q:\n%s\nwant\n%s", point, now, before)
@@ -159,6 +159,58 @@ func TestKilledAppliesOfCommitsAreWhole(t *testing.T) {
 	r.must(binary, "undo", "--yes")
 	if now := r.state(); now != before {
 		t.Fatalf("undone:\n%s\nwant\n%s", now, before)
+	}
+}
+
+// When an apply of commits has moved the branch and is killed, nothing takes its files back: the
+// owner may have committed on top since, or renamed the branch. The commits are not made again.
+func TestAKilledApplyOfCommitsIsNotTakenBackLater(t *testing.T) {
+	r := newRepository(t)
+	commits := []string{"apply", "s", "--commits"}
+	for _, c := range []struct{ point, does string }{
+		{"journal: moved branch", "git branch -m main trunk"},
+		{"journal: index unlocked", "git commit -qm mine"},
+		{"journal: index unlocked", "git commit -q --amend -m mine"},
+		{"journal: index unlocked", "git commit -qm mine && git switch -qc elsewhere"},
+	} {
+		start := r.must("git", "rev-parse", "HEAD")
+		r.killOnly(c.point, commits...)
+		r.must("sh", "-c", c.does)
+		want := r.must("sh", "-c", "git ls-files -s; git diff; cat made/deep/file")
+		r.recover()
+		if now := r.must("sh", "-c", "git ls-files -s; git diff; cat made/deep/file"); now != want {
+			t.Fatalf("killed at %q, then %s:\n%s\nwant\n%s", c.point, c.does, now, want)
+		}
+		r.must("sh", "-c", "rm -f .git/index.lock; git switch -qC main "+strings.TrimSpace(start)+" -f; "+editOutside)
+	}
+	r.killOnly("journal: moved branch", commits...)
+	head := r.must("git", "rev-parse", "HEAD")
+	if out, err := r.command("", binary, commits...); err == nil || !strings.Contains(out, "has no new commits") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if now := r.must("git", "rev-parse", "HEAD"); now != head {
+		t.Fatalf("the branch is at %s, not at %s", now, head)
+	}
+	if out := r.must(binary, "commits", "s"); !strings.Contains(out, "(applied)") {
+		t.Fatalf("commits:\n%s", out)
+	}
+}
+
+// An undo completes or restores first what a killed apply of commits has left.
+func TestUndoAfterAKilledApplyOfCommits(t *testing.T) {
+	r := newRepository(t)
+	before := r.state()
+	r.killOnly("journal: moved branch", "apply", "s", "--commits")
+	r.must(binary, "undo", "--yes", "s")
+	if now := r.state(); now != before {
+		t.Fatalf("undone:\n%s\nwant\n%s", now, before)
+	}
+	r.killOnly("journal: moving branch", "apply", "s", "--commits")
+	if out, err := r.command("", binary, "undo", "--yes", "s"); err == nil || !strings.Contains(out, "the source is restored") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if now := r.state(); now != before {
+		t.Fatalf("restored:\n%s\nwant\n%s", now, before)
 	}
 }
 

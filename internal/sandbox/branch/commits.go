@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
@@ -64,6 +66,8 @@ func Judge(w *changes.Work) func(name string) (v transplant.Verdict, why string)
 		switch {
 		case !ok || slices.ContainsFunc(strings.Split(name, "/"), isGit):
 			return transplant.Refuse, "no commit may have a file of this name"
+		case len(name) >= unix.PathMax:
+			return transplant.Refuse, "its name is too long: git could not check it out"
 		case w.WasHidden(p):
 			return transplant.Drop, "the policy hides it"
 		case !w.MayWrite(p):
@@ -127,7 +131,7 @@ func Commits(ctx context.Context, s *record.Sandbox, o CommitsOptions) (result *
 	if o.DryRun {
 		return result, nil
 	}
-	return result, errors.Join(s.Log(commitsEvent(result)), cleangit.StoreIn(s.Dir()).NoteTaken(becameOf(result)))
+	return result, errors.Join(s.Log(commitsEvent(result)), cleangit.StoreIn(s.Dir()).NoteTaken(becameOf(result, result.Transaction, false)))
 }
 
 // branches begins the names of branches.
@@ -197,7 +201,7 @@ func (c *committing) openTree() error {
 			c.o.Recovered(r)
 		}
 	}
-	if err != nil {
+	if err = errors.Join(err, c.noteCompleted(recovered)); err != nil {
 		return err
 	}
 	root, err := c.sandbox.Stored.Source.Open()
@@ -221,6 +225,18 @@ func (c *committing) openTree() error {
 		return errdefs.New(errdefs.Precondition, "%s, %s", why, orNew)
 	}
 	return nil
+}
+
+// noteCompleted notes that the branch has the commits of applies that a killed process has left and
+// that are complete now.
+func (c *committing) noteCompleted(recovered []history.Recovered) error {
+	var err error
+	for _, r := range recovered {
+		if r.Completed && r.Branch != nil && r.Kind == history.Apply && r.Sandbox == c.sandbox.ID() {
+			err = errors.Join(err, cleangit.StoreIn(c.sandbox.Dir()).NoteUndone(r.Branch.To, false))
+		}
+	}
+	return err
 }
 
 // chosen returns the ref of the sandbox whose commits are taken. Errors: Precondition if it is not
@@ -286,7 +302,14 @@ func (c *committing) moveHead(ctx context.Context, r *Committed) (err error) {
 	if err != nil {
 		return err
 	}
-	r.Transaction, err = plan.Execute(ctx, c.history, c.header(), "commits of "+c.sandbox.Name())
+	h := c.header()
+	// After a kill, the commits are not made again if the branch has them, and otherwise count as
+	// in the sandbox alone.
+	store := cleangit.StoreIn(c.sandbox.Dir())
+	if err := store.NoteTaken(becameOf(r, h.ID, true)); err != nil {
+		return err
+	}
+	r.Transaction, err = plan.Execute(ctx, c.history, h, "commits of "+c.sandbox.Name())
 	return err
 }
 
@@ -312,10 +335,10 @@ func lastOf(moved []transplant.Moved, path string) string {
 }
 
 // becameOf returns what each commit became.
-func becameOf(r *Committed) map[string]cleangit.Became {
+func becameOf(r *Committed, transaction string, undone bool) map[string]cleangit.Became {
 	became := map[string]cleangit.Became{}
 	for _, m := range r.Moved {
-		became[m.ID] = cleangit.Became{Real: m.Real, Transaction: r.Transaction}
+		became[m.ID] = cleangit.Became{Real: m.Real, Transaction: transaction, Undone: undone}
 	}
 	return became
 }

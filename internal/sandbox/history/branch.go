@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -151,13 +152,15 @@ func unlockIndex(tree *changes.SourceTree, h *Header) error {
 	if err != nil && !changes.IsWayGone(err) {
 		return record.HostError("history", err)
 	}
+	failpoint.At("journal: index unlocked")
 	return nil
 }
 
-// hasMoved reports whether the branch of a transaction was moved.
-func (h *Header) hasMoved(tree *changes.SourceTree) (bool, error) {
-	if h.Branch == nil {
-		return false, nil
+// hasMoved reports whether the branch of a transaction was moved. The owner may have moved it on
+// since, if the journal says that it was moved, and may have renamed it.
+func (e *Entry) hasMoved(tree *changes.SourceTree) (bool, error) {
+	if e.Branch == nil || e.moved {
+		return e.moved, nil
 	}
 	dir, err := tree.OpenDir(gitDir, unix.O_RDONLY)
 	if changes.IsWayGone(err) {
@@ -168,7 +171,18 @@ func (h *Header) hasMoved(tree *changes.SourceTree) (bool, error) {
 	}
 	defer unix.Close(dir)
 	refs, err := githistory.ReadRefs(dir)
-	return refs[h.Branch.Ref] == h.Branch.To, err
+	return cmp.Or(refs[e.Branch.Ref], refs["HEAD"]) == e.Branch.To, err
+}
+
+// noteMoved writes to the journal that the branch was moved, before the index is unlocked: from
+// then on git lets the owner commit on top. The branch is durable before.
+func (t *Txn) noteMoved() error {
+	if err := syncTree(t.tree); err != nil {
+		return record.HostError("history", err)
+	}
+	t.entry.moved = true
+	t.add(line{Moved: true})
+	return t.flush()
 }
 
 // Mover moves a branch by git. git must keep the file held open as long as it runs: this is the
@@ -193,15 +207,20 @@ func (t *Txn) MoveBranch(move Mover) error {
 		return errors.Join(err, readErr, errdefs.New(errdefs.Precondition, "branch %s was not moved", vpath.Quote(b.Name())))
 	}
 	failpoint.At("journal: moved branch")
-	return nil
+	return t.noteMoved()
 }
 
 // complete ends a transaction whose branch was moved before its process was killed.
 func (s *Source) complete(tree *changes.SourceTree, e *Entry, journal *os.File) error {
+	t := &Txn{source: s, tree: tree, entry: e, journal: journal}
+	if !e.moved {
+		if err := t.noteMoved(); err != nil {
+			return err
+		}
+	}
 	if err := unlockIndex(tree, &e.Header); err != nil {
 		return err
 	}
-	t := &Txn{source: s, tree: tree, entry: e, journal: journal}
 	t.add(line{End: e.end()})
 	if err := t.flush(); err != nil {
 		return err

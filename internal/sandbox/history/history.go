@@ -97,6 +97,7 @@ type Entry struct {
 
 	dir   string
 	whole int64 // bytes of the journal's complete lines, after Load
+	moved bool  // the journal says that the branch was moved, after Load
 }
 
 // Done returns the steps that were executed.

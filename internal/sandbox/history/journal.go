@@ -29,7 +29,9 @@ type line struct {
 	// Rest is a part of what remains to be done in the sandbox after the commit, see Txn.KeepRest.
 	Rest json.RawMessage `json:"rest,omitempty"`
 	Left []int           `json:"left,omitempty"` // steps that were not executed
-	End  *endLine        `json:"end,omitempty"`  // the last line
+	// Moved says that the branch was moved. The owner can move it on from then.
+	Moved bool     `json:"moved,omitempty"`
+	End   *endLine `json:"end,omitempty"` // the last line
 }
 
 // placedLine has what a step is about to place, known only after it was prepared.
@@ -160,6 +162,8 @@ func (e *Entry) add(l *line) error {
 		e.Steps = append(e.Steps, *l.Step)
 	case l.Placed != nil && e.hasStep(l.Placed.Step):
 		e.Steps[l.Placed.Step].After = l.Placed.After
+	case l.Moved:
+		e.moved = true
 	case l.End != nil:
 		e.State, e.Count, e.Bytes = l.End.State, l.End.Count, l.End.Bytes
 	}

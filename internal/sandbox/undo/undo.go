@@ -81,7 +81,7 @@ func (r *Result) Conflicts() int {
 func Select(entries []history.Entry, redo bool) (*history.Entry, error) {
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := &entries[i]
-		if e.State == history.Committed && e.ReversedBy == "" && (e.Kind == history.Undo) == redo {
+		if mayBeCommitted(e) && e.ReversedBy == "" && (e.Kind == history.Undo) == redo {
 			return e, nil
 		}
 	}
@@ -89,6 +89,12 @@ func Select(entries []history.Entry, redo bool) (*history.Entry, error) {
 		return nil, errdefs.New(errdefs.NotFound, "redo: no undo to take back, or it is taken back already")
 	}
 	return nil, errdefs.New(errdefs.NotFound, "undo: nothing was applied, or it is undone already")
+}
+
+// mayBeCommitted reports whether a transaction is committed, or was killed and may have moved its
+// branch. Reverse then completes it or rolls it back first.
+func mayBeCommitted(e *history.Entry) bool {
+	return e.State == history.Committed || e.State == history.Pending && e.Branch != nil
 }
 
 // Named returns the transaction that an undo or a redo of that id reverses: if the transaction was
@@ -100,7 +106,7 @@ func Named(entries []history.Entry, redo bool, id string) (*history.Entry, error
 		at[entries[i].ID] = &entries[i]
 	}
 	e := at[id]
-	if e == nil || e.State != history.Committed {
+	if e == nil || !mayBeCommitted(e) {
 		return nil, errdefs.New(errdefs.NotFound, "transaction %s: not in the history", vpath.Escape(id))
 	}
 	for at[e.ReversedBy] != nil {
@@ -279,6 +285,9 @@ func lock(ctx context.Context, h *history.Source, of *history.Entry, s *record.S
 	var now *history.Entry
 	if err == nil {
 		now, err = h.Find(of.ID)
+	}
+	if err == nil && now.State != history.Committed {
+		err = errdefs.New(errdefs.Precondition, "transaction %s: it was killed before its end, and the source is restored", of.ID)
 	}
 	if err == nil && now.ReversedBy != "" {
 		err = errdefs.New(errdefs.Precondition, "transaction %s: another command has just reversed it", of.ID)
