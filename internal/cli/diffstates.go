@@ -25,9 +25,9 @@ type compared struct {
 // compare shows how the two states that args name differ. It returns false, and does nothing, if
 // args name one sandbox and paths.
 func (e *env) compare(ctx context.Context, b backend.Backend, args []string, w *whichChanges, o diffOptions) (bool, error) {
-	c, err := statesOf(ctx, b, args, w.mount())
+	c, err := e.statesOf(ctx, b, args, w.mount())
 	if err != nil || c == nil {
-		return false, err
+		return err != nil, err // an error may say that another process has shown it
 	}
 	if w.all && len(c.words) > 0 {
 		return true, errAllAndPaths()
@@ -66,14 +66,14 @@ func (e *env) compareIn(ctx context.Context, b backend.Backend, c *compared, mou
 
 // statesOf returns the two states and the words after them that args name; nil for one sandbox and
 // its paths.
-func statesOf(ctx context.Context, b backend.Backend, args []string, mount string) (*compared, error) {
+func (e *env) statesOf(ctx context.Context, b backend.Backend, args []string, mount string) (*compared, error) {
 	first := args[0]
 	name, ref, err := snapshot.SplitRef(first)
 	if err != nil {
 		return nil, err
 	}
 	if len(args) > 1 {
-		second, err := isState(ctx, b, first, args[1], mount)
+		second, err := e.isState(ctx, b, first, args[1], mount)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func statesOf(ctx context.Context, b backend.Backend, args []string, mount strin
 }
 
 // isState reports whether word names a state, and not a path in the sandbox first.
-func isState(ctx context.Context, b backend.Backend, first, word, mount string) (bool, error) {
+func (e *env) isState(ctx context.Context, b backend.Backend, first, word, mount string) (bool, error) {
 	name, ref, err := snapshot.SplitRef(word)
 	if err != nil || record.CheckName(name) != nil || strings.ContainsRune(ref, '/') {
 		return false, nil //nolint:nilerr // it can only be a path
@@ -102,17 +102,17 @@ func isState(ctx context.Context, b backend.Backend, first, word, mount string) 
 	if ref != "" || strings.Contains(first, "@") {
 		return true, nil
 	}
-	isPath, err := isChanged(ctx, b, first, word, mount)
+	isPath, err := e.isChanged(ctx, b, first, word, mount)
 	return !isPath, err
 }
 
 // isChanged reports whether the sandbox changed something at or below a path.
-func isChanged(ctx context.Context, b backend.Backend, name, path, mount string) (bool, error) {
+func (e *env) isChanged(ctx context.Context, b backend.Backend, name, path, mount string) (bool, error) {
 	p, err := workspacePath(path)
 	if err != nil {
 		return false, nil //nolint:nilerr // it is no path
 	}
-	c, err := b.Changes(ctx, name, mount, nil)
+	c, err := b.Changes(ctx, name, mount, e.args)
 	if err != nil {
 		return false, err
 	}

@@ -29,6 +29,12 @@ func TestClosedFilesAreReviewed(t *testing.T) {
 		if got := agentfense(t, s, "files", "cat", s.Name, "file", "shut/g"); got != "x\nz\n" {
 			t.Errorf("files cat: got %q", got)
 		}
+		agentfense(t, s, "fork", s.Name, "fork")
+		agentfense(t, s, "exec", "fork", "--", "sh", "-c", "echo y >made")
+		if got := agentfense(t, s, "diff", s.Name, "fork", "--name-status"); got != "A\tmade\n" {
+			t.Errorf("diff with the fork: got %q", got)
+		}
+		agentfense(t, s, "rm", "--force", "fork")
 		agentfense(t, s, "discard", s.Name, "shut/l")
 		agentfense(t, s, "apply", s.Name)
 		for path, want := range map[string]uint32{"a": 0, "file": 0, "dir": 0o311, "shut": 0} {

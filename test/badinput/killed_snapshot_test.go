@@ -129,3 +129,23 @@ func TestAKilledUndoHidesNoEdit(t *testing.T) {
 		t.Errorf("exit code %d, want f in conflict\n%s", r.Code, r.Stdout)
 	}
 }
+
+// A kill while frozen layers are copied into one leaves the names of a file names of one file.
+func TestAKilledSquashSplitsNoFile(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"other": "old\n"})
+	wantCode(t, s.Run("echo 1 > a; mkdir -p d/e; ln a d/e/b; ln a d/gone; echo new > other", "--preset", "full-access"), 0)
+	wantCode(t, s.Agentfense("snapshot", s.Name), 0)
+	wantCode(t, s.Run("rm d/gone; chmod 700 d"), 0)
+	wantCode(t, s.Agentfense("snapshot", s.Name), 0)
+	s.KilledAt("squash: directory copied", "discard", s.Name, "other")
+	staysOne := func(after string) {
+		t.Helper()
+		r := s.Agentfense("exec", s.Name, "--", "sh", "-c", "echo 2 >> a; stat -c '%h %a' a d/e/b d; ls d; cmp a d/e/b")
+		if want := "2 644\n2 644\n1 700\ne\n"; r.Code != 0 || r.Stdout != want {
+			t.Errorf("after %s: exit code %d, %q, want %q: %s", after, r.Code, r.Stdout, want, r.Stderr)
+		}
+	}
+	staysOne("a kill")
+	wantCode(t, s.Agentfense("discard", s.Name, "other"), 0)
+	staysOne("a discard")
+}

@@ -95,10 +95,11 @@ func (s *Stack) dropIdleWhiteouts(bases map[vpath.Path]Base) error {
 	})
 }
 
-// squashing copies the layer from into the layer to, which is above it.
+// squashing copies the layer from, of the number n, into the layer to, which is above it.
 type squashing struct {
 	s        *Stack
 	to, from int
+	n        int
 	visited  []merging           // parents first
 	left     map[vpath.Path]bool // paths that are not copied, see leave; true: a layer had an entry there
 	linked   map[uint64]string   // copies in work of files with several names, by the original
@@ -168,8 +169,8 @@ func closesIn(dir int, name string) (bool, error) {
 }
 
 func (q *squashing) all(frozen []*layer) error {
-	for _, l := range frozen {
-		q.from = l.root
+	for i, l := range frozen {
+		q.from, q.n = l.root, top+1+i
 		if err := q.run(); err != nil {
 			return err
 		}
@@ -192,6 +193,7 @@ func (q *squashing) run() error {
 		if err != nil {
 			return err
 		}
+		failpoint.At("squash: directory copied")
 		pending = append(pending, dirs...)
 	}
 	for _, d := range q.visited {
@@ -369,10 +371,65 @@ func (q *squashing) copy(to, from int, p vpath.Path, st *stat, stored string) er
 		q.linked[st.ino] = kept
 	}
 	pl := placeAt(to, p)
-	if err := pl.before(); err != nil {
+	err := pl.before()
+	if err == nil {
+		err = unix.Linkat(q.s.work, kept, to, pl.stored, 0)
+	}
+	if ok || err != nil {
 		return err
 	}
-	return unix.Linkat(q.s.work, kept, to, pl.stored, 0)
+	return q.otherNames(p, st)
+}
+
+// otherNames gives the copy of the file st its names beside p now. Names that come later in the
+// walk would be names of the old file if this process were killed, or the disk full, before.
+func (q *squashing) otherNames(p vpath.Path, st *stat) error {
+	names, err := q.s.frozenNames(q.n, st.ino)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name == p {
+			continue
+		}
+		if err := q.pathTo(name, st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pathTo copies the directories above p, a name of the file st, and then p, unless to hides it.
+func (q *squashing) pathTo(p vpath.Path, st *stat) error {
+	for dir := range p.Ancestors() {
+		if dir.IsRoot() {
+			continue
+		}
+		if merge, err := q.early(dir, unix.S_IFDIR); err != nil || !merge {
+			return err
+		}
+	}
+	_, err := q.early(p, st.kind())
+	return err
+}
+
+// early is name for an entry that the walk comes to later.
+func (q *squashing) early(p vpath.Path, kind uint32) (merge bool, err error) {
+	to, err := openDirAt(q.to, nameenc.Path(p.Dir()))
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(to)
+	from, err := openDirAt(q.from, nameenc.Path(p.Dir()))
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(from)
+	err = keepingTimes(to, func() error {
+		merge, _, err = q.name(to, from, p, storedChild{name: p.Base(), kind: nameenc.KindEntry, mode: kind})
+		return err
+	})
+	return merge, err
 }
 
 // place gives the copy temp in work, of what st describes, its name.
