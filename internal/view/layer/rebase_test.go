@@ -88,6 +88,23 @@ func TestAnEntryIsMadeOfWhatWasApplied(t *testing.T) {
 	}
 }
 
+// A link that is put back counts as the same link, as a file does, also if its ctime differs.
+func TestALinkThatWasAppliedIsKnownByItsTarget(t *testing.T) {
+	b := newBench(t, map[string]string{"l": "old"})
+	b.write("/l", "theirs")
+	must(t, os.Remove(b.src("l")))
+	must(t, os.Symlink("applied", b.src("l")))
+	b.keepAll(map[vpath.Path]Base{"/l": b.appliedAt("/l")})
+	b.reopen()
+	for target, want := range map[string]bool{"applied": true, "changed": false} {
+		must(t, os.Remove(b.src("l")))
+		must(t, os.Symlink(target, b.src("l")))
+		if got := b.matches()["/l"]; got != want {
+			t.Errorf("a link to %s matches what was applied: %v, want %v", target, got, want)
+		}
+	}
+}
+
 func TestWhatWasAppliedAfterItsRemovalIsHidden(t *testing.T) {
 	b := newBench(t, map[string]string{"f": "applied", "d/": "", "full/x": "1"})
 	b.keepAll(map[vpath.Path]Base{"/f": b.appliedAt("/f"), "/d": b.appliedAt("/d"), "/full": b.appliedAt("/full")})

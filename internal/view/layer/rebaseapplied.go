@@ -51,8 +51,15 @@ func (d *dropping) rebaseOne(p vpath.Path, applied *Base) error {
 	var now Base
 	err := s.atSource(p, func(e entry) error {
 		now = baseOf(&e.st)
-		if e.st.isRegular() {
+		switch {
+		case e.st.isRegular():
 			s.addContent(&now, e)
+		case e.st.kind() == unix.S_IFLNK:
+			sum, err := s.hashAt(e.part.fd, e.stored, &e.st)
+			if err != nil {
+				return err
+			}
+			now.SHA256 = sum
 		}
 		return nil
 	})
