@@ -22,6 +22,7 @@ import (
 type plan struct {
 	o                  *Options
 	base, ours, theirs *state
+	recorded           map[vpath.Path]layer.Base // what the base has recorded of the source
 	steps              []*step
 	at                 map[vpath.Path]*step
 	conflicts          []Conflict
@@ -74,6 +75,9 @@ func openPlan(o *Options, theirs string) (*plan, error) {
 		if *of.to, err = openState(of.sb, of.dir); err != nil {
 			return nil, errors.Join(err, p.close())
 		}
+	}
+	if p.recorded, err = p.base.work.Stack.Bases(); err != nil {
+		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
 }
@@ -180,6 +184,11 @@ func (p *plan) decide(ctx context.Context, at vpath.Path) error {
 func (p *plan) baseAt(at vpath.Path) (*entry, error) {
 	if p.base.changed[at] != nil {
 		return p.base.at(at)
+	}
+	if _, recorded := p.recorded[at]; recorded { // it may have removed what the source has lost since
+		if e, err := p.base.at(at); err != nil || e.isAbsent() {
+			return e, err
+		}
 	}
 	s, b := older(p.ours, p.ours.base(at), p.theirs, p.theirs.base(at))
 	return s.recorded(at, b), nil
