@@ -75,6 +75,23 @@ func TestAMergeChangesNoOtherNameOfAFile(t *testing.T) {
 
 // A text is not merged by lines if the version with which both began was not stored: the first
 // sandbox removed it, and the source changed before that one wrote it again.
+// What both made where the fork began with nothing has no base, though the sandbox and the source
+// had a file there before.
+func TestWhatWasRemovedBeforeTheForkIsNoBase(t *testing.T) {
+	w := newTest(t, source)
+	w.write("into", "a", changed("two", "2"))
+	w.remove("into", "a")
+	must(t, os.Remove(filepath.Join(w.source, "a")))
+	w.fork("fork")
+	mine := changed("one", "mine")
+	w.write("into", "a", mine)
+	w.write("fork", "a", changed("five", "other"))
+	if diff := cmp.Diff(map[string]conflict.Kind{"a": conflict.BothAdded}, kinds(w.merge("fork", "into", conflict.Merge))); diff != "" {
+		t.Error(diff)
+	}
+	w.wants("into", "a", mine)
+}
+
 func TestWithoutABaseNothingIsMergedByLines(t *testing.T) {
 	mine, other := changed("one", "mine"), changed("five", "other")
 	for resolve, want := range map[conflict.Resolution]string{
