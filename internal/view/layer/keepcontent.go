@@ -29,11 +29,16 @@ func (s *Stack) keepCovered(p vpath.Path, v *mergedDir) error {
 // keepReplaced records e, the source's entry at p, with its content if it is readable.
 // record makes the record.
 func (s *Stack) keepReplaced(p vpath.Path, e entry, record func(vpath.Path, Base) journal.Record) error {
+	return s.journal.Append(record(p, s.baseWithContent(e)))
+}
+
+// baseWithContent returns the base of e, with the content of a regular file that can be read.
+func (s *Stack) baseWithContent(e entry) Base {
 	base := baseOf(&e.st)
 	if e.st.isRegular() {
 		s.addContent(&base, e)
 	}
-	return s.journal.Append(record(p, base))
+	return base
 }
 
 // addContent adds the content of e to base. If the content cannot be read or kept, a later

@@ -37,11 +37,7 @@ func (s *Stack) rebase(p vpath.Path) error {
 		if same, err := s.isSame(own, theirs); !same || err != nil {
 			return err
 		}
-		base := baseOf(&theirs.st)
-		if theirs.st.isRegular() {
-			s.addContent(&base, theirs)
-		}
-		return s.journal.Append(journal.BaseRecord(p, base))
+		return s.journal.Append(journal.BaseRecord(p, s.baseWithContent(theirs)))
 	})
 	if err == unix.EACCES {
 		return nil

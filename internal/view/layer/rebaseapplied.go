@@ -50,16 +50,11 @@ func (d *dropping) rebaseOne(p vpath.Path, applied *Base) error {
 	s := d.s
 	var now Base
 	err := s.atSource(p, func(e entry) error {
-		now = baseOf(&e.st)
-		switch {
-		case e.st.isRegular():
-			s.addContent(&now, e)
-		case e.st.kind() == unix.S_IFLNK:
-			sum, err := s.hashAt(e.part.fd, e.stored, &e.st)
-			if err != nil {
-				return err
+		now = s.baseWithContent(e)
+		if e.st.kind() == unix.S_IFLNK {
+			if sum, err := s.hashAt(e.part.fd, e.stored, &e.st); err == nil {
+				now.SHA256 = sum
 			}
-			now.SHA256 = sum
 		}
 		return nil
 	})
