@@ -167,8 +167,10 @@ func (r *Rest) tell(w *changes.Work) error {
 // a killed process that did the rest.
 func (r *Rest) updateBases(w *changes.Work, again bool) error {
 	removed := map[string]bool{}
-	for _, p := range r.Removed {
-		removed[p] = !again
+	if !again {
+		for _, p := range r.Removed {
+			removed[p] = true
+		}
 	}
 	for i := range r.Versions {
 		v := &r.Versions[i]

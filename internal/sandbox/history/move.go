@@ -121,7 +121,7 @@ func (m *mover) one(mv move, do func(move, changes.Entry, *unix.Stat_t) error) e
 		}
 		return nil
 	case errors.Is(err, changes.ErrMoved) && m.rollback:
-		m.left = append(m.left, Left{mv.path, "it has changed since"})
+		m.leftChanged(mv)
 		return nil
 	case changes.IsWayGone(err):
 		return changes.ErrMoved
@@ -138,15 +138,20 @@ func (m *mover) leave(mv move, e changes.Entry, now *unix.Stat_t) error {
 	if mv.removesDir() && now == nil {
 		return nil
 	}
-	m.left = append(m.left, Left{mv.path, "it has changed since"})
+	m.leftChanged(mv)
 	return m.keepTemp(mv, e)
+}
+
+// leftChanged notes that a path is left, because somebody has changed it.
+func (m *mover) leftChanged(mv move) {
+	m.left = append(m.left, Left{mv.path, "it has changed since"})
 }
 
 // keepTemp moves to the images what a killed process took out of the source, if that is its only
 // place.
 func (m *mover) keepTemp(mv move, e changes.Entry) error {
 	temp, err := e.StatTemp()
-	if err != nil || temp == nil || !mv.putsFile() || mv.to.Ino == 0 || !mv.to.isSameFile(temp) {
+	if err != nil || !mv.putsFile() || !mv.isTaken(temp) {
 		return err
 	}
 	hasImage, err := mv.hasImage()
@@ -154,6 +159,12 @@ func (m *mover) keepTemp(mv move, e changes.Entry) error {
 		return err
 	}
 	return e.To(&mv.image).TakeTemp()
+}
+
+// isTaken reports whether temp, the temporary file or nil, is the file that the step took out of
+// the source. The step puts a file.
+func (v *move) isTaken(temp *unix.Stat_t) bool {
+	return temp != nil && v.to.Ino != 0 && v.to.isSameFile(temp)
 }
 
 // hasImage reports whether the image is there.
@@ -210,7 +221,7 @@ func (m *mover) put(mv move, e changes.Entry, now *unix.Stat_t) error {
 		if err != nil {
 			return err
 		}
-		if temp != nil && mv.to.Ino != 0 && mv.to.isSameFile(temp) {
+		if mv.isTaken(temp) {
 			return e.PutBack(now)
 		}
 		hasImage, err := mv.hasImage()
@@ -219,7 +230,7 @@ func (m *mover) put(mv move, e changes.Entry, now *unix.Stat_t) error {
 			return err
 		case temp != nil && !hasImage && !mv.to.Matches(e, now):
 			// It was killed when it had taken out another version than the one that it expected.
-			m.left = append(m.left, Left{mv.path, "it has changed since"})
+			m.leftChanged(mv)
 			return e.PutBack(now)
 		}
 		if err := e.RemoveTemp(); err != nil {
