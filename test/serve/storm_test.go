@@ -39,7 +39,8 @@ func (s *storm) connect() {
 	s.board, s.export = sandboxv1.NewBoardServiceClient(s.conn), sandboxv1.NewExportServiceClient(s.conn)
 }
 
-// told notes how a call ended. What a server may answer to clients in each other's way is no fault.
+// told notes how a call ended. An answer that a server may give because of another client's call is
+// no fault.
 func (s *storm) told(call string, ctx context.Context, err error) {
 	code := status.Code(err)
 	s.mu.Lock()

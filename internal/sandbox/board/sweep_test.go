@@ -76,8 +76,8 @@ func TestABoardGoesWithTheLastSandboxOfItsSource(t *testing.T) {
 	exists(b, false)
 }
 
-// TestABoardThatIsRemovedInPartGoes checks that what a killed process leaves of a board that it
-// makes or removes is in nobody's way.
+// TestABoardThatIsRemovedInPartGoes checks that a board is removed completely after a process was
+// killed while it made or removed it.
 func TestABoardThatIsRemovedInPartGoes(t *testing.T) {
 	b := newBoard(t)
 	for name, end := range map[string]func() error{

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A transaction whose context is canceled ends at a statement, with the error of the context.
+// If its context is canceled, a transaction fails at the next statement, with the error of the
+// context.
 func TestATransactionEndsWithItsContext(t *testing.T) {
 	for name, prepared := range map[string]bool{"a statement": false, "a prepared statement": true} {
 		t.Run(name, func(t *testing.T) { endWithContext(t, prepared) })

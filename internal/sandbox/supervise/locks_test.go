@@ -152,7 +152,7 @@ func TestASandboxThatStartsOrStopsIsWaitedFor(t *testing.T) {
 		t.Fatalf("a sandbox that starts: %v", err)
 	}
 	if change := <-followed; change == nil || len(change.Begun) != 1 {
-		t.Errorf("a sandbox that starts is told %+v", change)
+		t.Errorf("a starting sandbox got the change %+v", change)
 	}
 	f.locks.followers.Keep(nil)
 }

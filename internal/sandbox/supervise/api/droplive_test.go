@@ -10,7 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 )
 
-// A supervisor that ends before or during a drop is told apart from one that fails.
+// DropLive says that the sandbox has stopped if its supervisor ends before or during a drop.
 func TestADropWhileTheSupervisorEnds(t *testing.T) {
 	for name, last := range map[string]operation{"before the request": OpStatus, "before the answer": OpDrop} {
 		t.Run(name, func(t *testing.T) {
